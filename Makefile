@@ -1,0 +1,51 @@
+# The short way to everything. GNU make 3.81 or later; `make` alone lists the targets.
+#
+# ARGS is handed on: to the demo, to the test binaries (make test ARGS=name), to the program of benches/peers.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+# Checks what is needed, installs what is missing, then runs what follows.
+WITH := ./scripts/setup.sh
+PEERS := --manifest-path benches/peers/Cargo.toml
+# One target directory for the crate and for benches/peers, which is not of its workspace.
+TARGET := --target-dir $(or $(CARGO_TARGET_DIR),target)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: demo
+demo: ## see the lock at work on Redis nodes that are started for it
+	$(WITH) cargo build --release --example demo
+	@$(WITH) cargo run --release --quiet --example demo -- $(ARGS)
+
+.PHONY: test
+test: ## run all tests, on real redis-server processes
+	$(WITH) cargo test --workspace --all-features -- $(ARGS)
+
+.PHONY: bench
+bench: ## run the benchmarks, then the side-by-side comparison with rslock
+	$(WITH) cargo bench --bench '*'
+	$(WITH) cargo run --release $(PEERS) $(TARGET) -- $(ARGS)
+
+.PHONY: fmt
+fmt: ## format the code
+	cargo fmt --all
+	cargo fmt $(PEERS)
+
+.PHONY: lint
+lint: ## check the format, and run clippy with and without the features
+	cargo fmt --all --check
+	cargo fmt $(PEERS) --check
+	cargo clippy --workspace --all-targets --all-features -- -D warnings
+	cargo clippy --workspace --all-targets -- -D warnings
+
+.PHONY: doc
+doc: ## build the documentation, with warnings as errors
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features
+
+.PHONY: clean
+clean: ## delete all that was built
+	cargo clean
+	rm -rf benches/peers/target

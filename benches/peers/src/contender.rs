@@ -1,0 +1,134 @@
+//! The libraries that are measured, behind one trait.
+
+use std::future::Future;
+use std::time::Duration;
+
+use redis::{Client, IntoConnectionInfo};
+
+/// What every node is told as the time to live of a key.
+pub(crate) const TTL: Duration = Duration::from_secs(10);
+
+/// The wait budget that quorlock is given for a contended key; rslock has no such bound.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// How long quorlock waits for one node before it counts as failed.
+const NODE_TIMEOUT: Duration = Duration::from_millis(50);
+
+/// A library that can lock a key on a majority of the nodes and unlock it again.
+///
+/// Every error is a sentence for the table: it is counted, and the first one of a kind is printed.
+pub(crate) trait Contender: Sized + Send + Sync + 'static {
+    /// The name in the table.
+    const NAME: &'static str;
+
+    /// What a successful acquire returns.
+    type Lock: Send;
+
+    /// A client of the nodes at `urls`.
+    fn connect(urls: &[String]) -> impl Future<Output = Result<Self, String>> + Send;
+
+    /// Locks `key`, which nobody else wants.
+    fn lock(&self, key: &str) -> impl Future<Output = Result<Self::Lock, String>> + Send;
+
+    /// Locks `key`, and waits while others hold it.
+    fn lock_waiting(&self, key: &str) -> impl Future<Output = Result<Self::Lock, String>> + Send {
+        self.lock(key)
+    }
+
+    /// Unlocks what was locked.
+    fn unlock(&self, lock: Self::Lock) -> impl Future<Output = Result<(), String>> + Send;
+
+    /// One acquire and one release.
+    fn cycle(&self, key: &str) -> impl Future<Output = Result<(), String>> + Send {
+        async {
+            let lock = self.lock(key).await?;
+            self.unlock(lock).await
+        }
+    }
+}
+
+/// rslock, one shared manager as its README shows, its default retries (3, each after up to 200 ms).
+pub(crate) struct Rslock {
+    manager: rslock::LockManager,
+}
+
+impl Contender for Rslock {
+    const NAME: &'static str = "rslock";
+    type Lock = rslock::Lock;
+
+    async fn connect(urls: &[String]) -> Result<Self, String> {
+        let manager = rslock::LockManager::new(urls.to_vec());
+        Ok(Self { manager })
+    }
+
+    async fn lock(&self, key: &str) -> Result<Self::Lock, String> {
+        self.manager
+            .lock(key.as_bytes(), TTL)
+            .await
+            .map_err(|error| error.to_string())
+    }
+
+    async fn lock_waiting(&self, key: &str) -> Result<Self::Lock, String> {
+        self.manager
+            .acquire_no_guard(key.as_bytes(), TTL)
+            .await
+            .map_err(|error| error.to_string())
+    }
+
+    async fn unlock(&self, lock: Self::Lock) -> Result<(), String> {
+        self.manager.unlock(&lock).await; // tells nothing about its success
+        Ok(())
+    }
+}
+
+/// quorlock, one shared client, its defaults except for the ttl and the node timeout.
+pub(crate) struct Quorlock {
+    redlock: quorlock::Redlock,
+}
+
+impl Contender for Quorlock {
+    const NAME: &'static str = "quorlock";
+    type Lock = quorlock::Lease;
+
+    async fn connect(urls: &[String]) -> Result<Self, String> {
+        let redlock = quorlock::Redlock::builder()
+            .nodes(urls)
+            .ttl(TTL)
+            .node_timeout(NODE_TIMEOUT)
+            .build()
+            .map_err(|error| error.to_string())?;
+        Ok(Self { redlock })
+    }
+
+    async fn lock(&self, key: &str) -> Result<Self::Lock, String> {
+        self.redlock
+            .try_acquire(key)
+            .await
+            .map_err(|error| error.to_string())
+    }
+
+    async fn lock_waiting(&self, key: &str) -> Result<Self::Lock, String> {
+        self.redlock
+            .acquire(key)
+            .wait(WAIT)
+            .await
+            .map_err(|error| error.to_string())
+    }
+
+    async fn unlock(&self, lock: Self::Lock) -> Result<(), String> {
+        lock.release()
+            .await
+            .map(drop)
+            .map_err(|error| error.to_string())
+    }
+}
+
+/// A client whose connections send at once (`TCP_NODELAY`), as quorlock's do.
+pub(crate) fn nodelay_client(url: &str) -> Result<Client, String> {
+    let tcp = redis::io::tcp::TcpSettings::default().set_nodelay(true);
+    let info = url
+        .into_connection_info()
+        .map_err(|error| error.to_string())?
+        .set_tcp_settings(tcp);
+    Client::open(info).map_err(|error| error.to_string())
+}

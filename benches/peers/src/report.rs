@@ -1,0 +1,269 @@
+//! From tallies to figures: rates, percentiles, ratios, as table rows and as JSON.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::contender::{Contender, Quorlock, Rslock};
+use crate::duel::Outcome;
+use crate::floor::Floor;
+use crate::measure::{Sample, Tally};
+use crate::table::Table;
+
+/// The headings of the table; "/ rslock" columns are ratios of the figures.
+const HEADINGS: [&str; 12] = [
+    "scenario",
+    "library",
+    "cycles/s",
+    "p50 ms",
+    "p99 ms",
+    "max ms",
+    "CPU us/cycle",
+    "failed",
+    "rate / rslock",
+    "p50 / rslock",
+    "p99 / rslock",
+    "CPU / rslock",
+];
+
+/// The figures of one contender in one scenario.
+struct Figures {
+    cycles: u64,
+    /// Median over the slices, in cycles per second.
+    rate: f64,
+    p50_ms: Option<f64>,
+    p99_ms: Option<f64>,
+    max_ms: Option<f64>,
+    /// CPU time of this process for each cycle, in microseconds.
+    cpu_us: Option<f64>,
+}
+
+impl Figures {
+    fn of(tally: &Tally) -> Self {
+        let cycles = tally.samples.iter().map(|sample| sample.cycles).sum();
+        let cpu_s: f64 = tally
+            .samples
+            .iter()
+            .map(|sample| sample.cpu.as_secs_f64())
+            .sum();
+        let latency = &tally.latency;
+        let millis = |nanos: u64| (!latency.is_empty()).then(|| float(nanos) / 1e6);
+        Self {
+            cycles,
+            rate: median(tally.samples.iter().map(|sample| sample.rate).collect()),
+            p50_ms: millis(latency.value_at_quantile(0.5)),
+            p99_ms: millis(latency.value_at_quantile(0.99)),
+            max_ms: millis(latency.max()),
+            cpu_us: (cycles > 0).then(|| cpu_s * 1e6 / float(cycles)),
+        }
+    }
+
+    fn json(&self, failures: &BTreeMap<String, u64>) -> Value {
+        json!({
+            "cycles": self.cycles,
+            "cycles_per_s": self.rate,
+            "p50_ms": self.p50_ms,
+            "p99_ms": self.p99_ms,
+            "max_ms": self.max_ms,
+            "cpu_us_per_cycle": self.cpu_us,
+            "failures": failures,
+        })
+    }
+}
+
+/// How a rate compares with that of the base.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Ratio {
+    /// The median over the rounds of the ratio within the round, its least and its greatest.
+    Paired { median: f64, min: f64, max: f64 },
+    /// Rounds cannot be paired, for the base had one without a cycle: mean rate over mean rate.
+    Means(f64),
+    /// The base finished nothing at all; had it finished one cycle, the ratio would be this.
+    MoreThan(f64),
+    /// Neither finished anything.
+    Unknown,
+}
+
+impl Ratio {
+    fn of(samples: &[Sample], base: &[Sample]) -> Self {
+        let (rate, base_rate) = (mean_rate(samples), mean_rate(base));
+        let base_s: f64 = base.iter().map(|sample| sample.elapsed.as_secs_f64()).sum();
+        if rate <= 0.0 && base_rate <= 0.0 {
+            Self::Unknown
+        } else if base_rate <= 0.0 {
+            Self::MoreThan(rate * base_s)
+        } else if base.iter().any(|sample| sample.cycles == 0) {
+            Self::Means(rate / base_rate)
+        } else {
+            let ratios: Vec<f64> = samples
+                .iter()
+                .zip(base)
+                .map(|(sample, base)| sample.rate / base.rate)
+                .collect();
+            Self::Paired {
+                min: ratios.iter().copied().fold(f64::INFINITY, f64::min),
+                max: ratios.iter().copied().fold(0.0, f64::max),
+                median: median(ratios),
+            }
+        }
+    }
+
+    fn text(self) -> String {
+        match self {
+            Self::Paired { median, min, max } => {
+                format!("{} ({} to {})", times(median), digits(min), digits(max))
+            }
+            Self::Means(ratio) => times(ratio),
+            Self::MoreThan(ratio) => format!("> {}", times(ratio)),
+            Self::Unknown => "-".to_owned(),
+        }
+    }
+
+    fn json(self) -> Value {
+        match self {
+            Self::Paired { median, min, max } => {
+                json!({ "median": median, "min": min, "max": max })
+            }
+            Self::Means(ratio) => json!({ "of_means": ratio }),
+            Self::MoreThan(ratio) => json!({ "more_than": ratio }),
+            Self::Unknown => Value::Null,
+        }
+    }
+}
+
+/// The outcomes as one table.
+pub(crate) fn table(outcomes: &[Outcome]) -> Table {
+    let mut table = Table::new(&HEADINGS, 2);
+    for outcome in outcomes {
+        let base = Figures::of(&outcome.rslock);
+        for (name, tally) in contenders(outcome) {
+            let figures = Figures::of(tally);
+            let mut row = vec![
+                outcome.scenario.name.to_owned(),
+                name.to_owned(),
+                digits(figures.rate),
+                optional(figures.p50_ms),
+                optional(figures.p99_ms),
+                optional(figures.max_ms),
+                optional(figures.cpu_us),
+                tally.failed().to_string(),
+            ];
+            if name == Rslock::NAME {
+                row.extend([
+                    "1".to_owned(),
+                    "1".to_owned(),
+                    "1".to_owned(),
+                    "1".to_owned(),
+                ]);
+            } else {
+                row.push(Ratio::of(&tally.samples, &outcome.rslock.samples).text());
+                row.push(quotient(figures.p50_ms, base.p50_ms));
+                row.push(quotient(figures.p99_ms, base.p99_ms));
+                row.push(quotient(figures.cpu_us, base.cpu_us));
+            }
+            table.push(row);
+        }
+    }
+    table
+}
+
+/// One line for each kind of failure, the most frequent of a contender first.
+pub(crate) fn failures(outcomes: &[Outcome]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for outcome in outcomes {
+        for (name, tally) in contenders(outcome) {
+            let mut kinds: Vec<_> = tally.failures.iter().collect();
+            kinds.sort_by_key(|&(_, &count)| std::cmp::Reverse(count));
+            for (reason, count) in kinds.iter().take(4) {
+                lines.push(format!(
+                    "{}, {name}: {count} x {reason}",
+                    outcome.scenario.name
+                ));
+            }
+            let rest: u64 = kinds.iter().skip(4).map(|&(_, &count)| count).sum();
+            if rest > 0 {
+                lines.push(format!(
+                    "{}, {name}: {rest} x other reasons",
+                    outcome.scenario.name
+                ));
+            }
+        }
+    }
+    lines
+}
+
+/// The outcomes as JSON; every name says its unit.
+pub(crate) fn json(outcomes: &[Outcome]) -> Value {
+    let mut rows = Vec::new();
+    for outcome in outcomes {
+        for (name, tally) in contenders(outcome) {
+            let mut row = Figures::of(tally).json(&tally.failures);
+            row["scenario"] = json!(outcome.scenario.name);
+            row["library"] = json!(name);
+            row["slice_cycles_per_s"] = tally
+                .samples
+                .iter()
+                .map(|sample| json!(sample.rate))
+                .collect();
+            row["rate_over_rslock"] = Ratio::of(&tally.samples, &outcome.rslock.samples).json();
+            rows.push(row);
+        }
+    }
+    Value::Array(rows)
+}
+
+/// Name and tally of all that took part.
+fn contenders(outcome: &Outcome) -> Vec<(&'static str, &Tally)> {
+    let mut all = vec![
+        (Rslock::NAME, &outcome.rslock),
+        (Quorlock::NAME, &outcome.quorlock),
+    ];
+    all.extend(outcome.floor.as_ref().map(|tally| (Floor::NAME, tally)));
+    all
+}
+
+fn mean_rate(samples: &[Sample]) -> f64 {
+    let sum: f64 = samples.iter().map(|sample| sample.rate).sum();
+    sum / float(samples.len().max(1) as u64)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => 0.0,
+        len if len % 2 == 1 => values[len / 2],
+        len => f64::midpoint(values[len / 2 - 1], values[len / 2]),
+    }
+}
+
+/// Exact below 2^53: far above any count or any number of nanoseconds here.
+#[expect(clippy::cast_precision_loss, reason = "the values are far below 2^53")]
+fn float(value: u64) -> f64 {
+    value as f64
+}
+
+/// Three significant digits, but never fewer than all digits before the point.
+fn digits(value: f64) -> String {
+    match value {
+        0.0 => "0".to_owned(),
+        _ if value >= 100.0 => format!("{value:.0}"),
+        _ if value >= 10.0 => format!("{value:.1}"),
+        _ if value >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+fn times(value: f64) -> String {
+    format!("{}x", digits(value))
+}
+
+fn optional(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), digits)
+}
+
+fn quotient(value: Option<f64>, base: Option<f64>) -> String {
+    match (value, base) {
+        (Some(value), Some(base)) if base > 0.0 => times(value / base),
+        _ => "-".to_owned(),
+    }
+}

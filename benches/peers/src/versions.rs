@@ -1,0 +1,51 @@
+//! What was measured on what: versions and the machine.
+
+use std::thread::available_parallelism;
+
+use kit::Cluster;
+
+/// The exact versions that this program was built with.
+const LOCK_FILE: &str = include_str!("../Cargo.lock");
+
+/// One line for the head of the report.
+pub(crate) fn describe(cluster: &Cluster) -> String {
+    format!(
+        "quorlock {}, rslock {}, redis crate {}; redis-server {}; {} {}, {} cores",
+        locked_version("quorlock"),
+        locked_version("rslock"),
+        locked_version("redis"),
+        server_version(cluster),
+        std::env::consts::OS,
+        std::env::consts::ARCH,
+        available_parallelism().map_or(0, usize::from),
+    )
+}
+
+fn server_version(cluster: &Cluster) -> String {
+    let info = cluster[0].info("server");
+    let version = info
+        .lines()
+        .find_map(|line| line.strip_prefix("redis_version:"));
+    version.unwrap_or("of unknown version").trim().to_owned()
+}
+
+/// The version of `package` in the lock file.
+fn locked_version(package: &str) -> &'static str {
+    let name = format!("name = \"{package}\"");
+    let mut lines = LOCK_FILE.lines().skip_while(|line| *line != name).skip(1);
+    let version = lines
+        .next()
+        .and_then(|line| line.strip_prefix("version = "));
+    version.map_or("of unknown version", |version| version.trim_matches('"'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::locked_version;
+
+    #[test]
+    fn the_peer_is_the_pinned_one() {
+        assert_eq!(locked_version("rslock"), "0.10.0");
+        assert_eq!(locked_version("no such package"), "of unknown version");
+    }
+}

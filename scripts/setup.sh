@@ -1,0 +1,176 @@
+#!/bin/sh
+# Makes sure that what the demo, the tests and the benchmarks need is here: cargo, a C compiler (to link, and for
+# the TLS feature) and a Redis server.
+#
+#   scripts/setup.sh               check, and install what is missing (not cargo)
+#   scripts/setup.sh COMMAND...    the same, then run COMMAND; when the server found is not called redis-server,
+#                                  COMMAND gets its name in REDIS_SERVER
+#
+# Says nothing when all is there. REDIS_SERVER=/path/to/redis-server names another server than the one on the PATH.
+# Never starts a system service, and leaves an installed server as it is.
+set -eu
+
+policy=/usr/sbin/policy-rc.d
+policy_mark="Temporary, by scripts/setup.sh of quorlock, process $$"
+log=
+
+main() {
+    trap clean_up EXIT
+    trap 'exit 129' HUP
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+
+    need_cargo
+    need_compiler
+    need_server
+    clean_up
+    trap - EXIT HUP INT TERM
+    [ $# -eq 0 ] || exec "$@"
+}
+
+say() {
+    printf 'setup: %s\n' "$*" >&2
+}
+
+fail() {
+    for line in "$@"; do say "$line"; done
+    exit 1
+}
+
+has() {
+    command -v "$1" >/dev/null 2>&1
+}
+
+need_cargo() {
+    has cargo && return
+    # A shell that did not read the profile: rustup's own directory is not on the PATH yet.
+    cargo_bin=${CARGO_HOME:-${HOME:-}/.cargo}/bin
+    if [ -x "$cargo_bin/cargo" ]; then
+        PATH=$cargo_bin:$PATH
+        export PATH
+        return
+    fi
+    fail "cargo was not found. Install Rust from https://rustup.rs, then try again."
+}
+
+need_compiler() {
+    find_compiler && return
+    case $(manager) in
+        apt) install_apt gcc libc6-dev ;;
+        dnf) install_dnf gcc ;;
+    esac || true
+    find_compiler || fail \
+        "no C compiler was found, and none could be installed here. Do one of these, then try again:" \
+        "  - Debian, Ubuntu: apt-get install gcc libc6-dev (as root)" \
+        "  - Fedora and kin: dnf install gcc (as root)" \
+        "  - macOS:          xcode-select --install"
+}
+
+find_compiler() {
+    has cc || has gcc || has clang
+}
+
+need_server() {
+    if [ -n "${REDIS_SERVER:-}" ]; then
+        has "$REDIS_SERVER" && return
+        [ "$REDIS_SERVER" = redis-server ] || fail \
+            "REDIS_SERVER names '$REDIS_SERVER', which is not a program that can be run." \
+            "Correct it, or unset it to use the redis-server on the PATH."
+    fi
+    find_server && return
+    case $(manager) in
+        apt) install_service_apt ;;
+        dnf) install_dnf redis || install_dnf valkey ;;
+        brew) install_brew redis ;;
+    esac || true
+    find_server || fail \
+        "redis-server was not found and could not be installed here. Do one of these, then try again:" \
+        "  - Debian, Ubuntu: apt-get install redis-server (as root)" \
+        "  - Fedora and kin: dnf install redis, or dnf install valkey (as root)" \
+        "  - macOS:          brew install redis" \
+        "  - elsewhere:      set REDIS_SERVER=/path/to/redis-server (or to a valkey-server)"
+}
+
+# Valkey speaks the same protocol; where only it is packaged, it takes Redis's place.
+find_server() {
+    has redis-server && return
+    has valkey-server || return 1
+    REDIS_SERVER=valkey-server
+    export REDIS_SERVER
+    say "no redis-server here: using valkey-server (as REDIS_SERVER=valkey-server does)"
+}
+
+manager() {
+    for each in apt-get dnf brew; do
+        if has "$each"; then
+            echo "${each%-get}"
+            return
+        fi
+    done
+    echo none
+}
+
+# Debian starts the service of a package that it installs, and enables it for the next boot. Both are prevented, but
+# only here, where no server was installed before.
+install_service_apt() {
+    forbid_services || return 1
+    for package in redis-server valkey-server; do
+        install_apt "$package" || continue
+        as_root update-rc.d "$package" disable >/dev/null 2>&1 || true
+        say "$package is installed; its system service is neither started nor enabled"
+        return 0
+    done
+    return 1
+}
+
+# An administrator's own policy stays in force; `set -C` makes "only if none exists" one step.
+forbid_services() {
+    [ -e "$policy" ] && return
+    # shellcheck disable=SC2016  # expanded by the inner shell
+    as_root sh -c 'set -C; printf "#!/bin/sh\n# %s\nexit 101\n" "$2" >"$1" && chmod 755 "$1"' \
+        sh "$policy" "$policy_mark"
+}
+
+install_apt() {
+    say "installing $* with apt-get"
+    # One unreachable source of others must not stop an installation that does not need it.
+    logged as_root env DEBIAN_FRONTEND=noninteractive apt-get -q update || say "apt-get update failed; going on"
+    logged as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get -q -y --no-install-recommends -o DPkg::Lock::Timeout=300 install "$@"
+}
+
+install_dnf() {
+    say "installing $* with dnf"
+    logged as_root dnf -q -y install "$@"
+}
+
+install_brew() {
+    say "installing $* with brew"
+    logged brew install "$@"
+}
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif has sudo; then
+        sudo "$@"
+    else
+        say "this needs root, and there is no sudo"
+        return 1
+    fi
+}
+
+# Runs a command quietly, and shows all that it said if it failed.
+logged() {
+    [ -n "$log" ] || log=$(mktemp)
+    "$@" >"$log" 2>&1 && return
+    cat "$log" >&2
+    return 1
+}
+
+clean_up() {
+    if [ -n "$log" ]; then rm -f "$log"; fi
+    if grep -qs "$policy_mark" "$policy"; then as_root rm -f "$policy"; fi
+}
+
+main "$@"

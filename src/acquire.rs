@@ -1,0 +1,149 @@
+//! An acquire in the making, and the future that it is.
+
+use crate::clock;
+use crate::driver::{Defeat, Win, Wish};
+use crate::error::AcquireError;
+use crate::lease::Lease;
+use crate::protocol::{Refusal, RetryPolicy};
+use crate::redlock::Inner;
+use crate::tally::Tally;
+use futures::future::BoxFuture;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// An acquire with its settings. It is a future: `.await` it, spawn it, or race it in `select!`.
+/// It does nothing before it is polled; the settings count from then, and so does the wait bound.
+///
+/// # Cancel safety
+/// If it is dropped, at whatever point, every node that may have set the key is told to release it,
+/// also one that hangs at the time and resumes later.
+#[must_use = "futures do nothing unless polled"]
+pub struct Acquire {
+    client: Arc<Inner>,
+    resource: Box<[u8]>,
+    ttl: Duration,
+    /// `None` for a single attempt that takes its time.
+    wait: Option<Duration>,
+    retry: RetryPolicy,
+    running: Option<Running>,
+}
+
+type Running = BoxFuture<'static, Result<Lease, AcquireError>>;
+
+impl Acquire {
+    pub(crate) fn once(client: Arc<Inner>, resource: &[u8]) -> Self {
+        let ttl = client.settings.ttl;
+        let (wait, retry, running) = (None, RetryPolicy::none(), None);
+        Self {
+            client,
+            resource: resource.into(),
+            ttl,
+            wait,
+            retry,
+            running,
+        }
+    }
+
+    pub(crate) fn patient(client: Arc<Inner>, resource: &[u8]) -> Self {
+        let (wait, retry) = (client.settings.wait, client.settings.retry.clone());
+        Self::once(client, resource).wait(wait).retry(retry)
+    }
+
+    /// How long the nodes keep the lock, in place of the client's [`ttl`](crate::Builder::ttl).
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How long to try in all, in place of the client's [`wait`](crate::Builder::wait).
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    /// When to try again, in place of the client's [`retry`](crate::Builder::retry).
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.retry = policy;
+        self
+    }
+
+    fn start(&self) -> Running {
+        let client = self.client.clone();
+        let key = [&*client.settings.prefix, &*self.resource]
+            .concat()
+            .into_boxed_slice();
+        let ttl = client.settings.check_ttl(self.ttl);
+        let deadline = self.wait.map(|wait| clock::now().after(wait));
+        let schedule = self.retry.schedule();
+        Box::pin(async move {
+            let wish = Wish {
+                key,
+                ttl: ttl?,
+                deadline,
+            };
+            match client.driver.win(wish, schedule).await {
+                Ok(Win {
+                    hold,
+                    valid_until,
+                    tally,
+                }) => Ok(Lease::new(client, hold, valid_until, tally)),
+                Err(defeat) => Err(client.explain(defeat)),
+            }
+        })
+    }
+}
+
+impl Inner {
+    fn explain(&self, defeat: Defeat) -> AcquireError {
+        let names = || {
+            self.driver
+                .pool
+                .shared()
+                .iter()
+                .map(|node| node.name.clone())
+        };
+        let report = |tally: Arc<Tally>| Box::new(tally.report(names()));
+        match defeat {
+            Defeat::Closed => AcquireError::Closed,
+            Defeat::NoRuntime => AcquireError::NoRuntime,
+            Defeat::Refused(refusal, Some(tally)) => {
+                let report = report(tally);
+                match refusal {
+                    Refusal::Contended => AcquireError::Contended { report },
+                    Refusal::NoQuorum => AcquireError::NoQuorum { report },
+                    Refusal::Expired => AcquireError::Expired { report },
+                    Refusal::Timeout => AcquireError::Timeout {
+                        report: Some(report),
+                    },
+                }
+            }
+            Defeat::Refused(_, None) => AcquireError::Timeout { report: None },
+        }
+    }
+}
+
+impl Future for Acquire {
+    type Output = Result<Lease, AcquireError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.running.is_none() {
+            self.running = Some(self.start());
+        }
+        let running = self.running.as_mut().expect("started above");
+        running.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for Acquire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acquire")
+            .field("resource", &String::from_utf8_lossy(&self.resource))
+            .field("ttl", &self.ttl)
+            .field("wait", &self.wait)
+            .field("retry", &self.retry)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,300 @@
+//! Configuration: every setting, its default, and what cannot work.
+
+use crate::driver::Driver;
+use crate::error::ConfigError;
+use crate::node::{Endpoint, NodeShared, Pool, Siblings, Timings};
+use crate::protocol::{Drift, MAX_NODES, Quorum, RetryPolicy, Ttl, TtlError};
+use crate::redlock::Redlock;
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+
+/// Settings of a [`Redlock`] client.
+///
+/// # Default
+///
+/// | setting | default |
+/// |---|---|
+/// | [`ttl`](Self::ttl) | 10 s |
+/// | [`wait`](Self::wait) | 10 s |
+/// | [`node_timeout`](Self::node_timeout) | 50 ms |
+/// | [`connect_timeout`](Self::connect_timeout) | 1 s |
+/// | [`drift_factor`](Self::drift_factor) | 0.01 |
+/// | [`drift_constant`](Self::drift_constant) | 2 ms |
+/// | [`retry`](Self::retry) | jittered, 50 ms to 250 ms |
+/// | [`key_prefix`](Self::key_prefix) | none |
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until build() is called"]
+pub struct Builder {
+    nodes: Vec<Result<ConnectionInfo, ConfigError>>,
+    settings: Settings,
+    drift_factor: f64,
+    drift_constant: Duration,
+    connect_timeout: Duration,
+    runtime: Option<Handle>,
+}
+
+/// What every acquire starts from.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) ttl: Duration,
+    pub(crate) wait: Duration,
+    pub(crate) retry: RetryPolicy,
+    pub(crate) prefix: Box<[u8]>,
+    pub(crate) node_timeout: Duration,
+    pub(crate) drift: Drift,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            nodes: Vec::new(),
+            settings: Settings {
+                ttl: Duration::from_secs(10),
+                wait: Duration::from_secs(10),
+                retry: RetryPolicy::default(),
+                prefix: Box::default(),
+                node_timeout: Duration::from_millis(50),
+                drift: Drift::DEFAULT,
+            },
+            drift_factor: 0.01,
+            drift_constant: Duration::from_millis(2),
+            connect_timeout: Duration::from_secs(1),
+            runtime: None,
+        }
+    }
+}
+
+impl Builder {
+    /// Adds nodes by URL: `redis://[user:password@]host[:port][/db]`, `rediss://…` (feature
+    /// `tls-rustls`) or `unix:///path/to/socket`. They must be independent masters: no replicas of
+    /// each other, and no server twice.
+    pub fn nodes<I>(mut self, urls: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: AsRef<str>,
+    {
+        for url in urls {
+            let url = url.as_ref();
+            let position = self.nodes.len() + 1;
+            let parsed = url
+                .into_connection_info()
+                .map_err(|error| refusal(position, url, &error));
+            self.nodes.push(parsed);
+        }
+        self
+    }
+
+    /// Adds nodes by client of the `redis` crate, version 1: for TLS with certificates of your own
+    /// (`redis::Client::build_with_tls`), or settings that a URL cannot carry. No connection of the
+    /// client is used: quorlock makes its own.
+    pub fn clients(mut self, clients: impl IntoIterator<Item = redis::Client>) -> Self {
+        let infos = clients
+            .into_iter()
+            .map(|client| Ok(client.get_connection_info().clone()));
+        self.nodes.extend(infos);
+        self
+    }
+
+    /// How long the nodes keep a lock that nobody extends or releases. Whole milliseconds count.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.settings.ttl = ttl;
+        self
+    }
+
+    /// How long [`acquire`](Redlock::acquire) tries, in all. A wait shorter than a round trip ends
+    /// in [`Timeout`](crate::AcquireError::Timeout); use [`try_acquire`](Redlock::try_acquire) for
+    /// a single attempt.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.settings.wait = wait;
+        self
+    }
+
+    /// How long to wait for a node's answer. It bounds what a hung node can cost; the Redlock page
+    /// advises 5 to 50 ms for a ttl of 10 s. Use more over slow networks.
+    pub fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.node_timeout = timeout;
+        self
+    }
+
+    /// How long to wait for a connection and its set-up. Callers never wait for it: a node that is
+    /// not connected within their node timeout has failed.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// The share of the ttl that is set aside for clocks that run at different rates, from 0 to
+    /// below 1. The Redlock reference implementation uses 0.01.
+    pub fn drift_factor(mut self, factor: f64) -> Self {
+        self.drift_factor = factor;
+        self
+    }
+
+    /// What is set aside on top of it, for the millisecond precision of expiry in Redis.
+    pub fn drift_constant(mut self, constant: Duration) -> Self {
+        self.drift_constant = constant;
+        self
+    }
+
+    /// When a refused attempt of [`acquire`](Redlock::acquire) is tried again.
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.settings.retry = policy;
+        self
+    }
+
+    /// What is put before each resource to make its key.
+    pub fn key_prefix(mut self, prefix: impl Into<Vec<u8>>) -> Self {
+        self.settings.prefix = prefix.into().into();
+        self
+    }
+
+    /// Runs all connections on this runtime. Without it, each runtime that the client is used on
+    /// gets connections of its own; with it, the client can also be used outside of any runtime.
+    pub fn runtime(mut self, handle: Handle) -> Self {
+        self.runtime = Some(handle);
+        self
+    }
+
+    /// Checks the settings and makes the client. Does no I/O and needs no runtime: connections are
+    /// made by the first acquire.
+    ///
+    /// # Errors
+    /// Says what cannot work, by name.
+    pub fn build(mut self) -> Result<Redlock, ConfigError> {
+        let infos = std::mem::take(&mut self.nodes)
+            .into_iter()
+            .collect::<Result<Vec<_>, _>>()?;
+        let quorum = match infos.len() {
+            0 => return Err(ConfigError::NoNodes),
+            given if given > MAX_NODES => {
+                return Err(ConfigError::TooManyNodes {
+                    given,
+                    most: MAX_NODES,
+                });
+            }
+            count => Quorum::majority(count),
+        };
+        let factor = self.drift_factor;
+        let drift = Drift::DEFAULT.with_factor(factor);
+        let drift = drift.ok_or(ConfigError::BadDriftFactor { factor })?;
+        self.settings.drift = drift.with_constant(self.drift_constant);
+        for (setting, timeout) in [
+            ("node_timeout", self.settings.node_timeout),
+            ("connect_timeout", self.connect_timeout),
+        ] {
+            if timeout.is_zero() {
+                return Err(ConfigError::ZeroTimeout { setting });
+            }
+        }
+        self.settings.check_ttl(self.settings.ttl)?;
+
+        let names = distinct_names(&infos)?;
+        provide_tls(&infos);
+        let siblings = Arc::new(Siblings::new(names.clone()));
+        let timings = Timings {
+            answer: self.settings.node_timeout,
+            connect: self.connect_timeout,
+        };
+        let shared = quorum
+            .ids()
+            .zip(infos)
+            .zip(names)
+            .map(|((id, info), name)| {
+                Arc::new(NodeShared::new(
+                    id,
+                    Endpoint { name, info },
+                    timings,
+                    siblings.clone(),
+                ))
+            });
+        let pool = Pool::new(shared.collect(), self.runtime);
+        let driver = Driver::new(
+            quorum,
+            self.settings.drift,
+            self.settings.node_timeout,
+            pool,
+        );
+        Ok(Redlock::new(driver, self.settings))
+    }
+}
+
+impl Settings {
+    /// The ttl that `asked` is, if it can work with the other settings.
+    pub(crate) fn check_ttl(&self, asked: Duration) -> Result<Ttl, ConfigError> {
+        let ttl = Ttl::from_duration(asked).map_err(|reason| match reason {
+            TtlError::TooShort | TtlError::TooLong => ConfigError::BadTtl { ttl: asked },
+        })?;
+        let (drift, node_timeout) = (self.drift.allowance(ttl), self.node_timeout);
+        let validity = ttl.as_duration().saturating_sub(drift);
+        if validity.is_zero() {
+            return Err(ConfigError::DriftExceedsTtl { ttl: asked, drift });
+        }
+        if node_timeout >= validity {
+            let ttl = asked;
+            return Err(ConfigError::NodeTimeoutExceedsValidity {
+                node_timeout,
+                ttl,
+                validity,
+            });
+        }
+        Ok(ttl)
+    }
+}
+
+/// The nodes' addresses, without user and password, and no two alike.
+fn distinct_names(infos: &[ConnectionInfo]) -> Result<Vec<Arc<str>>, ConfigError> {
+    let mut names: Vec<Arc<str>> = Vec::with_capacity(infos.len());
+    for info in infos {
+        let name = match info.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                format!("{}:{port}", host.trim_end_matches('.').to_ascii_lowercase())
+            }
+            other => other.to_string(),
+        };
+        if names.iter().any(|known| **known == *name) {
+            return Err(ConfigError::SameNode { name });
+        }
+        names.push(name.into());
+    }
+    Ok(names)
+}
+
+/// rustls needs a provider of cryptography for the process; an application's own choice stands.
+fn provide_tls(infos: &[ConnectionInfo]) {
+    #[cfg(feature = "tls-rustls")]
+    if infos
+        .iter()
+        .any(|info| matches!(info.addr(), ConnectionAddr::TcpTls { .. }))
+    {
+        // An error says that there is one already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+    #[cfg(not(feature = "tls-rustls"))]
+    let _ = infos;
+}
+
+fn refusal(position: usize, url: &str, error: &redis::RedisError) -> ConfigError {
+    // Everything up to the last @ may be a user or a password.
+    let url = match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, place))) => format!("{scheme}://{place}"),
+        (None, Some((_, place))) => place.to_owned(),
+        (_, None) => url.to_owned(),
+    };
+    let wants_tls = ["rediss://", "valkeys://"]
+        .iter()
+        .any(|scheme| url.starts_with(scheme));
+    if wants_tls && !cfg!(feature = "tls-rustls") {
+        return ConfigError::TlsNotEnabled { url };
+    }
+    ConfigError::BadUrl {
+        position,
+        url,
+        reason: error.to_string(),
+    }
+}
+
+#[cfg(test)]
+#[path = "builder_tests.rs"]
+mod tests;

@@ -1,0 +1,176 @@
+use super::*;
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn one() -> Builder {
+    Redlock::builder().nodes(["redis://127.0.0.1:1"])
+}
+
+fn refused(builder: Builder) -> ConfigError {
+    builder.build().expect_err("must be refused")
+}
+
+#[test]
+fn defaults_are_as_documented() {
+    let builder = Builder::default();
+    let Settings {
+        ttl,
+        wait,
+        ref retry,
+        ref prefix,
+        node_timeout,
+        drift,
+    } = builder.settings;
+    assert_eq!((ttl, wait, node_timeout), (ms(10_000), ms(10_000), ms(50)));
+    assert_eq!(format!("{retry:?}"), "jittered 50ms..250ms");
+    assert_eq!((&**prefix, drift), (&[][..], Drift::DEFAULT));
+    assert_eq!(builder.connect_timeout, ms(1_000));
+    assert_eq!(
+        (builder.drift_factor, builder.drift_constant),
+        (0.01, ms(2))
+    );
+    assert!(builder.runtime.is_none() && builder.nodes.is_empty());
+}
+
+#[test]
+fn nodes_are_refused_by_name() {
+    assert_eq!(refused(Redlock::builder()), ConfigError::NoNodes);
+    let urls = |count: u16| (1..=count).map(|port| format!("redis://127.0.0.1:{port}"));
+    let most = MAX_NODES;
+    let too_many = refused(Redlock::builder().nodes(urls(32)));
+    assert_eq!(too_many, ConfigError::TooManyNodes { given: 32, most });
+    assert!(Redlock::builder().nodes(urls(31)).build().is_ok());
+    for twin in ["redis://127.0.0.1:1/3", "redis://user:secret@127.0.0.1:1"] {
+        let same = refused(one().nodes([twin]));
+        assert_eq!(
+            same,
+            ConfigError::SameNode {
+                name: "127.0.0.1:1".into()
+            }
+        );
+    }
+    let same =
+        refused(Redlock::builder().nodes(["redis://Example.org", "redis://example.org.:6379"]));
+    assert_eq!(
+        same,
+        ConfigError::SameNode {
+            name: "example.org:6379".into()
+        }
+    );
+    let same = refused(Redlock::builder().nodes(["unix:///tmp/a", "redis+unix:///tmp/a"]));
+    assert_eq!(
+        same,
+        ConfigError::SameNode {
+            name: "/tmp/a".into()
+        }
+    );
+}
+
+#[test]
+fn a_bad_url_is_named_without_its_password() {
+    for bad in [
+        "http://me:pass@word@example.org",
+        "",
+        "redis://",
+        "redis://h:port",
+        "me:pass@word@x",
+    ] {
+        let error = refused(one().nodes([bad]));
+        assert!(
+            matches!(&error, ConfigError::BadUrl { position: 2, .. }),
+            "{bad}: {error:?}"
+        );
+        let shown = format!("{error} {error:?}");
+        assert!(
+            !shown.contains("pass") && !shown.contains("word@"),
+            "{shown}"
+        );
+    }
+}
+
+#[test]
+fn the_builder_shows_no_password() {
+    let builder = Redlock::builder().nodes(["redis://me:topsecret@127.0.0.1:1"]);
+    assert!(!format!("{builder:?}").contains("topsecret"));
+    let client = builder.build().expect("good settings");
+    assert!(!format!("{client:?}").contains("topsecret"));
+}
+
+#[cfg(not(feature = "tls-rustls"))]
+#[test]
+fn tls_without_the_feature_names_the_feature() {
+    let error = refused(one().nodes(["rediss://me:secret@example.org"]));
+    assert_eq!(
+        error,
+        ConfigError::TlsNotEnabled {
+            url: "rediss://example.org".into()
+        }
+    );
+}
+
+#[cfg(feature = "tls-rustls")]
+#[test]
+fn tls_with_the_feature_is_accepted() {
+    assert!(one().nodes(["rediss://example.org"]).build().is_ok());
+}
+
+#[test]
+fn timings_that_cannot_work_are_refused_by_name() {
+    for ttl in [
+        Duration::ZERO,
+        Duration::from_micros(999),
+        ms(u64::MAX),
+        Duration::MAX,
+    ] {
+        assert_eq!(refused(one().ttl(ttl)), ConfigError::BadTtl { ttl });
+    }
+    for factor in [-0.1, 1.0, f64::INFINITY] {
+        assert_eq!(
+            refused(one().drift_factor(factor)),
+            ConfigError::BadDriftFactor { factor }
+        );
+    }
+    assert!(matches!(
+        refused(one().drift_factor(f64::NAN)),
+        ConfigError::BadDriftFactor { .. }
+    ));
+    let drift = Duration::from_micros(2_010);
+    assert_eq!(
+        refused(one().ttl(ms(1))),
+        ConfigError::DriftExceedsTtl { ttl: ms(1), drift }
+    );
+    let too_slow = refused(one().ttl(ms(50)));
+    let validity = Duration::from_micros(47_500);
+    let (node_timeout, ttl) = (ms(50), ms(50));
+    assert_eq!(
+        too_slow,
+        ConfigError::NodeTimeoutExceedsValidity {
+            node_timeout,
+            ttl,
+            validity
+        }
+    );
+    assert!(one().ttl(ms(50)).node_timeout(ms(47)).build().is_ok());
+    let zero = ConfigError::ZeroTimeout {
+        setting: "node_timeout",
+    };
+    assert_eq!(refused(one().node_timeout(Duration::ZERO)), zero);
+    let zero = ConfigError::ZeroTimeout {
+        setting: "connect_timeout",
+    };
+    assert_eq!(refused(one().connect_timeout(Duration::ZERO)), zero);
+}
+
+#[test]
+fn extreme_settings_do_not_panic() {
+    let extreme = one()
+        .ttl(ms(Ttl::MAX_MS))
+        .wait(Duration::MAX)
+        .connect_timeout(Duration::MAX)
+        .drift_factor(0.999_999)
+        .drift_constant(Duration::ZERO)
+        .retry(RetryPolicy::fixed(Duration::MAX));
+    assert!(extreme.build().is_ok());
+}

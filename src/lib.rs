@@ -1,0 +1,23 @@
+//! Redlock for Rust.
+
+mod acquire;
+mod builder;
+mod clock;
+mod driver;
+mod error;
+mod hold;
+mod lease;
+mod node;
+mod protocol;
+mod redlock;
+mod report;
+mod tally;
+
+pub use acquire::Acquire;
+pub use builder::Builder;
+pub use error::{AcquireError, ConfigError, ExtendError, ReleaseError};
+pub use lease::{Lease, ReleaseOutcome};
+pub use node::{NodeFailure, NodeState};
+pub use protocol::{Loss, RetryPolicy};
+pub use redlock::{NodeInfo, Redlock};
+pub use report::{NodeReport, NodeVote, Report};

@@ -1,0 +1,148 @@
+//! What one attempt may have left on the nodes.
+
+use crate::protocol::{NodeId, Time, Ttl};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// The ownership string stored under a key: 32 hex digits of a UUIDv4 made from the operating
+/// system's randomness, fresh for every attempt (I7).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Value([u8; 32]);
+
+impl Value {
+    pub(crate) fn fresh() -> Self {
+        let mut digits = [0; 32];
+        Uuid::new_v4().simple().encode_lower(&mut digits);
+        Self(digits)
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("hex digits are text")
+    }
+}
+
+/// Shows the first digits only: who knows a value can take the lock away.
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}…", &self.as_str()[..6])
+    }
+}
+
+/// A key and the value that an attempt wants to stand there, with what has become of it on each
+/// node. It is shared by the holder and the nodes' tasks.
+///
+/// The marks are written by one task per node and read by that task, or after a message from it,
+/// so relaxed ordering is enough but for `withdrawn`.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    key: Box<[u8]>,
+    value: Value,
+    /// Nodes that a `SET` was written to: a release is owed there.
+    written: AtomicU32,
+    /// Nodes whose connection broke with a command of this claim unanswered: it may yet run.
+    unsure: AtomicU32,
+    /// Set once the claim is given up: nothing but its release is written from then on.
+    withdrawn: AtomicBool,
+    /// When the last key written so far must have expired on its node.
+    expiry: AtomicU64,
+}
+
+impl Claim {
+    pub(crate) fn new(key: Box<[u8]>, value: Value) -> Self {
+        Self {
+            key,
+            value,
+            written: AtomicU32::new(0),
+            unsure: AtomicU32::new(0),
+            withdrawn: AtomicBool::new(false),
+            expiry: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    pub(crate) fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// Gives the claim up: acquires, extensions and repairs not yet written never will be.
+    pub(crate) fn withdraw(&self) {
+        self.withdrawn.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        self.withdrawn.load(Ordering::Acquire)
+    }
+
+    /// Notes that a command that lets the key stand for `ttl` is being written to `node`.
+    pub(super) fn note_written(&self, node: NodeId, ttl: Ttl, now: Time) {
+        self.written.fetch_or(node.bit(), Ordering::Relaxed);
+        self.note_expiry(ttl, now);
+    }
+
+    pub(super) fn is_written(&self, node: NodeId) -> bool {
+        self.written.load(Ordering::Relaxed) & node.bit() != 0
+    }
+
+    /// Notes that the connection to `node` broke with a command of this claim unanswered.
+    pub(super) fn note_unsure(&self, node: NodeId) {
+        self.unsure.fetch_or(node.bit(), Ordering::Relaxed);
+    }
+
+    pub(super) fn is_unsure(&self, node: NodeId) -> bool {
+        self.unsure.load(Ordering::Relaxed) & node.bit() != 0
+    }
+
+    /// When the last key written so far must have expired. While the claim is
+    /// [unsure](Self::is_unsure) on a node, a late command can still set one there.
+    pub(super) fn expiry(&self) -> Time {
+        Time::from_nanos(self.expiry.load(Ordering::Relaxed))
+    }
+
+    /// A node's clock may run slower than ours: 1/64 and 10 ms are added, above any drift allowed.
+    fn note_expiry(&self, ttl: Ttl, now: Time) {
+        let ttl = ttl.as_duration();
+        let slack = ttl / 64 + Duration::from_millis(10);
+        self.expiry
+            .fetch_max(now.after(ttl + slack).as_nanos(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn values_are_fresh_hex_and_never_shown_whole() {
+        let values: Vec<_> = (0..1_000).map(|_| Value::fresh()).collect();
+        let distinct: HashSet<_> = values.iter().map(|v| v.as_str().to_owned()).collect();
+        assert_eq!(distinct.len(), values.len());
+        for value in values {
+            assert!(
+                value
+                    .as_str()
+                    .bytes()
+                    .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+            );
+            let shown = format!("{value:?} {:?}", Claim::new(b"k".as_slice().into(), value));
+            assert!(!shown.contains(value.as_str()), "{shown}");
+        }
+    }
+
+    #[test]
+    fn the_expiry_is_that_of_the_longest_standing_key() {
+        let claim = Claim::new(b"k".as_slice().into(), Value::fresh());
+        let node = NodeId::new(0);
+        let ttl = |ms| Ttl::from_duration(Duration::from_millis(ms)).expect("a good ttl");
+        assert!(!claim.is_written(node));
+        claim.note_written(node, ttl(6_400), Time::from_nanos(0));
+        claim.note_written(node, ttl(1), Time::from_nanos(1));
+        assert_eq!(claim.expiry(), Time::from_nanos(6_510_000_000));
+        assert!(claim.is_written(node) && !claim.is_written(NodeId::new(1)));
+    }
+}

@@ -1,0 +1,146 @@
+//! Why a node's vote is Failed.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why a node gave no answer that counts. It is never a sign that somebody holds the lock.
+///
+/// Prints as a short phrase, for example `timeout 50ms` or `connection refused`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NodeFailure {
+    /// No answer within this time (the node timeout, or what the wait bound left of it).
+    Timeout(Duration),
+    /// Not asked: it has left an earlier command without an answer for this long.
+    Stalled(Duration),
+    /// Not asked: there is no connection, for this reason.
+    Unreachable(Arc<str>),
+    /// The connection broke before the answer came; the command may have run.
+    Disconnected(Arc<str>),
+    /// The node answered with this error (for example `LOADING`, `READONLY`, `OOM`, `BUSY`).
+    Refused {
+        /// The error's first word.
+        code: Arc<str>,
+        /// The rest of it.
+        detail: Arc<str>,
+    },
+    /// The node is a replica. Redlock needs independent masters.
+    Replica,
+    /// The node is the same server process as this other one, under another address.
+    SameServer(Arc<str>),
+    /// The node sent something that is no answer to the command.
+    Unexpected(Arc<str>),
+    /// The runtime that ran the connection was shut down.
+    ShutDown,
+}
+
+impl NodeFailure {
+    /// The failure behind an error of a connection that could not be made.
+    pub(super) fn unreachable(error: &redis::RedisError) -> Self {
+        Self::Unreachable(phrase(error).into())
+    }
+
+    /// The failure behind an error of a connection that was in use.
+    pub(super) fn disconnected(error: &redis::RedisError) -> Self {
+        Self::Disconnected(phrase(error).into())
+    }
+
+    /// The failure behind an error reply. `secret` does not appear in it.
+    pub(super) fn refused(error: &redis::ServerError, secret: &str) -> Self {
+        // A server that does not know a command repeats its arguments.
+        let detail = error.details().unwrap_or_default();
+        let detail = detail.split(", with args").next().unwrap_or_default();
+        let detail = detail.replace(secret, "<value>");
+        Self::Refused {
+            code: error.code().into(),
+            detail: detail.into(),
+        }
+    }
+}
+
+/// What went wrong with a connection, without the crate's preamble and without addresses.
+fn phrase(error: &redis::RedisError) -> String {
+    if error.is_connection_refusal() {
+        return "connection refused".to_owned();
+    }
+    if error.is_timeout() {
+        return "timeout".to_owned();
+    }
+    match (error.code(), error.detail()) {
+        (Some(code), Some(detail)) => format!("{code} {detail}"),
+        (Some(code), None) => code.to_owned(),
+        (None, _) => error.to_string(),
+    }
+}
+
+impl fmt::Display for NodeFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout(after) => write!(f, "timeout {}", short(*after)),
+            Self::Stalled(silence) => write!(f, "stalled for {}", short(*silence)),
+            Self::Unreachable(reason) => write!(f, "{reason}"),
+            Self::Disconnected(reason) => write!(f, "disconnected: {reason}"),
+            Self::Refused { code, detail } if detail.is_empty() => write!(f, "{code}"),
+            Self::Refused { code, detail } => write!(f, "{code} {detail}"),
+            Self::Replica => write!(f, "a replica; give the address of a master"),
+            Self::SameServer(other) => write!(f, "the same server as {other}"),
+            Self::Unexpected(reply) => write!(f, "unexpected reply: {reply}"),
+            Self::ShutDown => write!(f, "the runtime was shut down"),
+        }
+    }
+}
+
+/// A duration as people read it in a report: `0.9ms`, `50ms`, `1.2s`.
+pub(crate) fn short(duration: Duration) -> String {
+    let ms = duration.as_secs_f64() * 1e3;
+    if ms < 9.95 {
+        format!("{ms:.1}ms")
+    } else if ms < 999.5 {
+        format!("{ms:.0}ms")
+    } else {
+        format!("{:.1}s", ms / 1e3)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_short() {
+        let cases = [
+            (0, "0.0ms"),
+            (940, "0.9ms"),
+            (9_940, "9.9ms"),
+            (9_960, "10ms"),
+            (50_000, "50ms"),
+            (1_240_000, "1.2s"),
+        ];
+        for (us, text) in cases {
+            assert_eq!(short(Duration::from_micros(us)), text);
+        }
+    }
+
+    #[test]
+    fn an_unknown_command_does_not_repeat_its_arguments() {
+        let value = "0123456789abcdef0123456789abcdef";
+        let text =
+            format!("-ERR unknown command 'SET', with args beginning with: 'k' '{value}'\r\n");
+        let reply = redis::parse_redis_value(text.as_bytes()).expect("an error reply");
+        let redis::Value::ServerError(error) = reply else {
+            panic!("not an error: {reply:?}")
+        };
+        let failure = NodeFailure::refused(&error, value).to_string();
+        assert_eq!(failure, "ERR unknown command 'SET'");
+        let text = format!("-ERR odd {value}\r\n");
+        let reply = redis::parse_redis_value(text.as_bytes()).expect("an error reply");
+        let redis::Value::ServerError(error) = reply else {
+            panic!("not an error: {reply:?}")
+        };
+        assert_eq!(
+            NodeFailure::refused(&error, value).to_string(),
+            "ERR odd <value>"
+        );
+    }
+}

@@ -1,0 +1,34 @@
+//! Everything that knows Redis: one task per node that owns its connection.
+//!
+//! A [`Node`] is a handle with a mailbox. Orders go in without waiting, from any thread, also
+//! outside of a runtime; the node's task writes all that waits as one pipeline, in order (I8), and
+//! casts each order's vote when its reply comes. A node that hangs or dies is kept apart here: its
+//! task answers for it, and knows what it still has to be told.
+
+mod actor;
+mod claim;
+mod connection;
+mod failure;
+mod order;
+mod owed;
+mod pool;
+mod reconnect;
+mod reply;
+mod script;
+mod shared;
+mod vote;
+
+pub(crate) use claim::{Claim, Value};
+pub use failure::NodeFailure;
+pub(crate) use failure::short;
+pub(crate) use order::Order;
+pub(crate) use pool::{NoRuntime, Nodes, Pool};
+pub use shared::NodeState;
+pub(crate) use shared::{Endpoint, NodeShared, Siblings, Timings};
+pub(crate) use vote::{Answer, Ballot, VoteSink};
+
+use std::time::Duration;
+
+/// How long a connection of ours that broke can still deliver bytes to a live server: the user
+/// timeout set on its socket (`TCP_USER_TIMEOUT`, RFC 5482; on Linux, elsewhere the system's).
+pub(crate) const DOUBT: Duration = Duration::from_secs(10);

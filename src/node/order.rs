@@ -1,0 +1,136 @@
+//! What a node can be asked to do.
+
+use super::claim::Claim;
+use super::failure::NodeFailure;
+use super::reply::Asked;
+use super::script::{EXTEND, Form, RELEASE};
+use super::vote::{Answer, Ballot};
+use crate::protocol::{NodeId, Time, Ttl, Vote};
+use std::sync::Arc;
+
+/// One command for one node, and the vote that its answer is.
+pub(crate) struct Order {
+    claim: Arc<Claim>,
+    deed: Deed,
+    ballot: Option<Ballot>,
+    form: Form,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Deed {
+    /// Set the key if there is none.
+    Acquire { ttl: Ttl },
+    /// Let the key stand until at least `until`, which is T1 + ttl (I6).
+    Extend { until: Time },
+    /// Delete the key.
+    Release,
+}
+
+impl Order {
+    pub(crate) fn acquire(claim: Arc<Claim>, ttl: Ttl, ballot: Ballot) -> Self {
+        Self {
+            claim,
+            deed: Deed::Acquire { ttl },
+            ballot: Some(ballot),
+            form: Form::Hash,
+        }
+    }
+
+    pub(crate) fn extend(claim: Arc<Claim>, until: Time, ballot: Ballot) -> Self {
+        Self {
+            claim,
+            deed: Deed::Extend { until },
+            ballot: Some(ballot),
+            form: Form::Hash,
+        }
+    }
+
+    pub(crate) fn release(claim: Arc<Claim>, ballot: Option<Ballot>) -> Self {
+        Self {
+            claim,
+            deed: Deed::Release,
+            ballot,
+            form: Form::Hash,
+        }
+    }
+
+    pub(super) fn claim(&self) -> &Arc<Claim> {
+        &self.claim
+    }
+
+    pub(super) fn is_release(&self) -> bool {
+        matches!(self.deed, Deed::Release)
+    }
+
+    pub(super) fn is_extension(&self) -> bool {
+        matches!(self.deed, Deed::Extend { .. })
+    }
+
+    pub(super) fn asked(&self) -> Asked {
+        match self.deed {
+            Deed::Acquire { .. } => Asked::Acquire,
+            Deed::Extend { .. } => Asked::Extend,
+            Deed::Release => Asked::Release,
+        }
+    }
+
+    /// True if it makes no sense any more to write this to `node`: what it belongs to has ended,
+    /// or there is nothing to release.
+    pub(super) fn is_void(&self, node: NodeId, now: Time) -> bool {
+        match self.deed {
+            Deed::Acquire { .. } => self.claim.is_withdrawn(),
+            Deed::Extend { until } => self.claim.is_withdrawn() || now >= until,
+            Deed::Release => !self.claim.is_written(node),
+        }
+    }
+
+    /// Answers an order that [is void](Self::is_void), without asking the node.
+    pub(super) fn answer_void(mut self) {
+        if self.is_release() {
+            self.answer(Answer::of(Vote::Missing));
+        } else if let Some(ballot) = self.ballot.take() {
+            // Nobody waits for it any more.
+            ballot.discard();
+        }
+    }
+
+    /// Sends the source of the script next time, not its hash. False if that was done already.
+    pub(super) fn fall_back_to_source(&mut self) -> bool {
+        std::mem::replace(&mut self.form, Form::Source) == Form::Hash
+    }
+
+    /// Casts the vote, if it is still to be cast.
+    pub(super) fn answer(&mut self, answer: Answer) {
+        if let Some(ballot) = self.ballot.take() {
+            ballot.cast(answer);
+        }
+    }
+
+    pub(super) fn fail(&mut self, failure: NodeFailure) {
+        self.answer(Answer::failed(failure));
+    }
+
+    /// Adds the command to `pipeline`, and notes on the claim that it is being written to `node`.
+    pub(super) fn write(&self, node: NodeId, now: Time, pipeline: &mut redis::Pipeline) {
+        let value = self.claim.value().as_str();
+        match self.deed {
+            Deed::Acquire { ttl } => {
+                self.claim.note_written(node, ttl, now);
+                pipeline.cmd("SET").arg(self.claim.key()).arg(value);
+                pipeline.arg("NX").arg("PX").arg(ttl.as_millis());
+            }
+            Deed::Extend { until } => {
+                // What remains of T1 + ttl, and never nothing, which would delete the key.
+                let ttl = Ttl::from_duration(until.since(now)).unwrap_or(Ttl::SHORTEST);
+                self.claim.note_written(node, ttl, now);
+                let call = EXTEND.call(self.form, self.claim.key(), pipeline);
+                call.arg(value).arg(ttl.as_millis());
+            }
+            Deed::Release => {
+                RELEASE
+                    .call(self.form, self.claim.key(), pipeline)
+                    .arg(value);
+            }
+        }
+    }
+}

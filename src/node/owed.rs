@@ -1,0 +1,122 @@
+//! What a node that is away still has to be told.
+
+use super::DOUBT;
+use super::order::Order;
+use crate::clock;
+use crate::protocol::{NodeId, Time};
+use rand::random_range;
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The most releases kept for one node (I12). Only commands that were written are owed a release,
+/// and nothing is written to a node that is away, so a node has to fail again and again under load
+/// to come near. Beyond, the oldest is dropped: its key lives for its ttl.
+const MOST_RELEASES: usize = 1 << 16;
+
+/// Between two tries of an order that the node answered with an error, such as `BUSY`: doubling
+/// from the first to the last, drawn from the upper half.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LAST_PAUSE: Duration = Duration::from_millis(500);
+
+/// Releases and extensions that have to reach a node when it answers again.
+pub(super) struct Owed {
+    node: NodeId,
+    releases: VecDeque<Order>,
+    /// By claim; a later extension replaces an earlier one.
+    extensions: HashMap<usize, Order>,
+    pause: Duration,
+    not_before: Instant,
+}
+
+impl Owed {
+    pub(super) fn new(node: NodeId) -> Self {
+        Self {
+            node,
+            releases: VecDeque::new(),
+            extensions: HashMap::new(),
+            pause: FIRST_PAUSE,
+            not_before: Instant::now(),
+        }
+    }
+
+    /// Keeps an order whose vote has been cast. Acquires are not owed to anybody.
+    pub(super) fn keep(&mut self, order: Order) {
+        if order.is_release() {
+            self.releases.push_back(order);
+            if self.releases.len() > MOST_RELEASES {
+                self.releases.pop_front();
+            }
+        } else if order.is_extension() && !order.claim().is_withdrawn() {
+            let claim = std::sync::Arc::as_ptr(order.claim()) as usize;
+            self.extensions.insert(claim, order);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.releases.is_empty() && self.extensions.is_empty()
+    }
+
+    /// Drops what has no use any more: the key must have expired, or the lease has ended. What may
+    /// still run late on the node (the claim is unsure there) is kept until it answers; but at the
+    /// `last` chance, when there is nobody left to serve, only for as long as a connection that
+    /// broke can deliver anything.
+    pub(super) fn prune(&mut self, now: Time, last: bool) {
+        let node = self.node;
+        self.releases.retain(|order| {
+            let expiry = order.claim().expiry();
+            match (order.claim().is_unsure(node), last) {
+                (false, _) => now < expiry,
+                (true, false) => true,
+                (true, true) => now < expiry.after(DOUBT),
+            }
+        });
+        self.extensions.retain(|_, order| !order.is_void(node, now));
+    }
+
+    /// When the next try is due; `None` if nothing is owed.
+    pub(super) fn due(&self) -> Option<Instant> {
+        (!self.is_empty()).then_some(self.not_before)
+    }
+
+    /// Takes up to `most` orders that are due at `at`, releases first.
+    pub(super) fn take(&mut self, most: usize, at: Instant) -> Vec<Order> {
+        if self.is_empty() || at < self.not_before {
+            return Vec::new();
+        }
+        self.prune(clock::now(), false);
+        let releases = self.releases.len().min(most);
+        let mut taken: Vec<_> = self.releases.drain(..releases).collect();
+        let claims: Vec<_> = self
+            .extensions
+            .keys()
+            .copied()
+            .take(most - releases)
+            .collect();
+        taken.extend(
+            claims
+                .iter()
+                .filter_map(|claim| self.extensions.remove(claim)),
+        );
+        taken
+    }
+
+    /// Takes all releases, to be kept elsewhere.
+    pub(super) fn take_releases(&mut self) -> impl Iterator<Item = Order> {
+        self.releases.drain(..)
+    }
+
+    /// The node refused one of these with an error: wait before the next try.
+    pub(super) fn back_off(&mut self, at: Instant) {
+        if at >= self.not_before {
+            self.not_before = at + random_range(self.pause / 2..=self.pause);
+            self.pause = (self.pause * 2).min(LAST_PAUSE);
+        }
+    }
+
+    /// The node answers: the next try may come at once.
+    pub(super) fn recover(&mut self) {
+        self.pause = FIRST_PAUSE;
+        self.not_before = Instant::now();
+    }
+}

@@ -1,0 +1,242 @@
+//! Attempts, one after the other, until a lease or a refusal.
+//!
+//! - Commands: [`Acquisition::begin`] starts an attempt and says when its round is to be closed.
+//! - Events in: [`Acquisition::handle_outcome`] takes how the round ended and says what is next.
+
+use super::quorum::Quorum;
+use super::retry::Schedule;
+use super::round::{Goal, Outcome, Round};
+use super::validity::{Drift, Time, Ttl, valid_until};
+use std::time::Duration;
+
+/// Why there is no lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Held by others, on so many nodes that no quorum was left.
+    Contended,
+    /// Too few nodes answered.
+    NoQuorum,
+    /// A quorum granted, but its validity was used up when it did.
+    Expired,
+    /// The wait bound ended before any attempt was decided.
+    Timeout,
+}
+
+/// What follows an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// The lock is held until then.
+    Lease { valid_until: Time },
+    /// Try again at this time, not earlier.
+    Retry { at: Time },
+    /// Give up. `latest` tells whether the reason is this attempt's, or an earlier one's (or none).
+    Refuse { refusal: Refusal, latest: bool },
+}
+
+/// The course of one acquire.
+pub(crate) struct Acquisition {
+    quorum: Quorum,
+    ttl: Ttl,
+    drift: Drift,
+    node_timeout: Duration,
+    deadline: Time,
+    schedule: Schedule,
+    close_at: Time,
+    refused: Option<Refusal>,
+}
+
+impl Acquisition {
+    /// An acquire that has to end by `deadline`, and makes as many attempts as `schedule` allows.
+    pub(crate) fn new(
+        quorum: Quorum,
+        (ttl, drift): (Ttl, Drift),
+        node_timeout: Duration,
+        deadline: Time,
+        schedule: Schedule,
+    ) -> Self {
+        let close_at = deadline;
+        Self {
+            quorum,
+            ttl,
+            drift,
+            node_timeout,
+            deadline,
+            schedule,
+            close_at,
+            refused: None,
+        }
+    }
+
+    /// Starts an attempt at `t1`, read before its first command is sent (I4). Returns the round and
+    /// the time to close it.
+    pub(crate) fn begin(&mut self, t1: Time) -> (Round, Time) {
+        let valid_until = valid_until(t1, self.ttl, self.drift);
+        self.close_at = t1.after(self.node_timeout).min(self.deadline);
+        (
+            Round::new(self.quorum, Goal::Acquire { valid_until }),
+            self.close_at,
+        )
+    }
+
+    /// Takes how the attempt's round stands at `now`, after its decision. `random` is any word.
+    pub(crate) fn handle_outcome(&mut self, round: &Round, now: Time, random: u64) -> Next {
+        let refusal = match (round.outcome(), round.goal()) {
+            // The task may have run long after the decision: what is handed out must be valid (I3).
+            (Some(Outcome::Won), Goal::Acquire { valid_until }) if now < valid_until => {
+                return Next::Lease { valid_until };
+            }
+            (Some(Outcome::Won | Outcome::TooLate), _) => Some(Refusal::Expired),
+            (Some(Outcome::Denied | Outcome::Missing), _) => Some(Refusal::Contended),
+            // Cut short by the caller's deadline: says nothing of the nodes that had not answered.
+            (Some(Outcome::NoQuorum) | None, _)
+                if self.close_at == self.deadline && !round.blocked_by_failures() =>
+            {
+                None
+            }
+            (Some(Outcome::NoQuorum) | None, _) => Some(Refusal::NoQuorum),
+        };
+        self.refused = refusal.or(self.refused);
+        if now < self.deadline
+            && let Some(delay) = self.schedule.next_delay(random)
+        {
+            let at = now.after(delay);
+            if at < self.deadline {
+                return Next::Retry { at };
+            }
+        }
+        let latest = refusal.is_some() || self.refused.is_none();
+        Next::Refuse {
+            refusal: self.refused.unwrap_or(Refusal::Timeout),
+            latest,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{NodeId, RetryPolicy, Vote};
+
+    const DEADLINE: Time = Time::from_nanos(1_000_000_000);
+
+    fn ms(ms: u64) -> Time {
+        Time::from_nanos(ms * 1_000_000)
+    }
+
+    fn acquisition(retry: &RetryPolicy) -> Acquisition {
+        let ttl = Ttl::from_duration(Duration::from_millis(500)).expect("a good ttl");
+        let timings = (ttl, Drift::DEFAULT);
+        let node_timeout = Duration::from_millis(50);
+        Acquisition::new(
+            Quorum::majority(3),
+            timings,
+            node_timeout,
+            DEADLINE,
+            retry.schedule(),
+        )
+    }
+
+    /// An attempt at `t1` in which the nodes vote so at once, and the round closes at its time.
+    fn attempt(acquisition: &mut Acquisition, t1: Time, votes: &[Vote]) -> Round {
+        let (mut round, close_at) = acquisition.begin(t1);
+        for (node, vote) in votes.iter().enumerate() {
+            round.handle_vote(NodeId::new(node), *vote, t1);
+        }
+        round.handle_close(close_at);
+        round
+    }
+
+    fn fixed(delay_ms: u64) -> RetryPolicy {
+        RetryPolicy::fixed(Duration::from_millis(delay_ms))
+    }
+
+    #[test]
+    fn a_lease_after_a_long_wait_has_its_full_validity() {
+        let mut it = acquisition(&fixed(300));
+        let held = attempt(&mut it, ms(0), &[Vote::Denied; 3]);
+        assert_eq!(
+            it.handle_outcome(&held, ms(1), 0),
+            Next::Retry { at: ms(301) }
+        );
+        let won = attempt(&mut it, ms(301), &[Vote::Granted; 3]);
+        assert_eq!(
+            it.handle_outcome(&won, ms(302), 0),
+            Next::Lease {
+                valid_until: ms(301 + 493)
+            }
+        );
+    }
+
+    #[test]
+    fn a_win_that_is_seen_too_late_is_not_a_lease() {
+        let mut it = acquisition(&RetryPolicy::none());
+        let won = attempt(&mut it, ms(0), &[Vote::Granted; 3]);
+        assert_eq!(won.outcome(), Some(Outcome::Won));
+        let refusal = Next::Refuse {
+            refusal: Refusal::Expired,
+            latest: true,
+        };
+        assert_eq!(it.handle_outcome(&won, ms(493), 0), refusal);
+    }
+
+    #[test]
+    fn contention_outage_and_timeout_are_told_apart() {
+        use Vote::{Denied, Failed, Granted};
+        let cases: [(u64, &[Vote], Refusal); 6] = [
+            (0, &[Denied, Denied], Refusal::Contended),
+            (0, &[Granted, Denied, Failed], Refusal::Contended),
+            (0, &[Denied, Failed, Failed], Refusal::NoQuorum),
+            (0, &[Granted], Refusal::NoQuorum),
+            (990, &[Granted], Refusal::Timeout),
+            (990, &[Failed, Failed], Refusal::NoQuorum),
+        ];
+        for (t1, votes, refusal) in cases {
+            let mut it = acquisition(&RetryPolicy::none());
+            let round = attempt(&mut it, ms(t1), votes);
+            let refused = it.handle_outcome(&round, ms(t1 + 50), 0);
+            assert_eq!(
+                refused,
+                Next::Refuse {
+                    refusal,
+                    latest: true
+                },
+                "{votes:?} at {t1} ms"
+            );
+        }
+    }
+
+    #[test]
+    fn an_attempt_cut_short_by_the_deadline_leaves_the_earlier_reason() {
+        let mut it = acquisition(&fixed(985));
+        let held = attempt(&mut it, ms(0), &[Vote::Denied; 3]);
+        assert_eq!(
+            it.handle_outcome(&held, ms(1), 0),
+            Next::Retry { at: ms(986) }
+        );
+        let cut = attempt(&mut it, ms(986), &[Vote::Granted]);
+        let refusal = Next::Refuse {
+            refusal: Refusal::Contended,
+            latest: false,
+        };
+        assert_eq!(it.handle_outcome(&cut, DEADLINE, 0), refusal);
+    }
+
+    #[test]
+    fn no_attempt_is_planned_at_or_after_the_deadline() {
+        let mut it = acquisition(&fixed(999));
+        let held = attempt(&mut it, ms(0), &[Vote::Denied; 3]);
+        let refusal = Next::Refuse {
+            refusal: Refusal::Contended,
+            latest: true,
+        };
+        assert_eq!(it.handle_outcome(&held, ms(1), 0), refusal);
+    }
+
+    #[test]
+    fn a_round_is_closed_at_the_node_timeout_or_the_deadline() {
+        let mut it = acquisition(&RetryPolicy::none());
+        assert_eq!(it.begin(ms(0)).1, ms(50));
+        assert_eq!(it.begin(ms(960)).1, DEADLINE);
+        assert_eq!(it.begin(ms(2_000)).1, DEADLINE, "a deadline in the past");
+    }
+}

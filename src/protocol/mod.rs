@@ -1,0 +1,57 @@
+//! The Redlock algorithm without Redis: votes in, decisions out.
+//!
+//! Nothing here reads a clock, draws a random number, does I/O, waits, or logs. **The rule of
+//! time**: every method that needs to know the time takes it as a parameter `now`, read by the
+//! caller from one clock (`crate::clock`) after whatever it reports happened; calls are made in
+//! the order of their `now`. The same objects are therefore driven by the library, by enumeration
+//! of every arrival order, and by simulation.
+//!
+//! # The invariants
+//!
+//! Rounds
+//! - **I1** A node votes at most once in a round.
+//! - **I2** A round decides at most once; votes after the decision are recorded, and change nothing.
+//! - **I3** *Won* implies granted >= quorum and now < `valid_until`, with `now` read after the
+//!   deciding reply.
+//! - **I4** `valid_until` = T1 + ttl - drift, with T1 read before the first command is sent.
+//! - **I5** Any other end of an attempt sends a release to every node that its command was written
+//!   to. The clean-up is armed before the first send.
+//! - **I6** A quorum decides early, but commands already asked for are not cancelled, and a node
+//!   that missed an extension is extended again until it answers.
+//! - **I7** Every attempt has a fresh value, so a late packet of an earlier one is harmless.
+//!
+//! Order on a node
+//! - **I8** Commands to a node are first in, first out: a release never overtakes the `SET` it
+//!   undoes.
+//!
+//! Extension
+//! - **I9** A failed extension changes nothing. It counts only if a quorum of all N nodes still
+//!   holds the value and it is decided before the old `valid_until`. Once lost, a lease stays lost.
+//!   An extension never shortens.
+//! - **I10** A lease is not valid from `valid_until` on, without any I/O.
+//!
+//! Votes and bounds
+//! - **I11** Only `OK` is Granted; only nil (and a foreign type at the key) is Denied; every error,
+//!   timeout or broken connection is Failed, and Failed is never reported as contention.
+//! - **I12** Every loop, queue, retry and spawned task has a named bound.
+//!
+//! I1-I4, I9 and I10 are kept here; I5-I8 by `driver` and `node`; I11 by `node::reply`.
+
+mod acquisition;
+mod quorum;
+mod renewal;
+mod retry;
+mod round;
+mod validity;
+
+#[cfg(test)]
+mod enumeration;
+
+pub(crate) use acquisition::{Acquisition, Next, Refusal};
+pub(crate) use quorum::{MAX_NODES, NodeId, Quorum};
+pub use renewal::Loss;
+pub(crate) use renewal::{Extended, Renewal, Tenure};
+pub use retry::RetryPolicy;
+pub(crate) use retry::Schedule;
+pub(crate) use round::{Goal, Outcome, Round, Vote};
+pub(crate) use validity::{Drift, Time, Ttl, TtlError};

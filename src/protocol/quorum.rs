@@ -1,0 +1,166 @@
+//! Who votes, and how many votes decide.
+
+use std::fmt;
+
+/// The most nodes a client can have. The Redlock page speaks of five; 31 fits one word.
+pub(crate) const MAX_NODES: usize = 31;
+
+/// One of the N nodes, by its position in the list given to the builder.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct NodeId(u8);
+
+impl NodeId {
+    /// The node at `index`, which must be below [`MAX_NODES`].
+    pub(crate) fn new(index: usize) -> Self {
+        assert!(index < MAX_NODES, "node {index} is beyond {MAX_NODES}");
+        Self(u8::try_from(index).expect("MAX_NODES fits a byte"))
+    }
+
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// This node's bit in a word that has a bit for each node.
+    pub(crate) fn bit(self) -> u32 {
+        1 << self.0
+    }
+}
+
+impl fmt::Debug for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "n{}", self.0)
+    }
+}
+
+/// A set of nodes.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct NodeSet(u32);
+
+impl NodeSet {
+    /// Adds `node`; false if it was in the set already.
+    pub(crate) fn insert(&mut self, node: NodeId) -> bool {
+        let added = !self.contains(node);
+        self.0 |= node.bit();
+        added
+    }
+
+    pub(crate) fn contains(self, node: NodeId) -> bool {
+        self.0 & node.bit() != 0
+    }
+
+    pub(crate) fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    pub(crate) fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl FromIterator<NodeId> for NodeSet {
+    fn from_iter<I: IntoIterator<Item = NodeId>>(nodes: I) -> Self {
+        nodes.into_iter().fold(Self::default(), |mut set, node| {
+            set.insert(node);
+            set
+        })
+    }
+}
+
+impl fmt::Debug for NodeSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let members = (0..MAX_NODES)
+            .map(NodeId::new)
+            .filter(|node| self.contains(*node));
+        f.debug_set().entries(members).finish()
+    }
+}
+
+/// How many of how many: floor(N/2) + 1, so that any two quorums share a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Quorum {
+    nodes: usize,
+    needed: usize,
+}
+
+impl Quorum {
+    /// The majority of `nodes`, which must be from 1 to [`MAX_NODES`].
+    pub(crate) fn majority(nodes: usize) -> Self {
+        assert!(
+            (1..=MAX_NODES).contains(&nodes),
+            "{nodes} nodes: need 1 to {MAX_NODES}"
+        );
+        Self {
+            nodes,
+            needed: nodes / 2 + 1,
+        }
+    }
+
+    /// N, the number of all nodes.
+    pub(crate) fn nodes(self) -> usize {
+        self.nodes
+    }
+
+    /// The votes that decide.
+    pub(crate) fn needed(self) -> usize {
+        self.needed
+    }
+
+    /// True if `count` nodes are a quorum.
+    pub(crate) fn reached(self, count: usize) -> bool {
+        count >= self.needed
+    }
+
+    /// True if `count` nodes against are enough to make a quorum of the others impossible.
+    pub(crate) fn blocked(self, count: usize) -> bool {
+        self.nodes.saturating_sub(count) < self.needed
+    }
+
+    pub(crate) fn ids(self) -> impl Iterator<Item = NodeId> {
+        (0..self.nodes).map(NodeId::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn majority_is_more_than_half_and_any_two_meet() {
+        for (nodes, needed) in [
+            (1, 1),
+            (2, 2),
+            (3, 2),
+            (4, 3),
+            (5, 3),
+            (6, 4),
+            (7, 4),
+            (31, 16),
+        ] {
+            let quorum = Quorum::majority(nodes);
+            assert_eq!(quorum.needed(), needed, "N = {nodes}");
+            assert!(2 * quorum.needed() > nodes);
+            assert!(quorum.reached(needed) && !quorum.reached(needed - 1));
+        }
+    }
+
+    #[test]
+    fn blocked_is_the_complement_of_a_quorum() {
+        for nodes in 1..=MAX_NODES {
+            let quorum = Quorum::majority(nodes);
+            for against in 0..=nodes {
+                assert_eq!(quorum.blocked(against), !quorum.reached(nodes - against));
+            }
+        }
+    }
+
+    #[test]
+    fn a_set_counts_each_node_once() {
+        let mut set = NodeSet::default();
+        assert!(set.insert(NodeId::new(30)));
+        assert!(!set.insert(NodeId::new(30)));
+        assert!(set.insert(NodeId::new(0)));
+        assert_eq!(set.len(), 2);
+        assert!(set.contains(NodeId::new(0)) && !set.contains(NodeId::new(1)));
+        assert_eq!(format!("{set:?}"), "{n0, n30}");
+    }
+}

@@ -1,0 +1,274 @@
+//! How long to wait between attempts.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// No delay is shorter than this, so that no policy can turn waiting into a hot loop.
+const MIN_DELAY: Duration = Duration::from_millis(1);
+
+/// When a refused attempt is tried again, within the wait bound of the call.
+///
+/// A policy is a recipe: each acquire starts its own sequence of delays. Every delay is at least
+/// one millisecond. Delays that are drawn at random keep clients that collided from colliding
+/// again, which is what the Redlock page asks for ("retry after a random delay").
+///
+/// # Default
+///
+/// [`RetryPolicy::jittered`] from 50 ms to 250 ms.
+///
+/// # Example
+///
+/// ```
+/// use quorlock::RetryPolicy;
+/// use std::time::Duration;
+///
+/// let ms = Duration::from_millis;
+/// let patient = RetryPolicy::exponential(ms(5), ms(500));
+/// let three_tries = RetryPolicy::fixed(ms(100)).limit(2);
+/// # let _ = (patient, three_tries);
+/// ```
+#[derive(Clone)]
+pub struct RetryPolicy {
+    shape: Shape,
+    limit: Option<u32>,
+}
+
+type Delays = Box<dyn Iterator<Item = Duration> + Send>;
+
+#[derive(Clone)]
+enum Shape {
+    Never,
+    Fixed(Duration),
+    Linear { step: Duration, most: Duration },
+    Exponential { base: Duration, most: Duration },
+    Jittered(Range<Duration>),
+    Custom(Arc<dyn Fn() -> Delays + Send + Sync>),
+}
+
+impl RetryPolicy {
+    /// One attempt only.
+    pub fn none() -> Self {
+        Self::of(Shape::Never)
+    }
+
+    /// The same `delay` every time. Clients that use the same fixed delay can collide again and
+    /// again; prefer [`jittered`](Self::jittered).
+    pub fn fixed(delay: Duration) -> Self {
+        Self::of(Shape::Fixed(delay))
+    }
+
+    /// `step`, then 2 x `step`, then 3 x `step`, up to `most`.
+    pub fn linear(step: Duration, most: Duration) -> Self {
+        Self::of(Shape::Linear { step, most })
+    }
+
+    /// Drawn from zero to `base`, then to 2 x `base`, then to 4 x `base`, up to `most` ("full
+    /// jitter").
+    pub fn exponential(base: Duration, most: Duration) -> Self {
+        Self::of(Shape::Exponential { base, most })
+    }
+
+    /// Drawn evenly from `range`. An empty range stands for its start.
+    pub fn jittered(range: Range<Duration>) -> Self {
+        Self::of(Shape::Jittered(range))
+    }
+
+    /// The delays of an iterator made anew for each acquire; when it ends, so do the retries.
+    pub fn custom<F, I>(delays: F) -> Self
+    where
+        F: Fn() -> I + Send + Sync + 'static,
+        I: Iterator<Item = Duration> + Send + 'static,
+    {
+        Self::of(Shape::Custom(Arc::new(move || Box::new(delays()))))
+    }
+
+    /// At most `retries` retries, so at most `retries + 1` attempts.
+    #[must_use]
+    pub fn limit(self, retries: u32) -> Self {
+        Self {
+            limit: Some(retries),
+            ..self
+        }
+    }
+
+    fn of(shape: Shape) -> Self {
+        Self { shape, limit: None }
+    }
+
+    pub(crate) fn schedule(&self) -> Schedule {
+        let custom = match &self.shape {
+            Shape::Custom(delays) => Some(delays()),
+            _ => None,
+        };
+        Schedule {
+            shape: self.shape.clone(),
+            left: self.limit,
+            custom,
+            drawn: 0,
+        }
+    }
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self::jittered(Duration::from_millis(50)..Duration::from_millis(250))
+    }
+}
+
+impl fmt::Debug for RetryPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.shape {
+            Shape::Never => write!(f, "none")?,
+            Shape::Fixed(delay) => write!(f, "fixed {delay:?}")?,
+            Shape::Linear { step, most } => write!(f, "linear {step:?} up to {most:?}")?,
+            Shape::Exponential { base, most } => write!(f, "exponential {base:?} up to {most:?}")?,
+            Shape::Jittered(range) => write!(f, "jittered {range:?}")?,
+            Shape::Custom(_) => write!(f, "custom")?,
+        }
+        self.limit
+            .map_or(Ok(()), |limit| write!(f, ", at most {limit} retries"))
+    }
+}
+
+/// The delays of one acquire.
+pub(crate) struct Schedule {
+    shape: Shape,
+    left: Option<u32>,
+    custom: Option<Delays>,
+    drawn: u32,
+}
+
+impl Schedule {
+    /// The next delay, `None` when there is to be no further attempt. `random` is drawn evenly from
+    /// all words by the caller.
+    pub(crate) fn next_delay(&mut self, random: u64) -> Option<Duration> {
+        match &mut self.left {
+            Some(0) => return None,
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        let delay = match &self.shape {
+            Shape::Never => return None,
+            Shape::Fixed(delay) => *delay,
+            Shape::Linear { step, most } => {
+                step.saturating_mul(self.drawn.saturating_add(1)).min(*most)
+            }
+            Shape::Exponential { base, most } => {
+                let factor = 1_u32.checked_shl(self.drawn).unwrap_or(u32::MAX);
+                draw(
+                    Duration::ZERO,
+                    base.saturating_mul(factor).min(*most),
+                    random,
+                )
+            }
+            Shape::Jittered(range) => draw(range.start, range.end, random),
+            Shape::Custom(_) => self.custom.as_mut()?.next()?,
+        };
+        self.drawn = self.drawn.saturating_add(1);
+        Some(delay.max(MIN_DELAY))
+    }
+}
+
+/// The point that `random` marks between `from` and `to`; `from` if there is nothing between.
+fn draw(from: Duration, to: Duration, random: u64) -> Duration {
+    let span = to.saturating_sub(from).as_nanos();
+    let nanos = (span.min(u128::from(u64::MAX)) * u128::from(random)) >> 64;
+    from.saturating_add(Duration::from_nanos(
+        u64::try_from(nanos).unwrap_or(u64::MAX),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn delays(policy: &RetryPolicy, random: u64, most: usize) -> Vec<Duration> {
+        let mut schedule = policy.schedule();
+        std::iter::from_fn(|| schedule.next_delay(random))
+            .take(most)
+            .collect()
+    }
+
+    #[test]
+    fn each_policy_gives_its_delays() {
+        let (low, high) = (0, u64::MAX);
+        assert_eq!(delays(&RetryPolicy::none(), high, 9), []);
+        assert_eq!(delays(&RetryPolicy::fixed(ms(7)), high, 2), [ms(7), ms(7)]);
+        assert_eq!(
+            delays(&RetryPolicy::linear(ms(2), ms(5)), low, 4),
+            [ms(2), ms(4), ms(5), ms(5)]
+        );
+        let exponential = RetryPolicy::exponential(ms(10), ms(30));
+        assert_eq!(delays(&exponential, low, 3), [ms(1); 3]);
+        let near = delays(&exponential, high, 3);
+        for (delay, bound) in near.iter().zip([ms(10), ms(20), ms(30)]) {
+            assert!(
+                *delay <= bound && *delay > bound - ms(1),
+                "{delay:?} of {bound:?}"
+            );
+        }
+        assert_eq!(
+            delays(&RetryPolicy::jittered(ms(50)..ms(250)), low, 1),
+            [ms(50)]
+        );
+        assert_eq!(
+            delays(&RetryPolicy::fixed(ms(7)).limit(2), high, 9).len(),
+            2
+        );
+        let custom = RetryPolicy::custom(|| [ms(1), ms(2), ms(3)].into_iter());
+        assert_eq!(delays(&custom, high, 9), [ms(1), ms(2), ms(3)]);
+        assert_eq!(
+            delays(&custom, high, 9).len(),
+            3,
+            "each acquire starts anew"
+        );
+    }
+
+    #[test]
+    fn a_zero_or_upside_down_delay_is_a_millisecond_and_never_panics() {
+        let zero = Duration::ZERO;
+        for policy in [
+            RetryPolicy::fixed(zero),
+            RetryPolicy::linear(zero, zero),
+            RetryPolicy::exponential(zero, ms(9)),
+            RetryPolicy::jittered(zero..zero),
+            RetryPolicy::custom(|| std::iter::repeat(Duration::ZERO)),
+        ] {
+            assert_eq!(delays(&policy, u64::MAX, 3), [ms(1); 3], "{policy:?}");
+        }
+        let (from, to) = (ms(9), ms(3));
+        assert_eq!(
+            delays(&RetryPolicy::jittered(from..to), u64::MAX, 1),
+            [ms(9)]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn delays_stay_in_their_range(from in 1..1_000_u64, span in 0..1_000_u64, random in any::<u64>()) {
+            let policy = RetryPolicy::jittered(ms(from)..ms(from + span));
+            for delay in delays(&policy, random, 3) {
+                prop_assert!(delay >= ms(from) && delay <= ms(from + span));
+            }
+        }
+
+        #[test]
+        fn no_duration_overflows(random in any::<u64>(), n in 0..200_usize) {
+            for policy in [
+                RetryPolicy::exponential(Duration::MAX, Duration::MAX),
+                RetryPolicy::linear(Duration::MAX, Duration::MAX),
+                RetryPolicy::jittered(Duration::ZERO..Duration::MAX),
+                RetryPolicy::jittered(Duration::MAX..Duration::MAX),
+            ] {
+                prop_assert_eq!(delays(&policy, random, n).len(), n);
+            }
+        }
+    }
+}

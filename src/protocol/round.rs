@@ -1,0 +1,176 @@
+//! A round: one fan-out to all nodes, with at most one decision.
+//!
+//! - Events in: [`Round::handle_vote`], [`Round::handle_close`]; each returns the outcome if, and
+//!   only if, it is the event that decided.
+//! - Getters: [`Round::outcome`], [`Round::votes`], and the sets of nodes by vote.
+
+use super::quorum::{NodeId, NodeSet, Quorum};
+use super::validity::Time;
+
+/// One node's answer in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Vote {
+    /// Acquire: the key was set. Extend: it was ours, and its ttl is at least what was asked.
+    /// Release: it was ours, and was deleted.
+    Granted,
+    /// Another value, or a foreign type, is at the key.
+    Denied,
+    /// Extend and release only: there is no such key.
+    Missing,
+    /// Anything else: nothing is known of the key.
+    Failed,
+}
+
+/// What a round is for, and until when winning it means anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Goal {
+    /// Set the key on a quorum before `valid_until` (I3).
+    Acquire { valid_until: Time },
+    /// Extend on a quorum before the `current` validity ends (I9); then it ends at `proposed`.
+    Extend { current: Time, proposed: Time },
+    /// Delete the key wherever it is ours. There is no "too late" for that.
+    Release,
+}
+
+/// How a round was decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// A quorum granted, in time.
+    Won,
+    /// A quorum granted, but when it did, the time it could have counted for was over.
+    TooLate,
+    /// A quorum is impossible because of other holders.
+    Denied,
+    /// A quorum is impossible because the key is gone (extend and release).
+    Missing,
+    /// A quorum is impossible because of nodes that failed or did not answer.
+    NoQuorum,
+}
+
+/// Votes in, at most one [`Outcome`] out.
+#[derive(Clone, Debug)]
+pub(crate) struct Round {
+    quorum: Quorum,
+    goal: Goal,
+    granted: NodeSet,
+    denied: NodeSet,
+    missing: NodeSet,
+    failed: NodeSet,
+    closed: bool,
+    outcome: Option<Outcome>,
+}
+
+impl Round {
+    pub(crate) fn new(quorum: Quorum, goal: Goal) -> Self {
+        Self {
+            quorum,
+            goal,
+            granted: NodeSet::default(),
+            denied: NodeSet::default(),
+            missing: NodeSet::default(),
+            failed: NodeSet::default(),
+            closed: false,
+            outcome: None,
+        }
+    }
+
+    pub(crate) fn quorum(&self) -> Quorum {
+        self.quorum
+    }
+
+    pub(crate) fn goal(&self) -> Goal {
+        self.goal
+    }
+
+    pub(crate) fn outcome(&self) -> Option<Outcome> {
+        self.outcome
+    }
+
+    /// True if failed nodes alone make a quorum impossible, the silent ones not counted.
+    pub(crate) fn blocked_by_failures(&self) -> bool {
+        self.quorum.blocked(self.failed.len())
+    }
+
+    /// The nodes that voted.
+    pub(crate) fn votes(&self) -> NodeSet {
+        self.granted
+            .union(self.denied)
+            .union(self.missing)
+            .union(self.failed)
+    }
+
+    /// Records what `node` said at `now`. A second vote of a node is ignored (I1); a vote after the
+    /// decision is recorded, and decides nothing (I2).
+    pub(crate) fn handle_vote(&mut self, node: NodeId, vote: Vote, now: Time) -> Option<Outcome> {
+        if self.votes().contains(node) {
+            return None;
+        }
+        let set = match vote {
+            Vote::Granted => &mut self.granted,
+            Vote::Denied => &mut self.denied,
+            Vote::Missing => &mut self.missing,
+            Vote::Failed => &mut self.failed,
+        };
+        set.insert(node);
+        self.decide(now)
+    }
+
+    /// Ends the waiting: from now on, nodes that have not voted count as failed.
+    pub(crate) fn handle_close(&mut self, now: Time) -> Option<Outcome> {
+        self.closed = true;
+        self.decide(now)
+    }
+
+    fn decide(&mut self, now: Time) -> Option<Outcome> {
+        if self.outcome.is_some() {
+            return None;
+        }
+        let outcome = if self.quorum.reached(self.granted.len()) {
+            if self.in_time(now) {
+                Outcome::Won
+            } else {
+                Outcome::TooLate
+            }
+        } else {
+            self.lost()?
+        };
+        debug_assert!(outcome != Outcome::Won || self.in_time(now), "I3");
+        self.outcome = Some(outcome);
+        Some(outcome)
+    }
+
+    fn in_time(&self, now: Time) -> bool {
+        match self.goal {
+            Goal::Acquire { valid_until } => now < valid_until,
+            Goal::Extend { current, .. } => now < current,
+            Goal::Release => true,
+        }
+    }
+
+    /// Why a quorum cannot come any more; `None` while it still can, and while it is not clear yet
+    /// whether holders or failures are the reason. A release waits for all answers: it has no hurry
+    /// to say that it failed, and says more exactly why.
+    fn lost(&self) -> Option<Outcome> {
+        let silent = self.quorum.nodes() - self.votes().len();
+        let failed = self.failed.len() + if self.closed { silent } else { 0 };
+        let (denied, missing) = (self.denied.len(), self.missing.len());
+        let is_over = silent == 0 || self.closed;
+        if self.goal == Goal::Release && !is_over {
+            return None;
+        }
+        if self.quorum.blocked(failed) {
+            Some(Outcome::NoQuorum)
+        } else if self.quorum.blocked(denied) {
+            Some(Outcome::Denied)
+        } else if self.quorum.blocked(denied + missing) {
+            Some(Outcome::Missing)
+        } else if !is_over {
+            None
+        } else if matches!(self.goal, Goal::Acquire { .. }) {
+            // Enough nodes answered, so at least one of them said that another holds it.
+            Some(Outcome::Denied)
+        } else {
+            Some(Outcome::NoQuorum)
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Time, the ttl told to the nodes, and what of it a holder may rely on.
+//!
+//! All arithmetic saturates: there is no duration a caller can give that wraps or panics.
+
+use std::time::Duration;
+
+/// A reading of the client's clock: nanoseconds since an origin fixed at boot. The word holds 584
+/// years; sums beyond stay at the end of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Time(u64);
+
+impl Time {
+    pub(crate) const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    pub(crate) const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// This time and `duration` more.
+    pub(crate) fn after(self, duration: Duration) -> Self {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_add(nanos))
+    }
+
+    /// How long after `earlier` this is; zero if it is not after it.
+    pub(crate) fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// A lifetime as the nodes are told it (`PX`): whole milliseconds, from 1 to [`Ttl::MAX_MS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ttl(u64);
+
+/// Why a duration cannot be a ttl.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TtlError {
+    /// Below one millisecond, the smallest that Redis can express.
+    TooShort,
+    /// Above [`Ttl::MAX_MS`].
+    TooLong,
+}
+
+impl Ttl {
+    /// A hundred years of milliseconds: beyond any lease, and far from where Redis refuses `PX`
+    /// (its sum with the wall clock must fit 63 bits).
+    pub(crate) const MAX_MS: u64 = 100 * 365 * 24 * 3600 * 1000;
+
+    /// One millisecond.
+    pub(crate) const SHORTEST: Self = Self(1);
+
+    /// The whole milliseconds of `duration`; a fraction is cut off, so the nodes are never told
+    /// more than was asked for.
+    pub(crate) fn from_duration(duration: Duration) -> Result<Self, TtlError> {
+        match duration.as_millis() {
+            0 => Err(TtlError::TooShort),
+            ms => match u64::try_from(ms) {
+                Ok(ms) if ms <= Self::MAX_MS => Ok(Self(ms)),
+                _ => Err(TtlError::TooLong),
+            },
+        }
+    }
+
+    pub(crate) fn as_millis(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn as_duration(self) -> Duration {
+        Duration::from_millis(self.0)
+    }
+}
+
+/// The allowance for clocks that run at different rates: ttl x factor + a constant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Drift {
+    parts_per_million: u32,
+    constant: Duration,
+}
+
+impl Drift {
+    /// 1 % and 2 ms, as in the reference implementation that the Redlock page names
+    /// (`CLOCK_DRIFT_FACTOR = 0.01`, and 2 ms for the precision of Redis expiry on small ttls).
+    pub(crate) const DEFAULT: Self = Self {
+        parts_per_million: 10_000,
+        constant: Duration::from_millis(2),
+    };
+
+    /// An allowance of `factor` x ttl; `None` unless 0 <= factor < 1. Rounded up to a millionth.
+    pub(crate) fn with_factor(self, factor: f64) -> Option<Self> {
+        if !(0.0..1.0).contains(&factor) {
+            return None;
+        }
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // in 0..=1_000_000
+        let parts_per_million = (factor * 1e6).ceil() as u32;
+        Some(Self {
+            parts_per_million,
+            ..self
+        })
+    }
+
+    pub(crate) fn with_constant(self, constant: Duration) -> Self {
+        Self { constant, ..self }
+    }
+
+    /// The allowance for `ttl`, rounded up to a nanosecond.
+    pub(crate) fn allowance(self, ttl: Ttl) -> Duration {
+        let nanos = ttl.as_duration().as_nanos() * u128::from(self.parts_per_million);
+        let nanos = u64::try_from(nanos.div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        Duration::from_nanos(nanos).saturating_add(self.constant)
+    }
+}
+
+/// I4: T1 + ttl - drift. If the drift is larger than the ttl this is T1 itself: never valid.
+pub(crate) fn valid_until(t1: Time, ttl: Ttl, drift: Drift) -> Time {
+    t1.after(ttl.as_duration().saturating_sub(drift.allowance(ttl)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn ttl_takes_whole_milliseconds_within_its_range() {
+        let cases = [
+            (Duration::ZERO, Err(TtlError::TooShort)),
+            (Duration::from_micros(999), Err(TtlError::TooShort)),
+            (ms(1), Ok(1)),
+            (Duration::from_micros(1_999), Ok(1)),
+            (ms(Ttl::MAX_MS), Ok(Ttl::MAX_MS)),
+            (ms(Ttl::MAX_MS + 1), Err(TtlError::TooLong)),
+            (ms(u64::MAX), Err(TtlError::TooLong)),
+            (Duration::MAX, Err(TtlError::TooLong)),
+        ];
+        for (given, expected) in cases {
+            assert_eq!(
+                Ttl::from_duration(given).map(Ttl::as_millis),
+                expected,
+                "{given:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn drift_is_a_hundredth_and_two_milliseconds() {
+        let ttl = Ttl::from_duration(ms(10_000)).expect("a good ttl");
+        assert_eq!(Drift::DEFAULT.allowance(ttl), ms(102));
+        assert_eq!(
+            valid_until(Time::from_nanos(7), ttl, Drift::DEFAULT).as_nanos(),
+            9_898_000_007
+        );
+    }
+
+    #[test]
+    fn a_factor_must_be_a_share_of_the_ttl() {
+        for bad in [-0.1, 1.0, 2.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert_eq!(Drift::DEFAULT.with_factor(bad), None, "{bad}");
+        }
+        assert_eq!(Drift::DEFAULT.with_factor(0.01), Some(Drift::DEFAULT));
+    }
+
+    #[test]
+    fn drift_larger_than_ttl_is_never_valid() {
+        let t1 = Time::from_nanos(1_000);
+        let ttl = Ttl::from_duration(ms(1)).expect("a good ttl");
+        assert_eq!(
+            valid_until(t1, ttl, Drift::DEFAULT),
+            t1,
+            "1 ms ttl, 2.01 ms drift"
+        );
+        assert_eq!(
+            valid_until(t1, ttl, Drift::DEFAULT.with_constant(Duration::MAX)),
+            t1
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn sums_saturate_and_never_go_back(t in any::<u64>(), s in any::<u64>(), n in 0..1_000_000_000u32) {
+            let start = Time::from_nanos(t);
+            let later = start.after(Duration::new(s, n));
+            prop_assert!(later >= start);
+            prop_assert!(later.since(start) <= Duration::new(s, n));
+            prop_assert_eq!(start.since(later), Duration::ZERO);
+        }
+
+        #[test]
+        fn validity_lies_between_t1_and_the_expiry_on_a_node(
+            t in any::<u64>(), ttl_ms in 1..=Ttl::MAX_MS, factor in 0.0..1.0f64, constant in any::<u64>(),
+        ) {
+            let t1 = Time::from_nanos(t);
+            let ttl = Ttl::from_duration(ms(ttl_ms)).expect("in range");
+            let drift = Drift::DEFAULT.with_factor(factor).expect("in range").with_constant(ms(constant));
+            let end = valid_until(t1, ttl, drift);
+            prop_assert!(end >= t1);
+            prop_assert!(end <= t1.after(ttl.as_duration()));
+            // What is given away is at least the allowance, unless the ttl is smaller than it.
+            let given_away = t1.after(ttl.as_duration()).since(end);
+            let saturated = t1.after(ttl.as_duration()) == Time::from_nanos(u64::MAX);
+            prop_assert!(saturated || end == t1 || given_away >= drift.allowance(ttl));
+        }
+
+        #[test]
+        fn any_duration_is_a_ttl_or_a_reason(s in any::<u64>(), n in 0..1_000_000_000u32) {
+            let given = Duration::new(s, n);
+            match Ttl::from_duration(given) {
+                Ok(ttl) => prop_assert!(ttl.as_duration() <= given && given - ttl.as_duration() < ms(1)),
+                Err(TtlError::TooShort) => prop_assert!(given < ms(1)),
+                Err(TtlError::TooLong) => prop_assert!(given > ms(Ttl::MAX_MS)),
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! A round under way: its votes as they come in, and the task that waits for the decision.
+
+use crate::clock;
+use crate::driver::sleep_until;
+use crate::node::{Answer, NodeFailure, Nodes, VoteSink};
+use crate::protocol::{NodeId, Round, Time, Vote};
+use crate::report::{NodeReport, NodeVote, Report};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+/// Counts the votes of one round, and wakes the one task that waits for it once: at the decision.
+pub(crate) struct Tally {
+    t1: Time,
+    count: Mutex<Count>,
+}
+
+struct Count {
+    round: Round,
+    heard: Box<[Option<Heard>]>,
+    /// How long the round was open, once it was closed without all votes.
+    closed_after: Option<Duration>,
+    waker: Option<Waker>,
+}
+
+/// What a node said, and how long after T1.
+struct Heard {
+    answer: Answer,
+    after: Duration,
+}
+
+impl Tally {
+    /// The count of `round`, whose first command is sent after `t1`.
+    pub(crate) fn new(round: Round, t1: Time) -> Arc<Self> {
+        let heard = round.quorum().ids().map(|_| None).collect();
+        let count = Mutex::new(Count {
+            round,
+            heard,
+            closed_after: None,
+            waker: None,
+        });
+        Arc::new(Self { t1, count })
+    }
+
+    /// Resolves when the round is decided, at the latest soon after `close_at`.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the round as it is.
+    pub(crate) async fn decided(&self, nodes: &Nodes, close_at: Time) {
+        if self.judge(|round| round.outcome().is_some()) {
+            return;
+        }
+        let mut timer = pin!(sleep_until(nodes, close_at));
+        poll_fn(|cx| {
+            let mut count = self.count();
+            if count.round.outcome().is_none() && timer.as_mut().poll(cx).is_ready() {
+                let now = clock::now();
+                count.closed_after = Some(now.since(self.t1));
+                count.round.handle_close(now);
+            }
+            if count.round.outcome().is_some() {
+                return Poll::Ready(());
+            }
+            count.waker = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Looks at the round as it stands.
+    pub(crate) fn judge<T>(&self, look: impl FnOnce(&Round) -> T) -> T {
+        look(&self.count().round)
+    }
+
+    /// What has been heard up to now, late votes included.
+    pub(crate) fn report(&self, nodes: impl Iterator<Item = Arc<str>>) -> Report {
+        let count = self.count();
+        let reports = nodes.zip(&count.heard).map(|(name, heard)| match heard {
+            Some(Heard { answer, after }) => {
+                let vote = match answer.vote {
+                    Vote::Granted => NodeVote::Granted,
+                    Vote::Denied => NodeVote::Held,
+                    Vote::Missing => NodeVote::Missing,
+                    Vote::Failed => {
+                        NodeVote::Failed(answer.failure.clone().unwrap_or(NodeFailure::ShutDown))
+                    }
+                };
+                NodeReport::new(name, vote, Some(*after))
+            }
+            None => {
+                let vote = count.closed_after.map_or(NodeVote::Pending, |after| {
+                    NodeVote::Failed(NodeFailure::Timeout(after))
+                });
+                NodeReport::new(name, vote, None)
+            }
+        });
+        Report::new(count.round.quorum().needed(), reports.collect())
+    }
+
+    /// No code panics while it holds the lock.
+    fn count(&self) -> MutexGuard<'_, Count> {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl VoteSink for Tally {
+    fn handle_answer(&self, node: NodeId, answer: Answer) {
+        // Read after the reply, as I3 demands.
+        let now = clock::now();
+        let mut count = self.count();
+        let vote = answer.vote;
+        let slot = &mut count.heard[node.index()];
+        if slot.is_some() {
+            return;
+        }
+        *slot = Some(Heard {
+            answer,
+            after: now.since(self.t1),
+        });
+        let waker = match count.round.handle_vote(node, vote, now) {
+            Some(_decision) => count.waker.take(),
+            None => None,
+        };
+        drop(count);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
