@@ -37,14 +37,7 @@ impl Acquire {
     pub(crate) fn once(client: Arc<Inner>, resource: &[u8]) -> Self {
         let ttl = client.settings.ttl;
         let (wait, retry, running) = (None, RetryPolicy::none(), None);
-        Self {
-            client,
-            resource: resource.into(),
-            ttl,
-            wait,
-            retry,
-            running,
-        }
+        Self { client, resource: resource.into(), ttl, wait, retry, running }
     }
 
     pub(crate) fn patient(client: Arc<Inner>, resource: &[u8]) -> Self {
@@ -72,24 +65,16 @@ impl Acquire {
 
     fn start(&self) -> Running {
         let client = self.client.clone();
-        let key = [&*client.settings.prefix, &*self.resource]
-            .concat()
-            .into_boxed_slice();
+        let key = [&*client.settings.prefix, &*self.resource].concat().into_boxed_slice();
         let ttl = client.settings.check_ttl(self.ttl);
         let deadline = self.wait.map(|wait| clock::now().after(wait));
         let schedule = self.retry.schedule();
         Box::pin(async move {
-            let wish = Wish {
-                key,
-                ttl: ttl?,
-                deadline,
-            };
+            let wish = Wish { key, ttl: ttl?, deadline };
             match client.driver.win(wish, schedule).await {
-                Ok(Win {
-                    hold,
-                    valid_until,
-                    tally,
-                }) => Ok(Lease::new(client, hold, valid_until, tally)),
+                Ok(Win { hold, valid_until, tally }) => {
+                    Ok(Lease::new(client, hold, valid_until, tally))
+                }
                 Err(defeat) => Err(client.explain(defeat)),
             }
         })
@@ -98,13 +83,7 @@ impl Acquire {
 
 impl Inner {
     fn explain(&self, defeat: Defeat) -> AcquireError {
-        let names = || {
-            self.driver
-                .pool
-                .shared()
-                .iter()
-                .map(|node| node.name.clone())
-        };
+        let names = || self.driver.pool.shared().iter().map(|node| node.name.clone());
         let report = |tally: Arc<Tally>| Box::new(tally.report(names()));
         match defeat {
             Defeat::Closed => AcquireError::Closed,
@@ -115,9 +94,7 @@ impl Inner {
                     Refusal::Contended => AcquireError::Contended { report },
                     Refusal::NoQuorum => AcquireError::NoQuorum { report },
                     Refusal::Expired => AcquireError::Expired { report },
-                    Refusal::Timeout => AcquireError::Timeout {
-                        report: Some(report),
-                    },
+                    Refusal::Timeout => AcquireError::Timeout { report: Some(report) },
                 }
             }
             Defeat::Refused(_, None) => AcquireError::Timeout { report: None },

@@ -31,7 +31,6 @@ pub struct Builder {
     settings: Settings,
     drift_factor: f64,
     drift_constant: Duration,
-    connect_timeout: Duration,
     runtime: Option<Handle>,
 }
 
@@ -43,6 +42,7 @@ pub(crate) struct Settings {
     pub(crate) retry: RetryPolicy,
     pub(crate) prefix: Box<[u8]>,
     pub(crate) node_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
     pub(crate) drift: Drift,
 }
 
@@ -56,11 +56,11 @@ impl Default for Builder {
                 retry: RetryPolicy::default(),
                 prefix: Box::default(),
                 node_timeout: Duration::from_millis(50),
+                connect_timeout: Duration::from_secs(1),
                 drift: Drift::DEFAULT,
             },
             drift_factor: 0.01,
             drift_constant: Duration::from_millis(2),
-            connect_timeout: Duration::from_secs(1),
             runtime: None,
         }
     }
@@ -78,9 +78,7 @@ impl Builder {
         for url in urls {
             let url = url.as_ref();
             let position = self.nodes.len() + 1;
-            let parsed = url
-                .into_connection_info()
-                .map_err(|error| refusal(position, url, &error));
+            let parsed = url.into_connection_info().map_err(|error| refusal(position, url, &error));
             self.nodes.push(parsed);
         }
         self
@@ -90,9 +88,7 @@ impl Builder {
     /// (`redis::Client::build_with_tls`), or settings that a URL cannot carry. No connection of the
     /// client is used: quorlock makes its own.
     pub fn clients(mut self, clients: impl IntoIterator<Item = redis::Client>) -> Self {
-        let infos = clients
-            .into_iter()
-            .map(|client| Ok(client.get_connection_info().clone()));
+        let infos = clients.into_iter().map(|client| Ok(client.get_connection_info().clone()));
         self.nodes.extend(infos);
         self
     }
@@ -121,7 +117,7 @@ impl Builder {
     /// How long to wait for a connection and its set-up. Callers never wait for it: a node that is
     /// not connected within their node timeout has failed.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = timeout;
+        self.settings.connect_timeout = timeout;
         self
     }
 
@@ -163,16 +159,11 @@ impl Builder {
     /// # Errors
     /// Says what cannot work, by name.
     pub fn build(mut self) -> Result<Redlock, ConfigError> {
-        let infos = std::mem::take(&mut self.nodes)
-            .into_iter()
-            .collect::<Result<Vec<_>, _>>()?;
+        let infos = std::mem::take(&mut self.nodes).into_iter().collect::<Result<Vec<_>, _>>()?;
         let quorum = match infos.len() {
             0 => return Err(ConfigError::NoNodes),
             given if given > MAX_NODES => {
-                return Err(ConfigError::TooManyNodes {
-                    given,
-                    most: MAX_NODES,
-                });
+                return Err(ConfigError::TooManyNodes { given, most: MAX_NODES });
             }
             count => Quorum::majority(count),
         };
@@ -182,7 +173,7 @@ impl Builder {
         self.settings.drift = drift.with_constant(self.drift_constant);
         for (setting, timeout) in [
             ("node_timeout", self.settings.node_timeout),
-            ("connect_timeout", self.connect_timeout),
+            ("connect_timeout", self.settings.connect_timeout),
         ] {
             if timeout.is_zero() {
                 return Err(ConfigError::ZeroTimeout { setting });
@@ -193,29 +184,13 @@ impl Builder {
         let names = distinct_names(&infos)?;
         provide_tls(&infos);
         let siblings = Arc::new(Siblings::new(names.clone()));
-        let timings = Timings {
-            answer: self.settings.node_timeout,
-            connect: self.connect_timeout,
-        };
-        let shared = quorum
-            .ids()
-            .zip(infos)
-            .zip(names)
-            .map(|((id, info), name)| {
-                Arc::new(NodeShared::new(
-                    id,
-                    Endpoint { name, info },
-                    timings,
-                    siblings.clone(),
-                ))
-            });
+        let timings =
+            Timings { answer: self.settings.node_timeout, connect: self.settings.connect_timeout };
+        let shared = quorum.ids().zip(infos).zip(names).map(|((id, info), name)| {
+            Arc::new(NodeShared::new(id, Endpoint { name, info }, timings, siblings.clone()))
+        });
         let pool = Pool::new(shared.collect(), self.runtime);
-        let driver = Driver::new(
-            quorum,
-            self.settings.drift,
-            self.settings.node_timeout,
-            pool,
-        );
+        let driver = Driver::new(quorum, self.settings.drift, self.settings.node_timeout, pool);
         Ok(Redlock::new(driver, self.settings))
     }
 }
@@ -233,11 +208,7 @@ impl Settings {
         }
         if node_timeout >= validity {
             let ttl = asked;
-            return Err(ConfigError::NodeTimeoutExceedsValidity {
-                node_timeout,
-                ttl,
-                validity,
-            });
+            return Err(ConfigError::NodeTimeoutExceedsValidity { node_timeout, ttl, validity });
         }
         Ok(ttl)
     }
@@ -264,10 +235,7 @@ fn distinct_names(infos: &[ConnectionInfo]) -> Result<Vec<Arc<str>>, ConfigError
 /// rustls needs a provider of cryptography for the process; an application's own choice stands.
 fn provide_tls(infos: &[ConnectionInfo]) {
     #[cfg(feature = "tls-rustls")]
-    if infos
-        .iter()
-        .any(|info| matches!(info.addr(), ConnectionAddr::TcpTls { .. }))
-    {
+    if infos.iter().any(|info| matches!(info.addr(), ConnectionAddr::TcpTls { .. })) {
         // An error says that there is one already.
         let _ = rustls::crypto::ring::default_provider().install_default();
     }
@@ -282,17 +250,11 @@ fn refusal(position: usize, url: &str, error: &redis::RedisError) -> ConfigError
         (None, Some((_, place))) => place.to_owned(),
         (_, None) => url.to_owned(),
     };
-    let wants_tls = ["rediss://", "valkeys://"]
-        .iter()
-        .any(|scheme| url.starts_with(scheme));
+    let wants_tls = ["rediss://", "valkeys://"].iter().any(|scheme| url.starts_with(scheme));
     if wants_tls && !cfg!(feature = "tls-rustls") {
         return ConfigError::TlsNotEnabled { url };
     }
-    ConfigError::BadUrl {
-        position,
-        url,
-        reason: error.to_string(),
-    }
+    ConfigError::BadUrl { position, url, reason: error.to_string() }
 }
 
 #[cfg(test)]

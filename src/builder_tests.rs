@@ -15,22 +15,13 @@ fn refused(builder: Builder) -> ConfigError {
 #[test]
 fn defaults_are_as_documented() {
     let builder = Builder::default();
-    let Settings {
-        ttl,
-        wait,
-        ref retry,
-        ref prefix,
-        node_timeout,
-        drift,
-    } = builder.settings;
+    let Settings { ttl, wait, ref retry, ref prefix, node_timeout, connect_timeout, drift } =
+        builder.settings;
     assert_eq!((ttl, wait, node_timeout), (ms(10_000), ms(10_000), ms(50)));
     assert_eq!(format!("{retry:?}"), "jittered 50ms..250ms");
     assert_eq!((&**prefix, drift), (&[][..], Drift::DEFAULT));
-    assert_eq!(builder.connect_timeout, ms(1_000));
-    assert_eq!(
-        (builder.drift_factor, builder.drift_constant),
-        (0.01, ms(2))
-    );
+    assert_eq!(connect_timeout, ms(1_000));
+    assert_eq!((builder.drift_factor, builder.drift_constant), (0.01, ms(2)));
     assert!(builder.runtime.is_none() && builder.nodes.is_empty());
 }
 
@@ -44,49 +35,24 @@ fn nodes_are_refused_by_name() {
     assert!(Redlock::builder().nodes(urls(31)).build().is_ok());
     for twin in ["redis://127.0.0.1:1/3", "redis://user:secret@127.0.0.1:1"] {
         let same = refused(one().nodes([twin]));
-        assert_eq!(
-            same,
-            ConfigError::SameNode {
-                name: "127.0.0.1:1".into()
-            }
-        );
+        assert_eq!(same, ConfigError::SameNode { name: "127.0.0.1:1".into() });
     }
     let same =
         refused(Redlock::builder().nodes(["redis://Example.org", "redis://example.org.:6379"]));
-    assert_eq!(
-        same,
-        ConfigError::SameNode {
-            name: "example.org:6379".into()
-        }
-    );
+    assert_eq!(same, ConfigError::SameNode { name: "example.org:6379".into() });
     let same = refused(Redlock::builder().nodes(["unix:///tmp/a", "redis+unix:///tmp/a"]));
-    assert_eq!(
-        same,
-        ConfigError::SameNode {
-            name: "/tmp/a".into()
-        }
-    );
+    assert_eq!(same, ConfigError::SameNode { name: "/tmp/a".into() });
 }
 
 #[test]
 fn a_bad_url_is_named_without_its_password() {
-    for bad in [
-        "http://me:pass@word@example.org",
-        "",
-        "redis://",
-        "redis://h:port",
-        "me:pass@word@x",
-    ] {
+    for bad in
+        ["http://me:pass@word@example.org", "", "redis://", "redis://h:port", "me:pass@word@x"]
+    {
         let error = refused(one().nodes([bad]));
-        assert!(
-            matches!(&error, ConfigError::BadUrl { position: 2, .. }),
-            "{bad}: {error:?}"
-        );
+        assert!(matches!(&error, ConfigError::BadUrl { position: 2, .. }), "{bad}: {error:?}");
         let shown = format!("{error} {error:?}");
-        assert!(
-            !shown.contains("pass") && !shown.contains("word@"),
-            "{shown}"
-        );
+        assert!(!shown.contains("pass") && !shown.contains("word@"), "{shown}");
     }
 }
 
@@ -102,12 +68,7 @@ fn the_builder_shows_no_password() {
 #[test]
 fn tls_without_the_feature_names_the_feature() {
     let error = refused(one().nodes(["rediss://me:secret@example.org"]));
-    assert_eq!(
-        error,
-        ConfigError::TlsNotEnabled {
-            url: "rediss://example.org".into()
-        }
-    );
+    assert_eq!(error, ConfigError::TlsNotEnabled { url: "rediss://example.org".into() });
 }
 
 #[cfg(feature = "tls-rustls")]
@@ -118,48 +79,23 @@ fn tls_with_the_feature_is_accepted() {
 
 #[test]
 fn timings_that_cannot_work_are_refused_by_name() {
-    for ttl in [
-        Duration::ZERO,
-        Duration::from_micros(999),
-        ms(u64::MAX),
-        Duration::MAX,
-    ] {
+    for ttl in [Duration::ZERO, Duration::from_micros(999), ms(u64::MAX), Duration::MAX] {
         assert_eq!(refused(one().ttl(ttl)), ConfigError::BadTtl { ttl });
     }
     for factor in [-0.1, 1.0, f64::INFINITY] {
-        assert_eq!(
-            refused(one().drift_factor(factor)),
-            ConfigError::BadDriftFactor { factor }
-        );
+        assert_eq!(refused(one().drift_factor(factor)), ConfigError::BadDriftFactor { factor });
     }
-    assert!(matches!(
-        refused(one().drift_factor(f64::NAN)),
-        ConfigError::BadDriftFactor { .. }
-    ));
+    assert!(matches!(refused(one().drift_factor(f64::NAN)), ConfigError::BadDriftFactor { .. }));
     let drift = Duration::from_micros(2_010);
-    assert_eq!(
-        refused(one().ttl(ms(1))),
-        ConfigError::DriftExceedsTtl { ttl: ms(1), drift }
-    );
+    assert_eq!(refused(one().ttl(ms(1))), ConfigError::DriftExceedsTtl { ttl: ms(1), drift });
     let too_slow = refused(one().ttl(ms(50)));
     let validity = Duration::from_micros(47_500);
     let (node_timeout, ttl) = (ms(50), ms(50));
-    assert_eq!(
-        too_slow,
-        ConfigError::NodeTimeoutExceedsValidity {
-            node_timeout,
-            ttl,
-            validity
-        }
-    );
+    assert_eq!(too_slow, ConfigError::NodeTimeoutExceedsValidity { node_timeout, ttl, validity });
     assert!(one().ttl(ms(50)).node_timeout(ms(47)).build().is_ok());
-    let zero = ConfigError::ZeroTimeout {
-        setting: "node_timeout",
-    };
+    let zero = ConfigError::ZeroTimeout { setting: "node_timeout" };
     assert_eq!(refused(one().node_timeout(Duration::ZERO)), zero);
-    let zero = ConfigError::ZeroTimeout {
-        setting: "connect_timeout",
-    };
+    let zero = ConfigError::ZeroTimeout { setting: "connect_timeout" };
     assert_eq!(refused(one().connect_timeout(Duration::ZERO)), zero);
 }
 

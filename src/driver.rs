@@ -8,12 +8,16 @@ use crate::tally::Tally;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::runtime::{EnterGuard, Handle};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Sleep, timeout};
 
 /// The most rounds under way at once in one client (I12). More callers than that wait for a place,
 /// within their wait bound.
 const MOST_ROUNDS: usize = 1 << 14;
+
+/// How often a closing client looks whether all is delivered.
+const CLOSE_POLL: Duration = Duration::from_millis(1);
 
 /// What one client needs to run rounds.
 pub(crate) struct Driver {
@@ -51,14 +55,7 @@ pub(crate) enum Defeat {
 impl Driver {
     pub(crate) fn new(quorum: Quorum, drift: Drift, node_timeout: Duration, pool: Pool) -> Self {
         let places = Semaphore::new(MOST_ROUNDS);
-        Self {
-            quorum,
-            drift,
-            node_timeout,
-            pool,
-            places,
-            is_closed: AtomicBool::new(false),
-        }
+        Self { quorum, drift, node_timeout, pool, places, is_closed: AtomicBool::new(false) }
     }
 
     /// Makes attempts until one is won or there is reason to give up.
@@ -76,6 +73,9 @@ impl Driver {
                 return Err(Defeat::Closed);
             }
             let nodes = self.pool.here().map_err(|NoRuntime| Defeat::NoRuntime)?;
+            if !nodes.is_open() {
+                return Err(Defeat::NoRuntime);
+            }
             let Some(place) = self.place(&nodes, wish.deadline).await else {
                 return Err(Defeat::Refused(Refusal::Timeout, latest_refusal));
             };
@@ -85,11 +85,7 @@ impl Driver {
                 .judge(|round| acquisition.handle_outcome(round, clock::now(), rand::random()))
             {
                 Next::Lease { valid_until } => {
-                    return Ok(Win {
-                        hold,
-                        valid_until,
-                        tally,
-                    });
+                    return Ok(Win { hold, valid_until, tally });
                 }
                 Next::Retry { at } => {
                     latest_refusal = Some(tally);
@@ -117,11 +113,7 @@ impl Driver {
         let (round, close_at) = acquisition.begin(t1);
         let tally = Tally::new(round, t1);
         nodes.send_each(|node| {
-            Order::acquire(
-                hold.claim().clone(),
-                wish.ttl,
-                Ballot::new(tally.clone(), node),
-            )
+            Order::acquire(hold.claim().clone(), wish.ttl, Ballot::new(tally.clone(), node))
         });
         tally.decided(nodes, close_at).await;
         (hold, tally)
@@ -134,20 +126,42 @@ impl Driver {
         }
         let left = deadline.map_or(self.node_timeout, |deadline| deadline.since(clock::now()));
         let waiting = {
-            let _entered = nodes.runtime().enter();
+            let _entered = enter(nodes);
             timeout(left, self.places.acquire())
         };
         waiting.await.ok()?.ok()
     }
 
-    /// Refuses all acquires from now on.
-    pub(crate) fn close(&self) {
+    /// Refuses all acquires from now on, and waits up to `limit` until every release that was asked
+    /// for is delivered. Returns the nodes that are still owed some, and how many.
+    pub(crate) async fn close(&self, limit: Duration) -> Vec<(Arc<str>, usize)> {
         self.is_closed.store(true, Ordering::Release);
+        let owed = || {
+            let nodes = self.pool.shared().iter().map(|node| (node.name.clone(), node.debts()));
+            nodes.filter(|(_, debts)| *debts > 0).collect::<Vec<_>>()
+        };
+        if owed().is_empty() {
+            return Vec::new();
+        }
+        // Starts the tasks that deliver, if the runtime that they ran on was shut down.
+        let Ok(nodes) = self.pool.here() else {
+            return owed();
+        };
+        let deadline = clock::now().after(limit);
+        while !owed().is_empty() && clock::now() < deadline {
+            sleep_until(&nodes, clock::now().after(CLOSE_POLL)).await;
+        }
+        owed()
     }
 }
 
-/// Waits until `at` on our clock, by a timer of the nodes' runtime.
+/// Waits until `at` on our clock, by a timer of the current runtime, or else of the nodes' one.
 pub(crate) fn sleep_until(nodes: &Nodes, at: Time) -> Sleep {
-    let _entered = nodes.runtime().enter();
+    let _entered = enter(nodes);
     tokio::time::sleep(at.since(clock::now()))
+}
+
+/// The context for a timer: a future may also be polled outside of any runtime.
+fn enter(nodes: &Nodes) -> Option<EnterGuard<'_>> {
+    Handle::try_current().is_err().then(|| nodes.runtime().enter())
 }

@@ -177,6 +177,25 @@ pub enum ReleaseError {
     },
 }
 
+/// What could not be delivered before a client was closed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("closed before all releases were delivered; still owed: {}", listed(undelivered))]
+pub struct CloseError {
+    pub(crate) undelivered: Vec<(String, usize)>,
+}
+
+impl CloseError {
+    /// The nodes that are still owed releases, by address, and how many. They expire by themselves.
+    pub fn undelivered(&self) -> &[(String, usize)] {
+        &self.undelivered
+    }
+}
+
+fn listed(undelivered: &[(String, usize)]) -> String {
+    let each = undelivered.iter().map(|(node, count)| format!("{node} ({count})"));
+    each.collect::<Vec<_>>().join(", ")
+}
+
 fn after_colon(report: Option<&Report>) -> String {
     report.map_or_else(String::new, |report| format!(": {report}"))
 }

@@ -14,11 +14,7 @@ pub(crate) struct Hold {
 
 impl Hold {
     pub(crate) fn new(claim: Arc<Claim>, nodes: Arc<Nodes>) -> Self {
-        Self {
-            claim,
-            nodes,
-            is_armed: true,
-        }
+        Self { claim, nodes, is_armed: true }
     }
 
     pub(crate) fn claim(&self) -> &Arc<Claim> {
@@ -30,7 +26,7 @@ impl Hold {
     }
 
     /// Gives the claim up by way of `nodes`, with a vote from each.
-    pub(crate) fn release(mut self, nodes: &Nodes, ballot: impl Fn(NodeId) -> Ballot) {
+    pub(crate) fn release(&mut self, nodes: &Nodes, ballot: impl Fn(NodeId) -> Ballot) {
         self.is_armed = false;
         self.claim.withdraw();
         nodes.send_each(|node| Order::release(self.claim.clone(), Some(ballot(node))));
@@ -41,8 +37,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         if self.is_armed {
             self.claim.withdraw();
-            self.nodes
-                .send_each(|_| Order::release(self.claim.clone(), None));
+            self.nodes.send_each(|_| Order::release(self.claim.clone(), None));
         }
     }
 }

@@ -22,8 +22,7 @@ use std::time::{Duration, Instant};
 #[must_use = "a lease is released when it is dropped"]
 pub struct Lease {
     client: Arc<Inner>,
-    /// Always there, but while [`release`](Self::release) takes it out.
-    hold: Option<Hold>,
+    hold: Hold,
     renewal: Mutex<Renewal>,
     won: Arc<Tally>,
 }
@@ -44,33 +43,26 @@ impl Lease {
     pub(crate) fn new(client: Arc<Inner>, hold: Hold, valid_until: Time, won: Arc<Tally>) -> Self {
         let driver = &client.driver;
         let renewal = Mutex::new(Renewal::new(driver.quorum, driver.drift, valid_until));
-        Self {
-            client,
-            hold: Some(hold),
-            renewal,
-            won,
-        }
+        Self { client, hold, renewal, won }
     }
 
     /// What is locked, without the key prefix.
     pub fn resource(&self) -> &[u8] {
         let prefix = self.client.settings.prefix.len();
-        self.hold().claim().key().get(prefix..).unwrap_or_default()
+        self.hold.claim().key().get(prefix..).unwrap_or_default()
     }
 
     /// The random value that stands under the key: whoever knows it can release the lock. It is the
     /// one place where it is shown whole.
     pub fn value(&self) -> &str {
-        self.hold().claim().value().as_str()
+        self.hold.claim().value().as_str()
     }
 
     /// How long the lease is still valid: T1 + ttl - drift, less the time since T1, where T1 is
     /// when the first command was about to be sent. Zero once it has ended. Does no I/O.
     pub fn validity(&self) -> Duration {
         let now = clock::now();
-        self.renewal()
-            .valid_until(now)
-            .map_or(Duration::ZERO, |until| until.since(now))
+        self.renewal().valid_until(now).map_or(Duration::ZERO, |until| until.since(now))
     }
 
     /// When the validity ends, on the clock of [`Instant`]; now, if it has ended. Does no I/O.
@@ -100,7 +92,7 @@ impl Lease {
 
     /// What each node said to the attempt that won. Answers that came after the decision are in it.
     pub fn report(&self) -> Report {
-        self.won.report(self.hold().nodes().names().cloned())
+        self.won.report(self.hold.nodes().names().cloned())
     }
 
     /// Lets the lock stand for `ttl` from now on. It never shortens it, and never sets it anew where
@@ -119,7 +111,7 @@ impl Lease {
     pub async fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
         let ttl = self.client.settings.check_ttl(ttl)?;
         let driver = &self.client.driver;
-        let nodes = driver.pool.open(self.hold().nodes());
+        let nodes = driver.pool.open(self.hold.nodes());
         let t1 = clock::now();
         let begun = self.renewal().begin(ttl, t1);
         let round = begun.map_err(|ended| lost(ended, None))?;
@@ -127,11 +119,7 @@ impl Lease {
         let tally = Tally::new(round, t1);
         let until = t1.after(ttl.as_duration());
         nodes.send_each(|node| {
-            Order::extend(
-                self.hold().claim().clone(),
-                until,
-                Ballot::new(tally.clone(), node),
-            )
+            Order::extend(self.hold.claim().clone(), until, Ballot::new(tally.clone(), node))
         });
         tally.decided(&nodes, close_at).await;
 
@@ -140,10 +128,9 @@ impl Lease {
         let report = || Box::new(tally.report(nodes.names().cloned()));
         match extended {
             Extended::Until(_) => Ok(()),
-            Extended::Unchanged(until) => Err(ExtendError::NoQuorum {
-                still_valid_for: until.since(now),
-                report: report(),
-            }),
+            Extended::Unchanged(until) => {
+                Err(ExtendError::NoQuorum { still_valid_for: until.since(now), report: report() })
+            }
             Extended::Ended(ended) => Err(lost(ended, Some(report()))),
         }
     }
@@ -160,16 +147,12 @@ impl Lease {
     /// # Cancel safety
     /// If the future is dropped, the release goes on in the background, as when a lease is dropped.
     pub async fn release(mut self) -> Result<ReleaseOutcome, ReleaseError> {
-        let hold = self
-            .hold
-            .take()
-            .expect("a lease has its hold until it is released");
         let driver = &self.client.driver;
-        let nodes = driver.pool.open(hold.nodes());
+        let nodes = driver.pool.open(self.hold.nodes());
         let t1 = clock::now();
         self.renewal().release(t1);
         let tally = Tally::new(Round::new(driver.quorum, Goal::Release), t1);
-        hold.release(&nodes, |node| Ballot::new(tally.clone(), node));
+        self.hold.release(&nodes, |node| Ballot::new(tally.clone(), node));
         tally.decided(&nodes, t1.after(driver.node_timeout)).await;
         match tally.judge(Round::outcome) {
             Some(Outcome::Won) => Ok(ReleaseOutcome::Released),
@@ -180,12 +163,6 @@ impl Lease {
                 Err(ReleaseError::NoQuorum { report })
             }
         }
-    }
-
-    fn hold(&self) -> &Hold {
-        self.hold
-            .as_ref()
-            .expect("a lease has its hold until it is released")
     }
 
     /// No code panics while it holds the lock.
@@ -214,12 +191,8 @@ fn lost(ended: Tenure, report: Option<Box<Report>>) -> ExtendError {
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Lease");
-        if let Some(hold) = &self.hold {
-            debug.field("resource", &String::from_utf8_lossy(self.resource()));
-            debug.field("value", hold.claim().value());
-        }
-        debug
-            .field("validity", &self.validity())
-            .finish_non_exhaustive()
+        debug.field("resource", &String::from_utf8_lossy(self.resource()));
+        debug.field("value", self.hold.claim().value());
+        debug.field("validity", &self.validity()).finish_non_exhaustive()
     }
 }

@@ -15,7 +15,7 @@ mod tally;
 
 pub use acquire::Acquire;
 pub use builder::Builder;
-pub use error::{AcquireError, ConfigError, ExtendError, ReleaseError};
+pub use error::{AcquireError, CloseError, ConfigError, ExtendError, ReleaseError};
 pub use lease::{Lease, ReleaseOutcome};
 pub use node::{NodeFailure, NodeState};
 pub use protocol::{Loss, RetryPolicy};

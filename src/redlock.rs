@@ -3,6 +3,7 @@
 use crate::acquire::Acquire;
 use crate::builder::{Builder, Settings};
 use crate::driver::Driver;
+use crate::error::CloseError;
 use crate::node::NodeState;
 use std::fmt;
 use std::sync::Arc;
@@ -38,9 +39,7 @@ impl Redlock {
     }
 
     pub(crate) fn new(driver: Driver, settings: Settings) -> Self {
-        Self {
-            inner: Arc::new(Inner { driver, settings }),
-        }
+        Self { inner: Arc::new(Inner { driver, settings }) }
     }
 
     /// One attempt to lock `resource`, which takes at most one node timeout.
@@ -65,6 +64,27 @@ impl Redlock {
     /// See [`Acquire`].
     pub fn acquire(&self, resource: impl AsRef<[u8]>) -> Acquire {
         Acquire::patient(self.inner.clone(), resource.as_ref())
+    }
+
+    /// Ends the client for all its clones: further acquires are refused with
+    /// [`Closed`](crate::AcquireError::Closed), and the releases of dropped leases and given-up
+    /// attempts are delivered before it returns. Leases that are still held are left alone.
+    ///
+    /// Call it before a short-lived process ends, so that nothing stays locked until its ttl. Takes
+    /// at most one [connect timeout](Builder::connect_timeout).
+    ///
+    /// # Errors
+    /// Names the nodes that did not take their releases in time. Their keys expire by themselves.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped the client stays closed, and deliveries go on in the background.
+    pub async fn close(&self) -> Result<(), CloseError> {
+        let undelivered = self.inner.driver.close(self.inner.settings.connect_timeout).await;
+        if undelivered.is_empty() {
+            return Ok(());
+        }
+        let name = |(name, count): (Arc<str>, usize)| (name.to_string(), count);
+        Err(CloseError { undelivered: undelivered.into_iter().map(name).collect() })
     }
 
     /// How the client stands with each of its nodes, as last seen; asks nobody.

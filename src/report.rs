@@ -52,10 +52,7 @@ impl Report {
 
     /// How many nodes granted, late answers included.
     pub fn granted(&self) -> usize {
-        self.nodes
-            .iter()
-            .filter(|node| node.vote == NodeVote::Granted)
-            .count()
+        self.nodes.iter().filter(|node| node.vote == NodeVote::Granted).count()
     }
 
     /// How many had to: the quorum.
@@ -66,11 +63,7 @@ impl Report {
 
 impl NodeReport {
     pub(crate) fn new(name: Arc<str>, vote: NodeVote, latency: Option<Duration>) -> Self {
-        Self {
-            name,
-            vote,
-            latency,
-        }
+        Self { name, vote, latency }
     }
 
     /// The node's address, without user and password.
@@ -110,8 +103,7 @@ impl fmt::Display for NodeReport {
             NodeVote::Failed(failure) => return write!(f, "{} {failure}", self.name),
         };
         write!(f, "{} {word}", self.name)?;
-        self.latency
-            .map_or(Ok(()), |latency| write!(f, " {}", short(latency)))
+        self.latency.map_or(Ok(()), |latency| write!(f, " {}", short(latency)))
     }
 }
 

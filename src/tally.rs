@@ -35,12 +35,7 @@ impl Tally {
     /// The count of `round`, whose first command is sent after `t1`.
     pub(crate) fn new(round: Round, t1: Time) -> Arc<Self> {
         let heard = round.quorum().ids().map(|_| None).collect();
-        let count = Mutex::new(Count {
-            round,
-            heard,
-            closed_after: None,
-            waker: None,
-        });
+        let count = Mutex::new(Count { round, heard, closed_after: None, waker: None });
         Arc::new(Self { t1, count })
     }
 
@@ -55,7 +50,9 @@ impl Tally {
         let mut timer = pin!(sleep_until(nodes, close_at));
         poll_fn(|cx| {
             let mut count = self.count();
-            if count.round.outcome().is_none() && timer.as_mut().poll(cx).is_ready() {
+            // The timer of a runtime that was shut down must not be polled.
+            let mut is_over = || !nodes.is_open() || timer.as_mut().poll(cx).is_ready();
+            if count.round.outcome().is_none() && is_over() {
                 let now = clock::now();
                 count.closed_after = Some(now.since(self.t1));
                 count.round.handle_close(now);
@@ -115,10 +112,7 @@ impl VoteSink for Tally {
         if slot.is_some() {
             return;
         }
-        *slot = Some(Heard {
-            answer,
-            after: now.since(self.t1),
-        });
+        *slot = Some(Heard { answer, after: now.since(self.t1) });
         let waker = match count.round.handle_vote(node, vote, now) {
             Some(_decision) => count.waker.take(),
             None => None,

@@ -32,7 +32,7 @@ const PATIENCE: u32 = 10;
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Nothing to wait for: look again then.
-const LONG: Duration = Duration::from_secs(3600);
+const LONG: Duration = Duration::from_hours(1);
 
 /// The task's state. Whatever happens to the task, also if its runtime drops it, `Drop` hands what
 /// is still owed to others.
@@ -145,11 +145,7 @@ impl Actor {
     /// When something has to be done though nothing happens.
     fn due(&mut self) -> Instant {
         let awake_since = self.awake_since;
-        let silence = if self.is_stalled {
-            self.patience()
-        } else {
-            self.node.timings.answer
-        };
+        let silence = if self.is_stalled { self.patience() } else { self.node.timings.answer };
         let heartbeat = self.last_traffic + HEARTBEAT;
         let reply = match self.link().oldest() {
             Some(oldest) => oldest.max(awake_since) + silence,
@@ -201,10 +197,7 @@ impl Actor {
     /// Writes one pipeline of what is owed and what has come in; answers what cannot be written.
     async fn write(&mut self) {
         if self.is_stalled {
-            let oldest = self
-                .link()
-                .oldest()
-                .map_or(Duration::ZERO, |oldest| oldest.elapsed());
+            let oldest = self.link().oldest().map_or(Duration::ZERO, |oldest| oldest.elapsed());
             let failure = NodeFailure::Stalled(oldest);
             for order in std::mem::take(&mut self.inbox) {
                 self.refuse(order, &failure);
@@ -321,10 +314,7 @@ impl Actor {
 
     fn note_broken(&self, link: &Link) {
         let run_id = link.info.run_id.clone();
-        self.node.note_broken(Broken {
-            run_id,
-            client_id: link.client_id,
-        });
+        self.node.note_broken(Broken { run_id, client_id: link.client_id });
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// The ownership string stored under a key: 32 hex digits of a UUIDv4 made from the operating
+/// The ownership string stored under a key: 32 hex digits of a `UUIDv4` made from the operating
 /// system's randomness, fresh for every attempt (I7).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Value([u8; 32]);
@@ -107,8 +107,7 @@ impl Claim {
     fn note_expiry(&self, ttl: Ttl, now: Time) {
         let ttl = ttl.as_duration();
         let slack = ttl / 64 + Duration::from_millis(10);
-        self.expiry
-            .fetch_max(now.after(ttl + slack).as_nanos(), Ordering::Relaxed);
+        self.expiry.fetch_max(now.after(ttl + slack).as_nanos(), Ordering::Relaxed);
     }
 }
 
@@ -124,10 +123,7 @@ mod tests {
         assert_eq!(distinct.len(), values.len());
         for value in values {
             assert!(
-                value
-                    .as_str()
-                    .bytes()
-                    .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+                value.as_str().bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
             );
             let shown = format!("{value:?} {:?}", Claim::new(b"k".as_slice().into(), value));
             assert!(!shown.contains(value.as_str()), "{shown}");

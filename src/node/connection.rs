@@ -92,21 +92,14 @@ impl Link {
         let (push_sender, pushes) = mpsc::unbounded_channel();
         // Time is kept by the caller and by the node's task: a timeout of the crate's own would
         // leave the connection open and its replies out of step with ours.
-        let mut config = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None);
+        let mut config =
+            AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         if resp3 {
             config = config.set_push_sender(push_sender);
         }
-        let protocol = if resp3 {
-            ProtocolVersion::RESP3
-        } else {
-            ProtocolVersion::RESP2
-        };
+        let protocol = if resp3 { ProtocolVersion::RESP3 } else { ProtocolVersion::RESP2 };
         let client = redis::Client::open(node.info(protocol))?;
-        let connection = client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await?;
+        let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
         let mut link = Self {
             connection,
             pushes,
@@ -129,10 +122,7 @@ impl Link {
             pipeline.cmd("SCRIPT").arg("LOAD").arg(script.source());
         }
         // Each of these may be forbidden to our user: what is not known is not used.
-        let replies = self
-            .connection
-            .send_packed_commands(&pipeline, 0, pipeline.len())
-            .await?;
+        let replies = self.connection.send_packed_commands(&pipeline, 0, pipeline.len()).await?;
         if let Some(Value::Int(id)) = replies.first() {
             self.client_id = Some(*id);
         }
@@ -147,26 +137,16 @@ impl Link {
         let broken = node.broken();
         let same_server = |one: &&Broken| one.run_id.is_some() && one.run_id == self.info.run_id;
         let mut pipeline = redis::Pipeline::new();
-        for id in broken
-            .iter()
-            .filter(same_server)
-            .filter_map(|one| one.client_id)
-        {
+        for id in broken.iter().filter(same_server).filter_map(|one| one.client_id) {
             pipeline.cmd("CLIENT").arg("KILL").arg("ID").arg(id);
         }
         let replies = match pipeline.len() {
             0 => Vec::new(),
-            count => {
-                self.connection
-                    .send_packed_commands(&pipeline, 0, count)
-                    .await?
-            }
+            count => self.connection.send_packed_commands(&pipeline, 0, count).await?,
         };
         let are_killed = replies.iter().all(|reply| matches!(reply, Value::Int(_)));
         let are_known = self.info.run_id.is_some()
-            && broken
-                .iter()
-                .all(|one| one.run_id.is_some() && one.client_id.is_some());
+            && broken.iter().all(|one| one.run_id.is_some() && one.client_id.is_some());
         self.is_doubtful = !(are_killed && are_known);
         node.forget_broken(&broken);
         Ok(())
@@ -186,11 +166,7 @@ impl Link {
             Poll::Ready(done) => Box::pin(std::future::ready(done)),
             Poll::Pending => replies,
         };
-        self.under_way.push_back(Written {
-            replies,
-            orders,
-            at: Instant::now(),
-        });
+        self.under_way.push_back(Written { replies, orders, at: Instant::now() });
     }
 
     /// The pipelines that are not answered yet.
@@ -216,14 +192,8 @@ impl Link {
         if let Some(oldest) = self.under_way.front_mut()
             && let Poll::Ready(replies) = oldest.replies.as_mut().poll(cx)
         {
-            let written = self
-                .under_way
-                .pop_front()
-                .expect("the front was just polled");
-            return Poll::Ready(Some(Answered {
-                orders: written.orders,
-                replies,
-            }));
+            let written = self.under_way.pop_front().expect("the front was just polled");
+            return Poll::Ready(Some(Answered { orders: written.orders, replies }));
         }
         while let Poll::Ready(Some(push)) = self.pushes.poll_recv(cx) {
             if push.kind == PushKind::Disconnection {
@@ -257,17 +227,13 @@ fn text(reply: &Value) -> Option<String> {
 impl ServerInfo {
     fn parse(info: &str) -> Self {
         let field = |name: &str| {
-            info.lines()
-                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-                .map(str::trim)
+            info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
         };
         let limited = field("maxmemory").is_some_and(|bytes| bytes != "0");
         let policy = field("maxmemory_policy").filter(|policy| *policy != "noeviction");
         Self {
             run_id: field("run_id").map(Arc::from),
-            version: field("valkey_version")
-                .or(field("redis_version"))
-                .map(Arc::from),
+            version: field("valkey_version").or(field("redis_version")).map(Arc::from),
             is_replica: field("role").is_some_and(|role| role == "slave"),
             evicting: policy.filter(|_| limited).map(Arc::from),
         }

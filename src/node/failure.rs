@@ -52,10 +52,7 @@ impl NodeFailure {
         let detail = error.details().unwrap_or_default();
         let detail = detail.split(", with args").next().unwrap_or_default();
         let detail = detail.replace(secret, "<value>");
-        Self::Refused {
-            code: error.code().into(),
-            detail: detail.into(),
-        }
+        Self::Refused { code: error.code().into(), detail: detail.into() }
     }
 }
 
@@ -128,19 +125,12 @@ mod tests {
         let text =
             format!("-ERR unknown command 'SET', with args beginning with: 'k' '{value}'\r\n");
         let reply = redis::parse_redis_value(text.as_bytes()).expect("an error reply");
-        let redis::Value::ServerError(error) = reply else {
-            panic!("not an error: {reply:?}")
-        };
+        let redis::Value::ServerError(error) = reply else { panic!("not an error: {reply:?}") };
         let failure = NodeFailure::refused(&error, value).to_string();
         assert_eq!(failure, "ERR unknown command 'SET'");
         let text = format!("-ERR odd {value}\r\n");
         let reply = redis::parse_redis_value(text.as_bytes()).expect("an error reply");
-        let redis::Value::ServerError(error) = reply else {
-            panic!("not an error: {reply:?}")
-        };
-        assert_eq!(
-            NodeFailure::refused(&error, value).to_string(),
-            "ERR odd <value>"
-        );
+        let redis::Value::ServerError(error) = reply else { panic!("not an error: {reply:?}") };
+        assert_eq!(NodeFailure::refused(&error, value).to_string(), "ERR odd <value>");
     }
 }

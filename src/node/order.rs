@@ -7,6 +7,7 @@ use super::script::{EXTEND, Form, RELEASE};
 use super::vote::{Answer, Ballot};
 use crate::protocol::{NodeId, Time, Ttl, Vote};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One command for one node, and the vote that its answer is.
 pub(crate) struct Order {
@@ -14,6 +15,16 @@ pub(crate) struct Order {
     deed: Deed,
     ballot: Option<Ballot>,
     form: Form,
+    debt: Option<Debt>,
+}
+
+/// A release that has not been delivered yet, counted while it exists.
+struct Debt(Arc<AtomicUsize>);
+
+impl Drop for Debt {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -28,29 +39,26 @@ enum Deed {
 
 impl Order {
     pub(crate) fn acquire(claim: Arc<Claim>, ttl: Ttl, ballot: Ballot) -> Self {
-        Self {
-            claim,
-            deed: Deed::Acquire { ttl },
-            ballot: Some(ballot),
-            form: Form::Hash,
-        }
+        Self::new(claim, Deed::Acquire { ttl }, Some(ballot))
     }
 
     pub(crate) fn extend(claim: Arc<Claim>, until: Time, ballot: Ballot) -> Self {
-        Self {
-            claim,
-            deed: Deed::Extend { until },
-            ballot: Some(ballot),
-            form: Form::Hash,
-        }
+        Self::new(claim, Deed::Extend { until }, Some(ballot))
     }
 
     pub(crate) fn release(claim: Arc<Claim>, ballot: Option<Ballot>) -> Self {
-        Self {
-            claim,
-            deed: Deed::Release,
-            ballot,
-            form: Form::Hash,
+        Self::new(claim, Deed::Release, ballot)
+    }
+
+    fn new(claim: Arc<Claim>, deed: Deed, ballot: Option<Ballot>) -> Self {
+        Self { claim, deed, ballot, form: Form::Hash, debt: None }
+    }
+
+    /// Counts this order in `debts` until it is done, if it is a release.
+    pub(super) fn count_in(&mut self, debts: &Arc<AtomicUsize>) {
+        if self.is_release() && self.debt.is_none() {
+            debts.fetch_add(1, Ordering::Release);
+            self.debt = Some(Debt(debts.clone()));
         }
     }
 
@@ -127,9 +135,7 @@ impl Order {
                 call.arg(value).arg(ttl.as_millis());
             }
             Deed::Release => {
-                RELEASE
-                    .call(self.form, self.claim.key(), pipeline)
-                    .arg(value);
+                RELEASE.call(self.form, self.claim.key(), pipeline).arg(value);
             }
         }
     }

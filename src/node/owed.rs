@@ -87,17 +87,8 @@ impl Owed {
         self.prune(clock::now(), false);
         let releases = self.releases.len().min(most);
         let mut taken: Vec<_> = self.releases.drain(..releases).collect();
-        let claims: Vec<_> = self
-            .extensions
-            .keys()
-            .copied()
-            .take(most - releases)
-            .collect();
-        taken.extend(
-            claims
-                .iter()
-                .filter_map(|claim| self.extensions.remove(claim)),
-        );
+        let claims: Vec<_> = self.extensions.keys().copied().take(most - releases).collect();
+        taken.extend(claims.iter().filter_map(|claim| self.extensions.remove(claim)));
         taken
     }
 

@@ -28,7 +28,8 @@ impl Node {
 
     /// Puts an order into the mailbox: never waits, never fails, from any thread. If the task is
     /// gone, a release is passed on and any other order's vote is Failed.
-    fn send(&self, order: Order) {
+    fn send(&self, mut order: Order) {
+        order.count_in(&self.shared.debts);
         if let Err(refused) = self.mailbox.send(order) {
             self.shared.rescue(refused.0);
         }
@@ -74,11 +75,7 @@ pub(crate) struct Pool {
 impl Pool {
     /// The pool of these nodes; all on `pinned`, if it is given.
     pub(crate) fn new(shared: Box<[Arc<NodeShared>]>, pinned: Option<Handle>) -> Self {
-        Self {
-            shared,
-            pinned,
-            live: Mutex::default(),
-        }
+        Self { shared, pinned, live: Mutex::default() }
     }
 
     pub(crate) fn shared(&self) -> &[Arc<NodeShared>] {
@@ -98,14 +95,8 @@ impl Pool {
         }
         live.retain(|nodes| nodes.is_open());
         let _entered = runtime.enter();
-        let nodes = self
-            .shared
-            .iter()
-            .map(|shared| Node::start(shared.clone(), &runtime));
-        let nodes = Arc::new(Nodes {
-            nodes: nodes.collect(),
-            runtime,
-        });
+        let nodes = self.shared.iter().map(|shared| Node::start(shared.clone(), &runtime));
+        let nodes = Arc::new(Nodes { nodes: nodes.collect(), runtime });
         live.push(nodes.clone());
         Ok(nodes)
     }

@@ -25,19 +25,14 @@ pub(super) struct Backoff {
 impl Backoff {
     /// The pause after a try that failed, or after a connection that did not last.
     fn next_pause(&mut self) -> Duration {
-        let pause = FIRST_PAUSE
-            .saturating_mul(1 << self.tries.min(16))
-            .min(LAST_PAUSE);
+        let pause = FIRST_PAUSE.saturating_mul(1 << self.tries.min(16)).min(LAST_PAUSE);
         self.tries += 1;
         random_range(pause / 2..=pause)
     }
 
     /// True if the connection that was just lost had lasted: then a new one may be made at once.
     fn handle_loss(&mut self, at: Instant) -> bool {
-        let has_lasted = self
-            .connected_at
-            .take()
-            .is_some_and(|since| at - since > LAST_PAUSE);
+        let has_lasted = self.connected_at.take().is_some_and(|since| at - since > LAST_PAUSE);
         if has_lasted {
             self.tries = 0;
         }

@@ -27,10 +27,7 @@ pub(super) enum Form {
 
 impl Script {
     fn new(source: &'static str) -> Self {
-        Self {
-            source,
-            hash: redis::Script::new(source).get_hash().to_owned(),
-        }
+        Self { source, hash: redis::Script::new(source).get_hash().to_owned() }
     }
 
     pub(super) fn source(&self) -> &'static str {

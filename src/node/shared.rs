@@ -8,7 +8,7 @@ use crate::protocol::NodeId;
 use redis::io::tcp::TcpSettings;
 use redis::{ConnectionInfo, ProtocolVersion};
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedSender, WeakUnboundedSender};
@@ -60,6 +60,8 @@ pub(crate) struct NodeShared {
     info: ConnectionInfo,
     status: Mutex<(NodeState, ServerInfo)>,
     estate: Mutex<Estate>,
+    /// Releases that were asked for and not yet delivered, over all runtimes.
+    pub(super) debts: Arc<AtomicUsize>,
 }
 
 /// What the tasks of shut-down runtimes left behind, and who may take it on.
@@ -93,6 +95,7 @@ impl NodeShared {
             info: endpoint.info,
             status: Mutex::new((NodeState::Connecting, ServerInfo::default())),
             estate: Mutex::default(),
+            debts: Arc::default(),
         }
     }
 
@@ -101,10 +104,12 @@ impl NodeShared {
         let redis = self.info.redis_settings().clone().set_protocol(protocol);
         let redis = redis.set_lib_name(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
         let tcp = with_our_timings(self.info.tcp_settings().clone());
-        self.info
-            .clone()
-            .set_redis_settings(redis)
-            .set_tcp_settings(tcp)
+        self.info.clone().set_redis_settings(redis).set_tcp_settings(tcp)
+    }
+
+    /// How many releases this node is still owed.
+    pub(crate) fn debts(&self) -> usize {
+        self.debts.load(Ordering::Acquire)
     }
 
     pub(crate) fn status(&self) -> (NodeState, ServerInfo) {
@@ -122,9 +127,7 @@ impl NodeShared {
     /// Enters a task that can deliver what others leave behind; gives it what has been left.
     pub(super) fn enter(&self, mailbox: &UnboundedSender<Order>) {
         let mut estate = lock(&self.estate);
-        estate
-            .tasks
-            .retain(|task| task.upgrade().is_some_and(|task| !task.is_closed()));
+        estate.tasks.retain(|task| task.upgrade().is_some_and(|task| !task.is_closed()));
         estate.tasks.push(mailbox.downgrade());
         for order in std::mem::take(&mut estate.releases) {
             // The task has just been made, so its mailbox is open.
@@ -162,9 +165,7 @@ impl NodeShared {
     }
 
     pub(super) fn forget_broken(&self, seen_to: &[Broken]) {
-        lock(&self.estate)
-            .broken
-            .retain(|broken| !seen_to.contains(broken));
+        lock(&self.estate).broken.retain(|broken| !seen_to.contains(broken));
     }
 }
 
@@ -183,9 +184,7 @@ impl Siblings {
     /// Enters `node` as the server `run_id`, unless another node is that server.
     pub(super) fn enter(&self, node: NodeId, run_id: &Arc<str>) -> Result<(), NodeFailure> {
         let mut run_ids = lock(&self.run_ids);
-        let other = run_ids
-            .iter()
-            .position(|known| known.as_ref() == Some(run_id));
+        let other = run_ids.iter().position(|known| known.as_ref() == Some(run_id));
         match other {
             Some(other) if other != node.index() => {
                 Err(NodeFailure::SameServer(self.names[other].clone()))
@@ -202,11 +201,7 @@ impl Siblings {
 fn with_our_timings(tcp: TcpSettings) -> TcpSettings {
     let tcp = tcp.set_nodelay(true);
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    let tcp = if tcp.user_timeout().is_none() {
-        tcp.set_user_timeout(DOUBT)
-    } else {
-        tcp
-    };
+    let tcp = if tcp.user_timeout().is_none() { tcp.set_user_timeout(DOUBT) } else { tcp };
     tcp
 }
 

@@ -13,17 +13,11 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn of(vote: Vote) -> Self {
-        Self {
-            vote,
-            failure: None,
-        }
+        Self { vote, failure: None }
     }
 
     pub(crate) fn failed(failure: NodeFailure) -> Self {
-        Self {
-            vote: Vote::Failed,
-            failure: Some(failure),
-        }
+        Self { vote: Vote::Failed, failure: Some(failure) }
     }
 }
 
@@ -42,10 +36,7 @@ pub(crate) struct Ballot {
 
 impl Ballot {
     pub(crate) fn new(sink: Arc<dyn VoteSink>, node: NodeId) -> Self {
-        Self {
-            sink: Some(sink),
-            node,
-        }
+        Self { sink: Some(sink), node }
     }
 
     pub(crate) fn cast(mut self, answer: Answer) {

@@ -55,16 +55,7 @@ impl Acquisition {
         schedule: Schedule,
     ) -> Self {
         let close_at = deadline;
-        Self {
-            quorum,
-            ttl,
-            drift,
-            node_timeout,
-            deadline,
-            schedule,
-            close_at,
-            refused: None,
-        }
+        Self { quorum, ttl, drift, node_timeout, deadline, schedule, close_at, refused: None }
     }
 
     /// Starts an attempt at `t1`, read before its first command is sent (I4). Returns the round and
@@ -72,10 +63,7 @@ impl Acquisition {
     pub(crate) fn begin(&mut self, t1: Time) -> (Round, Time) {
         let valid_until = valid_until(t1, self.ttl, self.drift);
         self.close_at = t1.after(self.node_timeout).min(self.deadline);
-        (
-            Round::new(self.quorum, Goal::Acquire { valid_until }),
-            self.close_at,
-        )
+        (Round::new(self.quorum, Goal::Acquire { valid_until }), self.close_at)
     }
 
     /// Takes how the attempt's round stands at `now`, after its decision. `random` is any word.
@@ -105,10 +93,7 @@ impl Acquisition {
             }
         }
         let latest = refusal.is_some() || self.refused.is_none();
-        Next::Refuse {
-            refusal: self.refused.unwrap_or(Refusal::Timeout),
-            latest,
-        }
+        Next::Refuse { refusal: self.refused.unwrap_or(Refusal::Timeout), latest }
     }
 }
 
@@ -127,13 +112,7 @@ mod tests {
         let ttl = Ttl::from_duration(Duration::from_millis(500)).expect("a good ttl");
         let timings = (ttl, Drift::DEFAULT);
         let node_timeout = Duration::from_millis(50);
-        Acquisition::new(
-            Quorum::majority(3),
-            timings,
-            node_timeout,
-            DEADLINE,
-            retry.schedule(),
-        )
+        Acquisition::new(Quorum::majority(3), timings, node_timeout, DEADLINE, retry.schedule())
     }
 
     /// An attempt at `t1` in which the nodes vote so at once, and the round closes at its time.
@@ -154,17 +133,9 @@ mod tests {
     fn a_lease_after_a_long_wait_has_its_full_validity() {
         let mut it = acquisition(&fixed(300));
         let held = attempt(&mut it, ms(0), &[Vote::Denied; 3]);
-        assert_eq!(
-            it.handle_outcome(&held, ms(1), 0),
-            Next::Retry { at: ms(301) }
-        );
+        assert_eq!(it.handle_outcome(&held, ms(1), 0), Next::Retry { at: ms(301) });
         let won = attempt(&mut it, ms(301), &[Vote::Granted; 3]);
-        assert_eq!(
-            it.handle_outcome(&won, ms(302), 0),
-            Next::Lease {
-                valid_until: ms(301 + 493)
-            }
-        );
+        assert_eq!(it.handle_outcome(&won, ms(302), 0), Next::Lease { valid_until: ms(301 + 493) });
     }
 
     #[test]
@@ -172,10 +143,7 @@ mod tests {
         let mut it = acquisition(&RetryPolicy::none());
         let won = attempt(&mut it, ms(0), &[Vote::Granted; 3]);
         assert_eq!(won.outcome(), Some(Outcome::Won));
-        let refusal = Next::Refuse {
-            refusal: Refusal::Expired,
-            latest: true,
-        };
+        let refusal = Next::Refuse { refusal: Refusal::Expired, latest: true };
         assert_eq!(it.handle_outcome(&won, ms(493), 0), refusal);
     }
 
@@ -194,14 +162,7 @@ mod tests {
             let mut it = acquisition(&RetryPolicy::none());
             let round = attempt(&mut it, ms(t1), votes);
             let refused = it.handle_outcome(&round, ms(t1 + 50), 0);
-            assert_eq!(
-                refused,
-                Next::Refuse {
-                    refusal,
-                    latest: true
-                },
-                "{votes:?} at {t1} ms"
-            );
+            assert_eq!(refused, Next::Refuse { refusal, latest: true }, "{votes:?} at {t1} ms");
         }
     }
 
@@ -209,15 +170,9 @@ mod tests {
     fn an_attempt_cut_short_by_the_deadline_leaves_the_earlier_reason() {
         let mut it = acquisition(&fixed(985));
         let held = attempt(&mut it, ms(0), &[Vote::Denied; 3]);
-        assert_eq!(
-            it.handle_outcome(&held, ms(1), 0),
-            Next::Retry { at: ms(986) }
-        );
+        assert_eq!(it.handle_outcome(&held, ms(1), 0), Next::Retry { at: ms(986) });
         let cut = attempt(&mut it, ms(986), &[Vote::Granted]);
-        let refusal = Next::Refuse {
-            refusal: Refusal::Contended,
-            latest: false,
-        };
+        let refusal = Next::Refuse { refusal: Refusal::Contended, latest: false };
         assert_eq!(it.handle_outcome(&cut, DEADLINE, 0), refusal);
     }
 
@@ -225,10 +180,7 @@ mod tests {
     fn no_attempt_is_planned_at_or_after_the_deadline() {
         let mut it = acquisition(&fixed(999));
         let held = attempt(&mut it, ms(0), &[Vote::Denied; 3]);
-        let refusal = Next::Refuse {
-            refusal: Refusal::Contended,
-            latest: true,
-        };
+        let refusal = Next::Refuse { refusal: Refusal::Contended, latest: true };
         assert_eq!(it.handle_outcome(&held, ms(1), 0), refusal);
     }
 

@@ -45,23 +45,12 @@ fn play(goal: Goal, votes: &[Vote], order: &[usize], now: Time) -> (usize, Round
         let before = round.outcome();
         let decided = round.handle_vote(id, votes[node], now);
         decisions += usize::from(decided.is_some());
-        assert!(
-            before.is_none() || round.outcome() == before,
-            "I2: a decision stands"
-        );
+        assert!(before.is_none() || round.outcome() == before, "I2: a decision stands");
         assert_eq!(round.votes().len(), arrived + 1, "later votes are recorded");
         for other in VOTES {
-            assert_eq!(
-                round.handle_vote(id, other, now),
-                None,
-                "I1: a node votes once"
-            );
+            assert_eq!(round.handle_vote(id, other, now), None, "I1: a node votes once");
         }
-        assert_eq!(
-            round.votes().len(),
-            arrived + 1,
-            "I1: a second vote is not recorded"
-        );
+        assert_eq!(round.votes().len(), arrived + 1, "I1: a second vote is not recorded");
         let heard: Vec<_> = order[..=arrived].iter().map(|node| votes[*node]).collect();
         let soon = count(&heard, Vote::Granted);
         if round.quorum().reached(soon) {
@@ -98,16 +87,9 @@ fn acquire_wins_if_and_only_if_a_quorum_granted_in_time() {
         let quorum = Quorum::majority(votes.len());
         let (granted, failed) = (count(votes, Vote::Granted), count(votes, Vote::Failed));
         let (decisions, round) = play(goal, votes, order, EARLY);
-        assert_eq!(
-            decisions, 1,
-            "I2: all have voted, so it decided once: {votes:?} {order:?}"
-        );
+        assert_eq!(decisions, 1, "I2: all have voted, so it decided once: {votes:?} {order:?}");
         let outcome = round.outcome().expect("decided");
-        assert_eq!(
-            outcome == Outcome::Won,
-            quorum.reached(granted),
-            "I3: {votes:?} {order:?}"
-        );
+        assert_eq!(outcome == Outcome::Won, quorum.reached(granted), "I3: {votes:?} {order:?}");
         let denied = count(votes, Vote::Denied);
         match outcome {
             Outcome::NoQuorum => assert!(quorum.blocked(failed), "enough failures: {votes:?}"),
@@ -115,19 +97,11 @@ fn acquire_wins_if_and_only_if_a_quorum_granted_in_time() {
             _ => assert_eq!(outcome, Outcome::Won),
         }
         if quorum.blocked(failed) && !quorum.blocked(denied) {
-            assert_eq!(
-                outcome,
-                Outcome::NoQuorum,
-                "in whatever order: {votes:?} {order:?}"
-            );
+            assert_eq!(outcome, Outcome::NoQuorum, "in whatever order: {votes:?} {order:?}");
         }
         for late in [END, Time::from_nanos(u64::MAX)] {
             let (_, round) = play(goal, votes, order, late);
-            assert_ne!(
-                round.outcome(),
-                Some(Outcome::Won),
-                "I3: never won at the end or later"
-            );
+            assert_ne!(round.outcome(), Some(Outcome::Won), "I3: never won at the end or later");
             let too_late = round.outcome() == Some(Outcome::TooLate);
             assert_eq!(too_late, quorum.reached(granted));
         }
@@ -138,33 +112,19 @@ fn acquire_wins_if_and_only_if_a_quorum_granted_in_time() {
 #[test]
 fn extension_counts_all_nodes_and_must_beat_the_old_end() {
     let later = Time::from_nanos(2_000);
-    let goal = Goal::Extend {
-        current: END,
-        proposed: later,
-    };
+    let goal = Goal::Extend { current: END, proposed: later };
     let rounds = each_round(4, |votes, order| {
         let quorum = Quorum::majority(votes.len());
         let gone = count(votes, Vote::Denied) + count(votes, Vote::Missing);
         let (decisions, round) = play(goal, votes, order, EARLY);
         assert_eq!(decisions, 1);
         let outcome = round.outcome().expect("decided");
-        assert_eq!(
-            outcome == Outcome::Won,
-            quorum.reached(count(votes, Vote::Granted)),
-            "I9"
-        );
+        assert_eq!(outcome == Outcome::Won, quorum.reached(count(votes, Vote::Granted)), "I9");
         if matches!(outcome, Outcome::Denied | Outcome::Missing) {
-            assert!(
-                quorum.blocked(gone),
-                "lost needs a majority that lost it: {votes:?}"
-            );
+            assert!(quorum.blocked(gone), "lost needs a majority that lost it: {votes:?}");
         }
         let (_, round) = play(goal, votes, order, END);
-        assert_ne!(
-            round.outcome(),
-            Some(Outcome::Won),
-            "I9: decided at the old end is too late"
-        );
+        assert_ne!(round.outcome(), Some(Outcome::Won), "I9: decided at the old end is too late");
     });
     assert_eq!(rounds, 129_444);
 }
@@ -187,20 +147,13 @@ fn release_tells_deleted_expired_taken_over_and_unknown_apart() {
             Outcome::NoQuorum
         };
         let (decisions, round) = play(Goal::Release, votes, order, EARLY);
-        assert_eq!(
-            (decisions, round.outcome()),
-            (1, Some(expected)),
-            "{votes:?} {order:?}"
-        );
+        assert_eq!((decisions, round.outcome()), (1, Some(expected)), "{votes:?} {order:?}");
     });
 }
 
 #[test]
 fn closing_at_any_moment_decides_once_and_late_votes_change_nothing() {
-    let extend = Goal::Extend {
-        current: END,
-        proposed: Time::from_nanos(2_000),
-    };
+    let extend = Goal::Extend { current: END, proposed: Time::from_nanos(2_000) };
     for goal in [Goal::Acquire { valid_until: END }, extend, Goal::Release] {
         each_round(4, |votes, order| {
             for closed_after in 0..=votes.len() {
@@ -208,24 +161,17 @@ fn closing_at_any_moment_decides_once_and_late_votes_change_nothing() {
                 let mut decisions = 0;
                 for &node in &order[..closed_after] {
                     decisions += usize::from(
-                        round
-                            .handle_vote(NodeId::new(node), votes[node], EARLY)
-                            .is_some(),
+                        round.handle_vote(NodeId::new(node), votes[node], EARLY).is_some(),
                     );
                 }
                 decisions += usize::from(round.handle_close(EARLY).is_some());
                 let outcome = round.outcome().expect("I2: a closed round is decided");
                 for &node in &order[closed_after..] {
                     decisions += usize::from(
-                        round
-                            .handle_vote(NodeId::new(node), votes[node], EARLY)
-                            .is_some(),
+                        round.handle_vote(NodeId::new(node), votes[node], EARLY).is_some(),
                     );
                 }
-                assert_eq!(
-                    decisions, 1,
-                    "I2: {goal:?} {votes:?} {order:?} {closed_after}"
-                );
+                assert_eq!(decisions, 1, "I2: {goal:?} {votes:?} {order:?} {closed_after}");
                 assert_eq!(round.outcome(), Some(outcome), "I2");
                 assert_eq!(round.votes().len(), votes.len(), "late votes are recorded");
                 let heard: Vec<_> = order[..closed_after].iter().map(|n| votes[*n]).collect();

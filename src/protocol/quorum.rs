@@ -68,9 +68,7 @@ impl FromIterator<NodeId> for NodeSet {
 
 impl fmt::Debug for NodeSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let members = (0..MAX_NODES)
-            .map(NodeId::new)
-            .filter(|node| self.contains(*node));
+        let members = (0..MAX_NODES).map(NodeId::new).filter(|node| self.contains(*node));
         f.debug_set().entries(members).finish()
     }
 }
@@ -85,14 +83,8 @@ pub(crate) struct Quorum {
 impl Quorum {
     /// The majority of `nodes`, which must be from 1 to [`MAX_NODES`].
     pub(crate) fn majority(nodes: usize) -> Self {
-        assert!(
-            (1..=MAX_NODES).contains(&nodes),
-            "{nodes} nodes: need 1 to {MAX_NODES}"
-        );
-        Self {
-            nodes,
-            needed: nodes / 2 + 1,
-        }
+        assert!((1..=MAX_NODES).contains(&nodes), "{nodes} nodes: need 1 to {MAX_NODES}");
+        Self { nodes, needed: nodes / 2 + 1 }
     }
 
     /// N, the number of all nodes.
@@ -126,16 +118,7 @@ mod tests {
 
     #[test]
     fn majority_is_more_than_half_and_any_two_meet() {
-        for (nodes, needed) in [
-            (1, 1),
-            (2, 2),
-            (3, 2),
-            (4, 3),
-            (5, 3),
-            (6, 4),
-            (7, 4),
-            (31, 16),
-        ] {
+        for (nodes, needed) in [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4), (7, 4), (31, 16)] {
             let quorum = Quorum::majority(nodes);
             assert_eq!(quorum.needed(), needed, "N = {nodes}");
             assert!(2 * quorum.needed() > nodes);

@@ -56,11 +56,7 @@ pub(crate) struct Renewal {
 
 impl Renewal {
     pub(crate) fn new(quorum: Quorum, drift: Drift, valid_until: Time) -> Self {
-        Self {
-            quorum,
-            drift,
-            tenure: Tenure::Held { valid_until },
-        }
+        Self { quorum, drift, tenure: Tenure::Held { valid_until } }
     }
 
     /// Where the lease stands at `now`: a validity that has ended is a loss (I10).
@@ -82,9 +78,7 @@ impl Renewal {
     /// Starts an extension to `ttl` from `t1`, read before its first command is sent.
     pub(crate) fn begin(&mut self, ttl: Ttl, t1: Time) -> Result<Round, Tenure> {
         match self.observe(t1) {
-            Tenure::Held {
-                valid_until: current,
-            } => {
+            Tenure::Held { valid_until: current } => {
                 let proposed = valid_until(t1, ttl, self.drift);
                 Ok(Round::new(self.quorum, Goal::Extend { current, proposed }))
             }
@@ -158,11 +152,7 @@ mod tests {
     #[test]
     fn a_quorum_in_time_extends() {
         let mut lease = held();
-        let until = extend(
-            &mut lease,
-            50,
-            &[Vote::Granted, Vote::Failed, Vote::Granted],
-        );
+        let until = extend(&mut lease, 50, &[Vote::Granted, Vote::Failed, Vote::Granted]);
         assert_eq!(until, Extended::Until(ms(50 + 196)));
         assert_eq!(lease.valid_until(ms(245)), Some(ms(246)));
         assert_eq!(lease.valid_until(ms(246)), None, "I10");
@@ -173,12 +163,7 @@ mod tests {
         let mut lease = held();
         let failed = extend(&mut lease, 50, &[Vote::Granted, Vote::Failed, Vote::Failed]);
         assert_eq!(failed, Extended::Unchanged(ms(100)));
-        assert_eq!(
-            lease.tenure(ms(99)),
-            Tenure::Held {
-                valid_until: ms(100)
-            }
-        );
+        assert_eq!(lease.tenure(ms(99)), Tenure::Held { valid_until: ms(100) });
         assert_eq!(lease.tenure(ms(100)), Tenure::Lost(Loss::Expired));
     }
 
@@ -193,11 +178,7 @@ mod tests {
             let mut lease = held();
             let lost = Tenure::Lost(loss);
             assert_eq!(extend(&mut lease, 50, &votes), Extended::Ended(lost));
-            assert_eq!(
-                lease.begin(ttl(200), ms(51)).err(),
-                Some(lost),
-                "once lost, stays lost"
-            );
+            assert_eq!(lease.begin(ttl(200), ms(51)).err(), Some(lost), "once lost, stays lost");
             assert_eq!(lease.release(ms(52)), lost);
         }
     }
@@ -205,10 +186,7 @@ mod tests {
     #[test]
     fn an_extension_never_shortens() {
         let mut lease = Renewal::new(Quorum::majority(3), Drift::DEFAULT, ms(10_000));
-        assert_eq!(
-            extend(&mut lease, 50, &[Vote::Granted; 3]),
-            Extended::Until(ms(10_000))
-        );
+        assert_eq!(extend(&mut lease, 50, &[Vote::Granted; 3]), Extended::Until(ms(10_000)));
     }
 
     #[test]
@@ -221,22 +199,13 @@ mod tests {
         assert_eq!(round.outcome(), Some(Outcome::Won));
         let lost = Tenure::Lost(Loss::Expired);
         assert_eq!(lease.handle_outcome(&round, ms(100)), Extended::Ended(lost));
-        assert_eq!(
-            lease.tenure(ms(0)),
-            lost,
-            "an expiry that was seen is not undone"
-        );
+        assert_eq!(lease.tenure(ms(0)), lost, "an expiry that was seen is not undone");
     }
 
     #[test]
     fn a_release_ends_it_once() {
         let mut lease = held();
-        assert_eq!(
-            lease.release(ms(50)),
-            Tenure::Held {
-                valid_until: ms(100)
-            }
-        );
+        assert_eq!(lease.release(ms(50)), Tenure::Held { valid_until: ms(100) });
         assert_eq!(lease.release(ms(51)), Tenure::Released);
         assert_eq!(lease.begin(ttl(200), ms(52)).err(), Some(Tenure::Released));
         assert_eq!(lease.tenure(ms(1_000)), Tenure::Released);

@@ -87,10 +87,7 @@ impl RetryPolicy {
     /// At most `retries` retries, so at most `retries + 1` attempts.
     #[must_use]
     pub fn limit(self, retries: u32) -> Self {
-        Self {
-            limit: Some(retries),
-            ..self
-        }
+        Self { limit: Some(retries), ..self }
     }
 
     fn of(shape: Shape) -> Self {
@@ -102,12 +99,7 @@ impl RetryPolicy {
             Shape::Custom(delays) => Some(delays()),
             _ => None,
         };
-        Schedule {
-            shape: self.shape.clone(),
-            left: self.limit,
-            custom,
-            drawn: 0,
-        }
+        Schedule { shape: self.shape.clone(), left: self.limit, custom, drawn: 0 }
     }
 }
 
@@ -127,8 +119,7 @@ impl fmt::Debug for RetryPolicy {
             Shape::Jittered(range) => write!(f, "jittered {range:?}")?,
             Shape::Custom(_) => write!(f, "custom")?,
         }
-        self.limit
-            .map_or(Ok(()), |limit| write!(f, ", at most {limit} retries"))
+        self.limit.map_or(Ok(()), |limit| write!(f, ", at most {limit} retries"))
     }
 }
 
@@ -157,11 +148,7 @@ impl Schedule {
             }
             Shape::Exponential { base, most } => {
                 let factor = 1_u32.checked_shl(self.drawn).unwrap_or(u32::MAX);
-                draw(
-                    Duration::ZERO,
-                    base.saturating_mul(factor).min(*most),
-                    random,
-                )
+                draw(Duration::ZERO, base.saturating_mul(factor).min(*most), random)
             }
             Shape::Jittered(range) => draw(range.start, range.end, random),
             Shape::Custom(_) => self.custom.as_mut()?.next()?,
@@ -175,9 +162,7 @@ impl Schedule {
 fn draw(from: Duration, to: Duration, random: u64) -> Duration {
     let span = to.saturating_sub(from).as_nanos();
     let nanos = (span.min(u128::from(u64::MAX)) * u128::from(random)) >> 64;
-    from.saturating_add(Duration::from_nanos(
-        u64::try_from(nanos).unwrap_or(u64::MAX),
-    ))
+    from.saturating_add(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
 }
 
 #[cfg(test)]
@@ -191,9 +176,7 @@ mod tests {
 
     fn delays(policy: &RetryPolicy, random: u64, most: usize) -> Vec<Duration> {
         let mut schedule = policy.schedule();
-        std::iter::from_fn(|| schedule.next_delay(random))
-            .take(most)
-            .collect()
+        std::iter::from_fn(|| schedule.next_delay(random)).take(most).collect()
     }
 
     #[test]
@@ -209,26 +192,13 @@ mod tests {
         assert_eq!(delays(&exponential, low, 3), [ms(1); 3]);
         let near = delays(&exponential, high, 3);
         for (delay, bound) in near.iter().zip([ms(10), ms(20), ms(30)]) {
-            assert!(
-                *delay <= bound && *delay > bound - ms(1),
-                "{delay:?} of {bound:?}"
-            );
+            assert!(*delay <= bound && *delay > bound - ms(1), "{delay:?} of {bound:?}");
         }
-        assert_eq!(
-            delays(&RetryPolicy::jittered(ms(50)..ms(250)), low, 1),
-            [ms(50)]
-        );
-        assert_eq!(
-            delays(&RetryPolicy::fixed(ms(7)).limit(2), high, 9).len(),
-            2
-        );
+        assert_eq!(delays(&RetryPolicy::jittered(ms(50)..ms(250)), low, 1), [ms(50)]);
+        assert_eq!(delays(&RetryPolicy::fixed(ms(7)).limit(2), high, 9).len(), 2);
         let custom = RetryPolicy::custom(|| [ms(1), ms(2), ms(3)].into_iter());
         assert_eq!(delays(&custom, high, 9), [ms(1), ms(2), ms(3)]);
-        assert_eq!(
-            delays(&custom, high, 9).len(),
-            3,
-            "each acquire starts anew"
-        );
+        assert_eq!(delays(&custom, high, 9).len(), 3, "each acquire starts anew");
     }
 
     #[test]
@@ -244,10 +214,7 @@ mod tests {
             assert_eq!(delays(&policy, u64::MAX, 3), [ms(1); 3], "{policy:?}");
         }
         let (from, to) = (ms(9), ms(3));
-        assert_eq!(
-            delays(&RetryPolicy::jittered(from..to), u64::MAX, 1),
-            [ms(9)]
-        );
+        assert_eq!(delays(&RetryPolicy::jittered(from..to), u64::MAX, 1), [ms(9)]);
     }
 
     proptest! {

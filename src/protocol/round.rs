@@ -93,10 +93,7 @@ impl Round {
 
     /// The nodes that voted.
     pub(crate) fn votes(&self) -> NodeSet {
-        self.granted
-            .union(self.denied)
-            .union(self.missing)
-            .union(self.failed)
+        self.granted.union(self.denied).union(self.missing).union(self.failed)
     }
 
     /// Records what `node` said at `now`. A second vote of a node is ignored (I1); a vote after the
@@ -126,11 +123,7 @@ impl Round {
             return None;
         }
         let outcome = if self.quorum.reached(self.granted.len()) {
-            if self.in_time(now) {
-                Outcome::Won
-            } else {
-                Outcome::TooLate
-            }
+            if self.in_time(now) { Outcome::Won } else { Outcome::TooLate }
         } else {
             self.lost()?
         };

@@ -82,10 +82,8 @@ pub(crate) struct Drift {
 impl Drift {
     /// 1 % and 2 ms, as in the reference implementation that the Redlock page names
     /// (`CLOCK_DRIFT_FACTOR = 0.01`, and 2 ms for the precision of Redis expiry on small ttls).
-    pub(crate) const DEFAULT: Self = Self {
-        parts_per_million: 10_000,
-        constant: Duration::from_millis(2),
-    };
+    pub(crate) const DEFAULT: Self =
+        Self { parts_per_million: 10_000, constant: Duration::from_millis(2) };
 
     /// An allowance of `factor` x ttl; `None` unless 0 <= factor < 1. Rounded up to a millionth.
     pub(crate) fn with_factor(self, factor: f64) -> Option<Self> {
@@ -94,10 +92,7 @@ impl Drift {
         }
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // in 0..=1_000_000
         let parts_per_million = (factor * 1e6).ceil() as u32;
-        Some(Self {
-            parts_per_million,
-            ..self
-        })
+        Some(Self { parts_per_million, ..self })
     }
 
     pub(crate) fn with_constant(self, constant: Duration) -> Self {
@@ -139,11 +134,7 @@ mod tests {
             (Duration::MAX, Err(TtlError::TooLong)),
         ];
         for (given, expected) in cases {
-            assert_eq!(
-                Ttl::from_duration(given).map(Ttl::as_millis),
-                expected,
-                "{given:?}"
-            );
+            assert_eq!(Ttl::from_duration(given).map(Ttl::as_millis), expected, "{given:?}");
         }
     }
 
@@ -151,10 +142,7 @@ mod tests {
     fn drift_is_a_hundredth_and_two_milliseconds() {
         let ttl = Ttl::from_duration(ms(10_000)).expect("a good ttl");
         assert_eq!(Drift::DEFAULT.allowance(ttl), ms(102));
-        assert_eq!(
-            valid_until(Time::from_nanos(7), ttl, Drift::DEFAULT).as_nanos(),
-            9_898_000_007
-        );
+        assert_eq!(valid_until(Time::from_nanos(7), ttl, Drift::DEFAULT).as_nanos(), 9_898_000_007);
     }
 
     #[test]
@@ -169,15 +157,8 @@ mod tests {
     fn drift_larger_than_ttl_is_never_valid() {
         let t1 = Time::from_nanos(1_000);
         let ttl = Ttl::from_duration(ms(1)).expect("a good ttl");
-        assert_eq!(
-            valid_until(t1, ttl, Drift::DEFAULT),
-            t1,
-            "1 ms ttl, 2.01 ms drift"
-        );
-        assert_eq!(
-            valid_until(t1, ttl, Drift::DEFAULT.with_constant(Duration::MAX)),
-            t1
-        );
+        assert_eq!(valid_until(t1, ttl, Drift::DEFAULT), t1, "1 ms ttl, 2.01 ms drift");
+        assert_eq!(valid_until(t1, ttl, Drift::DEFAULT.with_constant(Duration::MAX)), t1);
     }
 
     proptest! {

@@ -7,10 +7,10 @@ use kit::Cluster;
 use tokio::runtime::Runtime;
 
 use crate::args::Args;
-use crate::contender::{Contender, Quorlock, Rslock};
+use crate::contender::{Contender, EagerRslock, Quorlock, Rslock};
 use crate::floor::Floor;
 use crate::measure::{self, Slice, Tally};
-use crate::scenario::{Fault, Scenario};
+use crate::scenario::{Fault, Scenario, Third};
 
 /// How many nodes there are.
 pub(crate) const NODES: usize = 5;
@@ -26,12 +26,25 @@ pub(crate) struct Outcome {
     pub(crate) rslock: Tally,
     /// This library.
     pub(crate) quorlock: Tally,
-    /// The raw fan-out, where it makes sense.
-    pub(crate) floor: Option<Tally>,
+    /// Who else took part, by name.
+    pub(crate) third: Option<(&'static str, Tally)>,
 }
 
 /// Runs one scenario on servers and a runtime of its own.
 pub(crate) fn fight(scenario: &'static Scenario, args: &Args) -> Result<Outcome, String> {
+    match scenario.third {
+        Third::Nobody => fight_beside::<Floor>(scenario, args, false),
+        Third::Floor => fight_beside::<Floor>(scenario, args, true),
+        Third::EagerRslock => fight_beside::<EagerRslock>(scenario, args, true),
+    }
+}
+
+/// Runs one scenario, with a third contender or without.
+fn fight_beside<T: Contender>(
+    scenario: &'static Scenario,
+    args: &Args,
+    with_third: bool,
+) -> Result<Outcome, String> {
     let cluster = Cluster::start(NODES);
     let runtime = Runtime::new().map_err(|error| error.to_string())?;
     let warm_up = scenario.fault != Fault::HungBefore;
@@ -40,8 +53,8 @@ pub(crate) fn fight(scenario: &'static Scenario, args: &Args) -> Result<Outcome,
     }
     let mut rslock = Corner::<Rslock>::enter(scenario, &cluster, &runtime)?;
     let mut quorlock = Corner::<Quorlock>::enter(scenario, &cluster, &runtime)?;
-    let mut floor = if scenario.floor {
-        Some(Corner::<Floor>::enter(scenario, &cluster, &runtime)?)
+    let mut third = if with_third {
+        Some(Corner::<T>::enter(scenario, &cluster, &runtime)?)
     } else {
         None
     };
@@ -49,8 +62,8 @@ pub(crate) fn fight(scenario: &'static Scenario, args: &Args) -> Result<Outcome,
         let length = args.slice / 2;
         rslock.slice(length, true);
         quorlock.slice(length, true);
-        if let Some(floor) = &mut floor {
-            floor.slice(length, true);
+        if let Some(third) = &mut third {
+            third.slice(length, true);
         }
     }
     match scenario.fault {
@@ -68,15 +81,15 @@ pub(crate) fn fight(scenario: &'static Scenario, args: &Args) -> Result<Outcome,
             quorlock.slice(length, false);
             rslock.slice(length, false);
         }
-        if let Some(floor) = &mut floor {
-            floor.slice(length, false);
+        if let Some(third) = &mut third {
+            third.slice(length, false);
         }
     }
     let outcome = Outcome {
         scenario,
         rslock: rslock.tally,
         quorlock: quorlock.tally,
-        floor: floor.map(|floor| floor.tally),
+        third: third.map(|third| (T::NAME, third.tally)),
     };
     runtime.shutdown_timeout(Duration::from_secs(1));
     Ok(outcome)

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use crate::contender::{Contender, Quorlock, Rslock};
 use crate::duel::Outcome;
-use crate::floor::Floor;
 use crate::measure::{Sample, Tally};
 use crate::table::Table;
 
@@ -218,7 +217,7 @@ fn contenders(outcome: &Outcome) -> Vec<(&'static str, &Tally)> {
         (Rslock::NAME, &outcome.rslock),
         (Quorlock::NAME, &outcome.quorlock),
     ];
-    all.extend(outcome.floor.as_ref().map(|tally| (Floor::NAME, tally)));
+    all.extend(outcome.third.as_ref().map(|(name, tally)| (*name, tally)));
     all
 }
 

@@ -27,6 +27,17 @@ pub(crate) enum Work {
     },
 }
 
+/// Who else takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Third {
+    /// Nobody.
+    Nobody,
+    /// The raw fan-out, where it makes sense.
+    Floor,
+    /// rslock with its retry delay tuned for short holds.
+    EagerRslock,
+}
+
 /// One situation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scenario {
@@ -44,8 +55,8 @@ pub(crate) struct Scenario {
     pub(crate) slice_factor: u32,
     /// At most so many rounds, however many `--rounds` asks for.
     pub(crate) rounds_max: usize,
-    /// Whether the raw fan-out runs too.
-    pub(crate) floor: bool,
+    /// Who runs beside the two libraries.
+    pub(crate) third: Third,
 }
 
 /// What the scenarios have in common.
@@ -57,7 +68,7 @@ const PLAIN: Scenario = Scenario {
     fault: Fault::None,
     slice_factor: 1,
     rounds_max: usize::MAX,
-    floor: false,
+    third: Third::Nobody,
 };
 
 const HOLD_1_MS: Work = Work::SharedKey {
@@ -68,19 +79,19 @@ const HOLD_1_MS: Work = Work::SharedKey {
 pub(crate) const SCENARIOS: [Scenario; 8] = [
     Scenario {
         name: "sequential",
-        floor: true,
+        third: Third::Floor,
         ..PLAIN
     },
     Scenario {
         name: "64 tasks",
         tasks: 64,
-        floor: true,
+        third: Third::Floor,
         ..PLAIN
     },
     Scenario {
         name: "512 tasks",
         tasks: 512,
-        floor: true,
+        third: Third::Floor,
         ..PLAIN
     },
     Scenario {
@@ -94,7 +105,7 @@ pub(crate) const SCENARIOS: [Scenario; 8] = [
         fault: Fault::Hung,
         slice_factor: 3,
         rounds_max: 3,
-        floor: true,
+        third: Third::Floor,
         ..PLAIN
     },
     Scenario {
@@ -109,6 +120,7 @@ pub(crate) const SCENARIOS: [Scenario; 8] = [
         name: "1 key, 8 tasks, 1 ms hold",
         tasks: 8,
         work: HOLD_1_MS,
+        third: Third::EagerRslock,
         ..PLAIN
     },
     Scenario {
@@ -116,6 +128,7 @@ pub(crate) const SCENARIOS: [Scenario; 8] = [
         tasks: 8,
         clients: 8,
         work: HOLD_1_MS,
+        third: Third::EagerRslock,
         ..PLAIN
     },
 ];

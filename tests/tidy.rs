@@ -1,0 +1,213 @@
+//! The house rules that a compiler does not keep: see docs/DESIGN.md, section 2.
+
+use proc_macro2::TokenStream;
+use std::fs;
+use std::path::{Path, PathBuf};
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+
+const MOST_LINES_OF_A_FILE: usize = 400;
+const MOST_LINES_OF_A_FUNCTION: usize = 70;
+const EMPTY_NAMES: [&str; 5] = ["util", "common", "types", "helpers", "core"];
+
+/// Words that have no place in the pure core: clocks, randomness, I/O, waiting, logging.
+const IMPURE: [&str; 21] = [
+    "Instant",
+    "SystemTime",
+    "clock",
+    "rand",
+    "uuid",
+    "Uuid",
+    "io",
+    "fs",
+    "net",
+    "env",
+    "thread",
+    "process",
+    "async",
+    "await",
+    "tokio",
+    "futures",
+    "redis",
+    "println",
+    "eprintln",
+    "tracing",
+    "Mutex",
+];
+
+/// Which parts of the crate each part may import. The arrows run one way.
+const ARROWS: [(&str, &[&str]); 5] = [
+    ("protocol", &["protocol"]),
+    ("node", &["node", "protocol", "clock"]),
+    ("report.rs", &["node"]),
+    ("hold.rs", &["node", "protocol"]),
+    ("tally.rs", &["node", "protocol", "clock", "report", "driver"]),
+];
+
+struct Source {
+    path: PathBuf,
+    text: String,
+    file: syn::File,
+}
+
+/// All Rust files below `dir` of this package.
+fn sources(dir: &str) -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = Vec::new();
+    let mut dirs = vec![root.join(dir)];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
+                dirs.push(path);
+            } else if path.extension().is_some_and(|ext| ext == "rs") {
+                let text = fs::read_to_string(&path).expect("a readable file");
+                let file = syn::parse_file(&text).expect("a file that compiles");
+                let path = path.strip_prefix(root).expect("below the root").to_owned();
+                found.push(Source { path, text, file });
+            }
+        }
+    }
+    assert!(!found.is_empty() || dir != "src", "there must be sources");
+    found
+}
+
+fn everywhere() -> impl Iterator<Item = Source> {
+    ["src", "tests", "benches", "examples"].into_iter().flat_map(sources)
+}
+
+/// Finds the functions of a file that are too long.
+#[derive(Default)]
+struct LongFunctions(Vec<String>);
+
+impl LongFunctions {
+    fn measure(&mut self, name: &syn::Ident, whole: proc_macro2::Span) {
+        let lines = whole.end().line - whole.start().line + 1;
+        if lines > MOST_LINES_OF_A_FUNCTION {
+            self.0.push(format!("{name}: {lines} lines"));
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for LongFunctions {
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        self.measure(&item.sig.ident, item.block.span());
+        visit::visit_item_fn(self, item);
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        self.measure(&item.sig.ident, item.block.span());
+        visit::visit_impl_item_fn(self, item);
+    }
+}
+
+fn is_test(item: &syn::Item) -> bool {
+    let syn::Item::Mod(module) = item else {
+        return false;
+    };
+    module.attrs.iter().any(|attr| {
+        attr.path().is_ident("cfg")
+            && attr.parse_args::<syn::Ident>().is_ok_and(|what| what == "test")
+    })
+}
+
+/// Every identifier of `tokens`, with its line.
+fn words(tokens: TokenStream, found: &mut Vec<(String, usize)>) {
+    for token in tokens {
+        match token {
+            proc_macro2::TokenTree::Group(group) => words(group.stream(), found),
+            proc_macro2::TokenTree::Ident(word) => {
+                found.push((word.to_string(), word.span().start().line));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The words of a file outside of its tests.
+fn production_words(source: &Source) -> Vec<(String, usize)> {
+    let mut found = Vec::new();
+    for item in source.file.items.iter().filter(|item| !is_test(item)) {
+        words(quote::ToTokens::to_token_stream(item), &mut found);
+    }
+    found
+}
+
+#[test]
+fn files_and_functions_are_short() {
+    let mut long = Vec::new();
+    for source in everywhere() {
+        let lines = source.text.lines().count();
+        if lines > MOST_LINES_OF_A_FILE {
+            long.push(format!("{}: {lines} lines", source.path.display()));
+        }
+        let mut functions = LongFunctions::default();
+        functions.visit_file(&source.file);
+        let at = |name| format!("{}: {name}", source.path.display());
+        long.extend(functions.0.into_iter().map(at));
+    }
+    assert!(long.is_empty(), "too long: {long:#?}");
+}
+
+#[test]
+fn the_protocol_is_pure() {
+    let mut impure = Vec::new();
+    let sources = sources("src/protocol");
+    assert!(sources.len() >= 6, "the protocol must be found");
+    for source in sources.iter().filter(|source| !source.path.ends_with("enumeration.rs")) {
+        for (word, line) in production_words(source) {
+            if IMPURE.contains(&word.as_str()) {
+                impure.push(format!("{}:{line}: {word}", source.path.display()));
+            }
+        }
+    }
+    assert!(impure.is_empty(), "clock, randomness, I/O or waiting: {impure:#?}");
+}
+
+#[test]
+fn arrows_run_one_way() {
+    let mut wrong = Vec::new();
+    for source in sources("src") {
+        let path = source.path.strip_prefix("src").expect("below src").to_owned();
+        let Some((_, allowed)) = ARROWS.iter().find(|(part, _)| path.starts_with(part)) else {
+            continue;
+        };
+        let production = source.text.split("#[cfg(test)]").next().unwrap_or_default();
+        for (place, line) in production.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            for import in code.split("crate::").skip(1) {
+                let part = import.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+                if !allowed.contains(&part) {
+                    wrong.push(format!("{}:{}: crate::{part}", path.display(), place + 1));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "imports against the arrows: {wrong:#?}");
+}
+
+#[test]
+fn the_crate_root_is_a_door() {
+    let sources = sources("src");
+    let root = sources.iter().find(|source| source.path.ends_with("src/lib.rs"));
+    for item in &root.expect("there is a lib.rs").file.items {
+        let is_door = match item {
+            syn::Item::Use(_) => true,
+            syn::Item::Mod(module) => module.content.is_none(),
+            _ => false,
+        };
+        assert!(is_door, "line {}: only modules and re-exports", item.span().start().line);
+    }
+}
+
+#[test]
+fn names_say_something() {
+    for source in everywhere() {
+        for part in source.path.iter().filter_map(|part| part.to_str()) {
+            let name = part.trim_end_matches(".rs");
+            let is_bench = source.path.starts_with("benches");
+            let is_empty = EMPTY_NAMES.contains(&name) && !(is_bench && name == "core");
+            assert!(!is_empty, "{}: name it after what it is", source.path.display());
+        }
+    }
+}
