@@ -46,12 +46,8 @@ impl Args {
             slice: Duration::from_millis(number(&mut input, "--slice-ms", 1000)?),
             rounds: usize::try_from(number(&mut input, "--rounds", 6)?)
                 .map_err(|error| error.to_string())?,
-            only: input
-                .opt_value_from_str("--only")
-                .map_err(|error| error.to_string())?,
-            json: input
-                .opt_value_from_str("--json")
-                .map_err(|error| error.to_string())?,
+            only: input.opt_value_from_str("--only").map_err(|error| error.to_string())?,
+            json: input.opt_value_from_str("--json").map_err(|error| error.to_string())?,
         };
         let rest = input.finish();
         if !rest.is_empty() {
@@ -67,21 +63,14 @@ impl Args {
     /// The scenarios to run.
     pub(crate) fn scenarios(&self) -> impl Iterator<Item = &'static Scenario> {
         let only = self.only.as_deref().unwrap_or_default();
-        SCENARIOS
-            .iter()
-            .filter(move |scenario| scenario.name.contains(only))
+        SCENARIOS.iter().filter(move |scenario| scenario.name.contains(only))
     }
 }
 
 /// The arguments that give the same run again.
 impl fmt::Display for Args {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "--slice-ms {} --rounds {}",
-            self.slice.as_millis(),
-            self.rounds
-        )?;
+        write!(f, "--slice-ms {} --rounds {}", self.slice.as_millis(), self.rounds)?;
         if let Some(only) = &self.only {
             write!(f, " --only '{only}'")?;
         }
@@ -91,9 +80,7 @@ impl fmt::Display for Args {
 
 /// A whole number of at least 1.
 fn number(input: &mut Arguments, name: &'static str, default: u64) -> Result<u64, String> {
-    let value = input
-        .opt_value_from_str(name)
-        .map_err(|error| error.to_string())?;
+    let value = input.opt_value_from_str(name).map_err(|error| error.to_string())?;
     match value.unwrap_or(default) {
         0 => Err(format!("{name} must be at least 1")),
         value => Ok(value),

@@ -62,17 +62,11 @@ impl Contender for Rslock {
     }
 
     async fn lock(&self, key: &str) -> Result<Self::Lock, String> {
-        self.manager
-            .lock(key.as_bytes(), TTL)
-            .await
-            .map_err(|error| error.to_string())
+        self.manager.lock(key.as_bytes(), TTL).await.map_err(|error| error.to_string())
     }
 
     async fn lock_waiting(&self, key: &str) -> Result<Self::Lock, String> {
-        self.manager
-            .acquire_no_guard(key.as_bytes(), TTL)
-            .await
-            .map_err(|error| error.to_string())
+        self.manager.acquire_no_guard(key.as_bytes(), TTL).await.map_err(|error| error.to_string())
     }
 
     async fn unlock(&self, lock: Self::Lock) -> Result<(), String> {
@@ -127,18 +121,11 @@ impl Contender for Quorlock {
     }
 
     async fn lock(&self, key: &str) -> Result<Self::Lock, String> {
-        self.redlock
-            .try_acquire(key)
-            .await
-            .map_err(|error| error.to_string())
+        self.redlock.try_acquire(key).await.map_err(|error| error.to_string())
     }
 
     async fn lock_waiting(&self, key: &str) -> Result<Self::Lock, String> {
-        self.redlock
-            .acquire(key)
-            .wait(WAIT)
-            .await
-            .map_err(|error| error.to_string())
+        self.redlock.acquire(key).wait(WAIT).await.map_err(|error| error.to_string())
     }
 
     async fn unlock(&self, lock: Self::Lock) -> Result<(), String> {
@@ -153,9 +140,6 @@ impl Contender for Quorlock {
 /// A client whose connections send at once (`TCP_NODELAY`), as quorlock's do.
 pub(crate) fn nodelay_client(url: &str) -> Result<Client, String> {
     let tcp = redis::io::tcp::TcpSettings::default().set_nodelay(true);
-    let info = url
-        .into_connection_info()
-        .map_err(|error| error.to_string())?
-        .set_tcp_settings(tcp);
+    let info = url.into_connection_info().map_err(|error| error.to_string())?.set_tcp_settings(tcp);
     Client::open(info).map_err(|error| error.to_string())
 }

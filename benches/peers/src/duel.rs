@@ -53,11 +53,8 @@ fn fight_beside<T: Contender>(
     }
     let mut rslock = Corner::<Rslock>::enter(scenario, &cluster, &runtime)?;
     let mut quorlock = Corner::<Quorlock>::enter(scenario, &cluster, &runtime)?;
-    let mut third = if with_third {
-        Some(Corner::<T>::enter(scenario, &cluster, &runtime)?)
-    } else {
-        None
-    };
+    let mut third =
+        if with_third { Some(Corner::<T>::enter(scenario, &cluster, &runtime)?) } else { None };
     if warm_up {
         let length = args.slice / 2;
         rslock.slice(length, true);
@@ -115,33 +112,15 @@ impl<'a, C: Contender> Corner<'a, C> {
         let connect = || runtime.block_on(C::connect(&urls)).map(Arc::new);
         let clients: Result<Vec<_>, _> = (0..scenario.clients).map(|_| connect()).collect();
         let clients = clients.map_err(|error| format!("{}: {error}", C::NAME))?;
-        Ok(Self {
-            scenario,
-            runtime,
-            clients,
-            slices: 0,
-            tally: Tally::new(),
-        })
+        Ok(Self { scenario, runtime, clients, slices: 0, tally: Tally::new() })
     }
 
     /// Runs one slice under keys that no slice before has used.
     fn slice(&mut self, length: Duration, warm_up: bool) {
-        let Scenario {
-            name, tasks, work, ..
-        } = *self.scenario;
+        let Scenario { name, tasks, work, .. } = *self.scenario;
         let key_prefix = format!("{}:{name}:{}", C::NAME, self.slices);
         self.slices += 1;
-        let slice = Slice {
-            tasks,
-            work,
-            length,
-            warm_up,
-        };
-        self.runtime.block_on(measure::run(
-            slice,
-            &self.clients,
-            &key_prefix,
-            &mut self.tally,
-        ));
+        let slice = Slice { tasks, work, length, warm_up };
+        self.runtime.block_on(measure::run(slice, &self.clients, &key_prefix, &mut self.tally));
     }
 }

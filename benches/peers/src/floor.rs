@@ -48,35 +48,20 @@ impl Contender for Floor {
                 .map_err(|error| error.to_string())?;
             nodes.push(node);
         }
-        Ok(Self {
-            nodes,
-            release_sha,
-            next_value: AtomicU64::new(0),
-        })
+        Ok(Self { nodes, release_sha, next_value: AtomicU64::new(0) })
     }
 
     async fn lock(&self, key: &str) -> Result<Held, String> {
         let value = format!("{:032x}", self.next_value.fetch_add(1, Ordering::Relaxed));
         let mut set = redis::cmd("SET");
-        set.arg(key)
-            .arg(&value)
-            .arg("NX")
-            .arg("PX")
-            .arg(TTL.as_millis());
+        set.arg(key).arg(&value).arg("NX").arg("PX").arg(TTL.as_millis());
         self.at_quorum(&set, &Value::Okay).await?;
-        Ok(Held {
-            key: key.to_owned(),
-            value,
-        })
+        Ok(Held { key: key.to_owned(), value })
     }
 
     async fn unlock(&self, held: Held) -> Result<(), String> {
         let mut delete = redis::cmd("EVALSHA");
-        delete
-            .arg(&self.release_sha)
-            .arg(1)
-            .arg(&held.key)
-            .arg(&held.value);
+        delete.arg(&self.release_sha).arg(1).arg(&held.key).arg(&held.value);
         self.at_quorum(&delete, &Value::Int(1)).await
     }
 }

@@ -57,10 +57,7 @@ fn compare(args: &Args) -> Result<(), String> {
         eprintln!("{} ...", scenario.name);
         outcomes.push(duel::fight(scenario, args)?);
     }
-    println!(
-        "{versions}\n{} nodes on loopback; again with:\n    {command}\n",
-        duel::NODES
-    );
+    println!("{versions}\n{} nodes on loopback; again with:\n    {command}\n", duel::NODES);
     println!("{}\n{NOTES}", report::table(&outcomes));
     for line in report::failures(&outcomes) {
         println!("failed: {line}");

@@ -21,9 +21,6 @@ const QUIET: Duration = Duration::from_millis(20);
 /// Latencies are kept between 1 us and 2 min, in nanoseconds, to three digits.
 const LATENCY_NS: (u64, u64) = (1_000, 120_000_000_000);
 
-/// So many kinds of failure are kept apart by each task.
-const KINDS_MAX: usize = 3;
-
 /// What one slice came to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
@@ -43,8 +40,20 @@ pub(crate) struct Tally {
     pub(crate) samples: Vec<Sample>,
     /// Nanoseconds, of all measured slices together.
     pub(crate) latency: Histogram<u64>,
-    /// How often each kind of failure was seen, warm-up included.
-    pub(crate) failures: BTreeMap<String, u64>,
+    /// What failed, by kind, warm-up included.
+    pub(crate) failures: Failures,
+}
+
+/// Failures by kind: the part of the message before its first colon.
+pub(crate) type Failures = BTreeMap<String, Failure>;
+
+/// Failures of one kind.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    /// How many there were.
+    pub(crate) count: u64,
+    /// The whole message of the first.
+    pub(crate) example: String,
 }
 
 impl Tally {
@@ -52,19 +61,18 @@ impl Tally {
     pub(crate) fn new() -> Self {
         let latency = Histogram::new_with_bounds(LATENCY_NS.0, LATENCY_NS.1, 3)
             .expect("the bounds are constants that fit");
-        Self {
-            samples: Vec::new(),
-            latency,
-            failures: BTreeMap::new(),
-        }
+        Self { samples: Vec::new(), latency, failures: Failures::new() }
     }
 
     /// Takes over a slice; of a warm-up only the failures count.
     fn absorb(&mut self, sample: Sample, tasks: &[Arc<TaskLog>], warm_up: bool) {
         for task in tasks {
             let entries = task.entries();
-            for (reason, count) in &entries.failures {
-                *self.failures.entry(reason.clone()).or_default() += count;
+            for (kind, failure) in &entries.failures {
+                match self.failures.get_mut(kind) {
+                    Some(known) => known.count += failure.count,
+                    None => drop(self.failures.insert(kind.clone(), failure.clone())),
+                }
             }
             if !warm_up {
                 for &nanos in &entries.latencies_ns {
@@ -79,7 +87,7 @@ impl Tally {
 
     /// Failures of every kind together.
     pub(crate) fn failed(&self) -> u64 {
-        self.failures.values().sum()
+        self.failures.values().map(|failure| failure.count).sum()
     }
 }
 
@@ -122,10 +130,7 @@ pub(crate) async fn run<C: Contender>(
         running.spawn(task.run(start, slice.length, Arc::clone(log)));
     }
     let all = async { while running.join_next().await.is_some() {} };
-    if tokio::time::timeout(slice.length + GRACE, all)
-        .await
-        .is_err()
-    {
+    if tokio::time::timeout(slice.length + GRACE, all).await.is_err() {
         running.shutdown().await;
     }
     let elapsed = start.elapsed();
@@ -137,12 +142,7 @@ pub(crate) async fn run<C: Contender>(
 
 /// Adds the tasks up; marks those that were aborted.
 fn summarize(logs: &[Arc<TaskLog>], elapsed: Duration, cpu: Duration) -> Sample {
-    let mut sample = Sample {
-        cycles: 0,
-        rate: 0.0,
-        elapsed,
-        cpu,
-    };
+    let mut sample = Sample { cycles: 0, rate: 0.0, elapsed, cpu };
     for log in logs {
         let mut entries = log.entries();
         if entries.ended.is_none() {
@@ -174,7 +174,7 @@ struct TaskLog(Mutex<Entries>);
 #[derive(Default)]
 struct Entries {
     latencies_ns: Vec<u64>,
-    failures: BTreeMap<String, u64>,
+    failures: Failures,
     ended: Option<Duration>,
 }
 
@@ -185,11 +185,11 @@ impl TaskLog {
 }
 
 impl Entries {
-    /// Counts a failure; once there are many kinds, new ones are counted together.
-    fn fail(&mut self, reason: String) {
-        let known = self.failures.contains_key(&reason) || self.failures.len() < KINDS_MAX;
-        let reason = if known { reason } else { "others".to_owned() };
-        *self.failures.entry(reason).or_default() += 1;
+    /// Counts a failure.
+    fn fail(&mut self, example: String) {
+        let kind = example.split(':').next().unwrap_or_default().to_owned();
+        let failure = self.failures.entry(kind).or_insert(Failure { count: 0, example });
+        failure.count += 1;
     }
 }
 
@@ -234,11 +234,7 @@ impl<C: Contender> Task<C> {
                 tokio::time::sleep(hold).await;
                 self.held.store(false, Ordering::Release);
                 self.client.unlock(lock).await?;
-                if alone {
-                    Ok(waited)
-                } else {
-                    Err("TWO HOLDERS AT ONCE".to_owned())
-                }
+                if alone { Ok(waited) } else { Err("TWO HOLDERS AT ONCE".to_owned()) }
             }
         }
     }

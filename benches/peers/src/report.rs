@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::contender::{Contender, Quorlock, Rslock};
 use crate::duel::Outcome;
-use crate::measure::{Sample, Tally};
+use crate::measure::{Failure, Failures, Sample, Tally};
 use crate::table::Table;
 
 /// The headings of the table; "/ rslock" columns are ratios of the figures.
@@ -40,11 +40,7 @@ struct Figures {
 impl Figures {
     fn of(tally: &Tally) -> Self {
         let cycles = tally.samples.iter().map(|sample| sample.cycles).sum();
-        let cpu_s: f64 = tally
-            .samples
-            .iter()
-            .map(|sample| sample.cpu.as_secs_f64())
-            .sum();
+        let cpu_s: f64 = tally.samples.iter().map(|sample| sample.cpu.as_secs_f64()).sum();
         let latency = &tally.latency;
         let millis = |nanos: u64| (!latency.is_empty()).then(|| float(nanos) / 1e6);
         Self {
@@ -57,7 +53,9 @@ impl Figures {
         }
     }
 
-    fn json(&self, failures: &BTreeMap<String, u64>) -> Value {
+    fn json(&self, failures: &Failures) -> Value {
+        let failures: BTreeMap<_, _> =
+            failures.iter().map(|(kind, failure)| (kind, failure.count)).collect();
         json!({
             "cycles": self.cycles,
             "cycles_per_s": self.rate,
@@ -94,11 +92,8 @@ impl Ratio {
         } else if base.iter().any(|sample| sample.cycles == 0) {
             Self::Means(rate / base_rate)
         } else {
-            let ratios: Vec<f64> = samples
-                .iter()
-                .zip(base)
-                .map(|(sample, base)| sample.rate / base.rate)
-                .collect();
+            let ratios: Vec<f64> =
+                samples.iter().zip(base).map(|(sample, base)| sample.rate / base.rate).collect();
             Self::Paired {
                 min: ratios.iter().copied().fold(f64::INFINITY, f64::min),
                 max: ratios.iter().copied().fold(0.0, f64::max),
@@ -148,12 +143,7 @@ pub(crate) fn table(outcomes: &[Outcome]) -> Table {
                 tally.failed().to_string(),
             ];
             if name == Rslock::NAME {
-                row.extend([
-                    "1".to_owned(),
-                    "1".to_owned(),
-                    "1".to_owned(),
-                    "1".to_owned(),
-                ]);
+                row.extend(["1".to_owned(), "1".to_owned(), "1".to_owned(), "1".to_owned()]);
             } else {
                 row.push(Ratio::of(&tally.samples, &outcome.rslock.samples).text());
                 row.push(quotient(figures.p50_ms, base.p50_ms));
@@ -166,25 +156,14 @@ pub(crate) fn table(outcomes: &[Outcome]) -> Table {
     table
 }
 
-/// One line for each kind of failure, the most frequent of a contender first.
+/// One line for each kind of failure, with an example.
 pub(crate) fn failures(outcomes: &[Outcome]) -> Vec<String> {
     let mut lines = Vec::new();
     for outcome in outcomes {
         for (name, tally) in contenders(outcome) {
-            let mut kinds: Vec<_> = tally.failures.iter().collect();
-            kinds.sort_by_key(|&(_, &count)| std::cmp::Reverse(count));
-            for (reason, count) in kinds.iter().take(4) {
-                lines.push(format!(
-                    "{}, {name}: {count} x {reason}",
-                    outcome.scenario.name
-                ));
-            }
-            let rest: u64 = kinds.iter().skip(4).map(|&(_, &count)| count).sum();
-            if rest > 0 {
-                lines.push(format!(
-                    "{}, {name}: {rest} x other reasons",
-                    outcome.scenario.name
-                ));
+            for failure in tally.failures.values() {
+                let Failure { count, example } = failure;
+                lines.push(format!("{}, {name}: {count} x {example}", outcome.scenario.name));
             }
         }
     }
@@ -199,11 +178,8 @@ pub(crate) fn json(outcomes: &[Outcome]) -> Value {
             let mut row = Figures::of(tally).json(&tally.failures);
             row["scenario"] = json!(outcome.scenario.name);
             row["library"] = json!(name);
-            row["slice_cycles_per_s"] = tally
-                .samples
-                .iter()
-                .map(|sample| json!(sample.rate))
-                .collect();
+            row["slice_cycles_per_s"] =
+                tally.samples.iter().map(|sample| json!(sample.rate)).collect();
             row["rate_over_rslock"] = Ratio::of(&tally.samples, &outcome.rslock.samples).json();
             rows.push(row);
         }
@@ -213,10 +189,7 @@ pub(crate) fn json(outcomes: &[Outcome]) -> Value {
 
 /// Name and tally of all that took part.
 fn contenders(outcome: &Outcome) -> Vec<(&'static str, &Tally)> {
-    let mut all = vec![
-        (Rslock::NAME, &outcome.rslock),
-        (Quorlock::NAME, &outcome.quorlock),
-    ];
+    let mut all = vec![(Rslock::NAME, &outcome.rslock), (Quorlock::NAME, &outcome.quorlock)];
     all.extend(outcome.third.as_ref().map(|(name, tally)| (*name, tally)));
     all
 }
@@ -241,14 +214,15 @@ fn float(value: u64) -> f64 {
     value as f64
 }
 
-/// Three significant digits, but never fewer than all digits before the point.
+/// About three significant digits, but never fewer than all digits before the point.
 fn digits(value: f64) -> String {
     match value {
         0.0 => "0".to_owned(),
         _ if value >= 100.0 => format!("{value:.0}"),
         _ if value >= 10.0 => format!("{value:.1}"),
         _ if value >= 1.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
+        _ if value >= 0.01 => format!("{value:.3}"),
+        _ => format!("{value:.6}"),
     }
 }
 

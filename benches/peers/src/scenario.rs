@@ -71,35 +71,14 @@ const PLAIN: Scenario = Scenario {
     third: Third::Nobody,
 };
 
-const HOLD_1_MS: Work = Work::SharedKey {
-    hold: Duration::from_millis(1),
-};
+const HOLD_1_MS: Work = Work::SharedKey { hold: Duration::from_millis(1) };
 
 /// All scenarios, in the order of the table.
 pub(crate) const SCENARIOS: [Scenario; 8] = [
-    Scenario {
-        name: "sequential",
-        third: Third::Floor,
-        ..PLAIN
-    },
-    Scenario {
-        name: "64 tasks",
-        tasks: 64,
-        third: Third::Floor,
-        ..PLAIN
-    },
-    Scenario {
-        name: "512 tasks",
-        tasks: 512,
-        third: Third::Floor,
-        ..PLAIN
-    },
-    Scenario {
-        name: "1 killed, 64 tasks",
-        tasks: 64,
-        fault: Fault::Killed,
-        ..PLAIN
-    },
+    Scenario { name: "sequential", third: Third::Floor, ..PLAIN },
+    Scenario { name: "64 tasks", tasks: 64, third: Third::Floor, ..PLAIN },
+    Scenario { name: "512 tasks", tasks: 512, third: Third::Floor, ..PLAIN },
+    Scenario { name: "1 killed, 64 tasks", tasks: 64, fault: Fault::Killed, ..PLAIN },
     Scenario {
         name: "1 hung, sequential",
         fault: Fault::Hung,

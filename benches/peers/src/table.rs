@@ -12,10 +12,7 @@ impl Table {
     /// A table with these headings, of which the first `left_columns` are text.
     pub(crate) fn new(headings: &[&str], left_columns: usize) -> Self {
         let headings = headings.iter().map(|&heading| heading.to_owned()).collect();
-        Self {
-            rows: vec![headings],
-            left_columns,
-        }
+        Self { rows: vec![headings], left_columns }
     }
 
     /// Adds a row; it must have a cell for each heading.
@@ -32,9 +29,7 @@ impl Table {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let widths: Vec<usize> = (0..self.rows[0].len())
-            .map(|column| self.width(column))
-            .collect();
+        let widths: Vec<usize> = (0..self.rows[0].len()).map(|column| self.width(column)).collect();
         for (index, row) in self.rows.iter().enumerate() {
             for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
                 if column < self.left_columns {

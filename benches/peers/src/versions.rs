@@ -23,9 +23,7 @@ pub(crate) fn describe(cluster: &Cluster) -> String {
 
 fn server_version(cluster: &Cluster) -> String {
     let info = cluster[0].info("server");
-    let version = info
-        .lines()
-        .find_map(|line| line.strip_prefix("redis_version:"));
+    let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
     version.unwrap_or("of unknown version").trim().to_owned()
 }
 
@@ -33,9 +31,7 @@ fn server_version(cluster: &Cluster) -> String {
 fn locked_version(package: &str) -> &'static str {
     let name = format!("name = \"{package}\"");
     let mut lines = LOCK_FILE.lines().skip_while(|line| *line != name).skip(1);
-    let version = lines
-        .next()
-        .and_then(|line| line.strip_prefix("version = "));
+    let version = lines.next().and_then(|line| line.strip_prefix("version = "));
     version.map_or("of unknown version", |version| version.trim_matches('"'))
 }
 

@@ -1,0 +1,33 @@
+//! quorlock on real redis-server processes. Each test starts its own on free ports, and leaves none
+//! behind.
+
+mod lifecycle;
+
+use kit::Cluster;
+use quorlock::{Builder, Redlock};
+use std::time::{Duration, Instant};
+
+/// How long to wait for something that takes milliseconds, on the slowest machine.
+const SOON: Duration = Duration::from_secs(20);
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// A client of `cluster`, with a node timeout that a busy machine does not break.
+fn client(cluster: &Cluster) -> Redlock {
+    builder(cluster).build().expect("good settings")
+}
+
+fn builder(cluster: &Cluster) -> Builder {
+    Redlock::builder().nodes(cluster.urls()).node_timeout(ms(1_000)).ttl(ms(30_000))
+}
+
+/// Waits until `condition` holds, and lets the runtime run meanwhile.
+async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < SOON, "it did not happen in {SOON:?}: {what}");
+        tokio::time::sleep(ms(2)).await;
+    }
+}

@@ -1,0 +1,110 @@
+//! Several servers.
+
+use std::ops::Deref;
+use std::slice::{Iter, IterMut};
+use std::thread::{self, ScopedJoinHandle};
+
+use crate::{Server, ServerBuilder};
+
+/// Several independent servers, the nodes of a Redlock.
+///
+/// It is a slice of [`Server`]s: `cluster[0]`, `cluster.len()`, `cluster.iter()`, `for server in
+/// &cluster`. Only [`is_empty`](Self::is_empty) is not the slice's.
+#[derive(Debug)]
+#[must_use = "a cluster that is dropped ends"]
+pub struct Cluster {
+    servers: Vec<Server>,
+}
+
+impl Cluster {
+    /// Starts `nodes` servers at the same time, with the defaults of [`ServerBuilder`].
+    ///
+    /// # Panics
+    ///
+    /// When one does not start; see [`Server::start`].
+    #[track_caller]
+    pub fn start(nodes: usize) -> Self {
+        Self::start_with(nodes, &Server::builder())
+    }
+
+    /// Starts `nodes` servers at the same time, all set up alike: `Cluster::start_with(3,
+    /// &Server::builder().durable())`.
+    ///
+    /// # Panics
+    ///
+    /// When one does not start; see [`Server::start`].
+    #[track_caller]
+    pub fn start_with(nodes: usize, setup: &ServerBuilder) -> Self {
+        let servers = thread::scope(|scope| {
+            let starting: Vec<_> = (0..nodes).map(|_| scope.spawn(|| setup.start())).collect();
+            let started = starting.into_iter().map(ScopedJoinHandle::join);
+            started.collect::<Result<_, _>>()
+        });
+        Self { servers: servers.expect("a server did not start; its message stands above") }
+    }
+
+    /// The servers.
+    #[must_use]
+    pub fn servers(&self) -> &[Server] {
+        &self.servers
+    }
+
+    /// The servers, to be replaced.
+    pub fn servers_mut(&mut self) -> &mut [Server] {
+        &mut self.servers
+    }
+
+    /// The [`Server::url`] of each server.
+    #[must_use]
+    pub fn urls(&self) -> Vec<String> {
+        self.servers.iter().map(Server::url).collect()
+    }
+
+    /// The [`Server::keys`] of each server, in order; none for a server that is killed or stopped.
+    #[track_caller]
+    #[must_use]
+    pub fn keys_per_node(&self) -> Vec<Vec<Vec<u8>>> {
+        self.servers
+            .iter()
+            .map(|server| if can_answer(server) { server.keys() } else { Vec::new() })
+            .collect()
+    }
+
+    /// Whether no server holds a key; servers that are killed or stopped are not asked. Unlike a
+    /// slice's `is_empty`, this does not count servers.
+    #[track_caller]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.keys_per_node().iter().all(Vec::is_empty)
+    }
+}
+
+fn can_answer(server: &Server) -> bool {
+    server.is_running() && !server.is_stopped()
+}
+
+impl Deref for Cluster {
+    type Target = [Server];
+
+    fn deref(&self) -> &[Server] {
+        &self.servers
+    }
+}
+
+impl<'a> IntoIterator for &'a Cluster {
+    type Item = &'a Server;
+    type IntoIter = Iter<'a, Server>;
+
+    fn into_iter(self) -> Iter<'a, Server> {
+        self.servers.iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a mut Cluster {
+    type Item = &'a mut Server;
+    type IntoIter = IterMut<'a, Server>;
+
+    fn into_iter(self) -> IterMut<'a, Server> {
+        self.servers.iter_mut()
+    }
+}

@@ -1,0 +1,165 @@
+//! One proxied connection: two sockets and two flows.
+
+use std::io::{self, Read};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+use socket2::{Domain, SockRef, Socket, Type};
+
+use crate::Direction;
+use crate::flow::{Delivery, Flow, Wire};
+
+/// A connection accepted from a client, and the one made to the server for it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    client: TcpStream,
+    server: Link,
+    requests: Flow,
+    replies: Flow,
+}
+
+#[derive(Debug)]
+enum Link {
+    /// Not to be connected yet.
+    Parked,
+    Connecting(TcpStream),
+    Open(TcpStream),
+    Failed,
+}
+
+impl Connection {
+    /// A connection of which the server knows nothing yet.
+    pub(crate) fn parked(client: TcpStream) -> Self {
+        // Fail only when the client has gone already, which reading will show.
+        let _ = client.set_nonblocking(true);
+        let _ = client.set_nodelay(true);
+        Self { client, server: Link::Parked, requests: Flow::new(), replies: Flow::new() }
+    }
+
+    /// Begins to connect to the server, unless that has been done before.
+    pub(crate) fn connect(&mut self, target: SocketAddr) {
+        if matches!(self.server, Link::Parked) {
+            self.server = start_connecting(target).map_or(Link::Failed, Link::Connecting);
+        }
+    }
+
+    pub(crate) fn client(&self) -> &TcpStream {
+        &self.client
+    }
+
+    pub(crate) fn server(&self) -> Option<&TcpStream> {
+        match &self.server {
+            Link::Connecting(server) | Link::Open(server) => Some(server),
+            Link::Parked | Link::Failed => None,
+        }
+    }
+
+    pub(crate) fn flow(&mut self, direction: Direction) -> &mut Flow {
+        match direction {
+            Direction::Requests => &mut self.requests,
+            Direction::Replies => &mut self.replies,
+        }
+    }
+
+    /// What to wait for at the client's and at the server's socket.
+    pub(crate) fn wanted(&self, requests: &Wire, replies: &Wire) -> (PollFlags, PollFlags) {
+        match self.server {
+            Link::Parked | Link::Failed => (PollFlags::empty(), PollFlags::empty()),
+            Link::Connecting(_) => (PollFlags::empty(), PollFlags::OUT),
+            Link::Open(_) => (
+                flags(self.requests.wants_bytes(), self.replies.wants_room(replies)),
+                flags(self.replies.wants_bytes(), self.requests.wants_room(requests)),
+            ),
+        }
+    }
+
+    /// When [`deliver`](Self::deliver) is to be called next, if no socket is ready before.
+    pub(crate) fn next_due(&self, requests: &Wire, replies: &Wire) -> Option<Instant> {
+        let due = [self.requests.next_due(requests), self.replies.next_due(replies)];
+        due.into_iter().flatten().min()
+    }
+
+    pub(crate) fn read_client(&mut self, requests: &mut Wire, buffer: &mut [u8]) {
+        if self.requests.wants_bytes() {
+            self.requests.read(&self.client, requests, buffer, &mut None);
+        }
+    }
+
+    /// Also notices that the server's socket has been connected.
+    pub(crate) fn read_server(
+        &mut self,
+        replies: &mut Wire,
+        buffer: &mut [u8],
+        cut: &mut Option<usize>,
+    ) {
+        match std::mem::replace(&mut self.server, Link::Failed) {
+            Link::Connecting(server) if matches!(server.take_error(), Ok(None)) => {
+                self.server = Link::Open(server);
+            }
+            Link::Open(server) => {
+                if self.replies.wants_bytes() {
+                    self.replies.read(&server, replies, buffer, cut);
+                }
+                self.server = Link::Open(server);
+            }
+            Link::Connecting(_) | Link::Parked | Link::Failed => {}
+        }
+    }
+
+    /// Writes what is due by `now` in both directions.
+    pub(crate) fn deliver(&mut self, requests: &Wire, replies: &Wire, now: Instant) -> Delivery {
+        let server = match &self.server {
+            Link::Parked | Link::Connecting(_) => return Delivery::Open,
+            Link::Open(server) => server,
+            Link::Failed => return Delivery::Reset,
+        };
+        let forth = self.requests.deliver(server, requests, now);
+        let back = self.replies.deliver(&self.client, replies, now);
+        match (forth, back) {
+            (Delivery::Reset, _) | (_, Delivery::Reset) => Delivery::Reset,
+            (Delivery::Ended, Delivery::Ended) => Delivery::Ended,
+            _ => Delivery::Open,
+        }
+    }
+
+    /// Closes both sides with a reset: that is what closing without lingering sends.
+    pub(crate) fn reset(self) {
+        for socket in [Some(&self.client), self.server()].into_iter().flatten() {
+            // Fails when the peer has reset it before.
+            let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
+        }
+    }
+
+    /// Closes both sides in order.
+    pub(crate) fn close(self, buffer: &mut [u8]) {
+        for mut socket in [Some(&self.client), self.server()].into_iter().flatten() {
+            // Closing a socket with unread bytes would send a reset. What a socket's buffer holds is
+            // much less than this many chunks; a peer that keeps sending gets the reset.
+            let chunks = (0..1024).map(|_| socket.read(buffer));
+            let _ = chunks.take_while(|read| matches!(read, Ok(1..))).count();
+            let _ = socket.shutdown(Shutdown::Write);
+        }
+    }
+}
+
+fn start_connecting(target: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(target), Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    match socket.connect(&target.into()) {
+        Err(error) if !is_in_progress(&error) => Err(error),
+        _ => Ok(socket.into()),
+    }
+}
+
+fn is_in_progress(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error())
+}
+
+fn flags(bytes: bool, room: bool) -> PollFlags {
+    let mut flags = PollFlags::empty();
+    flags.set(PollFlags::IN, bytes);
+    flags.set(PollFlags::OUT, room);
+    flags
+}

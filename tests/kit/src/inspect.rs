@@ -1,0 +1,133 @@
+//! Looking inside a server.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redis::{
+    Cmd, Connection, ConnectionAddr, FromRedisValue, IntoConnectionInfo, RedisConnectionInfo,
+    RedisResult, Value,
+};
+
+use crate::Server;
+
+/// How long one command may take.
+const REPLY_LIMIT: Duration = Duration::from_secs(5);
+
+/// Each of these opens a connection of its own to the server's database 0, as the default user, and
+/// closes it again. They panic when the server is killed or stopped, and when it does not reply
+/// within 5 s.
+impl Server {
+    /// Runs a command: `server.cmd(&["SET", "k", "v"])`.
+    ///
+    /// # Panics
+    ///
+    /// Also when the reply is an error; see [`try_cmd`](Self::try_cmd).
+    #[track_caller]
+    pub fn cmd<A: AsRef<[u8]>>(&self, args: &[A]) -> Value {
+        self.query(&command(args))
+    }
+
+    /// Runs a command.
+    ///
+    /// # Errors
+    ///
+    /// The error with which the server replied, or that of the connection (no reply within 5 s).
+    #[track_caller]
+    pub fn try_cmd<A: AsRef<[u8]>>(&self, args: &[A]) -> RedisResult<Value> {
+        command(args).query(&mut self.connection())
+    }
+
+    /// The value of a string; `None` when there is no such key.
+    #[track_caller]
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Option<Vec<u8>> {
+        self.query(&command(&[b"GET", key.as_ref()]))
+    }
+
+    /// Sets a string that does not expire.
+    #[track_caller]
+    pub fn set(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        self.query::<()>(&command(&[b"SET", key.as_ref(), value.as_ref()]));
+    }
+
+    /// The milliseconds until the key expires; -1 when it does not expire, -2 when there is no such
+    /// key.
+    #[track_caller]
+    pub fn pttl(&self, key: impl AsRef<[u8]>) -> i64 {
+        self.query(&command(&[b"PTTL", key.as_ref()]))
+    }
+
+    /// Deletes a key, and says whether there was one.
+    #[track_caller]
+    pub fn del(&self, key: impl AsRef<[u8]>) -> bool {
+        self.query(&command(&[b"DEL", key.as_ref()]))
+    }
+
+    /// All keys of database 0, sorted.
+    #[track_caller]
+    #[must_use]
+    pub fn keys(&self) -> Vec<Vec<u8>> {
+        let mut keys: Vec<Vec<u8>> = self.query(&command(&["KEYS", "*"]));
+        keys.sort_unstable();
+        keys
+    }
+
+    /// A section of INFO, field by field: `server.info("server")["redis_version"]`.
+    #[track_caller]
+    #[must_use]
+    pub fn info(&self, section: &str) -> BTreeMap<String, String> {
+        let text: String = self.query(&command(&["INFO", section]));
+        let fields = text.lines().filter_map(|line| line.split_once(':'));
+        fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    /// Deletes all keys of all databases.
+    #[track_caller]
+    pub fn flushall(&self) {
+        self.query::<()>(&command(&["FLUSHALL"]));
+    }
+
+    #[track_caller]
+    fn query<T: FromRedisValue>(&self, command: &Cmd) -> T {
+        match command.query(&mut self.connection()) {
+            Ok(reply) => reply,
+            Err(error) => panic!("the server on port {}: {error}", self.port()),
+        }
+    }
+
+    #[track_caller]
+    fn connection(&self) -> Connection {
+        assert!(self.is_running(), "the server on port {} is not running", self.port());
+        assert!(
+            !self.is_stopped(),
+            "the server on port {} is stopped: call cont() first",
+            self.port()
+        );
+        match self.connect() {
+            Ok(connection) => connection,
+            Err(error) => panic!("cannot connect to the server on port {}: {error}", self.port()),
+        }
+    }
+
+    fn connect(&self) -> RedisResult<Connection> {
+        // Nothing is sent while connecting, so that the timeouts count from the first command on.
+        let settings = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let socket = ConnectionAddr::Unix(self.socket())
+            .into_connection_info()?
+            .set_redis_settings(settings);
+        let mut connection = redis::Client::open(socket)?.get_connection()?;
+        connection.set_read_timeout(Some(REPLY_LIMIT))?;
+        connection.set_write_timeout(Some(REPLY_LIMIT))?;
+        if let Some(password) = self.setup().default_password() {
+            command(&["AUTH", password]).query::<()>(&mut connection)?;
+        }
+        Ok(connection)
+    }
+}
+
+fn command<A: AsRef<[u8]>>(args: &[A]) -> Cmd {
+    let mut command = Cmd::new();
+    for arg in args {
+        command.arg(arg.as_ref());
+    }
+    command
+}

@@ -1,0 +1,248 @@
+//! The proxy's thread: it owns all connections and does everything that is done to them.
+
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::Direction;
+use crate::connection::Connection;
+use crate::flow::{Delivery, Mode, Wire};
+
+/// The largest chunk.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// What the proxy's methods send to the thread.
+pub(crate) type Command = Box<dyn FnOnce(&mut Relay) + Send>;
+
+/// The state of a proxy, owned by its thread.
+pub(crate) struct Relay {
+    listener: TcpListener,
+    target: SocketAddr,
+    sleeper: UnixStream,
+    inbox: Receiver<Command>,
+    connections: Vec<Connection>,
+    requests: Wire,
+    replies: Wire,
+    cut_next_reply: Option<usize>,
+    refuse: bool,
+    hold_connects: bool,
+    accepted: u64,
+    ended: bool,
+    buffer: Vec<u8>,
+}
+
+/// What one of a relay's sockets is ready for.
+#[derive(Clone, Copy, Debug)]
+enum Ready {
+    Wake,
+    Accept,
+    Client(usize),
+    Server(usize),
+}
+
+impl Relay {
+    pub(crate) fn new(
+        listener: TcpListener,
+        target: SocketAddr,
+        sleeper: UnixStream,
+        inbox: Receiver<Command>,
+    ) -> Self {
+        listener.set_nonblocking(true).expect("a socket can be non-blocking");
+        sleeper.set_nonblocking(true).expect("a socket can be non-blocking");
+        Self {
+            listener,
+            target,
+            sleeper,
+            inbox,
+            connections: Vec::new(),
+            requests: Wire::default(),
+            replies: Wire::default(),
+            cut_next_reply: None,
+            refuse: false,
+            hold_connects: false,
+            accepted: 0,
+            ended: false,
+            buffer: vec![0; CHUNK_BYTES],
+        }
+    }
+
+    /// Until [`end`](Self::end): delivers what is due, sleeps until something happens, reads, obeys
+    /// commands.
+    pub(crate) fn run(mut self) {
+        while !self.ended {
+            self.deliver();
+            let ready = self.sleep();
+            self.read(&ready);
+            // After reading, which needs the connections that were there before sleeping, and
+            // before delivering: what was read a moment before a fault was asked for meets the
+            // fault.
+            self.obey();
+        }
+        self.close();
+    }
+
+    pub(crate) fn wire(&mut self, direction: Direction) -> &mut Wire {
+        match direction {
+            Direction::Requests => &mut self.requests,
+            Direction::Replies => &mut self.replies,
+        }
+    }
+
+    pub(crate) fn set_mode(&mut self, direction: Direction, mode: Mode) {
+        self.wire(direction).mode = mode;
+        if mode == Mode::BlackHole {
+            for connection in &mut self.connections {
+                connection.flow(direction).lose_bytes();
+            }
+        }
+    }
+
+    pub(crate) fn cut_next_reply(&mut self, bytes: Option<usize>) {
+        self.cut_next_reply = bytes;
+    }
+
+    pub(crate) fn refuse(&mut self, on: bool) {
+        self.refuse = on;
+    }
+
+    pub(crate) fn hold_connects(&mut self, on: bool) {
+        self.hold_connects = on;
+        if !on {
+            for connection in &mut self.connections {
+                connection.connect(self.target);
+            }
+        }
+    }
+
+    pub(crate) fn heal(&mut self) {
+        let now = Instant::now();
+        for wire in [&mut self.requests, &mut self.replies] {
+            wire.mode = Mode::Pass;
+            wire.delay = Duration::ZERO;
+        }
+        for connection in &mut self.connections {
+            connection.flow(Direction::Requests).hurry(now);
+            connection.flow(Direction::Replies).hurry(now);
+        }
+        self.cut_next_reply(None);
+        self.refuse(false);
+        self.hold_connects(false);
+    }
+
+    pub(crate) fn reset(&mut self) {
+        self.connections.drain(..).for_each(Connection::reset);
+    }
+
+    pub(crate) fn close(&mut self) {
+        let buffer = &mut self.buffer;
+        self.connections.drain(..).for_each(|connection| connection.close(buffer));
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.ended = true;
+    }
+
+    pub(crate) fn accepted(&self) -> u64 {
+        self.accepted
+    }
+
+    pub(crate) fn live(&self) -> usize {
+        self.connections.len()
+    }
+
+    fn deliver(&mut self) {
+        let now = Instant::now();
+        for index in (0..self.connections.len()).rev() {
+            match self.connections[index].deliver(&self.requests, &self.replies, now) {
+                Delivery::Open => {}
+                Delivery::Ended => drop(self.connections.swap_remove(index)),
+                Delivery::Reset => self.connections.swap_remove(index).reset(),
+            }
+        }
+    }
+
+    /// Returns when a socket is ready, or a parcel is due.
+    fn sleep(&self) -> Vec<Ready> {
+        let mut names = vec![Ready::Wake, Ready::Accept];
+        let mut sockets = vec![
+            PollFd::new(&self.sleeper, PollFlags::IN),
+            PollFd::new(&self.listener, PollFlags::IN),
+        ];
+        for (index, connection) in self.connections.iter().enumerate() {
+            let wanted = connection.wanted(&self.requests, &self.replies);
+            for (name, socket, flags) in [
+                (Ready::Client(index), Some(connection.client()), wanted.0),
+                (Ready::Server(index), connection.server(), wanted.1),
+            ] {
+                // A socket of which nothing is wanted would still report that its peer has gone,
+                // again and again.
+                if let Some(socket) = socket.filter(|_| !flags.is_empty()) {
+                    names.push(name);
+                    sockets.push(PollFd::new(socket, flags));
+                }
+            }
+        }
+        let timeout = self.next_due().map(|due| due.saturating_duration_since(Instant::now()));
+        let timeout =
+            timeout.map(|timeout| Timespec::try_from(timeout).expect("delays are limited"));
+        match poll(&mut sockets, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => panic!("cannot poll: {error}"),
+        }
+        let ready =
+            names.into_iter().zip(&sockets).filter(|(_, socket)| !socket.revents().is_empty());
+        ready.map(|(name, _)| name).collect()
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        self.connections
+            .iter()
+            .filter_map(|connection| connection.next_due(&self.requests, &self.replies))
+            .min()
+    }
+
+    fn obey(&mut self) {
+        while let Ok(command) = self.inbox.try_recv() {
+            command(self);
+        }
+    }
+
+    fn read(&mut self, ready: &[Ready]) {
+        for ready in ready {
+            match *ready {
+                // Wakes are not counted: the commands are in the inbox.
+                Ready::Wake => drop(self.sleeper.read(&mut self.buffer)),
+                Ready::Accept => self.accept(),
+                Ready::Client(index) => {
+                    self.connections[index].read_client(&mut self.requests, &mut self.buffer);
+                }
+                Ready::Server(index) => {
+                    self.connections[index].read_server(
+                        &mut self.replies,
+                        &mut self.buffer,
+                        &mut self.cut_next_reply,
+                    );
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        // Any error but "no more" is that of a connection which has gone before it was accepted.
+        while let Ok((client, _)) = self.listener.accept() {
+            self.accepted += 1;
+            if self.refuse {
+                continue;
+            }
+            let mut connection = Connection::parked(client);
+            if !self.hold_connects {
+                connection.connect(self.target);
+            }
+            self.connections.push(connection);
+        }
+    }
+}

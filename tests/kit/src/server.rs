@@ -1,0 +1,360 @@
+//! One `redis-server` process.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::ServerBuilder;
+use crate::builder::Place;
+use crate::port::Port;
+use crate::process::{Process, Program};
+use crate::scratch::Scratch;
+
+/// How long a server may take until it answers; loading a large append-only file counts.
+const START_LIMIT: Duration = Duration::from_secs(20);
+/// The pause between two looks at a server that starts.
+const START_PAUSE: Duration = Duration::from_millis(2);
+/// How many ports are tried, each of which was free a moment before.
+const PORTS_TRIED: usize = 16;
+/// How many bytes of a server's log a panic shows.
+const LOG_TAIL_BYTES: usize = 4096;
+
+/// One `redis-server` process on a port and in a directory of its own.
+///
+/// - Getters: [`url`](Self::url) and its kin, [`port`](Self::port), [`addr`](Self::addr),
+///   [`pid`](Self::pid), [`is_running`](Self::is_running), [`is_stopped`](Self::is_stopped),
+///   [`log`](Self::log).
+/// - Faults: [`stop`](Self::stop) and [`cont`](Self::cont), [`kill`](Self::kill) and
+///   [`restart`](Self::restart). They take `&self` and may be called from any thread.
+/// - Looking inside: [`cmd`](Self::cmd), [`get`](Self::get), [`keys`](Self::keys) and others. Each
+///   call opens a connection of its own, past every [`Proxy`](crate::Proxy), and panics when no
+///   reply comes within 5 s.
+///
+/// Dropping the server kills its process, also a stopped one, and removes its directory.
+#[derive(Debug)]
+pub struct Server {
+    // The order is that of the destructors: the process ends before its directory is removed.
+    process: Mutex<Option<Process>>,
+    setup: ServerBuilder,
+    port: Port,
+    tls_port: Option<Port>,
+    scratch: Scratch,
+}
+
+enum Launch {
+    Ready(Process),
+    PortTaken,
+}
+
+impl Server {
+    /// Starts a server with the defaults of [`ServerBuilder`], and returns when it answers.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not answer within 20 s or ends, with the end of its log; or when there
+    /// is no `redis-server` on the `PATH` and `REDIS_SERVER` names none.
+    #[track_caller]
+    #[must_use = "a server that is dropped ends"]
+    pub fn start() -> Self {
+        Self::with(ServerBuilder::default())
+    }
+
+    /// Sets up a server: `Server::builder().durable().start()`.
+    pub fn builder() -> ServerBuilder {
+        ServerBuilder::default()
+    }
+
+    #[track_caller]
+    pub(crate) fn with(setup: ServerBuilder) -> Self {
+        let scratch = Scratch::new();
+        let mut server = Self {
+            process: Mutex::new(None),
+            port: Port::pick(),
+            tls_port: setup.has_tls().then(Port::pick),
+            setup,
+            scratch,
+        };
+        for _ in 0..PORTS_TRIED {
+            if let Launch::Ready(process) = server.launch() {
+                *server.slot() = Some(process);
+                return server;
+            }
+            server.port = Port::pick();
+            server.tls_port = server.setup.has_tls().then(Port::pick);
+        }
+        panic!("{PORTS_TRIED} ports in a row were taken before redis-server could listen on them");
+    }
+
+    /// `redis://127.0.0.1:PORT`, without a password even where one is required.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.addr())
+    }
+
+    /// `redis://NAME:PASSWORD@127.0.0.1:PORT`, percent-encoded, for the user added last with
+    /// [`ServerBuilder::user`]; else, without a name, for [`ServerBuilder::password`].
+    ///
+    /// # Panics
+    ///
+    /// When neither was set.
+    #[track_caller]
+    #[must_use]
+    pub fn url_with_auth(&self) -> String {
+        let credentials = self.setup.credentials();
+        let (name, password) =
+            credentials.expect("neither ServerBuilder::user nor ::password was set");
+        let (name, password) =
+            (percent_encoded(name.as_bytes()), percent_encoded(password.as_bytes()));
+        format!("redis://{name}:{password}@{}", self.addr())
+    }
+
+    /// `redis+unix:///PATH`.
+    ///
+    /// # Panics
+    ///
+    /// When the server was started without [`ServerBuilder::unix_socket`].
+    #[track_caller]
+    #[must_use]
+    pub fn url_unix(&self) -> String {
+        assert!(self.setup.has_unix_socket(), "ServerBuilder::unix_socket was not set");
+        let socket = percent_encoded(self.socket().as_os_str().as_encoded_bytes());
+        format!("redis+unix://{}", socket.replace("%2F", "/"))
+    }
+
+    /// `rediss://127.0.0.1:TLS-PORT`.
+    ///
+    /// # Panics
+    ///
+    /// When the server was started without [`ServerBuilder::tls`].
+    #[track_caller]
+    #[must_use]
+    pub fn url_tls(&self) -> String {
+        let port = self.tls_port.as_ref().expect("ServerBuilder::tls was not set");
+        format!("rediss://127.0.0.1:{}", port.number())
+    }
+
+    /// The TCP port; the same after a restart.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// 127.0.0.1 and the port.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port()).into()
+    }
+
+    /// The process id; another one after a restart.
+    ///
+    /// # Panics
+    ///
+    /// When the server has been killed.
+    #[track_caller]
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.slot().as_ref().expect("the server has been killed").id()
+    }
+
+    /// Whether the process exists; also true while it is stopped. False after [`kill`](Self::kill),
+    /// and when the server ended by itself.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.slot().as_ref().is_some_and(|process| !process.has_exited())
+    }
+
+    /// Whether the process exists and is stopped by [`stop`](Self::stop).
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.slot().as_ref().is_some_and(Process::is_stopped)
+    }
+
+    /// Stops the process (SIGSTOP) and returns when none of its threads runs any more. The kernel
+    /// still accepts connections and bytes for it. Does nothing when it is stopped already.
+    ///
+    /// # Panics
+    ///
+    /// When the server is not running.
+    #[track_caller]
+    pub fn stop(&self) {
+        self.signal(Process::stop);
+    }
+
+    /// Lets a stopped process continue (SIGCONT). Does nothing when it is not stopped.
+    ///
+    /// # Panics
+    ///
+    /// When the server is not running.
+    #[track_caller]
+    pub fn cont(&self) {
+        self.signal(Process::cont);
+    }
+
+    /// Kills the process (SIGKILL), also a stopped one, and returns when it is gone. Connections to
+    /// its port are then refused. Does nothing when it has been killed already.
+    pub fn kill(&self) {
+        drop(self.slot().take());
+    }
+
+    /// Starts the server again, on the same port, in the same directory, with the same arguments,
+    /// and returns when it answers. It is empty, unless it was [`durable`](ServerBuilder::durable).
+    /// Kills it first if it is running.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not answer within 20 s, ends, or cannot have its port back within 20 s.
+    #[track_caller]
+    pub fn restart(&self) {
+        let mut slot = self.slot();
+        drop(slot.take());
+        let start = Instant::now();
+        while start.elapsed() < START_LIMIT {
+            if let Launch::Ready(process) = self.launch() {
+                *slot = Some(process);
+                return;
+            }
+            thread::sleep(START_PAUSE);
+        }
+        panic!("port {} was taken while the server was down", self.port());
+    }
+
+    /// What the server has printed since it was first started.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.log_from(0)
+    }
+
+    pub(crate) fn setup(&self) -> &ServerBuilder {
+        &self.setup
+    }
+
+    /// The unix socket in the server's own directory.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.scratch.path().join("redis.sock")
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.scratch.path().join("redis.log")
+    }
+
+    fn log_from(&self, byte: u64) -> String {
+        let log = fs::read(self.log_path()).unwrap_or_default();
+        let from = usize::try_from(byte).unwrap_or(usize::MAX);
+        String::from_utf8_lossy(log.get(from..).unwrap_or_default()).into_owned()
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Option<Process>> {
+        // A panic of the kit leaves the slot as it is: with a process or without.
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[track_caller]
+    fn signal(&self, send: impl FnOnce(&Process)) {
+        let slot = self.slot();
+        match slot.as_ref().filter(|process| !process.has_exited()) {
+            Some(process) => send(process),
+            None => panic!("the server on port {} is not running", self.port()),
+        }
+    }
+
+    /// Starts the process and waits until it answers.
+    #[track_caller]
+    fn launch(&self) -> Launch {
+        let path = self.log_path();
+        let log =
+            File::options().create(true).append(true).open(&path).expect("cannot open a log file");
+        let old = log.metadata().map_or(0, |log| log.len());
+        let log_since = || self.log_from(old);
+        let socket = self.socket();
+        let process = self.spawn(&socket, log);
+        let start = Instant::now();
+        loop {
+            if answers(&socket) {
+                return Launch::Ready(process);
+            }
+            if process.has_exited() {
+                let log = log_since();
+                if log.contains("Address already in use") {
+                    return Launch::PortTaken;
+                }
+                panic!("{} ended instead of answering:\n{}", program().display(), tail(&log));
+            }
+            let waited = start.elapsed();
+            assert!(
+                waited < START_LIMIT,
+                "no answer from redis-server after {waited:?}:\n{}",
+                tail(&log_since())
+            );
+            thread::sleep(START_PAUSE);
+        }
+    }
+
+    fn spawn(&self, socket: &Path, log: File) -> Process {
+        let args = self.setup.command_line(&Place {
+            port: self.port(),
+            tls_port: self.tls_port.as_ref().map(Port::number),
+            socket,
+            dir: self.scratch.path(),
+        });
+        let program = Program {
+            name: &program(),
+            args: &args,
+            env: self.setup.environment(),
+            dir: self.scratch.path(),
+        };
+        Process::spawn(&program, log)
+    }
+}
+
+/// `redis-server`, or what the environment variable `REDIS_SERVER` names. A relative path with a
+/// directory in it is made absolute, as the server runs in a directory of its own.
+fn program() -> OsString {
+    let name = env::var_os("REDIS_SERVER").filter(|name| !name.is_empty());
+    let name = name.unwrap_or_else(|| "redis-server".into());
+    let has_directory = Path::new(&name).components().count() > 1;
+    let absolute = has_directory.then(|| std::path::absolute(&name).ok()).flatten();
+    absolute.map_or(name, PathBuf::into_os_string)
+}
+
+/// Whether the server listening on `socket`, a path which only our server uses, answers PING: with
+/// PONG, or with any error (no password given, not permitted) but the one that says it is still
+/// loading.
+fn answers(socket: &Path) -> bool {
+    ping(socket).is_ok_and(|reply| !reply.is_empty() && !reply.starts_with(b"-LOADING"))
+}
+
+fn ping(socket: &Path) -> io::Result<Vec<u8>> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    stream.write_all(b"PING\r\n")?;
+    let mut reply = vec![0; 64];
+    let len = stream.read(&mut reply)?;
+    reply.truncate(len);
+    Ok(reply)
+}
+
+fn tail(log: &str) -> &str {
+    let from = log.ceil_char_boundary(log.len().saturating_sub(LOG_TAIL_BYTES));
+    &log[from..]
+}
+
+/// Leaves letters, digits and `-._~` as they are.
+fn percent_encoded(bytes: &[u8]) -> String {
+    let mut encoded = String::new();
+    for &byte in bytes {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}

@@ -1,0 +1,253 @@
+//! However a test process ends, it leaves no server, no reaper and no directory behind.
+//!
+//! Each test runs this test program again as a helper, which starts servers and ends in its way.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use kit::{Cluster, Server, eventually};
+use rustix::process::{Pid, test_kill_process};
+use tempfile::TempDir;
+
+/// Names what the helper does; unset in tests.
+const HELPER: &str = "QUORLOCK_KIT_HELPER";
+/// Begins the lines in which the helper names its servers' processes.
+const PID: &str = "server process ";
+/// The line the helper prints when it is ready for its end.
+const READY: &str = "helper is ready";
+/// Bounds the wait of a test that fails; the machine may be busy.
+const LIMIT: Duration = Duration::from_mins(1);
+
+/// The helper. As a test of its own it does nothing.
+#[test]
+fn helper() {
+    let Ok(ending) = std::env::var(HELPER) else {
+        return;
+    };
+    if ending == "busy" {
+        start_and_drop_for_ever();
+    }
+    let cluster = Cluster::start(3);
+    let durable = Server::builder().durable().start();
+    durable.set("k", "v");
+    cluster[0].stop();
+    cluster[1].restart();
+    for server in cluster.iter().chain([&durable]) {
+        println!("\n{PID}{}", server.pid());
+    }
+    println!("\n{READY}");
+    match &*ending {
+        "hang" => thread::sleep(2 * LIMIT),
+        "abort" => std::process::abort(),
+        "exit" => std::process::exit(0),
+        "panic" => panic!("as told"),
+        "forget" => std::mem::forget((cluster, durable)),
+        "return" => {}
+        other => panic!("unknown ending {other}"),
+    }
+}
+
+fn start_and_drop_for_ever() -> ! {
+    println!("\n{READY}");
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut kept = None;
+                loop {
+                    let server = Server::start();
+                    server.stop();
+                    // Drops the server before.
+                    kept.replace(server);
+                }
+            });
+        }
+    });
+    unreachable!("the threads never end")
+}
+
+/// A running helper, with a directory of its own for temporary files.
+struct Helper {
+    child: Child,
+    lines: Box<dyn Iterator<Item = String>>,
+    temp: TempDir,
+}
+
+impl Helper {
+    /// Starts the helper, and returns when it is ready, with the processes it has named.
+    fn start(ending: &str) -> (Self, BTreeSet<u32>) {
+        let temp = tempfile::tempdir().unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "helper", "--nocapture"])
+            .env(HELPER, ending)
+            .env("TMPDIR", temp.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let lines = Box::new(lines.map_while(Result::ok));
+        let mut helper = Self { child, lines, temp };
+        let mut servers = BTreeSet::new();
+        for line in helper.lines.by_ref().take_while(|line| line != READY) {
+            servers.extend(line.strip_prefix(PID).map(|pid| pid.parse::<u32>().unwrap()));
+        }
+        (helper, servers)
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Waits until the helper has ended by itself.
+    fn wait(&mut self) {
+        // The output ends, although the reaper may still be at work: it does not keep it open.
+        assert_eq!(self.lines.by_ref().filter(|line| line == READY).count(), 0);
+        self.child.wait().unwrap();
+    }
+
+    #[track_caller]
+    fn leaves_nothing(&self, processes: &BTreeSet<u32>) {
+        eventually(LIMIT, "all processes of the helper have ended", || {
+            !processes.iter().any(|pid| exists(*pid))
+        });
+        eventually(LIMIT, "no process is left in the helper's directories", || {
+            processes_in(self.temp.path()).is_empty()
+        });
+        eventually(LIMIT, "all directories of the helper are removed", || {
+            names_in(self.temp.path()).is_empty()
+        });
+    }
+}
+
+/// Whether the process exists and has not ended.
+fn exists(pid: u32) -> bool {
+    if cfg!(target_os = "linux") {
+        // A process that has ended may still wait for its new parent, process 1, to take notice.
+        stat(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
+    } else {
+        let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+        test_kill_process(pid).is_ok()
+    }
+}
+
+/// The state and the parent of a process, on Linux.
+fn stat(pid: u32) -> Option<(char, u32)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+/// All processes, on Linux.
+fn processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// The processes whose working directory is in `dir`, on Linux.
+fn processes_in(dir: &Path) -> Vec<u32> {
+    let cwd = |pid: u32| fs::read_link(format!("/proc/{pid}/cwd"));
+    processes().filter(|pid| cwd(*pid).is_ok_and(|cwd| cwd.starts_with(dir))).collect()
+}
+
+/// The children of a process, on Linux.
+fn children(parent: u32) -> BTreeSet<u32> {
+    processes().filter(|pid| stat(*pid).is_some_and(|(_, of)| of == parent)).collect()
+}
+
+fn names_in(dir: &Path) -> Vec<std::ffi::OsString> {
+    fs::read_dir(dir).unwrap().flatten().map(|entry| entry.file_name()).collect()
+}
+
+#[test]
+fn a_killed_process_leaves_nothing() {
+    let (mut helper, servers) = Helper::start("hang");
+    assert_eq!(servers.len(), 4);
+    assert!(servers.iter().all(|pid| exists(*pid)));
+    assert_eq!(names_in(helper.temp.path()).len(), 4);
+    let mut processes = children(helper.child.id());
+    if cfg!(target_os = "linux") {
+        assert!(processes.is_superset(&servers));
+        assert_eq!(processes.len(), 5, "four servers and the reaper");
+    }
+    processes.extend(&servers);
+    helper.kill();
+    helper.leaves_nothing(&processes);
+}
+
+#[test]
+fn a_process_that_ends_by_itself_leaves_nothing() {
+    for ending in ["abort", "exit", "panic", "forget", "return"] {
+        let (mut helper, servers) = Helper::start(ending);
+        assert_eq!(servers.len(), 4, "{ending}");
+        helper.wait();
+        helper.leaves_nothing(&servers);
+    }
+}
+
+/// Kills the helper at whatever point of starting, stopping and ending servers it has reached.
+#[test]
+fn a_process_killed_while_it_starts_servers_leaves_no_process() {
+    for round in 0..10 {
+        let (mut helper, _) = Helper::start("busy");
+        thread::sleep(Duration::from_millis(37 * round));
+        helper.kill();
+        eventually(LIMIT, "no process is left in the helper's directories", || {
+            processes_in(helper.temp.path()).is_empty()
+        });
+        // A directory that the helper had no time to list is still empty.
+        eventually(LIMIT, "all directories with files in them are removed", || {
+            let dirs = names_in(helper.temp.path());
+            dirs.iter().all(|dir| {
+                fs::read_dir(helper.temp.path().join(dir))
+                    .is_ok_and(|mut files| files.next().is_none())
+            })
+        });
+    }
+}
+
+/// The reaper sees the end of this process only if nobody else keeps the pipe to it open.
+#[test]
+fn servers_do_not_inherit_the_pipe_to_the_reaper() {
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    let servers = Cluster::start(2);
+    let files = |pid: u32| -> BTreeSet<PathBuf> {
+        let files = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+        files.filter_map(|file| fs::read_link(file.path()).ok()).collect()
+    };
+    // Of our children, the reaper reads from a pipe to us; so does, for a moment, a server that
+    // another test, in a thread of this process, is starting.
+    let stdin = |pid: u32| fs::read_link(format!("/proc/{pid}/fd/0")).ok();
+    let ours = files(std::process::id());
+    let pipes = children(std::process::id()).into_iter().filter_map(stdin);
+    let pipes: BTreeSet<PathBuf> = pipes
+        .filter(|file| file.to_string_lossy().starts_with("pipe:") && ours.contains(file))
+        .collect();
+    assert!(!pipes.is_empty(), "the pipe to the reaper");
+    for server in &servers {
+        assert!(files(server.pid()).is_disjoint(&pipes));
+    }
+}
+
+#[test]
+fn survives_many_threads() {
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..5 {
+                    let server = Server::start();
+                    server.set("k", "v");
+                    server.restart();
+                    assert!(server.keys().is_empty());
+                }
+            });
+        }
+    });
+}
