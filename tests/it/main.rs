@@ -2,6 +2,7 @@
 //! behind.
 
 mod lifecycle;
+mod runtimes;
 
 use kit::Cluster;
 use quorlock::{Builder, Redlock};

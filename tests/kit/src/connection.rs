@@ -134,8 +134,8 @@ impl Connection {
     /// Closes both sides in order.
     pub(crate) fn close(self, buffer: &mut [u8]) {
         for mut socket in [Some(&self.client), self.server()].into_iter().flatten() {
-            // Closing a socket with unread bytes would send a reset. What a socket's buffer holds is
-            // much less than this many chunks; a peer that keeps sending gets the reset.
+            // Closing a socket with unread bytes would send a reset. A socket's buffer holds much
+            // less than this many chunks; a peer that keeps sending gets the reset.
             let chunks = (0..1024).map(|_| socket.read(buffer));
             let _ = chunks.take_while(|read| matches!(read, Ok(1..))).count();
             let _ = socket.shutdown(Shutdown::Write);

@@ -202,7 +202,7 @@ impl Flow {
     }
 
     fn push(&mut self, content: Content, wire: &Wire) {
-        // Nothing overtakes, also when the delay has become shorter: the first parcel blocks the others.
+        // Nothing overtakes when the delay has become shorter: the first parcel blocks the others.
         let due = Instant::now() + wire.delay;
         self.queue.push_back(Parcel { due, content });
     }

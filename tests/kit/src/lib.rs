@@ -20,9 +20,10 @@
 //! - [`eventually`] polls a condition, so that no test needs to sleep.
 //!
 //! Everything is synchronous and can be used from any async runtime; a call blocks for
-//! microseconds, except those which start, stop or restart a process (milliseconds, bounded by 20
-//! s). All methods take `&self`, so that one thread may inject faults while others work. The kit is
-//! a test tool: it panics, with a message, instead of returning errors.
+//! microseconds, except those which start, stop or restart a process (milliseconds, bounded by
+//! 20 s) and those which look inside a server (bounded by 5 s). All methods take `&self`, so that
+//! one thread may inject faults while others work. The kit is a test tool: it panics, with a
+//! message, instead of returning errors.
 //!
 //! # What it needs
 //!
@@ -35,8 +36,8 @@
 //! Nothing. Dropping a [`Server`] kills its process and removes its directory. A test process that
 //! cannot drop (it aborted, called `exit`, or was killed with SIGKILL) is cleaned up after by a
 //! small `sh` process, the reaper, which sees the test process end and then kills its servers, also
-//! stopped ones, and removes their directories. Only processes and directories which
-//! the kit itself made are ever touched, the processes by their id.
+//! stopped ones, and removes their directories. Only processes and directories which the kit itself
+//! made are ever touched, the processes by their id.
 
 #![allow(
     clippy::missing_panics_doc,

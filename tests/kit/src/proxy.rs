@@ -41,8 +41,8 @@ pub enum Direction {
 /// # Rules
 ///
 /// - Faults apply to live and to new connections alike. When the method returns, the fault is in
-///   force: no byte that is sent afterwards escapes it, nor do bytes that are still on their way
-///   through the proxy.
+///   force: no byte that is sent afterwards escapes it. Nor do, except from `delay`, the bytes that
+///   are still on their way through the proxy.
 /// - In each direction there is at most one of `hold` and `black_hole`, the latest; `delay` is
 ///   independent of them.
 /// - The end of a connection takes its place behind the bytes before it: it is delayed and held

@@ -27,9 +27,11 @@ fn forwards_and_counts() {
 }
 
 #[test]
-fn forwards_much_more_than_fits_into_buffers() {
+fn keeps_no_more_than_the_limit_and_forwards_all_of_it() {
     const BYTES: usize = 100 << 20;
+    const LIMIT_BYTES: u64 = 64 << 20;
     let line = Line::open();
+    line.proxy.hold(Requests);
     let (client, mut server) = (&line.client, &line.server);
     std::thread::scope(|scope| {
         scope.spawn(move || {
@@ -39,6 +41,12 @@ fn forwards_much_more_than_fits_into_buffers() {
             }
             client.shutdown(std::net::Shutdown::Write).unwrap();
         });
+        eventually(LIMIT, "the proxy has kept what it may", || {
+            line.proxy.bytes(Requests) >= LIMIT_BYTES
+        });
+        receives_nothing(server);
+        assert!(line.proxy.bytes(Requests) < LIMIT_BYTES + (1 << 20));
+        line.proxy.heal();
         let (mut buffer, mut total) = (vec![0; 1 << 16], 0_usize);
         loop {
             let len = server.read(&mut buffer).unwrap();
