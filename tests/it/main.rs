@@ -3,6 +3,7 @@
 
 mod lifecycle;
 mod runtimes;
+mod transport;
 
 use kit::Cluster;
 use quorlock::{Builder, Redlock};

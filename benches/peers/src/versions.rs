@@ -23,8 +23,7 @@ pub(crate) fn describe(cluster: &Cluster) -> String {
 
 fn server_version(cluster: &Cluster) -> String {
     let info = cluster[0].info("server");
-    let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
-    version.unwrap_or("of unknown version").trim().to_owned()
+    info.get("redis_version").map_or("of unknown version", String::as_str).to_owned()
 }
 
 /// The version of `package` in the lock file.
