@@ -1,5 +1,6 @@
-//! Redlock for Rust.
+#![doc = include_str!("../README.md")]
 
+pub mod _docs;
 mod acquire;
 mod builder;
 mod clock;
