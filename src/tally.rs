@@ -11,6 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+/// A timer that rings within this was not held up.
+const PUNCTUAL: Duration = Duration::from_millis(5);
+
+/// What a round gets on top when its timer was held up.
+const GRACE: Duration = Duration::from_millis(10);
+
 /// Counts the votes of one round, and wakes the one task that waits for it once: at the decision.
 pub(crate) struct Tally {
     t1: Time,
@@ -47,21 +53,32 @@ impl Tally {
         if self.judge(|round| round.outcome().is_some()) {
             return;
         }
-        let mut timer = pin!(sleep_until(nodes, close_at));
+        self.decided_by_timer(nodes, close_at).await;
+        let late = clock::now().since(close_at);
+        if late > PUNCTUAL && self.judge(|round| round.outcome().is_none()) {
+            // This process was stopped or starved: replies may be waiting to be read.
+            self.decided_by_timer(nodes, clock::now().after(GRACE)).await;
+        }
+        let mut count = self.count();
+        if count.round.outcome().is_none() {
+            let now = clock::now();
+            count.closed_after = Some(now.since(self.t1));
+            count.round.handle_close(now);
+        }
+    }
+
+    /// Resolves when the round is decided, or at `at`.
+    async fn decided_by_timer(&self, nodes: &Nodes, at: Time) {
+        let mut timer = pin!(sleep_until(nodes, at));
         poll_fn(|cx| {
             let mut count = self.count();
-            // The timer of a runtime that was shut down must not be polled.
-            let mut is_over = || !nodes.is_open() || timer.as_mut().poll(cx).is_ready();
-            if count.round.outcome().is_none() && is_over() {
-                let now = clock::now();
-                count.closed_after = Some(now.since(self.t1));
-                count.round.handle_close(now);
-            }
             if count.round.outcome().is_some() {
                 return Poll::Ready(());
             }
             count.waker = Some(cx.waker().clone());
-            Poll::Pending
+            drop(count);
+            // The timer of a runtime that was shut down must not be polled.
+            if nodes.is_open() { timer.as_mut().poll(cx) } else { Poll::Ready(()) }
         })
         .await;
     }

@@ -1,5 +1,6 @@
 //! A node's task: orders in, one pipeline at a time out, votes back.
 
+use super::DOUBT;
 use super::connection::{Answered, Link};
 use super::failure::NodeFailure;
 use super::order::Order;
@@ -13,7 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 /// Pipelines under way at once: enough to keep the node busy while replies travel, few enough that
 /// orders gather into larger pipelines under load.
@@ -213,20 +214,35 @@ impl Actor {
             return;
         }
         orders.append(&mut self.inbox);
+        if self.node.has_broken() {
+            self.bury().await;
+        }
         let now = clock::now();
         let mut pipeline = redis::Pipeline::with_capacity(orders.len());
         let mut written = Vec::with_capacity(orders.len());
         for order in orders {
-            if order.is_void(self.node.id, now) {
+            let id = self.node.id;
+            if order.is_void(id, now) || !order.write(id, now, &mut pipeline) {
                 order.answer_void();
             } else {
-                order.write(self.node.id, now, &mut pipeline);
                 written.push(order);
             }
         }
         if !written.is_empty() {
             self.last_traffic = at;
             self.link().write(pipeline, written).await;
+        }
+    }
+
+    /// Another runtime's connection broke: what it may still deliver must not come after what is
+    /// written now (I8).
+    async fn bury(&mut self) {
+        let node = self.node.clone();
+        let limit = self.node.timings.answer;
+        // Whatever else goes wrong here will be noticed with the next pipeline.
+        let is_done = timeout(limit, self.link().bury(&node)).await.is_ok_and(|sent| sent.is_ok());
+        if !is_done || self.link().is_doubtful {
+            self.doubt_until = Some(Instant::now() + DOUBT);
         }
     }
 

@@ -33,8 +33,9 @@ impl fmt::Debug for Value {
 /// A key and the value that an attempt wants to stand there, with what has become of it on each
 /// node. It is shared by the holder and the nodes' tasks.
 ///
-/// The marks are written by one task per node and read by that task, or after a message from it,
-/// so relaxed ordering is enough but for `withdrawn`.
+/// `written` and `withdrawn` are each set before the other is read, in one order for all threads:
+/// either the writer sees that the claim was given up, or whoever releases it sees that it was
+/// written, also when they are tasks of different runtimes.
 #[derive(Debug)]
 pub(crate) struct Claim {
     key: Box<[u8]>,
@@ -71,21 +72,23 @@ impl Claim {
 
     /// Gives the claim up: acquires, extensions and repairs not yet written never will be.
     pub(crate) fn withdraw(&self) {
-        self.withdrawn.store(true, Ordering::Release);
+        self.withdrawn.store(true, Ordering::SeqCst);
     }
 
     pub(crate) fn is_withdrawn(&self) -> bool {
-        self.withdrawn.load(Ordering::Acquire)
+        self.withdrawn.load(Ordering::SeqCst)
     }
 
-    /// Notes that a command that lets the key stand for `ttl` is being written to `node`.
-    pub(super) fn note_written(&self, node: NodeId, ttl: Ttl, now: Time) {
-        self.written.fetch_or(node.bit(), Ordering::Relaxed);
+    /// Notes that a command that lets the key stand for `ttl` is being written to `node`. If this
+    /// returns false the claim has been given up, and the command must not be written.
+    pub(super) fn note_written(&self, node: NodeId, ttl: Ttl, now: Time) -> bool {
+        self.written.fetch_or(node.bit(), Ordering::SeqCst);
         self.note_expiry(ttl, now);
+        !self.is_withdrawn()
     }
 
     pub(super) fn is_written(&self, node: NodeId) -> bool {
-        self.written.load(Ordering::Relaxed) & node.bit() != 0
+        self.written.load(Ordering::SeqCst) & node.bit() != 0
     }
 
     /// Notes that the connection to `node` broke with a command of this claim unanswered.
@@ -136,9 +139,11 @@ mod tests {
         let node = NodeId::new(0);
         let ttl = |ms| Ttl::from_duration(Duration::from_millis(ms)).expect("a good ttl");
         assert!(!claim.is_written(node));
-        claim.note_written(node, ttl(6_400), Time::from_nanos(0));
-        claim.note_written(node, ttl(1), Time::from_nanos(1));
+        assert!(claim.note_written(node, ttl(6_400), Time::from_nanos(0)));
+        assert!(claim.note_written(node, ttl(1), Time::from_nanos(1)));
         assert_eq!(claim.expiry(), Time::from_nanos(6_510_000_000));
         assert!(claim.is_written(node) && !claim.is_written(NodeId::new(1)));
+        claim.withdraw();
+        assert!(!claim.note_written(node, ttl(1), Time::from_nanos(2)), "given up");
     }
 }

@@ -133,7 +133,7 @@ impl Link {
 
     /// I8: sees to it that connections of ours that broke deliver nothing any more. They cannot if
     /// the server process they went to has ended, or closes them when told to.
-    async fn bury(&mut self, node: &NodeShared) -> Result<(), RedisError> {
+    pub(super) async fn bury(&mut self, node: &NodeShared) -> Result<(), RedisError> {
         let broken = node.broken();
         let same_server = |one: &&Broken| one.run_id.is_some() && one.run_id == self.info.run_id;
         let mut pipeline = redis::Pipeline::new();

@@ -119,24 +119,29 @@ impl Order {
     }
 
     /// Adds the command to `pipeline`, and notes on the claim that it is being written to `node`.
-    pub(super) fn write(&self, node: NodeId, now: Time, pipeline: &mut redis::Pipeline) {
-        let value = self.claim.value().as_str();
+    /// False if it must not be written any more.
+    pub(super) fn write(&self, node: NodeId, now: Time, pipeline: &mut redis::Pipeline) -> bool {
+        let (key, value) = (self.claim.key(), self.claim.value().as_str());
         match self.deed {
             Deed::Acquire { ttl } => {
-                self.claim.note_written(node, ttl, now);
-                pipeline.cmd("SET").arg(self.claim.key()).arg(value);
+                if !self.claim.note_written(node, ttl, now) {
+                    return false;
+                }
+                pipeline.cmd("SET").arg(key).arg(value);
                 pipeline.arg("NX").arg("PX").arg(ttl.as_millis());
             }
             Deed::Extend { until } => {
                 // What remains of T1 + ttl, and never nothing, which would delete the key.
                 let ttl = Ttl::from_duration(until.since(now)).unwrap_or(Ttl::SHORTEST);
-                self.claim.note_written(node, ttl, now);
-                let call = EXTEND.call(self.form, self.claim.key(), pipeline);
-                call.arg(value).arg(ttl.as_millis());
+                if !self.claim.note_written(node, ttl, now) {
+                    return false;
+                }
+                EXTEND.call(self.form, key, pipeline).arg(value).arg(ttl.as_millis());
             }
             Deed::Release => {
-                RELEASE.call(self.form, self.claim.key(), pipeline).arg(value);
+                RELEASE.call(self.form, key, pipeline).arg(value);
             }
         }
+        true
     }
 }

@@ -60,6 +60,8 @@ pub(crate) struct NodeShared {
     info: ConnectionInfo,
     status: Mutex<(NodeState, ServerInfo)>,
     estate: Mutex<Estate>,
+    /// True if the estate has broken connections: looked at before each write.
+    has_broken: AtomicBool,
     /// Releases that were asked for and not yet delivered, over all runtimes.
     pub(super) debts: Arc<AtomicUsize>,
 }
@@ -95,6 +97,7 @@ impl NodeShared {
             info: endpoint.info,
             status: Mutex::new((NodeState::Connecting, ServerInfo::default())),
             estate: Mutex::default(),
+            has_broken: AtomicBool::new(false),
             debts: Arc::default(),
         }
     }
@@ -157,6 +160,12 @@ impl NodeShared {
 
     pub(super) fn note_broken(&self, broken: Broken) {
         lock(&self.estate).broken.push(broken);
+        self.has_broken.store(true, Ordering::Release);
+    }
+
+    /// True if there are broken connections that nobody has seen to.
+    pub(super) fn has_broken(&self) -> bool {
+        self.has_broken.load(Ordering::Acquire)
     }
 
     /// The connections that broke and may still deliver something.
@@ -165,7 +174,9 @@ impl NodeShared {
     }
 
     pub(super) fn forget_broken(&self, seen_to: &[Broken]) {
-        lock(&self.estate).broken.retain(|broken| !seen_to.contains(broken));
+        let mut estate = lock(&self.estate);
+        estate.broken.retain(|broken| !seen_to.contains(broken));
+        self.has_broken.store(!estate.broken.is_empty(), Ordering::Release);
     }
 }
 
