@@ -1,4 +1,5 @@
 //! Longer texts, as they stand in the repository's `docs` folder.
+#![allow(clippy::doc_markdown)] // They are written to be read as files, too.
 
 #[doc = include_str!("../docs/DESIGN.md")]
 pub mod design {}
