@@ -1,6 +1,8 @@
 //! Five Redis servers, four workers, one lock. One server is killed and others are hung while the
 //! workers compete, and every acquisition and refusal is shown with its reason: `make demo`.
 
+#![allow(clippy::unwrap_used)] // A lock that is poisoned should end a demo.
+
 use kit::Cluster;
 use quorlock::{AcquireError, NodeVote, Redlock, Report, RetryPolicy};
 use std::sync::{Arc, Mutex};

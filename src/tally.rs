@@ -37,6 +37,18 @@ struct Heard {
     after: Duration,
 }
 
+impl Heard {
+    fn vote(&self) -> NodeVote {
+        match (self.answer.vote, &self.answer.failure) {
+            (Vote::Granted, _) => NodeVote::Granted,
+            (Vote::Denied, _) => NodeVote::Held,
+            (Vote::Missing, _) => NodeVote::Missing,
+            (Vote::Failed, Some(failure)) => NodeVote::Failed(failure.clone()),
+            (Vote::Failed, None) => NodeVote::Failed(NodeFailure::ShutDown),
+        }
+    }
+}
+
 impl Tally {
     /// The count of `round`, whose first command is sent after `t1`.
     pub(crate) fn new(round: Round, t1: Time) -> Arc<Self> {
@@ -91,24 +103,13 @@ impl Tally {
     /// What has been heard up to now, late votes included.
     pub(crate) fn report(&self, nodes: impl Iterator<Item = Arc<str>>) -> Report {
         let count = self.count();
-        let reports = nodes.zip(&count.heard).map(|(name, heard)| match heard {
-            Some(Heard { answer, after }) => {
-                let vote = match answer.vote {
-                    Vote::Granted => NodeVote::Granted,
-                    Vote::Denied => NodeVote::Held,
-                    Vote::Missing => NodeVote::Missing,
-                    Vote::Failed => {
-                        NodeVote::Failed(answer.failure.clone().unwrap_or(NodeFailure::ShutDown))
-                    }
-                };
-                NodeReport::new(name, vote, Some(*after))
-            }
-            None => {
-                let vote = count.closed_after.map_or(NodeVote::Pending, |after| {
-                    NodeVote::Failed(NodeFailure::Timeout(after))
-                });
-                NodeReport::new(name, vote, None)
-            }
+        let reports = nodes.zip(&count.heard).map(|(name, heard)| {
+            let vote = match (heard, count.closed_after) {
+                (Some(heard), _) => heard.vote(),
+                (None, Some(after)) => NodeVote::Failed(NodeFailure::Timeout(after)),
+                (None, None) => NodeVote::Pending,
+            };
+            NodeReport::new(name, vote, heard.as_ref().map(|heard| heard.after))
         });
         Report::new(count.round.quorum().needed(), reports.collect())
     }
