@@ -1,7 +1,7 @@
 //! An acquire in the making, and the future that it is.
 
 use crate::clock;
-use crate::driver::{Defeat, Win, Wish};
+use crate::driver::{Defeat, Wish};
 use crate::error::AcquireError;
 use crate::lease::Lease;
 use crate::protocol::{Refusal, RetryPolicy};
@@ -28,6 +28,8 @@ pub struct Acquire {
     /// `None` for a single attempt that takes its time.
     wait: Option<Duration>,
     retry: RetryPolicy,
+    /// The most time to hold it, if it is to be extended in the background.
+    auto_extend: Option<Duration>,
     running: Option<Running>,
 }
 
@@ -36,8 +38,15 @@ type Running = BoxFuture<'static, Result<Lease, AcquireError>>;
 impl Acquire {
     pub(crate) fn once(client: Arc<Inner>, resource: &[u8]) -> Self {
         let ttl = client.settings.ttl;
-        let (wait, retry, running) = (None, RetryPolicy::none(), None);
-        Self { client, resource: resource.into(), ttl, wait, retry, running }
+        Self {
+            client,
+            resource: resource.into(),
+            ttl,
+            wait: None,
+            retry: RetryPolicy::none(),
+            auto_extend: None,
+            running: None,
+        }
     }
 
     pub(crate) fn patient(client: Arc<Inner>, resource: &[u8]) -> Self {
@@ -63,18 +72,28 @@ impl Acquire {
         self
     }
 
+    /// Extends the lease in the background, each time a third of its validity has passed, until it
+    /// is released or dropped, or has been held for `max_hold`: then it is lost, so that a holder
+    /// that hangs does not keep the lock for ever.
+    ///
+    /// Nodes that lost the key get it back while a majority has it. When extensions fail they are
+    /// tried again until the validity ends; see [`Lease::lost`].
+    pub fn auto_extend(mut self, max_hold: Duration) -> Self {
+        self.auto_extend = Some(max_hold);
+        self
+    }
+
     fn start(&self) -> Running {
         let client = self.client.clone();
         let key = [&*client.settings.prefix, &*self.resource].concat().into_boxed_slice();
         let ttl = client.settings.check_ttl(self.ttl);
         let deadline = self.wait.map(|wait| clock::now().after(wait));
         let schedule = self.retry.schedule();
+        let max_hold = self.auto_extend;
         Box::pin(async move {
-            let wish = Wish { key, ttl: ttl?, deadline };
-            match client.driver.win(wish, schedule).await {
-                Ok(Win { hold, valid_until, tally }) => {
-                    Ok(Lease::new(client, hold, valid_until, tally))
-                }
+            let ttl = ttl?;
+            match client.driver.win(Wish { key, ttl, deadline }, schedule).await {
+                Ok(win) => Ok(Lease::new(client, win, max_hold.map(|most| (ttl, most)))),
                 Err(defeat) => Err(client.explain(defeat)),
             }
         })

@@ -1,15 +1,17 @@
 //! A lock with an end.
 
 use crate::clock;
+use crate::driver::Win;
 use crate::error::{ExtendError, ReleaseError};
 use crate::hold::Hold;
-use crate::node::{Ballot, Order};
-use crate::protocol::{Extended, Goal, Loss, Outcome, Renewal, Round, Tenure, Time};
+use crate::holding::Holding;
+use crate::node::Ballot;
+use crate::protocol::{Extended, Goal, Loss, Outcome, Renewal, Round, Tenure, Ttl};
 use crate::redlock::Inner;
 use crate::report::Report;
 use crate::tally::Tally;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A held lock. It ends at [`valid_until`](Self::valid_until), unless it is extended; when it is
@@ -21,9 +23,8 @@ use std::time::{Duration, Instant};
 /// else the lock may stay until its ttl ends.
 #[must_use = "a lease is released when it is dropped"]
 pub struct Lease {
-    client: Arc<Inner>,
     hold: Hold,
-    renewal: Mutex<Renewal>,
+    holding: Arc<Holding>,
     won: Arc<Tally>,
 }
 
@@ -40,15 +41,26 @@ pub enum ReleaseOutcome {
 }
 
 impl Lease {
-    pub(crate) fn new(client: Arc<Inner>, hold: Hold, valid_until: Time, won: Arc<Tally>) -> Self {
+    pub(crate) fn new(client: Arc<Inner>, win: Win, upkeep: Option<(Ttl, Duration)>) -> Self {
+        let Win { hold, valid_until, tally } = win;
         let driver = &client.driver;
-        let renewal = Mutex::new(Renewal::new(driver.quorum, driver.drift, valid_until));
-        Self { client, hold, renewal, won }
+        let renewal = Renewal::new(driver.quorum, driver.drift, valid_until);
+        let (claim, nodes) = (hold.claim().clone(), hold.nodes().clone());
+        let holding = match upkeep {
+            None => Holding::new(client, claim, nodes, renewal),
+            Some((ttl, most)) => {
+                let renewal = renewal.kept_up(ttl, tally.t1(), most);
+                let holding = Holding::new(client, claim, nodes, renewal);
+                holding.watch();
+                holding
+            }
+        };
+        Self { hold, holding, won: tally }
     }
 
     /// What is locked, without the key prefix.
     pub fn resource(&self) -> &[u8] {
-        let prefix = self.client.settings.prefix.len();
+        let prefix = self.holding.client().settings.prefix.len();
         self.hold.claim().key().get(prefix..).unwrap_or_default()
     }
 
@@ -62,7 +74,8 @@ impl Lease {
     /// when the first command was about to be sent. Zero once it has ended. Does no I/O.
     pub fn validity(&self) -> Duration {
         let now = clock::now();
-        self.renewal().valid_until(now).map_or(Duration::ZERO, |until| until.since(now))
+        let until = self.holding.renewal().valid_until(now);
+        until.map_or(Duration::ZERO, |until| until.since(now))
     }
 
     /// When the validity ends, on the clock of [`Instant`]; now, if it has ended. Does no I/O.
@@ -79,12 +92,12 @@ impl Lease {
     /// True while the lock may be relied on: from the end of its validity on it is false, whatever
     /// the nodes do. Does no I/O.
     pub fn is_valid(&self) -> bool {
-        self.renewal().valid_until(clock::now()).is_some()
+        matches!(self.holding.tenure(), Tenure::Held { .. })
     }
 
     /// Why the lease ended, if it has.
     pub fn loss(&self) -> Option<Loss> {
-        match self.renewal().tenure(clock::now()) {
+        match self.holding.tenure() {
             Tenure::Lost(loss) => Some(loss),
             Tenure::Held { .. } | Tenure::Released => None,
         }
@@ -95,8 +108,9 @@ impl Lease {
         self.won.report(self.hold.nodes().names().cloned())
     }
 
-    /// Lets the lock stand for `ttl` from now on. It never shortens it, and never sets it anew where
-    /// it is gone. Nodes that do not answer are told again when they do.
+    /// Lets the lock stand for `ttl` from now on; never shortens it. Nodes that do not answer are
+    /// told again when they do. Nodes that lost the key get it back once a majority has confirmed
+    /// that it holds it; if a majority has lost it, nothing is set anew.
     ///
     /// Takes at most one node timeout.
     ///
@@ -109,30 +123,44 @@ impl Lease {
     /// If the future is dropped, nodes may keep the lock for longer, but the lease does not count on
     /// it. It stays as it was.
     pub async fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
-        let ttl = self.client.settings.check_ttl(ttl)?;
-        let driver = &self.client.driver;
-        let nodes = driver.pool.open(self.hold.nodes());
-        let t1 = clock::now();
-        let begun = self.renewal().begin(ttl, t1);
-        let round = begun.map_err(|ended| lost(ended, None))?;
-        let close_at = closing(&round, t1.after(driver.node_timeout));
-        let tally = Tally::new(round, t1);
-        let until = t1.after(ttl.as_duration());
-        nodes.send_each(|node| {
-            Order::extend(self.hold.claim().clone(), until, Ballot::new(tally.clone(), node))
-        });
-        tally.decided(&nodes, close_at).await;
-
-        let now = clock::now();
-        let extended = tally.judge(|round| self.renewal().handle_outcome(round, now));
+        let ttl = self.holding.client().settings.check_ttl(ttl)?;
+        let begun = self.holding.extend(ttl, false);
+        let extension = begun.map_err(|ended| lost(ended, None))?;
+        let (tally, nodes) = (&extension.tally, self.holding.nodes());
+        tally.decided(&nodes, extension.close_at).await;
         let report = || Box::new(tally.report(nodes.names().cloned()));
-        match extended {
+        match self.holding.settle(&extension) {
             Extended::Until(_) => Ok(()),
-            Extended::Unchanged(until) => {
-                Err(ExtendError::NoQuorum { still_valid_for: until.since(now), report: report() })
-            }
+            Extended::Unchanged(until) => Err(ExtendError::NoQuorum {
+                still_valid_for: until.since(clock::now()),
+                report: report(),
+            }),
             Extended::Ended(ended) => Err(lost(ended, Some(report()))),
         }
+    }
+
+    /// Resolves when the lease is lost, with the reason, and not later than its validity ends,
+    /// whatever the nodes do; never if it is released. Meant for `select!`:
+    ///
+    /// ```no_run
+    /// # async fn work() {}
+    /// # async fn example(lease: quorlock::Lease) {
+    /// tokio::select! {
+    ///     () = work() => println!("done, and ours to the end"),
+    ///     why = lease.lost() => println!("stopped: {why}"),
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// It is told by a thread of its own, 2 ms early, so also while other tasks block the runtime's
+    /// timers; but nothing can be told to a task that cannot run, for example on a blocked
+    /// current-thread runtime. After the machine slept it is told when the process next runs. Then
+    /// [`is_valid`](Self::is_valid) is right at once.
+    ///
+    /// # Cancel safety
+    /// The future can be dropped and made anew at any time.
+    pub async fn lost(&self) -> Loss {
+        self.holding.lost().await
     }
 
     /// Ends the lease on all nodes, and tells whether it was held to the end. Expiry is an outcome,
@@ -147,10 +175,10 @@ impl Lease {
     /// # Cancel safety
     /// If the future is dropped, the release goes on in the background, as when a lease is dropped.
     pub async fn release(mut self) -> Result<ReleaseOutcome, ReleaseError> {
-        let driver = &self.client.driver;
-        let nodes = driver.pool.open(self.hold.nodes());
+        let driver = &self.holding.client().driver;
+        let nodes = self.holding.nodes();
         let t1 = clock::now();
-        self.renewal().release(t1);
+        self.holding.release();
         let tally = Tally::new(Round::new(driver.quorum, Goal::Release), t1);
         self.hold.release(&nodes, |node| Ballot::new(tally.clone(), node));
         tally.decided(&nodes, t1.after(driver.node_timeout)).await;
@@ -163,19 +191,6 @@ impl Lease {
                 Err(ReleaseError::NoQuorum { report })
             }
         }
-    }
-
-    /// No code panics while it holds the lock.
-    fn renewal(&self) -> MutexGuard<'_, Renewal> {
-        self.renewal.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// When to stop waiting for votes: an extension that comes after the old end is worth nothing (I9).
-fn closing(round: &Round, at: Time) -> Time {
-    match round.goal() {
-        Goal::Extend { current, .. } => at.min(current),
-        Goal::Acquire { .. } | Goal::Release => at,
     }
 }
 

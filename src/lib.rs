@@ -7,12 +7,15 @@ mod clock;
 mod driver;
 mod error;
 mod hold;
+mod holding;
 mod lease;
 mod node;
 mod protocol;
 mod redlock;
 mod report;
+mod sleeper;
 mod tally;
+mod timer;
 
 pub use acquire::Acquire;
 pub use builder::Builder;

@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::driver::sleep_until;
 use crate::node::{Answer, NodeFailure, Nodes, VoteSink};
-use crate::protocol::{NodeId, Round, Time, Vote};
+use crate::protocol::{NodeId, Outcome, Round, Time, Vote};
 use crate::report::{NodeReport, NodeVote, Report};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -71,12 +71,7 @@ impl Tally {
             // This process was stopped or starved: replies may be waiting to be read.
             self.decided_by_timer(nodes, clock::now().after(GRACE)).await;
         }
-        let mut count = self.count();
-        if count.round.outcome().is_none() {
-            let now = clock::now();
-            count.closed_after = Some(now.since(self.t1));
-            count.round.handle_close(now);
-        }
+        self.close();
     }
 
     /// Resolves when the round is decided, or at `at`.
@@ -122,22 +117,44 @@ impl Tally {
 
 impl VoteSink for Tally {
     fn handle_answer(&self, node: NodeId, answer: Answer) {
+        self.count_answer(node, answer);
+    }
+}
+
+impl Tally {
+    /// Counts `node`'s answer; returns the outcome if it is the one that decided.
+    pub(crate) fn count_answer(&self, node: NodeId, answer: Answer) -> Option<Outcome> {
         // Read after the reply, as I3 demands.
         let now = clock::now();
         let mut count = self.count();
         let vote = answer.vote;
         let slot = &mut count.heard[node.index()];
         if slot.is_some() {
-            return;
+            return None;
         }
         *slot = Some(Heard { answer, after: now.since(self.t1) });
-        let waker = match count.round.handle_vote(node, vote, now) {
-            Some(_decision) => count.waker.take(),
-            None => None,
-        };
+        let outcome = count.round.handle_vote(node, vote, now);
+        let waker = if outcome.is_some() { count.waker.take() } else { None };
         drop(count);
         if let Some(waker) = waker {
             waker.wake();
         }
+        outcome
+    }
+
+    /// Stops waiting for votes; returns the outcome if this decided.
+    pub(crate) fn close(&self) -> Option<Outcome> {
+        let mut count = self.count();
+        let now = clock::now();
+        let outcome = count.round.handle_close(now);
+        if outcome.is_some() {
+            count.closed_after = Some(now.since(self.t1));
+        }
+        outcome
+    }
+
+    /// When the round began, before its first command was sent.
+    pub(crate) fn t1(&self) -> Time {
+        self.t1
     }
 }

@@ -33,6 +33,8 @@ enum Deed {
     Acquire { ttl: Ttl },
     /// Let the key stand until at least `until`, which is T1 + ttl (I6).
     Extend { until: Time },
+    /// Set the key again where it was lost, for what remains until then.
+    Repair { until: Time },
     /// Delete the key.
     Release,
 }
@@ -44,6 +46,11 @@ impl Order {
 
     pub(crate) fn extend(claim: Arc<Claim>, until: Time, ballot: Ballot) -> Self {
         Self::new(claim, Deed::Extend { until }, Some(ballot))
+    }
+
+    /// Nobody counts its vote, and it is not kept for a node that is away.
+    pub(crate) fn repair(claim: Arc<Claim>, until: Time) -> Self {
+        Self::new(claim, Deed::Repair { until }, None)
     }
 
     pub(crate) fn release(claim: Arc<Claim>, ballot: Option<Ballot>) -> Self {
@@ -76,7 +83,7 @@ impl Order {
 
     pub(super) fn asked(&self) -> Asked {
         match self.deed {
-            Deed::Acquire { .. } => Asked::Acquire,
+            Deed::Acquire { .. } | Deed::Repair { .. } => Asked::Acquire,
             Deed::Extend { .. } => Asked::Extend,
             Deed::Release => Asked::Release,
         }
@@ -87,7 +94,9 @@ impl Order {
     pub(super) fn is_void(&self, node: NodeId, now: Time) -> bool {
         match self.deed {
             Deed::Acquire { .. } => self.claim.is_withdrawn(),
-            Deed::Extend { until } => self.claim.is_withdrawn() || now >= until,
+            Deed::Extend { until } | Deed::Repair { until } => {
+                self.claim.is_withdrawn() || now >= until
+            }
             Deed::Release => !self.claim.is_written(node),
         }
     }
@@ -122,23 +131,25 @@ impl Order {
     /// False if it must not be written any more.
     pub(super) fn write(&self, node: NodeId, now: Time, pipeline: &mut redis::Pipeline) -> bool {
         let (key, value) = (self.claim.key(), self.claim.value().as_str());
-        match self.deed {
-            Deed::Acquire { ttl } => {
-                if !self.claim.note_written(node, ttl, now) {
-                    return false;
-                }
+        // What remains of T1 + ttl, and never nothing, which would delete the key.
+        let remaining = |until: Time| Ttl::from_duration(until.since(now)).unwrap_or(Ttl::SHORTEST);
+        let ttl = match self.deed {
+            Deed::Acquire { ttl } => Some(ttl),
+            Deed::Extend { until } | Deed::Repair { until } => Some(remaining(until)),
+            Deed::Release => None,
+        };
+        if ttl.is_some_and(|ttl| !self.claim.note_written(node, ttl, now)) {
+            return false;
+        }
+        match (self.deed, ttl) {
+            (Deed::Acquire { .. } | Deed::Repair { .. }, Some(ttl)) => {
                 pipeline.cmd("SET").arg(key).arg(value);
                 pipeline.arg("NX").arg("PX").arg(ttl.as_millis());
             }
-            Deed::Extend { until } => {
-                // What remains of T1 + ttl, and never nothing, which would delete the key.
-                let ttl = Ttl::from_duration(until.since(now)).unwrap_or(Ttl::SHORTEST);
-                if !self.claim.note_written(node, ttl, now) {
-                    return false;
-                }
+            (Deed::Extend { .. }, Some(ttl)) => {
                 EXTEND.call(self.form, key, pipeline).arg(value).arg(ttl.as_millis());
             }
-            Deed::Release => {
+            (Deed::Release, _) | (_, None) => {
                 RELEASE.call(self.form, key, pipeline).arg(value);
             }
         }

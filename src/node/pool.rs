@@ -50,6 +50,11 @@ impl Nodes {
         }
     }
 
+    /// Sends one node its order.
+    pub(crate) fn send(&self, node: NodeId, order: Order) {
+        self.nodes[node.index()].send(order);
+    }
+
     pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         self.nodes.iter().map(|node| &node.shared.name)
     }
@@ -101,11 +106,14 @@ impl Pool {
         Ok(nodes)
     }
 
-    /// `nodes` while their runtime lives, else those of the current one.
+    /// `nodes` while their runtime lives, else those of the current one, or of any that lives.
     pub(crate) fn open(&self, nodes: &Arc<Nodes>) -> Arc<Nodes> {
         if nodes.is_open() {
             return nodes.clone();
         }
-        self.here().unwrap_or_else(|NoRuntime| nodes.clone())
+        self.here().unwrap_or_else(|NoRuntime| {
+            let live = lock(&self.live);
+            live.iter().find(|nodes| nodes.is_open()).unwrap_or(nodes).clone()
+        })
     }
 }

@@ -50,7 +50,7 @@ mod enumeration;
 pub(crate) use acquisition::{Acquisition, Next, Refusal};
 pub(crate) use quorum::{MAX_NODES, NodeId, Quorum};
 pub use renewal::Loss;
-pub(crate) use renewal::{Extended, Renewal, Tenure};
+pub(crate) use renewal::{Extended, Renewal, Step, Tenure};
 pub use retry::RetryPolicy;
 pub(crate) use retry::Schedule;
 pub(crate) use round::{Goal, Outcome, Round, Vote};

@@ -86,6 +86,11 @@ impl Round {
         self.outcome
     }
 
+    /// The nodes that said that there is no such key.
+    pub(crate) fn missing(&self) -> NodeSet {
+        self.missing
+    }
+
     /// True if failed nodes alone make a quorum impossible, the silent ones not counted.
     pub(crate) fn blocked_by_failures(&self) -> bool {
         self.quorum.blocked(self.failed.len())

@@ -2,6 +2,7 @@
 //! behind.
 
 mod lifecycle;
+mod renewal;
 mod runtimes;
 mod transport;
 

@@ -1,0 +1,197 @@
+//! Leases that are extended in the background, and leases that are lost.
+
+use crate::{SOON, builder, eventually, ms};
+use kit::{Cluster, Server};
+use quorlock::{Lease, Loss, Redlock};
+use std::time::{Duration, Instant};
+use tokio::time::{sleep, timeout};
+
+fn client(cluster: &Cluster, ttl: u64) -> Redlock {
+    builder(cluster).node_timeout(ms(200)).ttl(ms(ttl)).build().expect("good settings")
+}
+
+async fn kept_up(redlock: &Redlock) -> Lease {
+    redlock.acquire("r").wait(SOON).auto_extend(Duration::from_secs(60)).await.expect("free")
+}
+
+async fn lost(lease: &Lease) -> Loss {
+    timeout(SOON, lease.lost()).await.expect("the loss is told")
+}
+
+#[tokio::test]
+async fn an_auto_extended_lease_outlives_its_ttl_and_stops_with_its_release() {
+    let cluster = Cluster::start(5);
+    let redlock = client(&cluster, 1_000);
+    let lease = kept_up(&redlock).await;
+    let value = lease.value().to_owned();
+    let begun = Instant::now();
+    while begun.elapsed() < ms(3_500) {
+        assert!(lease.is_valid(), "lost after {:?}: {:?}", begun.elapsed(), lease.loss());
+        sleep(ms(20)).await;
+    }
+    assert!(cluster.iter().all(|node| node.get("r").as_deref() == Some(value.as_bytes())));
+    lease.release().await.expect("nodes are up");
+    eventually("no key is left", || cluster.is_empty()).await;
+    sleep(ms(700)).await;
+    assert!(cluster.is_empty(), "and none comes back");
+}
+
+#[tokio::test]
+async fn a_dropped_lease_is_not_renewed() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster, 600);
+    drop(kept_up(&redlock).await);
+    eventually("no key is left", || cluster.is_empty()).await;
+    cluster.iter().for_each(|node| drop(node.cmd(&["CONFIG", "RESETSTAT"])));
+    sleep(ms(700)).await;
+    for node in &cluster {
+        assert!(!node.info("commandstats").contains_key("cmdstat_evalsha"), "nothing more is sent");
+    }
+}
+
+#[tokio::test]
+async fn a_lease_is_not_held_beyond_its_limit() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster, 600);
+    let begun = Instant::now();
+    let lease = redlock.acquire("r").auto_extend(ms(1_500)).await.expect("a free lock");
+    assert_eq!(lost(&lease).await, Loss::MaxHold);
+    assert!(begun.elapsed() >= ms(1_200), "it was extended: {:?}", begun.elapsed());
+    assert!(!lease.is_valid() && lease.loss() == Some(Loss::MaxHold));
+    eventually("its keys expire", || cluster.is_empty()).await;
+}
+
+#[tokio::test]
+async fn without_renewal_the_loss_is_told_when_the_validity_ends() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster, 600);
+    let lease = redlock.try_acquire("r").await.expect("a free lock");
+    let valid_until = lease.valid_until();
+    assert_eq!(lost(&lease).await, Loss::Expired);
+    assert!(Instant::now() + ms(50) >= valid_until, "not much earlier");
+    assert!(!lease.is_valid());
+    assert_eq!(lost(&lease).await, Loss::Expired, "and to whoever asks again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn when_all_nodes_hang_the_loss_is_told_before_the_validity_ends_also_on_a_blocked_runtime() {
+    let cluster = Cluster::start(5);
+    let redlock = client(&cluster, 2_000);
+    let leases: Vec<Lease> = {
+        let each = (0..20).map(|i| redlock.acquire(format!("r{i}")).auto_extend(SOON));
+        futures::future::try_join_all(each).await.expect("free locks")
+    };
+    cluster.servers().iter().for_each(Server::stop);
+    // Extensions already under way may still count: wait until none can.
+    sleep(ms(300)).await;
+    let blockers = (0..3).map(|_| tokio::spawn(async { std::thread::sleep(ms(3_000)) }));
+    let blockers: Vec<_> = blockers.collect();
+    let told = leases.into_iter().map(|lease| {
+        tokio::spawn(async move {
+            let valid_until = lease.valid_until();
+            let why = lease.lost().await;
+            (why, Instant::now(), valid_until)
+        })
+    });
+    for told in told.collect::<Vec<_>>() {
+        let (why, at, valid_until) = told.await.expect("no panic");
+        assert_eq!(why, Loss::Expired);
+        // By design 2 ms early; a busy machine gets more to run the task itself.
+        assert!(at < valid_until + ms(500), "{:?} late", at.saturating_duration_since(valid_until));
+    }
+    cluster.servers().iter().for_each(Server::cont);
+    for blocker in blockers {
+        blocker.await.expect("no panic");
+    }
+}
+
+#[tokio::test]
+async fn a_stolen_lock_is_told_within_one_renewal_and_nothing_of_the_thiefs_is_touched() {
+    let cluster = Cluster::start(5);
+    let redlock = client(&cluster, 3_000);
+    let lease = kept_up(&redlock).await;
+    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
+        .await;
+    for node in &cluster.servers()[..3] {
+        node.set("r", "the thief's");
+    }
+    assert_eq!(lost(&lease).await, Loss::TakenOver);
+    assert!(!lease.is_valid());
+    lease.release().await.expect("nodes are up");
+    for node in &cluster.servers()[..3] {
+        assert_eq!(node.get("r").as_deref(), Some(&b"the thief's"[..]));
+        assert_eq!(node.pttl("r"), -1);
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_lost_the_key_gets_it_back_with_the_next_renewal() {
+    let cluster = Cluster::start(5);
+    let redlock = client(&cluster, 1_500);
+    let lease = kept_up(&redlock).await;
+    let value = lease.value().as_bytes().to_owned();
+    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
+        .await;
+    cluster[0].del("r");
+    cluster[1].kill();
+    cluster[1].restart();
+    eventually("both have it again", || {
+        cluster.iter().all(|node| node.get("r").as_deref() == Some(&value))
+    })
+    .await;
+    assert!(lease.is_valid());
+    assert!((1..=1_500).contains(&cluster[1].pttl("r")), "with a ttl");
+}
+
+#[tokio::test]
+async fn with_the_majority_gone_the_key_is_never_set_again() {
+    let cluster = Cluster::start(5);
+    let redlock = client(&cluster, 1_500);
+    let lease = kept_up(&redlock).await;
+    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
+        .await;
+    cluster.servers()[..3].iter().for_each(|node| assert!(node.del("r")));
+    assert_eq!(lost(&lease).await, Loss::QuorumLost);
+    sleep(ms(300)).await;
+    assert!(cluster.servers()[..3].iter().all(|node| node.get("r").is_none()));
+}
+
+#[tokio::test]
+async fn renewal_survives_a_minority_that_hangs_and_comes_back() {
+    let cluster = Cluster::start(5);
+    let redlock = client(&cluster, 1_000);
+    let lease = kept_up(&redlock).await;
+    for round in 0..3 {
+        let (one, other) = (&cluster[round], &cluster[round + 1]);
+        one.stop();
+        other.stop();
+        sleep(ms(1_500)).await;
+        assert!(lease.is_valid(), "{:?}", lease.loss());
+        one.cont();
+        other.cont();
+        let value = lease.value().as_bytes();
+        eventually("they have it again", || {
+            cluster.iter().all(|node| node.get("r").as_deref() == Some(value))
+        })
+        .await;
+    }
+    lease.release().await.expect("nodes are up");
+    eventually("no key is left", || cluster.is_empty()).await;
+}
+
+#[tokio::test]
+async fn renewal_goes_on_outside_of_the_runtime_that_acquired_it() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster, 900);
+    // This runtime's connections can renew what the other one's acquired.
+    redlock.try_acquire("warm").await.expect("a free lock").release().await.expect("up");
+    let elsewhere = redlock.clone();
+    let acquire = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async { kept_up(&elsewhere).await })
+    };
+    let lease = tokio::task::spawn_blocking(acquire).await.expect("no panic");
+    sleep(ms(2_500)).await;
+    assert!(lease.is_valid(), "{:?}", lease.loss());
+    lease.release().await.expect("nodes are up");
+}
