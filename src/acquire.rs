@@ -28,6 +28,7 @@ pub struct Acquire {
     /// `None` for a single attempt that takes its time.
     wait: Option<Duration>,
     retry: RetryPolicy,
+    gives_up_early: bool,
     /// The most time to hold it, if it is to be extended in the background.
     auto_extend: Option<Duration>,
     running: Option<Running>,
@@ -44,6 +45,7 @@ impl Acquire {
             ttl,
             wait: None,
             retry: RetryPolicy::none(),
+            gives_up_early: false,
             auto_extend: None,
             running: None,
         }
@@ -72,6 +74,22 @@ impl Acquire {
         self
     }
 
+    /// At most so many attempts, within the wait bound.
+    ///
+    /// An attempt is made when there is reason to believe that the lock is free, and else as the
+    /// [retry policy](Self::retry) says.
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.retry = self.retry.limit(attempts.saturating_sub(1));
+        self
+    }
+
+    /// Gives up at once when the holder's remaining ttl already exceeds the time left to wait. It
+    /// could still be released earlier: that chance is given up too.
+    pub fn give_up_early(mut self) -> Self {
+        self.gives_up_early = true;
+        self
+    }
+
     /// Extends the lease in the background, each time a third of its validity has passed, until it
     /// is released or dropped, or has been held for `max_hold`: then it is lost, so that a holder
     /// that hangs does not keep the lock for ever.
@@ -89,10 +107,10 @@ impl Acquire {
         let ttl = client.settings.check_ttl(self.ttl);
         let deadline = self.wait.map(|wait| clock::now().after(wait));
         let schedule = self.retry.schedule();
-        let max_hold = self.auto_extend;
+        let (gives_up_early, max_hold) = (self.gives_up_early, self.auto_extend);
         Box::pin(async move {
             let ttl = ttl?;
-            match client.driver.win(Wish { key, ttl, deadline }, schedule).await {
+            match client.driver.win(Wish { key, ttl, deadline, gives_up_early }, schedule).await {
                 Ok(win) => Ok(Lease::new(client, win, max_hold.map(|most| (ttl, most)))),
                 Err(defeat) => Err(client.explain(defeat)),
             }

@@ -5,6 +5,7 @@ use crate::error::ConfigError;
 use crate::node::{Endpoint, NodeShared, Pool, Siblings, Timings};
 use crate::protocol::{Drift, MAX_NODES, Quorum, RetryPolicy, Ttl, TtlError};
 use crate::redlock::Redlock;
+use crate::waiters::Waiters;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 use std::sync::Arc;
 use std::time::Duration;
@@ -186,11 +187,15 @@ impl Builder {
         let siblings = Arc::new(Siblings::new(names.clone()));
         let timings =
             Timings { answer: self.settings.node_timeout, connect: self.settings.connect_timeout };
+        let waiters = Waiters::new(quorum, self.settings.node_timeout);
         let shared = quorum.ids().zip(infos).zip(names).map(|((id, info), name)| {
-            Arc::new(NodeShared::new(id, Endpoint { name, info }, timings, siblings.clone()))
+            let endpoint = Endpoint { name, info };
+            let (siblings, pushes) = (siblings.clone(), waiters.clone());
+            Arc::new(NodeShared::new(id, endpoint, timings, siblings, pushes))
         });
         let pool = Pool::new(shared.collect(), self.runtime);
-        let driver = Driver::new(quorum, self.settings.drift, self.settings.node_timeout, pool);
+        let node_timeout = self.settings.node_timeout;
+        let driver = Driver::new(quorum, self.settings.drift, node_timeout, pool, waiters);
         Ok(Redlock::new(driver, self.settings))
     }
 }

@@ -5,12 +5,20 @@ use crate::hold::Hold;
 use crate::node::{Ballot, Claim, NoRuntime, Nodes, Order, Pool, Value};
 use crate::protocol::{Acquisition, Drift, Next, Quorum, Refusal, Schedule, Time, Ttl};
 use crate::tally::Tally;
+use crate::waiters::{Place, Waiters};
+use rand::random;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::runtime::{EnterGuard, Handle};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Sleep, timeout};
+
+/// The end of time.
+const NEVER: Time = Time::from_nanos(u64::MAX);
 
 /// The most rounds under way at once in one client (I12). More callers than that wait for a place,
 /// within their wait bound.
@@ -25,7 +33,8 @@ pub(crate) struct Driver {
     pub(crate) drift: Drift,
     pub(crate) node_timeout: Duration,
     pub(crate) pool: Pool,
-    places: Semaphore,
+    pub(crate) waiters: Arc<Waiters>,
+    permits: Semaphore,
     is_closed: AtomicBool,
 }
 
@@ -35,6 +44,8 @@ pub(crate) struct Wish {
     pub(crate) ttl: Ttl,
     /// The end of all waiting; `None` to let one attempt take its time.
     pub(crate) deadline: Option<Time>,
+    /// True to give up as soon as the holder is seen to outlast the deadline.
+    pub(crate) gives_up_early: bool,
 }
 
 /// A lock that is held.
@@ -53,9 +64,16 @@ pub(crate) enum Defeat {
 }
 
 impl Driver {
-    pub(crate) fn new(quorum: Quorum, drift: Drift, node_timeout: Duration, pool: Pool) -> Self {
-        let places = Semaphore::new(MOST_ROUNDS);
-        Self { quorum, drift, node_timeout, pool, places, is_closed: AtomicBool::new(false) }
+    pub(crate) fn new(
+        quorum: Quorum,
+        drift: Drift,
+        node_timeout: Duration,
+        pool: Pool,
+        waiters: Arc<Waiters>,
+    ) -> Self {
+        let permits = Semaphore::new(MOST_ROUNDS);
+        let is_closed = AtomicBool::new(false);
+        Self { quorum, drift, node_timeout, pool, waiters, permits, is_closed }
     }
 
     /// Makes attempts until one is won or there is reason to give up.
@@ -63,10 +81,24 @@ impl Driver {
     /// # Cancel safety
     /// Dropping the future releases on every node what an attempt may have set there.
     pub(crate) async fn win(&self, wish: Wish, schedule: Schedule) -> Result<Win, Defeat> {
-        let deadline = wish.deadline.unwrap_or(Time::from_nanos(u64::MAX));
         let timings = (wish.ttl, self.drift);
-        let mut acquisition =
-            Acquisition::new(self.quorum, timings, self.node_timeout, deadline, schedule);
+        let (timeout, deadline) = (self.node_timeout, wish.deadline.unwrap_or(NEVER));
+        let acquisition = Acquisition::new(self.quorum, timings, timeout, deadline, schedule)
+            .giving_up_early(wish.gives_up_early);
+        if wish.deadline.is_none() {
+            return self.compete(&wish, acquisition, None).await;
+        }
+        let place = self.waiters.join(&wish.key);
+        let mut competing = pin!(self.compete(&wish, acquisition, Some(&place)));
+        poll_fn(|cx| place.waiter.poll(competing.as_mut(), cx.waker())).await
+    }
+
+    async fn compete(
+        &self,
+        wish: &Wish,
+        mut acquisition: Acquisition,
+        place: Option<&Place>,
+    ) -> Result<Win, Defeat> {
         let mut latest_refusal = None;
         loop {
             if self.is_closed.load(Ordering::Acquire) {
@@ -76,21 +108,33 @@ impl Driver {
             if !nodes.is_open() {
                 return Err(Defeat::NoRuntime);
             }
-            let Some(place) = self.place(&nodes, wish.deadline).await else {
+            if let Some(place) = place
+                && !self.has_turn(place, &nodes, wish).await
+            {
+                return Err(place.out_of_time(latest_refusal));
+            }
+            let Some(permit) = self.permit(&nodes, wish.deadline).await else {
                 return Err(Defeat::Refused(Refusal::Timeout, latest_refusal));
             };
-            let (hold, tally) = self.attempt(&nodes, &wish, &mut acquisition).await;
-            drop(place);
-            match tally
-                .judge(|round| acquisition.handle_outcome(round, clock::now(), rand::random()))
-            {
+            let (hold, tally) = self.attempt(&nodes, wish, &mut acquisition, place).await;
+            drop(permit);
+            let Some(mut hold) = hold else {
+                // It took so long to be polled that another was let in.
+                continue;
+            };
+            let judged = |round: &_| acquisition.handle_outcome(round, clock::now(), random());
+            match tally.judge(judged) {
                 Next::Lease { valid_until } => {
+                    hold.note_won(&self.waiters);
                     return Ok(Win { hold, valid_until, tally });
                 }
                 Next::Retry { at } => {
-                    latest_refusal = Some(tally);
                     drop(hold);
-                    sleep_until(&nodes, at).await;
+                    if let Some(place) = place {
+                        place.refuse(&tally);
+                    }
+                    latest_refusal = Some(tally);
+                    rest(place, &nodes, at).await;
                 }
                 Next::Refuse { refusal, latest } => {
                     let reason = if latest { Some(tally) } else { latest_refusal };
@@ -100,34 +144,58 @@ impl Driver {
         }
     }
 
-    /// One round of acquire. The clean-up is armed before the first send (I5).
+    /// One round of acquire. The clean-up is armed before the first send (I5). The hold is gone if
+    /// the future was not polled for so long that it lost its turn.
     async fn attempt(
         &self,
         nodes: &Arc<Nodes>,
         wish: &Wish,
         acquisition: &mut Acquisition,
-    ) -> (Hold, Arc<Tally>) {
+        place: Option<&Place>,
+    ) -> (Option<Hold>, Arc<Tally>) {
         let claim = Arc::new(Claim::new(wish.key.clone(), Value::fresh()));
-        let hold = Hold::new(claim, nodes.clone());
+        let hold = Hold::new(claim.clone(), nodes.clone());
         let t1 = clock::now();
         let (round, close_at) = acquisition.begin(t1);
         let tally = Tally::new(round, t1);
+        let kept = match place {
+            None => Some(hold),
+            Some(place) => {
+                place.begin(hold, tally.clone());
+                None
+            }
+        };
+        let watches = place.is_some();
         nodes.send_each(|node| {
-            Order::acquire(hold.claim().clone(), wish.ttl, Ballot::new(tally.clone(), node))
+            Order::acquire(claim.clone(), wish.ttl, watches, Ballot::new(tally.clone(), node))
         });
         tally.decided(nodes, close_at).await;
-        (hold, tally)
+        (kept.or_else(|| place.and_then(Place::end)), tally)
     }
 
-    /// A place among the rounds under way; `None` if there is none in time.
-    async fn place(&self, nodes: &Nodes, deadline: Option<Time>) -> Option<SemaphorePermit<'_>> {
-        if let Ok(place) = self.places.try_acquire() {
-            return Some(place);
+    /// Waits for the turn; false if the deadline came first.
+    async fn has_turn(&self, place: &Place, nodes: &Nodes, wish: &Wish) -> bool {
+        let mut turn = pin!(place.turn());
+        if poll_fn(|cx| Poll::Ready(turn.as_mut().poll(cx).is_ready())).await {
+            return true;
+        }
+        let mut deadline = pin!(sleep_until(nodes, wish.deadline.unwrap_or(NEVER)));
+        poll_fn(|cx| match turn.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(true),
+            Poll::Pending => deadline.as_mut().poll(cx).map(|()| false),
+        })
+        .await
+    }
+
+    /// A permit for a round; `None` if there is none in time.
+    async fn permit(&self, nodes: &Nodes, deadline: Option<Time>) -> Option<SemaphorePermit<'_>> {
+        if let Ok(permit) = self.permits.try_acquire() {
+            return Some(permit);
         }
         let left = deadline.map_or(self.node_timeout, |deadline| deadline.since(clock::now()));
         let waiting = {
             let _entered = enter(nodes);
-            timeout(left, self.places.acquire())
+            timeout(left, self.permits.acquire())
         };
         waiting.await.ok()?.ok()
     }
@@ -152,6 +220,32 @@ impl Driver {
             sleep_until(&nodes, clock::now().after(CLOSE_POLL)).await;
         }
         owed()
+    }
+}
+
+impl Place {
+    /// The defeat of one whose time ended in the line: what the first in it saw is the reason.
+    fn out_of_time(&self, latest_refusal: Option<Arc<Tally>>) -> Defeat {
+        match latest_refusal.or_else(|| self.refused()) {
+            Some(tally) => Defeat::Refused(Refusal::Contended, Some(tally)),
+            None => Defeat::Refused(Refusal::Timeout, None),
+        }
+    }
+}
+
+/// Waits until `at`, or until there is news that makes an attempt worth while.
+async fn rest(place: Option<&Place>, nodes: &Nodes, at: Time) {
+    let mut until = at;
+    loop {
+        let mut timer = pin!(sleep_until(nodes, until));
+        let news = poll_fn(|cx| match place.map_or(Poll::Pending, Place::poll_news) {
+            Poll::Ready(try_at) if try_at < until => Poll::Ready(Some(try_at)),
+            _ => timer.as_mut().poll(cx).map(|()| None),
+        });
+        match news.await {
+            Some(try_at) if try_at > clock::now() => until = try_at,
+            _ => return,
+        }
     }
 }
 

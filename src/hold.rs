@@ -2,6 +2,7 @@
 
 use crate::node::{Ballot, Claim, Nodes, Order};
 use crate::protocol::NodeId;
+use crate::waiters::Waiters;
 use std::sync::Arc;
 
 /// I5: armed before the first send, and whatever happens then (a refusal, a dropped future, a
@@ -10,11 +11,13 @@ pub(crate) struct Hold {
     claim: Arc<Claim>,
     nodes: Arc<Nodes>,
     is_armed: bool,
+    /// Who waits for the key in this process, once it was won.
+    heirs: Option<Arc<Waiters>>,
 }
 
 impl Hold {
     pub(crate) fn new(claim: Arc<Claim>, nodes: Arc<Nodes>) -> Self {
-        Self { claim, nodes, is_armed: true }
+        Self { claim, nodes, is_armed: true, heirs: None }
     }
 
     pub(crate) fn claim(&self) -> &Arc<Claim> {
@@ -25,11 +28,24 @@ impl Hold {
         &self.nodes
     }
 
+    /// From now on the lock is held: whoever waits for it in this process is told when it ends.
+    pub(crate) fn note_won(&mut self, waiters: &Arc<Waiters>) {
+        self.heirs = Some(waiters.clone());
+    }
+
+    /// The deletes are in the mailboxes: what is put there from now on comes after them (I8).
+    fn pass_on(&self) {
+        if let Some(heirs) = &self.heirs {
+            heirs.handle_release(self.claim.key());
+        }
+    }
+
     /// Gives the claim up by way of `nodes`, with a vote from each.
     pub(crate) fn release(&mut self, nodes: &Nodes, ballot: impl Fn(NodeId) -> Ballot) {
         self.is_armed = false;
         self.claim.withdraw();
         nodes.send_each(|node| Order::release(self.claim.clone(), Some(ballot(node))));
+        self.pass_on();
     }
 }
 
@@ -38,6 +54,7 @@ impl Drop for Hold {
         if self.is_armed {
             self.claim.withdraw();
             self.nodes.send_each(|_| Order::release(self.claim.clone(), None));
+            self.pass_on();
         }
     }
 }

@@ -16,6 +16,7 @@ mod report;
 mod sleeper;
 mod tally;
 mod timer;
+mod waiters;
 
 pub use acquire::Acquire;
 pub use builder::Builder;

@@ -127,12 +127,15 @@ impl Tally {
         // Read after the reply, as I3 demands.
         let now = clock::now();
         let mut count = self.count();
-        let vote = answer.vote;
+        let (vote, free_in) = (answer.vote, answer.free_in);
         let slot = &mut count.heard[node.index()];
         if slot.is_some() {
             return None;
         }
         *slot = Some(Heard { answer, after: now.since(self.t1) });
+        if let Some(free_in) = free_in.filter(|_| vote == Vote::Denied) {
+            count.round.note_free_at(now.after(free_in));
+        }
         let outcome = count.round.handle_vote(node, vote, now);
         let waker = if outcome.is_some() { count.waker.take() } else { None };
         drop(count);

@@ -1,7 +1,7 @@
 //! A node's task: orders in, one pipeline at a time out, votes back.
 
 use super::DOUBT;
-use super::connection::{Answered, Link};
+use super::connection::{Answered, Link, News, Pushed};
 use super::failure::NodeFailure;
 use super::order::Order;
 use super::owed::Owed;
@@ -62,6 +62,7 @@ pub(super) struct Actor {
 enum Event {
     Answered(Answered),
     Disconnected,
+    Pushed(Pushed),
     Received,
     Alarm,
 }
@@ -113,6 +114,7 @@ impl Actor {
                 Event::Disconnected => {
                     return Err(NodeFailure::Disconnected("closed by the server".into()));
                 }
+                Event::Pushed(keys) => self.pass_on(keys),
                 Event::Received => {}
                 Event::Alarm => self.handle_alarm().await?,
             }
@@ -134,7 +136,11 @@ impl Actor {
         }
         tokio::select! {
             biased;
-            answered = link.answered() => answered.map_or(Event::Disconnected, Event::Answered),
+            news = link.news() => match news {
+                News::Answered(answered) => Event::Answered(answered),
+                News::Pushed(keys) => Event::Pushed(keys),
+                News::Closed => Event::Disconnected,
+            },
             received = self.mailbox.recv_many(&mut self.inbox, MOST_ORDERS), if may_receive => {
                 self.is_closed = received == 0;
                 Event::Received
@@ -209,20 +215,22 @@ impl Actor {
             return;
         }
         let at = Instant::now();
+        if self.node.has_broken() {
+            // Before anything is taken: what is not in `self` is lost if the task is dropped here.
+            self.bury().await;
+        }
         let mut orders = self.owed.take(MOST_ORDERS, at);
         if orders.is_empty() && self.inbox.is_empty() {
             return;
         }
         orders.append(&mut self.inbox);
-        if self.node.has_broken() {
-            self.bury().await;
-        }
         let now = clock::now();
         let mut pipeline = redis::Pipeline::with_capacity(orders.len());
         let mut written = Vec::with_capacity(orders.len());
-        for order in orders {
+        let tracks = self.link().tracks;
+        for mut order in orders {
             let id = self.node.id;
-            if order.is_void(id, now) || !order.write(id, now, &mut pipeline) {
+            if order.is_void(id, now) || !order.write(id, now, tracks, &mut pipeline) {
                 order.answer_void();
             } else {
                 written.push(order);
@@ -256,14 +264,30 @@ impl Actor {
         }
     }
 
+    /// Tells who waits that keys have changed.
+    fn pass_on(&self, pushed: Pushed) {
+        match pushed {
+            Pushed::All => self.node.pushes.handle_push(self.node.id, None),
+            Pushed::Keys(keys) => {
+                for key in keys {
+                    self.node.pushes.handle_push(self.node.id, Some(&key));
+                }
+            }
+        }
+    }
+
     fn settle(&mut self, answered: Answered) -> Result<(), NodeFailure> {
         let Answered { orders, replies } = answered;
+        let commands: usize = orders.iter().map(Order::commands).sum();
         self.last_traffic = Instant::now();
         let failure = match replies {
-            Ok(replies) if replies.len() == orders.len() || orders.is_empty() => {
+            Ok(replies) if orders.is_empty() || replies.len() == commands => {
                 let mut again = Vec::new();
-                for (order, reply) in orders.into_iter().zip(replies) {
-                    again.extend(self.settle_one(order, &reply));
+                let mut rest = replies.as_slice();
+                for order in orders {
+                    let (own, others) = rest.split_at(order.commands());
+                    again.extend(self.settle_one(order, own));
+                    rest = others;
                 }
                 self.inbox.splice(0..0, again);
                 self.recover();
@@ -276,12 +300,13 @@ impl Actor {
         Err(failure)
     }
 
-    /// Casts the vote that `reply` is. Returns the order if it is to be written again at once.
-    fn settle_one(&mut self, mut order: Order, reply: &redis::Value) -> Option<Order> {
-        if reply::is_noscript(reply) && order.fall_back_to_source() {
+    /// Casts the vote that `replies` are. Returns the order if it is to be written again at once.
+    fn settle_one(&mut self, mut order: Order, replies: &[redis::Value]) -> Option<Order> {
+        if replies.first().is_some_and(reply::is_noscript) && order.fall_back_to_source() {
             return Some(order);
         }
-        let answer = reply::answer(order.asked(), reply, order.claim().value().as_str());
+        let secret = order.claim().value().as_str();
+        let answer = reply::answer_with_ttl(order.asked(), replies, secret);
         let has_failed = answer.vote == Vote::Failed;
         order.answer(answer);
         let may_be_undone = order.is_release()

@@ -45,6 +45,9 @@ pub(super) struct Link {
     pub(super) info: ServerInfo,
     /// True if an earlier connection may still deliver something.
     pub(super) is_doubtful: bool,
+    /// True if the server tells when keys that we asked about change.
+    pub(super) tracks: bool,
+    resp3: bool,
     under_way: VecDeque<Written>,
 }
 
@@ -52,6 +55,20 @@ pub(super) struct Link {
 pub(super) struct Answered {
     pub(super) orders: Vec<Order>,
     pub(super) replies: Result<Vec<Value>, RedisError>,
+}
+
+/// What happens on a connection.
+pub(super) enum News {
+    Answered(Answered),
+    Pushed(Pushed),
+    Closed,
+}
+
+/// Keys that have changed on the server.
+pub(super) enum Pushed {
+    /// Any of them: the server was flushed.
+    All,
+    Keys(Vec<Vec<u8>>),
 }
 
 impl Link {
@@ -106,6 +123,8 @@ impl Link {
             client_id: None,
             info: ServerInfo::default(),
             is_doubtful: false,
+            tracks: false,
+            resp3,
             under_way: VecDeque::new(),
         };
         link.set_up().await?;
@@ -121,11 +140,16 @@ impl Link {
         for script in [&EXTEND, &RELEASE] {
             pipeline.cmd("SCRIPT").arg("LOAD").arg(script.source());
         }
+        if self.resp3 {
+            // RESP2 would answer OK, and could not push.
+            pipeline.cmd("CLIENT").arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
+        }
         // Each of these may be forbidden to our user: what is not known is not used.
         let replies = self.connection.send_packed_commands(&pipeline, 0, pipeline.len()).await?;
         if let Some(Value::Int(id)) = replies.first() {
             self.client_id = Some(*id);
         }
+        self.tracks = self.resp3 && matches!(replies.last(), Some(Value::Okay));
         let texts = replies.iter().skip(1).take(3).filter_map(text);
         self.info = ServerInfo::parse(&texts.collect::<String>());
         Ok(())
@@ -179,25 +203,27 @@ impl Link {
         self.under_way.front().map(|written| written.at)
     }
 
-    /// The answers to the oldest pipeline; `None` once the server has closed the connection (which
-    /// RESP3 notices at once, RESP2 with the next pipeline).
+    /// The next thing that happens: the oldest pipeline is answered, keys have changed, or the server
+    /// has closed the connection (which RESP3 notices at once, RESP2 with the next pipeline).
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing.
-    pub(super) async fn answered(&mut self) -> Option<Answered> {
-        poll_fn(|cx| self.poll_answered(cx)).await
+    pub(super) async fn news(&mut self) -> News {
+        poll_fn(|cx| self.poll_news(cx)).await
     }
 
-    fn poll_answered(&mut self, cx: &mut Context<'_>) -> Poll<Option<Answered>> {
+    fn poll_news(&mut self, cx: &mut Context<'_>) -> Poll<News> {
         if let Some(oldest) = self.under_way.front_mut()
             && let Poll::Ready(replies) = oldest.replies.as_mut().poll(cx)
         {
             let written = self.under_way.pop_front().expect("the front was just polled");
-            return Poll::Ready(Some(Answered { orders: written.orders, replies }));
+            return Poll::Ready(News::Answered(Answered { orders: written.orders, replies }));
         }
         while let Poll::Ready(Some(push)) = self.pushes.poll_recv(cx) {
-            if push.kind == PushKind::Disconnection {
-                return Poll::Ready(None);
+            match push.kind {
+                PushKind::Disconnection => return Poll::Ready(News::Closed),
+                PushKind::Invalidate => return Poll::Ready(News::Pushed(invalidated(push.data))),
+                _ => {}
             }
         }
         Poll::Pending
@@ -214,6 +240,17 @@ fn refuses_hello(error: &RedisError) -> bool {
     error.kind() == ErrorKind::RESP3NotSupported
         || error.code() == Some("NOPROTO")
         || error.code() == Some("ERR")
+}
+
+/// The keys of an invalidation; a null stands for all.
+fn invalidated(data: Vec<Value>) -> Pushed {
+    match data.into_iter().next() {
+        Some(Value::Array(keys)) => {
+            let bytes = |key| if let Value::BulkString(bytes) = key { Some(bytes) } else { None };
+            Pushed::Keys(keys.into_iter().filter_map(bytes).collect())
+        }
+        _ => Pushed::All,
+    }
 }
 
 fn text(reply: &Value) -> Option<String> {

@@ -16,6 +16,8 @@ pub(crate) struct Order {
     ballot: Option<Ballot>,
     form: Form,
     debt: Option<Debt>,
+    /// How many commands it was written as.
+    commands: usize,
 }
 
 /// A release that has not been delivered yet, counted while it exists.
@@ -30,7 +32,9 @@ impl Drop for Debt {
 #[derive(Clone, Copy, Debug)]
 enum Deed {
     /// Set the key if there is none.
-    Acquire { ttl: Ttl },
+    /// Ask how long a key that is in the way has to live, and to be told when it is gone, if
+    /// `watches`.
+    Acquire { ttl: Ttl, watches: bool },
     /// Let the key stand until at least `until`, which is T1 + ttl (I6).
     Extend { until: Time },
     /// Set the key again where it was lost, for what remains until then.
@@ -40,8 +44,8 @@ enum Deed {
 }
 
 impl Order {
-    pub(crate) fn acquire(claim: Arc<Claim>, ttl: Ttl, ballot: Ballot) -> Self {
-        Self::new(claim, Deed::Acquire { ttl }, Some(ballot))
+    pub(crate) fn acquire(claim: Arc<Claim>, ttl: Ttl, watches: bool, ballot: Ballot) -> Self {
+        Self::new(claim, Deed::Acquire { ttl, watches }, Some(ballot))
     }
 
     pub(crate) fn extend(claim: Arc<Claim>, until: Time, ballot: Ballot) -> Self {
@@ -58,7 +62,7 @@ impl Order {
     }
 
     fn new(claim: Arc<Claim>, deed: Deed, ballot: Option<Ballot>) -> Self {
-        Self { claim, deed, ballot, form: Form::Hash, debt: None }
+        Self { claim, deed, ballot, form: Form::Hash, debt: None, commands: 1 }
     }
 
     /// Counts this order in `debts` until it is done, if it is a release.
@@ -127,14 +131,27 @@ impl Order {
         self.answer(Answer::failed(failure));
     }
 
+    /// How many replies it has.
+    pub(super) fn commands(&self) -> usize {
+        self.commands
+    }
+
     /// Adds the command to `pipeline`, and notes on the claim that it is being written to `node`.
-    /// False if it must not be written any more.
-    pub(super) fn write(&self, node: NodeId, now: Time, pipeline: &mut redis::Pipeline) -> bool {
+    /// `tracks` says whether the connection can be told when keys change. False if it must not be
+    /// written any more.
+    pub(super) fn write(
+        &mut self,
+        node: NodeId,
+        now: Time,
+        tracks: bool,
+        pipeline: &mut redis::Pipeline,
+    ) -> bool {
+        let before = pipeline.len();
         let (key, value) = (self.claim.key(), self.claim.value().as_str());
         // What remains of T1 + ttl, and never nothing, which would delete the key.
         let remaining = |until: Time| Ttl::from_duration(until.since(now)).unwrap_or(Ttl::SHORTEST);
         let ttl = match self.deed {
-            Deed::Acquire { ttl } => Some(ttl),
+            Deed::Acquire { ttl, .. } => Some(ttl),
             Deed::Extend { until } | Deed::Repair { until } => Some(remaining(until)),
             Deed::Release => None,
         };
@@ -145,6 +162,13 @@ impl Order {
             (Deed::Acquire { .. } | Deed::Repair { .. }, Some(ttl)) => {
                 pipeline.cmd("SET").arg(key).arg(value);
                 pipeline.arg("NX").arg("PX").arg(ttl.as_millis());
+                if let Deed::Acquire { watches: true, .. } = self.deed {
+                    if tracks {
+                        // It holds for the very next command only.
+                        pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
+                    }
+                    pipeline.cmd("PTTL").arg(key);
+                }
             }
             (Deed::Extend { .. }, Some(ttl)) => {
                 EXTEND.call(self.form, key, pipeline).arg(value).arg(ttl.as_millis());
@@ -153,6 +177,7 @@ impl Order {
                 RELEASE.call(self.form, key, pipeline).arg(value);
             }
         }
+        self.commands = pipeline.len() - before;
         true
     }
 }

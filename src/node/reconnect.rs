@@ -99,6 +99,8 @@ impl Actor {
         self.down = None;
         self.backoff.connected_at = Some(Instant::now());
         self.link = Some(link);
+        // What happened meanwhile was not told.
+        self.node.pushes.handle_push(self.node.id, None);
     }
 
     fn handle_refusal(&mut self, failure: NodeFailure) {

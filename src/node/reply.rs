@@ -4,6 +4,7 @@ use super::failure::NodeFailure;
 use super::vote::Answer;
 use crate::protocol::Vote;
 use redis::Value;
+use std::time::Duration;
 
 /// What was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,9 +17,23 @@ pub(super) enum Asked {
     Release,
 }
 
+/// The vote that the `replies` to one order are: the first says it, and a last one that follows says
+/// how long the key that is in the way has to live. `secret` (the value) is kept out of the reason.
+pub(super) fn answer_with_ttl(asked: Asked, replies: &[Value], secret: &str) -> Answer {
+    let Some((first, rest)) = replies.split_first() else {
+        return Answer::failed(NodeFailure::Unexpected("nothing".into()));
+    };
+    let free_in = match rest.last() {
+        Some(Value::Int(pttl @ 0..)) => Some(Duration::from_millis(pttl.unsigned_abs())),
+        Some(Value::Int(-2)) => Some(Duration::ZERO),
+        _ => None,
+    };
+    Answer { free_in, ..answer(asked, first, secret) }
+}
+
 /// The vote that `reply` is. `secret` (the value) is kept out of the reason.
 #[allow(clippy::match_same_arms)] // It is a table, in the order of what was asked.
-pub(super) fn answer(asked: Asked, reply: &Value, secret: &str) -> Answer {
+fn answer(asked: Asked, reply: &Value, secret: &str) -> Answer {
     let vote = match (asked, reply) {
         (Asked::Acquire, Value::Okay) => Vote::Granted,
         (Asked::Acquire, Value::Nil) => Vote::Denied,
@@ -92,6 +107,21 @@ mod tests {
                 assert_eq!(answer(asked, &parsed(wire), "v").vote, vote, "{wire:?} to {asked:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_ttl_that_follows_tells_when_the_key_is_gone() {
+        let free_in = |wire: &[&str]| {
+            let replies: Vec<_> = wire.iter().map(|wire| parsed(wire)).collect();
+            let answer = answer_with_ttl(Asked::Acquire, &replies, "v");
+            assert_eq!(answer.vote, Vote::Denied);
+            answer.free_in
+        };
+        assert_eq!(free_in(&["$-1\r\n"]), None, "not asked");
+        assert_eq!(free_in(&["$-1\r\n", ":70\r\n"]), Some(Duration::from_millis(70)));
+        assert_eq!(free_in(&["$-1\r\n", "+OK\r\n", ":-2\r\n"]), Some(Duration::ZERO), "gone");
+        assert_eq!(free_in(&["$-1\r\n", "+OK\r\n", ":-1\r\n"]), None, "for ever");
+        assert_eq!(free_in(&["$-1\r\n", "-ERR no\r\n", "-ERR no\r\n"]), None);
     }
 
     #[test]

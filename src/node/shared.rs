@@ -4,6 +4,7 @@ use super::DOUBT;
 use super::connection::ServerInfo;
 use super::failure::NodeFailure;
 use super::order::Order;
+use super::push::PushSink;
 use crate::protocol::NodeId;
 use redis::io::tcp::TcpSettings;
 use redis::{ConnectionInfo, ProtocolVersion};
@@ -57,6 +58,7 @@ pub(crate) struct NodeShared {
     /// Learnt from a refused `HELLO`.
     pub(super) speaks_resp2: AtomicBool,
     pub(super) siblings: Arc<Siblings>,
+    pub(super) pushes: Arc<dyn PushSink>,
     info: ConnectionInfo,
     status: Mutex<(NodeState, ServerInfo)>,
     estate: Mutex<Estate>,
@@ -87,6 +89,7 @@ impl NodeShared {
         endpoint: Endpoint,
         timings: Timings,
         siblings: Arc<Siblings>,
+        pushes: Arc<dyn PushSink>,
     ) -> Self {
         Self {
             id,
@@ -94,6 +97,7 @@ impl NodeShared {
             timings,
             speaks_resp2: AtomicBool::new(false),
             siblings,
+            pushes,
             info: endpoint.info,
             status: Mutex::new((NodeState::Connecting, ServerInfo::default())),
             estate: Mutex::default(),

@@ -3,21 +3,24 @@
 use super::failure::NodeFailure;
 use crate::protocol::{NodeId, Vote};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A vote, and why it is Failed if it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) vote: Vote,
     pub(crate) failure: Option<NodeFailure>,
+    /// When Denied: how long the key that is in the way has to live, if the node was asked.
+    pub(crate) free_in: Option<Duration>,
 }
 
 impl Answer {
     pub(crate) fn of(vote: Vote) -> Self {
-        Self { vote, failure: None }
+        Self { vote, failure: None, free_in: None }
     }
 
     pub(crate) fn failed(failure: NodeFailure) -> Self {
-        Self { vote: Vote::Failed, failure: Some(failure) }
+        Self { vote: Vote::Failed, failure: Some(failure), free_in: None }
     }
 }
 

@@ -41,6 +41,7 @@ pub(crate) struct Acquisition {
     node_timeout: Duration,
     deadline: Time,
     schedule: Schedule,
+    gives_up_early: bool,
     close_at: Time,
     refused: Option<Refusal>,
 }
@@ -55,7 +56,23 @@ impl Acquisition {
         schedule: Schedule,
     ) -> Self {
         let close_at = deadline;
-        Self { quorum, ttl, drift, node_timeout, deadline, schedule, close_at, refused: None }
+        let (gives_up_early, refused) = (false, None);
+        Self {
+            quorum,
+            ttl,
+            drift,
+            node_timeout,
+            deadline,
+            schedule,
+            gives_up_early,
+            close_at,
+            refused,
+        }
+    }
+
+    /// Gives up as soon as it is clear that the holders' ttls outlast the deadline.
+    pub(crate) fn giving_up_early(self, gives_up_early: bool) -> Self {
+        Self { gives_up_early, ..self }
     }
 
     /// Starts an attempt at `t1`, read before its first command is sent (I4). Returns the round and
@@ -84,10 +101,13 @@ impl Acquisition {
             (Some(Outcome::NoQuorum) | None, _) => Some(Refusal::NoQuorum),
         };
         self.refused = refusal.or(self.refused);
+        let free_at = round.earliest_free().filter(|_| refusal == Some(Refusal::Contended));
+        let is_hopeless = self.gives_up_early && free_at.is_some_and(|at| at >= self.deadline);
         if now < self.deadline
+            && !is_hopeless
             && let Some(delay) = self.schedule.next_delay(random)
         {
-            let at = now.after(delay);
+            let at = free_at.map_or(now.after(delay), |free_at| now.after(delay).min(free_at));
             if at < self.deadline {
                 return Next::Retry { at };
             }
@@ -182,6 +202,46 @@ mod tests {
         let held = attempt(&mut it, ms(0), &[Vote::Denied; 3]);
         let refusal = Next::Refuse { refusal: Refusal::Contended, latest: true };
         assert_eq!(it.handle_outcome(&held, ms(1), 0), refusal);
+    }
+
+    /// A round in which nodes deny, with keys that live until then, and others fail.
+    fn held(it: &mut Acquisition, free_at: &[u64], failures: usize) -> Round {
+        let (mut round, _) = it.begin(ms(0));
+        for (node, at) in free_at.iter().enumerate() {
+            round.note_free_at(ms(*at));
+            round.handle_vote(NodeId::new(node), Vote::Denied, ms(0));
+        }
+        for node in free_at.len()..free_at.len() + failures {
+            round.handle_vote(NodeId::new(node), Vote::Failed, ms(0));
+        }
+        round
+    }
+
+    #[test]
+    fn the_earliest_useful_time_is_when_a_quorum_can_be_free() {
+        // N = 3: of three busy nodes the second to be free makes the quorum; with one failed, both.
+        for (free_at, failures, at) in [
+            (vec![70, 30, 50], 0, 50),
+            (vec![70, 30], 0, 30),
+            (vec![70, 30], 1, 70),
+            (vec![300, 400], 0, 100),
+        ] {
+            let mut it = acquisition(&fixed(100));
+            let round = held(&mut it, &free_at, failures);
+            assert_eq!(round.outcome(), Some(Outcome::Denied), "{free_at:?} {failures}");
+            let next = it.handle_outcome(&round, ms(0), 0);
+            assert_eq!(next, Next::Retry { at: ms(at) }, "{free_at:?} {failures}");
+        }
+    }
+
+    #[test]
+    fn giving_up_early_does_not_wait_for_a_holder_that_outlasts_the_wait() {
+        let refusal = Next::Refuse { refusal: Refusal::Contended, latest: true };
+        for (free_at, next) in [(2_000, refusal), (500, Next::Retry { at: ms(100) })] {
+            let mut it = acquisition(&fixed(100)).giving_up_early(true);
+            let round = held(&mut it, &[free_at; 3], 0);
+            assert_eq!(it.handle_outcome(&round, ms(0), 0), next);
+        }
     }
 
     #[test]

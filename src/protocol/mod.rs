@@ -48,7 +48,7 @@ mod validity;
 mod enumeration;
 
 pub(crate) use acquisition::{Acquisition, Next, Refusal};
-pub(crate) use quorum::{MAX_NODES, NodeId, Quorum};
+pub(crate) use quorum::{MAX_NODES, NodeId, NodeSet, Quorum};
 pub use renewal::Loss;
 pub(crate) use renewal::{Extended, Renewal, Step, Tenure};
 pub use retry::RetryPolicy;

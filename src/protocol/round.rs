@@ -56,6 +56,8 @@ pub(crate) struct Round {
     denied: NodeSet,
     missing: NodeSet,
     failed: NodeSet,
+    /// When keys that are in the way are gone, as far as nodes that denied have told.
+    free_at: Vec<Time>,
     closed: bool,
     outcome: Option<Outcome>,
 }
@@ -69,6 +71,7 @@ impl Round {
             denied: NodeSet::default(),
             missing: NodeSet::default(),
             failed: NodeSet::default(),
+            free_at: Vec::new(),
             closed: false,
             outcome: None,
         }
@@ -84,6 +87,22 @@ impl Round {
 
     pub(crate) fn outcome(&self) -> Option<Outcome> {
         self.outcome
+    }
+
+    pub(crate) fn granted(&self) -> NodeSet {
+        self.granted
+    }
+
+    /// When a quorum can be free at the earliest, if everybody who holds a key keeps it to its end:
+    /// with b nodes busy and f failed, when the (b - (N - quorum - f))-th of the b is gone. `None` if
+    /// too few have told.
+    pub(crate) fn earliest_free(&self) -> Option<Time> {
+        let (all, needed) = (self.quorum.nodes(), self.quorum.needed());
+        let spare = (all - needed).checked_sub(self.failed.len())?;
+        let place = self.denied.len().checked_sub(spare + 1)?;
+        let mut free_at = self.free_at.clone();
+        free_at.sort_unstable();
+        free_at.get(place).copied()
     }
 
     /// The nodes that said that there is no such key.
@@ -115,6 +134,12 @@ impl Round {
         };
         set.insert(node);
         self.decide(now)
+    }
+
+    /// Records that the key which is in the way on a node that denied is gone at `at`, if it is not
+    /// extended. Comes before that node's vote.
+    pub(crate) fn note_free_at(&mut self, at: Time) {
+        self.free_at.push(at);
     }
 
     /// Ends the waiting: from now on, nodes that have not voted count as failed.

@@ -1,0 +1,162 @@
+//! Waiting for a lock that is held: in order, woken by what happens, and always by a timer.
+
+use crate::{SOON, builder, client, eventually, ms};
+use futures::FutureExt;
+use kit::{Cluster, Proxy, Server};
+use quorlock::{AcquireError, Redlock, RetryPolicy};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::time::{sleep, timeout};
+
+/// A client that does not try again by itself within any test: only what happens can wake it.
+fn patient(cluster: &Cluster) -> Redlock {
+    let never = RetryPolicy::fixed(Duration::from_secs(600));
+    builder(cluster).retry(never).wait(SOON).build().expect("good settings")
+}
+
+#[tokio::test]
+async fn waiters_of_one_process_are_served_in_order() {
+    let cluster = Cluster::start(5);
+    let redlock = patient(&cluster);
+    let first = redlock.try_acquire("r").await.expect("a free lock");
+    let served = Arc::new(Mutex::new(Vec::new()));
+    let mut waiting = Vec::new();
+    for number in 0..40 {
+        let mut acquire = redlock.acquire("r");
+        // Polled once, it stands in line.
+        assert!((&mut acquire).now_or_never().is_none(), "it is held");
+        let served = served.clone();
+        waiting.push(tokio::spawn(async move {
+            let lease = acquire.await.expect("its turn comes");
+            served.lock().unwrap().push(number);
+            lease.release().await.expect("nodes are up");
+        }));
+    }
+    first.release().await.expect("nodes are up");
+    for waiter in waiting {
+        waiter.await.expect("no panic");
+    }
+    assert_eq!(*served.lock().unwrap(), (0..40).collect::<Vec<_>>());
+    eventually("no key is left", || cluster.is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_release_by_another_client_wakes_a_waiter() {
+    let cluster = Cluster::start(5);
+    let (ours, theirs) = (patient(&cluster), client(&cluster));
+    for _ in 0..20 {
+        let held = theirs.acquire("r").wait(SOON).await.expect("free in time");
+        let waiting = tokio::spawn(ours.acquire("r"));
+        sleep(ms(20)).await;
+        held.release().await.expect("nodes are up");
+        let lease = timeout(SOON, waiting).await.expect("woken").expect("no panic");
+        lease.expect("free").release().await.expect("nodes are up");
+    }
+}
+
+#[tokio::test]
+async fn an_expiry_ends_the_wait_also_where_nobody_tells() {
+    // A server that does not know HELLO speaks RESP2, and cannot push.
+    let silent = Server::builder().arg("--rename-command").arg("HELLO").arg("");
+    for cluster in [Cluster::start(3), Cluster::start_with(3, &silent)] {
+        let (ours, theirs) = (patient(&cluster), client(&cluster));
+        let held = theirs.acquire("r").ttl(ms(1_500)).await.expect("a free lock");
+        std::mem::forget(held); // As if its process had died.
+        let begun = Instant::now();
+        let lease = ours.acquire("r").await.expect("free when it has expired");
+        assert!(begun.elapsed() < ms(10_000), "{:?}", begun.elapsed());
+        lease.release().await.expect("nodes are up");
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_whose_pushes_are_lost_still_gets_the_lock() {
+    let cluster = Cluster::start(3);
+    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let retry = RetryPolicy::fixed(ms(200));
+    let ours = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).node_timeout(ms(1_000));
+    let ours = ours.ttl(ms(30_000)).retry(retry).build().expect("good settings");
+    let held = client(&cluster).try_acquire("r").await.expect("a free lock");
+    let waiting = tokio::spawn(ours.acquire("r").wait(SOON));
+    sleep(ms(300)).await;
+    // Broken connections are pushes that never come.
+    proxies.iter().for_each(|proxy| proxy.refuse(true));
+    proxies.iter().for_each(Proxy::reset);
+    held.release().await.expect("nodes are up");
+    sleep(ms(100)).await;
+    proxies.iter().for_each(Proxy::heal);
+    let lease = timeout(SOON, waiting).await.expect("in time").expect("no panic");
+    lease.expect("free").release().await.expect("nodes are up");
+}
+
+#[tokio::test]
+async fn a_future_that_is_not_polled_holds_up_nobody() {
+    let cluster = Cluster::start(3);
+    let redlock = builder(&cluster).node_timeout(ms(200)).build().expect("good settings");
+    // Polled once: it is first in line, and its attempt is under way.
+    let mut forgotten = redlock.acquire("r").wait(SOON);
+    assert!((&mut forgotten).now_or_never().is_none());
+    let lease = redlock.acquire("r").wait(SOON).await.expect("what the other won is released");
+    assert!(lease.is_valid());
+    lease.release().await.expect("nodes are up");
+    let lease = forgotten.await.expect("it stands in line again, and is served");
+    drop(lease);
+    eventually("no key is left", || cluster.is_empty()).await;
+}
+
+#[tokio::test]
+async fn what_a_release_costs_does_not_grow_with_the_waiters() {
+    let mut costs = Vec::new();
+    for waiters in [4, 64] {
+        let cluster = Cluster::start(3);
+        let redlock = client(&cluster);
+        let first = redlock.try_acquire("r").await.expect("a free lock");
+        let waiting = (0..waiters).map(|_| {
+            let acquire = redlock.acquire("r").wait(SOON);
+            tokio::spawn(async move {
+                let lease = acquire.await.expect("its turn comes");
+                sleep(ms(2)).await;
+                lease.release().await.expect("nodes are up");
+            })
+        });
+        let waiting: Vec<_> = waiting.collect();
+        first.release().await.expect("nodes are up");
+        for waiter in waiting {
+            waiter.await.expect("no panic");
+        }
+        let stats = cluster[0].info("commandstats");
+        let calls = |name: &str| -> u64 {
+            let line = stats.get(&format!("cmdstat_{name}")).map_or("", String::as_str);
+            let calls = line.split([',', '=']).nth(1).unwrap_or("0");
+            calls.parse().expect("a number")
+        };
+        costs.push((calls("set") + calls("evalsha")) / (waiters + 1));
+    }
+    assert!(costs[0] <= 8 && costs[1] <= 8, "commands per release and node: {costs:?}");
+}
+
+#[tokio::test]
+async fn gives_up_early_and_after_its_attempts() {
+    let cluster = Cluster::start(3);
+    let (ours, theirs) = (client(&cluster), client(&cluster));
+    let _held = theirs.try_acquire("r").await.expect("a free lock");
+    let begun = Instant::now();
+    let refused = ours.acquire("r").wait(SOON).give_up_early().await.expect_err("held for 30 s");
+    assert!(matches!(refused, AcquireError::Contended { .. }), "{refused:?}");
+    let refused = ours.acquire("r").wait(SOON).max_attempts(2).await.expect_err("it is held");
+    assert!(matches!(refused, AcquireError::Contended { .. }), "{refused:?}");
+    assert!(begun.elapsed() < ms(10_000), "neither waited to the end");
+}
+
+#[tokio::test]
+async fn a_wait_that_ends_in_the_line_says_what_the_first_saw() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let _held = redlock.try_acquire("r").await.expect("a free lock");
+    let first = tokio::spawn(redlock.acquire("r").wait(ms(1_500)));
+    sleep(ms(100)).await;
+    let second = redlock.acquire("r").wait(ms(500)).await.expect_err("it is held");
+    let AcquireError::Contended { report } = &second else { panic!("{second:?}") };
+    assert_eq!(report.granted(), 0);
+    assert!(first.await.expect("no panic").is_err());
+}
