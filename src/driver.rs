@@ -104,6 +104,9 @@ impl Driver {
             if self.is_closed.load(Ordering::Acquire) {
                 return Err(Defeat::Closed);
             }
+            if let Some(refusal) = acquisition.is_over(clock::now()) {
+                return Err(Defeat::Refused(refusal, latest_refusal));
+            }
             let nodes = self.pool.here().map_err(|NoRuntime| Defeat::NoRuntime)?;
             if !nodes.is_open() {
                 return Err(Defeat::NoRuntime);

@@ -27,7 +27,7 @@ pub(crate) enum Refusal {
 pub(crate) enum Next {
     /// The lock is held until then.
     Lease { valid_until: Time },
-    /// Try again at this time, not earlier.
+    /// Try again at this time, or when there is news.
     Retry { at: Time },
     /// Give up. `latest` tells whether the reason is this attempt's, or an earlier one's (or none).
     Refuse { refusal: Refusal, latest: bool },
@@ -83,6 +83,11 @@ impl Acquisition {
         (Round::new(self.quorum, Goal::Acquire { valid_until }), self.close_at)
     }
 
+    /// Why there is no lease, if the time for further attempts is over at `now`.
+    pub(crate) fn is_over(&self, now: Time) -> Option<Refusal> {
+        self.refused.filter(|_| now >= self.deadline)
+    }
+
     /// Takes how the attempt's round stands at `now`, after its decision. `random` is any word.
     pub(crate) fn handle_outcome(&mut self, round: &Round, now: Time, random: u64) -> Next {
         let refusal = match (round.outcome(), round.goal()) {
@@ -107,10 +112,9 @@ impl Acquisition {
             && !is_hopeless
             && let Some(delay) = self.schedule.next_delay(random)
         {
+            // Something may happen before: it waits to the end.
             let at = free_at.map_or(now.after(delay), |free_at| now.after(delay).min(free_at));
-            if at < self.deadline {
-                return Next::Retry { at };
-            }
+            return Next::Retry { at: at.min(self.deadline) };
         }
         let latest = refusal.is_some() || self.refused.is_none();
         Next::Refuse { refusal: self.refused.unwrap_or(Refusal::Timeout), latest }
@@ -197,11 +201,12 @@ mod tests {
     }
 
     #[test]
-    fn no_attempt_is_planned_at_or_after_the_deadline() {
-        let mut it = acquisition(&fixed(999));
+    fn it_waits_to_the_deadline_and_makes_no_attempt_from_then_on() {
+        let mut it = acquisition(&fixed(5_000));
         let held = attempt(&mut it, ms(0), &[Vote::Denied; 3]);
-        let refusal = Next::Refuse { refusal: Refusal::Contended, latest: true };
-        assert_eq!(it.handle_outcome(&held, ms(1), 0), refusal);
+        assert_eq!(it.handle_outcome(&held, ms(1), 0), Next::Retry { at: DEADLINE });
+        assert_eq!(it.is_over(ms(999)), None);
+        assert_eq!(it.is_over(DEADLINE), Some(Refusal::Contended));
     }
 
     /// A round in which nodes deny, with keys that live until then, and others fail.
