@@ -209,14 +209,15 @@ impl Actor {
             return;
         }
         let at = Instant::now();
+        if self.node.has_broken() {
+            // Before anything is taken: what is not in `self` is lost if the task is dropped here.
+            self.bury().await;
+        }
         let mut orders = self.owed.take(MOST_ORDERS, at);
         if orders.is_empty() && self.inbox.is_empty() {
             return;
         }
         orders.append(&mut self.inbox);
-        if self.node.has_broken() {
-            self.bury().await;
-        }
         let now = clock::now();
         let mut pipeline = redis::Pipeline::with_capacity(orders.len());
         let mut written = Vec::with_capacity(orders.len());
