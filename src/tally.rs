@@ -14,7 +14,8 @@ use std::time::Duration;
 /// A timer that rings within this was not held up.
 const PUNCTUAL: Duration = Duration::from_millis(5);
 
-/// What a round gets on top when its timer was held up.
+/// What a round gets on top in any case, and when its timer was held up.
+const LAST_LOOK: Duration = Duration::from_millis(1);
 const GRACE: Duration = Duration::from_millis(10);
 
 /// Counts the votes of one round, and wakes the one task that waits for it once: at the decision.
@@ -66,10 +67,11 @@ impl Tally {
             return;
         }
         self.decided_by_timer(nodes, close_at).await;
-        let late = clock::now().since(close_at);
-        if late > PUNCTUAL && self.judge(|round| round.outcome().is_none()) {
-            // This process was stopped or starved: replies may be waiting to be read.
-            self.decided_by_timer(nodes, clock::now().after(GRACE)).await;
+        if self.judge(|round| round.outcome().is_none()) {
+            // If this process was stopped or starved, replies may be waiting to be read.
+            let late = clock::now().since(close_at);
+            let grace = if late > PUNCTUAL { GRACE } else { LAST_LOOK };
+            self.decided_by_timer(nodes, clock::now().after(grace)).await;
         }
         let mut count = self.count();
         if count.round.outcome().is_none() {
