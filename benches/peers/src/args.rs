@@ -39,8 +39,6 @@ impl Args {
     }
 
     fn parse(mut input: Arguments) -> Result<Self, String> {
-        // `cargo bench` and `cargo test` pass this flag to every program of theirs.
-        let _ = input.contains("--bench");
         let args = Self {
             help: input.contains(["-h", "--help"]),
             slice: Duration::from_millis(number(&mut input, "--slice-ms", 1000)?),
