@@ -128,7 +128,7 @@ impl Driver {
             let judged = |round: &_| acquisition.handle_outcome(round, clock::now(), random());
             match tally.judge(judged) {
                 Next::Lease { valid_until } => {
-                    hold.note_won(&self.waiters);
+                    hold.note_won(self.waiters.clone());
                     return Ok(Win { hold, valid_until, tally });
                 }
                 Next::Retry { at } => {

@@ -2,7 +2,6 @@
 
 use crate::node::{Ballot, Claim, Nodes, Order};
 use crate::protocol::NodeId;
-use crate::waiters::Waiters;
 use std::sync::Arc;
 
 /// I5: armed before the first send, and whatever happens then (a refusal, a dropped future, a
@@ -12,7 +11,13 @@ pub(crate) struct Hold {
     nodes: Arc<Nodes>,
     is_armed: bool,
     /// Who waits for the key in this process, once it was won.
-    heirs: Option<Arc<Waiters>>,
+    heirs: Option<Arc<dyn Heirs>>,
+}
+
+/// Who waits for locks in this process.
+pub(crate) trait Heirs: Send + Sync {
+    /// A lock on `key` has ended in this process, and the deletes are in the mailboxes.
+    fn handle_release(&self, key: &[u8]);
 }
 
 impl Hold {
@@ -29,8 +34,8 @@ impl Hold {
     }
 
     /// From now on the lock is held: whoever waits for it in this process is told when it ends.
-    pub(crate) fn note_won(&mut self, waiters: &Arc<Waiters>) {
-        self.heirs = Some(waiters.clone());
+    pub(crate) fn note_won(&mut self, heirs: Arc<dyn Heirs>) {
+        self.heirs = Some(heirs);
     }
 
     /// The deletes are in the mailboxes: what is put there from now on comes after them (I8).

@@ -6,9 +6,9 @@
 //! the nodes when somebody else's key is gone, and always by a timer of its own.
 
 use crate::clock;
-use crate::hold::Hold;
+use crate::hold::{Heirs, Hold};
 use crate::node::PushSink;
-use crate::protocol::{NodeId, NodeSet, Quorum, Time};
+use crate::protocol::{NodeId, NodeSet, Quorum, Round, Time};
 use crate::tally::Tally;
 use crate::timer::{Alarm, Ring};
 use rand::random_range;
@@ -97,25 +97,6 @@ impl Waiters {
         place
     }
 
-    /// A lease on `key` has ended in this process, and the deletes are in the mailboxes.
-    pub(crate) fn handle_release(&self, key: &[u8]) {
-        let mut book = self.book();
-        let Some(line) = book.lines.get_mut(key) else { return };
-        line.in_a_row += 1;
-        let now = clock::now();
-        let at = if line.in_a_row > MOST_IN_A_ROW {
-            line.in_a_row = 0;
-            now.after(MANNERS)
-        } else {
-            now
-        };
-        let first = line.waiters.front().cloned();
-        drop(book);
-        if let Some(first) = first {
-            first.wake_for(at);
-        }
-    }
-
     /// Sets aside whoever was woken and did not move, with what its attempt may have won.
     fn sweep(&self, now: Time) {
         let mut dropped = Vec::new();
@@ -144,6 +125,26 @@ impl Waiters {
     /// No code panics while it holds this lock.
     fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Heirs for Waiters {
+    fn handle_release(&self, key: &[u8]) {
+        let mut book = self.book();
+        let Some(line) = book.lines.get_mut(key) else { return };
+        line.in_a_row += 1;
+        let now = clock::now();
+        let at = if line.in_a_row > MOST_IN_A_ROW {
+            line.in_a_row = 0;
+            now.after(MANNERS)
+        } else {
+            now
+        };
+        let first = line.waiters.front().cloned();
+        drop(book);
+        if let Some(first) = first {
+            first.wake_for(at);
+        }
     }
 }
 
@@ -299,7 +300,7 @@ impl Waiter {
     fn handle_push(self: &Arc<Self>, node: NodeId, quorum: Quorum) {
         let mut state = self.state();
         state.freed.insert(node);
-        let granted = state.tally.as_ref().map(|tally| tally.judge(|round| round.granted()));
+        let granted = state.tally.as_ref().map(|tally| tally.judge(Round::granted));
         let free = granted.map_or(state.freed, |granted| granted.union(state.freed));
         if state.try_at.is_none() && quorum.reached(free.len()) {
             let delay = match state.misses.min(MOST_DOUBLINGS) {

@@ -11,7 +11,7 @@ fn client(cluster: &Cluster, ttl: u64) -> Redlock {
 }
 
 async fn kept_up(redlock: &Redlock) -> Lease {
-    redlock.acquire("r").wait(SOON).auto_extend(Duration::from_secs(60)).await.expect("free")
+    redlock.acquire("r").wait(SOON).auto_extend(Duration::from_mins(1)).await.expect("free")
 }
 
 async fn lost(lease: &Lease) -> Loss {

@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 /// A client that does not try again by itself within any test: only what happens can wake it.
 fn patient(cluster: &Cluster) -> Redlock {
-    let never = RetryPolicy::fixed(Duration::from_secs(600));
+    let never = RetryPolicy::fixed(Duration::from_mins(10));
     builder(cluster).retry(never).wait(SOON).build().expect("good settings")
 }
 
