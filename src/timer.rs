@@ -176,7 +176,7 @@ mod tests {
     fn a_later_alarm_does_not_hold_up_an_earlier_one() {
         let (late, _) = bell(vec![]);
         let (early, heard) = bell(vec![]);
-        let _late = Alarm::set(clock::now().after(Duration::from_secs(3_600)), weak(&late));
+        let _late = Alarm::set(clock::now().after(Duration::from_hours(1)), weak(&late));
         let _early = Alarm::set(clock::now().after(Duration::from_millis(20)), weak(&early));
         heard.recv_timeout(SOON).unwrap();
     }
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_cancelled_alarm_is_silent_and_a_hastened_one_early() {
         let (bell, heard) = bell(vec![]);
-        let far = clock::now().after(Duration::from_secs(3_600));
+        let far = clock::now().after(Duration::from_hours(1));
         drop(Alarm::set(clock::now().after(Duration::from_millis(20)), weak(&bell)));
         assert!(heard.recv_timeout(Duration::from_millis(100)).is_err());
         let alarm = Alarm::set(far, weak(&bell));

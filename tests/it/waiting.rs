@@ -80,8 +80,10 @@ async fn a_waiter_whose_pushes_are_lost_still_gets_the_lock() {
     let waiting = tokio::spawn(ours.acquire("r").wait(SOON));
     sleep(ms(300)).await;
     // Broken connections are pushes that never come.
-    proxies.iter().for_each(|proxy| proxy.refuse(true));
-    proxies.iter().for_each(Proxy::reset);
+    for proxy in &proxies {
+        proxy.refuse(true);
+        proxy.reset();
+    }
     held.release().await.expect("nodes are up");
     sleep(ms(100)).await;
     proxies.iter().for_each(Proxy::heal);
