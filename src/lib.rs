@@ -16,6 +16,7 @@ mod report;
 mod sleeper;
 mod tally;
 mod timer;
+mod using;
 mod waiters;
 
 pub use acquire::Acquire;
@@ -26,3 +27,4 @@ pub use node::{NodeFailure, NodeState};
 pub use protocol::{Loss, RetryPolicy};
 pub use redlock::{NodeInfo, Redlock};
 pub use report::{NodeReport, NodeVote, Report};
+pub use using::UsingError;

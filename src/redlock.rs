@@ -4,7 +4,9 @@ use crate::acquire::Acquire;
 use crate::builder::{Builder, Settings};
 use crate::driver::Driver;
 use crate::error::CloseError;
+use crate::lease::Lease;
 use crate::node::NodeState;
+use crate::using::UsingError;
 use std::fmt;
 use std::sync::Arc;
 
@@ -64,6 +66,21 @@ impl Redlock {
     /// See [`Acquire`].
     pub fn acquire(&self, resource: impl AsRef<[u8]>) -> Acquire {
         Acquire::patient(self.inner.clone(), resource.as_ref())
+    }
+
+    /// Does `work` under the lock of `resource`: short for [`acquire`](Self::acquire) and
+    /// [`using`](Acquire::using).
+    ///
+    /// # Errors
+    /// See [`UsingError`].
+    ///
+    /// # Cancel safety
+    /// See [`Acquire::using`].
+    pub async fn using<T, F>(&self, resource: impl AsRef<[u8]>, work: F) -> Result<T, UsingError<T>>
+    where
+        F: AsyncFnOnce(&Lease) -> T,
+    {
+        self.acquire(resource).using(work).await
     }
 
     /// Ends the client for all its clones: further acquires are refused with

@@ -1,9 +1,9 @@
 //! Acquire, hold, extend, release, drop.
 
 use crate::{SOON, builder, client, eventually, ms};
-use kit::Cluster;
+use kit::{Cluster, Server};
 use quorlock::{
-    AcquireError, ConfigError, ExtendError, Loss, NodeState, ReleaseOutcome, RetryPolicy,
+    AcquireError, ConfigError, ExtendError, Loss, NodeState, Redlock, ReleaseOutcome, RetryPolicy,
 };
 use std::time::Instant;
 
@@ -128,7 +128,7 @@ async fn a_key_lost_by_a_minority_is_set_again_and_by_a_majority_never() {
     let cluster = Cluster::start(5);
     let redlock = client(&cluster);
     let lease = redlock.try_acquire("r").await.expect("a free lock");
-    let is_set = |node: &kit::Server| node.get("r").as_deref() == Some(lease.value().as_bytes());
+    let is_set = |node: &Server| node.get("r").as_deref() == Some(lease.value().as_bytes());
     eventually("the key is on all nodes", || cluster.iter().all(is_set)).await;
     cluster[0].del("r");
     cluster[1].del("r");
@@ -181,4 +181,17 @@ async fn the_client_knows_its_nodes() {
             .all(|node| *node.state() == NodeState::Up && node.version().is_some())
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_server_that_may_evict_keys_is_named() {
+    let evicting = Server::builder().arg("--maxmemory").arg("100mb");
+    let evicting = evicting.arg("--maxmemory-policy").arg("allkeys-lru").start();
+    let keeping = Server::start();
+    let nodes = [evicting.url(), keeping.url()];
+    let redlock = Redlock::builder().nodes(nodes).node_timeout(ms(1_000)).build().expect("good");
+    redlock.try_acquire("r").await.expect("a free lock").release().await.expect("up");
+    let policies: Vec<_> =
+        redlock.nodes().iter().map(|n| n.evicting().map(str::to_owned)).collect();
+    assert_eq!(policies, [Some("allkeys-lru".to_owned()), None]);
 }

@@ -5,6 +5,7 @@ mod lifecycle;
 mod renewal;
 mod runtimes;
 mod transport;
+mod using;
 mod waiting;
 
 use kit::Cluster;
