@@ -19,12 +19,15 @@ use std::time::Duration;
 
 /// So often in a row a lock passes from lease to lease inside this process; then the first in line
 /// holds back for [`MANNERS`], so that other processes get a turn (they know within a round trip).
-const MOST_IN_A_ROW: u32 = 16;
-const MANNERS: Duration = Duration::from_millis(3);
+/// Each time nobody took the turn, the number doubles, up to [`MOST_ALONE`]. Short runs are what
+/// makes waiting fair: the time to a process's turn is a matter of luck, which many turns even out.
+const MOST_IN_A_ROW: u32 = 4;
+const MOST_ALONE: u32 = 1 << 8;
+const MANNERS: Duration = Duration::from_millis(5);
 
-/// Clients that are woken by the same push collide. Each attempt that was refused after a push
-/// doubles the time from which the next delay is drawn, from 1 ms up to 2^5 ms.
-const MOST_DOUBLINGS: u32 = 5;
+/// Clients that are woken by the same push collide. Who was refused within this time before a push
+/// waits for a random time up to it. It does not grow: who waited for long must not be the slowest.
+const SPREAD: Duration = Duration::from_millis(3);
 
 /// The lines of one client.
 pub(crate) struct Waiters {
@@ -41,10 +44,13 @@ struct Book {
     alarm: Option<Alarm>,
 }
 
-#[derive(Default)]
 struct Line {
     waiters: VecDeque<Arc<Waiter>>,
     in_a_row: u32,
+    /// How many in a row before others get a turn.
+    limit: u32,
+    /// True since others were given a turn, until it is known whether they took it.
+    has_yielded: bool,
     /// The last attempt of a first in line that was refused.
     refused: Option<Arc<Tally>>,
 }
@@ -69,7 +75,7 @@ struct State {
     /// Nodes that said that the key is gone, since the last attempt.
     freed: NodeSet,
     tally: Option<Arc<Tally>>,
-    misses: u32,
+    refused_at: Option<Time>,
     /// The attempt under way.
     hold: Option<Hold>,
 }
@@ -132,14 +138,8 @@ impl Heirs for Waiters {
     fn handle_release(&self, key: &[u8]) {
         let mut book = self.book();
         let Some(line) = book.lines.get_mut(key) else { return };
-        line.in_a_row += 1;
         let now = clock::now();
-        let at = if line.in_a_row > MOST_IN_A_ROW {
-            line.in_a_row = 0;
-            now.after(MANNERS)
-        } else {
-            now
-        };
+        let at = if line.passes_on() { now } else { now.after(MANNERS) };
         let first = line.waiters.front().cloned();
         drop(book);
         if let Some(first) = first {
@@ -164,22 +164,61 @@ impl Ring for Waiters {
 
 impl PushSink for Waiters {
     fn handle_push(&self, node: NodeId, key: Option<&[u8]>) {
-        let book = self.book();
-        let firsts: Vec<_> = match key {
-            Some(key) => book.lines.get(key).into_iter().collect(),
-            None => book.lines.values().collect::<Vec<_>>(),
+        let mut book = self.book();
+        let lines: Vec<_> = match key {
+            Some(key) => book.lines.get_mut(key).into_iter().collect(),
+            None => book.lines.values_mut().collect(),
+        };
+        let mut told = Vec::new();
+        for line in lines {
+            if let Some(first) = line.waiters.front().cloned()
+                && let Some(at) = first.handle_push(node, self.quorum)
+            {
+                if key.is_some() {
+                    line.handle_others();
+                }
+                told.push((first, at));
+            }
         }
-        .iter()
-        .filter_map(|line| line.waiters.front().cloned())
-        .collect();
         drop(book);
-        for first in firsts {
-            first.handle_push(node, self.quorum);
+        for (first, at) in told {
+            first.wake_for(at);
         }
     }
 }
 
+impl Default for Line {
+    fn default() -> Self {
+        let waiters = VecDeque::new();
+        Self { waiters, in_a_row: 0, limit: MOST_IN_A_ROW, has_yielded: false, refused: None }
+    }
+}
+
 impl Line {
+    /// A lease of this process has ended: true if the next in line may have it at once, false if
+    /// others are to be given a turn.
+    fn passes_on(&mut self) -> bool {
+        if std::mem::take(&mut self.has_yielded) {
+            // It was ours again: nobody else wanted it.
+            self.limit = (self.limit * 2).min(MOST_ALONE);
+        }
+        self.in_a_row += 1;
+        if self.in_a_row < self.limit {
+            return true;
+        }
+        self.in_a_row = 0;
+        self.has_yielded = true;
+        false
+    }
+
+    /// Somebody else let go of the lock: nodes do not tell us of our own releases.
+    fn handle_others(&mut self) {
+        if std::mem::take(&mut self.has_yielded) {
+            self.limit = MOST_IN_A_ROW;
+        }
+        self.in_a_row = 0;
+    }
+
     /// Gives the first in line its turn.
     fn promote(&self) {
         if let Some(first) = self.waiters.front() {
@@ -240,7 +279,7 @@ impl Place {
 
     /// Notes that the attempt was refused.
     pub(crate) fn refuse(&self, tally: &Arc<Tally>) {
-        self.waiter.state().misses += 1;
+        self.waiter.state().refused_at = Some(clock::now());
         if let Some(line) = self.waiters.book().lines.get_mut(&self.key) {
             line.refused = Some(tally.clone());
         }
@@ -296,20 +335,19 @@ impl Waiter {
     }
 
     /// A node says that the key is gone there. Once a quorum is free, as far as is known, another
-    /// attempt is worth while.
-    fn handle_push(self: &Arc<Self>, node: NodeId, quorum: Quorum) {
+    /// attempt is worth while: returns when.
+    fn handle_push(&self, node: NodeId, quorum: Quorum) -> Option<Time> {
         let mut state = self.state();
         state.freed.insert(node);
         let granted = state.tally.as_ref().map(|tally| tally.judge(Round::granted));
         let free = granted.map_or(state.freed, |granted| granted.union(state.freed));
-        if state.try_at.is_none() && quorum.reached(free.len()) {
-            let delay = match state.misses.min(MOST_DOUBLINGS) {
-                0 | 1 => Duration::ZERO,
-                misses => random_range(Duration::ZERO..=Duration::from_millis((1 << misses) - 1)),
-            };
-            drop(state);
-            self.wake_for(clock::now().after(delay));
+        if state.try_at.is_some() || !quorum.reached(free.len()) {
+            return None;
         }
+        let now = clock::now();
+        let collided = state.refused_at.is_some_and(|at| now.since(at) < SPREAD);
+        let delay = if collided { random_range(Duration::ZERO..=SPREAD) } else { Duration::ZERO };
+        Some(now.after(delay))
     }
 
     /// No code panics while it holds this lock.
