@@ -13,9 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
-use tokio::runtime::{EnterGuard, Handle};
+use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::{Sleep, timeout};
 
 /// The end of time.
 const NEVER: Time = Time::from_nanos(u64::MAX);
@@ -195,12 +194,12 @@ impl Driver {
         if let Ok(permit) = self.permits.try_acquire() {
             return Some(permit);
         }
-        let left = deadline.map_or(self.node_timeout, |deadline| deadline.since(clock::now()));
-        let waiting = {
-            let _entered = enter(nodes);
-            timeout(left, self.permits.acquire())
-        };
-        waiting.await.ok()?.ok()
+        let until = deadline.unwrap_or_else(|| clock::now().after(self.node_timeout));
+        tokio::select! {
+            biased;
+            permit = self.permits.acquire() => permit.ok(),
+            () = sleep_until(nodes, until) => None,
+        }
     }
 
     /// Refuses all acquires from now on, and waits up to `limit` until every release that was asked
@@ -214,12 +213,10 @@ impl Driver {
         if owed().is_empty() {
             return Vec::new();
         }
-        // Starts the tasks that deliver, if the runtime that they ran on was shut down.
-        let Ok(nodes) = self.pool.here() else {
-            return owed();
-        };
         let deadline = clock::now().after(limit);
         while !owed().is_empty() && clock::now() < deadline {
+            // Starts the tasks that deliver, if the runtime that they ran on was shut down.
+            let Ok(nodes) = self.pool.here() else { break };
             sleep_until(&nodes, clock::now().after(CLOSE_POLL)).await;
         }
         owed()
@@ -252,13 +249,25 @@ async fn rest(place: Option<&Place>, nodes: &Nodes, at: Time) {
     }
 }
 
-/// Waits until `at` on our clock, by a timer of the current runtime, or else of the nodes' one.
-pub(crate) fn sleep_until(nodes: &Nodes, at: Time) -> Sleep {
-    let _entered = enter(nodes);
-    tokio::time::sleep(at.since(clock::now()))
-}
-
-/// The context for a timer: a future may also be polled outside of any runtime.
-fn enter(nodes: &Nodes) -> Option<EnterGuard<'_>> {
-    Handle::try_current().is_err().then(|| nodes.runtime().enter())
+/// Waits until `at` on our clock, by a timer of the runtime that it is polled on, which may change,
+/// or else of the nodes' one, and then only while that one lives.
+pub(crate) async fn sleep_until(nodes: &Nodes, at: Time) {
+    let here = || Handle::try_current().unwrap_or_else(|_| nodes.runtime().clone());
+    let timer_of = |runtime: &Handle| {
+        let _entered = runtime.enter();
+        tokio::time::sleep(at.since(clock::now()))
+    };
+    let mut runtime = here();
+    let mut timer = pin!(timer_of(&runtime));
+    poll_fn(|cx| {
+        let now_on = here();
+        if now_on.id() != runtime.id() {
+            timer.set(timer_of(&now_on));
+            runtime = now_on;
+        }
+        // The timer of a runtime that was shut down must not be polled.
+        let is_gone = runtime.id() == nodes.runtime().id() && !nodes.is_open();
+        if is_gone { Poll::Ready(()) } else { timer.as_mut().poll(cx) }
+    })
+    .await;
 }

@@ -86,8 +86,7 @@ impl Tally {
             }
             count.waker = Some(cx.waker().clone());
             drop(count);
-            // The timer of a runtime that was shut down must not be polled.
-            if nodes.is_open() { timer.as_mut().poll(cx) } else { Poll::Ready(()) }
+            timer.as_mut().poll(cx)
         })
         .await;
     }

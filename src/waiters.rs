@@ -297,6 +297,10 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        // The round under way knows this waiter as the one to wake, and may outlive it: its hold
+        // must be given up now, and before the next in line asks.
+        let State { hold, tally, task, .. } = std::mem::take(&mut *self.waiter.state());
+        drop((hold, tally, task));
         let mut book = self.waiters.book();
         let Some(line) = book.lines.get_mut(&self.key) else { return };
         line.waiters.retain(|waiter| !Arc::ptr_eq(waiter, &self.waiter));

@@ -187,6 +187,9 @@ impl Actor {
                 }
                 if silence >= answer && !self.is_stalled {
                     self.is_stalled = true;
+                    // What hangs there can run at any time, also after its ttl.
+                    let id = self.node.id;
+                    self.link().unanswered().for_each(|order| order.note_unsure(id));
                     self.node.set_state(NodeState::Stalled);
                 }
             }
@@ -345,9 +348,7 @@ impl Actor {
 
     fn handle_unanswered(&mut self, orders: Vec<Order>, failure: &NodeFailure) {
         for mut order in orders {
-            if !order.is_release() {
-                order.claim().note_unsure(self.node.id);
-            }
+            order.note_unsure(self.node.id);
             order.fail(failure.clone());
             self.owed.keep(order);
         }
@@ -362,7 +363,6 @@ impl Actor {
 impl Drop for Actor {
     /// Runs at the end of the task, also when a runtime is shut down under it.
     fn drop(&mut self) {
-        self.mailbox.close();
         if let Some(mut link) = self.link.take() {
             let unanswered: Vec<_> = link.take_unanswered().collect();
             if !unanswered.is_empty() {
@@ -370,6 +370,8 @@ impl Drop for Actor {
             }
             self.handle_unanswered(unanswered, &NodeFailure::ShutDown);
         }
+        // From here on releases go to other tasks, which must know by then what has to be buried.
+        self.mailbox.close();
         let owed = self.owed.take_releases().collect::<Vec<_>>();
         let waiting = std::mem::take(&mut self.inbox);
         for order in owed.into_iter().chain(waiting) {

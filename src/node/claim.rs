@@ -42,7 +42,8 @@ pub(crate) struct Claim {
     value: Value,
     /// Nodes that a `SET` was written to: a release is owed there.
     written: AtomicU32,
-    /// Nodes whose connection broke with a command of this claim unanswered: it may yet run.
+    /// Nodes that stalled, or whose connection broke, with a command of this claim unanswered: it
+    /// may yet run, also when its ttl has passed.
     unsure: AtomicU32,
     /// Set once the claim is given up: nothing but its release is written from then on.
     withdrawn: AtomicBool,
@@ -91,7 +92,7 @@ impl Claim {
         self.written.load(Ordering::SeqCst) & node.bit() != 0
     }
 
-    /// Notes that the connection to `node` broke with a command of this claim unanswered.
+    /// Notes that `node` stalled, or its connection broke, with a command of this claim unanswered.
     pub(super) fn note_unsure(&self, node: NodeId) {
         self.unsure.fetch_or(node.bit(), Ordering::Relaxed);
     }

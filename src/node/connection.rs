@@ -230,6 +230,11 @@ impl Link {
     }
 
     /// The orders that were written and not answered, oldest first.
+    pub(super) fn unanswered(&self) -> impl Iterator<Item = &Order> {
+        self.under_way.iter().flat_map(|written| &written.orders)
+    }
+
+    /// Takes the orders that were written and not answered, oldest first.
     pub(super) fn take_unanswered(&mut self) -> impl Iterator<Item = Order> {
         self.under_way.drain(..).flat_map(|written| written.orders)
     }

@@ -85,6 +85,14 @@ impl Order {
         matches!(self.deed, Deed::Extend { .. })
     }
 
+    /// True if this lets the key stand for longer than `other`, which is an extension too.
+    pub(super) fn outlasts(&self, other: &Self) -> bool {
+        match (self.deed, other.deed) {
+            (Deed::Extend { until: this }, Deed::Extend { until: other }) => this > other,
+            _ => false,
+        }
+    }
+
     pub(super) fn asked(&self) -> Asked {
         match self.deed {
             Deed::Acquire { .. } | Deed::Repair { .. } => Asked::Acquire,
@@ -112,6 +120,13 @@ impl Order {
         } else if let Some(ballot) = self.ballot.take() {
             // Nobody waits for it any more.
             ballot.discard();
+        }
+    }
+
+    /// Notes on the claim that this was written to `node`, and may run there at any time.
+    pub(super) fn note_unsure(&self, node: NodeId) {
+        if !self.is_release() {
+            self.claim.note_unsure(node);
         }
     }
 

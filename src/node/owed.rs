@@ -23,7 +23,7 @@ const LAST_PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct Owed {
     node: NodeId,
     releases: VecDeque<Order>,
-    /// By claim; a later extension replaces an earlier one.
+    /// By claim, the longest.
     extensions: HashMap<usize, Order>,
     pause: Duration,
     not_before: Instant,
@@ -49,7 +49,9 @@ impl Owed {
             }
         } else if order.is_extension() && !order.claim().is_withdrawn() {
             let claim = std::sync::Arc::as_ptr(order.claim()) as usize;
-            self.extensions.insert(claim, order);
+            if self.extensions.get(&claim).is_none_or(|kept| order.outlasts(kept)) {
+                self.extensions.insert(claim, order);
+            }
         }
     }
 

@@ -1,7 +1,12 @@
 //! quorlock on real redis-server processes. Each test starts its own on free ports, and leaves none
 //! behind.
 
+mod cancellation;
+mod dead;
+mod hung;
 mod lifecycle;
+mod names;
+mod quorum;
 mod renewal;
 mod runtimes;
 mod transport;

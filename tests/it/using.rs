@@ -74,7 +74,9 @@ async fn finished_work_is_never_thrown_away() {
     let redlock = builder(&cluster).node_timeout(ms(200)).build().expect("good settings");
     let servers = cluster.servers();
     let steal = async |_: &quorlock::Lease| {
-        servers.iter().for_each(|node| node.set("r", "the thief's"));
+        for node in servers {
+            node.set("r", "the thief's");
+        }
         "done"
     };
     match redlock.using("r", steal).await.expect_err("taken over") {

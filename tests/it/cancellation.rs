@@ -1,0 +1,383 @@
+//! Futures and leases that are dropped wherever that is possible.
+
+use crate::{SOON, builder, eventually, ms};
+use futures::future::{join_all, try_join_all};
+use kit::Cluster;
+use quorlock::{Lease, NodeState, Redlock, ReleaseOutcome, RetryPolicy};
+use rand::random_range;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::{sleep, timeout};
+
+/// Longer than any wait of these tests, so that no key goes by expiring.
+const LONG: Duration = Duration::from_mins(2);
+
+/// No future of these tests is polled as often as that.
+const MOST_POLLS: usize = 200;
+
+fn client(cluster: &Cluster) -> Redlock {
+    let retry = RetryPolicy::jittered(ms(0)..ms(3));
+    let builder = builder(cluster).ttl(LONG).retry(retry).connect_timeout(SOON);
+    builder.build().expect("good settings")
+}
+
+async fn lease(redlock: &Redlock, resource: &str) -> Lease {
+    redlock.acquire(resource).wait(SOON).await.expect("free, or free soon")
+}
+
+fn all_are_up(redlock: &Redlock) -> bool {
+    redlock.nodes().iter().all(|node| *node.state() == NodeState::Up)
+}
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+/// Polls `future` at most so many times, lets it lie for a while, and drops it. What it came to, if
+/// it was ready by then.
+async fn dropped_after<F: Future>(polls: usize, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut left = polls;
+    let output = poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await;
+    if output.is_none() && random_range(0..3) == 0 {
+        sleep(Duration::from_micros(random_range(0..1_500))).await;
+    }
+    output
+}
+
+/// Ends the client, and checks that everything is released by then: nothing can come late.
+async fn nothing_stays(redlock: &Redlock, cluster: &Cluster) {
+    redlock.close().await.expect("all nodes are well");
+    let text = |key: Vec<u8>| String::from_utf8_lossy(&key).into_owned();
+    let left: Vec<_> = cluster.keys_per_node().into_iter().flatten().map(text).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// Drops each kind of acquire after 0, 1, 2, … polls, until it is ready before that.
+async fn acquires_dropped_at_every_poll(redlock: &Redlock, resource: &str) {
+    for polls in 0..MOST_POLLS {
+        if dropped_after(polls, redlock.try_acquire(resource)).await.is_some() {
+            break;
+        }
+        assert!(polls + 1 < MOST_POLLS, "an acquire is ready in the end");
+    }
+    for polls in 0..MOST_POLLS {
+        let patient = redlock.acquire(resource).wait(SOON);
+        if dropped_after(polls, patient).await.is_some() {
+            break;
+        }
+        assert!(polls + 1 < MOST_POLLS, "an acquire is ready in the end");
+    }
+}
+
+/// Drops acquires of a held lock after 0, 1, 2, … polls: between attempts, too.
+async fn waits_dropped_at_every_poll(redlock: &Redlock, resource: &str) {
+    let holder = lease(redlock, resource).await;
+    for polls in 0..16 {
+        let refused = dropped_after(polls, redlock.acquire(resource).wait(SOON)).await;
+        assert!(refused.is_none(), "it is held: {refused:?}");
+    }
+    let held = dropped_after(MOST_POLLS, redlock.try_acquire(resource)).await;
+    held.expect("it is ready soon").expect_err("it is held");
+    assert_eq!(holder.release().await, Ok(ReleaseOutcome::Released));
+}
+
+/// Drops extensions and releases after 0, 1, 2, … polls.
+async fn leases_dropped_at_every_poll(redlock: &Redlock, resource: &str) {
+    let held = lease(redlock, resource).await;
+    for polls in 0..MOST_POLLS {
+        let extended = dropped_after(polls, held.extend(2 * LONG)).await;
+        assert!(held.is_valid());
+        if let Some(extended) = extended {
+            extended.expect("a quorum is well");
+            break;
+        }
+    }
+    assert!(held.validity() > LONG, "the last one was not dropped");
+    assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
+    for polls in 0..MOST_POLLS {
+        let released = dropped_after(polls, lease(redlock, resource).await.release()).await;
+        if let Some(released) = released {
+            assert_eq!(released, Ok(ReleaseOutcome::Released));
+            return;
+        }
+    }
+    panic!("a release is ready in the end");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_future_dropped_at_every_poll_leaves_no_key() {
+    let cluster = Cluster::start(5);
+    let redlock = client(&cluster);
+    // The first ones also while the connections are being made.
+    let each = (0..40).map(|n| {
+        let redlock = redlock.clone();
+        tokio::spawn(async move {
+            let resource = format!("r{n}");
+            for _ in 0..4 {
+                acquires_dropped_at_every_poll(&redlock, &resource).await;
+                waits_dropped_at_every_poll(&redlock, &resource).await;
+                leases_dropped_at_every_poll(&redlock, &resource).await;
+            }
+        })
+    });
+    try_join_all(each).await.expect("no panic");
+    nothing_stays(&redlock, &cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_future_dropped_at_every_poll_leaves_no_key_on_a_node_that_hung_meanwhile() {
+    let cluster = Cluster::start(5);
+    for is_warm in [false, true] {
+        let redlock = client(&cluster);
+        if is_warm {
+            drop(lease(&redlock, "warm-up").await);
+            eventually("all nodes are up", || all_are_up(&redlock)).await;
+        }
+        cluster[2].stop();
+        for n in 0..10 {
+            let resource = format!("r{n}");
+            acquires_dropped_at_every_poll(&redlock, &resource).await;
+            waits_dropped_at_every_poll(&redlock, &resource).await;
+            leases_dropped_at_every_poll(&redlock, &resource).await;
+        }
+        sleep(ms(300)).await;
+        cluster[2].cont();
+        nothing_stays(&redlock, &cluster).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_acquire_dropped_while_its_round_is_open_is_released_then_and_not_when_it_closes() {
+    let cluster = Cluster::start(3);
+    let redlock = builder(&cluster).node_timeout(ms(12_000)).ttl(LONG).build().expect("good");
+    drop(lease(&redlock, "warm-up").await);
+    eventually("all nodes are up", || all_are_up(&redlock)).await;
+    cluster[1].stop();
+    cluster[2].stop();
+    let is_there = || cluster[0].get("r").is_some();
+    for acquire in [redlock.try_acquire("r"), redlock.acquire("r").wait(SOON)] {
+        let acquiring = tokio::spawn(acquire);
+        eventually("one node has granted", is_there).await;
+        acquiring.abort();
+        let aborted = Instant::now();
+        eventually("it is released there", || !is_there()).await;
+        assert!(aborted.elapsed() < ms(6_000), "it waited for the hung nodes");
+    }
+    cluster[1].cont();
+    cluster[2].cont();
+    nothing_stays(&redlock, &cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_timeout_of_any_length_leaves_no_key() {
+    let cluster = Cluster::start(5);
+    let redlock = client(&cluster);
+    for round in 0..4 {
+        for us in (0..3_000).step_by(50) {
+            let (limit, resource) = (Duration::from_micros(us), format!("r{round}/{us}"));
+            drop(timeout(limit, redlock.acquire(&resource).wait(SOON)).await);
+            drop(timeout(limit, redlock.try_acquire(&resource)).await);
+            let held = lease(&redlock, &resource).await;
+            let extended = timeout(limit, held.extend(2 * LONG)).await;
+            assert!(held.is_valid() && !matches!(extended, Ok(Err(_))), "{extended:?}");
+            drop(timeout(limit, held.release()).await);
+        }
+    }
+    nothing_stays(&redlock, &cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_aborted_task_leaves_no_key() {
+    let cluster = Cluster::start(5);
+    let redlock = client(&cluster);
+    for n in 0..300 {
+        let tasks = (0..4).map(|task| {
+            let redlock = redlock.clone();
+            tokio::spawn(async move {
+                // Two by two they wait for each other.
+                let held = lease(&redlock, &format!("r{n}/{}", task / 2)).await;
+                held.extend(2 * LONG).await.expect("all nodes are well");
+                held.release().await.expect("all nodes are well");
+            })
+        });
+        let tasks: Vec<_> = tasks.collect();
+        sleep(Duration::from_micros(random_range(0..3_000))).await;
+        tasks.iter().for_each(tokio::task::JoinHandle::abort);
+        for task in tasks {
+            assert!(!task.await.is_err_and(|error| error.is_panic()));
+        }
+    }
+    nothing_stays(&redlock, &cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_losing_branch_of_a_select_leaves_no_key() {
+    let cluster = Cluster::start(5);
+    let redlock = client(&cluster);
+    let (mut won, mut lost) = (0, 0);
+    for n in 0..400 {
+        tokio::select! {
+            held = lease(&redlock, "one") => {
+                won += 1;
+                drop(held);
+            }
+            held = redlock.acquire("other").wait(SOON) => drop(held.expect("free soon")),
+            () = sleep(Duration::from_micros(20 * (n % 100))) => lost += 1,
+        }
+    }
+    assert!(lost > 0 && won < 400, "won {won}, lost {lost}");
+    nothing_stays(&redlock, &cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_can_be_dropped_anywhere() {
+    let cluster = Cluster::start(5);
+    let redlock = client(&cluster);
+    let is_gone = |key: &str| cluster.iter().all(|node| node.get(key).is_none());
+    let in_task = lease(&redlock, "task").await;
+    tokio::spawn(async move { drop(in_task) }).await.expect("no panic");
+    eventually("dropped in a task", || is_gone("task")).await;
+
+    let on_thread = lease(&redlock, "thread").await;
+    thread::spawn(move || drop(on_thread)).join().expect("no panic");
+    eventually("dropped on a thread without a runtime", || is_gone("thread")).await;
+
+    let unwound = lease(&redlock, "unwound").await;
+    let panicked = thread::spawn(move || {
+        let _held = unwound;
+        panic!("on purpose");
+    });
+    panicked.join().expect_err("it panics");
+    eventually("dropped by a panic on a thread", || is_gone("unwound")).await;
+
+    let unwound = lease(&redlock, "unwound").await;
+    let panicked = tokio::spawn(async move {
+        let _extension = unwound.extend(2 * LONG).await;
+        panic!("on purpose");
+    });
+    panicked.await.expect_err("it panics");
+    eventually("dropped by a panic in a task", || is_gone("unwound")).await;
+
+    let last = lease(&redlock, "last").await;
+    drop(redlock);
+    assert!(last.is_valid());
+    last.extend(2 * LONG).await.expect("a lease needs no client");
+    drop(last);
+    eventually("dropped after its client", || cluster.is_empty()).await;
+
+    let redlock = client(&cluster);
+    let last = lease(&redlock, "last").await;
+    drop(redlock);
+    assert_eq!(last.release().await, Ok(ReleaseOutcome::Released));
+    eventually("released after its client", || cluster.is_empty()).await;
+}
+
+#[test]
+fn leases_that_outlive_their_runtime_are_released_by_the_next() {
+    static KEPT: Mutex<Vec<Lease>> = Mutex::new(Vec::new());
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let first = runtime();
+    let moved_out = first.block_on(async {
+        for n in 0..10 {
+            let held = lease(&redlock, &format!("static/{n}")).await;
+            KEPT.lock().expect("no panic").push(held);
+            // Owned by a task that never ends: dropped by the shutdown itself.
+            let held = lease(&redlock, &format!("task/{n}")).await;
+            tokio::spawn(async move {
+                std::future::pending::<()>().await;
+                drop(held);
+            });
+        }
+        lease(&redlock, "moved out").await
+    });
+    drop(first);
+    assert!(moved_out.is_valid());
+    drop(moved_out);
+    KEPT.lock().expect("no panic").clear();
+    assert!(!cluster.is_empty(), "nobody was there to deliver");
+    runtime().block_on(nothing_stays(&redlock, &cluster));
+}
+
+/// Acquires, extends, drops and releases until its runtime is shut down. `alive` is for counting
+/// who may still hold something.
+async fn work(redlock: Redlock, task: usize, alive: Arc<()>) {
+    loop {
+        let Ok(held) = redlock.acquire(format!("r{}", task / 2)).wait(SOON).await else { return };
+        let outside = thread::spawn({
+            let alive = alive.clone();
+            move || drop((held, alive))
+        });
+        let Ok(held) = redlock.try_acquire(format!("own/{task}")).await else { return };
+        drop(timeout(Duration::from_micros(300), held.extend(2 * LONG)).await);
+        drop(held.release().await);
+        outside.join().expect("no panic");
+    }
+}
+
+#[test]
+fn runtimes_shut_down_at_any_moment_leave_nothing_that_the_next_one_does_not_release() {
+    let cluster = Cluster::start(3);
+    for round in 0..60 {
+        let redlock = client(&cluster);
+        let alive = Arc::new(());
+        let runtimes = [runtime(), runtime()];
+        for (task, runtime) in (0..16).zip(runtimes.iter().cycle()) {
+            runtime.spawn(work(redlock.clone(), task, alive.clone()));
+        }
+        let mut longest_us = 30_000;
+        for runtime in runtimes {
+            thread::sleep(Duration::from_micros(random_range(0..longest_us)));
+            if round % 2 == 0 {
+                drop(runtime);
+            } else {
+                runtime.shutdown_background();
+            }
+            // The second one may still be busy with what the first one left.
+            longest_us = 1_500;
+        }
+        kit::eventually(SOON, "all tasks are gone", || Arc::strong_count(&alive) == 1);
+        runtime().block_on(nothing_stays(&redlock, &cluster));
+    }
+}
+
+#[test]
+fn an_acquire_that_waits_goes_on_in_another_runtime_when_its_own_is_shut_down() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let (first, second) = (runtime(), runtime());
+    let held = second.block_on(lease(&redlock, "r"));
+    let mut waits: Vec<_> = (0..20)
+        .map(|n| redlock.acquire("r").wait(SOON).retry(RetryPolicy::fixed(ms(1 + 20 * n))))
+        .collect();
+    first.block_on(async {
+        for wait in &mut waits {
+            // Some are asking then, and some sleep until they ask again.
+            assert!(timeout(ms(10), wait).await.is_err(), "it is held");
+        }
+    });
+    drop(first);
+    second.block_on(async {
+        assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
+        let wins = waits.into_iter().map(async |wait| drop(wait.await.expect("free soon")));
+        timeout(SOON, join_all(wins)).await.expect("each in its turn");
+        nothing_stays(&redlock, &cluster).await;
+    });
+}

@@ -1,0 +1,196 @@
+//! What can be locked: any sequence of bytes, under exactly the key that it says.
+
+use crate::{builder, client, eventually, ms};
+use kit::Cluster;
+use quorlock::{AcquireError, Lease, Redlock, ReleaseOutcome};
+use std::collections::BTreeSet;
+
+/// Bytes that could be taken for something else on their way to a server and back.
+fn unusual() -> Vec<Vec<u8>> {
+    let texts = [
+        "",
+        " ",
+        "two words",
+        " leading and trailing ",
+        "line\nbreak",
+        "\r\n",
+        "*3\r\n$3\r\nSET\r\n",
+        "$-1\r\n",
+        "\0",
+        "\0🐉",
+        "日本語/ключ",
+        "*",
+        "[a-z]?",
+        "h?llo*",
+        "\\*",
+        "{hash}tag",
+        "{hash}tags",
+        "{}",
+        "\"quoted\" and 'quoted'",
+        "nil",
+        "-1",
+        "KEYS[1]",
+        "%s{0}",
+    ];
+    let mut names: Vec<Vec<u8>> = texts.map(Vec::from).into();
+    names.push((0..=u8::MAX).collect());
+    names.push((0..=u8::MAX).rev().collect());
+    names.push(vec![0xff; 3]);
+    names.push(vec![b'x'; 64 << 10]);
+    names.push(vec![0; 64 << 10]);
+    names
+}
+
+/// The keys on each node, when they are the same on all of them.
+fn keys(cluster: &Cluster) -> Option<Vec<Vec<u8>>> {
+    let mut per_node = cluster.keys_per_node();
+    let first = per_node.pop()?;
+    per_node.iter().all(|keys| *keys == first).then_some(first)
+}
+
+/// Locks, contends, extends and releases `resource`; nothing but `key` may be there meanwhile.
+async fn live_through(cluster: &Cluster, clients: [&Redlock; 2], resource: &[u8], key: &[u8]) {
+    let [ours, theirs] = clients;
+    let name = String::from_utf8_lossy(&resource[..resource.len().min(40)]).into_owned();
+    let lease = ours.try_acquire(resource).await;
+    let lease = lease.unwrap_or_else(|error| panic!("{name:?}: {error}"));
+    assert_eq!(lease.resource(), resource);
+    eventually("all nodes have its key and no other", || {
+        keys(cluster).is_some_and(|keys| keys == [key])
+    })
+    .await;
+    for node in cluster {
+        assert_eq!(node.get(key).as_deref(), Some(lease.value().as_bytes()), "{name:?}");
+    }
+    let shown = format!("{lease:?}");
+    assert!(!shown.contains(lease.value()) && !shown.contains('\n'), "{shown}");
+
+    let refused = theirs.try_acquire(resource).await.expect_err("it is held");
+    assert!(matches!(refused, AcquireError::Contended { .. }), "{name:?}: {refused}");
+    lease.extend(ms(90_000)).await.unwrap_or_else(|error| panic!("{name:?}: {error}"));
+    eventually("all nodes know", || cluster.iter().all(|node| node.pttl(key) > 60_000)).await;
+    let released = lease.release().await.unwrap_or_else(|error| panic!("{name:?}: {error}"));
+    assert_eq!(released, ReleaseOutcome::Released, "{name:?}");
+    eventually("no key is left", || cluster.is_empty()).await;
+}
+
+#[tokio::test]
+async fn unusual_resources_are_locked_under_exactly_their_own_bytes() {
+    let cluster = Cluster::start(3);
+    let (ours, theirs) = (client(&cluster), client(&cluster));
+    for resource in unusual() {
+        live_through(&cluster, [&ours, &theirs], &resource, &resource).await;
+    }
+}
+
+#[tokio::test]
+async fn unusual_prefixes_stand_before_the_resource_as_they_are() {
+    let cluster = Cluster::start(3);
+    for prefix in [&b""[..], b"lock:", b"{tag}:", b"*", b" \r\n", b"\0", b"\xff\xfe"] {
+        let with_prefix = || builder(&cluster).key_prefix(prefix).build().expect("good settings");
+        let (ours, theirs) = (with_prefix(), with_prefix());
+        for resource in [&b"r"[..], b"", b"\0\xf0", b"*"] {
+            let key = [prefix, resource].concat();
+            live_through(&cluster, [&ours, &theirs], resource, &key).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn all_unusual_resources_are_held_at_once_by_different_clients() {
+    let cluster = Cluster::start(3);
+    let clients = [client(&cluster), client(&cluster)];
+    let mut leases: Vec<Lease> = Vec::new();
+    for (place, resource) in unusual().iter().enumerate() {
+        let lease = clients[place % 2].try_acquire(resource).await;
+        leases.push(lease.expect("no other resource is in its way"));
+    }
+    let mut expected = unusual();
+    expected.sort_unstable();
+    eventually("each has its key on all nodes", || keys(&cluster).as_ref() == Some(&expected))
+        .await;
+    leases.truncate(1);
+    eventually("only the first is left", || keys(&cluster) == Some(vec![Vec::new()])).await;
+    drop(leases);
+    eventually("no key is left", || cluster.is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_resource_can_be_given_as_text_or_bytes_owned_or_borrowed() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let (borrowed, bytes) = (&String::from("&String"), Vec::from(*b"Vec<u8>"));
+    let leases = [
+        redlock.try_acquire("str").await.expect("free"),
+        redlock.try_acquire(String::from("String")).await.expect("free"),
+        redlock.try_acquire(borrowed).await.expect("free"),
+        redlock.acquire(b"&[u8; N]").await.expect("free"),
+        redlock.acquire(*b"[u8; N]").await.expect("free"),
+        redlock.acquire(&b"&[u8]"[..]).await.expect("free"),
+        redlock.acquire(bytes).await.expect("free"),
+        redlock.acquire(Box::<[u8]>::from(*b"Box<[u8]>")).await.expect("free"),
+    ];
+    let resources: BTreeSet<_> = leases.iter().map(Lease::resource).collect();
+    let forms =
+        ["str", "String", "&String", "&[u8; N]", "[u8; N]", "&[u8]", "Vec<u8>", "Box<[u8]>"];
+    assert_eq!(resources, forms.map(str::as_bytes).into());
+    drop(leases);
+    eventually("no key is left", || cluster.is_empty()).await;
+}
+
+/// The key is the prefix and the resource, with nothing between: that is documented, and it is what
+/// makes the library's keys those of others. Within one client, names never collide.
+#[tokio::test]
+async fn the_key_alone_says_what_is_locked() {
+    let cluster = Cluster::start(3);
+    let with_prefix = |prefix: &str| builder(&cluster).key_prefix(prefix).build().expect("good");
+    let (none, a, ab) = (with_prefix(""), with_prefix("a"), with_prefix("ab"));
+    let held = a.try_acquire("bc").await.expect("free");
+    let refused = ab.try_acquire("c").await.expect_err("the same key");
+    assert!(matches!(refused, AcquireError::Contended { .. }), "{refused}");
+    let refused = none.try_acquire("abc").await.expect_err("the same key");
+    assert!(matches!(refused, AcquireError::Contended { .. }), "{refused}");
+
+    let others = [
+        a.try_acquire("c").await.expect("another key"),
+        a.try_acquire("b").await.expect("another key"),
+        a.try_acquire("bC").await.expect("another key"),
+        a.try_acquire("bc ").await.expect("another key"),
+        a.try_acquire("bc\0").await.expect("another key"),
+        ab.try_acquire("bc").await.expect("another key"),
+        none.try_acquire("bc").await.expect("another key"),
+    ];
+    assert_eq!(held.release().await.expect("all are up"), ReleaseOutcome::Released);
+    drop(ab.try_acquire("c").await.expect("free again"));
+    drop(others);
+    eventually("no key is left", || cluster.is_empty()).await;
+}
+
+const MANY: usize = 3_000;
+
+#[tokio::test]
+async fn thousands_of_resources_are_held_at_once_and_each_is_released() {
+    let cluster = Cluster::start(3);
+    let (ours, theirs) = (client(&cluster), client(&cluster));
+    let acquires = |redlock: &Redlock| {
+        let names = (0..MANY).map(|number| redlock.acquire(format!("many/{number}")));
+        names.map(tokio::spawn).collect::<Vec<_>>()
+    };
+    let mut leases = Vec::new();
+    for acquire in acquires(&ours) {
+        leases.push(acquire.await.expect("no panic").expect("free"));
+    }
+    eventually("all are on all nodes", || {
+        let keys = cluster.keys_per_node();
+        keys.iter().all(|keys| keys.len() == MANY)
+    })
+    .await;
+    let values: BTreeSet<_> = leases.iter().map(Lease::value).collect();
+    assert_eq!(values.len(), MANY, "each has a value of its own");
+    for lease in leases.iter().step_by(100) {
+        let refused = theirs.try_acquire(lease.resource()).await.expect_err("it is held");
+        assert!(matches!(refused, AcquireError::Contended { .. }), "{refused}");
+    }
+    drop(leases);
+    eventually("no key is left", || cluster.is_empty()).await;
+}
