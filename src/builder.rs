@@ -7,6 +7,7 @@ use crate::protocol::{Drift, MAX_NODES, Quorum, RetryPolicy, Ttl, TtlError};
 use crate::redlock::Redlock;
 use crate::waiters::Waiters;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -25,7 +26,7 @@ use tokio::runtime::Handle;
 /// | [`drift_constant`](Self::drift_constant) | 2 ms |
 /// | [`retry`](Self::retry) | jittered, 50 ms to 250 ms |
 /// | [`key_prefix`](Self::key_prefix) | none |
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "a builder does nothing until build() is called"]
 pub struct Builder {
     nodes: Vec<Result<ConnectionInfo, ConfigError>>,
@@ -200,6 +201,23 @@ impl Builder {
     }
 }
 
+/// Names the nodes by address only, without user and password.
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes = self.nodes.iter().map(|node| match node {
+            Ok(info) => info.addr().to_string(),
+            Err(error) => error.to_string(),
+        });
+        f.debug_struct("Builder")
+            .field("nodes", &nodes.collect::<Vec<_>>())
+            .field("settings", &self.settings)
+            .field("drift_factor", &self.drift_factor)
+            .field("drift_constant", &self.drift_constant)
+            .field("runtime", &self.runtime)
+            .finish()
+    }
+}
+
 impl Settings {
     /// The ttl that `asked` is, if it can work with the other settings.
     pub(crate) fn check_ttl(&self, asked: Duration) -> Result<Ttl, ConfigError> {
@@ -249,12 +267,18 @@ fn provide_tls(infos: &[ConnectionInfo]) {
 }
 
 fn refusal(position: usize, url: &str, error: &redis::RedisError) -> ConfigError {
+    // The path of a socket may be followed by a user and a password.
+    let url = match url.split_once('?') {
+        Some((path, _)) if path.contains("unix:") => path,
+        _ => url,
+    };
     // Everything up to the last @ may be a user or a password.
     let url = match (url.split_once("://"), url.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, place))) => format!("{scheme}://{place}"),
         (None, Some((_, place))) => place.to_owned(),
         (_, None) => url.to_owned(),
     };
+    let url = url.split('?').next().unwrap_or_default().to_owned();
     let wants_tls = ["rediss://", "valkeys://"].iter().any(|scheme| url.starts_with(scheme));
     if wants_tls && !cfg!(feature = "tls-rustls") {
         return ConfigError::TlsNotEnabled { url };

@@ -202,6 +202,9 @@ impl Siblings {
         let other = run_ids.iter().position(|known| known.as_ref() == Some(run_id));
         match other {
             Some(other) if other != node.index() => {
+                // Its address does not lead to where it led before. That server is free for the
+                // other node: the two may have swapped their addresses.
+                run_ids[node.index()] = None;
                 Err(NodeFailure::SameServer(self.names[other].clone()))
             }
             _ => {

@@ -3,10 +3,14 @@
 
 mod cancellation;
 mod dead;
+mod errors;
 mod hung;
+mod late_packets;
 mod lifecycle;
 mod names;
 mod quorum;
+mod reconnect;
+mod refusals;
 mod renewal;
 mod runtimes;
 mod transport;

@@ -1,0 +1,195 @@
+//! I8: what the buffers of a connection that was given up still deliver must not stay.
+
+use crate::errors::{FEW_RIGHTS, PASSWORD, USER};
+use crate::{SOON, eventually, ms};
+use kit::{Cluster, Direction, Proxy, Server, ServerBuilder};
+use quorlock::{AcquireError, NodeState, Redlock};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::Instant;
+
+/// Stands before a server and can withhold what the client sends on its FIRST connection, as a
+/// network may: later connections overtake it, and the client's end does not end it.
+pub(crate) struct Detour {
+    addr: SocketAddr,
+    target: Arc<Mutex<SocketAddr>>,
+    gate: Arc<Gate>,
+}
+
+#[derive(Default)]
+struct Gate {
+    is_shut: Mutex<bool>,
+    opened: Condvar,
+    /// True once something that was withheld has been passed on, or could not be.
+    has_passed_on: AtomicBool,
+}
+
+impl Detour {
+    pub(crate) fn start(target: SocketAddr) -> Self {
+        let target = Arc::new(Mutex::new(target));
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let addr = listener.local_addr().expect("it listens");
+        let gate = Arc::new(Gate::default());
+        let (first, current) = (gate.clone(), target.clone());
+        // The threads end with the connections, the listener's with the test process.
+        thread::spawn(move || {
+            for (number, client) in listener.incoming().flatten().enumerate() {
+                let target = *current.lock().expect("nobody panics with it");
+                let Ok(server) = TcpStream::connect(target) else { continue };
+                let (from, to) = (client.try_clone(), server.try_clone());
+                let (mut from, to) = (from.expect("a socket"), to.expect("a socket"));
+                let gate = if number == 0 { first.clone() } else { Arc::default() };
+                thread::spawn(move || gate.pass_on(&mut from, to));
+                thread::spawn(move || {
+                    // However the server's end came about, the client sees one.
+                    let _ = io::copy(&mut &server, &mut &client);
+                    let _ = client.shutdown(Shutdown::Both);
+                });
+            }
+        });
+        Self { addr, target, gate }
+    }
+
+    /// Connections that are made from now on go there.
+    pub(crate) fn lead_to(&self, target: SocketAddr) {
+        *self.target.lock().expect("nobody panics with it") = target;
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://{}", self.addr)
+    }
+
+    fn shut(&self) {
+        *self.gate.is_shut.lock().expect("nobody panics with it") = true;
+    }
+
+    /// Delivers what was withheld, and returns when that is done.
+    fn open(&self) {
+        *self.gate.is_shut.lock().expect("nobody panics with it") = false;
+        self.gate.opened.notify_all();
+        let has_passed_on = || self.gate.has_passed_on.load(Ordering::Acquire);
+        kit::eventually(SOON, "the gate has passed on what it held", has_passed_on);
+    }
+}
+
+impl Gate {
+    fn pass_on(&self, from: &mut TcpStream, mut to: TcpStream) {
+        let mut buffer = [0; 4096];
+        while let Ok(count @ 1..) = from.read(&mut buffer) {
+            let is_shut = self.is_shut.lock().expect("nobody panics with it");
+            let was_shut = *is_shut;
+            drop(self.opened.wait_while(is_shut, |is_shut| *is_shut).expect("no panic"));
+            let passed_on = to.write_all(&buffer[..count]);
+            self.has_passed_on.fetch_or(was_shut, Ordering::AcqRel);
+            if passed_on.is_err() {
+                break;
+            }
+        }
+    }
+}
+
+/// How many SET commands the server has run.
+fn sets(server: &Server) -> u64 {
+    let stats = server.info("commandstats");
+    let calls = stats.get("cmdstat_set").and_then(|set| set.strip_prefix("calls="));
+    calls.and_then(|calls| calls.split(',').next()?.parse().ok()).unwrap_or(0)
+}
+
+/// Closes the client, however slow the machine is.
+pub(crate) async fn deliver_all(redlock: &Redlock) {
+    let begun = Instant::now();
+    while let Err(error) = redlock.close().await {
+        assert!(begun.elapsed() < SOON, "{error}");
+    }
+}
+
+/// Leaves a `SET` for the cluster's first node on its way, gives up its lock, and returns when the
+/// client has a new connection to the node.
+async fn leave_a_set_behind(cluster: &Cluster, detour: &Detour, redlock: &Redlock) {
+    let lease = redlock.acquire("r").wait(SOON).await.expect("a free lock");
+    eventually("all have granted", || lease.report().granted() == 3).await;
+    drop(lease);
+    eventually("it is free again", || cluster.is_empty()).await;
+
+    detour.shut();
+    let lease = redlock.acquire("r").wait(SOON).await.expect("two of three answer");
+    assert!(cluster[0].get("r").is_none(), "its SET is still on its way");
+    let first = || redlock.nodes()[0].state().clone();
+    eventually("the first node does not answer", || first() != NodeState::Up).await;
+    // Only now, so that the release does not follow the SET over the same connection.
+    drop(lease);
+    eventually("it has a new connection", || first() == NodeState::Up).await;
+}
+
+#[tokio::test]
+async fn a_set_in_a_connection_that_was_replaced_never_runs() {
+    let cluster = Cluster::start(3);
+    let detour = Detour::start(cluster[0].addr());
+    let urls = [detour.url(), cluster[1].url(), cluster[2].url()];
+    let redlock = Redlock::builder().nodes(urls).node_timeout(ms(100)).ttl(ms(120_000));
+    let redlock = redlock.build().expect("good settings");
+    leave_a_set_behind(&cluster, &detour, &redlock).await;
+    eventually("the release is delivered", || cluster.is_empty()).await;
+    deliver_all(&redlock).await;
+
+    let before = sets(&cluster[0]);
+    detour.open();
+    let begun = Instant::now();
+    while begun.elapsed() < ms(500) {
+        assert!(cluster[0].get("r").is_none(), "a late SET has run");
+        tokio::time::sleep(ms(5)).await;
+    }
+    assert_eq!(sets(&cluster[0]), before, "the connection was killed on the server");
+}
+
+#[tokio::test]
+async fn where_kill_is_forbidden_a_set_that_comes_late_is_undone() {
+    let setup = Server::builder().arg("--user").arg(USER).arg("on").arg(format!(">{PASSWORD}"));
+    let setup = FEW_RIGHTS.split(' ').fold(setup, ServerBuilder::arg);
+    let cluster = Cluster::start_with(3, &setup);
+    let detour = Detour::start(cluster[0].addr());
+    let addrs = [detour.addr, cluster[1].addr(), cluster[2].addr()];
+    let urls = addrs.map(|addr| format!("redis://{USER}:{PASSWORD}@{addr}"));
+    let redlock = Redlock::builder().nodes(urls).node_timeout(ms(100)).ttl(ms(120_000));
+    let redlock = redlock.build().expect("good settings");
+    leave_a_set_behind(&cluster, &detour, &redlock).await;
+
+    let before = sets(&cluster[0]);
+    tokio::time::sleep(ms(300)).await;
+    assert_eq!(sets(&cluster[0]), before, "a release was delivered long before the SET comes");
+    detour.open();
+    eventually("the late SET runs", || sets(&cluster[0]) > before).await;
+    eventually("it is undone, long before it expires", || cluster.is_empty()).await;
+}
+
+#[tokio::test]
+async fn commands_that_a_network_held_up_for_seconds_leave_nothing() {
+    let cluster = Cluster::start(3);
+    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let urls = proxies.iter().map(Proxy::url);
+    let redlock = Redlock::builder().nodes(urls).node_timeout(ms(100)).ttl(ms(120_000));
+    let redlock = redlock.build().expect("good settings");
+    let is_up = |node: &quorlock::NodeInfo| *node.state() == NodeState::Up;
+    drop(redlock.acquire("r").wait(SOON).await.expect("a free lock"));
+    eventually("all are up", || redlock.nodes().iter().all(is_up)).await;
+    eventually("it is free again", || cluster.is_empty()).await;
+
+    for proxy in &proxies {
+        proxy.hold(Direction::Requests);
+    }
+    let refused = redlock.try_acquire("r").await.expect_err("no node hears of it");
+    assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused}");
+    eventually("all are given up, and connected to anew", || {
+        proxies.iter().all(|proxy| proxy.accepted() >= 2)
+    })
+    .await;
+    proxies.iter().for_each(Proxy::heal);
+    let lease = redlock.acquire("r").wait(SOON).await.expect("nothing is in the way");
+    let lost = lease.release().await.expect("all are up");
+    assert_eq!(lost, quorlock::ReleaseOutcome::Released);
+    deliver_all(&redlock).await;
+    eventually("no key is left", || cluster.is_empty()).await;
+}

@@ -1,0 +1,365 @@
+//! Connections that are lost: idle, in the middle of load, all at once, with half a reply.
+
+use crate::late_packets::deliver_all;
+use crate::quorum::Holds;
+use crate::{SOON, client, eventually, ms};
+use kit::{Cluster, Direction, Proxy, Server, ServerBuilder};
+use quorlock::{
+    AcquireError, NodeFailure, NodeState, NodeVote, Redlock, ReleaseError, ReleaseOutcome,
+    RetryPolicy,
+};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// The ids of the connections over TCP, so not of the kit's own.
+fn connections(server: &Server) -> BTreeSet<String> {
+    let list = redis::from_redis_value::<String>(server.cmd(&["CLIENT", "LIST"])).expect("a text");
+    let lines = list.lines().filter(|line| line.contains(" addr=127.0.0.1:"));
+    lines.filter_map(|line| line.split(' ').next().map(str::to_owned)).collect()
+}
+
+fn close_connections(server: &Server) {
+    server.cmd(&["CLIENT", "KILL", "TYPE", "normal"]);
+}
+
+/// Locks on all nodes, however long it takes them to be back, and leaves nothing.
+async fn lock_on_all(redlock: &Redlock, cluster: &Cluster) {
+    let begun = Instant::now();
+    loop {
+        let lease = redlock.acquire("all").wait(SOON).await.expect("a free lock");
+        let is_pending = || {
+            let report = lease.report();
+            report.nodes().iter().any(|node| *node.vote() == NodeVote::Pending)
+        };
+        eventually("all have answered", || !is_pending()).await;
+        let granted = lease.report().granted();
+        lease.release().await.expect("a quorum is up");
+        if granted == cluster.len() {
+            break;
+        }
+        assert!(begun.elapsed() < SOON, "only {granted} nodes are back");
+        tokio::time::sleep(ms(5)).await;
+    }
+    eventually("no key is left", || cluster.is_empty()).await;
+}
+
+#[tokio::test]
+async fn connections_that_are_closed_while_idle_are_replaced_before_they_are_needed() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    lock_on_all(&redlock, &cluster).await;
+    for _ in 0..2 {
+        // One that did not last is replaced after a pause.
+        tokio::time::sleep(ms(1_100)).await;
+        let before: Vec<_> = cluster.iter().map(connections).collect();
+        cluster.iter().for_each(close_connections);
+        eventually("each node has a new connection", || {
+            cluster.iter().zip(&before).all(|(node, before)| {
+                let now = connections(node);
+                now.len() == 1 && now.is_disjoint(before)
+            })
+        })
+        .await;
+        let lease = redlock.try_acquire("r").await.expect("it simply works");
+        eventually("on all nodes", || lease.report().granted() == 3).await;
+        assert_eq!(lease.release().await.expect("all are up"), ReleaseOutcome::Released);
+    }
+    eventually("no key is left", || cluster.is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_lease_outlives_the_connections_it_was_acquired_over() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let lease = redlock.try_acquire("r").await.expect("a free lock");
+    eventually("on all nodes", || lease.report().granted() == 3).await;
+    cluster.iter().for_each(close_connections);
+    let extended = async || lease.extend(ms(90_000)).await.is_ok();
+    let begun = Instant::now();
+    while !extended().await {
+        assert!(lease.is_valid() && begun.elapsed() < SOON, "{:?}", lease.loss());
+        tokio::time::sleep(ms(5)).await;
+    }
+    eventually("all nodes know", || cluster.iter().all(|node| node.pttl("r") > 60_000)).await;
+    cluster.iter().for_each(close_connections);
+    drop(lease);
+    eventually("no key is left", || cluster.is_empty()).await;
+}
+
+#[tokio::test]
+async fn servers_that_close_idle_connections_are_no_trouble() {
+    let cluster = Cluster::start_with(3, &Server::builder().arg("--timeout").arg("1"));
+    let redlock = client(&cluster);
+    lock_on_all(&redlock, &cluster).await;
+    let before: Vec<_> = cluster.iter().map(connections).collect();
+    for _ in 0..3 {
+        tokio::time::sleep(ms(1_300)).await;
+        let lease = redlock.acquire("r").wait(SOON).await.expect("a free lock");
+        lease.release().await.expect("a quorum is up");
+    }
+    for (node, before) in cluster.iter().zip(&before) {
+        eventually("the server has closed some", || connections(node).is_disjoint(before)).await;
+    }
+    lock_on_all(&redlock, &cluster).await;
+}
+
+#[tokio::test]
+async fn a_server_that_was_restarted_between_two_uses_counts_again() {
+    // With their data: a node that has forgotten its locks may rightly be left out for a while.
+    let cluster = Cluster::start_with(3, &Server::builder().durable());
+    let redlock = client(&cluster);
+    lock_on_all(&redlock, &cluster).await;
+    for node in &cluster {
+        node.restart();
+        let lease = redlock.acquire("r").wait(SOON).await.expect("two others were up all the time");
+        assert_eq!(lease.release().await.expect("a quorum is up"), ReleaseOutcome::Released);
+        lock_on_all(&redlock, &cluster).await;
+    }
+    cluster.iter().for_each(Server::kill);
+    let refused = redlock.try_acquire("r").await.expect_err("nobody is up");
+    assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused}");
+    cluster.iter().for_each(Server::restart);
+    lock_on_all(&redlock, &cluster).await;
+}
+
+#[tokio::test]
+async fn without_hello_locks_work_over_resp2_and_so_does_reconnecting() {
+    let setup = ["--rename-command", "HELLO", ""].into_iter();
+    let setup = setup.fold(Server::builder(), ServerBuilder::arg);
+    let cluster = Cluster::start_with(3, &setup);
+    let (ours, theirs) = (client(&cluster), client(&cluster));
+    for _ in 0..3 {
+        lock_on_all(&theirs, &cluster).await;
+        lock_on_all(&ours, &cluster).await;
+        let lease = ours.acquire("r").wait(SOON).await.expect("a free lock");
+        eventually("on all nodes", || lease.report().granted() == 3).await;
+        let refused = theirs.try_acquire("r").await.expect_err("it is held");
+        assert!(matches!(refused, AcquireError::Contended { .. }), "{refused}");
+        lease.extend(ms(90_000)).await.expect("still held");
+        assert_eq!(lease.release().await.expect("all are up"), ReleaseOutcome::Released);
+        eventually("no key is left", || cluster.is_empty()).await;
+        cluster.iter().for_each(close_connections);
+    }
+    // Here a connection that was closed is noticed by its next use, which fails with it.
+    lock_on_all(&ours, &cluster).await;
+    tokio::time::sleep(ms(1_100)).await;
+    cluster.iter().for_each(close_connections);
+    let lease = ours.acquire("r").wait(SOON).await.expect("the next attempt finds new ones");
+    lease.release().await.expect("a quorum is up");
+    lock_on_all(&ours, &cluster).await;
+}
+
+/// Clients of five nodes, each behind a proxy.
+fn proxied(cluster: &Cluster) -> (Vec<Proxy>, Redlock) {
+    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let urls = proxies.iter().map(Proxy::url);
+    let redlock = Redlock::builder().nodes(urls).node_timeout(ms(2_000)).ttl(ms(120_000));
+    (proxies, redlock.build().expect("good settings"))
+}
+
+async fn use_locks(redlock: Redlock, task: usize, faulty: String, end: Instant) -> usize {
+    let mut uses = 0;
+    while Instant::now() < end {
+        let lease = redlock.try_acquire(format!("{task}")).await;
+        let lease = lease.unwrap_or_else(|error| panic!("{task}: {error}"));
+        tokio::time::sleep(ms(uses as u64 % 3)).await;
+        for node in lease.report().nodes() {
+            let is_well = !matches!(node.vote(), NodeVote::Failed(_));
+            assert!(is_well || node.name() == faulty, "{task}: {}", lease.report());
+        }
+        lease.extend(ms(110_000)).await.unwrap_or_else(|error| panic!("{task}: {error}"));
+        let released = lease.release().await.unwrap_or_else(|error| panic!("{task}: {error}"));
+        assert_eq!(released, ReleaseOutcome::Released);
+        uses += 1;
+    }
+    uses
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_resets_its_connections_under_load_costs_its_own_votes_only() {
+    let cluster = Cluster::start(5);
+    let (proxies, redlock) = proxied(&cluster);
+    lock_on_all(&redlock, &cluster).await;
+    let end = Instant::now() + ms(2_000);
+    let faulty = || proxies[0].addr().to_string();
+    let tasks = (0..64).map(|task| tokio::spawn(use_locks(redlock.clone(), task, faulty(), end)));
+    let tasks: Vec<_> = tasks.collect();
+    while Instant::now() < end {
+        proxies[0].reset();
+        tokio::time::sleep(ms(20)).await;
+    }
+    for task in tasks {
+        assert!(task.await.expect("no failure") > 0, "each got something done");
+    }
+    deliver_all(&redlock).await;
+    assert!(cluster.is_empty(), "{:?}", cluster.keys_per_node());
+}
+
+/// Locks one of four resources again and again; all that is allowed to go wrong is what resets of
+/// all connections explain.
+async fn use_shared(redlock: Redlock, task: usize, holds: Arc<[Holds; 4]>, end: Instant) -> u64 {
+    let mut uses = 0;
+    while Instant::now() < end {
+        match redlock.acquire(format!("{}", task % 4)).wait(ms(500)).await {
+            Ok(lease) => {
+                let since = Instant::now();
+                tokio::time::sleep(ms(uses % 4)).await;
+                assert!(lease.is_valid());
+                holds[task % 4].note(since);
+                uses += 1;
+                match lease.release().await {
+                    Ok(released) => assert_eq!(released, ReleaseOutcome::Released),
+                    Err(error) => {
+                        assert!(matches!(error, ReleaseError::NoQuorum { .. }), "{error}");
+                    }
+                }
+            }
+            Err(
+                AcquireError::Contended { .. }
+                | AcquireError::NoQuorum { .. }
+                | AcquireError::Timeout { .. },
+            ) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    uses
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn resets_of_all_connections_at_once_under_load_break_no_exclusion_and_leave_nothing() {
+    let cluster = Cluster::start(5);
+    let (proxies, redlock) = proxied(&cluster);
+    let other = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).ttl(ms(120_000));
+    let retry = RetryPolicy::jittered(ms(1)..ms(20));
+    let other = other.retry(retry).node_timeout(ms(2_000)).build().expect("good settings");
+    lock_on_all(&redlock, &cluster).await;
+    let holds = Arc::<[Holds; 4]>::default();
+    let end = Instant::now() + ms(4_000);
+    let tasks: Vec<_> = (0..32)
+        .map(|task| {
+            let redlock = if task < 16 { &redlock } else { &other };
+            tokio::spawn(use_shared(redlock.clone(), task, holds.clone(), end))
+        })
+        .collect();
+    for pause in [20, 20, 100, 1_200, 20, 300, 1_200].into_iter().cycle().map(ms) {
+        if Instant::now() + pause > end {
+            break;
+        }
+        tokio::time::sleep(pause).await;
+        proxies.iter().for_each(Proxy::reset);
+    }
+    let mut uses = 0;
+    for task in tasks {
+        uses += task.await.expect("no failure");
+    }
+    deliver_all(&redlock).await;
+    deliver_all(&other).await;
+    assert!(cluster.is_empty(), "{:?}", cluster.keys_per_node());
+    let held: usize = holds.iter().map(Holds::assert_disjoint).sum();
+    println!("{held} uses between the resets");
+    assert!(held as u64 == uses && held > 20, "{held} of {uses} uses");
+}
+
+/// Waits until the first node has a connection that was made after `before` were.
+async fn is_back(redlock: &Redlock, proxy: &Proxy, before: u64) {
+    let is_up = || *redlock.nodes()[0].state() == NodeState::Up;
+    eventually("a new connection was made", || proxy.accepted() > before).await;
+    eventually("it is up", is_up).await;
+}
+
+#[tokio::test]
+async fn a_reply_that_is_cut_off_is_a_failed_vote_and_its_command_is_undone_or_repeated() {
+    let cluster = Cluster::start(3);
+    let (proxies, redlock) = proxied(&cluster);
+    let proxy = &proxies[0];
+    lock_on_all(&redlock, &cluster).await;
+    for bytes in [0, 3] {
+        let before = proxy.accepted();
+        proxy.cut_next_reply(bytes);
+        let lease = redlock.try_acquire("r").await.expect("two others grant");
+        eventually("the vote has failed", || {
+            let report = lease.report();
+            let vote = report.nodes()[0].vote().clone();
+            matches!(vote, NodeVote::Failed(NodeFailure::Disconnected(_)))
+        })
+        .await;
+        assert_eq!(cluster[0].get("r").as_deref(), Some(lease.value().as_bytes()), "it had run");
+        is_back(&redlock, proxy, before).await;
+
+        let before = proxy.accepted();
+        proxy.cut_next_reply(bytes);
+        lease.extend(ms(300_000)).await.expect("two others confirm");
+        is_back(&redlock, proxy, before).await;
+        eventually("all nodes know", || cluster.iter().all(|node| node.pttl("r") > 200_000)).await;
+
+        let before = proxy.accepted();
+        proxy.cut_next_reply(bytes);
+        assert_eq!(lease.release().await.expect("two others"), ReleaseOutcome::Released);
+        is_back(&redlock, proxy, before).await;
+        eventually("no key is left", || cluster.is_empty()).await;
+
+        // The same once more: an acquire that is given up while nobody knows what became of it.
+        let before = proxy.accepted();
+        proxy.cut_next_reply(bytes);
+        drop(redlock.try_acquire("r").await.expect("two others grant"));
+        is_back(&redlock, proxy, before).await;
+        eventually("no key is left", || cluster.is_empty()).await;
+    }
+}
+
+#[tokio::test]
+async fn an_extension_that_was_lost_on_its_way_reaches_the_node_over_the_next_connection() {
+    let cluster = Cluster::start(3);
+    let (proxies, redlock) = proxied(&cluster);
+    let lease = redlock.try_acquire("r").await.expect("a free lock");
+    eventually("on all nodes", || lease.report().granted() == 3).await;
+    let before = proxies[0].bytes(Direction::Requests);
+    proxies[0].black_hole(Direction::Requests);
+    lease.extend(ms(300_000)).await.expect("two others confirm");
+    let is_lost = || proxies[0].bytes(Direction::Requests) > before;
+    eventually("it is lost", is_lost).await;
+    proxies[0].reset();
+    proxies[0].heal();
+    eventually("all nodes know", || cluster.iter().all(|node| node.pttl("r") > 200_000)).await;
+    drop(lease);
+    eventually("no key is left", || cluster.is_empty()).await;
+}
+
+#[tokio::test]
+async fn nodes_that_refuse_connections_are_not_stormed_and_refuse_at_once() {
+    let cluster = Cluster::start(3);
+    let (proxies, redlock) = proxied(&cluster);
+    lock_on_all(&redlock, &cluster).await;
+    for proxy in &proxies {
+        proxy.refuse(true);
+        proxy.reset();
+    }
+    let tried = || proxies.iter().map(Proxy::accepted).max().expect("three");
+    let (begun, before, attempts) = (Instant::now(), tried(), Arc::new(AtomicU64::new(0)));
+    let is_down = |node: &quorlock::NodeInfo| matches!(node.state(), NodeState::Down(_));
+    eventually("all are down", || redlock.nodes().iter().all(is_down)).await;
+    let tasks = (0..50).map(|task| {
+        let (redlock, attempts) = (redlock.clone(), attempts.clone());
+        tokio::spawn(async move {
+            while begun.elapsed() < ms(1_000) {
+                let refused = redlock.try_acquire(format!("{task}")).await.expect_err("no node");
+                assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused}");
+                attempts.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(ms(2)).await;
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.expect("no failure");
+    }
+    let (tried, attempts) = (tried() - before, attempts.load(Ordering::Relaxed));
+    let most = 10 + begun.elapsed().as_secs() * 2;
+    assert!(tried <= most, "{tried} connections to a node for {attempts} attempts");
+    assert!(attempts >= 100, "{attempts} attempts in a second: each took too long");
+    proxies.iter().for_each(Proxy::heal);
+    let lease = redlock.acquire("r").wait(SOON).await.expect("they are back");
+    assert_eq!(lease.release().await.expect("a quorum is up"), ReleaseOutcome::Released);
+    lock_on_all(&redlock, &cluster).await;
+}
