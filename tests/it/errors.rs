@@ -4,8 +4,8 @@ use crate::late_packets::Detour;
 use crate::{SOON, client, eventually, ms};
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{
-    AcquireError, ConfigError, ExtendError, Loss, NodeFailure, NodeInfo, NodeState, NodeVote,
-    Redlock, ReleaseOutcome, RetryPolicy,
+    AcquireError, ConfigError, ExtendError, Lease, Loss, NodeFailure, NodeInfo, NodeState,
+    NodeVote, Redlock, ReleaseOutcome,
 };
 use std::fmt::{Debug, Display};
 use std::future::poll_fn;
@@ -156,7 +156,8 @@ fn a_quorum_whose_caller_slept_through_the_validity_is_no_lease() {
     let redlock = short_lived(cluster.urls()).runtime(runtime.handle().clone()).build();
     let redlock = redlock.expect("good settings");
     futures::executor::block_on(async {
-        let mut acquire = pin!(redlock.acquire("r").wait(SOON).retry(RetryPolicy::none()));
+        // One that waits would be set aside for not being polled, and tried anew.
+        let mut acquire = pin!(redlock.try_acquire("r"));
         assert!(poll_once(acquire.as_mut()).await.is_pending());
         kit::eventually(SOON, "granted by all", || {
             cluster.iter().all(|node| !node.keys().is_empty())
@@ -342,6 +343,23 @@ async fn servers_that_swap_their_addresses_are_still_two() {
 pub(crate) const FEW_RIGHTS: &str =
     "-@all +set +evalsha +eval +get +del +pttl +pexpire +hello +auth +ping ~* resetchannels";
 
+/// A lease on "r" that all nodes granted, once all are connected.
+async fn granted_by_all(redlock: &Redlock, nodes: usize) -> Lease {
+    let begun = Instant::now();
+    loop {
+        let lease = redlock.acquire("r").wait(SOON).await.expect("free");
+        let asked = Instant::now();
+        while asked.elapsed() < ms(300) {
+            if lease.report().granted() == nodes {
+                return lease;
+            }
+            tokio::time::sleep(ms(2)).await;
+        }
+        assert!(begun.elapsed() < SOON, "{}", lease.report());
+        lease.release().await.expect("a quorum is up");
+    }
+}
+
 #[tokio::test]
 async fn a_user_with_few_rights_can_lock() {
     let setup = Server::builder().arg("--user").arg(USER).arg("on").arg(format!(">{PASSWORD}"));
@@ -351,8 +369,7 @@ async fn a_user_with_few_rights_can_lock() {
     let redlock = Redlock::builder().nodes(urls).node_timeout(ms(1_000)).ttl(ms(30_000));
     let (ours, theirs) = (redlock.clone().build().expect("good"), redlock.build().expect("good"));
     for connection in 0..3 {
-        let lease = ours.acquire("r").wait(SOON).await.expect("free");
-        eventually("all have granted", || lease.report().granted() == 3).await;
+        let lease = granted_by_all(&ours, 3).await;
         // Its connections have been closed as well, and it may not be back yet.
         let begun = Instant::now();
         let refused = loop {
