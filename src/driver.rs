@@ -3,7 +3,8 @@
 use crate::clock;
 use crate::hold::Hold;
 use crate::node::{Ballot, Claim, NoRuntime, Nodes, Order, Pool, Value};
-use crate::protocol::{Acquisition, Drift, Next, Quorum, Refusal, Schedule, Time, Ttl};
+use crate::protocol::{Acquisition, Drift, Next, Outcome, Quorum, Refusal, Round, Schedule};
+use crate::protocol::{Time, Ttl};
 use crate::tally::Tally;
 use crate::waiters::{Place, Waiters};
 use rand::random;
@@ -226,10 +227,15 @@ impl Driver {
 impl Place {
     /// The defeat of one whose time ended in the line: what the first in it saw is the reason.
     fn out_of_time(&self, latest_refusal: Option<Arc<Tally>>) -> Defeat {
-        match latest_refusal.or_else(|| self.refused()) {
-            Some(tally) => Defeat::Refused(Refusal::Contended, Some(tally)),
-            None => Defeat::Refused(Refusal::Timeout, None),
-        }
+        let Some(tally) = latest_refusal.or_else(|| self.refused()) else {
+            return Defeat::Refused(Refusal::Timeout, None);
+        };
+        let refusal = match tally.judge(Round::outcome) {
+            Some(Outcome::NoQuorum) | None => Refusal::NoQuorum,
+            Some(Outcome::TooLate) => Refusal::Expired,
+            Some(Outcome::Denied | Outcome::Missing | Outcome::Won) => Refusal::Contended,
+        };
+        Defeat::Refused(refusal, Some(tally))
     }
 }
 

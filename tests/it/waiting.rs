@@ -162,3 +162,16 @@ async fn a_wait_that_ends_in_the_line_says_what_the_first_saw() {
     assert_eq!(report.granted(), 0);
     assert!(first.await.expect("no panic").is_err());
 }
+
+#[tokio::test]
+async fn an_outage_is_not_contention_for_those_in_the_line_either() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    cluster.servers().iter().for_each(Server::kill);
+    let first = tokio::spawn(redlock.acquire("r").wait(ms(1_500)));
+    sleep(ms(100)).await;
+    let second = redlock.acquire("r").wait(ms(700)).await.expect_err("nobody answers");
+    assert!(matches!(second, AcquireError::NoQuorum { .. }), "{second:?}");
+    let first = first.await.expect("no panic").expect_err("nobody answers");
+    assert!(matches!(first, AcquireError::NoQuorum { .. }), "{first:?}");
+}
