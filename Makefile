@@ -17,8 +17,8 @@ help: ## list the targets
 
 .PHONY: demo
 demo: ## see the lock at work on Redis nodes that are started for it
-	$(WITH) cargo build --release --example demo
-	@$(WITH) cargo run --release --quiet --example demo -- $(ARGS)
+	$(WITH) cargo build --all-features --example demo
+	@$(WITH) cargo run --all-features --quiet --example demo -- $(ARGS)
 
 .PHONY: test
 test: ## run all tests, on real redis-server processes
