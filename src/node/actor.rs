@@ -315,9 +315,14 @@ impl Actor {
         let may_be_undone = order.is_release()
             && order.claim().is_unsure(self.node.id)
             && self.doubt_until.is_some_and(|until| Instant::now() < until);
+        if !order.is_release() && !order.is_extension() {
+            return None;
+        }
         if has_failed || may_be_undone {
             self.owed.keep(order);
             self.owed.back_off(Instant::now());
+        } else {
+            self.owed.handle_success();
         }
         None
     }

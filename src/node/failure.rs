@@ -51,6 +51,8 @@ impl NodeFailure {
         // A server that does not know a command repeats its arguments.
         let detail = error.details().unwrap_or_default();
         let detail = detail.split(", with args").next().unwrap_or_default();
+        // An error inside of a script ends with the script's hash and line.
+        let detail = detail.split(" script: ").next().unwrap_or_default();
         let detail = detail.replace(secret, "<value>");
         Self::Refused { code: error.code().into(), detail: detail.into() }
     }

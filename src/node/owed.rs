@@ -107,6 +107,11 @@ impl Owed {
         }
     }
 
+    /// The node did what it was asked: the next pause is a short one again.
+    pub(super) fn handle_success(&mut self) {
+        self.pause = FIRST_PAUSE;
+    }
+
     /// The node answers: the next try may come at once.
     pub(super) fn recover(&mut self) {
         self.pause = FIRST_PAUSE;

@@ -15,6 +15,9 @@ use tokio::time::{Instant, sleep_until};
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 
+/// So many orders may wait for the first connection before those that are void are looked for.
+const CROWD: usize = 1 << 12;
+
 /// When to try to connect.
 #[derive(Default)]
 pub(super) struct Backoff {
@@ -73,6 +76,7 @@ impl Actor {
     async fn wait(&mut self, until: impl Future<Output = ()>) -> bool {
         tokio::pin!(until);
         self.owed.prune(clock::now(), self.is_closed);
+        let mut crowded = CROWD;
         loop {
             if let Some(failure) = self.down.clone() {
                 for order in std::mem::take(&mut self.inbox) {
@@ -86,7 +90,24 @@ impl Actor {
                 () = &mut until => return true,
                 received = self.mailbox.recv_many(&mut self.inbox, MOST_ORDERS), if !self.is_closed => {
                     self.is_closed = received == 0;
+                    if self.inbox.len() >= crowded {
+                        self.drop_void();
+                        crowded = CROWD.max(2 * self.inbox.len());
+                    }
                 }
+            }
+        }
+    }
+
+    /// Answers what waits for the first connection and has no use any more (I12): rounds that are
+    /// over, and their releases. What is left belongs to rounds under way and to leases.
+    fn drop_void(&mut self) {
+        let now = clock::now();
+        for order in std::mem::take(&mut self.inbox) {
+            if order.is_void(self.node.id, now) {
+                order.answer_void();
+            } else {
+                self.inbox.push(order);
             }
         }
     }
