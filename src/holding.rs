@@ -193,9 +193,11 @@ impl VoteSink for Extension {
         if decided.is_some() && self.is_upkeep {
             holding.settle_upkeep(self);
         }
-        // The vote is over, and a majority holds the key: nodes that lost it get it back.
+        // The vote is over, and a majority holds the key: nodes that lost it get it back. Not once
+        // the lease is known to be lost.
         let (outcome, missing) = self.tally.judge(|round| (round.outcome(), round.missing()));
-        if outcome == Some(Outcome::Won) && (decided.is_some() || is_missing) {
+        let is_held = matches!(holding.tenure(), Tenure::Held { .. });
+        if is_held && outcome == Some(Outcome::Won) && (decided.is_some() || is_missing) {
             let nodes = holding.nodes();
             let quorum = holding.client.driver.quorum;
             for lost in quorum.ids().filter(|id| missing.contains(*id)) {

@@ -165,34 +165,46 @@ impl Order {
         let (key, value) = (self.claim.key(), self.claim.value().as_str());
         // What remains of T1 + ttl, and never nothing, which would delete the key.
         let remaining = |until: Time| Ttl::from_duration(until.since(now)).unwrap_or(Ttl::SHORTEST);
-        let ttl = match self.deed {
-            Deed::Acquire { ttl, .. } => Some(ttl),
-            Deed::Extend { until } | Deed::Repair { until } => Some(remaining(until)),
-            Deed::Release => None,
-        };
-        if ttl.is_some_and(|ttl| !self.claim.note_written(node, ttl, now)) {
-            return false;
-        }
-        match (self.deed, ttl) {
-            (Deed::Acquire { .. } | Deed::Repair { .. }, Some(ttl)) => {
-                pipeline.cmd("SET").arg(key).arg(value);
-                pipeline.arg("NX").arg("PX").arg(ttl.as_millis());
-                if let Deed::Acquire { watches: true, .. } = self.deed {
-                    if tracks {
-                        // It holds for the very next command only.
-                        pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
-                    }
+        let is_noted = |ttl| self.claim.note_written(node, ttl, now);
+        match self.deed {
+            Deed::Acquire { ttl, watches } => {
+                if !is_noted(ttl) {
+                    return false;
+                }
+                set(pipeline, key, value, ttl);
+                if watches && tracks {
+                    // It holds for the very next command only.
+                    pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
+                }
+                if watches {
                     pipeline.cmd("PTTL").arg(key);
                 }
             }
-            (Deed::Extend { .. }, Some(ttl)) => {
+            Deed::Repair { until } => {
+                let ttl = remaining(until);
+                if !is_noted(ttl) {
+                    return false;
+                }
+                set(pipeline, key, value, ttl);
+            }
+            Deed::Extend { until } => {
+                let ttl = remaining(until);
+                if !is_noted(ttl) {
+                    return false;
+                }
                 EXTEND.call(self.form, key, pipeline).arg(value).arg(ttl.as_millis());
             }
-            (Deed::Release, _) | (_, None) => {
+            Deed::Release => {
                 RELEASE.call(self.form, key, pipeline).arg(value);
             }
         }
         self.commands = pipeline.len() - before;
         true
     }
+}
+
+/// Sets the key if there is none.
+fn set(pipeline: &mut redis::Pipeline, key: &[u8], value: &str, ttl: Ttl) {
+    let command = pipeline.cmd("SET").arg(key).arg(value);
+    command.arg("NX").arg("PX").arg(ttl.as_millis());
 }
