@@ -2,10 +2,12 @@
 
 use crate::clock;
 use crate::driver::{Defeat, Wish};
-use crate::error::AcquireError;
+use crate::error::{AcquireError, ConfigError};
 use crate::lease::Lease;
-use crate::protocol::{Refusal, RetryPolicy};
+use crate::node::{Keys, Value};
+use crate::protocol::{Refusal, RetryPolicy, Time};
 use crate::redlock::Inner;
+use crate::settings::check_metadata;
 use crate::tally::Tally;
 use futures::future::BoxFuture;
 use std::fmt;
@@ -23,7 +25,7 @@ use std::time::Duration;
 #[must_use = "futures do nothing unless polled"]
 pub struct Acquire {
     client: Arc<Inner>,
-    resource: Box<[u8]>,
+    target: Target,
     ttl: Duration,
     /// `None` for a single attempt that takes its time.
     wait: Option<Duration>,
@@ -31,29 +33,62 @@ pub struct Acquire {
     gives_up_early: bool,
     /// The most time to hold it, if it is to be extended in the background.
     auto_extend: Option<Duration>,
+    metadata: Option<Arc<str>>,
     running: Option<Running>,
 }
+
+/// What is to be locked.
+#[derive(Clone)]
+enum Target {
+    One(Box<[u8]>),
+    All(Vec<Box<[u8]>>),
+    /// What this value stands for.
+    HandedOver(Box<[u8]>, Arc<Value>),
+}
+
+/// The most resources of one lease: a node does nothing else while it looks at them.
+const MOST_RESOURCES: usize = 1_000;
 
 type Running = BoxFuture<'static, Result<Lease, AcquireError>>;
 
 impl Acquire {
-    pub(crate) fn once(client: Arc<Inner>, resource: &[u8]) -> Self {
-        let ttl = client.settings.ttl;
+    fn new(client: Arc<Inner>, target: Target) -> Self {
+        let (ttl, metadata) = (client.settings.ttl, client.settings.metadata.clone());
         Self {
             client,
-            resource: resource.into(),
+            target,
             ttl,
             wait: None,
             retry: RetryPolicy::none(),
             gives_up_early: false,
             auto_extend: None,
+            metadata,
             running: None,
         }
     }
 
-    pub(crate) fn patient(client: Arc<Inner>, resource: &[u8]) -> Self {
-        let (wait, retry) = (client.settings.wait, client.settings.retry.clone());
-        Self::once(client, resource).wait(wait).retry(retry)
+    pub(crate) fn one(client: Arc<Inner>, resource: &[u8]) -> Self {
+        Self::new(client, Target::One(resource.into()))
+    }
+
+    pub(crate) fn all<I>(client: Arc<Inner>, resources: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        let resources = resources.into_iter().map(|resource| resource.as_ref().into());
+        Self::new(client, Target::All(resources.collect()))
+    }
+
+    pub(crate) fn handed_over(client: Arc<Inner>, resource: &[u8], value: &str) -> Self {
+        let value = Arc::new(Value::of(value.as_bytes()));
+        Self::new(client, Target::HandedOver(resource.into(), value))
+    }
+
+    /// Waits and tries again as the client's settings say.
+    pub(crate) fn patient(self) -> Self {
+        let (wait, retry) = (self.client.settings.wait, self.client.settings.retry.clone());
+        self.wait(wait).retry(retry)
     }
 
     /// How long the nodes keep the lock, in place of the client's [`ttl`](crate::Builder::ttl).
@@ -101,25 +136,67 @@ impl Acquire {
         self
     }
 
+    /// What is told to those who ask [who holds the lock](crate::Redlock::status), in place of the
+    /// client's [`metadata`](crate::Builder::metadata). It stands in the value under the key, and
+    /// everybody who can read the key can read it. At most 4096 bytes.
+    pub fn metadata(mut self, metadata: impl Into<String>) -> Self {
+        self.metadata = Some(metadata.into().into());
+        self
+    }
+
     fn start(&self) -> Running {
         let client = self.client.clone();
-        let key = [&*client.settings.prefix, &*self.resource].concat().into_boxed_slice();
-        let ttl = client.settings.check_ttl(self.ttl);
-        let deadline = self.wait.map(|wait| clock::now().after(wait));
-        let schedule = self.retry.schedule();
-        let (gives_up_early, max_hold) = (self.gives_up_early, self.auto_extend);
+        let is_adoption = matches!(self.target, Target::HandedOver(..));
+        // What was handed over is there or not: waiting does not help.
+        let wait = self.wait.filter(|_| !is_adoption);
+        let schedule =
+            if is_adoption { RetryPolicy::none().schedule() } else { self.retry.schedule() };
+        let deadline = wait.map(|wait| clock::now().after(wait));
+        let wish = self.wish(deadline);
+        let max_hold = self.auto_extend;
         Box::pin(async move {
-            let ttl = ttl?;
-            match client.driver.win(Wish { key, ttl, deadline, gives_up_early }, schedule).await {
-                Ok(win) => Ok(Lease::new(client, win, max_hold.map(|most| (ttl, most)))),
-                Err(defeat) => Err(client.explain(defeat)),
+            let wish = wish?;
+            let (ttl, keys) = (wish.ttl, wish.keys.clone());
+            match client.driver.win(wish, schedule).await {
+                Ok(win) => Lease::new(&client, win, max_hold.map(|most| (ttl, most)))
+                    .ok_or(AcquireError::Closed),
+                Err(defeat) if is_adoption => Err(client.explain(defeat, &keys).of_adoption()),
+                Err(defeat) => Err(client.explain(defeat, &keys)),
             }
+        })
+    }
+
+    fn wish(&self, deadline: Option<Time>) -> Result<Wish, ConfigError> {
+        let settings = &self.client.settings;
+        let (keys, adopts) = match &self.target {
+            Target::One(resource) => (Keys::one(settings.key(resource)), None),
+            Target::HandedOver(resource, value) => {
+                (Keys::one(settings.key(resource)), Some(value.clone()))
+            }
+            Target::All(resources) => {
+                let keys = resources.iter().map(|resource| settings.key(resource)).collect();
+                (Keys::all(keys).ok_or(ConfigError::NoResources)?, None)
+            }
+        };
+        if keys.len() > MOST_RESOURCES {
+            let (given, most) = (keys.len(), MOST_RESOURCES);
+            return Err(ConfigError::TooManyResources { given, most });
+        }
+        check_metadata(self.metadata.as_deref())?;
+        Ok(Wish {
+            keys,
+            ttl: settings.check_ttl(self.ttl)?,
+            metadata: self.metadata.clone(),
+            adopts,
+            is_watched: self.auto_extend.is_some(),
+            deadline,
+            gives_up_early: self.gives_up_early,
         })
     }
 }
 
 impl Inner {
-    fn explain(&self, defeat: Defeat) -> AcquireError {
+    fn explain(&self, defeat: Defeat, keys: &Keys) -> AcquireError {
         let names = || self.driver.pool.shared().iter().map(|node| node.name.clone());
         let report = |tally: Arc<Tally>| Box::new(tally.report(names()));
         match defeat {
@@ -128,13 +205,26 @@ impl Inner {
             Defeat::Refused(refusal, Some(tally)) => {
                 let report = report(tally);
                 match refusal {
-                    Refusal::Contended => AcquireError::Contended { report },
+                    Refusal::Contended => {
+                        let held_here = keys.iter().any(|key| self.roster.holds(key));
+                        AcquireError::Contended { report, held_here }
+                    }
                     Refusal::NoQuorum => AcquireError::NoQuorum { report },
                     Refusal::Expired => AcquireError::Expired { report },
                     Refusal::Timeout => AcquireError::Timeout { report: Some(report) },
                 }
             }
             Defeat::Refused(_, None) => AcquireError::Timeout { report: None },
+        }
+    }
+}
+
+impl AcquireError {
+    /// The same, if it was an adoption.
+    fn of_adoption(self) -> Self {
+        match self {
+            Self::Contended { report, .. } => Self::NotHeld { report },
+            other => other,
         }
     }
 }
@@ -154,10 +244,25 @@ impl Future for Acquire {
 impl fmt::Debug for Acquire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acquire")
-            .field("resource", &String::from_utf8_lossy(&self.resource))
+            .field("target", &self.target)
             .field("ttl", &self.ttl)
             .field("wait", &self.wait)
             .field("retry", &self.retry)
             .finish_non_exhaustive()
+    }
+}
+
+/// Names what is to be locked, and no value.
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(resource) | Self::HandedOver(resource, _) => {
+                write!(f, "{:?}", String::from_utf8_lossy(resource))
+            }
+            Self::All(resources) => f
+                .debug_list()
+                .entries(resources.iter().map(|one| String::from_utf8_lossy(one)))
+                .finish(),
+        }
     }
 }

@@ -2,9 +2,11 @@
 
 use crate::driver::Driver;
 use crate::error::ConfigError;
-use crate::node::{Endpoint, NodeShared, Pool, Siblings, Timings};
-use crate::protocol::{Drift, MAX_NODES, Quorum, RetryPolicy, Ttl, TtlError};
+use crate::node::{Endpoint, NodeShared, Pool, PushSink, Siblings, Timings};
+use crate::protocol::{Drift, MAX_NODES, NodeId, Quorum, RetryPolicy};
 use crate::redlock::Redlock;
+use crate::roster::Roster;
+use crate::settings::{Settings, check_metadata, owner};
 use crate::waiters::Waiters;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 use std::fmt;
@@ -26,6 +28,7 @@ use tokio::runtime::Handle;
 /// | [`drift_constant`](Self::drift_constant) | 2 ms |
 /// | [`retry`](Self::retry) | jittered, 50 ms to 250 ms |
 /// | [`key_prefix`](Self::key_prefix) | none |
+/// | [`metadata`](Self::metadata) | none |
 #[derive(Clone)]
 #[must_use = "a builder does nothing until build() is called"]
 pub struct Builder {
@@ -34,18 +37,6 @@ pub struct Builder {
     drift_factor: f64,
     drift_constant: Duration,
     runtime: Option<Handle>,
-}
-
-/// What every acquire starts from.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub(crate) ttl: Duration,
-    pub(crate) wait: Duration,
-    pub(crate) retry: RetryPolicy,
-    pub(crate) prefix: Box<[u8]>,
-    pub(crate) node_timeout: Duration,
-    pub(crate) connect_timeout: Duration,
-    pub(crate) drift: Drift,
 }
 
 impl Default for Builder {
@@ -57,6 +48,7 @@ impl Default for Builder {
                 wait: Duration::from_secs(10),
                 retry: RetryPolicy::default(),
                 prefix: Box::default(),
+                metadata: None,
                 node_timeout: Duration::from_millis(50),
                 connect_timeout: Duration::from_secs(1),
                 drift: Drift::DEFAULT,
@@ -148,6 +140,18 @@ impl Builder {
         self
     }
 
+    /// What every lock tells to those who ask [who holds it](Redlock::status): text of at most 4096
+    /// bytes. It follows the random part of the value under the key, after a colon.
+    pub fn metadata(mut self, metadata: impl Into<String>) -> Self {
+        self.settings.metadata = Some(metadata.into().into());
+        self
+    }
+
+    /// Lets every lock tell the host and the process that hold it: `metadata("host:pid")`.
+    pub fn owner(self) -> Self {
+        self.metadata(owner())
+    }
+
     /// Runs all connections on this runtime. Without it, each runtime that the client is used on
     /// gets connections of its own; with it, the client can also be used outside of any runtime.
     pub fn runtime(mut self, handle: Handle) -> Self {
@@ -182,6 +186,7 @@ impl Builder {
             }
         }
         self.settings.check_ttl(self.settings.ttl)?;
+        check_metadata(self.settings.metadata.as_deref())?;
 
         let names = distinct_names(&infos)?;
         provide_tls(&infos);
@@ -189,15 +194,17 @@ impl Builder {
         let timings =
             Timings { answer: self.settings.node_timeout, connect: self.settings.connect_timeout };
         let waiters = Waiters::new(quorum, self.settings.node_timeout);
+        let roster = Arc::new(Roster::default());
+        let listeners = Arc::new(Listeners { waiters: waiters.clone(), roster: roster.clone() });
         let shared = quorum.ids().zip(infos).zip(names).map(|((id, info), name)| {
             let endpoint = Endpoint { name, info };
-            let (siblings, pushes) = (siblings.clone(), waiters.clone());
+            let (siblings, pushes) = (siblings.clone(), listeners.clone());
             Arc::new(NodeShared::new(id, endpoint, timings, siblings, pushes))
         });
         let pool = Pool::new(shared.collect(), self.runtime);
         let node_timeout = self.settings.node_timeout;
         let driver = Driver::new(quorum, self.settings.drift, node_timeout, pool, waiters);
-        Ok(Redlock::new(driver, self.settings))
+        Ok(Redlock::new(driver, roster, self.settings))
     }
 }
 
@@ -218,22 +225,16 @@ impl fmt::Debug for Builder {
     }
 }
 
-impl Settings {
-    /// The ttl that `asked` is, if it can work with the other settings.
-    pub(crate) fn check_ttl(&self, asked: Duration) -> Result<Ttl, ConfigError> {
-        let ttl = Ttl::from_duration(asked).map_err(|reason| match reason {
-            TtlError::TooShort | TtlError::TooLong => ConfigError::BadTtl { ttl: asked },
-        })?;
-        let (drift, node_timeout) = (self.drift.allowance(ttl), self.node_timeout);
-        let validity = ttl.as_duration().saturating_sub(drift);
-        if validity.is_zero() {
-            return Err(ConfigError::DriftExceedsTtl { ttl: asked, drift });
-        }
-        if node_timeout >= validity {
-            let ttl = asked;
-            return Err(ConfigError::NodeTimeoutExceedsValidity { node_timeout, ttl, validity });
-        }
-        Ok(ttl)
+/// Who wants to know that keys have changed on the nodes.
+struct Listeners {
+    waiters: Arc<Waiters>,
+    roster: Arc<Roster>,
+}
+
+impl PushSink for Listeners {
+    fn handle_push(&self, node: NodeId, key: Option<&[u8]>) {
+        self.waiters.handle_push(node, key);
+        self.roster.handle_push(node, key);
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::protocol::Ttl;
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -15,14 +16,22 @@ fn refused(builder: Builder) -> ConfigError {
 #[test]
 fn defaults_are_as_documented() {
     let builder = Builder::default();
-    let Settings { ttl, wait, ref retry, ref prefix, node_timeout, connect_timeout, drift } =
-        builder.settings;
+    let Settings {
+        ttl,
+        wait,
+        ref retry,
+        ref prefix,
+        ref metadata,
+        node_timeout,
+        connect_timeout,
+        drift,
+    } = builder.settings;
     assert_eq!((ttl, wait, node_timeout), (ms(10_000), ms(10_000), ms(50)));
     assert_eq!(format!("{retry:?}"), "jittered 50ms..250ms");
     assert_eq!((&**prefix, drift), (&[][..], Drift::DEFAULT));
     assert_eq!(connect_timeout, ms(1_000));
     assert_eq!((builder.drift_factor, builder.drift_constant), (0.01, ms(2)));
-    assert!(builder.runtime.is_none() && builder.nodes.is_empty());
+    assert!(metadata.is_none() && builder.runtime.is_none() && builder.nodes.is_empty());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::hold::Hold;
-use crate::node::{Ballot, Claim, NoRuntime, Nodes, Order, Pool, Value};
+use crate::node::{Ballot, Claim, Keys, NoRuntime, Nodes, Order, Pool, Value};
 use crate::protocol::{Acquisition, Drift, Next, Outcome, Quorum, Refusal, Round, Schedule};
 use crate::protocol::{Time, Ttl};
 use crate::tally::Tally;
@@ -40,8 +40,14 @@ pub(crate) struct Driver {
 
 /// What is to be acquired, and how long to try.
 pub(crate) struct Wish {
-    pub(crate) key: Box<[u8]>,
+    pub(crate) keys: Keys,
     pub(crate) ttl: Ttl,
+    /// What to tell those who ask who holds it.
+    pub(crate) metadata: Option<Arc<str>>,
+    /// The value that stands there and is to be taken over, if it is not to be free.
+    pub(crate) adopts: Option<Arc<Value>>,
+    /// True to be told when the lock is touched, also when nobody waits for it.
+    pub(crate) is_watched: bool,
     /// The end of all waiting; `None` to let one attempt take its time.
     pub(crate) deadline: Option<Time>,
     /// True to give up as soon as the holder is seen to outlast the deadline.
@@ -88,38 +94,35 @@ impl Driver {
         if wish.deadline.is_none() {
             return self.compete(&wish, acquisition, None).await;
         }
-        let place = self.waiters.join(&wish.key);
-        let mut competing = pin!(self.compete(&wish, acquisition, Some(&place)));
-        poll_fn(|cx| place.waiter.poll(competing.as_mut(), cx.waker())).await
+        let place = self.waiters.join(&wish.keys);
+        let waiter = place.waiter.clone();
+        let mut competing = pin!(self.compete(&wish, acquisition, Some(place)));
+        poll_fn(|cx| waiter.poll(competing.as_mut(), cx.waker())).await
     }
 
     async fn compete(
         &self,
         wish: &Wish,
         mut acquisition: Acquisition,
-        place: Option<&Place>,
+        mut place: Option<Place>,
     ) -> Result<Win, Defeat> {
         let mut latest_refusal = None;
         loop {
-            if self.is_closed.load(Ordering::Acquire) {
-                return Err(Defeat::Closed);
-            }
             if let Some(refusal) = acquisition.is_over(clock::now()) {
                 return Err(Defeat::Refused(refusal, latest_refusal));
             }
-            let nodes = self.pool.here().map_err(|NoRuntime| Defeat::NoRuntime)?;
-            if !nodes.is_open() {
-                return Err(Defeat::NoRuntime);
-            }
-            if let Some(place) = place
-                && !self.has_turn(place, &nodes, wish).await
-            {
-                return Err(place.out_of_time(latest_refusal));
+            let nodes = self.ready()?;
+            if let Some(place) = &place {
+                if !self.has_turn(place, &nodes, wish).await {
+                    return Err(place.out_of_time(latest_refusal));
+                }
+                // It may have taken long.
+                self.ready()?;
             }
             let Some(permit) = self.permit(&nodes, wish.deadline).await else {
                 return Err(Defeat::Refused(Refusal::Timeout, latest_refusal));
             };
-            let (hold, tally) = self.attempt(&nodes, wish, &mut acquisition, place).await;
+            let (hold, tally) = self.attempt(&nodes, wish, &mut acquisition, place.as_ref()).await;
             drop(permit);
             let Some(mut hold) = hold else {
                 // It took so long to be polled that another was let in.
@@ -133,11 +136,11 @@ impl Driver {
                 }
                 Next::Retry { at } => {
                     drop(hold);
-                    if let Some(place) = place {
-                        place.refuse(&tally);
+                    if let Some(place) = &mut place {
+                        place.refuse(&tally, &wish.keys);
                     }
                     latest_refusal = Some(tally);
-                    rest(place, &nodes, at).await;
+                    rest(place.as_ref(), &nodes, at).await;
                 }
                 Next::Refuse { refusal, latest } => {
                     let reason = if latest { Some(tally) } else { latest_refusal };
@@ -145,6 +148,15 @@ impl Driver {
                 }
             }
         }
+    }
+
+    /// The nodes, if they can be asked.
+    pub(crate) fn ready(&self) -> Result<Arc<Nodes>, Defeat> {
+        if self.is_closed.load(Ordering::Acquire) {
+            return Err(Defeat::Closed);
+        }
+        let nodes = self.pool.here().map_err(|NoRuntime| Defeat::NoRuntime)?;
+        if nodes.is_open() { Ok(nodes) } else { Err(Defeat::NoRuntime) }
     }
 
     /// One round of acquire. The clean-up is armed before the first send (I5). The hold is gone if
@@ -156,7 +168,8 @@ impl Driver {
         acquisition: &mut Acquisition,
         place: Option<&Place>,
     ) -> (Option<Hold>, Arc<Tally>) {
-        let claim = Arc::new(Claim::new(wish.key.clone(), Value::fresh()));
+        let value = Value::telling(wish.metadata.as_deref());
+        let claim = Arc::new(Claim::new(wish.keys.clone(), value));
         let hold = Hold::new(claim.clone(), nodes.clone());
         let t1 = clock::now();
         let (round, close_at) = acquisition.begin(t1);
@@ -168,9 +181,13 @@ impl Driver {
                 None
             }
         };
-        let watches = place.is_some();
+        let watches = wish.is_watched || place.is_some();
         nodes.send_each(|node| {
-            Order::acquire(claim.clone(), wish.ttl, watches, Ballot::new(tally.clone(), node))
+            let ballot = Ballot::new(tally.clone(), node);
+            match &wish.adopts {
+                None => Order::acquire(claim.clone(), wish.ttl, watches, ballot),
+                Some(from) => Order::adopt(claim.clone(), wish.ttl, from.clone(), ballot),
+            }
         });
         tally.decided(nodes, close_at).await;
         (kept.or_else(|| place.and_then(Place::end)), tally)
@@ -203,19 +220,19 @@ impl Driver {
         }
     }
 
-    /// Refuses all acquires from now on, and waits up to `limit` until every release that was asked
-    /// for is delivered. Returns the nodes that are still owed some, and how many.
+    /// Refuses all acquires from now on, and waits up to `limit` until every round is over and every
+    /// release that was asked for is delivered. Returns the nodes that are still owed some, and how
+    /// many.
     pub(crate) async fn close(&self, limit: Duration) -> Vec<(Arc<str>, usize)> {
         self.is_closed.store(true, Ordering::Release);
+        self.waiters.wake_all();
         let owed = || {
             let nodes = self.pool.shared().iter().map(|node| (node.name.clone(), node.debts()));
             nodes.filter(|(_, debts)| *debts > 0).collect::<Vec<_>>()
         };
-        if owed().is_empty() {
-            return Vec::new();
-        }
+        let is_done = || owed().is_empty() && self.permits.available_permits() == MOST_ROUNDS;
         let deadline = clock::now().after(limit);
-        while !owed().is_empty() && clock::now() < deadline {
+        while !is_done() && clock::now() < deadline {
             // Starts the tasks that deliver, if the runtime that they ran on was shut down.
             let Ok(nodes) = self.pool.here() else { break };
             sleep_until(&nodes, clock::now().after(CLOSE_POLL)).await;

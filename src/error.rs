@@ -76,6 +76,26 @@ pub enum ConfigError {
         /// The ttl less the allowance for drift.
         validity: Duration,
     },
+    /// Nothing was given to lock.
+    #[error("no resource given: pass at least one to acquire_all()")]
+    NoResources,
+    /// More resources were given than one lease can hold: a node would be busy with them for too
+    /// long.
+    #[error("{given} resources given, at most {most} can be locked together")]
+    TooManyResources {
+        /// How many were given.
+        given: usize,
+        /// How many there can be.
+        most: usize,
+    },
+    /// Metadata that is too long to be sent with every command.
+    #[error("metadata of {length} bytes given, at most {most} are taken")]
+    LongMetadata {
+        /// Its length in bytes.
+        length: usize,
+        /// How long it can be.
+        most: usize,
+    },
     /// A timeout of zero, in which nothing can ever succeed.
     #[error("{setting} is zero: nothing could ever succeed in it")]
     ZeroTimeout {
@@ -90,9 +110,19 @@ pub enum ConfigError {
 pub enum AcquireError {
     /// A quorum of nodes answered, and others hold the lock on so many of them that no quorum is
     /// left. Trying again later can help.
-    #[error("held by another: {report}")]
+    #[error("held by {}: {report}", whom(*.held_here))]
     Contended {
         /// The last round that was decided.
+        report: Box<Report>,
+        /// True if a lease of this very client holds it: maybe one that this code has, and that it
+        /// could [reenter](crate::LeaseRef::reenter).
+        held_here: bool,
+    },
+    /// [`adopt`](crate::Redlock::adopt): the value that was handed over does not stand on a quorum
+    /// of nodes. What it stood for has ended, or somebody else has adopted it.
+    #[error("nothing to adopt: {report}")]
+    NotHeld {
+        /// What the nodes said.
         report: Box<Report>,
     },
     /// Too few nodes answered: an outage, which says nothing of who holds the lock.
@@ -129,9 +159,10 @@ impl AcquireError {
     /// What each node said, if any was asked.
     pub fn report(&self) -> Option<&Report> {
         match self {
-            Self::Contended { report } | Self::NoQuorum { report } | Self::Expired { report } => {
-                Some(report)
-            }
+            Self::Contended { report, .. }
+            | Self::NotHeld { report }
+            | Self::NoQuorum { report }
+            | Self::Expired { report } => Some(report),
             Self::Timeout { report } => report.as_deref(),
             Self::Closed | Self::NoRuntime | Self::Invalid(_) => None,
         }
@@ -150,6 +181,9 @@ pub enum ExtendError {
         /// What the nodes said, if they were asked.
         report: Option<Box<Report>>,
     },
+    /// The lease was released, as can happen to a [view](crate::Lease::view) of it.
+    #[error("the lease was released")]
+    Released,
     /// Too few nodes confirmed in time. Nothing has changed: the lease is held for as long as it
     /// was before, nothing was deleted, and it may be extended again.
     #[error("too few nodes confirmed, still valid for {still_valid_for:?}: {report}")]
@@ -164,6 +198,33 @@ pub enum ExtendError {
     Invalid(#[from] ConfigError),
 }
 
+/// Why a lease was not entered again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ReenterError {
+    /// The lease has ended, and stays ended.
+    #[error("the lease is lost ({reason})")]
+    Lost {
+        /// How it ended.
+        reason: Loss,
+    },
+    /// Its last guard has released it.
+    #[error("the lease was released")]
+    Released,
+}
+
+/// Why the nodes were not asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The client was closed.
+    #[error("the client is closed")]
+    Closed,
+    /// There is no tokio runtime to run on.
+    #[error("no tokio runtime: call this inside one, or give the builder one with runtime()")]
+    NoRuntime,
+}
+
 /// Why it is not known what a release came to. The lease has ended all the same: nodes that did not
 /// answer are told as soon as they do, and at the latest its keys expire.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -175,6 +236,9 @@ pub enum ReleaseError {
         /// What the nodes said.
         report: Box<Report>,
     },
+    /// The cool-down asked for cannot work.
+    #[error(transparent)]
+    Invalid(#[from] ConfigError),
 }
 
 /// What could not be delivered before a client was closed.
@@ -189,6 +253,10 @@ impl CloseError {
     pub fn undelivered(&self) -> &[(String, usize)] {
         &self.undelivered
     }
+}
+
+fn whom(here: bool) -> &'static str {
+    if here { "another lease of this client" } else { "another" }
 }
 
 fn listed(undelivered: &[(String, usize)]) -> String {

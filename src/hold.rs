@@ -1,7 +1,8 @@
 //! A claim on the nodes that is given up when it is dropped.
 
-use crate::node::{Ballot, Claim, Nodes, Order};
-use crate::protocol::NodeId;
+use crate::clock;
+use crate::node::{Ballot, Claim, Cooling, Nodes, Order};
+use crate::protocol::{NodeId, Time};
 use std::sync::Arc;
 
 /// I5: armed before the first send, and whatever happens then (a refusal, a dropped future, a
@@ -10,14 +11,15 @@ pub(crate) struct Hold {
     claim: Arc<Claim>,
     nodes: Arc<Nodes>,
     is_armed: bool,
-    /// Who waits for the key in this process, once it was won.
+    /// Who waits for the keys in this process, once they were won.
     heirs: Option<Arc<dyn Heirs>>,
 }
 
 /// Who waits for locks in this process.
 pub(crate) trait Heirs: Send + Sync {
-    /// A lock on `key` has ended in this process, and the deletes are in the mailboxes.
-    fn handle_release(&self, key: &[u8]);
+    /// A lock on `key` has ended in this process, and the deletes are in the mailboxes. It can be
+    /// had from `at` on.
+    fn handle_release(&self, key: &[u8], at: Time);
 }
 
 impl Hold {
@@ -38,28 +40,39 @@ impl Hold {
         self.heirs = Some(heirs);
     }
 
-    /// The deletes are in the mailboxes: what is put there from now on comes after them (I8).
-    fn pass_on(&self) {
-        if let Some(heirs) = &self.heirs {
-            heirs.handle_release(self.claim.key());
-        }
+    /// Gives the claim up by way of `nodes`, with a vote from each; leaves `cooling` in its place.
+    pub(crate) fn release(
+        mut self,
+        nodes: &Nodes,
+        cooling: Option<&Arc<Cooling>>,
+        ballot: impl Fn(NodeId) -> Ballot,
+    ) {
+        self.give_up(cooling.map(|cooling| cooling.until), |claim| match cooling {
+            None => nodes.send_each(|node| Order::release(claim.clone(), Some(ballot(node)))),
+            Some(cooling) => nodes
+                .send_each(|node| Order::cool_down(claim.clone(), cooling.clone(), ballot(node))),
+        });
     }
 
-    /// Gives the claim up by way of `nodes`, with a vote from each.
-    pub(crate) fn release(&mut self, nodes: &Nodes, ballot: impl Fn(NodeId) -> Ballot) {
-        self.is_armed = false;
+    fn give_up(&mut self, until: Option<Time>, send: impl FnOnce(&Arc<Claim>)) {
+        if !std::mem::take(&mut self.is_armed) {
+            return;
+        }
         self.claim.withdraw();
-        nodes.send_each(|node| Order::release(self.claim.clone(), Some(ballot(node))));
-        self.pass_on();
+        send(&self.claim);
+        // The deletes are in the mailboxes: what is put there from now on comes after them (I8).
+        if let Some(heirs) = self.heirs.take() {
+            let at = until.unwrap_or_else(clock::now);
+            self.claim.keys().iter().for_each(|key| heirs.handle_release(key, at));
+        }
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if self.is_armed {
-            self.claim.withdraw();
-            self.nodes.send_each(|_| Order::release(self.claim.clone(), None));
-            self.pass_on();
-        }
+        let nodes = self.nodes.clone();
+        self.give_up(None, |claim| {
+            nodes.send_each(|_| Order::release(claim.clone(), None));
+        });
     }
 }

@@ -1,16 +1,18 @@
 //! What a lease, its renewal and whoever waits for its loss have in common.
 
 use crate::clock;
+use crate::hold::Hold;
 use crate::node::{Answer, Ballot, Claim, Nodes, Order, VoteSink};
-use crate::protocol::{Extended, Goal, Loss, NodeId, Outcome, Renewal, Round, Step, Tenure, Time};
-use crate::protocol::{Ttl, Vote};
+use crate::protocol::{Extended, Goal, Loss, NodeId, NodeSet, Outcome, Renewal, Round, Step};
+use crate::protocol::{Tenure, Time, Ttl, Vote};
 use crate::redlock::Inner;
 use crate::tally::Tally;
 use crate::timer::{Alarm, Ring};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use tokio::sync::Notify;
 
-/// A lock that is held, apart from the guard that releases it when it is dropped.
+/// A lock that is held, with the guards that hold it.
 ///
 /// Renewal needs no task: the timer's thread puts extensions into the nodes' mailboxes, and the
 /// nodes' tasks settle them. It works while a blocked task holds up the runtime's timers.
@@ -18,11 +20,28 @@ pub(crate) struct Holding {
     client: Arc<Inner>,
     claim: Arc<Claim>,
     nodes: Arc<Nodes>,
+    /// What is given up at the end; none is left once that has been done.
+    hold: Mutex<Option<Hold>>,
+    /// How many guards there are.
+    guards: AtomicUsize,
     renewal: Mutex<Renewal>,
     /// The extension under way that nobody waits for, and when to stop waiting for its votes.
     upkeep: Mutex<Option<(Arc<Extension>, Time)>>,
+    /// Nodes that told that something happened to the key, since they were last asked.
+    touched: Mutex<NodeSet>,
     ended: Notify,
     alarm: OnceLock<Alarm>,
+}
+
+/// What an extension is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// The holder asked for it, and waits.
+    Asked,
+    /// It is time for it.
+    Upkeep,
+    /// Something happened to the key.
+    Check,
 }
 
 /// An extension under way.
@@ -32,22 +51,22 @@ pub(crate) struct Extension {
     holding: Weak<Holding>,
     /// T1 + ttl: until when the nodes that grant it keep the key.
     until: Time,
-    is_upkeep: bool,
+    cause: Cause,
 }
 
 impl Holding {
-    pub(crate) fn new(
-        client: Arc<Inner>,
-        claim: Arc<Claim>,
-        nodes: Arc<Nodes>,
-        renewal: Renewal,
-    ) -> Arc<Self> {
+    /// What `hold` holds, with one guard.
+    pub(crate) fn new(client: Arc<Inner>, hold: Hold, renewal: Renewal) -> Arc<Self> {
+        let (claim, nodes) = (hold.claim().clone(), hold.nodes().clone());
         Arc::new(Self {
             client,
             claim,
             nodes,
+            hold: Mutex::new(Some(hold)),
+            guards: AtomicUsize::new(1),
             renewal: Mutex::new(renewal),
             upkeep: Mutex::default(),
+            touched: Mutex::default(),
             ended: Notify::new(),
             alarm: OnceLock::new(),
         })
@@ -55,6 +74,10 @@ impl Holding {
 
     pub(crate) fn client(&self) -> &Arc<Inner> {
         &self.client
+    }
+
+    pub(crate) fn claim(&self) -> &Arc<Claim> {
+        &self.claim
     }
 
     /// The nodes it was acquired on, or others if their runtime is gone.
@@ -67,39 +90,77 @@ impl Holding {
         self.renewal().tenure(clock::now())
     }
 
-    /// Ends it by the holder's will.
-    pub(crate) fn release(&self) {
-        self.renewal().release(clock::now());
+    /// Adds a guard; how many there are then. None can be added once all are gone.
+    pub(crate) fn enter(&self) -> Option<usize> {
+        let more = |guards: usize| if guards == 0 { None } else { guards.checked_add(1) };
+        let before = self.guards.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        before.ok().map(|before| before + 1)
     }
 
-    /// Starts an extension to `ttl`, if it is still held.
-    pub(crate) fn extend(
-        self: &Arc<Self>,
-        ttl: Ttl,
-        is_upkeep: bool,
-    ) -> Result<Arc<Extension>, Tenure> {
+    /// Takes a guard away; how many are left.
+    pub(crate) fn leave(&self) -> usize {
+        self.guards.fetch_sub(1, Ordering::AcqRel) - 1
+    }
+
+    /// How many guards there are.
+    pub(crate) fn guards(&self) -> usize {
+        self.guards.load(Ordering::Acquire)
+    }
+
+    /// Ends it by the holder's will. What is to be given up, if that was not done before.
+    pub(crate) fn release(&self) -> Option<Hold> {
+        self.renewal().release(clock::now());
+        self.take_hold()
+    }
+
+    /// Ends it by the client's will, and tells whoever waits for its loss.
+    pub(crate) fn close(&self) -> Option<Hold> {
+        self.renewal().close(clock::now());
+        let hold = self.take_hold();
+        self.ended.notify_waiters();
+        hold
+    }
+
+    fn take_hold(&self) -> Option<Hold> {
+        let hold = lock(&self.hold).take();
+        if hold.is_some() {
+            self.client.roster.remove(&self.claim);
+        }
+        hold
+    }
+
+    /// Starts an extension to `ttl` that the holder waits for, if it is still held.
+    pub(crate) fn extend(self: &Arc<Self>, ttl: Ttl) -> Result<Arc<Extension>, Tenure> {
+        self.begin(ttl, Cause::Asked)
+    }
+
+    fn begin(self: &Arc<Self>, ttl: Ttl, cause: Cause) -> Result<Arc<Extension>, Tenure> {
         let t1 = clock::now();
         let round = self.renewal().begin(ttl, t1)?;
         let timeout = t1.after(self.client.driver.node_timeout);
         // An extension that comes after the old end is worth nothing (I9).
         let close_at = match round.goal() {
             Goal::Extend { current, .. } => timeout.min(current),
-            Goal::Acquire { .. } | Goal::Release => timeout,
+            Goal::Acquire { .. } | Goal::Release | Goal::Look => timeout,
         };
         let until = t1.after(ttl.as_duration());
         let tally = Tally::new(round, t1);
         let holding = Arc::downgrade(self);
-        let extension = Arc::new(Extension { tally, close_at, holding, until, is_upkeep });
-        if is_upkeep {
-            *self.upkeep() = Some((extension.clone(), close_at));
+        let extension = Arc::new(Extension { tally, close_at, holding, until, cause });
+        if cause == Cause::Upkeep {
+            *lock(&self.upkeep) = Some((extension.clone(), close_at));
         }
+        *lock(&self.touched) = NodeSet::default();
+        // Whoever waits for the loss wants to be told at once.
+        let watches = cause != Cause::Asked || self.alarm.get().is_some();
         self.nodes().send_each(|node| {
-            Order::extend(self.claim.clone(), until, Ballot::new(extension.clone(), node))
+            let ballot = Ballot::new(extension.clone(), node);
+            Order::extend(self.claim.clone(), until, watches, ballot)
         });
         Ok(extension)
     }
 
-    /// Takes how an extension that somebody waited for has ended.
+    /// Takes how an extension has ended that is no upkeep.
     pub(crate) fn settle(&self, extension: &Extension) -> Extended {
         let now = clock::now();
         let extended = extension.tally.judge(|round| self.renewal().handle_outcome(round, now));
@@ -109,7 +170,7 @@ impl Holding {
 
     /// Takes how an extension of the upkeep has ended.
     fn settle_upkeep(&self, extension: &Extension) {
-        self.upkeep().take();
+        lock(&self.upkeep).take();
         let (t1, now) = (extension.tally.t1(), clock::now());
         let upkeep = |round: &Round| self.renewal().handle_upkeep(round, t1, now);
         let extended = extension.tally.judge(upkeep);
@@ -123,6 +184,25 @@ impl Holding {
     fn tell(&self, extended: Extended) {
         if matches!(extended, Extended::Ended(_)) {
             self.ended.notify_waiters();
+        }
+    }
+
+    /// Something happened to a key on `node`, by somebody else. Once a quorum may have been lost, the
+    /// nodes are asked.
+    pub(crate) fn handle_push(self: &Arc<Self>, node: NodeId) {
+        if self.alarm.get().is_none() {
+            // Nobody waits to be told.
+            return;
+        }
+        let touched = {
+            let mut touched = lock(&self.touched);
+            touched.insert(node);
+            touched.len()
+        };
+        let ttl = self.renewal().ttl_to_check(clock::now());
+        if let Some(ttl) = ttl.filter(|_| self.client.driver.quorum.blocked(touched)) {
+            // If it has ended meanwhile, that is told elsewhere.
+            let _ = self.begin(ttl, Cause::Check);
         }
     }
 
@@ -148,20 +228,19 @@ impl Holding {
         });
     }
 
-    /// No code panics while it holds this lock.
     pub(crate) fn renewal(&self) -> MutexGuard<'_, Renewal> {
-        self.renewal.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.renewal)
     }
+}
 
-    /// No code panics while it holds this lock.
-    fn upkeep(&self) -> MutexGuard<'_, Option<(Arc<Extension>, Time)>> {
-        self.upkeep.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// No code panics while it holds one of these locks.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Ring for Holding {
     fn ring(self: Arc<Self>, now: Time) -> Option<Time> {
-        let under_way = self.upkeep().clone();
+        let under_way = lock(&self.upkeep).clone();
         if let Some((extension, close_at)) = under_way
             && now >= close_at
             && extension.tally.close().is_some()
@@ -170,7 +249,7 @@ impl Ring for Holding {
         }
         let step = self.renewal().step(now);
         let until = match step {
-            Step::Extend { ttl } => match self.extend(ttl, true) {
+            Step::Extend { ttl } => match self.begin(ttl, Cause::Upkeep) {
                 Ok(extension) => extension.close_at,
                 Err(_ended) => now,
             },
@@ -180,7 +259,7 @@ impl Ring for Holding {
                 return None;
             }
         };
-        let close_at = self.upkeep().as_ref().map(|(_, close_at)| *close_at);
+        let close_at = lock(&self.upkeep).as_ref().map(|(_, close_at)| *close_at);
         Some(close_at.map_or(until, |close_at| close_at.min(until)))
     }
 }
@@ -190,8 +269,12 @@ impl VoteSink for Extension {
         let is_missing = answer.vote == Vote::Missing;
         let decided = self.tally.count_answer(node, answer);
         let Some(holding) = self.holding.upgrade() else { return };
-        if decided.is_some() && self.is_upkeep {
-            holding.settle_upkeep(self);
+        if decided.is_some() {
+            match self.cause {
+                Cause::Asked => {}
+                Cause::Upkeep => holding.settle_upkeep(self),
+                Cause::Check => drop(holding.settle(self)),
+            }
         }
         // The vote is over, and a majority holds the key: nodes that lost it get it back. Not once
         // the lease is known to be lost.

@@ -9,22 +9,33 @@ mod error;
 mod hold;
 mod holding;
 mod lease;
+mod lease_ref;
 mod node;
 mod protocol;
 mod redlock;
+mod release;
 mod report;
+mod roster;
+mod settings;
 mod sleeper;
+mod status;
 mod tally;
 mod timer;
 mod using;
+mod waiter;
 mod waiters;
 
 pub use acquire::Acquire;
 pub use builder::Builder;
-pub use error::{AcquireError, CloseError, ConfigError, ExtendError, ReleaseError};
-pub use lease::{Lease, ReleaseOutcome};
+pub use error::{
+    AcquireError, ClientError, CloseError, ConfigError, ExtendError, ReenterError, ReleaseError,
+};
+pub use lease::Lease;
+pub use lease_ref::LeaseRef;
 pub use node::{NodeFailure, NodeState};
 pub use protocol::{Loss, RetryPolicy};
 pub use redlock::{NodeInfo, Redlock};
+pub use release::ReleaseOutcome;
 pub use report::{NodeReport, NodeVote, Report};
+pub use status::{Holder, LockState, NodeStatus, Status};
 pub use using::UsingError;

@@ -1,11 +1,17 @@
 //! The client.
 
 use crate::acquire::Acquire;
-use crate::builder::{Builder, Settings};
+use crate::builder::Builder;
 use crate::driver::Driver;
-use crate::error::CloseError;
+use crate::error::{ClientError, CloseError, ReleaseError};
 use crate::lease::Lease;
+use crate::lease_ref::LeaseRef;
 use crate::node::NodeState;
+use crate::release::ReleaseOutcome;
+use crate::report::Report;
+use crate::roster::Roster;
+use crate::settings::Settings;
+use crate::status::Status;
 use crate::using::UsingError;
 use std::fmt;
 use std::sync::Arc;
@@ -22,6 +28,7 @@ pub struct Redlock {
 /// What clones of a client and its leases share.
 pub(crate) struct Inner {
     pub(crate) driver: Driver,
+    pub(crate) roster: Arc<Roster>,
     pub(crate) settings: Settings,
 }
 
@@ -40,8 +47,8 @@ impl Redlock {
         Builder::default()
     }
 
-    pub(crate) fn new(driver: Driver, settings: Settings) -> Self {
-        Self { inner: Arc::new(Inner { driver, settings }) }
+    pub(crate) fn new(driver: Driver, roster: Arc<Roster>, settings: Settings) -> Self {
+        Self { inner: Arc::new(Inner { driver, roster, settings }) }
     }
 
     /// One attempt to lock `resource`, which takes at most one node timeout.
@@ -54,7 +61,7 @@ impl Redlock {
     /// # Cancel safety
     /// See [`Acquire`].
     pub fn try_acquire(&self, resource: impl AsRef<[u8]>) -> Acquire {
-        Acquire::once(self.inner.clone(), resource.as_ref())
+        Acquire::one(self.inner.clone(), resource.as_ref())
     }
 
     /// Locks `resource`, and waits for it if it is held, within the [wait bound](Acquire::wait).
@@ -65,7 +72,102 @@ impl Redlock {
     /// # Cancel safety
     /// See [`Acquire`].
     pub fn acquire(&self, resource: impl AsRef<[u8]>) -> Acquire {
-        Acquire::patient(self.inner.clone(), resource.as_ref())
+        Acquire::one(self.inner.clone(), resource.as_ref()).patient()
+    }
+
+    /// Locks several resources at once, and waits for them if some are held: one lease, with one
+    /// validity, of all or nothing, on every node. At most 1000; one that is given twice counts once.
+    ///
+    /// Nothing is held while it waits, so sets that overlap never deadlock, in whatever order they
+    /// are given. It stands in the line of the resource that is in the way.
+    ///
+    /// Nodes that run in cluster mode want all keys of a command in one hash slot: give the resources
+    /// a common hash tag there, such as `{user:7}/inbox` and `{user:7}/outbox`, or use a
+    /// [prefix](Builder::key_prefix) with one, such as `{lock}:`. Else each such node fails with
+    /// `CROSSSLOT`.
+    ///
+    /// # Errors
+    /// See [`AcquireError`](crate::AcquireError).
+    ///
+    /// # Cancel safety
+    /// See [`Acquire`].
+    pub fn acquire_all<I>(&self, resources: I) -> Acquire
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        self.try_acquire_all(resources).patient()
+    }
+
+    /// One attempt to lock several resources at once; see [`acquire_all`](Self::acquire_all).
+    ///
+    /// # Errors
+    /// See [`AcquireError`](crate::AcquireError).
+    ///
+    /// # Cancel safety
+    /// See [`Acquire`].
+    pub fn try_acquire_all<I>(&self, resources: I) -> Acquire
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        Acquire::all(self.inner.clone(), resources)
+    }
+
+    /// Takes over the lock of `resource` from a holder who has handed us the
+    /// [value](crate::LeaseRef::value) of its lease: on each node the value is swapped for a fresh
+    /// one. The holder's lease is then lost to it, as [taken over](crate::Loss::TakenOver).
+    ///
+    /// Of two who adopt the same value at once, one wins, if all of an odd number of nodes answer. An
+    /// adoption that fails on a quorum may have ended the lock on the other nodes: then nobody has it.
+    /// There is one attempt; the [wait bound](Acquire::wait) and the [retry policy](Acquire::retry)
+    /// are not used. A lease of several resources cannot be handed over.
+    ///
+    /// # Errors
+    /// [`NotHeld`](crate::AcquireError::NotHeld) if that value does not stand there; else see
+    /// [`AcquireError`](crate::AcquireError).
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, nodes that have swapped the value release it.
+    pub fn adopt(&self, resource: impl AsRef<[u8]>, value: impl AsRef<str>) -> Acquire {
+        Acquire::handed_over(self.inner.clone(), resource.as_ref(), value.as_ref())
+    }
+
+    /// Who holds `resource`, as each node tells. Takes at most one node timeout.
+    ///
+    /// # Errors
+    /// [`ClientError`] if no node can be asked; a node that fails is part of the answer.
+    ///
+    /// # Cancel safety
+    /// The future can be dropped at any time.
+    pub async fn status(&self, resource: impl AsRef<[u8]>) -> Result<Status, ClientError> {
+        self.inner.status(resource.as_ref()).await
+    }
+
+    /// Takes the lock of `resource` away from whoever holds it: on each node, the value that is read
+    /// there is deleted, once. Whoever gets the lock in between is not touched, and a node that does
+    /// not answer is not told later. Takes at most two node timeouts.
+    ///
+    /// **The holder does not know at once**: it may go on working. In the report, a node that deleted
+    /// a lock has granted, and one that had none is missing.
+    ///
+    /// # Errors
+    /// [`ClientError`] if no node can be asked.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, some nodes may have deleted the lock.
+    pub async fn force_release(&self, resource: impl AsRef<[u8]>) -> Result<Report, ClientError> {
+        self.inner.force_release(resource.as_ref()).await
+    }
+
+    /// Releases all leases of this client and its clones, whoever holds them: each is then lost to
+    /// its holder, as [closed](crate::Loss::Closed). Returns what the nodes say of each, by its
+    /// (first) resource. Takes at most one node timeout.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped after it was polled, the releases go on in the background.
+    pub async fn release_all(&self) -> Vec<(Vec<u8>, Result<ReleaseOutcome, ReleaseError>)> {
+        self.inner.release_all().await
     }
 
     /// Does `work` under the lock of `resource`: short for [`acquire`](Self::acquire) and
@@ -83,9 +185,30 @@ impl Redlock {
         self.acquire(resource).using(work).await
     }
 
-    /// Ends the client for all its clones: further acquires are refused with
-    /// [`Closed`](crate::AcquireError::Closed), and the releases of dropped leases and given-up
-    /// attempts are delivered before it returns. Leases that are still held are left alone.
+    /// Does `work` under the lock of `resource`: short for [`acquire`](Self::acquire) and
+    /// [`using_fut`](Acquire::using_fut).
+    ///
+    /// # Errors
+    /// See [`UsingError`].
+    ///
+    /// # Cancel safety
+    /// See [`Acquire::using_fut`].
+    pub async fn using_fut<F, Fut>(
+        &self,
+        resource: impl AsRef<[u8]>,
+        work: F,
+    ) -> Result<Fut::Output, UsingError<Fut::Output>>
+    where
+        F: FnOnce(LeaseRef) -> Fut,
+        Fut: Future,
+    {
+        self.acquire(resource).using_fut(work).await
+    }
+
+    /// Ends the client for all its clones: further acquires, and those that wait, are refused with
+    /// [`Closed`](crate::AcquireError::Closed); leases that are still held are released, and lost to
+    /// their holders as [closed](crate::Loss::Closed). Returns when every release is delivered, those
+    /// of dropped leases and given-up attempts included.
     ///
     /// Call it before a short-lived process ends, so that nothing stays locked until its ttl. Takes
     /// at most one [connect timeout](Builder::connect_timeout).
@@ -94,9 +217,10 @@ impl Redlock {
     /// Names the nodes that did not take their releases in time. Their keys expire by themselves.
     ///
     /// # Cancel safety
-    /// If the future is dropped the client stays closed, and deliveries go on in the background.
+    /// If the future is dropped after it was polled the client stays closed, and deliveries go on in
+    /// the background.
     pub async fn close(&self) -> Result<(), CloseError> {
-        let undelivered = self.inner.driver.close(self.inner.settings.connect_timeout).await;
+        let undelivered = self.inner.close().await;
         if undelivered.is_empty() {
             return Ok(());
         }

@@ -110,6 +110,19 @@ impl Tally {
         Report::new(count.round.quorum().needed(), reports.collect())
     }
 
+    /// What each node answered up to now.
+    pub(crate) fn answers(&self) -> Vec<Option<Answer>> {
+        let count = self.count();
+        count.heard.iter().map(|heard| heard.as_ref().map(|heard| heard.answer.clone())).collect()
+    }
+
+    /// Which of several keys was in the way, on the first node that said so.
+    pub(crate) fn obstacle(&self) -> Option<usize> {
+        let count = self.count();
+        let mut answers = count.heard.iter().flatten().map(|heard| &heard.answer);
+        answers.find(|answer| answer.vote == Vote::Denied).map(|answer| answer.place)
+    }
+
     /// No code panics while it holds the lock.
     fn count(&self) -> MutexGuard<'_, Count> {
         self.count.lock().unwrap_or_else(PoisonError::into_inner)

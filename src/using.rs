@@ -2,8 +2,10 @@
 
 use crate::acquire::Acquire;
 use crate::error::{AcquireError, ReleaseError};
-use crate::lease::{Lease, ReleaseOutcome};
+use crate::lease::Lease;
+use crate::lease_ref::LeaseRef;
 use crate::protocol::Loss;
+use crate::release::ReleaseOutcome;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
@@ -76,20 +78,49 @@ impl Acquire {
     {
         let lease = self.await?;
         let done = {
-            let mut working = pin!(work(&lease));
-            let mut lost = pin!(lease.lost());
-            poll_fn(|cx| match lost.as_mut().poll(cx) {
-                Poll::Ready(reason) => Poll::Ready(Err(reason)),
-                Poll::Pending => working.as_mut().poll(cx).map(Ok),
-            })
-            .await
+            let working = work(&lease);
+            race(working, &lease).await
         };
-        let output = done.map_err(|reason| UsingError::Lost { reason })?;
-        let is_valid = lease.is_valid();
-        match lease.release().await {
-            Ok(ReleaseOutcome::Released) if is_valid => Ok(output),
-            Ok(found) => Err(UsingError::Overrun { output, found }),
-            Err(error) => Err(UsingError::Unreleased { output, error }),
-        }
+        finish(done, lease).await
+    }
+
+    /// The same as [`using`](Self::using) for a closure that returns a future of its own, with a view
+    /// of the lease: for generic code, and where an async closure's future is not `Send` enough.
+    ///
+    /// # Errors
+    /// See [`UsingError`]; the output of work that was finished is never thrown away.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, so is the work, and the lock is released in the background.
+    pub async fn using_fut<F, Fut>(self, work: F) -> Result<Fut::Output, UsingError<Fut::Output>>
+    where
+        F: FnOnce(LeaseRef) -> Fut,
+        Fut: Future,
+    {
+        let lease = self.await?;
+        let done = race(work(lease.view()), &lease).await;
+        finish(done, lease).await
+    }
+}
+
+/// Does the work, unless the lease is lost before. What is not finished by then is dropped.
+async fn race<T>(working: impl Future<Output = T>, lease: &Lease) -> Result<T, Loss> {
+    let mut working = pin!(working);
+    let mut lost = pin!(lease.lost());
+    poll_fn(|cx| match lost.as_mut().poll(cx) {
+        Poll::Ready(reason) => Poll::Ready(Err(reason)),
+        Poll::Pending => working.as_mut().poll(cx).map(Ok),
+    })
+    .await
+}
+
+async fn finish<T>(done: Result<T, Loss>, lease: Lease) -> Result<T, UsingError<T>> {
+    let output = done.map_err(|reason| UsingError::Lost { reason })?;
+    let is_valid = lease.is_valid();
+    match lease.release().await {
+        // While other guards hold it on, it is not released.
+        Ok(ReleaseOutcome::Released | ReleaseOutcome::StillHeld { .. }) if is_valid => Ok(output),
+        Ok(found) => Err(UsingError::Overrun { output, found }),
+        Err(error) => Err(UsingError::Unreleased { output, error }),
     }
 }

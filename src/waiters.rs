@@ -7,14 +7,14 @@
 
 use crate::clock;
 use crate::hold::{Heirs, Hold};
-use crate::node::PushSink;
-use crate::protocol::{NodeId, NodeSet, Quorum, Round, Time};
+use crate::node::{Keys, PushSink};
+use crate::protocol::{NodeId, NodeSet, Quorum, Time};
 use crate::tally::Tally;
 use crate::timer::{Alarm, Ring};
-use rand::random_range;
+use crate::waiter::{State, Waiter};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 /// So often in a row a lock passes from lease to lease inside this process; then the first in line
@@ -24,10 +24,6 @@ use std::time::Duration;
 const MOST_IN_A_ROW: u32 = 4;
 const MOST_ALONE: u32 = 1 << 8;
 const MANNERS: Duration = Duration::from_millis(5);
-
-/// Clients that are woken by the same push collide. Who was refused within this time before a push
-/// waits for a random time up to it. It does not grow: who waited for long must not be the slowest.
-const SPREAD: Duration = Duration::from_millis(3);
 
 /// The lines of one client.
 pub(crate) struct Waiters {
@@ -55,35 +51,11 @@ struct Line {
     refused: Option<Arc<Tally>>,
 }
 
-/// One acquire that may wait. It is the waker of its future: so it knows when that was woken and
-/// not polled.
-#[derive(Default)]
-pub(crate) struct Waiter {
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    task: Option<Waker>,
-    /// Since when the future has something to do, if it was not polled since.
-    woken_at: Option<Time>,
-    is_first: bool,
-    /// Set aside because its future was not polled.
-    is_out: bool,
-    /// Something happened: try again from then on.
-    try_at: Option<Time>,
-    /// Nodes that said that the key is gone, since the last attempt.
-    freed: NodeSet,
-    tally: Option<Arc<Tally>>,
-    refused_at: Option<Time>,
-    /// The attempt under way.
-    hold: Option<Hold>,
-}
-
-/// A place in a line; given up when dropped.
+/// A place in a line; given up when dropped. Who wants several locks stands in the line of the one
+/// that it was refused for, and in none before that.
 pub(crate) struct Place {
     waiters: Arc<Waiters>,
-    key: Box<[u8]>,
+    line: Option<Box<[u8]>>,
     pub(crate) waiter: Arc<Waiter>,
 }
 
@@ -95,12 +67,21 @@ impl Waiters {
         })
     }
 
-    /// A place at the end of the line for `key`.
-    pub(crate) fn join(self: &Arc<Self>, key: &[u8]) -> Place {
-        let place =
-            Place { waiters: self.clone(), key: key.into(), waiter: Arc::new(Waiter::default()) };
+    /// A place at the end of the line for these keys.
+    pub(crate) fn join(self: &Arc<Self>, keys: &Keys) -> Place {
+        let line = (keys.len() == 1).then(|| keys.first().into());
+        let place = Place { waiters: self.clone(), line, waiter: Arc::default() };
         place.enter();
         place
+    }
+
+    /// Lets everybody in line have a look, one after the other.
+    pub(crate) fn wake_all(&self) {
+        let firsts = |line: &Line| line.waiters.front().cloned();
+        let firsts: Vec<_> = self.book().lines.values().filter_map(firsts).collect();
+        for first in firsts {
+            first.wake_for(clock::now());
+        }
     }
 
     /// Sets aside whoever was woken and did not move, with what its attempt may have won.
@@ -135,11 +116,10 @@ impl Waiters {
 }
 
 impl Heirs for Waiters {
-    fn handle_release(&self, key: &[u8]) {
+    fn handle_release(&self, key: &[u8], at: Time) {
         let mut book = self.book();
         let Some(line) = book.lines.get_mut(key) else { return };
-        let now = clock::now();
-        let at = if line.passes_on() { now } else { now.after(MANNERS) };
+        let at = if line.passes_on() { at } else { at.after(MANNERS) };
         let first = line.waiters.front().cloned();
         drop(book);
         if let Some(first) = first {
@@ -234,16 +214,32 @@ impl Line {
 
 impl Place {
     fn enter(&self) {
+        let Some(key) = &self.line else {
+            self.waiter.state().is_first = true;
+            return;
+        };
         let mut book = self.waiters.book();
-        if !book.lines.contains_key(&self.key) {
-            book.lines.insert(self.key.clone(), Line::default());
+        if !book.lines.contains_key(key) {
+            book.lines.insert(key.clone(), Line::default());
         }
-        let line = book.lines.get_mut(&self.key).expect("entered above");
+        let line = book.lines.get_mut(key).expect("entered above");
         line.waiters.push_back(self.waiter.clone());
         line.promote();
         if book.alarm.is_none() {
             let bell: Weak<dyn Ring> = self.waiters.this.clone();
             book.alarm = Some(Alarm::set(clock::now().after(self.waiters.patience), bell));
+        }
+    }
+
+    fn leave(&self) {
+        let Some(key) = &self.line else { return };
+        let mut book = self.waiters.book();
+        let Some(line) = book.lines.get_mut(key) else { return };
+        line.waiters.retain(|waiter| !Arc::ptr_eq(waiter, &self.waiter));
+        if line.waiters.is_empty() {
+            book.lines.remove(key);
+        } else {
+            line.promote();
         }
     }
 
@@ -260,7 +256,7 @@ impl Place {
 
     /// What the first in line saw last, for one whose time ended before its turn.
     pub(crate) fn refused(&self) -> Option<Arc<Tally>> {
-        self.waiters.book().lines.get(&self.key)?.refused.clone()
+        self.waiters.book().lines.get(self.line.as_ref()?)?.refused.clone()
     }
 
     /// Notes an attempt that begins.
@@ -277,10 +273,19 @@ impl Place {
         self.waiter.state().hold.take()
     }
 
-    /// Notes that the attempt was refused.
-    pub(crate) fn refuse(&self, tally: &Arc<Tally>) {
+    /// Notes that the attempt for `keys` was refused, and stands in the line of the one that was in
+    /// the way.
+    pub(crate) fn refuse(&mut self, tally: &Arc<Tally>, keys: &Keys) {
+        let obstacle = tally.obstacle().and_then(|place| keys.get(place));
+        if let Some(key) = obstacle.filter(|key| Some(*key) != self.line.as_deref()) {
+            self.leave();
+            self.line = Some(key.into());
+            self.waiter.state().is_first = false;
+            self.enter();
+        }
         self.waiter.state().refused_at = Some(clock::now());
-        if let Some(line) = self.waiters.book().lines.get_mut(&self.key) {
+        let Some(key) = &self.line else { return };
+        if let Some(line) = self.waiters.book().lines.get_mut(key) {
             line.refused = Some(tally.clone());
         }
     }
@@ -301,78 +306,6 @@ impl Drop for Place {
         // must be given up now, and before the next in line asks.
         let State { hold, tally, task, .. } = std::mem::take(&mut *self.waiter.state());
         drop((hold, tally, task));
-        let mut book = self.waiters.book();
-        let Some(line) = book.lines.get_mut(&self.key) else { return };
-        line.waiters.retain(|waiter| !Arc::ptr_eq(waiter, &self.waiter));
-        if line.waiters.is_empty() {
-            book.lines.remove(&self.key);
-        } else {
-            line.promote();
-        }
-    }
-}
-
-impl Waiter {
-    /// Polls the acquire that this waiter stands for.
-    pub(crate) fn poll<F: Future + ?Sized>(
-        self: &Arc<Self>,
-        acquire: std::pin::Pin<&mut F>,
-        task: &Waker,
-    ) -> Poll<F::Output> {
-        {
-            let mut state = self.state();
-            state.woken_at = None;
-            if !state.task.as_ref().is_some_and(|known| known.will_wake(task)) {
-                state.task = Some(task.clone());
-            }
-        }
-        let waker = Waker::from(self.clone());
-        acquire.poll(&mut Context::from_waker(&waker))
-    }
-
-    fn wake_for(self: &Arc<Self>, at: Time) {
-        {
-            let mut state = self.state();
-            state.try_at = Some(state.try_at.map_or(at, |known| known.min(at)));
-        }
-        self.wake_by_ref();
-    }
-
-    /// A node says that the key is gone there. Once a quorum is free, as far as is known, another
-    /// attempt is worth while: returns when.
-    fn handle_push(&self, node: NodeId, quorum: Quorum) -> Option<Time> {
-        let mut state = self.state();
-        state.freed.insert(node);
-        let granted = state.tally.as_ref().map(|tally| tally.judge(Round::granted));
-        let free = granted.map_or(state.freed, |granted| granted.union(state.freed));
-        if state.try_at.is_some() || !quorum.reached(free.len()) {
-            return None;
-        }
-        let now = clock::now();
-        let collided = state.refused_at.is_some_and(|at| now.since(at) < SPREAD);
-        let delay = if collided { random_range(Duration::ZERO..=SPREAD) } else { Duration::ZERO };
-        Some(now.after(delay))
-    }
-
-    /// No code panics while it holds this lock.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Wake for Waiter {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        let task = {
-            let mut state = self.state();
-            state.woken_at.get_or_insert_with(clock::now);
-            state.task.clone()
-        };
-        if let Some(task) = task {
-            task.wake();
-        }
+        self.leave();
     }
 }

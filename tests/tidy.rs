@@ -40,7 +40,7 @@ const ARROWS: [(&str, &[&str]); 5] = [
     ("protocol", &["protocol"]),
     ("node", &["node", "protocol", "clock"]),
     ("report.rs", &["node"]),
-    ("hold.rs", &["node", "protocol"]),
+    ("hold.rs", &["node", "protocol", "clock"]),
     ("tally.rs", &["node", "protocol", "clock", "report", "driver"]),
 ];
 

@@ -6,7 +6,6 @@ use super::failure::NodeFailure;
 use super::order::Order;
 use super::owed::Owed;
 use super::reconnect::Backoff;
-use super::reply;
 use super::shared::{Broken, NodeShared, NodeState};
 use crate::clock;
 use crate::protocol::Vote;
@@ -305,11 +304,10 @@ impl Actor {
 
     /// Casts the vote that `replies` are. Returns the order if it is to be written again at once.
     fn settle_one(&mut self, mut order: Order, replies: &[redis::Value]) -> Option<Order> {
-        if replies.first().is_some_and(reply::is_noscript) && order.fall_back_to_source() {
+        if order.is_unknown(replies) && order.fall_back_to_source() {
             return Some(order);
         }
-        let secret = order.claim().value().as_str();
-        let answer = reply::answer_with_ttl(order.asked(), replies, secret);
+        let answer = order.read(replies);
         let has_failed = answer.vote == Vote::Failed;
         order.answer(answer);
         let may_be_undone = order.is_release()

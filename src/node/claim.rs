@@ -1,36 +1,12 @@
 //! What one attempt may have left on the nodes.
 
+use super::keys::Keys;
+use super::value::Value;
 use crate::protocol::{NodeId, Time, Ttl};
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
-use uuid::Uuid;
 
-/// The ownership string stored under a key: 32 hex digits of a `UUIDv4` made from the operating
-/// system's randomness, fresh for every attempt (I7).
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Value([u8; 32]);
-
-impl Value {
-    pub(crate) fn fresh() -> Self {
-        let mut digits = [0; 32];
-        Uuid::new_v4().simple().encode_lower(&mut digits);
-        Self(digits)
-    }
-
-    pub(crate) fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).expect("hex digits are text")
-    }
-}
-
-/// Shows the first digits only: who knows a value can take the lock away.
-impl fmt::Debug for Value {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}…", &self.as_str()[..6])
-    }
-}
-
-/// A key and the value that an attempt wants to stand there, with what has become of it on each
+/// The keys and the value that an attempt wants to stand there, with what has become of it on each
 /// node. It is shared by the holder and the nodes' tasks.
 ///
 /// `written` and `withdrawn` are each set before the other is read, in one order for all threads:
@@ -38,7 +14,7 @@ impl fmt::Debug for Value {
 /// written, also when they are tasks of different runtimes.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    key: Box<[u8]>,
+    keys: Keys,
     value: Value,
     /// Nodes that a `SET` was written to: a release is owed there.
     written: AtomicU32,
@@ -52,9 +28,9 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    pub(crate) fn new(key: Box<[u8]>, value: Value) -> Self {
+    pub(crate) fn new(keys: Keys, value: Value) -> Self {
         Self {
-            key,
+            keys,
             value,
             written: AtomicU32::new(0),
             unsure: AtomicU32::new(0),
@@ -63,8 +39,8 @@ impl Claim {
         }
     }
 
-    pub(crate) fn key(&self) -> &[u8] {
-        &self.key
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.keys
     }
 
     pub(crate) fn value(&self) -> &Value {
@@ -118,25 +94,10 @@ impl Claim {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashSet;
-
-    #[test]
-    fn values_are_fresh_hex_and_never_shown_whole() {
-        let values: Vec<_> = (0..1_000).map(|_| Value::fresh()).collect();
-        let distinct: HashSet<_> = values.iter().map(|v| v.as_str().to_owned()).collect();
-        assert_eq!(distinct.len(), values.len());
-        for value in values {
-            assert!(
-                value.as_str().bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-            );
-            let shown = format!("{value:?} {:?}", Claim::new(b"k".as_slice().into(), value));
-            assert!(!shown.contains(value.as_str()), "{shown}");
-        }
-    }
 
     #[test]
     fn the_expiry_is_that_of_the_longest_standing_key() {
-        let claim = Claim::new(b"k".as_slice().into(), Value::fresh());
+        let claim = Claim::new(Keys::one(b"k".as_slice().into()), Value::fresh());
         let node = NodeId::new(0);
         let ttl = |ms| Ttl::from_duration(Duration::from_millis(ms)).expect("a good ttl");
         assert!(!claim.is_written(node));

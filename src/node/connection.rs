@@ -2,7 +2,7 @@
 
 use super::failure::NodeFailure;
 use super::order::Order;
-use super::script::{EXTEND, RELEASE};
+use super::script;
 use super::shared::{Broken, NodeShared};
 use futures::future::BoxFuture;
 use redis::aio::MultiplexedConnection;
@@ -137,7 +137,7 @@ impl Link {
         for section in ["server", "replication", "memory"] {
             pipeline.cmd("INFO").arg(section);
         }
-        for script in [&EXTEND, &RELEASE] {
+        for script in script::all() {
             pipeline.cmd("SCRIPT").arg("LOAD").arg(script.source());
         }
         if self.resp3 {

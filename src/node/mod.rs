@@ -8,7 +8,9 @@
 mod actor;
 mod claim;
 mod connection;
+mod deed;
 mod failure;
+mod keys;
 mod order;
 mod owed;
 mod pool;
@@ -17,16 +19,20 @@ mod reconnect;
 mod reply;
 mod script;
 mod shared;
+mod value;
 mod vote;
 
-pub(crate) use claim::{Claim, Value};
+pub(crate) use claim::Claim;
+pub(crate) use deed::Cooling;
 pub use failure::NodeFailure;
 pub(crate) use failure::short;
+pub(crate) use keys::Keys;
 pub(crate) use order::Order;
 pub(crate) use pool::{NoRuntime, Nodes, Pool};
 pub(crate) use push::PushSink;
 pub use shared::NodeState;
 pub(crate) use shared::{Endpoint, NodeShared, Siblings, Timings};
+pub(crate) use value::Value;
 pub(crate) use vote::{Answer, Ballot, VoteSink};
 
 use std::time::Duration;

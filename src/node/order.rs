@@ -1,9 +1,11 @@
-//! What a node can be asked to do.
+//! A deed on its way to a node.
 
 use super::claim::Claim;
+use super::deed::{Cooling, Deed};
 use super::failure::NodeFailure;
-use super::reply::Asked;
-use super::script::{EXTEND, Form, RELEASE};
+use super::reply;
+use super::script::Form;
+use super::value::Value;
 use super::vote::{Answer, Ballot};
 use crate::protocol::{NodeId, Time, Ttl, Vote};
 use std::sync::Arc;
@@ -16,8 +18,9 @@ pub(crate) struct Order {
     ballot: Option<Ballot>,
     form: Form,
     debt: Option<Debt>,
-    /// How many commands it was written as.
+    /// How many commands it was written as, and which reply is the answer.
     commands: usize,
+    verdict: usize,
 }
 
 /// A release that has not been delivered yet, counted while it exists.
@@ -29,27 +32,18 @@ impl Drop for Debt {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Deed {
-    /// Set the key if there is none.
-    /// Ask how long a key that is in the way has to live, and to be told when it is gone, if
-    /// `watches`.
-    Acquire { ttl: Ttl, watches: bool },
-    /// Let the key stand until at least `until`, which is T1 + ttl (I6).
-    Extend { until: Time },
-    /// Set the key again where it was lost, for what remains until then.
-    Repair { until: Time },
-    /// Delete the key.
-    Release,
-}
-
 impl Order {
     pub(crate) fn acquire(claim: Arc<Claim>, ttl: Ttl, watches: bool, ballot: Ballot) -> Self {
         Self::new(claim, Deed::Acquire { ttl, watches }, Some(ballot))
     }
 
-    pub(crate) fn extend(claim: Arc<Claim>, until: Time, ballot: Ballot) -> Self {
-        Self::new(claim, Deed::Extend { until }, Some(ballot))
+    /// Takes over the locks that `from` stands for.
+    pub(crate) fn adopt(claim: Arc<Claim>, ttl: Ttl, from: Arc<Value>, ballot: Ballot) -> Self {
+        Self::new(claim, Deed::Adopt { ttl, from }, Some(ballot))
+    }
+
+    pub(crate) fn extend(claim: Arc<Claim>, until: Time, watches: bool, ballot: Ballot) -> Self {
+        Self::new(claim, Deed::Extend { until, watches }, Some(ballot))
     }
 
     /// Nobody counts its vote, and it is not kept for a node that is away.
@@ -58,11 +52,26 @@ impl Order {
     }
 
     pub(crate) fn release(claim: Arc<Claim>, ballot: Option<Ballot>) -> Self {
-        Self::new(claim, Deed::Release, ballot)
+        Self::new(claim, Deed::Release { cooling: None }, ballot)
+    }
+
+    /// A release that leaves `cooling` in the locks' place.
+    pub(crate) fn cool_down(claim: Arc<Claim>, cooling: Arc<Cooling>, ballot: Ballot) -> Self {
+        Self::new(claim, Deed::Release { cooling: Some(cooling) }, Some(ballot))
+    }
+
+    /// Asks what stands at the claim's key.
+    pub(crate) fn look(claim: Arc<Claim>, ballot: Ballot) -> Self {
+        Self::new(claim, Deed::Look, Some(ballot))
+    }
+
+    /// Deletes what was read, once: it is not kept for a node that is away.
+    pub(crate) fn evict(claim: Arc<Claim>, ballot: Ballot) -> Self {
+        Self::new(claim, Deed::Evict, Some(ballot))
     }
 
     fn new(claim: Arc<Claim>, deed: Deed, ballot: Option<Ballot>) -> Self {
-        Self { claim, deed, ballot, form: Form::Hash, debt: None, commands: 1 }
+        Self { claim, deed, ballot, form: Form::Hash, debt: None, commands: 1, verdict: 0 }
     }
 
     /// Counts this order in `debts` until it is done, if it is a release.
@@ -78,7 +87,7 @@ impl Order {
     }
 
     pub(super) fn is_release(&self) -> bool {
-        matches!(self.deed, Deed::Release)
+        matches!(self.deed, Deed::Release { .. })
     }
 
     pub(super) fn is_extension(&self) -> bool {
@@ -87,17 +96,9 @@ impl Order {
 
     /// True if this lets the key stand for longer than `other`, which is an extension too.
     pub(super) fn outlasts(&self, other: &Self) -> bool {
-        match (self.deed, other.deed) {
-            (Deed::Extend { until: this }, Deed::Extend { until: other }) => this > other,
+        match (&self.deed, &other.deed) {
+            (Deed::Extend { until: this, .. }, Deed::Extend { until: other, .. }) => this > other,
             _ => false,
-        }
-    }
-
-    pub(super) fn asked(&self) -> Asked {
-        match self.deed {
-            Deed::Acquire { .. } | Deed::Repair { .. } => Asked::Acquire,
-            Deed::Extend { .. } => Asked::Extend,
-            Deed::Release => Asked::Release,
         }
     }
 
@@ -105,11 +106,11 @@ impl Order {
     /// or there is nothing to release.
     pub(super) fn is_void(&self, node: NodeId, now: Time) -> bool {
         match self.deed {
-            Deed::Acquire { .. } => self.claim.is_withdrawn(),
-            Deed::Extend { until } | Deed::Repair { until } => {
+            Deed::Extend { until, .. } | Deed::Repair { until } => {
                 self.claim.is_withdrawn() || now >= until
             }
-            Deed::Release => !self.claim.is_written(node),
+            Deed::Release { .. } => !self.claim.is_written(node),
+            _ => self.claim.is_withdrawn(),
         }
     }
 
@@ -151,9 +152,9 @@ impl Order {
         self.commands
     }
 
-    /// Adds the command to `pipeline`, and notes on the claim that it is being written to `node`.
-    /// `tracks` says whether the connection can be told when keys change. False if it must not be
-    /// written any more.
+    /// Adds the commands to `pipeline`, and notes on the claim that they are being written to
+    /// `node`. `tracks` says whether the connection can be told when keys change. False if this must
+    /// not be written any more.
     pub(super) fn write(
         &mut self,
         node: NodeId,
@@ -161,50 +162,25 @@ impl Order {
         tracks: bool,
         pipeline: &mut redis::Pipeline,
     ) -> bool {
-        let before = pipeline.len();
-        let (key, value) = (self.claim.key(), self.claim.value().as_str());
-        // What remains of T1 + ttl, and never nothing, which would delete the key.
-        let remaining = |until: Time| Ttl::from_duration(until.since(now)).unwrap_or(Ttl::SHORTEST);
-        let is_noted = |ttl| self.claim.note_written(node, ttl, now);
-        match self.deed {
-            Deed::Acquire { ttl, watches } => {
-                if !is_noted(ttl) {
-                    return false;
-                }
-                set(pipeline, key, value, ttl);
-                if watches && tracks {
-                    // It holds for the very next command only.
-                    pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
-                }
-                if watches {
-                    pipeline.cmd("PTTL").arg(key);
-                }
-            }
-            Deed::Repair { until } => {
-                let ttl = remaining(until);
-                if !is_noted(ttl) {
-                    return false;
-                }
-                set(pipeline, key, value, ttl);
-            }
-            Deed::Extend { until } => {
-                let ttl = remaining(until);
-                if !is_noted(ttl) {
-                    return false;
-                }
-                EXTEND.call(self.form, key, pipeline).arg(value).arg(ttl.as_millis());
-            }
-            Deed::Release => {
-                RELEASE.call(self.form, key, pipeline).arg(value);
-            }
+        if let Some(ttl) = self.deed.lasting(now)
+            && !self.claim.note_written(node, ttl, now)
+        {
+            return false;
         }
+        let before = pipeline.len();
+        self.verdict = self.deed.write(&self.claim, self.form, now, tracks, pipeline);
         self.commands = pipeline.len() - before;
         true
     }
-}
 
-/// Sets the key if there is none.
-fn set(pipeline: &mut redis::Pipeline, key: &[u8], value: &str, ttl: Ttl) {
-    let command = pipeline.cmd("SET").arg(key).arg(value);
-    command.arg("NX").arg("PX").arg(ttl.as_millis());
+    /// True if the node does not know the script that this asked it to run.
+    pub(super) fn is_unknown(&self, replies: &[redis::Value]) -> bool {
+        replies.get(self.verdict).is_some_and(reply::is_noscript)
+    }
+
+    /// What `replies` say.
+    pub(super) fn read(&self, replies: &[redis::Value]) -> Answer {
+        let secret = self.claim.value().secret();
+        reply::answer_with_ttl(self.deed.asked(), replies, self.verdict, secret)
+    }
 }

@@ -9,26 +9,43 @@ use std::time::Duration;
 /// What was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// `SET key value NX PX ttl`.
+    /// `SET key value NX PX ttl`, or `scripts/acquire.lua`.
     Acquire,
     /// `scripts/extend.lua`.
     Extend,
-    /// `scripts/release.lua`.
+    /// `scripts/release.lua` or `scripts/swap.lua`.
     Release,
+    /// `scripts/look.lua`.
+    Look,
 }
 
-/// The vote that the `replies` to one order are: the first says it, and a last one that follows says
-/// how long the key that is in the way has to live. `secret` (the value) is kept out of the reason.
-pub(super) fn answer_with_ttl(asked: Asked, replies: &[Value], secret: &str) -> Answer {
-    let Some((first, rest)) = replies.split_first() else {
+/// What the `replies` to one order say: the one at `verdict` is the answer, and to an acquire a last
+/// one that follows it says how long the key that is in the way has to live. `secret` (the value) is
+/// kept out of the reason.
+pub(super) fn answer_with_ttl(
+    asked: Asked,
+    replies: &[Value],
+    verdict: usize,
+    secret: &str,
+) -> Answer {
+    let Some(reply) = replies.get(verdict) else {
         return Answer::failed(NodeFailure::Unexpected("nothing".into()));
     };
-    let free_in = match rest.last() {
-        Some(Value::Int(pttl @ 0..)) => Some(Duration::from_millis(pttl.unsigned_abs())),
-        Some(Value::Int(-2)) => Some(Duration::ZERO),
-        _ => None,
-    };
-    Answer { free_in, ..answer(asked, first, secret) }
+    let answer = answer(asked, reply, secret);
+    match replies[verdict + 1..].last() {
+        Some(Value::Int(pttl)) if asked == Asked::Acquire => {
+            Answer { free_in: free_in(*pttl), ..answer }
+        }
+        _ => answer,
+    }
+}
+
+/// How long a key with this PTTL has to live; `None` if it stands for ever.
+fn free_in(pttl: i64) -> Option<Duration> {
+    match pttl {
+        -2 => Some(Duration::ZERO),
+        pttl => u64::try_from(pttl).ok().map(Duration::from_millis),
+    }
 }
 
 /// The vote that `reply` is. `secret` (the value) is kept out of the reason.
@@ -43,6 +60,11 @@ fn answer(asked: Asked, reply: &Value, secret: &str) -> Answer {
         (Asked::Release, Value::Int(1)) => Vote::Granted,
         (Asked::Release, Value::Int(0)) => Vote::Missing,
         (Asked::Release, Value::Int(-1)) => Vote::Denied,
+        (Asked::Look, Value::Int(-2)) => Vote::Missing,
+        (Asked::Look, Value::Int(pttl @ -1..)) => {
+            return Answer { free_in: free_in(*pttl), ..Answer::of(Vote::Denied) };
+        }
+        (_, Value::Array(parts)) => return from_array(asked, parts),
         // A lock of another format stands at the key: held, not broken.
         (_, Value::ServerError(error)) if error.code() == "WRONGTYPE" => Vote::Denied,
         (_, Value::ServerError(error)) => {
@@ -51,6 +73,22 @@ fn answer(asked: Asked, reply: &Value, secret: &str) -> Answer {
         (_, other) => return Answer::failed(NodeFailure::Unexpected(kind(other).into())),
     };
     Answer::of(vote)
+}
+
+/// What a script says of a key that is in the way: its PTTL and its place; or its value and its PTTL.
+fn from_array(asked: Asked, parts: &[Value]) -> Answer {
+    let denied = Answer::of(Vote::Denied);
+    match (asked, parts) {
+        (Asked::Acquire, [Value::Int(pttl), Value::Int(place)]) => {
+            let place = usize::try_from(*place - 1).unwrap_or_default();
+            Answer { free_in: free_in(*pttl), place, ..denied }
+        }
+        (Asked::Look, [Value::BulkString(value), Value::Int(pttl)]) => {
+            let standing = Some(super::value::Value::of(value));
+            Answer { free_in: free_in(*pttl), standing, ..denied }
+        }
+        _ => Answer::failed(NodeFailure::Unexpected("an array".into())),
+    }
 }
 
 /// True if the node does not know the script it was asked to run.
@@ -83,27 +121,30 @@ mod tests {
 
     #[test]
     fn each_reply_is_one_vote() {
-        use Asked::{Acquire, Extend, Release};
+        use Asked::{Acquire, Extend, Look, Release};
         use Vote::{Denied, Failed, Granted, Missing};
-        // The reply, and the vote that it is to an acquire, an extension and a release.
+        // The reply, and the vote that it is to an acquire, an extension, a release and a look.
         let table = [
-            ("+OK\r\n", Granted, Failed, Failed),
-            ("$-1\r\n", Denied, Failed, Failed),
-            ("_\r\n", Denied, Failed, Failed),
-            (":9000\r\n", Failed, Granted, Failed),
-            (":1\r\n", Failed, Granted, Granted),
-            (":0\r\n", Failed, Granted, Missing),
-            (":-1\r\n", Failed, Granted, Denied),
-            (":-2\r\n", Failed, Missing, Failed),
-            (":-3\r\n", Failed, Denied, Failed),
-            (":-4\r\n", Failed, Failed, Failed),
-            ("$2\r\nhi\r\n", Failed, Failed, Failed),
-            ("+QUEUED\r\n", Failed, Failed, Failed),
-            ("*0\r\n", Failed, Failed, Failed),
-            ("-WRONGTYPE kind\r\n", Denied, Denied, Denied),
+            ("+OK\r\n", Granted, Failed, Failed, Failed),
+            ("$-1\r\n", Denied, Failed, Failed, Failed),
+            ("_\r\n", Denied, Failed, Failed, Failed),
+            (":9000\r\n", Failed, Granted, Failed, Denied),
+            (":1\r\n", Failed, Granted, Granted, Denied),
+            (":0\r\n", Failed, Granted, Missing, Denied),
+            (":-1\r\n", Failed, Granted, Denied, Denied),
+            (":-2\r\n", Failed, Missing, Failed, Missing),
+            (":-3\r\n", Failed, Denied, Failed, Failed),
+            (":-4\r\n", Failed, Failed, Failed, Failed),
+            ("$2\r\nhi\r\n", Failed, Failed, Failed, Failed),
+            ("+QUEUED\r\n", Failed, Failed, Failed, Failed),
+            ("*0\r\n", Failed, Failed, Failed, Failed),
+            ("*2\r\n:70\r\n:2\r\n", Denied, Failed, Failed, Failed),
+            ("*2\r\n$1\r\nv\r\n:70\r\n", Failed, Failed, Failed, Denied),
+            ("-WRONGTYPE kind\r\n", Denied, Denied, Denied, Denied),
         ];
-        for (wire, acquire, extend, release) in table {
-            for (asked, vote) in [(Acquire, acquire), (Extend, extend), (Release, release)] {
+        for (wire, acquire, extend, release, look) in table {
+            let votes = [(Acquire, acquire), (Extend, extend), (Release, release), (Look, look)];
+            for (asked, vote) in votes {
                 assert_eq!(answer(asked, &parsed(wire), "v").vote, vote, "{wire:?} to {asked:?}");
             }
         }
@@ -113,7 +154,7 @@ mod tests {
     fn a_ttl_that_follows_tells_when_the_key_is_gone() {
         let free_in = |wire: &[&str]| {
             let replies: Vec<_> = wire.iter().map(|wire| parsed(wire)).collect();
-            let answer = answer_with_ttl(Asked::Acquire, &replies, "v");
+            let answer = answer_with_ttl(Asked::Acquire, &replies, 0, "v");
             assert_eq!(answer.vote, Vote::Denied);
             answer.free_in
         };
@@ -122,6 +163,19 @@ mod tests {
         assert_eq!(free_in(&["$-1\r\n", "+OK\r\n", ":-2\r\n"]), Some(Duration::ZERO), "gone");
         assert_eq!(free_in(&["$-1\r\n", "+OK\r\n", ":-1\r\n"]), None, "for ever");
         assert_eq!(free_in(&["$-1\r\n", "-ERR no\r\n", "-ERR no\r\n"]), None);
+    }
+
+    #[test]
+    fn a_script_tells_what_is_in_the_way() {
+        let set = answer(Asked::Acquire, &parsed("*2\r\n:70\r\n:2\r\n"), "v");
+        assert_eq!((set.free_in, set.place), (Some(Duration::from_millis(70)), 1));
+        let forever = answer(Asked::Acquire, &parsed("*2\r\n:-1\r\n:1\r\n"), "v");
+        assert_eq!((forever.free_in, forever.place), (None, 0));
+        let look = answer(Asked::Look, &parsed("*2\r\n$2\r\nhi\r\n:9\r\n"), "v");
+        assert_eq!(look.standing, Some(crate::node::Value::of(b"hi")));
+        assert_eq!(look.free_in, Some(Duration::from_millis(9)));
+        let kind = answer(Asked::Look, &parsed(":9\r\n"), "v");
+        assert_eq!((kind.standing, kind.free_in), (None, Some(Duration::from_millis(9))));
     }
 
     #[test]
@@ -147,7 +201,7 @@ mod tests {
             "CROSSSLOT",
         ] {
             let reply = parsed(&format!("-{code} some words\r\n"));
-            for asked in [Asked::Acquire, Asked::Extend, Asked::Release] {
+            for asked in [Asked::Acquire, Asked::Extend, Asked::Release, Asked::Look] {
                 let answer = answer(asked, &reply, "v");
                 assert_eq!(answer.vote, Vote::Failed);
                 let reason = answer.failure.expect("a failed vote has a reason").to_string();

@@ -1,14 +1,32 @@
-//! The Lua scripts, each atomic on a node.
+//! The Lua scripts, each atomic on a node; see the heads of their files.
 
+use super::keys::Keys;
 use std::sync::LazyLock;
 
-/// Extends a lock that is still ours; see the head of its file.
+/// Sets all keys of a set, or none.
+pub(super) static ACQUIRE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("scripts/acquire.lua")));
+
+/// Extends locks that are still ours.
 pub(super) static EXTEND: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/extend.lua")));
 
-/// Deletes a lock that is still ours; see the head of its file.
+/// Deletes locks that are still ours.
 pub(super) static RELEASE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/release.lua")));
+
+/// Puts another value in the place of ours.
+pub(super) static SWAP: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("scripts/swap.lua")));
+
+/// Reads a lock.
+pub(super) static LOOK: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("scripts/look.lua")));
+
+/// Every script, to be told to a node in advance.
+pub(super) fn all() -> [&'static Script; 5] {
+    [&ACQUIRE, &EXTEND, &RELEASE, &SWAP, &LOOK]
+}
 
 /// A script and its hash.
 pub(super) struct Script {
@@ -34,17 +52,21 @@ impl Script {
         self.source
     }
 
-    /// Adds a call with one key to `pipeline`; the script's arguments follow.
+    /// Adds a call with these keys to `pipeline`; the script's arguments follow.
     pub(super) fn call<'a>(
         &self,
         form: Form,
-        key: &[u8],
+        keys: &Keys,
         pipeline: &'a mut redis::Pipeline,
     ) -> &'a mut redis::Pipeline {
         match form {
             Form::Hash => pipeline.cmd("EVALSHA").arg(&self.hash),
             Form::Source => pipeline.cmd("EVAL").arg(self.source),
         };
-        pipeline.arg(1).arg(key)
+        pipeline.arg(keys.len());
+        for key in keys.iter() {
+            pipeline.arg(key);
+        }
+        pipeline
     }
 }

@@ -1,6 +1,7 @@
 //! How a node's answer finds its way into a round.
 
 use super::failure::NodeFailure;
+use super::value::Value;
 use crate::protocol::{NodeId, Vote};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,15 +13,19 @@ pub(crate) struct Answer {
     pub(crate) failure: Option<NodeFailure>,
     /// When Denied: how long the key that is in the way has to live, if the node was asked.
     pub(crate) free_in: Option<Duration>,
+    /// Which of several keys that is.
+    pub(crate) place: usize,
+    /// What stands at the key, if that was asked and it is a string.
+    pub(crate) standing: Option<Value>,
 }
 
 impl Answer {
     pub(crate) fn of(vote: Vote) -> Self {
-        Self { vote, failure: None, free_in: None }
+        Self { vote, failure: None, free_in: None, place: 0, standing: None }
     }
 
     pub(crate) fn failed(failure: NodeFailure) -> Self {
-        Self { vote: Vote::Failed, failure: Some(failure), free_in: None }
+        Self { failure: Some(failure), ..Self::of(Vote::Failed) }
     }
 }
 

@@ -19,6 +19,9 @@ pub enum Loss {
     /// It was held for as long as it may be: the limit given to
     /// [`auto_extend`](crate::Acquire::auto_extend).
     MaxHold,
+    /// Its client was [closed](crate::Redlock::close), or
+    /// [released all its leases](crate::Redlock::release_all).
+    Closed,
 }
 
 impl fmt::Display for Loss {
@@ -28,6 +31,7 @@ impl fmt::Display for Loss {
             Self::QuorumLost => "the key is gone from a majority of the nodes",
             Self::TakenOver => "another holds it on a majority of the nodes",
             Self::MaxHold => "it was held for as long as it may be",
+            Self::Closed => "its client has released all leases",
         })
     }
 }
@@ -212,6 +216,19 @@ impl Renewal {
             self.tenure = Tenure::Released;
         }
         was
+    }
+
+    /// Ends the tenure by the client's will, which is a loss for the holder.
+    pub(crate) fn close(&mut self, now: Time) {
+        if matches!(self.observe(now), Tenure::Held { .. }) {
+            self.tenure = Tenure::Lost(Loss::Closed);
+        }
+    }
+
+    /// The ttl of an extension that finds out whether it is still held, without making it longer.
+    pub(crate) fn ttl_to_check(&self, now: Time) -> Option<Ttl> {
+        let left = self.valid_until(now)?.since(now);
+        Some(Ttl::from_duration(left).unwrap_or(Ttl::SHORTEST))
     }
 
     /// Writes an expiry down, so that no later, smaller `now` can undo it.

@@ -15,7 +15,7 @@ pub(crate) enum Vote {
     Granted,
     /// Another value, or a foreign type, is at the key.
     Denied,
-    /// Extend and release only: there is no such key.
+    /// Extend, release and look only: there is no such key.
     Missing,
     /// Anything else: nothing is known of the key.
     Failed,
@@ -30,6 +30,8 @@ pub(crate) enum Goal {
     Extend { current: Time, proposed: Time },
     /// Delete the key wherever it is ours. There is no "too late" for that.
     Release,
+    /// See what stands at the key: nothing is granted.
+    Look,
 }
 
 /// How a round was decided.
@@ -166,19 +168,19 @@ impl Round {
         match self.goal {
             Goal::Acquire { valid_until } => now < valid_until,
             Goal::Extend { current, .. } => now < current,
-            Goal::Release => true,
+            Goal::Release | Goal::Look => true,
         }
     }
 
     /// Why a quorum cannot come any more; `None` while it still can, and while it is not clear yet
     /// whether holders or failures are the reason. A release waits for all answers: it has no hurry
-    /// to say that it failed, and says more exactly why.
+    /// to say that it failed, and says more exactly why. So does a look.
     fn lost(&self) -> Option<Outcome> {
         let silent = self.quorum.nodes() - self.votes().len();
         let failed = self.failed.len() + if self.closed { silent } else { 0 };
         let (denied, missing) = (self.denied.len(), self.missing.len());
         let is_over = silent == 0 || self.closed;
-        if self.goal == Goal::Release && !is_over {
+        if matches!(self.goal, Goal::Release | Goal::Look) && !is_over {
             return None;
         }
         if self.quorum.blocked(failed) {

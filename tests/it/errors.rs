@@ -123,7 +123,7 @@ async fn contention_and_outage_are_told_apart_also_when_both_are_there() {
         let refused = redlock.try_acquire("r").await.expect_err("two or three are left");
         let text = told(&refused);
         match refused {
-            AcquireError::Contended { report } if !is_outage => {
+            AcquireError::Contended { report, .. } if !is_outage => {
                 assert!(report.nodes().iter().any(|node| *node.vote() == NodeVote::Held), "{text}");
             }
             AcquireError::NoQuorum { .. } if is_outage => {}

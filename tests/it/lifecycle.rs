@@ -37,7 +37,7 @@ async fn a_held_lock_is_refused_with_the_votes_and_free_again_after_release() {
     let (ours, theirs) = (client(&cluster), client(&cluster));
     let lease = ours.try_acquire("r").await.expect("a free lock");
     let refused = theirs.try_acquire("r").await.expect_err("it is held");
-    let AcquireError::Contended { report } = &refused else { panic!("{refused:?}") };
+    let AcquireError::Contended { report, .. } = &refused else { panic!("{refused:?}") };
     assert_eq!((report.granted(), report.needed()), (0, 2));
     assert!(refused.to_string().starts_with("held by another: 0/3 granted (need 2): 127.0.0.1:"));
     lease.release().await.expect("nodes are up");

@@ -130,7 +130,7 @@ async fn a_resource_can_be_given_as_text_or_bytes_owned_or_borrowed() {
         redlock.acquire(bytes).await.expect("free"),
         redlock.acquire(Box::<[u8]>::from(*b"Box<[u8]>")).await.expect("free"),
     ];
-    let resources: BTreeSet<_> = leases.iter().map(Lease::resource).collect();
+    let resources: BTreeSet<_> = leases.iter().map(|lease| lease.resource()).collect();
     let forms =
         ["str", "String", "&String", "&[u8; N]", "[u8; N]", "&[u8]", "Vec<u8>", "Box<[u8]>"];
     assert_eq!(resources, forms.map(str::as_bytes).into());
@@ -185,7 +185,7 @@ async fn thousands_of_resources_are_held_at_once_and_each_is_released() {
         keys.iter().all(|keys| keys.len() == MANY)
     })
     .await;
-    let values: BTreeSet<_> = leases.iter().map(Lease::value).collect();
+    let values: BTreeSet<_> = leases.iter().map(|lease| lease.value()).collect();
     assert_eq!(values.len(), MANY, "each has a value of its own");
     for lease in leases.iter().step_by(100) {
         let refused = theirs.try_acquire(lease.resource()).await.expect_err("it is held");

@@ -68,7 +68,7 @@ async fn check_mask(redlock: &Redlock, servers: &[Server], mask: usize) {
         assert_eq!(released, ReleaseOutcome::Released, "{key}");
     } else {
         let refused = attempt.expect_err("too few nodes are free");
-        let AcquireError::Contended { report } = &refused else { panic!("{key}: {refused}") };
+        let AcquireError::Contended { report, .. } = &refused else { panic!("{key}: {refused}") };
         assert!(report.granted() <= free && report.needed() == nodes / 2 + 1, "{key}: {report}");
     }
     eventually("only the foreign keys are left", is_as_before).await;

@@ -158,7 +158,7 @@ async fn a_wait_that_ends_in_the_line_says_what_the_first_saw() {
     let first = tokio::spawn(redlock.acquire("r").wait(ms(1_500)));
     sleep(ms(100)).await;
     let second = redlock.acquire("r").wait(ms(500)).await.expect_err("it is held");
-    let AcquireError::Contended { report } = &second else { panic!("{second:?}") };
+    let AcquireError::Contended { report, .. } = &second else { panic!("{second:?}") };
     assert_eq!(report.granted(), 0);
     assert!(first.await.expect("no panic").is_err());
 }

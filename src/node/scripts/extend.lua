@@ -1,21 +1,32 @@
--- Makes the remaining ttl of a lock at least ARGV[2], if it is still ours. Never shortens it, and
--- never creates a key.
---   KEYS[1]  the lock's key
+-- Makes the remaining ttl of locks at least ARGV[2], if all of them are still ours. Never shortens
+-- it, and never creates a key.
+--   KEYS     the locks' keys
 --   ARGV[1]  the holder's value
 --   ARGV[2]  the ttl in milliseconds
--- Returns the PTTL found (-1: it had no expiry), -2 if there is no key, -3 if it is not ours.
-local held = redis.pcall('GET', KEYS[1])
-if held == false then
+-- Returns the lowest PTTL found (-1: none had an expiry), -2 if a key is missing, -3 if one is not
+-- ours.
+local missing = false
+for _, key in ipairs(KEYS) do
+  local held = redis.pcall('GET', key)
+  if held == false then
+    missing = true
+  elseif type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) then
+    return held
+  elseif held ~= ARGV[1] then
+    return -3
+  end
+end
+if missing then
   return -2
 end
-if type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) then
-  return held
+local lowest = -1
+for _, key in ipairs(KEYS) do
+  local left = redis.call('PTTL', key)
+  if left < tonumber(ARGV[2]) then
+    redis.call('PEXPIRE', key, ARGV[2])
+  end
+  if lowest == -1 or (left ~= -1 and left < lowest) then
+    lowest = left
+  end
 end
-if held ~= ARGV[1] then
-  return -3
-end
-local left = redis.call('PTTL', KEYS[1])
-if left < tonumber(ARGV[2]) then
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
-end
-return left
+return lowest

@@ -1,15 +1,18 @@
--- Deletes a lock, if it is still ours.
---   KEYS[1]  the lock's key
+-- Deletes locks, each if it is still ours.
+--   KEYS     the locks' keys
 --   ARGV[1]  the holder's value
--- Returns 1 if it was deleted, 0 if there is no key, -1 if it is not ours.
-local held = redis.pcall('GET', KEYS[1])
-if held == ARGV[1] then
-  return redis.call('DEL', KEYS[1])
+-- Returns 1 if all were deleted, 0 if a key was missing, -1 if one is not ours.
+local outcome = 1
+for _, key in ipairs(KEYS) do
+  local held = redis.pcall('GET', key)
+  if held == ARGV[1] then
+    redis.call('DEL', key)
+  elseif held == false then
+    outcome = math.min(outcome, 0)
+  elseif type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) then
+    return held
+  else
+    outcome = -1
+  end
 end
-if held == false then
-  return 0
-end
-if type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) then
-  return held
-end
-return -1
+return outcome

@@ -1,0 +1,133 @@
+//! What a node can be asked to do, and how it is written.
+
+use super::claim::Claim;
+use super::reply::Asked;
+use super::script::{ACQUIRE, EXTEND, Form, LOOK, RELEASE, SWAP};
+use super::value::Value;
+use crate::protocol::{Time, Ttl};
+use redis::Pipeline;
+use std::sync::Arc;
+
+/// What is to be done with a claim's keys.
+#[derive(Clone, Debug)]
+pub(super) enum Deed {
+    /// Set the keys if there are none. If `watches`, ask how long a key that is in the way has to
+    /// live, and to be told when it changes.
+    Acquire { ttl: Ttl, watches: bool },
+    /// Put our value in the place of this one, which was handed over to us.
+    Adopt { ttl: Ttl, from: Arc<Value> },
+    /// Let the keys stand until at least `until`, which is T1 + ttl (I6). If `watches`, ask to be
+    /// told when they change.
+    Extend { until: Time, watches: bool },
+    /// Set the keys again where they were lost, for what remains until then.
+    Repair { until: Time },
+    /// Delete the keys; or let others that nobody owns stand in their place for a while.
+    Release { cooling: Option<Arc<Cooling>> },
+    /// Say what stands at the key.
+    Look,
+    /// Delete the claim's value, which was read there: once, whosever it is.
+    Evict,
+}
+
+/// What stands in the place of a lock that was released, and until when.
+#[derive(Debug)]
+pub(crate) struct Cooling {
+    pub(crate) value: Value,
+    pub(crate) until: Time,
+}
+
+impl Deed {
+    /// How long the keys stand if this is written at `now`; `None` if it sets none of ours.
+    pub(super) fn lasting(&self, now: Time) -> Option<Ttl> {
+        match self {
+            Self::Acquire { ttl, .. } | Self::Adopt { ttl, .. } => Some(*ttl),
+            Self::Extend { until, .. } | Self::Repair { until } => Some(remaining(*until, now)),
+            Self::Release { .. } | Self::Look | Self::Evict => None,
+        }
+    }
+
+    pub(super) fn asked(&self) -> Asked {
+        match self {
+            Self::Acquire { .. } | Self::Repair { .. } => Asked::Acquire,
+            Self::Extend { .. } => Asked::Extend,
+            Self::Adopt { .. } | Self::Release { .. } | Self::Evict => Asked::Release,
+            Self::Look => Asked::Look,
+        }
+    }
+
+    /// Adds the commands to `pipeline`. `tracks` says whether the connection can be told when keys
+    /// change. Returns which of the replies is the answer.
+    pub(super) fn write(
+        &self,
+        claim: &Claim,
+        form: Form,
+        now: Time,
+        tracks: bool,
+        pipeline: &mut Pipeline,
+    ) -> usize {
+        let (keys, value) = (claim.keys(), claim.value().bytes());
+        let ttl = self.lasting(now).map_or(0, Ttl::as_millis);
+        let before = pipeline.len();
+        match self {
+            Self::Acquire { watches, .. } if keys.len() == 1 => {
+                set(pipeline, keys.first(), value, ttl);
+                if *watches && tracks {
+                    watch(pipeline, claim);
+                } else if *watches {
+                    pipeline.cmd("PTTL").arg(keys.first());
+                }
+                return 0;
+            }
+            Self::Repair { .. } if keys.len() == 1 => set(pipeline, keys.first(), value, ttl),
+            Self::Acquire { .. } | Self::Repair { .. } => {
+                if tracks && matches!(self, Self::Acquire { watches: true, .. }) {
+                    // Before the verdict: what changes after it is told.
+                    watch(pipeline, claim);
+                }
+                ACQUIRE.call(form, keys, pipeline).arg(value).arg(ttl);
+                return pipeline.len() - before - 1;
+            }
+            Self::Adopt { from, .. } => {
+                SWAP.call(form, keys, pipeline).arg(from.bytes()).arg(value).arg(ttl);
+            }
+            Self::Extend { watches, .. } => {
+                EXTEND.call(form, keys, pipeline).arg(value).arg(ttl);
+                if *watches && tracks {
+                    // After it: its own change would end the watch.
+                    watch(pipeline, claim);
+                }
+            }
+            Self::Release { cooling: Some(cooling) } if now < cooling.until => {
+                let ttl = remaining(cooling.until, now).as_millis();
+                let swap = SWAP.call(form, keys, pipeline).arg(value);
+                swap.arg(cooling.value.bytes()).arg(ttl);
+            }
+            Self::Release { .. } | Self::Evict => {
+                RELEASE.call(form, keys, pipeline).arg(value);
+            }
+            Self::Look => {
+                LOOK.call(form, keys, pipeline);
+            }
+        }
+        0
+    }
+}
+
+/// What remains until then, and never nothing, which would delete the key.
+fn remaining(until: Time, now: Time) -> Ttl {
+    Ttl::from_duration(until.since(now)).unwrap_or(Ttl::SHORTEST)
+}
+
+/// Sets the key if there is none.
+fn set(pipeline: &mut Pipeline, key: &[u8], value: &[u8], ttl: u64) {
+    pipeline.cmd("SET").arg(key).arg(value).arg("NX").arg("PX").arg(ttl);
+}
+
+/// Asks how long the keys have to live, and to be told once when one changes.
+fn watch(pipeline: &mut Pipeline, claim: &Claim) {
+    for key in claim.keys().iter() {
+        // It holds for the very next command only.
+        pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
+        pipeline.cmd("PTTL").arg(key);
+    }
+}

@@ -1,0 +1,262 @@
+//! Who holds a lock, as the nodes tell.
+
+use crate::clock;
+use crate::driver::Defeat;
+use crate::error::ClientError;
+use crate::node::{Answer, Ballot, Claim, Keys, NodeFailure, Nodes, Order, Value, short};
+use crate::protocol::{Goal, Round};
+use crate::redlock::Inner;
+use crate::report::{NodeVote, Report};
+use crate::tally::Tally;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What stands at a resource's key on each node, as it was when they were asked.
+///
+/// Prints on one line, for example `held by worker-7 (need 3): a:6379 held by worker-7 for 9.8s,
+/// b:6379 free, …`. It names no values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    needed: usize,
+    nodes: Box<[NodeStatus]>,
+}
+
+/// One node's part of a [`Status`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeStatus {
+    name: Arc<str>,
+    state: LockState,
+    latency: Option<Duration>,
+}
+
+/// What stands at a key on one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LockState {
+    /// Nothing.
+    Free,
+    /// A lock.
+    Held(Holder),
+    /// Something that is no string, for example a lock of another library's format: nobody can have
+    /// the lock there.
+    Foreign {
+        /// How long it has to live; `None` if it stands for ever.
+        ttl: Option<Duration>,
+    },
+    /// It gave no answer that counts, for this reason.
+    Failed(NodeFailure),
+}
+
+/// Who holds a lock on a node.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Holder {
+    value: Value,
+    ttl: Option<Duration>,
+}
+
+impl Status {
+    /// The nodes, in the order they were given to the builder.
+    pub fn nodes(&self) -> &[NodeStatus] {
+        &self.nodes
+    }
+
+    /// How many nodes make a quorum.
+    pub fn needed(&self) -> usize {
+        self.needed
+    }
+
+    /// Who holds the lock on a quorum of nodes; `None` if nobody is seen to. What is left of it is
+    /// the time for which a quorum still stands.
+    pub fn holder(&self) -> Option<Holder> {
+        let held: Vec<&Holder> = self.nodes.iter().filter_map(NodeStatus::holder).collect();
+        held.iter().find_map(|one| {
+            let same = held.iter().filter(|other| other.value == one.value);
+            let mut ttls: Vec<_> = same.map(|one| one.ttl.unwrap_or(Duration::MAX)).collect();
+            ttls.sort_unstable();
+            let ttl = *ttls.get(ttls.len().checked_sub(self.needed)?)?;
+            let ttl = Some(ttl).filter(|ttl| *ttl < Duration::MAX);
+            Some(Holder { value: one.value.clone(), ttl })
+        })
+    }
+
+    /// True if one holder has the lock on a quorum of nodes.
+    pub fn is_held(&self) -> bool {
+        self.holder().is_some()
+    }
+}
+
+impl NodeStatus {
+    /// The node's address, without user and password.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What stands at the key there.
+    pub fn state(&self) -> &LockState {
+        &self.state
+    }
+
+    /// Who holds the lock there, if somebody does.
+    pub fn holder(&self) -> Option<&Holder> {
+        match &self.state {
+            LockState::Held(holder) => Some(holder),
+            LockState::Free | LockState::Foreign { .. } | LockState::Failed(_) => None,
+        }
+    }
+
+    /// From just before the question was sent to this node's answer; `None` without an answer.
+    pub fn latency(&self) -> Option<Duration> {
+        self.latency
+    }
+}
+
+impl Holder {
+    /// What the holder tells; see [`Acquire::metadata`](crate::Acquire::metadata).
+    pub fn metadata(&self) -> Option<&str> {
+        self.value.metadata()
+    }
+
+    /// How long the key has to live; `None` if it stands for ever.
+    pub fn ttl(&self) -> Option<Duration> {
+        self.ttl
+    }
+
+    /// The first characters of the value: enough to tell holders apart, too little to release the
+    /// lock.
+    pub fn hint(&self) -> String {
+        self.value.hint()
+    }
+}
+
+impl Inner {
+    /// Asks each node what stands at `resource`.
+    pub(crate) async fn status(&self, resource: &[u8]) -> Result<Status, ClientError> {
+        let nodes = self.ready()?;
+        let looked = self.look(&nodes, resource).await;
+        let report = looked.report(nodes.names().cloned());
+        let each = report.nodes().iter().zip(looked.answers());
+        let each = each.map(|(node, answer)| NodeStatus {
+            name: node.name().into(),
+            state: LockState::new(node.vote(), answer),
+            latency: node.latency(),
+        });
+        Ok(Status { needed: report.needed(), nodes: each.collect() })
+    }
+
+    /// Deletes on each node the value that is read there, once.
+    pub(crate) async fn force_release(&self, resource: &[u8]) -> Result<Report, ClientError> {
+        let nodes = self.ready()?;
+        let looked = self.look(&nodes, resource).await;
+        let t1 = clock::now();
+        let tally = Tally::new(Round::new(self.driver.quorum, Goal::Release), t1);
+        let mut asked = Asked::default();
+        for (node, answer) in self.driver.quorum.ids().zip(looked.answers()) {
+            let ballot = Ballot::new(tally.clone(), node);
+            let late = || Answer::failed(NodeFailure::Timeout(self.driver.node_timeout));
+            match answer {
+                Some(Answer { standing: Some(value), .. }) => {
+                    let claim = Arc::new(Claim::new(self.keys_of(resource), value));
+                    asked.0.push(claim.clone());
+                    nodes.send(node, Order::evict(claim, ballot));
+                }
+                other => ballot.cast(other.unwrap_or_else(late)),
+            }
+        }
+        tally.decided(&nodes, t1.after(self.driver.node_timeout)).await;
+        Ok(tally.report(nodes.names().cloned()))
+    }
+
+    async fn look(&self, nodes: &Arc<Nodes>, resource: &[u8]) -> Arc<Tally> {
+        let t1 = clock::now();
+        let tally = Tally::new(Round::new(self.driver.quorum, Goal::Look), t1);
+        let claim = Arc::new(Claim::new(self.keys_of(resource), Value::fresh()));
+        let _asked = Asked(vec![claim.clone()]);
+        nodes.send_each(|node| Order::look(claim.clone(), Ballot::new(tally.clone(), node)));
+        tally.decided(nodes, t1.after(self.driver.node_timeout)).await;
+        tally
+    }
+
+    fn keys_of(&self, resource: &[u8]) -> Keys {
+        Keys::one(self.settings.key(resource))
+    }
+
+    fn ready(&self) -> Result<Arc<Nodes>, ClientError> {
+        self.driver.ready().map_err(|defeat| match defeat {
+            Defeat::Closed => ClientError::Closed,
+            Defeat::NoRuntime | Defeat::Refused(..) => ClientError::NoRuntime,
+        })
+    }
+}
+
+/// Claims that are asked about: nothing more is written once nobody waits for the answers.
+#[derive(Default)]
+struct Asked(Vec<Arc<Claim>>);
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|claim| claim.withdraw());
+    }
+}
+
+impl LockState {
+    fn new(vote: &NodeVote, answer: Option<Answer>) -> Self {
+        match (vote, answer) {
+            (NodeVote::Failed(failure), _) => Self::Failed(failure.clone()),
+            (NodeVote::Missing, _) => Self::Free,
+            (_, Some(Answer { standing: Some(value), free_in: ttl, .. })) => {
+                Self::Held(Holder { value, ttl })
+            }
+            (_, Some(Answer { free_in: ttl, .. })) => Self::Foreign { ttl },
+            // Nobody is asked for longer than the node timeout.
+            (_, None) => Self::Failed(NodeFailure::ShutDown),
+        }
+    }
+}
+
+impl fmt::Debug for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Holder");
+        debug.field("value", &self.value).field("metadata", &self.metadata());
+        debug.field("ttl", &self.ttl).finish()
+    }
+}
+
+/// By its metadata; without any, by the first characters of its value.
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.metadata() {
+            Some(told) => write!(f, "{told}"),
+            None => write!(f, "{:?}", self.value),
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.holder() {
+            Some(holder) => write!(f, "held by {holder}")?,
+            None => write!(f, "not held")?,
+        }
+        write!(f, " (need {}):", self.needed)?;
+        for (place, node) in self.nodes.iter().enumerate() {
+            write!(f, "{} {node}", if place == 0 { "" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for NodeStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lasting = |ttl: &Option<Duration>| {
+            ttl.map_or_else(|| "for ever".to_owned(), |ttl| format!("for {}", short(ttl)))
+        };
+        write!(f, "{} ", self.name)?;
+        match &self.state {
+            LockState::Free => write!(f, "free"),
+            LockState::Held(holder) => write!(f, "held by {holder} {}", lasting(&holder.ttl)),
+            LockState::Foreign { ttl } => write!(f, "no lock of ours {}", lasting(ttl)),
+            LockState::Failed(failure) => write!(f, "{failure}"),
+        }
+    }
+}
