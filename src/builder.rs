@@ -159,6 +159,16 @@ impl Builder {
         self
     }
 
+    #[cfg(feature = "blocking")]
+    pub(crate) fn given_runtime(&self) -> Option<&Handle> {
+        self.runtime.as_ref()
+    }
+
+    #[cfg(feature = "blocking")]
+    pub(crate) fn given_connect_timeout(&self) -> Duration {
+        self.settings.connect_timeout
+    }
+
     /// Checks the settings and makes the client. Does no I/O and needs no runtime: connections are
     /// made by the first acquire.
     ///

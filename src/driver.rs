@@ -226,18 +226,21 @@ impl Driver {
     pub(crate) async fn close(&self, limit: Duration) -> Vec<(Arc<str>, usize)> {
         self.is_closed.store(true, Ordering::Release);
         self.waiters.wake_all();
-        let owed = || {
-            let nodes = self.pool.shared().iter().map(|node| (node.name.clone(), node.debts()));
-            nodes.filter(|(_, debts)| *debts > 0).collect::<Vec<_>>()
-        };
-        let is_done = || owed().is_empty() && self.permits.available_permits() == MOST_ROUNDS;
+        let is_quiet = || self.permits.available_permits() == MOST_ROUNDS;
+        let is_done = || is_quiet() && self.undelivered().is_empty();
         let deadline = clock::now().after(limit);
         while !is_done() && clock::now() < deadline {
             // Starts the tasks that deliver, if the runtime that they ran on was shut down.
             let Ok(nodes) = self.pool.here() else { break };
             sleep_until(&nodes, clock::now().after(CLOSE_POLL)).await;
         }
-        owed()
+        self.undelivered()
+    }
+
+    /// The nodes that are owed releases, and how many.
+    pub(crate) fn undelivered(&self) -> Vec<(Arc<str>, usize)> {
+        let nodes = self.pool.shared().iter().map(|node| (node.name.clone(), node.debts()));
+        nodes.filter(|(_, debts)| *debts > 0).collect()
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::protocol::Loss;
 use crate::report::Report;
+use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -96,6 +97,12 @@ pub enum ConfigError {
         /// How long it can be.
         most: usize,
     },
+    /// The blocking client needs a thread, and the system gives none.
+    #[error("no thread for the connections of a blocking client: {reason}")]
+    NoThread {
+        /// What the system says.
+        reason: String,
+    },
     /// A timeout of zero, in which nothing can ever succeed.
     #[error("{setting} is zero: nothing could ever succeed in it")]
     ZeroTimeout {
@@ -150,6 +157,9 @@ pub enum AcquireError {
     /// There is no tokio runtime to run on.
     #[error("no tokio runtime: call this inside one, or give the builder one with runtime()")]
     NoRuntime,
+    /// A verb of the blocking client was called while an async task is being polled.
+    #[error("called inside an async runtime: use the async client there, or spawn_blocking")]
+    InsideRuntime,
     /// The settings of this call cannot work.
     #[error(transparent)]
     Invalid(#[from] ConfigError),
@@ -164,7 +174,7 @@ impl AcquireError {
             | Self::NoQuorum { report }
             | Self::Expired { report } => Some(report),
             Self::Timeout { report } => report.as_deref(),
-            Self::Closed | Self::NoRuntime | Self::Invalid(_) => None,
+            Self::Closed | Self::NoRuntime | Self::InsideRuntime | Self::Invalid(_) => None,
         }
     }
 }
@@ -193,6 +203,9 @@ pub enum ExtendError {
         /// What the nodes said.
         report: Box<Report>,
     },
+    /// A verb of the blocking client was called while an async task is being polled.
+    #[error("called inside an async runtime: use the async client there, or spawn_blocking")]
+    InsideRuntime,
     /// The ttl asked for cannot work.
     #[error(transparent)]
     Invalid(#[from] ConfigError),
@@ -223,6 +236,9 @@ pub enum ClientError {
     /// There is no tokio runtime to run on.
     #[error("no tokio runtime: call this inside one, or give the builder one with runtime()")]
     NoRuntime,
+    /// A verb of the blocking client was called while an async task is being polled.
+    #[error("called inside an async runtime: use the async client there, or spawn_blocking")]
+    InsideRuntime,
 }
 
 /// Why it is not known what a release came to. The lease has ended all the same: nodes that did not
@@ -236,6 +252,10 @@ pub enum ReleaseError {
         /// What the nodes said.
         report: Box<Report>,
     },
+    /// A verb of the blocking client was called while an async task is being polled. The lease was
+    /// dropped, so it is released in the background.
+    #[error("called inside an async runtime: use the async client there, or spawn_blocking")]
+    InsideRuntime,
     /// The cool-down asked for cannot work.
     #[error(transparent)]
     Invalid(#[from] ConfigError),
@@ -245,10 +265,15 @@ pub enum ReleaseError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("closed before all releases were delivered; still owed: {}", listed(undelivered))]
 pub struct CloseError {
-    pub(crate) undelivered: Vec<(String, usize)>,
+    undelivered: Vec<(String, usize)>,
 }
 
 impl CloseError {
+    pub(crate) fn new(undelivered: Vec<(Arc<str>, usize)>) -> Self {
+        let name = |(name, count): (Arc<str>, usize)| (name.to_string(), count);
+        Self { undelivered: undelivered.into_iter().map(name).collect() }
+    }
+
     /// The nodes that are still owed releases, by address, and how many. They expire by themselves.
     pub fn undelivered(&self) -> &[(String, usize)] {
         &self.undelivered

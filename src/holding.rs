@@ -141,7 +141,7 @@ impl Holding {
         // An extension that comes after the old end is worth nothing (I9).
         let close_at = match round.goal() {
             Goal::Extend { current, .. } => timeout.min(current),
-            Goal::Acquire { .. } | Goal::Release | Goal::Look => timeout,
+            Goal::Acquire { .. } | Goal::Release | Goal::Survey => timeout,
         };
         let until = t1.after(ttl.as_duration());
         let tally = Tally::new(round, t1);

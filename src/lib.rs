@@ -2,6 +2,8 @@
 
 pub mod _docs;
 mod acquire;
+#[cfg(feature = "blocking")]
+pub mod blocking;
 mod builder;
 mod clock;
 mod driver;

@@ -221,11 +221,13 @@ impl Redlock {
     /// the background.
     pub async fn close(&self) -> Result<(), CloseError> {
         let undelivered = self.inner.close().await;
-        if undelivered.is_empty() {
-            return Ok(());
-        }
-        let name = |(name, count): (Arc<str>, usize)| (name.to_string(), count);
-        Err(CloseError { undelivered: undelivered.into_iter().map(name).collect() })
+        if undelivered.is_empty() { Ok(()) } else { Err(CloseError::new(undelivered)) }
+    }
+
+    /// What a client that was closed has not delivered yet.
+    #[cfg(feature = "blocking")]
+    pub(crate) fn undelivered(&self) -> CloseError {
+        CloseError::new(self.inner.driver.undelivered())
     }
 
     /// How the client stands with each of its nodes, as last seen; asks nobody.

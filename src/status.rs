@@ -149,7 +149,7 @@ impl Inner {
         let nodes = self.ready()?;
         let looked = self.look(&nodes, resource).await;
         let t1 = clock::now();
-        let tally = Tally::new(Round::new(self.driver.quorum, Goal::Release), t1);
+        let tally = Tally::new(Round::new(self.driver.quorum, Goal::Survey), t1);
         let mut asked = Asked::default();
         for (node, answer) in self.driver.quorum.ids().zip(looked.answers()) {
             let ballot = Ballot::new(tally.clone(), node);
@@ -169,7 +169,7 @@ impl Inner {
 
     async fn look(&self, nodes: &Arc<Nodes>, resource: &[u8]) -> Arc<Tally> {
         let t1 = clock::now();
-        let tally = Tally::new(Round::new(self.driver.quorum, Goal::Look), t1);
+        let tally = Tally::new(Round::new(self.driver.quorum, Goal::Survey), t1);
         let claim = Arc::new(Claim::new(self.keys_of(resource), Value::fresh()));
         let _asked = Asked(vec![claim.clone()]);
         nodes.send_each(|node| Order::look(claim.clone(), Ballot::new(tally.clone(), node)));

@@ -30,8 +30,8 @@ pub(crate) enum Goal {
     Extend { current: Time, proposed: Time },
     /// Delete the key wherever it is ours. There is no "too late" for that.
     Release,
-    /// See what stands at the key: nothing is granted.
-    Look,
+    /// Hear every node: there is no majority to be had.
+    Survey,
 }
 
 /// How a round was decided.
@@ -154,6 +154,9 @@ impl Round {
         if self.outcome.is_some() {
             return None;
         }
+        if self.goal == Goal::Survey && !self.is_over() {
+            return None;
+        }
         let outcome = if self.quorum.reached(self.granted.len()) {
             if self.in_time(now) { Outcome::Won } else { Outcome::TooLate }
         } else {
@@ -164,23 +167,28 @@ impl Round {
         Some(outcome)
     }
 
+    /// True if nobody else can vote.
+    fn is_over(&self) -> bool {
+        self.closed || self.votes().len() == self.quorum.nodes()
+    }
+
     fn in_time(&self, now: Time) -> bool {
         match self.goal {
             Goal::Acquire { valid_until } => now < valid_until,
             Goal::Extend { current, .. } => now < current,
-            Goal::Release | Goal::Look => true,
+            Goal::Release | Goal::Survey => true,
         }
     }
 
     /// Why a quorum cannot come any more; `None` while it still can, and while it is not clear yet
     /// whether holders or failures are the reason. A release waits for all answers: it has no hurry
-    /// to say that it failed, and says more exactly why. So does a look.
+    /// to say that it failed, and says more exactly why.
     fn lost(&self) -> Option<Outcome> {
         let silent = self.quorum.nodes() - self.votes().len();
         let failed = self.failed.len() + if self.closed { silent } else { 0 };
         let (denied, missing) = (self.denied.len(), self.missing.len());
-        let is_over = silent == 0 || self.closed;
-        if matches!(self.goal, Goal::Release | Goal::Look) && !is_over {
+        let is_over = self.is_over();
+        if self.goal == Goal::Release && !is_over {
             return None;
         }
         if self.quorum.blocked(failed) {

@@ -1,6 +1,8 @@
 //! quorlock on real redis-server processes. Each test starts its own on free ports, and leaves none
 //! behind.
 
+#[cfg(feature = "blocking")]
+mod blocking;
 mod cancellation;
 mod dead;
 mod errors;
@@ -8,11 +10,13 @@ mod hung;
 mod late_packets;
 mod lifecycle;
 mod names;
+mod ownership;
 mod quorum;
 mod reconnect;
 mod refusals;
 mod renewal;
 mod runtimes;
+mod sets;
 mod transport;
 mod using;
 mod waiting;

@@ -1,0 +1,80 @@
+//! A lock with an end.
+
+use super::background::Background;
+use crate::error::{ExtendError, ReenterError, ReleaseError};
+use crate::lease_ref::LeaseRef;
+use crate::protocol::Loss;
+use crate::release::ReleaseOutcome;
+use std::ops::Deref;
+use std::time::Duration;
+
+/// A held lock; see [`Lease`](crate::Lease). Dropping it releases it in the background.
+#[derive(Debug)]
+#[must_use = "a lease is released when it is dropped"]
+pub struct Lease {
+    // Dropped in this order: what is released is delivered by the background.
+    inner: crate::Lease,
+    background: Background,
+}
+
+impl Lease {
+    pub(super) fn new(inner: crate::Lease, background: Background) -> Self {
+        Self { inner, background }
+    }
+
+    /// Locks again what this lease holds; see [`LeaseRef::reenter`].
+    ///
+    /// # Errors
+    /// It is not held any more.
+    pub fn reenter(&self) -> Result<Self, ReenterError> {
+        let inner = self.inner.reenter()?;
+        Ok(Self::new(inner, self.background.clone()))
+    }
+
+    /// Lets the lock stand for `ttl` from now on; see [`LeaseRef::extend`].
+    ///
+    /// # Errors
+    /// See [`ExtendError`].
+    pub fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
+        self.background
+            .wait(self.inner.extend(ttl))
+            .map_err(|_| ExtendError::InsideRuntime)
+            .flatten()
+    }
+
+    /// Waits until the lease is lost, or for so long; see [`LeaseRef::lost`]. Inside of a runtime it
+    /// does not wait.
+    pub fn lost_within(&self, limit: Duration) -> Option<Loss> {
+        // The timer is made on the runtime that it belongs to.
+        let lost = async { tokio::time::timeout(limit, self.inner.lost()).await.ok() };
+        self.background.wait(lost).unwrap_or_else(|_| self.inner.loss())
+    }
+
+    /// Ends the lease on all nodes, and tells whether it was held to the end; see
+    /// [`Lease::release`](crate::Lease::release).
+    ///
+    /// # Errors
+    /// See [`ReleaseError`].
+    pub fn release(self) -> Result<ReleaseOutcome, ReleaseError> {
+        let released = self.background.wait(self.inner.release());
+        released.map_err(|_| ReleaseError::InsideRuntime).flatten()
+    }
+
+    /// Ends the lease, but lets nobody have the lock for a while; see
+    /// [`Lease::release_after`](crate::Lease::release_after).
+    ///
+    /// # Errors
+    /// See [`ReleaseError`].
+    pub fn release_after(self, cool_down: Duration) -> Result<ReleaseOutcome, ReleaseError> {
+        let released = self.background.wait(self.inner.release_after(cool_down));
+        released.map_err(|_| ReleaseError::InsideRuntime).flatten()
+    }
+}
+
+impl Deref for Lease {
+    type Target = LeaseRef;
+
+    fn deref(&self) -> &LeaseRef {
+        &self.inner
+    }
+}

@@ -1,0 +1,33 @@
+//! The same verbs without async: for programs that have no runtime.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let redlock = quorlock::Redlock::builder()
+//!     .nodes(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"])
+//!     .build_blocking()?;
+//! let lease = redlock.acquire("orders/42").wait(Duration::from_secs(5)).call()?;
+//! println!("ours for {:?}", lease.validity());
+//! lease.release()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Connections and deliveries run on a thread of their own, so leases are renewed, and their loss is
+//! noticed, while the program does something else. The last handle of a client to be dropped (clone
+//! or lease) waits until all releases are delivered, at most one
+//! [connect timeout](crate::Builder::connect_timeout).
+//!
+//! A thread that is polling an async task must not wait: there, every verb refuses with
+//! `InsideRuntime` and does nothing but give up what it was called on. On a thread of
+//! `tokio::task::spawn_blocking` they work.
+
+mod acquire;
+mod background;
+mod lease;
+mod redlock;
+
+pub use acquire::Acquire;
+pub use lease::Lease;
+pub use redlock::Redlock;

@@ -1,0 +1,148 @@
+//! The client.
+
+use super::acquire::Acquire;
+use super::background::Background;
+use super::lease::Lease;
+use crate::builder::Builder;
+use crate::error::{ClientError, CloseError, ConfigError, ReleaseError};
+use crate::redlock::NodeInfo;
+use crate::release::ReleaseOutcome;
+use crate::report::Report;
+use crate::status::Status;
+use crate::using::UsingError;
+use std::task::{Context, Poll, Waker};
+
+/// A client of N independent Redis masters, for callers without a runtime; see
+/// [`Redlock`](crate::Redlock). Made by [`Builder::build_blocking`].
+#[derive(Clone, Debug)]
+pub struct Redlock {
+    // Dropped in this order: what is released is delivered by the background.
+    inner: crate::Redlock,
+    background: Background,
+}
+
+impl Builder {
+    /// Checks the settings and makes a client for callers without a runtime, with a thread for its
+    /// connections; or on the [runtime](Self::runtime) that was given, which must then be driven by
+    /// other threads.
+    ///
+    /// # Errors
+    /// Says what cannot work, by name.
+    pub fn build_blocking(self) -> Result<Redlock, ConfigError> {
+        let background = match self.given_runtime() {
+            Some(handle) => Background::on(handle.clone()),
+            None => Background::start(self.given_connect_timeout())
+                .map_err(|error| ConfigError::NoThread { reason: error.to_string() })?,
+        };
+        let inner = self.runtime(background.handle().clone()).build()?;
+        Ok(Redlock { inner, background })
+    }
+}
+
+impl Redlock {
+    fn made(&self, inner: crate::Acquire) -> Acquire {
+        Acquire::new(inner, self.background.clone())
+    }
+
+    /// See [`Redlock::try_acquire`](crate::Redlock::try_acquire).
+    pub fn try_acquire(&self, resource: impl AsRef<[u8]>) -> Acquire {
+        self.made(self.inner.try_acquire(resource))
+    }
+
+    /// See [`Redlock::acquire`](crate::Redlock::acquire).
+    pub fn acquire(&self, resource: impl AsRef<[u8]>) -> Acquire {
+        self.made(self.inner.acquire(resource))
+    }
+
+    /// See [`Redlock::try_acquire_all`](crate::Redlock::try_acquire_all).
+    pub fn try_acquire_all<I>(&self, resources: I) -> Acquire
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        self.made(self.inner.try_acquire_all(resources))
+    }
+
+    /// See [`Redlock::acquire_all`](crate::Redlock::acquire_all).
+    pub fn acquire_all<I>(&self, resources: I) -> Acquire
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        self.made(self.inner.acquire_all(resources))
+    }
+
+    /// See [`Redlock::adopt`](crate::Redlock::adopt).
+    pub fn adopt(&self, resource: impl AsRef<[u8]>, value: impl AsRef<str>) -> Acquire {
+        self.made(self.inner.adopt(resource, value))
+    }
+
+    /// Does `work` under the lock of `resource`; see [`Acquire::using`].
+    ///
+    /// # Errors
+    /// See [`UsingError`].
+    pub fn using<T>(
+        &self,
+        resource: impl AsRef<[u8]>,
+        work: impl FnOnce(&Lease) -> T,
+    ) -> Result<T, UsingError<T>> {
+        self.acquire(resource).using(work)
+    }
+
+    /// Who holds `resource`; see [`Redlock::status`](crate::Redlock::status).
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn status(&self, resource: impl AsRef<[u8]>) -> Result<Status, ClientError> {
+        let asked = self.background.wait(self.inner.status(resource));
+        asked.map_err(|_| ClientError::InsideRuntime).flatten()
+    }
+
+    /// Takes the lock of `resource` away; see
+    /// [`Redlock::force_release`](crate::Redlock::force_release).
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn force_release(&self, resource: impl AsRef<[u8]>) -> Result<Report, ClientError> {
+        let asked = self.background.wait(self.inner.force_release(resource));
+        asked.map_err(|_| ClientError::InsideRuntime).flatten()
+    }
+
+    /// Releases all leases of this client; see [`Redlock::release_all`](crate::Redlock::release_all).
+    ///
+    /// # Errors
+    /// [`InsideRuntime`](ClientError::InsideRuntime).
+    #[allow(clippy::type_complexity)] // It is that of the async client, in a result.
+    pub fn release_all(
+        &self,
+    ) -> Result<Vec<(Vec<u8>, Result<ReleaseOutcome, ReleaseError>)>, ClientError> {
+        self.background.wait(self.inner.release_all()).map_err(|_| ClientError::InsideRuntime)
+    }
+
+    /// Ends the client; see [`Redlock::close`](crate::Redlock::close). Inside of a runtime it does not
+    /// wait for the deliveries, which go on.
+    ///
+    /// # Errors
+    /// Names the nodes that are still owed releases.
+    pub fn close(&self) -> Result<(), CloseError> {
+        let mut closing = std::pin::pin!(self.inner.close());
+        self.background.wait(closing.as_mut()).unwrap_or_else(|_| {
+            // One poll closes it and sends the releases.
+            let mut context = Context::from_waker(Waker::noop());
+            match closing.as_mut().poll(&mut context) {
+                Poll::Ready(closed) => closed,
+                Poll::Pending => Err(self.inner.undelivered()),
+            }
+        })
+    }
+
+    /// How the client stands with each of its nodes; see [`Redlock::nodes`](crate::Redlock::nodes).
+    pub fn nodes(&self) -> Vec<NodeInfo> {
+        self.inner.nodes()
+    }
+
+    /// The client for async code, on the same connections.
+    pub fn inner(&self) -> &crate::Redlock {
+        &self.inner
+    }
+}

@@ -1,0 +1,141 @@
+//! The client without async.
+
+use crate::{SOON, builder, ms};
+use kit::{Cluster, Server, eventually};
+use quorlock::blocking::Redlock;
+use quorlock::{AcquireError, ClientError, Loss, ReleaseError, ReleaseOutcome, UsingError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
+
+fn client(cluster: &Cluster) -> Redlock {
+    builder(cluster).build_blocking().expect("good settings")
+}
+
+#[test]
+fn the_same_verbs_work_without_a_runtime() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let lease = redlock.try_acquire("r").metadata("me").call().expect("a free lock");
+    assert!(lease.is_valid() && lease.resource() == b"r");
+    let refused = redlock.acquire("r").wait(ms(50)).call().expect_err("it is held");
+    assert!(matches!(refused, AcquireError::Contended { held_here: true, .. }), "{refused}");
+    lease.extend(ms(60_000)).expect("nodes are up");
+    assert!(lease.validity() > ms(40_000));
+    let status = redlock.status("r").expect("a client that works");
+    assert_eq!(status.holder().expect("it is held").metadata(), Some("me"));
+    let again = lease.reenter().expect("it is held");
+    assert_eq!(lease.release(), Ok(ReleaseOutcome::StillHeld { guards: 1 }));
+    let adopted = redlock.adopt("r", again.value()).call().expect("it stands there");
+    assert_eq!(again.release(), Ok(ReleaseOutcome::TakenOver));
+    assert_eq!(adopted.release(), Ok(ReleaseOutcome::Released));
+    let set = redlock.acquire_all(["b", "a"]).call().expect("free locks");
+    assert_eq!(set.release_after(ms(200)), Ok(ReleaseOutcome::Released));
+    assert_eq!(redlock.using("a", |lease| lease.is_valid()).ok(), Some(true), "free after a while");
+    let _kept = redlock.try_acquire("x").call().expect("a free lock");
+    assert_eq!(redlock.force_release("x").expect("a client that works").granted(), 3);
+    assert_eq!(redlock.release_all().expect("outside of a runtime").len(), 1);
+    redlock.close().expect("all is delivered");
+    let refused = redlock.try_acquire("r").call().expect_err("closed");
+    assert_eq!(refused, AcquireError::Closed);
+    assert!(redlock.nodes().len() == 3);
+}
+
+#[test]
+fn threads_exclude_each_other() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let inside = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..10 {
+                    let lease = redlock.acquire("r").wait(SOON).call().expect("its turn comes");
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
+                    thread::sleep(ms(1));
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    lease.release().expect("nodes are up");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_lease_is_renewed_and_its_loss_noticed_while_the_thread_does_something_else() {
+    let cluster = Cluster::start(3);
+    let redlock = builder(&cluster).node_timeout(ms(200)).build_blocking().expect("good settings");
+    let lease = redlock.acquire("r").ttl(ms(2_000)).auto_extend(SOON).call().expect("a free lock");
+    thread::sleep(ms(4_000));
+    assert!(lease.is_valid(), "{:?}", lease.loss());
+    assert_eq!(lease.lost_within(ms(10)), None);
+    cluster.servers().iter().for_each(Server::stop);
+    assert_eq!(lease.lost_within(SOON), Some(Loss::Expired));
+    assert!(!lease.is_valid());
+    cluster.servers().iter().for_each(Server::cont);
+    let work = |lease: &quorlock::blocking::Lease| {
+        cluster.iter().for_each(|node| node.set("other", "the thief's"));
+        assert!(lease.is_valid());
+        "done"
+    };
+    match redlock.using("other", work).expect_err("stolen") {
+        UsingError::Overrun { output, found } => {
+            assert_eq!((output, found), ("done", ReleaseOutcome::TakenOver));
+        }
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn the_last_handle_waits_until_its_releases_are_delivered() {
+    let cluster = Cluster::start(3);
+    for _ in 0..20 {
+        let lease = client(&cluster).try_acquire("r").call().expect("a free lock");
+        drop(lease);
+        assert!(cluster.is_empty(), "delivered when the drop returns");
+    }
+    // It waits for one connect timeout at the most.
+    let redlock = builder(&cluster).connect_timeout(ms(300)).node_timeout(ms(200));
+    let redlock = redlock.build_blocking().expect("good settings");
+    let lease = redlock.try_acquire("r").call().expect("a free lock");
+    cluster[0].stop();
+    drop(redlock);
+    let begun = Instant::now();
+    drop(lease);
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+    cluster[0].cont();
+}
+
+#[tokio::test]
+async fn inside_of_a_runtime_it_refuses_and_on_a_blocking_thread_it_works() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let refused = redlock.try_acquire("r").call().expect_err("a task must not wait");
+    assert!(matches!(refused, AcquireError::InsideRuntime), "{refused}");
+    assert_eq!(redlock.status("r"), Err(ClientError::InsideRuntime));
+    assert!(redlock.release_all().is_err());
+    let task = tokio::spawn(async { tokio::task::yield_now().await });
+    task.await.expect("the task's budget is as it was");
+    let on_a_thread = redlock.clone();
+    let lease = tokio::task::spawn_blocking(move || on_a_thread.try_acquire("r").call());
+    let lease = lease.await.expect("no panic").expect("a free lock");
+    assert!(lease.lost_within(SOON).is_none(), "it does not wait here");
+    assert!(matches!(lease.extend(ms(10_000)), Err(quorlock::ExtendError::InsideRuntime)));
+    assert_eq!(lease.release(), Err(ReleaseError::InsideRuntime));
+    eventually(SOON, "it is released in the background", || cluster.is_empty());
+    let _ = redlock.close();
+    let refused = tokio::task::spawn_blocking(move || redlock.try_acquire("r").call());
+    assert!(matches!(refused.await.expect("no panic"), Err(AcquireError::Closed)));
+}
+
+#[test]
+fn a_runtime_of_ones_own_can_be_used() {
+    let mut threads = tokio::runtime::Builder::new_multi_thread();
+    let runtime = threads.worker_threads(1).enable_all().build().expect("a runtime");
+    let cluster = Cluster::start(3);
+    let redlock = builder(&cluster).runtime(runtime.handle().clone());
+    let redlock = redlock.build_blocking().expect("good settings");
+    let lease = redlock.try_acquire("r").call().expect("a free lock");
+    assert_eq!(lease.release(), Ok(ReleaseOutcome::Released));
+    redlock.close().expect("all is delivered");
+}
