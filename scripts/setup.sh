@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes sure that what the demo, the tests and the benchmarks need is here: cargo, a C compiler (to link, and for
-# the TLS feature) and a Redis server.
+# the TLS feature) and a Redis server; for the tests with libraries of other languages also Python, if it can be had.
 #
 #   scripts/setup.sh               check, and install what is missing (not cargo)
 #   scripts/setup.sh COMMAND...    the same, then run COMMAND; when the server found is not called redis-server,
@@ -23,6 +23,9 @@ main() {
     need_cargo
     need_compiler
     need_server
+    case "$*" in
+        "" | "cargo test "*) want_python ;;
+    esac
     clean_up
     trap - EXIT HUP INT TERM
     [ $# -eq 0 ] || exec "$@"
@@ -98,6 +101,24 @@ find_server() {
     REDIS_SERVER=valkey-server
     export REDIS_SERVER
     say "no redis-server here: using valkey-server (as REDIS_SERVER=valkey-server does)"
+}
+
+# Only tests use it, and they are skipped without it: so it is no failure, and nobody is asked for a password.
+want_python() {
+    find_python && return
+    if [ "$(id -u)" -eq 0 ] || sudo -n true 2>/dev/null || [ "$(manager)" = brew ]; then
+        case $(manager) in
+            apt) install_apt python3 python3-venv ;;
+            dnf) install_dnf python3 ;;
+            brew) install_brew python3 ;;
+        esac || true
+    fi
+    find_python || say "no python3 with its venv module here: the tests with libraries of Python are skipped"
+}
+
+# Debian packages the module ensurepip, which venv needs, with python3-venv.
+find_python() {
+    python3 -c 'import ensurepip, venv' 2>/dev/null
 }
 
 manager() {

@@ -7,6 +7,7 @@ mod cancellation;
 mod dead;
 mod errors;
 mod hung;
+mod interop;
 mod late_packets;
 mod lifecycle;
 mod names;

@@ -1,0 +1,133 @@
+//! A virtual environment of Python with the other libraries, made by the test that needs it first.
+
+use crate::ms;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+use std::{env, thread};
+
+/// It is kept there, for later runs too.
+const PLACE: &str = env!("CARGO_TARGET_TMPDIR");
+const REQUIREMENTS: &str = include_str!("requirements.txt");
+const REQUIREMENTS_PATH: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/interop/requirements.txt");
+/// Where an environment that is complete keeps the requirements that it was made of.
+const MARK: &str = "made-of.txt";
+/// How long one step of making it may take; packages come over the network.
+const STEP_LIMIT: Duration = Duration::from_mins(5);
+/// How long another test process may take to make it: all of its steps.
+const LOCK_LIMIT: Duration = Duration::from_mins(15);
+
+/// The environment's interpreter. Without one, the test that asks is skipped, and told so; or it
+/// fails, where the environment variable `QUORLOCK_INTEROP` is `required`.
+pub(super) fn python() -> Option<&'static Path> {
+    static PYTHON: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let reason = match PYTHON.get_or_init(find_or_make) {
+        Ok(python) => return Some(python),
+        Err(reason) => reason,
+    };
+    assert!(
+        env::var_os("QUORLOCK_INTEROP").is_none_or(|wish| wish != "required"),
+        "QUORLOCK_INTEROP=required, but there is no Python to test with: {reason}\n\
+         Install Python 3.10 or later with its venv module (scripts/setup.sh, or apt-get install \
+         python3 python3-venv), see that pip can install packages, and try again; or unset \
+         QUORLOCK_INTEROP to skip these tests."
+    );
+    let thread = thread::current();
+    let test = thread.name().unwrap_or("interop");
+    let line = format!("skipped: {test}: no Python to test with: {reason}\n");
+    // Past the capture of the tests' output, which is not shown for tests that pass.
+    let _ = io::stderr().write_all(line.as_bytes());
+    None
+}
+
+fn find_or_make() -> Result<PathBuf, String> {
+    let place = Path::new(PLACE);
+    let shown = |error: io::Error| format!("{PLACE}: {error}");
+    fs::create_dir_all(place).map_err(shown)?;
+    let _lock = lock(&place.join("interop-python.lock"))?;
+    let home = place.join("interop-python");
+    if !works(&home) {
+        // Under another name until it is complete: so it is never found half made.
+        let fresh = place.join("interop-python.new");
+        remove(&fresh).map_err(shown)?;
+        make(&fresh).inspect_err(|_| drop(remove(&fresh)))?;
+        remove(&home).map_err(shown)?;
+        fs::rename(&fresh, &home).map_err(shown)?;
+    }
+    Ok(interpreter(&home))
+}
+
+/// Keeps other processes out until the file is dropped, or this process ends.
+fn lock(path: &Path) -> Result<File, String> {
+    let shown = |why: &str| format!("cannot lock {}: {why}", path.display());
+    let file = File::options().create(true).truncate(false).write(true).open(path);
+    let file = file.map_err(|error| shown(&error.to_string()))?;
+    let begun = Instant::now();
+    while begun.elapsed() < LOCK_LIMIT {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => thread::sleep(ms(20)),
+            Err(TryLockError::Error(error)) => return Err(shown(&error.to_string())),
+        }
+    }
+    Err(shown("another process has it for too long"))
+}
+
+/// False also for one whose Python has been removed or replaced since.
+fn works(home: &Path) -> bool {
+    let made_of = fs::read_to_string(home.join(MARK));
+    made_of.is_ok_and(|made_of| made_of == REQUIREMENTS)
+        && run(Command::new(interpreter(home)).args(["-I", "-c", "import pottery, redis"])).is_ok()
+}
+
+fn make(home: &Path) -> Result<(), String> {
+    run(Command::new("python3").args(["-I", "-m", "venv"]).arg(home))?;
+    // Nothing is compiled: neither C, for which there may be no compiler, nor what is not imported.
+    run(Command::new(interpreter(home))
+        .args(["-I", "-m", "pip", "install", "--quiet", "--no-input", "--no-compile"])
+        .args(["--disable-pip-version-check", "--only-binary", ":all:"])
+        .args(["--requirement", REQUIREMENTS_PATH]))?;
+    fs::write(home.join(MARK), REQUIREMENTS).map_err(|error| format!("{MARK}: {error}"))?;
+    if works(home) { Ok(()) } else { Err("the packages are installed, but not found".to_owned()) }
+}
+
+fn interpreter(home: &Path) -> PathBuf {
+    home.join("bin").join("python")
+}
+
+fn remove(dir: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Runs a program to its end, within the limit. The error is what it said.
+fn run(command: &mut Command) -> Result<(), String> {
+    let name = format!("{command:?}");
+    let output = Path::new(PLACE).join("interop-python.log");
+    // A file, as a grandchild that lives on would keep a pipe open.
+    let log = File::create(&output).and_then(|log| Ok((log.try_clone()?, log)));
+    let (log, same_log) = log.map_err(|error| format!("{}: {error}", output.display()))?;
+    let child = command.stdin(Stdio::null()).stdout(log).stderr(same_log).spawn();
+    let mut child = child.map_err(|error| format!("{name}: {error}"))?;
+    let begun = Instant::now();
+    let end = loop {
+        match child.try_wait() {
+            Ok(Some(status)) if status.success() => return Ok(()),
+            Ok(Some(status)) => break status.to_string(),
+            Ok(None) if begun.elapsed() < STEP_LIMIT => thread::sleep(ms(5)),
+            Ok(None) | Err(_) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                break format!("no end in {STEP_LIMIT:?}");
+            }
+        }
+    };
+    let said = fs::read(&output).unwrap_or_default();
+    Err(format!("{name}: {end}: {}", String::from_utf8_lossy(said.trim_ascii())))
+}
