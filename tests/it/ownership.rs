@@ -76,7 +76,9 @@ async fn a_status_tells_each_node_apart() {
 async fn an_adopted_lock_is_taken_over_from_its_giver() {
     let cluster = Cluster::start(5);
     let (donor, heir) = (client(&cluster), client(&cluster));
-    let given = donor.acquire("r").auto_extend(SOON).await.expect("a free lock");
+    // It is not renewed within any test: only a push can tell.
+    let hour = Duration::from_hours(1);
+    let given = donor.acquire("r").ttl(hour).auto_extend(hour).await.expect("a free lock");
     eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
         .await;
     let adopted = heir.adopt("r", given.value()).ttl(ms(20_000)).metadata("heir").await;
@@ -134,7 +136,9 @@ async fn what_is_not_there_cannot_be_adopted_and_is_not_made() {
 async fn force_release_deletes_what_it_read_once_and_the_holder_is_told() {
     let cluster = Cluster::start(5);
     let (ours, theirs) = (client(&cluster), client(&cluster));
-    let held = theirs.acquire("r").auto_extend(SOON).await.expect("a free lock");
+    // It is not renewed within any test: only a push can tell.
+    let hour = Duration::from_hours(1);
+    let held = theirs.acquire("r").ttl(hour).auto_extend(hour).await.expect("a free lock");
     eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
         .await;
     cluster[4].del("r");

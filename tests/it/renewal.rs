@@ -199,3 +199,46 @@ async fn renewal_goes_on_outside_of_the_runtime_that_acquired_it() {
     assert!(lease.is_valid(), "{:?}", lease.loss());
     lease.release().await.expect("nodes are up");
 }
+
+#[tokio::test]
+async fn where_nodes_push_a_stolen_lock_is_told_at_once() {
+    let cluster = Cluster::start(5);
+    let (redlock, hour) = (builder(&cluster).build().expect("good settings"), SOON * 180);
+    for is_waiting in [true, false] {
+        // It is not renewed within any test: only a push can tell.
+        let acquire = if is_waiting { redlock.acquire("r") } else { redlock.try_acquire("r") };
+        let lease = acquire.ttl(hour).auto_extend(hour).await.expect("a free lock");
+        eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
+            .await;
+        cluster[0].set("r", "the thief's");
+        cluster[1].del("r");
+        sleep(ms(100)).await;
+        assert!(lease.is_valid(), "a minority is no loss");
+        cluster[2].set("r", "the thief's");
+        cluster[3].set("r", "the thief's");
+        assert_eq!(lost(&lease).await, Loss::TakenOver);
+        drop(lease);
+        eventually("ours is gone", || cluster[4].get("r").is_none()).await;
+        assert_eq!(cluster[3].get("r").as_deref(), Some(&b"the thief's"[..]), "theirs is not");
+        cluster.iter().for_each(Server::flushall);
+    }
+}
+
+#[tokio::test]
+async fn who_waits_for_the_loss_of_a_lease_without_renewal_is_told_of_a_theft_too() {
+    let cluster = Cluster::start(3);
+    let redlock = builder(&cluster).build().expect("good settings");
+    let lease = redlock.acquire("r").ttl(SOON * 180).await.expect("a free lock");
+    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
+        .await;
+    let told = {
+        let view = lease.view();
+        tokio::spawn(async move { view.lost().await })
+    };
+    sleep(ms(50)).await;
+    cluster.iter().for_each(Server::flushall);
+    assert_eq!(timeout(SOON, told).await.expect("told").expect("no panic"), Loss::QuorumLost);
+    assert!(!lease.is_valid());
+    sleep(ms(100)).await;
+    assert!(cluster.is_empty(), "what a majority lost is never set again");
+}

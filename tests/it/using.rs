@@ -97,3 +97,36 @@ async fn finished_work_is_never_thrown_away() {
     eventually("what was owed is delivered", || servers.iter().all(|s| s.get("other").is_none()))
         .await;
 }
+
+/// Generic code that spawns work under a lock.
+fn spawned<F, Fut>(redlock: quorlock::Redlock, work: F) -> tokio::task::JoinHandle<Fut::Output>
+where
+    F: FnOnce(quorlock::LeaseRef) -> Fut + Send + 'static,
+    Fut: Future + Send + 'static,
+    Fut::Output: Send + std::fmt::Debug + 'static,
+{
+    tokio::spawn(async move { redlock.using_fut("r", work).await.expect("all is well") })
+}
+
+#[tokio::test]
+async fn generic_code_can_spawn_work_with_a_view_of_the_lease() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let view = spawned(redlock.clone(), async |lease: quorlock::LeaseRef| {
+        sleep(ms(10)).await;
+        assert!(lease.is_valid());
+        lease
+    });
+    let view = view.await.expect("no panic");
+    assert!(!view.is_valid() && view.guards() == 0, "released, also if the view lives on");
+    eventually("no key is left", || cluster.is_empty()).await;
+    let kept = Arc::new(std::sync::Mutex::new(None));
+    let keep = kept.clone();
+    let work = move |lease: quorlock::LeaseRef| async move {
+        *keep.lock().unwrap() = lease.reenter().ok();
+    };
+    spawned(redlock.clone(), work).await.expect("no panic");
+    assert!(redlock.try_acquire("r").await.is_err(), "another guard holds it on");
+    drop(kept.lock().unwrap().take());
+    eventually("no key is left", || cluster.is_empty()).await;
+}

@@ -175,3 +175,54 @@ async fn an_outage_is_not_contention_for_those_in_the_line_either() {
     let first = first.await.expect("no panic").expect_err("nobody answers");
     assert!(matches!(first, AcquireError::NoQuorum { .. }), "{first:?}");
 }
+
+#[tokio::test]
+async fn ties_of_even_numbers_of_nodes_settle() {
+    for nodes in [2, 4] {
+        let cluster = Cluster::start(nodes);
+        let tasks = (0..4).map(|_| {
+            // Each is a client of its own, so all of them compete on the nodes.
+            let redlock = client(&cluster);
+            tokio::spawn(async move {
+                for _ in 0..10 {
+                    let lease = redlock.acquire("r").wait(SOON).await.expect("its turn comes");
+                    lease.release().await.expect("nodes are up");
+                }
+            })
+        });
+        for task in tasks.collect::<Vec<_>>() {
+            timeout(SOON * 3, task).await.expect("no tie for ever").expect("no panic");
+        }
+        eventually("no key is left", || cluster.is_empty()).await;
+    }
+}
+
+#[tokio::test]
+async fn attempts_come_when_the_policy_says_and_end_with_it() {
+    // No pushes, and no ttl to wait for: only the policy wakes.
+    let silent = Server::builder().arg("--rename-command").arg("HELLO").arg("");
+    let cluster = Cluster::start_with(3, &silent);
+    cluster.iter().for_each(|node| node.set("r", "held for ever"));
+    let redlock = client(&cluster);
+    let policies = [
+        (RetryPolicy::none(), 1),
+        (RetryPolicy::fixed(ms(20)).limit(3), 4),
+        (RetryPolicy::linear(ms(5), ms(20)).limit(4), 5),
+        (RetryPolicy::exponential(ms(5), ms(20)).limit(2), 3),
+        (RetryPolicy::jittered(ms(5)..ms(20)).limit(1), 2),
+        (RetryPolicy::custom(|| [ms(5), ms(10)].into_iter()), 3),
+    ];
+    for (policy, attempts) in policies {
+        cluster.iter().for_each(|node| drop(node.cmd(&["CONFIG", "RESETSTAT"])));
+        let shown = format!("{policy:?}");
+        let refused = redlock.acquire("r").wait(SOON).retry(policy).await.expect_err("held");
+        assert!(matches!(refused, AcquireError::Contended { .. }), "{shown}: {refused}");
+        // The last votes of the last round may still be under way.
+        let made = |node: &Server| {
+            let stats = node.info("commandstats");
+            let sets = stats.get("cmdstat_set").map_or("", String::as_str);
+            sets.starts_with(&format!("calls={attempts},"))
+        };
+        eventually(&format!("{attempts} attempts: {shown}"), || cluster.iter().all(made)).await;
+    }
+}
