@@ -1,6 +1,9 @@
 //! Longer texts, as they stand in the repository's `docs` folder.
 #![allow(clippy::doc_markdown)] // They are written to be read as files, too.
 
+#[doc = include_str!("../docs/COMPARE.md")]
+pub mod compare {}
+
 #[doc = include_str!("../docs/DESIGN.md")]
 pub mod design {}
 

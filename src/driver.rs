@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The end of time.
 const NEVER: Time = Time::from_nanos(u64::MAX);
@@ -34,7 +34,7 @@ pub(crate) struct Driver {
     pub(crate) node_timeout: Duration,
     pub(crate) pool: Pool,
     pub(crate) waiters: Arc<Waiters>,
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
     is_closed: AtomicBool,
 }
 
@@ -59,6 +59,8 @@ pub(crate) struct Win {
     pub(crate) hold: Hold,
     pub(crate) valid_until: Time,
     pub(crate) tally: Arc<Tally>,
+    /// Until it is dropped, a client that closes waits for what becomes of this.
+    pub(crate) permit: OwnedSemaphorePermit,
 }
 
 /// Why there is none.
@@ -77,7 +79,7 @@ impl Driver {
         pool: Pool,
         waiters: Arc<Waiters>,
     ) -> Self {
-        let permits = Semaphore::new(MOST_ROUNDS);
+        let permits = Arc::new(Semaphore::new(MOST_ROUNDS));
         let is_closed = AtomicBool::new(false);
         Self { quorum, drift, node_timeout, pool, waiters, permits, is_closed }
     }
@@ -123,7 +125,6 @@ impl Driver {
                 return Err(Defeat::Refused(Refusal::Timeout, latest_refusal));
             };
             let (hold, tally) = self.attempt(&nodes, wish, &mut acquisition, place.as_ref()).await;
-            drop(permit);
             let Some(mut hold) = hold else {
                 // It took so long to be polled that another was let in.
                 continue;
@@ -132,10 +133,10 @@ impl Driver {
             match tally.judge(judged) {
                 Next::Lease { valid_until } => {
                     hold.note_won(self.waiters.clone());
-                    return Ok(Win { hold, valid_until, tally });
+                    return Ok(Win { hold, valid_until, tally, permit });
                 }
                 Next::Retry { at } => {
-                    drop(hold);
+                    drop((hold, permit));
                     if let Some(place) = &mut place {
                         place.refuse(&tally, &wish.keys);
                     }
@@ -208,14 +209,14 @@ impl Driver {
     }
 
     /// A permit for a round; `None` if there is none in time.
-    async fn permit(&self, nodes: &Nodes, deadline: Option<Time>) -> Option<SemaphorePermit<'_>> {
-        if let Ok(permit) = self.permits.try_acquire() {
+    async fn permit(&self, nodes: &Nodes, deadline: Option<Time>) -> Option<OwnedSemaphorePermit> {
+        if let Ok(permit) = self.permits.clone().try_acquire_owned() {
             return Some(permit);
         }
         let until = deadline.unwrap_or_else(|| clock::now().after(self.node_timeout));
         tokio::select! {
             biased;
-            permit = self.permits.acquire() => permit.ok(),
+            permit = self.permits.clone().acquire_owned() => permit.ok(),
             () = sleep_until(nodes, until) => None,
         }
     }

@@ -34,7 +34,8 @@ impl Lease {
         win: Win,
         upkeep: Option<(Ttl, Duration)>,
     ) -> Option<Self> {
-        let Win { hold, valid_until, tally } = win;
+        // The permit is kept until the lease is in the roster.
+        let Win { hold, valid_until, tally, permit: _permit } = win;
         let driver = &client.driver;
         let mut renewal = Renewal::new(driver.quorum, driver.drift, valid_until);
         if let Some((ttl, most)) = upkeep {

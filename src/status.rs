@@ -226,7 +226,8 @@ impl fmt::Debug for Holder {
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.metadata() {
-            Some(told) => write!(f, "{told}"),
+            // It is the holder's text, and may end up in our log.
+            Some(told) => write!(f, "{}", told.escape_debug()),
             None => write!(f, "{:?}", self.value),
         }
     }

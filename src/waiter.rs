@@ -65,6 +65,19 @@ impl Waiter {
         self.wake_by_ref();
     }
 
+    /// True if it was woken and did not move for so long.
+    pub(crate) fn is_stuck(&self, now: Time, patience: Duration) -> bool {
+        self.state().woken_at.is_some_and(|at| now.since(at) >= patience)
+    }
+
+    /// Takes its turn away, and what its attempt holds.
+    pub(crate) fn set_aside(&self) -> Option<Hold> {
+        let mut state = self.state();
+        state.is_out = true;
+        state.is_first = false;
+        state.hold.take()
+    }
+
     /// A node says that the key is gone there. Once a quorum is free, as far as is known, another
     /// attempt is worth while: returns when.
     pub(crate) fn handle_push(&self, node: NodeId, quorum: Quorum) -> Option<Time> {

@@ -37,6 +37,8 @@ pub(crate) struct Waiters {
 #[derive(Default)]
 struct Book {
     lines: HashMap<Box<[u8]>, Line>,
+    /// Those who stand in no line yet.
+    roaming: Vec<Arc<Waiter>>,
     alarm: Option<Alarm>,
 }
 
@@ -89,21 +91,18 @@ impl Waiters {
         let mut dropped = Vec::new();
         let mut book = self.book();
         for line in book.lines.values_mut() {
-            while let Some(first) = line.waiters.front() {
-                let mut state = first.state();
-                let is_stuck = state.woken_at.is_some_and(|at| now.since(at) >= self.patience);
-                if !is_stuck {
-                    break;
-                }
-                state.is_out = true;
-                state.is_first = false;
-                dropped.push(state.hold.take());
-                drop(state);
+            while let Some(first) = line.waiters.front()
+                && first.is_stuck(now, self.patience)
+            {
+                dropped.push(first.set_aside());
                 line.waiters.pop_front();
                 line.promote();
             }
         }
         book.lines.retain(|_, line| !line.waiters.is_empty());
+        for stuck in book.roaming.extract_if(.., |waiter| waiter.is_stuck(now, self.patience)) {
+            dropped.push(stuck.set_aside());
+        }
         drop(book);
         // Their releases are sent without the lock.
         drop(dropped);
@@ -132,7 +131,7 @@ impl Ring for Waiters {
     fn ring(self: Arc<Self>, now: Time) -> Option<Time> {
         self.sweep(now);
         let mut book = self.book();
-        if book.lines.is_empty() {
+        if book.lines.is_empty() && book.roaming.is_empty() {
             let alarm = book.alarm.take();
             drop(book);
             drop(alarm);
@@ -214,17 +213,18 @@ impl Line {
 
 impl Place {
     fn enter(&self) {
-        let Some(key) = &self.line else {
-            self.waiter.state().is_first = true;
-            return;
-        };
         let mut book = self.waiters.book();
-        if !book.lines.contains_key(key) {
-            book.lines.insert(key.clone(), Line::default());
+        if let Some(key) = &self.line {
+            if !book.lines.contains_key(key) {
+                book.lines.insert(key.clone(), Line::default());
+            }
+            let line = book.lines.get_mut(key).expect("entered above");
+            line.waiters.push_back(self.waiter.clone());
+            line.promote();
+        } else {
+            self.waiter.state().is_first = true;
+            book.roaming.push(self.waiter.clone());
         }
-        let line = book.lines.get_mut(key).expect("entered above");
-        line.waiters.push_back(self.waiter.clone());
-        line.promote();
         if book.alarm.is_none() {
             let bell: Weak<dyn Ring> = self.waiters.this.clone();
             book.alarm = Some(Alarm::set(clock::now().after(self.waiters.patience), bell));
@@ -232,10 +232,14 @@ impl Place {
     }
 
     fn leave(&self) {
-        let Some(key) = &self.line else { return };
+        let is_other = |waiter: &Arc<Waiter>| !Arc::ptr_eq(waiter, &self.waiter);
         let mut book = self.waiters.book();
+        let Some(key) = &self.line else {
+            book.roaming.retain(is_other);
+            return;
+        };
         let Some(line) = book.lines.get_mut(key) else { return };
-        line.waiters.retain(|waiter| !Arc::ptr_eq(waiter, &self.waiter));
+        line.waiters.retain(is_other);
         if line.waiters.is_empty() {
             book.lines.remove(key);
         } else {

@@ -211,3 +211,61 @@ fn names_say_something() {
         }
     }
 }
+
+/// The names of the tests in a file.
+#[derive(Default)]
+struct Tests(Vec<String>);
+
+impl<'ast> Visit<'ast> for Tests {
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        let is_test = |attr: &syn::Attribute| {
+            attr.path().segments.last().is_some_and(|last| last.ident == "test")
+        };
+        if item.attrs.iter().any(is_test) {
+            self.0.push(item.sig.ident.to_string());
+        }
+    }
+
+    // Tests in macros of their own, such as proptest's, are not looked for.
+    fn visit_macro(&mut self, _: &'ast syn::Macro) {}
+}
+
+/// True if the test `name` stands in `module`: the name of a file or a directory.
+fn is_there(module: &str, name: &str, sources: &[Source]) -> bool {
+    let is_module = |part: &str| {
+        let stem = part.trim_end_matches(".rs");
+        stem == module || stem.strip_suffix("_tests") == Some(module)
+    };
+    sources.iter().any(|source| {
+        let mut tests = Tests::default();
+        tests.visit_file(&source.file);
+        source.path.iter().filter_map(|part| part.to_str()).any(is_module)
+            && tests.0.iter().any(|test| test == name)
+    })
+}
+
+#[test]
+fn every_line_of_the_comparison_names_tests_that_exist() {
+    let text = include_str!("../docs/COMPARE.md");
+    let sources: Vec<_> = everywhere().collect();
+    let rows = text.lines().filter(|line| line.starts_with("| ") && !line.contains(" test |"));
+    let mut seen = 0;
+    let mut wrong = Vec::new();
+    for row in rows {
+        let quoted = row.split('`').skip(1).step_by(2);
+        let named: Vec<_> = quoted.filter_map(|word| word.split_once("::")).collect();
+        let named = named.iter().filter(|(module, _)| module.chars().all(char::is_lowercase));
+        let named: Vec<_> = named.collect();
+        if named.is_empty() {
+            wrong.push(format!("no test: {row}"));
+        }
+        for (module, name) in named {
+            seen += 1;
+            if !is_there(module, name, &sources) {
+                wrong.push(format!("no such test: {module}::{name}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(seen > 50, "the tables must be found");
+}

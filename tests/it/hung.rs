@@ -357,7 +357,7 @@ async fn a_key_set_after_a_hang_longer_than_its_ttl_is_released_too() {
     tokio::time::sleep(ms(5_300)).await;
     assert_eq!(state(&redlock, 0), NodeState::Stalled, "on its old connection");
     cluster[0].cont();
-    eventually("the command runs late", || calls(&cluster[0], "set") == 2).await;
+    eventually("the command runs late", || calls(&cluster[0], "set") >= 2).await;
     let resumed = Instant::now();
     eventually("no key is left", || cluster.is_empty()).await;
     assert!(resumed.elapsed() < ms(3_500), "it was not released, it expired");

@@ -85,9 +85,12 @@ async fn a_set_waits_for_the_one_that_is_in_the_way() {
     let never = RetryPolicy::fixed(SOON * 10);
     let ours = builder(&cluster).retry(never).wait(SOON).build().expect("good settings");
     let theirs = client(&cluster);
-    for holder in [&ours, &theirs] {
-        let first = holder.try_acquire("b").await.expect("a free lock");
-        let second = holder.try_acquire("c").await.expect("a free lock");
+    let orders = [("b", "c"), ("c", "b")];
+    for (holder, (first, second)) in orders.map(|order| [(&ours, order), (&theirs, order)]).concat()
+    {
+        // It stands in line for the one that is held longest, and then for the other.
+        let first = holder.try_acquire(first).await.expect("a free lock");
+        let second = holder.try_acquire(second).await.expect("a free lock");
         let waiting = tokio::spawn(ours.acquire_all(["a", "b", "c"]));
         sleep(ms(50)).await;
         // It holds nothing while it waits, and stands in nobody's way.
@@ -95,7 +98,7 @@ async fn a_set_waits_for_the_one_that_is_in_the_way() {
         free.release().await.expect("nodes are up");
         first.release().await.expect("nodes are up");
         sleep(ms(50)).await;
-        assert!(!waiting.is_finished(), "c is still held");
+        assert!(!waiting.is_finished(), "the other is still held");
         second.release().await.expect("nodes are up");
         let lease = timeout(SOON, waiting).await.expect("woken").expect("no panic");
         lease.expect("free").release().await.expect("nodes are up");
