@@ -193,6 +193,19 @@ async fn the_last_guard_of_a_lease_releases_it() {
 }
 
 #[tokio::test]
+async fn a_view_does_not_keep_the_lock() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let lease = redlock.try_acquire("r").await.expect("a free lock");
+    let view = lease.view();
+    assert!(view.is_valid() && view.guards() == 1);
+    drop(lease);
+    assert!(!view.is_valid() && view.guards() == 0);
+    eventually("no key is left", || cluster.is_empty()).await;
+    assert_eq!(view.resource(), b"r");
+}
+
+#[tokio::test]
 async fn a_lost_lease_is_not_entered_again() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
