@@ -130,7 +130,7 @@ impl Acquire {
     /// that hangs does not keep the lock for ever.
     ///
     /// Nodes that lost the key get it back while a majority has it. When extensions fail they are
-    /// tried again until the validity ends; see [`Lease::lost`].
+    /// tried again until the validity ends; see [`lost`](crate::LeaseRef::lost).
     pub fn auto_extend(mut self, max_hold: Duration) -> Self {
         self.auto_extend = Some(max_hold);
         self
