@@ -7,8 +7,18 @@
 use crate::protocol::Time;
 
 /// Reads the clock. Never goes back.
-#[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn now() -> Time {
+    Time::from_nanos(system().as_nanos().saturating_add(ahead()))
+}
+
+/// What the system's clock reads when ours reads `at`.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) fn on_system(at: Time) -> Time {
+    Time::from_nanos(at.as_nanos().saturating_sub(ahead()))
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn system() -> Time {
     use rustix::time::{ClockId, clock_gettime};
 
     let time = clock_gettime(ClockId::Boottime);
@@ -17,14 +27,47 @@ pub(crate) fn now() -> Time {
     Time::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
 }
 
-/// Reads the clock. Never goes back.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(crate) fn now() -> Time {
+fn system() -> Time {
     use std::sync::LazyLock;
     use std::time::Instant;
 
     static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
     Time::default().after(ORIGIN.elapsed())
+}
+
+/// How far ahead of the system's our clock is, in nanoseconds: only tests move it.
+#[cfg(not(feature = "test-util"))]
+const fn ahead() -> u64 {
+    0
+}
+
+#[cfg(feature = "test-util")]
+pub(crate) use ahead::advance;
+#[cfg(feature = "test-util")]
+use ahead::ahead;
+
+#[cfg(feature = "test-util")]
+mod ahead {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    /// So far from the end of time that no sum of a time and a timing comes near it: 292 years.
+    const FARTHEST: u64 = u64::MAX / 2;
+
+    static AHEAD: AtomicU64 = AtomicU64::new(0);
+
+    // No other memory hangs on it: who learns of an advance from its caller reads it, too.
+    pub(super) fn ahead() -> u64 {
+        AHEAD.load(Ordering::Relaxed)
+    }
+
+    /// Moves the clock forward for the whole process, up to [`FARTHEST`] in all.
+    pub(crate) fn advance(by: Duration) {
+        let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        let add = |ahead: u64| Some(ahead.saturating_add(by).min(FARTHEST));
+        let _ = AHEAD.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+    }
 }
 
 #[cfg(test)]

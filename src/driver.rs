@@ -221,14 +221,18 @@ impl Driver {
         }
     }
 
+    /// How many attempts are under way.
+    pub(crate) fn rounds(&self) -> usize {
+        MOST_ROUNDS - self.permits.available_permits()
+    }
+
     /// Refuses all acquires from now on, and waits up to `limit` until every round is over and every
     /// release that was asked for is delivered. Returns the nodes that are still owed some, and how
     /// many.
     pub(crate) async fn close(&self, limit: Duration) -> Vec<(Arc<str>, usize)> {
         self.is_closed.store(true, Ordering::Release);
         self.waiters.wake_all();
-        let is_quiet = || self.permits.available_permits() == MOST_ROUNDS;
-        let is_done = || is_quiet() && self.undelivered().is_empty();
+        let is_done = || self.rounds() == 0 && self.undelivered().is_empty();
         let deadline = clock::now().after(limit);
         while !is_done() && clock::now() < deadline {
             // Starts the tasks that deliver, if the runtime that they ran on was shut down.

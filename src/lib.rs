@@ -22,6 +22,8 @@ mod settings;
 mod sleeper;
 mod status;
 mod tally;
+#[cfg(feature = "test-util")]
+pub mod test_util;
 mod timer;
 mod using;
 mod waiter;

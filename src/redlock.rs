@@ -51,6 +51,11 @@ impl Redlock {
         Self { inner: Arc::new(Inner { driver, roster, settings }) }
     }
 
+    #[cfg(feature = "test-util")]
+    pub(crate) fn driver(&self) -> &Driver {
+        &self.inner.driver
+    }
+
     /// One attempt to lock `resource`, which takes at most one node timeout.
     ///
     /// A resource is any sequence of bytes; its key is the [prefix](Builder::key_prefix) and it.

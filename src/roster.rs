@@ -70,6 +70,12 @@ impl Roster {
         firsts.filter_map(|(_, holding)| holding.upgrade()).collect()
     }
 
+    /// How many keys are entered.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn count(&self) -> usize {
+        self.book().leases.len()
+    }
+
     /// Takes no more leases; those that there are.
     pub(crate) fn close(&self) -> Vec<Arc<Holding>> {
         self.book().is_closed = true;

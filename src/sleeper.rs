@@ -60,6 +60,7 @@ impl Sleeper {
 /// Sleep by descriptors: a timer on `CLOCK_BOOTTIME` rings as soon as a suspended machine goes on.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod boottime {
+    use crate::clock;
     use crate::protocol::Time;
     use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
     use rustix::fd::OwnedFd;
@@ -85,7 +86,7 @@ mod boottime {
         pub(super) fn sleep_until(&self, at: Option<Time>) -> Result<(), Errno> {
             const SECOND: u64 = 1_000_000_000;
             // A time of zero disarms the timer; no alarm is due at boot.
-            let nanos = at.map_or(0, |at| at.as_nanos().max(1));
+            let nanos = at.map_or(0, |at| clock::on_system(at).as_nanos().max(1));
             let it_value = Timespec {
                 tv_sec: i64::try_from(nanos / SECOND).expect("fits: 2^64 / 10^9"),
                 tv_nsec: i64::try_from(nanos % SECOND).expect("below 10^9"),

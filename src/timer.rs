@@ -61,6 +61,12 @@ impl Drop for Alarm {
     }
 }
 
+/// Looks at the clock anew: it was moved.
+#[cfg(feature = "test-util")]
+pub(crate) fn wake() {
+    TIMER.sleeper.wake();
+}
+
 static TIMER: LazyLock<Timer> = LazyLock::new(|| Timer {
     book: Mutex::default(),
     sleeper: Sleeper::new(),

@@ -86,6 +86,14 @@ impl Waiters {
         }
     }
 
+    /// How many stand in all lines, or in none yet.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn count(&self) -> usize {
+        let book = self.book();
+        let in_line: usize = book.lines.values().map(|line| line.waiters.len()).sum();
+        in_line + book.roaming.len()
+    }
+
     /// Sets aside whoever was woken and did not move, with what its attempt may have won.
     fn sweep(&self, now: Time) {
         let mut dropped = Vec::new();

@@ -1,0 +1,88 @@
+//! For tests only (feature `test-util`): time that passes when a test says so, and a look at what a
+//! client has under way.
+//!
+//! Switch it on among the dev-dependencies. Cargo then builds it into the tests and not into the
+//! program:
+//!
+//! ```toml
+//! [dev-dependencies]
+//! quorlock = { version = "0.1", features = ["test-util"] }
+//! ```
+
+use crate::clock;
+use crate::redlock::Redlock;
+use crate::timer;
+use std::time::Duration;
+
+/// Moves the clock that validity is measured with forward, in the whole process and for good: all
+/// leases come so much nearer to their end. Those that reach it are lost, and
+/// [`lost`](crate::Lease::lost) tells it, soon after this returns; those with
+/// [`auto_extend`](crate::Acquire::auto_extend) are extended if that was due.
+///
+/// It shows how your code takes the loss of a lease, without waiting for it:
+///
+/// ```no_run
+/// # async fn example(redlock: quorlock::Redlock) -> Result<(), Box<dyn std::error::Error>> {
+/// use quorlock::{Loss, test_util};
+/// use std::time::Duration;
+///
+/// let lease = redlock.acquire("orders/42").ttl(Duration::from_secs(60)).await?;
+/// assert!(lease.is_valid());
+/// test_util::advance(Duration::from_secs(60));
+/// assert!(!lease.is_valid());
+/// assert_eq!(lease.lost().await, Loss::Expired);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Other clocks go on as they were:
+///
+/// - The nodes keep the keys until they are released, or until their ttl has really passed.
+/// - Waits inside of `acquire`, `extend`, `release` and `close` are kept by tokio: move its clock as
+///   well, with `tokio::time::advance`.
+/// - The clock is one for all tests of a process. What tests in other threads hold ends, too.
+pub fn advance(by: Duration) {
+    clock::advance(by);
+    timer::wake();
+}
+
+/// What a client, with all its clones, has under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Census {
+    /// Acquires that wait, or try at the head of their line.
+    pub waiters: usize,
+    /// Attempts to acquire that the nodes are voting on.
+    pub rounds: usize,
+    /// Releases that were asked for and not confirmed yet, of all nodes together. Those of leases
+    /// that are still held are not among them.
+    pub releases: usize,
+}
+
+impl Census {
+    /// True if nothing is under way.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Counts what `redlock` has under way, to see that nothing remains of what was given up:
+///
+/// ```no_run
+/// # async fn example(redlock: quorlock::Redlock) -> Result<(), Box<dyn std::error::Error>> {
+/// use quorlock::test_util;
+///
+/// drop(redlock.acquire("orders/42").await?);
+/// redlock.close().await?;
+/// assert!(test_util::census(&redlock).is_empty());
+/// # Ok(())
+/// # }
+/// ```
+pub fn census(redlock: &Redlock) -> Census {
+    let driver = redlock.driver();
+    Census {
+        waiters: driver.waiters.count(),
+        rounds: driver.rounds(),
+        releases: driver.pool.shared().iter().map(|node| node.debts()).sum(),
+    }
+}
