@@ -1,0 +1,99 @@
+//! The clocks themselves.
+
+use crate::nodes::R;
+use crate::stage::{Bell, Stage, advance, at_once, finish, turn};
+use crate::{LONG, STEP, builder};
+use quorlock::test_util::{self, Census, census};
+use quorlock::{AcquireError, Loss};
+use std::pin::Pin;
+use std::thread;
+use std::time::Duration;
+use tokio::time::Instant;
+
+#[test]
+fn time_stands_still_while_the_nodes_answer() {
+    let stage = Stage::new();
+    stage.run(async |nodes| {
+        let begun = Instant::now();
+        let redlock = builder(nodes).build().expect("good settings");
+        // Awaited as in any program: it does not need to be polled by hand.
+        let lease = redlock.try_acquire(R).await.expect("a free lock");
+        thread::sleep(Duration::from_millis(100));
+        turn(nodes).await;
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        advance(STEP).await;
+        assert_eq!(begun.elapsed(), STEP);
+        lease.release().await.expect("all nodes are well");
+        assert_eq!(begun.elapsed(), STEP);
+    });
+}
+
+#[test]
+fn a_lease_is_lost_when_time_is_moved_past_its_end() {
+    let stage = Stage::new();
+    stage.run(async |nodes| {
+        let redlock = builder(nodes).build().expect("good settings");
+        let lease = redlock.try_acquire(R).ttl(LONG).await.expect("a free lock");
+        test_util::advance(LONG / 2);
+        assert!(lease.is_valid() && lease.validity() < LONG / 2);
+        let mut losing = Box::pin(lease.lost());
+        assert!(Bell::rung().poll(losing.as_mut()).is_pending(), "not yet");
+        // Tokio's clock is not needed for that.
+        test_util::advance(LONG / 2);
+        assert!(!lease.is_valid());
+        assert_eq!(losing.await, Loss::Expired);
+        // The nodes have clocks of their own.
+        at_once(nodes, || nodes.lacks(&lease)).await;
+    });
+}
+
+#[test]
+fn renewal_follows_the_clock() {
+    let stage = Stage::new();
+    stage.run(async |nodes| {
+        let redlock = builder(nodes).build().expect("good settings");
+        let lease = redlock.acquire(R).auto_extend(5 * LONG).await.expect("a free lock");
+        for _ in 0..8 {
+            advance(LONG / 2).await;
+            let extended = || (lease.validity() < LONG / 2).then(|| "it is not extended".into());
+            at_once(nodes, extended).await;
+        }
+        let mut losing = Box::pin(lease.lost());
+        assert!(Bell::rung().poll(losing.as_mut()).is_pending(), "not yet");
+        advance(LONG).await;
+        assert_eq!(losing.await, Loss::MaxHold);
+    });
+}
+
+#[test]
+fn the_census_counts_what_is_under_way() {
+    let stage = Stage::new();
+    stage.run(async |nodes| {
+        let redlock = builder(nodes).build().expect("good settings");
+        assert_eq!(census(&redlock), Census::default());
+        let lease = redlock.try_acquire(R).await.expect("a free lock");
+        assert!(census(&redlock).is_empty(), "a lease that is held owes nothing");
+
+        let mut waits: Vec<_> = (0..3).map(|_| redlock.acquire(R).wait(LONG)).collect();
+        for wait in &mut waits {
+            assert!(Bell::rung().poll(Pin::new(wait)).is_pending(), "it is held");
+        }
+        let counted = census(&redlock);
+        assert_eq!((counted.waiters, counted.rounds), (3, 1), "one asks, two stand behind it");
+        drop(waits);
+        let counted = census(&redlock);
+        assert_eq!((counted.waiters, counted.rounds), (0, 0));
+
+        (0..3).for_each(|node| nodes.stop(node));
+        drop(lease);
+        assert!(census(&redlock).releases >= 3);
+        let mut trying = redlock.try_acquire("other");
+        assert!(Bell::rung().poll(Pin::new(&mut trying)).is_pending(), "they hang");
+        assert_eq!(census(&redlock).rounds, 1);
+        let refused = finish(nodes, trying).await.expect_err("they hang");
+        assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused:?}");
+        nodes.heal();
+        finish(nodes, redlock.close()).await.expect("all is delivered");
+        assert!(census(&redlock).is_empty());
+    });
+}
