@@ -52,6 +52,11 @@ impl Redlock {
     }
 
     #[cfg(feature = "test-util")]
+    pub(crate) fn roster(&self) -> &Roster {
+        &self.inner.roster
+    }
+
+    #[cfg(feature = "test-util")]
     pub(crate) fn driver(&self) -> &Driver {
         &self.inner.driver
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// Moves the clock that validity is measured with forward, in the whole process and for good: all
 /// leases come so much nearer to their end. Those that reach it are lost, and
-/// [`lost`](crate::Lease::lost) tells it, soon after this returns; those with
+/// [`lost`](crate::LeaseRef::lost) tells it, soon after this returns; those with
 /// [`auto_extend`](crate::Acquire::auto_extend) are extended if that was due.
 ///
 /// It shows how your code takes the loss of a lease, without waiting for it:
@@ -46,27 +46,28 @@ pub fn advance(by: Duration) {
     timer::wake();
 }
 
-/// What a client, with all its clones, has under way.
+/// What a client, with all its clones, holds and has under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Census {
+    /// Resources of leases that were neither released nor dropped, also if they are lost by now.
+    pub leases: usize,
     /// Acquires that wait, or try at the head of their line.
     pub waiters: usize,
     /// Attempts to acquire that the nodes are voting on.
     pub rounds: usize,
-    /// Releases that were asked for and not confirmed yet, of all nodes together. Those of leases
-    /// that are still held are not among them.
+    /// Releases that were asked for and not confirmed yet, of all nodes together.
     pub releases: usize,
 }
 
 impl Census {
-    /// True if nothing is under way.
+    /// True if nothing is held or under way.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Counts what `redlock` has under way, to see that nothing remains of what was given up:
+/// Counts what `redlock` holds and has under way, to see that nothing remains of what was given up:
 ///
 /// ```no_run
 /// # async fn example(redlock: quorlock::Redlock) -> Result<(), Box<dyn std::error::Error>> {
@@ -81,6 +82,7 @@ impl Census {
 pub fn census(redlock: &Redlock) -> Census {
     let driver = redlock.driver();
     Census {
+        leases: redlock.roster().count(),
         waiters: driver.waiters.count(),
         rounds: driver.rounds(),
         releases: driver.pool.shared().iter().map(|node| node.debts()).sum(),

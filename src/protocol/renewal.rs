@@ -115,12 +115,7 @@ impl Renewal {
     pub(crate) fn step(&mut self, now: Time) -> Step {
         let Tenure::Held { valid_until } = self.tenure else { return Step::Ended(self.tenure) };
         if now.after(EARLY) >= valid_until {
-            // The last extension reaches to the limit, less the drift.
-            let is_over = self.upkeep.is_some_and(|upkeep| {
-                valid_until.after(self.drift.allowance(upkeep.ttl) + EARLY) >= upkeep.ends
-            });
-            let loss = if is_over { Loss::MaxHold } else { Loss::Expired };
-            self.tenure = Tenure::Lost(loss);
+            self.tenure = Tenure::Lost(self.loss_at(valid_until));
             return Step::Ended(self.tenure);
         }
         let end = Time::default().after(valid_until.since(Time::default().after(EARLY)));
@@ -165,9 +160,20 @@ impl Renewal {
     /// Where the lease stands at `now`: a validity that has ended is a loss (I10).
     pub(crate) fn tenure(&self, now: Time) -> Tenure {
         match self.tenure {
-            Tenure::Held { valid_until } if now >= valid_until => Tenure::Lost(Loss::Expired),
+            Tenure::Held { valid_until } if now >= valid_until => {
+                Tenure::Lost(self.loss_at(valid_until))
+            }
             tenure => tenure,
         }
+    }
+
+    /// Why a validity that ended then was not longer.
+    fn loss_at(&self, valid_until: Time) -> Loss {
+        // The last extension reaches to the limit, less the drift.
+        let is_over = self.upkeep.is_some_and(|upkeep| {
+            valid_until.after(self.drift.allowance(upkeep.ttl) + EARLY) >= upkeep.ends
+        });
+        if is_over { Loss::MaxHold } else { Loss::Expired }
     }
 
     /// The end of validity while it is held; `now` or earlier says that it is not.

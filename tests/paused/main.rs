@@ -9,6 +9,7 @@
 mod acquires;
 mod clock;
 mod dropping;
+mod hands;
 mod leases;
 mod nodes;
 mod scene;
