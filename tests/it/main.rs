@@ -4,6 +4,7 @@
 #[cfg(feature = "blocking")]
 mod blocking;
 mod cancellation;
+mod clocks;
 mod dead;
 mod errors;
 mod hung;

@@ -16,19 +16,26 @@ pub(crate) struct Holds(Mutex<Vec<(Instant, Instant)>>);
 impl Holds {
     /// Notes a hold from `since` to now. Call it before the lock is released.
     pub(crate) fn note(&self, since: Instant) {
-        let until = Instant::now();
+        self.note_until(since, Instant::now());
+    }
+
+    pub(crate) fn note_until(&self, since: Instant, until: Instant) {
         self.0.lock().expect("nobody panics with it").push((since, until));
     }
 
     /// How many holds there were; panics if two of them overlap.
     pub(crate) fn assert_disjoint(&self) -> usize {
+        let overlaps = self.overlaps();
+        assert!(overlaps.is_empty(), "two held it at the same time, for {overlaps:?}");
+        self.0.lock().expect("nobody panics with it").len()
+    }
+
+    /// For how long each hold overlapped the one that began before it.
+    pub(crate) fn overlaps(&self) -> Vec<Duration> {
         let mut holds = self.0.lock().expect("nobody panics with it").clone();
         holds.sort_unstable();
-        for pair in holds.windows(2) {
-            let ((_, end), (start, _)) = (pair[0], pair[1]);
-            assert!(end <= start, "two held it at the same time, for {:?}", end - start);
-        }
-        holds.len()
+        let overlap = |pair: &[(Instant, Instant)]| pair[0].1.saturating_duration_since(pair[1].0);
+        holds.windows(2).map(overlap).filter(|overlap| !overlap.is_zero()).collect()
     }
 }
 

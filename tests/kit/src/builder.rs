@@ -35,6 +35,7 @@ pub struct ServerBuilder {
     password: Option<String>,
     users: Vec<(String, String)>,
     tls: Option<TlsFiles>,
+    clock: bool,
 }
 
 /// Where a server listens and keeps its files.
@@ -106,6 +107,19 @@ impl ServerBuilder {
     pub fn tls(mut self, files: TlsFiles) -> Self {
         self.tls = Some(files);
         self
+    }
+
+    /// Gives the server a wall clock of its own, which can be made to drift and to jump; see
+    /// [`Server::clock`]. Needs Linux on a 64-bit processor, a C compiler, and a `redis-server` that
+    /// is linked dynamically; starting panics where one is missing. Takes the environment variable
+    /// `LD_PRELOAD`.
+    pub fn clock(mut self) -> Self {
+        self.clock = true;
+        self
+    }
+
+    pub(crate) fn has_clock(&self) -> bool {
+        self.clock
     }
 
     pub(crate) fn has_unix_socket(&self) -> bool {

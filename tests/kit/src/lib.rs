@@ -17,6 +17,7 @@
 //! - [`Cluster`] is several independent servers, started in parallel.
 //! - [`Proxy`] stands before a server and delays, withholds, loses, cuts and resets what passes, by
 //!   [`Direction`].
+//! - [`Clock`] is the wall clock of one server, which drifts and jumps as a test wants it.
 //! - [`eventually`] polls a condition, so that no test needs to sleep.
 //!
 //! Everything is synchronous and can be used from any async runtime; a call blocks for
@@ -29,7 +30,8 @@
 //!
 //! Linux or macOS, `sh`, and Redis 6.2 or later (or Valkey): `redis-server` on the `PATH`, or the
 //! program named by the environment variable `REDIS_SERVER`. Neither root nor Docker is needed, and
-//! test runs do not disturb each other.
+//! test runs do not disturb each other. Only [`ServerBuilder::clock`] needs more: 64-bit Linux and
+//! a C compiler.
 //!
 //! # What it leaves behind
 //!
@@ -45,6 +47,7 @@
 )]
 
 mod builder;
+mod clock;
 mod cluster;
 mod connection;
 mod eventually;
@@ -59,6 +62,7 @@ mod scratch;
 mod server;
 
 pub use builder::{ServerBuilder, TlsFiles};
+pub use clock::Clock;
 pub use cluster::Cluster;
 pub use eventually::eventually;
 pub use proxy::{Direction, Proxy};

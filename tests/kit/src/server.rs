@@ -12,11 +12,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::ServerBuilder;
 use crate::builder::Place;
 use crate::port::Port;
 use crate::process::{Process, Program};
 use crate::scratch::Scratch;
+use crate::{Clock, ServerBuilder};
 
 /// How long a server may take until it answers; loading a large append-only file counts.
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -33,7 +33,8 @@ const LOG_TAIL_BYTES: usize = 4096;
 ///   [`pid`](Self::pid), [`is_running`](Self::is_running), [`is_stopped`](Self::is_stopped),
 ///   [`log`](Self::log).
 /// - Faults: [`stop`](Self::stop) and [`cont`](Self::cont), [`kill`](Self::kill) and
-///   [`restart`](Self::restart). They take `&self` and may be called from any thread.
+///   [`restart`](Self::restart), and those of its [`clock`](Self::clock). They take `&self` and may
+///   be called from any thread.
 /// - Looking inside: [`cmd`](Self::cmd), [`get`](Self::get), [`keys`](Self::keys) and others. Each
 ///   call opens a connection of its own, past every [`Proxy`](crate::Proxy), and panics when no
 ///   reply comes within 5 s.
@@ -46,6 +47,7 @@ pub struct Server {
     setup: ServerBuilder,
     port: Port,
     tls_port: Option<Port>,
+    clock: Option<Clock>,
     scratch: Scratch,
 }
 
@@ -79,6 +81,7 @@ impl Server {
             process: Mutex::new(None),
             port: Port::pick(),
             tls_port: setup.has_tls().then(Port::pick),
+            clock: setup.has_clock().then(|| Clock::new(scratch.path())),
             setup,
             scratch,
         };
@@ -226,6 +229,17 @@ impl Server {
         panic!("port {} was taken while the server was down", self.port());
     }
 
+    /// The wall clock of the server.
+    ///
+    /// # Panics
+    ///
+    /// When the server was started without [`ServerBuilder::clock`].
+    #[track_caller]
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        self.clock.as_ref().expect("ServerBuilder::clock was not set")
+    }
+
     /// What the server has printed since it was first started.
     #[must_use]
     pub fn log(&self) -> String {
@@ -278,6 +292,9 @@ impl Server {
         let start = Instant::now();
         loop {
             if answers(&socket) {
+                if self.clock.is_some() {
+                    Clock::assert_followed_by(process.id(), self.scratch.path());
+                }
                 return Launch::Ready(process);
             }
             if process.has_exited() {
@@ -304,12 +321,12 @@ impl Server {
             socket,
             dir: self.scratch.path(),
         });
-        let program = Program {
-            name: &program(),
-            args: &args,
-            env: self.setup.environment(),
-            dir: self.scratch.path(),
-        };
+        let mut env = self.setup.environment().to_vec();
+        if self.clock.is_some() {
+            env.extend(Clock::environment());
+        }
+        let program =
+            Program { name: &program(), args: &args, env: &env, dir: self.scratch.path() };
         Process::spawn(&program, log)
     }
 }

@@ -1,0 +1,140 @@
+//! The wall clock of a server drifts and jumps, and nobody else's does.
+#![cfg(target_os = "linux")]
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use kit::{Cluster, Server, eventually};
+use redis::Value;
+
+const LIMIT: Duration = Duration::from_mins(1);
+/// How far apart two readings of the same clock may be, on a busy machine.
+const SLACK: Duration = Duration::from_secs(2);
+const HOUR: Duration = Duration::from_hours(1);
+
+/// What the server's `TIME` says.
+fn time(server: &Server) -> SystemTime {
+    let Value::Array(parts) = server.cmd(&["TIME"]) else { panic!("TIME is an array") };
+    let part = |place: usize| -> u64 { redis::from_redis_value(parts[place].clone()).unwrap() };
+    UNIX_EPOCH + Duration::from_secs(part(0)) + Duration::from_micros(part(1))
+}
+
+/// How far apart two times are, whichever is the earlier.
+fn distance(one: SystemTime, other: SystemTime) -> Duration {
+    one.duration_since(other).unwrap_or_else(|error| error.duration())
+}
+
+fn assert_true(server: &Server) {
+    assert!(distance(time(server), SystemTime::now()) < SLACK, "port {}", server.port());
+}
+
+#[test]
+fn starts_as_the_true_clock() {
+    let server = Server::builder().clock().start();
+    assert_true(&server);
+    assert!(distance(server.clock().now(), SystemTime::now()) < SLACK);
+}
+
+#[test]
+fn jumps_forward_and_back_in_a_running_server() {
+    let server = Server::builder().clock().start();
+    let clock = server.clock();
+    clock.jump(HOUR);
+    assert!(distance(time(&server), SystemTime::now() + HOUR) < SLACK);
+    assert!(distance(time(&server), clock.now()) < SLACK);
+    clock.jump_back(3 * HOUR);
+    assert!(distance(time(&server), SystemTime::now() - 2 * HOUR) < SLACK);
+    assert!(distance(time(&server), clock.now()) < SLACK);
+    clock.jump(2 * HOUR);
+    assert_true(&server);
+}
+
+/// How much the server's clock gains on the true one meanwhile, in parts of the time that passes.
+fn gain(server: &Server, meanwhile: Duration) -> f64 {
+    let (begun, shown) = (Instant::now(), time(server));
+    std::thread::sleep(meanwhile);
+    let shown = time(server).duration_since(shown).expect("the clock runs forward");
+    shown.as_secs_f64() / begun.elapsed().as_secs_f64() - 1.0
+}
+
+/// The rate over a second, read in the best of a few tries: a reading that is held up spoils it.
+fn eventually_gains(server: &Server, expected: f64) {
+    let mut seen = Vec::new();
+    eventually(LIMIT, "the clock drifts as it was told to", || {
+        seen.push(gain(server, Duration::from_secs(1)));
+        seen.iter().any(|gain| (gain - expected).abs() < 0.01)
+    });
+}
+
+#[test]
+fn drifts_either_way_and_stops_drifting() {
+    let server = Server::builder().clock().start();
+    for parts_per_million in [50_000, -50_000, 0] {
+        server.clock().drift(parts_per_million);
+        eventually_gains(&server, f64::from(parts_per_million) / 1e6);
+    }
+}
+
+#[test]
+fn does_not_jump_when_its_rate_changes() {
+    let server = Server::builder().clock().start();
+    let clock = server.clock();
+    clock.drift(5_000_000);
+    std::thread::sleep(Duration::from_millis(500));
+    for parts_per_million in [-900_000, 5_000_000, 0, -900_000, 0] {
+        let before = (clock.now(), time(&server));
+        clock.drift(parts_per_million);
+        let after = (clock.now(), time(&server));
+        for (before, after) in [(before.0, after.0), (before.1, after.1)] {
+            let moved = after.duration_since(before).expect("not back");
+            // Six times as fast as the true one, at most.
+            assert!(moved < 6 * SLACK, "{moved:?}");
+        }
+    }
+    let gained = time(&server).duration_since(SystemTime::now());
+    assert!(gained.expect("gained") > Duration::from_secs(2), "what was gained stays");
+}
+
+#[test]
+fn keys_expire_by_it() {
+    let server = Server::builder().clock().start();
+    server.cmd(&["SET", "k", "v", "PX", "600000"]);
+    server.clock().jump(Duration::from_mins(9));
+    assert!((1..=60_000).contains(&server.pttl("k")), "a minute is left");
+    server.clock().jump(Duration::from_mins(2));
+    assert_eq!(server.get("k"), None);
+    server.cmd(&["SET", "k", "v", "PX", "600000"]);
+    server.clock().jump_back(HOUR);
+    assert!(server.pttl("k") > 600_000, "it outlives its time");
+}
+
+#[test]
+fn other_servers_keep_the_true_time() {
+    let (plain, cluster) = (Server::start(), Cluster::start_with(2, &Server::builder().clock()));
+    plain.cmd(&["SET", "k", "v", "PX", "600000"]);
+    cluster[0].clock().jump(HOUR);
+    cluster[0].clock().drift(500_000);
+    assert_true(&plain);
+    assert_true(&cluster[1]);
+    assert!(plain.get("k").is_some());
+}
+
+#[test]
+fn goes_on_through_a_stop_and_a_restart() {
+    let server = Server::builder().clock().start();
+    server.stop();
+    server.clock().jump(HOUR);
+    server.cont();
+    assert!(distance(time(&server), server.clock().now()) < SLACK);
+    server.restart();
+    assert!(distance(time(&server), SystemTime::now() + HOUR) < SLACK);
+    server.kill();
+    server.clock().jump_back(HOUR);
+    server.restart();
+    assert_true(&server);
+}
+
+#[test]
+#[should_panic(expected = "ServerBuilder::clock was not set")]
+fn a_plain_server_has_none() {
+    let _ = Server::start().clock();
+}
