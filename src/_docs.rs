@@ -9,3 +9,6 @@ pub mod design {}
 
 #[doc = include_str!("../docs/PERFORMANCE.md")]
 pub mod performance {}
+
+#[doc = include_str!("../docs/SAFETY.md")]
+pub mod safety {}
