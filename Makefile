@@ -13,7 +13,7 @@ TARGET := --target-dir $(or $(CARGO_TARGET_DIR),target)
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
 demo: ## see the lock at work on Redis nodes that are started for it
@@ -23,6 +23,10 @@ demo: ## see the lock at work on Redis nodes that are started for it
 .PHONY: test
 test: ## run all tests, on real redis-server processes
 	$(WITH) cargo test --workspace --all-features -- $(ARGS)
+
+.PHONY: compose-test
+compose-test: ## lock across the containers of docker-compose.yml, while they are paused, killed and cut off
+	$(WITH) ./scripts/compose-test.sh
 
 .PHONY: bench
 bench: ## run the benchmarks, then the side-by-side comparison with rslock

@@ -1,0 +1,156 @@
+#!/usr/bin/env bash
+# Starts the five nodes of docker-compose.yml under a name, on ports and on a network of their own, runs
+# examples/compose against them, which does the faults and gives the verdict, and takes them down again: also when it
+# fails, and on Ctrl-C. Without a Docker engine it is skipped.
+#
+# Where the image can neither be found nor pulled, a small one is made of this machine's redis-server and removed
+# again. QUORLOCK_REDIS_IMAGE names another image, which must then be there or come with a pull. An image that was
+# pulled stays.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly project=quorlock-test-$$
+readonly label=com.docker.compose.project=$project
+readonly own_image=$project
+# How many ports and networks are tried: others may have them.
+readonly tries=10
+compose=()
+workload=
+root=
+
+main() {
+    find_engine
+    trap clean_up EXIT
+    trap 'exit 129' HUP
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+
+    # Before there is anything that could be left behind.
+    cargo build --quiet --all-features --example compose
+    choose_image
+    start_nodes
+    QUORLOCK_CONTAINERS=$(containers_in_order)
+    QUORLOCK_NETWORK=${project}_nodes
+    export QUORLOCK_CONTAINERS QUORLOCK_NETWORK
+    # In the background, because bash would not hear of a signal before a command in the foreground has ended.
+    cargo run --quiet --all-features --example compose &
+    workload=$!
+    local verdict=0
+    wait "$workload" || verdict=$?
+    workload=
+    return "$verdict"
+}
+
+say() {
+    printf 'compose-test: %s\n' "$*"
+}
+
+fail() {
+    say "$@" >&2
+    exit 1
+}
+
+find_engine() {
+    docker info >/dev/null 2>&1 || { echo "skipped: no Docker engine"; exit 0; }
+    if docker compose version >/dev/null 2>&1; then
+        compose=(docker compose)
+    elif docker-compose version >/dev/null 2>&1; then
+        compose=(docker-compose)
+    else
+        echo "skipped: neither docker compose nor docker-compose is installed"
+        exit 0
+    fi
+    compose+=(--project-name "$project" --file docker-compose.yml)
+}
+
+choose_image() {
+    local image=${QUORLOCK_REDIS_IMAGE:-redis:7}
+    if ! docker image inspect "$image" >/dev/null 2>&1 && ! docker pull --quiet "$image" 2>/dev/null; then
+        [[ -z ${QUORLOCK_REDIS_IMAGE:-} ]] || fail "there is no image $image, and it cannot be pulled"
+        say "$image cannot be pulled: making an image of this machine's redis-server"
+        make_image
+        image=$own_image
+    fi
+    export QUORLOCK_REDIS_IMAGE=$image
+}
+
+# The two programs, under the names that docker-compose.yml calls them by, and the libraries that the loader names.
+make_image() {
+    local server cli library
+    server=$(command -v "${REDIS_SERVER:-redis-server}") || fail "no redis-server to make an image of"
+    cli=$(command -v redis-cli || command -v valkey-cli || true)
+    [[ $(uname -s) == Linux ]] || fail "the redis-server of this machine cannot run in a container"
+    root=$(mktemp -d)
+    mkdir -p "$root/usr/local/bin"
+    cp -L "$server" "$root/usr/local/bin/redis-server"
+    # Only the health check uses it.
+    [[ -z $cli ]] || cp -L "$cli" "$root/usr/local/bin/redis-cli"
+    # A static program has none.
+    for library in $({ ldd "$server"; [[ -z $cli ]] || ldd "$cli"; } | grep -o '/[^ ]*' | sort -u || true); do
+        mkdir -p "$root$(dirname "$library")"
+        cp -L "$library" "$root$library"
+    done
+    tar -C "$root" -c . | docker import - "$own_image" >/dev/null
+    rm -rf "$root"
+    root=
+}
+
+# Nobody can tell whether Docker will get a port or a network but Docker: so it is asked, with others each time.
+start_nodes() {
+    local try said
+    for ((try = 1; try <= tries; try++)); do
+        # Below the ports that Linux and macOS hand out by themselves.
+        export QUORLOCK_PORTS=$((2000 + RANDOM % 1200))
+        export QUORLOCK_NET=10.$((200 + RANDOM % 55)).$((RANDOM % 255))
+        if said=$("${compose[@]}" up --detach 2>&1); then
+            say "five nodes of the image $QUORLOCK_REDIS_IMAGE, ports ${QUORLOCK_PORTS}1 to ${QUORLOCK_PORTS}5," \
+                "network $QUORLOCK_NET.0/24"
+            return
+        fi
+        "${compose[@]}" down --volumes --timeout 0 >/dev/null 2>&1 || true
+    done
+    printf '%s\n' "$said" >&2
+    fail "the nodes do not start, after $tries tries"
+}
+
+containers_in_order() {
+    local node
+    for node in n1 n2 n3 n4 n5; do
+        docker ps --quiet --filter "label=$label" --filter "label=com.docker.compose.service=$node"
+    done
+}
+
+clean_up() {
+    local status=$? left
+    trap '' HUP INT TERM
+    trap - EXIT
+    if [[ -n $workload ]]; then
+        kill "$workload" 2>/dev/null || true
+        wait "$workload" 2>/dev/null || true
+    fi
+    [[ -z $root ]] || rm -rf "$root"
+    "${compose[@]}" down --volumes --timeout 0 >/dev/null 2>&1 || true
+    # What is paused or half made may have been too much for it.
+    remove "$(docker ps --all --quiet --filter "label=$label")" rm --force --volumes
+    remove "$(docker network ls --quiet --filter "label=$label")" network rm
+    remove "$(docker image ls --quiet "$own_image")" image rm --force
+    left=$(
+        docker ps --all --quiet --filter "label=$label"
+        docker network ls --quiet --filter "label=$label"
+        docker image ls --quiet "$own_image"
+    )
+    if [[ -n $left ]]; then
+        say "left behind:" "$left" >&2
+        status=1
+    fi
+    exit "$status"
+}
+
+remove() {
+    local ids=$1
+    shift
+    # shellcheck disable=SC2086  # ids have no spaces
+    [[ -z $ids ]] || docker "$@" $ids >/dev/null 2>&1 || true
+}
+
+main
