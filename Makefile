@@ -33,6 +33,10 @@ bench: ## run the benchmarks, then the side-by-side comparison with rslock
 	$(WITH) cargo bench --bench '*'
 	$(WITH) cargo run --release $(PEERS) $(TARGET) -- $(ARGS)
 
+.PHONY: model
+model: ## search every state of a small Redlock for two holders at once
+	cargo run --release --quiet -p quorlock-model
+
 .PHONY: fmt
 fmt: ## format the code
 	cargo fmt --all

@@ -1,0 +1,95 @@
+//! What a client decides. The library's own objects decide, here as there: they are rebuilt from
+//! the votes in the state and asked.
+
+use crate::protocol::{
+    Acquisition, Drift, Extended, Next, NodeId, Outcome, Quorum, Renewal, RetryPolicy, Round,
+    Tenure, Time, Ttl, Vote,
+};
+use crate::setting::Setting;
+use std::time::Duration;
+
+/// What the grants heard so far come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Not decided: more grants can still come.
+    Open,
+    /// Held, or held on, for so many ticks from now.
+    Held(u8),
+    /// Not won, or lost.
+    Over,
+    /// A quorum granted, but too late to count.
+    TooLate,
+}
+
+/// A tick is a millisecond, the smallest that a ttl can express.
+const TICK: Duration = Duration::from_millis(1);
+
+fn at(ticks: u8) -> Time {
+    Time::default().after(TICK * u32::from(ticks))
+}
+
+/// The whole ticks from `now` to `end`.
+fn ticks(end: Time, now: Time) -> u8 {
+    u8::try_from(end.since(now).as_millis()).expect("validities are short")
+}
+
+fn timings(setting: &Setting) -> (Ttl, Drift) {
+    let ttl = Ttl::from_duration(TICK * u32::from(setting.ttl)).expect("at least a tick");
+    let drift = Drift::DEFAULT.with_factor(0.0).expect("a share of the ttl");
+    (ttl, drift.with_constant(TICK * u32::from(setting.allowance)))
+}
+
+fn feed(round: &mut Round, grants: impl Iterator<Item = usize>, now: Time) {
+    for node in grants {
+        round.handle_vote(NodeId::new(node), Vote::Granted, now);
+    }
+}
+
+/// An acquire that the nodes `grants` have granted, the last of them now: `age` ticks after T1.
+///
+/// Grants that decided nothing when they came decide nothing now either, so only the last of them
+/// needs its true time.
+pub(crate) fn acquire(setting: &Setting, grants: impl Iterator<Item = usize>, age: u8) -> Verdict {
+    let quorum = Quorum::majority(setting.electorate);
+    let schedule = RetryPolicy::none().schedule();
+    let (timings, never) = (timings(setting), Time::from_nanos(u64::MAX));
+    let mut acquisition = Acquisition::new(quorum, timings, Duration::MAX, never, schedule);
+    let now = at(age);
+    let t1 = if setting.from_t1 { at(0) } else { now };
+    let (mut round, _) = acquisition.begin(t1);
+    feed(&mut round, grants, now);
+    let Some(outcome) = round.outcome() else { return Verdict::Open };
+    match acquisition.handle_outcome(&round, now, 0) {
+        Next::Lease { valid_until } => Verdict::Held(ticks(valid_until, now)),
+        _ if outcome == Outcome::TooLate => Verdict::TooLate,
+        _ => Verdict::Over,
+    }
+}
+
+/// The same for an extension, `age` ticks after its own T1, of a lease with `left` ticks to go.
+pub(crate) fn extend(
+    setting: &Setting,
+    grants: impl Iterator<Item = usize>,
+    age: u8,
+    left: u8,
+) -> Verdict {
+    let (ttl, drift) = timings(setting);
+    let quorum = Quorum::majority(setting.electorate);
+    let mut renewal = Renewal::new(quorum, drift, at(age + left));
+    let now = at(age);
+    let Ok(mut round) = renewal.begin(ttl, at(0)) else { return Verdict::Over };
+    feed(&mut round, grants, now);
+    let Some(outcome) = round.outcome() else { return Verdict::Open };
+    match renewal.handle_outcome(&round, now) {
+        Extended::Until(end) | Extended::Unchanged(end) => Verdict::Held(ticks(end, now)),
+        Extended::Ended(_) if outcome == Outcome::TooLate => Verdict::TooLate,
+        Extended::Ended(_) => Verdict::Over,
+    }
+}
+
+/// Whether a holder with `left` ticks to go believes that it holds the lock (I10).
+pub(crate) fn believes(setting: &Setting, left: u8) -> bool {
+    let (_, drift) = timings(setting);
+    let renewal = Renewal::new(Quorum::majority(setting.electorate), drift, at(left));
+    matches!(renewal.tenure(at(0)), Tenure::Held { .. })
+}

@@ -1,0 +1,99 @@
+//! What is under way between one client and one node, in one word.
+
+/// What a client asks of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    /// `SET NX PX`.
+    Set,
+    /// Set the ttl anew, by compare.
+    Extend,
+    /// Delete, by compare.
+    Release,
+}
+
+/// A request, and the attempt whose value it carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    /// What it asks.
+    pub(crate) verb: Verb,
+    /// Whose value: every attempt has a fresh one (I7).
+    pub(crate) attempt: u8,
+}
+
+/// A grant in the client's present round.
+///
+/// Only grants are kept. A vote against makes a client give up, which it may do at any time anyhow,
+/// and a client that does not hear it does no less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grant {
+    /// Not given, not yet or never.
+    None,
+    /// Given, and not heard yet.
+    Coming,
+    /// Heard by the client.
+    Heard,
+}
+
+const BITS: u32 = 4;
+const FIELD: u32 = (1 << BITS) - 1;
+const SLOTS: u32 = 7;
+/// The lowest bit of each request's verb.
+const VERBS: u32 = 0x1111_1110;
+
+/// Requests first in, first out, in the upper seven fields; the grant in the lowest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Line(u32);
+
+impl Line {
+    pub(crate) fn requests(self) -> impl Iterator<Item = Request> {
+        (1..=SLOTS).map_while(move |slot| {
+            let field = (self.0 >> (slot * BITS)) & FIELD;
+            let verb = match field & 3 {
+                0 => return None,
+                1 => Verb::Set,
+                2 => Verb::Extend,
+                _ => Verb::Release,
+            };
+            Some(Request { verb, attempt: u8::try_from(field >> 2).expect("two bits") })
+        })
+    }
+
+    pub(crate) fn push(&mut self, verb: Verb, attempt: u8) {
+        let slot = u32::try_from(self.requests().count()).expect("few") + 1;
+        assert!(slot <= SLOTS && attempt < 4, "the bounds of the setting are too wide");
+        let field = (u32::from(attempt) << 2) | (verb as u32 + 1);
+        self.0 |= field << (slot * BITS);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Request> {
+        let first = self.requests().next();
+        self.0 = ((self.0 >> (2 * BITS)) << BITS) | (self.0 & FIELD);
+        first
+    }
+
+    /// Keeps the requests that `keep` says.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(Request) -> bool) {
+        let mut kept = Self(self.0 & FIELD);
+        for request in self.requests().filter(|request| keep(*request)) {
+            kept.push(request.verb, request.attempt);
+        }
+        *self = kept;
+    }
+
+    /// Whether there is a release among the requests: the verb whose bits are both set.
+    pub(crate) fn has_release(self) -> bool {
+        self.0 & (self.0 >> 1) & VERBS != 0
+    }
+
+    pub(crate) fn grant(self) -> Grant {
+        match self.0 & FIELD {
+            0 => Grant::None,
+            1 => Grant::Coming,
+            _ => Grant::Heard,
+        }
+    }
+
+    pub(crate) fn set_grant(&mut self, grant: Grant) {
+        self.0 = (self.0 & !FIELD) | grant as u32;
+    }
+}

@@ -1,0 +1,114 @@
+//! The states found so far, each once, in the order they were found, with the one it came from.
+
+use std::hash::{Hash, Hasher};
+
+const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// Multiply and rotate: the words of a state are few and small.
+#[derive(Default)]
+struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        // A product's low bits know nothing of the high bits before it; the slot needs them all.
+        let mixed = (self.0 ^ (self.0 >> 32)).wrapping_mul(FACTOR);
+        mixed ^ (mixed >> 29)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u8(&mut self, word: u8) {
+        self.write_u64(u64::from(word));
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(u64::from(word));
+    }
+
+    fn write_isize(&mut self, word: isize) {
+        self.write_u64(word.cast_unsigned() as u64);
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        self.write_u64(word as u64);
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(FACTOR);
+    }
+}
+
+/// A set that remembers the order. States are compared in full, so none is lost to a hash that
+/// happens to be equal.
+pub(crate) struct Seen<S> {
+    states: Vec<S>,
+    parents: Vec<u32>,
+    /// One more than the place of a state; 0 is free. Twice as many as there are states, or more.
+    slots: Vec<u32>,
+}
+
+impl<S: Copy + Eq + Hash> Seen<S> {
+    pub(crate) fn starting_from(first: S) -> Self {
+        let mut it = Self { states: Vec::new(), parents: Vec::new(), slots: vec![0; 1 << 16] };
+        it.insert(first, 0);
+        it
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.states.len()
+    }
+
+    pub(crate) fn get(&self, place: usize) -> S {
+        self.states[place]
+    }
+
+    /// Adds `state`, found from the one at `parent`; false if it was there already.
+    pub(crate) fn insert(&mut self, state: S, parent: usize) -> bool {
+        let slot = self.slot_of(&state);
+        if self.slots[slot] != 0 {
+            return false;
+        }
+        self.states.push(state);
+        self.parents.push(u32::try_from(parent).expect("fewer states than fill the memory"));
+        self.slots[slot] = u32::try_from(self.states.len()).expect("the same");
+        if self.states.len() * 2 > self.slots.len() {
+            self.grow();
+        }
+        true
+    }
+
+    /// The states from the first to the one at `place`.
+    pub(crate) fn path_to(&self, mut place: usize) -> Vec<S> {
+        let mut path = vec![self.states[place]];
+        while place != 0 {
+            place = self.parents[place] as usize;
+            path.push(self.states[place]);
+        }
+        path.reverse();
+        path
+    }
+
+    /// Where `state` is, or would be.
+    fn slot_of(&self, state: &S) -> usize {
+        let mut mixer = Mixer::default();
+        state.hash(&mut mixer);
+        let mask = self.slots.len() - 1;
+        let mut slot = usize::try_from(mixer.finish() >> 24).expect("40 bits") & mask;
+        while self.slots[slot] != 0 && self.states[self.slots[slot] as usize - 1] != *state {
+            slot = (slot + 1) & mask;
+        }
+        slot
+    }
+
+    fn grow(&mut self) {
+        self.slots = vec![0; self.slots.len() * 2];
+        for place in 0..self.states.len() {
+            let slot = self.slot_of(&self.states[place]);
+            self.slots[slot] = u32::try_from(place + 1).expect("it fitted before");
+        }
+    }
+}
