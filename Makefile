@@ -1,6 +1,7 @@
 # The short way to everything. GNU make 3.81 or later; `make` alone lists the targets.
 #
-# ARGS is handed on: to the demo, to the test binaries (make test ARGS=name), to the program of benches/peers.
+# ARGS is handed on: to the demo, to the test binaries (make test ARGS=name), to the simulation, to the program of
+# benches/peers. SEEDS is how many runs the simulation plays.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -27,6 +28,10 @@ test: ## run all tests, on real redis-server processes
 .PHONY: compose-test
 compose-test: ## lock across the containers of docker-compose.yml, while they are paused, killed and cut off
 	$(WITH) ./scripts/compose-test.sh
+
+.PHONY: sim
+sim: ## play the simulation: SEEDS runs, all mutations, and what is outside the promise
+	$(WITH) cargo run --release --quiet -p quorlock-sim -- --seeds $(or $(SEEDS),100000) $(ARGS)
 
 .PHONY: bench
 bench: ## run the benchmarks, then the side-by-side comparison with rslock

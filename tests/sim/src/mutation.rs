@@ -1,0 +1,64 @@
+//! Named ways to break the protocol. The simulation has to catch each.
+
+use crate::scenario::Mode;
+
+macro_rules! mutations {
+    ($($name:ident $label:literal $mode:ident $what:literal,)*) => {
+        /// One way to break the protocol. The protocol's objects stay as they are: the simulated
+        /// client or node does the wrong thing with them.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Mutation {
+            $(#[doc = $what] $name,)*
+        }
+
+        impl Mutation {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// Its name on the command line.
+            pub fn label(self) -> &'static str {
+                match self { $(Self::$name => $label,)* }
+            }
+
+            /// What is wrong.
+            pub fn what(self) -> &'static str {
+                match self { $(Self::$name => $what,)* }
+            }
+
+            /// The mode in which it is caught.
+            pub fn mode(self) -> Mode {
+                match self { $(Self::$name => Mode::$mode,)* }
+            }
+        }
+    };
+}
+
+mutations! {
+    HalfQuorum "half-quorum" Safety "N/2 nodes are a quorum.",
+    QuorumOfAnswers "quorum-of-answers" Safety "A majority of those who answered is a quorum.",
+    FailedIsGranted "failed-is-granted" Safety "A node that failed counts as one that granted.",
+    DeniedIsGranted "denied-is-granted" Safety "A node that denied counts as one that granted.",
+    LateVotesWin "late-votes-win" Safety "Votes that come after giving up make a lease.",
+    ValidFromReply "valid-from-reply" Safety "Validity is counted from the first reply, not from T1.",
+    LateWin "late-win" Safety "A win is a lease also when its validity is used up.",
+    NoEnd "no-end" Safety "The holder does not look at `valid_until`.",
+    NoDrift "no-drift" Safety "No allowance for drift.",
+    ReusedValue "reused-value" Safety "All attempts of a client have one value.",
+    NoCompareOnRelease "no-compare-on-release" Safety "A release deletes whosever key it is.",
+    NoCompareOnExtend "no-compare-on-extend" Safety "An extension makes the key where it is missing or another's.",
+    ShorteningExtend "shortening-extend" Safety "An extension sets the ttl also where it shortens it.",
+    SetWithoutNx "set-without-nx" Safety "An acquire overwrites the key.",
+    FailedExtensionCounts "failed-extension-counts" Safety "An extension without a quorum makes the lease longer.",
+    ExtendedFromReply "extended-from-reply" Safety "An extension's validity is counted from its decision, not from its T1.",
+    Revival "revival" Safety "An extension that is decided after the end revives the lease.",
+    SleepingClock "sleeping-clock" Safety "A client's clock does not count the client's pauses.",
+    RestartAtOnce "restart-at-once" Safety "A node that lost its memory restarts at once.",
+    ForgottenRelease "forgotten-release" Liveness "Nodes that cannot be told of a release at once never are.",
+    ReleaseToGranters "release-to-granters" Liveness "Only nodes that granted are told of a release.",
+    OvertakingRelease "overtaking-release" Liveness "Releases go by a connection of their own.",
+    PrunedRelease "pruned-release" Liveness "A release is dropped at the key's expiry, though its SET may come later.",
+    NoRepeat "no-repeat" Liveness "A release is not repeated while a broken connection may deliver.",
+    NoKill "no-kill" Liveness "A broken connection is replaced without ending it, or repeating releases.",
+    RenewalAfterRelease "renewal-after-release" Liveness "The renewal goes on after the release, and puts keys back.",
+    LastingRepair "lasting-repair" Liveness "A repair is written also after the release.",
+}

@@ -1,0 +1,235 @@
+//! Virtual Redis masters.
+
+use crate::clock::{Clock, Instant, MS};
+use crate::counts::Count;
+use crate::event::Event;
+use crate::link::Deed;
+use crate::mutation::Mutation;
+use crate::network::State;
+use crate::protocol::Vote;
+use crate::trace::note;
+use crate::world::{World, index, small};
+
+/// A key's value, and when it expires on the node's clock, in milliseconds.
+#[derive(Clone, Copy, Debug)]
+struct Stored {
+    value: u64,
+    expiry: u64,
+}
+
+pub(crate) struct Node {
+    clock: Clock,
+    key: Option<Stored>,
+    is_down: bool,
+    is_paused: bool,
+    /// Grows with each start of the process.
+    pub(crate) run: u32,
+    /// Grows with each pause and crash, so that the end of an earlier one does not end this.
+    turn: u32,
+    /// Refuses commands with errors until then, as it loads its data.
+    loading_until: Instant,
+    /// What came while it was paused.
+    backlog: Vec<u32>,
+}
+
+/// What a node says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub(crate) vote: Vote,
+    /// How long the key that is in the way has to live, in milliseconds.
+    pub(crate) free_in: Option<u64>,
+}
+
+impl Answer {
+    fn of(vote: Vote) -> Self {
+        Self { vote, free_in: None }
+    }
+}
+
+impl Node {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            key: None,
+            is_down: false,
+            is_paused: false,
+            run: 0,
+            turn: 0,
+            loading_until: 0,
+            backlog: Vec::new(),
+        }
+    }
+
+    /// Redis knows the time in milliseconds.
+    fn ms(&self, now: Instant) -> u64 {
+        self.clock.read(now) / MS
+    }
+
+    /// What stands at the key. It is gone from its last millisecond on: the real one may keep it a
+    /// millisecond longer.
+    fn stored(&self, now: Instant) -> Option<Stored> {
+        self.key.filter(|stored| self.ms(now) < stored.expiry)
+    }
+
+    pub(crate) fn value(&self, now: Instant) -> Option<u64> {
+        self.stored(now).map(|stored| stored.value)
+    }
+
+    fn execute(
+        &mut self,
+        now: Instant,
+        deed: Deed,
+        (value, px): (u64, u64),
+        mutation: Option<Mutation>,
+    ) -> Answer {
+        if now < self.loading_until {
+            return Answer::of(Vote::Failed);
+        }
+        let ms = self.ms(now);
+        self.key = self.stored(now);
+        let fresh = Stored { value, expiry: ms + px };
+        let is_ours = self.key.is_some_and(|stored| stored.value == value);
+        match (deed, &mut self.key) {
+            (Deed::Acquire { .. } | Deed::Repair { .. }, key @ None) => {
+                *key = Some(fresh);
+                Answer::of(Vote::Granted)
+            }
+            (Deed::Acquire { .. }, key) if mutation == Some(Mutation::SetWithoutNx) => {
+                *key = Some(fresh);
+                Answer::of(Vote::Granted)
+            }
+            (Deed::Extend { .. }, key)
+                if !is_ours && mutation == Some(Mutation::NoCompareOnExtend) =>
+            {
+                *key = Some(fresh);
+                Answer::of(Vote::Granted)
+            }
+            (Deed::Extend { .. }, Some(stored)) if is_ours => {
+                let shortens = mutation == Some(Mutation::ShorteningExtend);
+                stored.expiry = if shortens { ms + px } else { stored.expiry.max(ms + px) };
+                Answer::of(Vote::Granted)
+            }
+            (Deed::Release, key @ Some(_))
+                if is_ours || mutation == Some(Mutation::NoCompareOnRelease) =>
+            {
+                *key = None;
+                Answer::of(Vote::Granted)
+            }
+            (_, Some(stored)) => {
+                Answer { vote: Vote::Denied, free_in: Some(stored.expiry.saturating_sub(ms)) }
+            }
+            (_, None) => Answer::of(Vote::Missing),
+        }
+    }
+}
+
+impl World {
+    /// A packet has come over its connection.
+    pub(crate) fn handle_arrival(&mut self, packet: u32) {
+        if !self.gets_through(packet) {
+            return;
+        }
+        let connection = self.packets[index(packet)].connection;
+        let at = self.connections[index(connection)].node;
+        let node = &mut self.nodes[at];
+        if node.is_down {
+            self.refuse_connection(connection);
+        } else if node.is_paused {
+            node.backlog.push(packet);
+        } else {
+            self.execute(packet);
+        }
+    }
+
+    fn execute(&mut self, packet: u32) {
+        let sent = self.packets[index(packet)];
+        let connection = &mut self.connections[index(sent.connection)];
+        let at = connection.node;
+        let mutation = self.scenario.mutation;
+        if sent.order.deed == Deed::SetUp {
+            connection.run = Some(self.nodes[at].run);
+            self.end_old_connections(sent.connection);
+            self.reply(packet, Answer::of(Vote::Granted));
+            return;
+        }
+        let is_old = connection.state != State::Open;
+        if is_old {
+            self.counts.add(Count::LatePackets);
+        }
+        let (deed, told) = (sent.order.deed, (sent.value, sent.px));
+        let answer = self.nodes[at].execute(self.now, deed, told, mutation);
+        if matches!((deed, answer.vote), (Deed::Repair { .. }, Vote::Granted)) {
+            self.counts.add(Count::Repaired);
+        }
+        note!(
+            self,
+            "n{at}: {deed:?} of {:x}{}: {answer:?}",
+            sent.value,
+            if is_old { " (late)" } else { "" }
+        );
+        self.reply(packet, answer);
+    }
+
+    pub(crate) fn pause_node(&mut self, at: usize, until: Instant) {
+        let node = &mut self.nodes[at];
+        if node.is_down || node.is_paused {
+            return;
+        }
+        self.counts.add(Count::NodePauses);
+        node.is_paused = true;
+        node.turn += 1;
+        self.queue.push(until, Event::Resume { node: small(at), turn: node.turn });
+    }
+
+    pub(crate) fn resume_node(&mut self, at: usize, turn: u32) {
+        let node = &mut self.nodes[at];
+        if node.turn != turn {
+            return;
+        }
+        node.is_paused = false;
+        for packet in std::mem::take(&mut node.backlog) {
+            if self.is_readable(packet) {
+                self.execute(packet);
+            }
+        }
+    }
+
+    pub(crate) fn crash_node(&mut self, at: usize, forgets: bool, until: Instant) {
+        let node = &mut self.nodes[at];
+        if node.is_down {
+            return;
+        }
+        self.counts.add(match (forgets, until - self.now > MS) {
+            (false, _) => Count::DurableCrashes,
+            (true, true) => Count::EmptyCrashes,
+            (true, false) => Count::AmnesiaCrashes,
+        });
+        node.is_down = true;
+        node.is_paused = false;
+        node.turn += 1;
+        node.backlog.clear();
+        if forgets {
+            node.key = None;
+        }
+        self.queue.push(until, Event::Restart { node: small(at), turn: node.turn });
+        self.cut_off(at);
+    }
+
+    pub(crate) fn restart_node(&mut self, at: usize, turn: u32) {
+        let loading = self.dice.pick(&[0, 0, 2, 20]) * MS;
+        let node = &mut self.nodes[at];
+        if node.turn == turn {
+            node.is_down = false;
+            node.run += 1;
+            node.loading_until = self.now + loading;
+            note!(self, "n{at} restarts, loads for {} ms", loading / MS);
+        }
+    }
+
+    /// Sets a node's clock. What has expired before stays so.
+    pub(crate) fn jump_node(&mut self, at: usize, by: i64) {
+        let node = &mut self.nodes[at];
+        node.key = node.stored(self.now);
+        node.clock.jump(self.now, by);
+    }
+}

@@ -1,0 +1,76 @@
+//! A part of what `make sim` plays, small enough for every run of the tests.
+
+use sim::{Count, Counts, Mode, Mutation, Outside, run, sweep};
+
+/// Mutations must be caught within so many seeds.
+const MOST_SEEDS: u64 = 20_000;
+
+/// No seed has a violation; the first that has one is told, with its trace's tail.
+fn play(seeds: u64, mode: Mode) -> Counts {
+    let sweep = sweep(0..seeds, mode, None, false);
+    if let Some((seed, what)) = sweep.first {
+        let trace = run(seed, mode, None, true).trace;
+        let lines: Vec<_> = trace.lines().collect();
+        let tail = lines[lines.len().saturating_sub(60)..].join("\n");
+        let mode = mode.label();
+        let again =
+            format!("cargo run --release -p quorlock-sim -- --mode {mode} --seed {seed} --trace");
+        panic!("{tail}\n{what}, in {} of {seeds} seeds\n{again}", sweep.violations);
+    }
+    sweep.counts
+}
+
+#[test]
+fn no_two_hold_at_a_time_inside_the_promise() {
+    play(2_000, Mode::Safety);
+}
+
+#[test]
+fn all_get_the_lock_and_leave_nothing_behind_once_all_is_healed() {
+    play(1_000, Mode::Liveness);
+}
+
+#[test]
+fn much_happens_in_a_run() {
+    let counts = play(500, Mode::Safety);
+    // What only happens when the protocol is broken, or outside the promise.
+    let never = [Count::QuorumLost, Count::TakenOver, Count::AmnesiaCrashes, Count::JumpsForth];
+    for what in Count::ALL.iter().copied() {
+        assert_eq!(counts.get(what) == 0, never.contains(&what), "{what:?}: {}", counts.get(what));
+    }
+    assert!(counts.get(Count::Wins) > 5 * 500, "{} wins", counts.get(Count::Wins));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for mode in [Mode::Safety, Mode::Liveness, Mode::Outside(Outside::Jump)] {
+        for seed in 0..5 {
+            let (one, other) = (run(seed, mode, None, true), run(seed, mode, None, true));
+            assert!(one.trace.len() > 1_000, "something is written");
+            assert!(one == other, "seed {seed}: the traces differ");
+            let unwritten = run(seed, mode, None, false);
+            assert_eq!(unwritten.hash, one.hash, "seed {seed}: writing the trace changes the run");
+        }
+        let hash = || sweep(0..200, mode, None, false).hash;
+        assert_eq!(hash(), hash(), "whatever thread plays which seed");
+    }
+}
+
+#[test]
+fn every_mutation_is_caught() {
+    let is_missed = |mutation: &&Mutation| {
+        sweep(0..MOST_SEEDS, mutation.mode(), Some(**mutation), true).violations == 0
+    };
+    let missed: Vec<_> = Mutation::ALL.iter().filter(is_missed).collect();
+    assert!(Mutation::ALL.len() >= 12);
+    assert!(missed.is_empty(), "not caught within {MOST_SEEDS} seeds: {missed:?}");
+}
+
+#[test]
+fn faults_outside_the_promise_do_harm() {
+    for outside in Outside::ALL {
+        let sweep = sweep(0..300, Mode::Outside(outside), None, false);
+        assert!(sweep.violations > 0, "{outside:?}: the checker sees nothing");
+        assert!(sweep.violations < 150, "{outside:?}: in half of the runs and more");
+    }
+}
