@@ -279,7 +279,7 @@ impl Actor {
     }
 
     fn settle(&mut self, answered: Answered) -> Result<(), NodeFailure> {
-        let Answered { orders, replies } = answered;
+        let Answered { at, orders, replies } = answered;
         let commands: usize = orders.iter().map(Order::commands).sum();
         self.last_traffic = Instant::now();
         let failure = match replies {
@@ -288,7 +288,7 @@ impl Actor {
                 let mut rest = replies.as_slice();
                 for order in orders {
                     let (own, others) = rest.split_at(order.commands());
-                    again.extend(self.settle_one(order, own));
+                    again.extend(self.settle_one(order, own, at));
                     rest = others;
                 }
                 self.inbox.splice(0..0, again);
@@ -303,16 +303,23 @@ impl Actor {
     }
 
     /// Casts the vote that `replies` are. Returns the order if it is to be written again at once.
-    fn settle_one(&mut self, mut order: Order, replies: &[redis::Value]) -> Option<Order> {
+    fn settle_one(
+        &mut self,
+        mut order: Order,
+        replies: &[redis::Value],
+        written_at: Instant,
+    ) -> Option<Order> {
         if order.is_unknown(replies) && order.fall_back_to_source() {
             return Some(order);
         }
         let answer = order.read(replies);
         let has_failed = answer.vote == Vote::Failed;
         order.answer(answer);
+        // 1. A release is written and runs; its answer is slow. 2. A connection that broke delivers its
+        // SET. 3. The doubt ends. 4. The answer comes. So it counts when the release was written.
         let may_be_undone = order.is_release()
             && order.claim().is_unsure(self.node.id)
-            && self.doubt_until.is_some_and(|until| Instant::now() < until);
+            && self.doubt_until.is_some_and(|until| written_at < until);
         if !order.is_release() && !order.is_extension() {
             return None;
         }

@@ -53,6 +53,8 @@ pub(super) struct Link {
 
 /// The answers to one pipeline, with what was asked.
 pub(super) struct Answered {
+    /// When it was written.
+    pub(super) at: Instant,
     pub(super) orders: Vec<Order>,
     pub(super) replies: Result<Vec<Value>, RedisError>,
 }
@@ -217,7 +219,8 @@ impl Link {
             && let Poll::Ready(replies) = oldest.replies.as_mut().poll(cx)
         {
             let written = self.under_way.pop_front().expect("the front was just polled");
-            return Poll::Ready(News::Answered(Answered { orders: written.orders, replies }));
+            let Written { orders, at, .. } = written;
+            return Poll::Ready(News::Answered(Answered { at, orders, replies }));
         }
         while let Poll::Ready(Some(push)) = self.pushes.poll_recv(cx) {
             match push.kind {

@@ -107,9 +107,12 @@ impl Owed {
         }
     }
 
-    /// The node did what it was asked: the next pause is a short one again.
+    /// The node did what it was asked: the next pause is a short one again, unless there are others to
+    /// be repeated.
     pub(super) fn handle_success(&mut self) {
-        self.pause = FIRST_PAUSE;
+        if self.is_empty() {
+            self.pause = FIRST_PAUSE;
+        }
     }
 
     /// The node answers: the next try may come at once.
