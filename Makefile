@@ -1,7 +1,8 @@
 # The short way to everything. GNU make 3.81 or later; `make` alone lists the targets.
 #
-# ARGS is handed on: to the demo, to the test binaries (make test ARGS=name), to the simulation, to the program of
-# benches/peers. SEEDS is how many runs the simulation plays.
+# ARGS is handed on: to the demo, to the test binaries (make test ARGS=name), to the simulation, to the torture, to the
+# program of benches/peers. SEEDS is how many runs the simulation plays. How long the torture lasts, and its seed:
+# make torture SECONDS=600 SEED=7 ARGS="--mode outside".
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -32,6 +33,13 @@ compose-test: ## lock across the containers of docker-compose.yml, while they ar
 .PHONY: sim
 sim: ## play the simulation: SEEDS runs, all mutations, and what is outside the promise
 	$(WITH) cargo run --release --quiet -p quorlock-sim -- --seeds $(or $(SEEDS),100000) $(ARGS)
+
+SECONDS ?= 120
+SEED ?= 7
+
+.PHONY: torture
+torture: ## fight for locks under all kinds of faults, and check what came of it
+	$(WITH) cargo run --release -p quorlock-torture -- --seconds $(SECONDS) --seed $(SEED) $(ARGS)
 
 .PHONY: bench
 bench: ## run the benchmarks, then the side-by-side comparison with rslock

@@ -27,6 +27,7 @@ pub struct TlsFiles {
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct ServerBuilder {
+    program: Option<PathBuf>,
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
     durable: bool,
@@ -53,6 +54,12 @@ impl ServerBuilder {
     #[must_use = "a server that is dropped ends"]
     pub fn start(&self) -> Server {
         Server::with(self.clone())
+    }
+
+    /// The program to run, in place of what `REDIS_SERVER` names or the `redis-server` on the `PATH`.
+    pub fn program(mut self, path: impl Into<PathBuf>) -> Self {
+        self.program = Some(path.into());
+        self
     }
 
     /// Adds an argument of the command line, after those of the kit:
@@ -120,6 +127,10 @@ impl ServerBuilder {
 
     pub(crate) fn has_clock(&self) -> bool {
         self.clock
+    }
+
+    pub(crate) fn own_program(&self) -> Option<&Path> {
+        self.program.as_deref()
     }
 
     pub(crate) fn has_unix_socket(&self) -> bool {

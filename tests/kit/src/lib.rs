@@ -17,6 +17,7 @@
 //! - [`Cluster`] is several independent servers, started in parallel.
 //! - [`Proxy`] stands before a server and delays, withholds, loses, cuts and resets what passes, by
 //!   [`Direction`].
+//! - [`Child`] is a process of the caller's own, such as a client of the servers.
 //! - [`Clock`] is the wall clock of one server, which drifts and jumps as a test wants it.
 //! - [`eventually`] polls a condition, so that no test needs to sleep.
 //!
@@ -47,6 +48,7 @@
 )]
 
 mod builder;
+mod child;
 mod clock;
 mod cluster;
 mod connection;
@@ -62,6 +64,7 @@ mod scratch;
 mod server;
 
 pub use builder::{ServerBuilder, TlsFiles};
+pub use child::{Child, Pipes};
 pub use clock::Clock;
 pub use cluster::Cluster;
 pub use eventually::eventually;

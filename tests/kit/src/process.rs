@@ -8,7 +8,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid,
+};
 
 use crate::{eventually, reaper};
 
@@ -56,10 +58,16 @@ impl Process {
             .spawn()
             .expect("cannot start a process: is there an `sh` on the PATH?");
         let mut gate = child.stdin.take().expect("stdin is piped");
-        let process = Self { child };
-        reaper::watch_process(process.id());
+        let process = Self::watch(child);
         // Fails only when the child is gone, which `has_exited` will show.
         let _ = gate.write_all(b"go\n");
+        process
+    }
+
+    /// Takes over a child that leads a process group.
+    pub(crate) fn watch(child: Child) -> Self {
+        let process = Self { child };
+        reaper::watch_process(process.id());
         process
     }
 
@@ -69,15 +77,27 @@ impl Process {
 
     /// Whether the process has ended. Does not reap it, so its id stays its own.
     pub(crate) fn has_exited(&self) -> bool {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        !matches!(waitid(WaitId::Pid(self.pid()), options), Ok(None))
+        !matches!(self.look(), Ok(None))
     }
 
-    /// Sends SIGSTOP to the group and returns when no thread of the process runs any more.
+    /// The exit code, or the signal that ended it, negated; `None` before.
+    pub(crate) fn exit_code(&self) -> Option<i32> {
+        let status = self.look().expect("it is a child, and not reaped")?;
+        status.exit_status().or_else(|| status.terminating_signal().map(|signal| -signal))
+    }
+
+    fn look(&self) -> rustix::io::Result<Option<WaitIdStatus>> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(self.pid()), options)
+    }
+
+    /// Sends SIGSTOP to the group and returns when no thread of the process runs any more, or it has
+    /// ended.
     #[track_caller]
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
-        eventually(SIGNAL_LIMIT, "a process has stopped after SIGSTOP", || self.is_stopped());
+        let is_still = || self.is_stopped() || self.has_exited();
+        eventually(SIGNAL_LIMIT, "a process has stopped after SIGSTOP", is_still);
     }
 
     /// Sends SIGCONT to the group and returns when the process is not stopped any more.

@@ -302,7 +302,8 @@ impl Server {
                 if log.contains("Address already in use") {
                     return Launch::PortTaken;
                 }
-                panic!("{} ended instead of answering:\n{}", program().display(), tail(&log));
+                let program = self.program();
+                panic!("{} ended instead of answering:\n{}", program.display(), tail(&log));
             }
             let waited = start.elapsed();
             assert!(
@@ -312,6 +313,18 @@ impl Server {
             );
             thread::sleep(START_PAUSE);
         }
+    }
+
+    /// What the builder names, or the environment variable `REDIS_SERVER`, or `redis-server`. A
+    /// relative path with a directory in it is made absolute, as the server runs in a directory of
+    /// its own.
+    fn program(&self) -> OsString {
+        let chosen = self.setup.own_program().map(|path| path.as_os_str().to_owned());
+        let name = chosen.or_else(|| env::var_os("REDIS_SERVER")).filter(|name| !name.is_empty());
+        let name = name.unwrap_or_else(|| "redis-server".into());
+        let has_directory = Path::new(&name).components().count() > 1;
+        let absolute = has_directory.then(|| std::path::absolute(&name).ok()).flatten();
+        absolute.map_or(name, PathBuf::into_os_string)
     }
 
     fn spawn(&self, socket: &Path, log: File) -> Process {
@@ -326,19 +339,9 @@ impl Server {
             env.extend(Clock::environment());
         }
         let program =
-            Program { name: &program(), args: &args, env: &env, dir: self.scratch.path() };
+            Program { name: &self.program(), args: &args, env: &env, dir: self.scratch.path() };
         Process::spawn(&program, log)
     }
-}
-
-/// `redis-server`, or what the environment variable `REDIS_SERVER` names. A relative path with a
-/// directory in it is made absolute, as the server runs in a directory of its own.
-fn program() -> OsString {
-    let name = env::var_os("REDIS_SERVER").filter(|name| !name.is_empty());
-    let name = name.unwrap_or_else(|| "redis-server".into());
-    let has_directory = Path::new(&name).components().count() > 1;
-    let absolute = has_directory.then(|| std::path::absolute(&name).ok()).flatten();
-    absolute.map_or(name, PathBuf::into_os_string)
 }
 
 /// Whether the server listening on `socket`, a path which only our server uses, answers PING: with

@@ -1,0 +1,155 @@
+//! What a task does next, by the seed alone: nothing that happens has an influence on it.
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use std::time::Duration;
+
+/// The ttls in use.
+pub(crate) const SHORTEST_TTL: Duration = Duration::from_millis(300);
+/// The longest ttl, also of extensions.
+pub(crate) const LONGEST_TTL: Duration = Duration::from_secs(2);
+/// The most resources of one lease.
+const MOST_TOGETHER: usize = 3;
+
+/// One cycle of a task: acquire, work, end.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Choice {
+    pub(crate) resources: Vec<u16>,
+    pub(crate) ttl: Duration,
+    /// How long to wait; `None` for one attempt.
+    pub(crate) wait: Option<Duration>,
+    pub(crate) gives_up_early: bool,
+    /// When the acquire is dropped.
+    pub(crate) drop_after: Option<Duration>,
+    /// How long to hold it at the most, if it is extended in the background.
+    pub(crate) auto_extend: Option<Duration>,
+    /// Whether the holder wants to be told of the loss.
+    pub(crate) listens: bool,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) leaving: Leaving,
+    /// How long to do nothing afterwards.
+    pub(crate) rest: Duration,
+}
+
+/// One update of a counter, and what follows it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Step {
+    /// How long it takes from reading to writing.
+    pub(crate) sleep: Duration,
+    pub(crate) extend: Option<Extend>,
+}
+
+/// An extension.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Extend {
+    pub(crate) ttl: Duration,
+    /// When it is dropped.
+    pub(crate) drop_after: Option<Duration>,
+}
+
+/// How a lease ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    Release,
+    Drop,
+    /// The release is dropped after that time.
+    DropRelease(Duration),
+}
+
+impl Choice {
+    /// The choice of a task for its cycle of that number.
+    pub(crate) fn of(seed: u64, whose: [u16; 3], cycle: u64, resources: u16) -> Self {
+        let [part, client, task] = whose.map(u64::from);
+        let whose = part << 48 | client << 32 | task << 16;
+        let rng = &mut StdRng::seed_from_u64(mixed(seed, whose).wrapping_add(mixed(cycle, whose)));
+        let ttl = ms(rng, SHORTEST_TTL, LONGEST_TTL);
+        let together = if rng.random_bool(0.1) { rng.random_range(2..=MOST_TOGETHER) } else { 1 };
+        let wait = rng.random_bool(0.65).then(|| millis(rng, 50, 2_000));
+        Self {
+            resources: distinct(rng, together, resources),
+            ttl,
+            wait,
+            gives_up_early: rng.random_bool(0.1),
+            drop_after: rng.random_bool(0.12).then(|| millis(rng, 0, 60)),
+            auto_extend: rng.random_bool(0.5).then(|| millis(rng, 400, 4_000)),
+            listens: rng.random_bool(0.5),
+            steps: (0..rng.random_range(1..=3)).map(|_| Step::random(rng, ttl)).collect(),
+            leaving: Leaving::random(rng),
+            rest: millis(rng, 0, 25),
+        }
+    }
+}
+
+impl Step {
+    fn random(rng: &mut StdRng, ttl: Duration) -> Self {
+        // Now and then longer than the ttl.
+        let sleep = if rng.random_bool(0.03) { ttl.mul_f64(1.2) } else { millis(rng, 1, 20) };
+        let extend = rng.random_bool(0.25).then(|| Extend {
+            ttl: ms(rng, SHORTEST_TTL, LONGEST_TTL),
+            drop_after: rng.random_bool(0.15).then(|| millis(rng, 0, 10)),
+        });
+        Self { sleep, extend }
+    }
+}
+
+impl Leaving {
+    fn random(rng: &mut StdRng) -> Self {
+        match rng.random_range(0..10) {
+            0..6 => Self::Release,
+            6..9 => Self::Drop,
+            _ => Self::DropRelease(millis(rng, 0, 5)),
+        }
+    }
+}
+
+/// A seed from two, so that neighbours have nothing in common.
+pub(crate) fn mixed(one: u64, other: u64) -> u64 {
+    StdRng::seed_from_u64(one ^ other.rotate_left(17)).random()
+}
+
+fn distinct(rng: &mut StdRng, count: usize, resources: u16) -> Vec<u16> {
+    let mut chosen = Vec::with_capacity(count);
+    while chosen.len() < count.min(usize::from(resources)) {
+        let one = rng.random_range(0..resources);
+        if !chosen.contains(&one) {
+            chosen.push(one);
+        }
+    }
+    chosen
+}
+
+fn ms(rng: &mut StdRng, from: Duration, to: Duration) -> Duration {
+    rng.random_range(from..=to)
+}
+
+fn millis(rng: &mut StdRng, from: u64, to: u64) -> Duration {
+    ms(rng, Duration::from_millis(from), Duration::from_millis(to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_choices_and_another_others() {
+        let choices = |seed, whose| {
+            let each = (0..50).map(|cycle| Choice::of(seed, whose, cycle, 20));
+            each.collect::<Vec<_>>()
+        };
+        assert_eq!(choices(7, [0, 1, 2]), choices(7, [0, 1, 2]));
+        for (seed, whose) in [(8, [0, 1, 2]), (7, [1, 1, 2]), (7, [0, 2, 2]), (7, [0, 1, 3])] {
+            assert_ne!(choices(7, [0, 1, 2]), choices(seed, whose));
+        }
+    }
+
+    #[test]
+    fn choices_stay_within_their_bounds() {
+        for cycle in 0..500 {
+            let choice = Choice::of(1, [0, 0, 0], cycle, 20);
+            assert!((SHORTEST_TTL..=LONGEST_TTL).contains(&choice.ttl));
+            assert!((1..=MOST_TOGETHER).contains(&choice.resources.len()));
+            assert!(choice.resources.iter().all(|one| *one < 20));
+        }
+        assert_eq!(Choice::of(1, [0, 0, 0], 0, 1).resources, [0], "no more than there are");
+    }
+}

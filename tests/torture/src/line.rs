@@ -1,0 +1,113 @@
+//! What the torturer tells a client process, and what that tells back: JSON, one line each.
+
+use crate::record::{Call, End};
+use serde::{Deserialize, Serialize};
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The first line that a client reads. The second one, [`END`], tells it to come to an end.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Orders {
+    /// Of all choices.
+    pub(crate) seed: u64,
+    /// Which part of the run this is.
+    pub(crate) part: u16,
+    /// The number of this client.
+    pub(crate) client: u16,
+    /// How many tasks it runs.
+    pub(crate) tasks: u16,
+    /// How many resources there are.
+    pub(crate) resources: u16,
+    /// The nodes, by way of their proxies.
+    pub(crate) nodes: Vec<String>,
+    /// The server of the shared counters.
+    pub(crate) cell: String,
+    /// When the run began, on the boot clock.
+    pub(crate) origin: u64,
+    /// Works without the lock where it is refused.
+    pub(crate) is_saboteur: bool,
+}
+
+/// What a client is told to make it end.
+pub(crate) const END: &str = "end";
+
+/// What a client tells. Each line is written before what comes after it is done, so that nothing is
+/// wrong in the books when the client is killed in between.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Line {
+    /// A tenure has begun.
+    Begun {
+        /// Its number in this client.
+        id: u64,
+        /// What is held.
+        resources: Vec<u16>,
+        /// By which task.
+        task: u16,
+        /// When the acquire returned.
+        from: u64,
+        /// The end of its validity, as it stands now.
+        until: u64,
+        /// Whether it is extended in the background.
+        is_renewed: bool,
+    },
+    /// Its validity was extended.
+    Moved {
+        /// Its number.
+        id: u64,
+        /// The end of its validity.
+        until: u64,
+    },
+    /// It is about to be released, or has ended.
+    Ended {
+        /// Its number.
+        id: u64,
+        /// When.
+        until: u64,
+        /// How.
+        end: End,
+    },
+    /// The loss of a lease was told.
+    Told {
+        /// The end of its validity.
+        until: u64,
+        /// When it was told.
+        at: u64,
+    },
+    /// A call has returned.
+    Called(Call),
+    /// The server of the counters refused a write: it landed after the lease's validity.
+    TooLate,
+    /// A lease was gone from the nodes before its validity ended.
+    Robbed(String),
+    /// Something that must not be.
+    Wrong(String),
+    /// The client has closed, and ends.
+    Finished {
+        /// Tasks that are left in its runtime.
+        tasks: u64,
+        /// Releases that could not be delivered before it closed.
+        undelivered: u64,
+    },
+}
+
+/// Where a client tells its lines to.
+#[derive(Debug, Default)]
+pub(crate) struct Teller {
+    ids: AtomicU64,
+}
+
+impl Teller {
+    /// A number for a new tenure.
+    pub(crate) fn number(&self) -> u64 {
+        self.ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Writes `line`, and returns when it is in the pipe: it outlives this process.
+    #[expect(clippy::unused_self, reason = "who has a teller may tell")]
+    pub(crate) fn tell(&self, line: &Line) {
+        let mut text = serde_json::to_vec(line).expect("plain data");
+        text.push(b'\n');
+        // Shorter than the pipe takes as a whole. Without a reader this process ends soon.
+        let _ = std::io::stdout().lock().write_all(&text);
+    }
+}

@@ -1,0 +1,163 @@
+//! What a run leaves behind: everything that the check and the page are made from.
+//!
+//! Times are nanoseconds of the machine's boot clock (`CLOCK_BOOTTIME`), which all processes share,
+//! less the run's start. They are never taken from a node.
+
+use serde::{Deserialize, Serialize};
+
+/// One tenure, as the holder saw it: from the moment the acquire returned to the earliest of its
+/// release, its `valid_until`, and the loss it was told of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hold {
+    /// The resource, by number.
+    pub resource: u16,
+    /// The client process, by number.
+    pub client: u16,
+    /// The task in it.
+    pub task: u16,
+    /// When the acquire returned.
+    pub from: u64,
+    /// When it ended.
+    pub until: u64,
+    /// How it ended.
+    pub end: End,
+    /// True if it was extended in the background.
+    pub is_renewed: bool,
+}
+
+/// How a tenure ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum End {
+    /// The holder released it in time.
+    Released,
+    /// Its validity ended before the holder had finished.
+    ValidUntil,
+    /// The holder was told of the loss.
+    Lost,
+}
+
+/// Something that was done to nodes or clients.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fault {
+    /// Which nemesis did it, for example `hang a node`.
+    pub nemesis: String,
+    /// To whom, for example `node 3` or `client 1`.
+    pub target: String,
+    /// When it began.
+    pub from: u64,
+    /// When it was over.
+    pub until: u64,
+    /// True if Redlock promises exclusion under it.
+    pub is_promised: bool,
+}
+
+/// What a client asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Verb {
+    /// `acquire` or `try_acquire`.
+    Acquire,
+    /// `extend`.
+    Extend,
+    /// `release`.
+    Release,
+}
+
+/// One call of a client.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// What was asked for.
+    pub verb: Verb,
+    /// The client process.
+    pub client: u16,
+    /// When it began.
+    pub from: u64,
+    /// When it returned.
+    pub until: u64,
+    /// How long it may take, in nanoseconds, by the library's promise.
+    pub bound: u64,
+    /// What came of it, in a word: `ok`, `contended`, `no quorum`, `expired`, `timeout`, …
+    pub outcome: String,
+}
+
+/// Two tenures of one resource that overlap.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Overlap {
+    /// The one that began first.
+    pub first: Hold,
+    /// The one that began before the first had ended.
+    pub second: Hold,
+    /// Nemeses at work from the first one's acquire to the second one's.
+    pub under: Vec<String>,
+}
+
+/// What must be zero inside the promise.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Findings {
+    /// Tenures of one resource that overlap.
+    pub overlaps: Vec<Overlap>,
+    /// Updates of shared counters that were lost.
+    pub lost_updates: u64,
+    /// Losses that were told after `valid_until` and the slack for a busy machine.
+    pub late_losses: u64,
+    /// Calls that took longer than their bound and the slack for a busy machine.
+    pub overdue_calls: u64,
+    /// Panics in clients.
+    pub panics: u64,
+    /// Tasks that were left in clients.
+    pub leaked_tasks: u64,
+    /// Connections that were left open on nodes.
+    pub leaked_connections: u64,
+    /// Keys that were left on nodes, and did not expire.
+    pub leaked_keys: u64,
+    /// Anything else that went wrong, in words.
+    pub others: Vec<String>,
+}
+
+/// How a run was made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Setting {
+    /// The command that makes it again.
+    pub command: String,
+    /// The seed of every choice.
+    pub seed: u64,
+    /// The mode: `inside` or `outside` the promise.
+    pub mode: String,
+    /// How many nodes there were.
+    pub nodes: u16,
+    /// How many client processes.
+    pub clients: u16,
+    /// How many resources.
+    pub resources: u16,
+    /// How long it lasted, in nanoseconds.
+    pub lasted: u64,
+    /// The server's version, as it says.
+    pub server: String,
+    /// The library's version.
+    pub library: String,
+    /// The machine: processors, kernel.
+    pub machine: String,
+    /// When it was made, in words.
+    pub made_at: String,
+}
+
+/// A run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// How it was made.
+    pub setting: Setting,
+    /// Every tenure.
+    pub holds: Vec<Hold>,
+    /// Every fault.
+    pub faults: Vec<Fault>,
+    /// Every call.
+    pub calls: Vec<Call>,
+    /// What was found.
+    pub findings: Findings,
+}
+
+impl Findings {
+    /// True if nothing was found.
+    pub fn is_clean(&self) -> bool {
+        *self == Self::default()
+    }
+}

@@ -1,0 +1,131 @@
+//! What a run found, in words.
+
+use crate::part::Outcome;
+use crate::record::{Run, Verb};
+use std::collections::BTreeMap;
+
+/// How many of a kind are shown in full; the record has all.
+const SHOWN: usize = 5;
+
+/// What is counted beside the record.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    updates: u64,
+    late_writes: u64,
+    undelivered: u64,
+    losses: usize,
+    robbed: usize,
+}
+
+impl Tally {
+    /// Counts a part.
+    pub(crate) fn count(&mut self, part: &Outcome) {
+        self.updates += part.updates;
+        self.late_writes += part.books.late_writes;
+        self.undelivered += part.books.undelivered;
+        self.losses += part.books.losses.len();
+        self.robbed += part.books.robbed.len();
+    }
+}
+
+/// Prints the verdict.
+pub(crate) fn print(run: &Run, tally: &Tally) {
+    println!();
+    work(run, tally);
+    println!();
+    nemeses(run);
+    println!();
+    findings(run);
+}
+
+/// What was done, so that it is known what the verdict rests on.
+fn work(run: &Run, tally: &Tally) {
+    println!("{} tenures, {} updates under them", run.holds.len(), tally.updates);
+    for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
+        let mut outcomes: BTreeMap<&str, u64> = BTreeMap::new();
+        for call in run.calls.iter().filter(|call| call.verb == verb) {
+            *outcomes.entry(&call.outcome).or_default() += 1;
+        }
+        let outcomes: Vec<_> =
+            outcomes.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
+        println!("{verb:?}: {}", outcomes.join(", "));
+    }
+    println!("{} losses told, {} before the validity ended", tally.losses, tally.robbed);
+    println!("{} writes landed after the validity, and were refused", tally.late_writes);
+    println!("{} releases were still owed when their client closed", tally.undelivered);
+}
+
+fn nemeses(run: &Run) {
+    let mut table: BTreeMap<&str, (u64, u64, bool)> = BTreeMap::new();
+    for fault in &run.faults {
+        let row = table.entry(&fault.nemesis).or_insert((0, 0, fault.is_promised));
+        row.0 += 1;
+    }
+    let outside = names_outside(run);
+    for overlap in &run.findings.overlaps {
+        // What is not promised explains it; else any of those at work is to be looked at.
+        let is_outside = |name: &&String| outside.contains(&name.as_str());
+        let is_explained = overlap.under.iter().any(|name| is_outside(&name));
+        for name in overlap.under.iter().filter(|name| is_outside(name) || !is_explained) {
+            if let Some(row) = table.get_mut(name.as_str()) {
+                row.1 += 1;
+            }
+        }
+    }
+    println!("{:52} {:>6} {:>9} {:>10}", "nemesis", "faults", "overlaps", "per fault");
+    for (nemesis, (faults, overlaps, is_promised)) in table {
+        let rate = share(overlaps, faults);
+        let note = if is_promised { "" } else { "  outside the promise" };
+        println!("{nemesis:52} {faults:6} {overlaps:9} {rate:10.3}{note}");
+    }
+    println!("an overlap counts with those outside the promise that were at work, else with all");
+}
+
+fn findings(run: &Run) {
+    let found = &run.findings;
+    for overlap in found.overlaps.iter().take(SHOWN) {
+        println!(
+            "overlap: {:?}\n    and  {:?}\n  under  {:?}",
+            overlap.first, overlap.second, overlap.under
+        );
+    }
+    let rate = share(found.overlaps.len() as u64, run.holds.len() as u64) * 1_000.0;
+    println!("{:7} overlaps ({rate:.3} per 1000 tenures)", found.overlaps.len());
+    for (count, what) in [
+        (found.lost_updates, "lost updates"),
+        (found.late_losses, "losses told late"),
+        (found.overdue_calls, "calls that took longer than promised"),
+        (found.panics, "panics"),
+        (found.leaked_tasks, "leaked tasks"),
+        (found.leaked_connections, "leaked connections"),
+        (found.leaked_keys, "leaked keys"),
+        (found.others.len() as u64, "other findings"),
+    ] {
+        println!("{count:7} {what}");
+    }
+    found.others.iter().take(SHOWN).for_each(|other| println!("        {other}"));
+    let outside = names_outside(run);
+    let is_explained = |names: &[String]| names.iter().any(|name| outside.contains(&name.as_str()));
+    let overlaps = found.overlaps.iter();
+    let unexplained = overlaps.filter(|overlap| !is_explained(&overlap.under)).count();
+    let verdict = match (run.setting.mode.as_str(), found.is_clean()) {
+        (_, true) => "nothing was found".to_owned(),
+        ("inside", false) => "SOMETHING WAS FOUND INSIDE THE PROMISE".to_owned(),
+        _ => format!("{unexplained} overlaps without a nemesis outside the promise at work"),
+    };
+    println!("{}, seed {}: {verdict}", run.setting.mode, run.setting.seed);
+}
+
+/// The nemeses of this run that Redlock promises nothing under.
+fn names_outside(run: &Run) -> Vec<&str> {
+    let outside = run.faults.iter().filter(|fault| !fault.is_promised);
+    let mut names: Vec<_> = outside.map(|fault| fault.nemesis.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}

@@ -1,0 +1,50 @@
+//! The program itself: that it finds nothing where nothing is wrong, and that it can find something.
+
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+use std::sync::{Mutex, PoisonError};
+
+/// One run at a time: each is a load of its own.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Makes a run; how it ended, what it found, and the whole record.
+fn run(name: &str, args: &[&str]) -> (ExitStatus, Value, Value) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let mut torture = Command::new(env!("CARGO_BIN_EXE_quorlock-torture"));
+    let torture = torture.args(["--seed", "11", "--nodes", "3", "--out"]).arg(&out).args(args);
+    let status = torture.status().expect("it can be started");
+    let record = fs::read(out.join("run-11.json")).expect("it leaves a record");
+    let record: Value = serde_json::from_slice(&record).expect("the record is JSON");
+    (status, record["findings"].clone(), record)
+}
+
+fn count(list: &Value) -> usize {
+    list.as_array().expect("a list").len()
+}
+
+#[test]
+fn a_run_inside_the_promise_finds_nothing() {
+    let (status, findings, record) = run("inside", &["--seconds", "10"]);
+    assert!(status.success(), "{findings:#}");
+    assert!(count(&record["holds"]) > 50, "there were locks");
+    assert!(count(&record["faults"]) > 5, "and faults");
+    assert!(count(&record["calls"]) > count(&record["holds"]), "and calls");
+}
+
+#[test]
+fn a_client_that_works_without_the_lock_is_caught() {
+    let (status, findings, _) = run("sabotage", &["--seconds", "5", "--sabotage"]);
+    assert_eq!(status.code(), Some(1));
+    assert!(count(&findings["overlaps"]) > 0, "{findings:#}");
+    assert!(findings["lost_updates"].as_u64().expect("a number") > 0, "{findings:#}");
+}
+
+#[test]
+fn outside_the_promise_overlaps_are_no_failure() {
+    let (status, findings, record) = run("outside", &["--seconds", "5", "--mode", "outside"]);
+    assert!(status.success(), "{findings:#}");
+    assert_eq!(record["setting"]["mode"], "outside");
+}
