@@ -12,6 +12,8 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// From when on a server says that it is busy, in milliseconds.
 const BUSY_AFTER: &str = "20";
 const PASSWORD: &str = "nobody-knows";
+/// How far a clock jumps.
+const JUMP: Duration = Duration::from_mins(1);
 
 /// A node: a server, with a proxy before it.
 pub(crate) struct Node {
@@ -62,6 +64,9 @@ impl Node {
             Nemesis::Latency => {
                 self.delay(delay);
             }
+            Nemesis::DriftClock => server.clock().drift(drift(delay)),
+            // It is not put back: locks that were set in between would stand for a minute more.
+            Nemesis::JumpClock => server.clock().jump(JUMP),
             Nemesis::OutOfMemory
             | Nemesis::ReadOnly
             | Nemesis::Busy
@@ -123,6 +128,7 @@ impl Node {
         match nemesis {
             Nemesis::HangNode => self.server.cont(),
             Nemesis::DelayedRestart => self.server.restart(),
+            Nemesis::DriftClock => self.server.clock().drift(0),
             // TCP repeats what is lost or gives the connection up: none lives on with a hole in it.
             Nemesis::BlackHole | Nemesis::LoseRequests | Nemesis::LoseReplies => {
                 self.proxy.reset();
@@ -152,6 +158,11 @@ impl Node {
         drop(busy);
         obstacle.map_or(Ok(()), fs::remove_dir)
     }
+}
+
+/// Half a percent, fast or slow: in parts per million.
+fn drift(delay: Duration) -> i32 {
+    if delay.subsec_nanos().is_multiple_of(2) { 5_000 } else { -5_000 }
 }
 
 /// How many bytes of a reply are let through: none up to a few replies of a pipeline.

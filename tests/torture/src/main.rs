@@ -15,6 +15,7 @@ mod inflict;
 mod ledger;
 mod line;
 mod nemesis;
+mod page;
 mod part;
 mod plan;
 pub mod record;

@@ -10,6 +10,8 @@ use std::time::Duration;
 pub(crate) enum Kind {
     /// The server's process.
     Server,
+    /// Its clock.
+    Clock,
     /// The wire to it.
     Wire,
     /// A client process.
@@ -44,14 +46,15 @@ pub(crate) enum Nemesis {
     SlowNetwork,
     HangClient,
     KillClient,
+    DriftClock,
     EmptyRestart,
     FlushAll,
+    JumpClock,
 }
 
 impl Nemesis {
-    /// All of them. Jumps and drifts of a node's clock take their place here once servers have a
-    /// clock of their own: drifts of half a percent inside the promise, jumps outside.
-    pub(crate) const ALL: [Self; 25] = [
+    /// All of them.
+    pub(crate) const ALL: [Self; 27] = [
         N::HangNode,
         N::DelayedRestart,
         N::DurableRestart,
@@ -75,8 +78,10 @@ impl Nemesis {
         N::SlowNetwork,
         N::HangClient,
         N::KillClient,
+        N::DriftClock,
         N::EmptyRestart,
         N::FlushAll,
+        N::JumpClock,
     ];
 
     /// Its name, for people.
@@ -105,8 +110,10 @@ impl Nemesis {
             N::SlowNetwork => "slow network",
             N::HangClient => "hang a client",
             N::KillClient => "kill a client",
+            N::DriftClock => "clock drifts by half a percent",
             N::EmptyRestart => "kill a node, restart it empty at once",
             N::FlushAll => "FLUSHALL",
+            N::JumpClock => "clock jumps by a minute",
         }
     }
 
@@ -115,6 +122,7 @@ impl Nemesis {
         match self {
             N::HangClient | N::KillClient => Kind::Client,
             N::SlowNetwork => Kind::Network,
+            N::DriftClock | N::JumpClock => Kind::Clock,
             N::BlackHole
             | N::LoseRequests
             | N::LoseReplies
@@ -131,7 +139,7 @@ impl Nemesis {
 
     /// True if Redlock promises exclusion under it.
     pub(crate) fn is_promised(self) -> bool {
-        !matches!(self, N::EmptyRestart | N::FlushAll)
+        !matches!(self, N::EmptyRestart | N::FlushAll | N::JumpClock)
     }
 
     /// Whether it can be done to such a node: what comes back with its data must be durable, and
@@ -151,7 +159,7 @@ impl Nemesis {
             N::DelayedRestart => 1,
             // Those that Redlock does not promise anything for are what a run outside is made for; and
             // not every node is durable.
-            N::HangClient | N::DurableRestart | N::EmptyRestart | N::FlushAll => 4,
+            N::HangClient | N::DurableRestart | N::EmptyRestart | N::FlushAll | N::JumpClock => 4,
             _ => 2,
         }
     }
@@ -165,9 +173,11 @@ impl Nemesis {
             N::KillClient => (ms(50), ms(1_000)),
             N::Busy => (ms(50), ms(400)),
             N::Latency | N::SlowNetwork => (ms(200), ms(3_000)),
+            N::DriftClock => (ms(500), ms(5_000)),
             N::DurableRestart
             | N::EmptyRestart
             | N::FlushAll
+            | N::JumpClock
             | N::ForgetScripts
             | N::Reset
             | N::CutReply => (Duration::ZERO, Duration::ZERO),

@@ -99,7 +99,7 @@ impl Part {
     }
 
     fn node(&self, node: u16) -> Node {
-        let builder = self.server();
+        let builder = self.server().clock();
         let builder = if Field::is_durable(node) { builder.durable() } else { builder };
         let server = builder.start();
         let proxy = Proxy::start(server.addr());

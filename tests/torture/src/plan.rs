@@ -84,7 +84,9 @@ impl Field {
         let target = match nemesis.kind() {
             Kind::Client => Target::Client(rng.random_range(0..self.clients)),
             Kind::Network => Target::Network,
-            Kind::Server | Kind::Wire => Target::Node(rng.random_range(0..self.nodes)),
+            Kind::Server | Kind::Clock | Kind::Wire => {
+                Target::Node(rng.random_range(0..self.nodes))
+            }
         };
         let (shortest, longest) = nemesis.lasts();
         // Many short ones and few long ones.

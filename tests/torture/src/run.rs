@@ -2,6 +2,7 @@
 
 use crate::args::{Mode, Wish};
 use crate::boot;
+use crate::page;
 use crate::part::{CLIENTS, Outcome, Part, RESOURCES};
 use crate::plan::Field;
 use crate::record::{Findings, Run, Setting};
@@ -77,8 +78,9 @@ fn leave(wish: &Wish, run: &Run) -> io::Result<()> {
     fs::create_dir_all(&wish.out)?;
     let json = wish.out.join(format!("run-{}.json", run.setting.seed));
     fs::write(&json, serde_json::to_vec(run).map_err(io::Error::other)?)?;
-    println!("{}", json.display());
-    // The page has its place here: run-SEED.html, by page::render(run).
+    let page = json.with_extension("html");
+    fs::write(&page, page::render(run))?;
+    println!("{}\n{}", page.display(), json.display());
     Ok(())
 }
 

@@ -1,0 +1,124 @@
+//! The run for the page's script: compact JSON that is safe inside of a `<script>`.
+
+use serde::Serialize;
+use std::collections::BTreeSet;
+
+use super::{
+    findings::length,
+    layout::{Layout, Row, Target},
+    nemeses::Nemesis,
+};
+use crate::record::{End, Hold};
+
+/// Everything in microseconds: finer than a screen shows, and a third shorter than nanoseconds.
+const MICROSECOND: u64 = 1_000;
+/// Added to a hold's end.
+const RENEWED: u64 = 4;
+
+#[derive(Serialize)]
+struct Data<'a> {
+    end: u64,
+    nemeses: Vec<Kind<'a>>,
+    targets: Vec<Worked<'a>>,
+    /// Client and task, client and task, …
+    who: Vec<u16>,
+    rows: Vec<Held>,
+    /// Flat, of each: row, place in the findings, from, for how long, and the span of both holds.
+    overlaps: Vec<u64>,
+}
+
+#[derive(Serialize)]
+struct Kind<'a> {
+    name: &'a str,
+    letter: &'a str,
+    color: usize,
+    promised: bool,
+}
+
+#[derive(Serialize)]
+struct Worked<'a> {
+    name: &'a str,
+    lanes: usize,
+    /// Flat, of each: nemesis, lane, from, for how long.
+    faults: Vec<u64>,
+}
+
+#[derive(Serialize)]
+struct Held {
+    resource: u16,
+    /// Flat, of each: from (less the one before), for how long, place in `who`, end.
+    holds: Vec<u64>,
+}
+
+/// The JSON. Nothing in it can end the script element, as it has no `<`.
+pub(super) fn json(layout: &Layout<'_>, nemeses: &[Nemesis<'_>]) -> String {
+    let holds = layout.rows.iter().flat_map(|row| &row.holds);
+    let who: BTreeSet<_> = holds.map(|hold| (hold.client, hold.task)).collect();
+    let who: Vec<_> = who.into_iter().collect();
+    let data = Data {
+        end: layout.end.div_ceil(MICROSECOND),
+        nemeses: nemeses.iter().map(kind).collect(),
+        targets: layout.targets.iter().map(faults).collect(),
+        rows: layout.rows.iter().map(|row| holds_of(row, &who)).collect(),
+        overlaps: overlaps(layout),
+        who: who.into_iter().flat_map(|(client, task)| [client, task]).collect(),
+    };
+    serde_json::to_string(&data).expect("numbers and text are JSON").replace('<', "\\u003c")
+}
+
+fn kind<'a>(nemesis: &'a Nemesis<'a>) -> Kind<'a> {
+    let Nemesis { name, letter, color, is_promised, .. } = nemesis;
+    Kind { name, letter, color: *color, promised: *is_promised }
+}
+
+/// From when, and for how long. Rounded so that what does not overlap does not seem to.
+fn span(from: u64, until: u64) -> (u64, u64) {
+    let from_micros = from / MICROSECOND;
+    (from_micros, (until / MICROSECOND).saturating_sub(from_micros))
+}
+
+fn faults<'a>(target: &Target<'a>) -> Worked<'a> {
+    let flat = target.faults.iter().flat_map(|placed| {
+        let (from, long) = span(placed.fault.from, placed.fault.until);
+        [place(placed.nemesis), place(placed.lane), from, long]
+    });
+    Worked { name: target.name, lanes: target.lanes, faults: flat.collect() }
+}
+
+fn holds_of(row: &Row<'_>, who: &[(u16, u16)]) -> Held {
+    let mut before = 0;
+    let mut flat = Vec::with_capacity(row.holds.len() * 4);
+    for hold in &row.holds {
+        let (from, long) = span(hold.from, hold.until);
+        let by = who.partition_point(|other| *other < (hold.client, hold.task));
+        flat.extend([from - before, long, place(by), end(hold)]);
+        before = from;
+    }
+    Held { resource: row.resource, holds: flat }
+}
+
+fn end(hold: &Hold) -> u64 {
+    let end = match hold.end {
+        End::Released => 0,
+        End::ValidUntil => 1,
+        End::Lost => 2,
+    };
+    end + if hold.is_renewed { RENEWED } else { 0 }
+}
+
+fn overlaps(layout: &Layout<'_>) -> Vec<u64> {
+    let mut flat = Vec::new();
+    for (at, row) in layout.rows.iter().enumerate() {
+        for (nth, overlap) in &row.overlaps {
+            let (first, second) = (&overlap.first, &overlap.second);
+            let (from, long) = span(second.from, second.from + length(overlap));
+            let (begin, whole) = span(first.from.min(second.from), first.until.max(second.until));
+            flat.extend([place(at), place(*nth), from, long, begin, whole]);
+        }
+    }
+    flat
+}
+
+fn place(at: usize) -> u64 {
+    super::words::number(at)
+}

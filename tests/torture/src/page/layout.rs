@@ -1,0 +1,109 @@
+//! Which rows the timeline has, and what is on them.
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use super::nemeses::Nemesis;
+use crate::record::{Fault, Hold, Overlap, Run};
+
+/// The rows of the timeline.
+pub(super) struct Layout<'a> {
+    /// The end of all that is drawn; at least a nanosecond.
+    pub(super) end: u64,
+    /// What nemeses worked on.
+    pub(super) targets: Vec<Target<'a>>,
+    /// What was held.
+    pub(super) rows: Vec<Row<'a>>,
+}
+
+/// A node or a client.
+pub(super) struct Target<'a> {
+    pub(super) name: &'a str,
+    /// As many as faults work on it at one time.
+    pub(super) lanes: usize,
+    pub(super) faults: Vec<Placed<'a>>,
+}
+
+/// A fault, and where it is drawn.
+pub(super) struct Placed<'a> {
+    pub(super) fault: &'a Fault,
+    /// Which of the nemeses did it.
+    pub(super) nemesis: usize,
+    pub(super) lane: usize,
+}
+
+/// A resource.
+#[derive(Default)]
+pub(super) struct Row<'a> {
+    pub(super) resource: u16,
+    /// By their beginning.
+    pub(super) holds: Vec<&'a Hold>,
+    /// With their places in the findings.
+    pub(super) overlaps: Vec<(usize, &'a Overlap)>,
+}
+
+impl<'a> Layout<'a> {
+    pub(super) fn of(run: &'a Run, nemeses: &[Nemesis<'_>]) -> Self {
+        let held = run.holds.iter().map(|hold| hold.until);
+        let worked = run.faults.iter().map(|fault| fault.until);
+        let end = held.chain(worked).max().unwrap_or(0).max(run.setting.lasted).max(1);
+        Self { end, targets: targets(&run.faults, nemeses), rows: rows(run) }
+    }
+}
+
+fn rows(run: &Run) -> Vec<Row<'_>> {
+    let mut rows: BTreeMap<u16, Row<'_>> = BTreeMap::new();
+    for hold in &run.holds {
+        rows.entry(hold.resource).or_default().holds.push(hold);
+    }
+    for (nth, overlap) in run.findings.overlaps.iter().enumerate() {
+        rows.entry(overlap.first.resource).or_default().overlaps.push((nth, overlap));
+    }
+    rows.into_iter()
+        .map(|(resource, mut row)| {
+            row.resource = resource;
+            row.holds.sort_by_key(|hold| hold.from);
+            row
+        })
+        .collect()
+}
+
+fn targets<'a>(faults: &'a [Fault], nemeses: &[Nemesis<'_>]) -> Vec<Target<'a>> {
+    let mut targets: BTreeMap<_, Vec<&Fault>> = BTreeMap::new();
+    for fault in faults {
+        targets.entry(order(&fault.target)).or_default().push(fault);
+    }
+    targets
+        .into_values()
+        .map(|mut faults| {
+            faults.sort_by_key(|fault| fault.from);
+            let name = faults.first().map_or("", |fault| fault.target.as_str());
+            let (lanes, faults) = placed(&faults, nemeses);
+            Target { name, lanes, faults }
+        })
+        .collect()
+}
+
+/// Nodes before others, and `node 2` before `node 10`.
+fn order(target: &str) -> (Reverse<bool>, &str, u64, &str) {
+    let name = target.trim_end_matches(|char: char| char.is_ascii_digit());
+    let number = target[name.len()..].parse().unwrap_or(u64::MAX);
+    (Reverse(target.starts_with("node")), name, number, target)
+}
+
+/// Puts faults that overlap on different lanes.
+fn placed<'a>(faults: &[&'a Fault], nemeses: &[Nemesis<'_>]) -> (usize, Vec<Placed<'a>>) {
+    let mut ends: Vec<u64> = Vec::new();
+    let mut all = Vec::with_capacity(faults.len());
+    for fault in faults {
+        let free = ends.iter().position(|end| *end <= fault.from);
+        let lane = free.unwrap_or_else(|| {
+            ends.push(0);
+            ends.len() - 1
+        });
+        ends[lane] = fault.until;
+        // They are by name, and all names are there.
+        let by = nemeses.partition_point(|nemesis| nemesis.name < fault.nemesis.as_str());
+        all.push(Placed { fault, nemesis: by, lane });
+    }
+    (ends.len().max(1), all)
+}

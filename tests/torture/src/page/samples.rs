@@ -1,0 +1,152 @@
+//! Runs to try the page with, the same for the same seed.
+
+use crate::record::{Call, End, Fault, Findings, Hold, Overlap, Run, Setting, Verb};
+
+const MICROSECOND: u64 = 1_000;
+const MILLISECOND: u64 = 1_000_000;
+const SECOND: u64 = 1_000_000_000;
+const RESOURCES: u16 = 12;
+const NEMESES: [(&str, bool); 8] = [
+    ("cut a connection", true),
+    ("delay replies", true),
+    ("hang a client", true),
+    ("hang a node", true),
+    ("kill a node", true),
+    ("lose replies", true),
+    ("partition a client", true),
+    ("restart a node empty", false),
+];
+
+/// Numbers that look random: splitmix64.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end.max(1)
+    }
+
+    fn small(&mut self, end: u16) -> u16 {
+        u16::try_from(self.below(end.into())).unwrap()
+    }
+
+    /// Mostly near `low`, rarely sixty times that.
+    fn skewed(&mut self, low: u64) -> u64 {
+        let doublings = self.below(7).min(self.below(7)).min(self.below(7));
+        (low << doublings) + self.below(low << doublings)
+    }
+}
+
+/// A run of which nobody started anything.
+pub(super) fn empty() -> Run {
+    Run {
+        setting: Setting {
+            command: "cargo run --release -p quorlock-torture -- --seed 7301 --seconds 120".into(),
+            seed: 7301,
+            mode: "inside".into(),
+            nodes: 5,
+            clients: 4,
+            resources: RESOURCES,
+            lasted: 120 * SECOND,
+            server: "Redis 7.0.15".into(),
+            library: "quorlock 0.1.0".into(),
+            machine: "8 processors, Linux 6.8.0".into(),
+            made_at: "2025-03-14 09:26 UTC".into(),
+        },
+        holds: Vec::new(),
+        faults: Vec::new(),
+        calls: Vec::new(),
+        findings: Findings::default(),
+    }
+}
+
+/// A run in which nothing was found.
+pub(super) fn clean(holds: u64, faults: u64) -> Run {
+    let mut run = empty();
+    let mut dice = Dice(run.setting.seed);
+    for _ in 0..faults {
+        let fault = fault(&mut dice, run.setting.lasted);
+        run.faults.push(fault);
+    }
+    let period = run.setting.lasted * u64::from(RESOURCES) / holds.max(1);
+    for nth in 0..holds {
+        let resource = u16::try_from(nth % u64::from(RESOURCES)).unwrap();
+        hold(&mut run, &mut dice, resource, nth / u64::from(RESOURCES) * period, period);
+    }
+    run
+}
+
+/// A run inside the promise in which several things were found.
+pub(super) fn dirty() -> Run {
+    let mut run = clean(8_000, 120);
+    let mut dice = Dice(1);
+    for nth in [900_usize, 4_321, 7_000] {
+        let first = run.holds[nth].clone();
+        let mut second = first.clone();
+        second.client = (first.client + 1) % 4;
+        second.task = 3;
+        second.from = first.from + (first.until - first.from) / 3 + dice.below(1_000);
+        second.until = first.until + dice.skewed(900 * MICROSECOND);
+        second.end = End::ValidUntil;
+        let under = run.faults.iter().filter(|f| f.from <= second.from && first.from <= f.until);
+        let mut under: Vec<_> = under.map(|fault| fault.nemesis.clone()).collect();
+        under.sort();
+        under.dedup();
+        run.holds.push(second.clone());
+        run.findings.overlaps.push(Overlap { first, second, under });
+    }
+    run.findings.lost_updates = 1;
+    run.findings.overdue_calls = 2;
+    for call in run.calls.iter_mut().rev().take(2) {
+        call.until = call.from + 3 * call.bound;
+        call.outcome = "timeout".into();
+    }
+    run.findings.others.push("client 2 ended with signal 11 at 48.2 s".into());
+    run
+}
+
+fn fault(dice: &mut Dice, lasted: u64) -> Fault {
+    let (nemesis, is_promised) = NEMESES[usize::from(dice.small(7))];
+    let target = if nemesis.ends_with("client") {
+        format!("client {}", dice.below(4))
+    } else {
+        format!("node {}", dice.below(5))
+    };
+    let from = dice.below(lasted - 3 * SECOND);
+    let until = from + dice.skewed(60 * MILLISECOND);
+    Fault { nemesis: nemesis.into(), target, from, until, is_promised }
+}
+
+/// A tenure somewhere in its period, and the calls around it.
+fn hold(run: &mut Run, dice: &mut Dice, resource: u16, begin: u64, period: u64) {
+    let took = dice.skewed(180 * MICROSECOND).min(period / 4);
+    let from = begin + took + dice.below(period / 4);
+    let long = (period / 16 + dice.below(period / 3)).max(1);
+    let end = match dice.below(200) {
+        0 => End::Lost,
+        1 | 2 => End::ValidUntil,
+        _ => End::Released,
+    };
+    let (client, task, is_renewed) = (dice.small(4), dice.small(8), dice.below(10) == 0);
+    run.holds.push(Hold { resource, client, task, from, until: from + long, end, is_renewed });
+    let mut call = |verb, from, took, bound, outcome: &str| {
+        let outcome = outcome.into();
+        run.calls.push(Call { verb, client, from, until: from + took, bound, outcome });
+    };
+    call(Verb::Acquire, from - took, took, 500 * MILLISECOND, "ok");
+    let refusal = ["contended", "contended", "contended", "no quorum"][usize::from(dice.small(4))];
+    call(Verb::Acquire, begin, (100 * took).min(400 * MILLISECOND), 500 * MILLISECOND, refusal);
+    let took = dice.skewed(110 * MICROSECOND);
+    if is_renewed {
+        call(Verb::Extend, from + long / 2, took, 50 * MILLISECOND, "ok");
+    }
+    let outcome = if end == End::Released { "ok" } else { "expired" };
+    call(Verb::Release, from + long, took, 50 * MILLISECOND, outcome);
+}

@@ -1,0 +1,20 @@
+//! How a run was made, and how it is made again.
+
+use super::html::{Html, Text};
+use crate::record::Setting;
+
+pub(super) fn section(out: &mut Html, setting: &Setting) {
+    out.put(format_args!(
+        "<section>\n<h2>Make it again</h2>\n<div class=\"command\"><pre tabindex=\"0\" \
+         aria-label=\"The command\"><code id=\"command\">{}</code></pre>\
+         <button type=\"button\" id=\"copy\" hidden>Copy</button></div>\n<dl class=\"setting\">",
+        Text(&setting.command)
+    ));
+    out.define("Seed", setting.seed);
+    out.define("Mode", format_args!("{} the promise", setting.mode));
+    out.define("Server", &setting.server);
+    out.define("Library", &setting.library);
+    out.define("Machine", &setting.machine);
+    out.define("Made", &setting.made_at);
+    out.raw("</dl>\n</section>\n");
+}

@@ -1,0 +1,138 @@
+//! What a run says, in one sentence.
+
+use super::{
+    html::{Html, Text},
+    words::{count, counted, listed, number, share, took},
+};
+use crate::record::{Findings, Run};
+
+/// How a run came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Nothing was found.
+    Clean,
+    /// Two holders, where Redlock does not promise that there is one; nothing else was found.
+    Expected,
+    /// Something was found that must not be.
+    Found,
+    /// Nobody held anything.
+    Empty,
+}
+
+impl Verdict {
+    pub(super) fn of(run: &Run) -> Self {
+        let found = &run.findings;
+        // Exclusion is all that faults outside the promise may break.
+        let is_exclusion_all =
+            Findings { overlaps: Vec::new(), lost_updates: 0, ..found.clone() }.is_clean();
+        match (found.is_clean(), run.holds.is_empty()) {
+            (false, _) if run.setting.mode == "outside" && is_exclusion_all => Self::Expected,
+            (false, _) => Self::Found,
+            (true, true) => Self::Empty,
+            (true, false) => Self::Clean,
+        }
+    }
+
+    /// The sentence.
+    pub(super) fn words(self, run: &Run) -> String {
+        let tenures = counted(number(run.holds.len()), "tenure", "tenures");
+        let faults = match number(run.faults.len()) {
+            0 => "without faults".into(),
+            n => format!("under {}", counted(n, "fault", "faults")),
+        };
+        match self {
+            Self::Clean => format!("No two holders in {tenures} {faults}"),
+            Self::Expected => {
+                format!("Outside the promise: {} in {tenures} {faults}", found(&run.findings))
+            }
+            Self::Found => format!("FOUND: {}", found(&run.findings)),
+            Self::Empty => "Nothing was held: this run shows nothing".into(),
+        }
+    }
+
+    /// What it means.
+    fn meaning(self) -> &'static str {
+        match self {
+            Self::Clean => {
+                "Every tenure was compared with every other one of its resource. \
+                 Whatever else must be zero is zero, too."
+            }
+            Self::Expected => {
+                "The faults of this run go beyond what Redlock promises to bear. \
+                 Two holders are possible here, and were seen. Nothing else was found."
+            }
+            Self::Found => "What was found is listed below. The run can be made again by its seed.",
+            Self::Empty => {
+                "No acquire succeeded, or none was tried. \
+                 Nothing was found, but there was nothing to find it in."
+            }
+        }
+    }
+
+    fn class(self) -> &'static str {
+        match self {
+            Self::Clean => "clean",
+            Self::Expected => "expected",
+            Self::Found => "found",
+            Self::Empty => "empty",
+        }
+    }
+
+    /// A sign of its own shape, as not everybody sees its color.
+    fn sign(self) -> &'static str {
+        match self {
+            Self::Clean => "<path d=\"M7 12.5l3.5 3.5L17 9\"/>",
+            Self::Expected => "<path d=\"M12 6.5v7M12 17v.5\"/>",
+            Self::Found => "<path d=\"M8 8l8 8M16 8l-8 8\"/>",
+            Self::Empty => "<path d=\"M7.5 12h9\"/>",
+        }
+    }
+}
+
+/// `3 overlaps and 1 panic`.
+fn found(findings: &Findings) -> String {
+    let all = [
+        (number(findings.overlaps.len()), "overlap", "overlaps"),
+        (findings.lost_updates, "lost update", "lost updates"),
+        (findings.late_losses, "late loss", "late losses"),
+        (findings.overdue_calls, "overdue call", "overdue calls"),
+        (findings.panics, "panic", "panics"),
+        (findings.leaked_tasks, "leaked task", "leaked tasks"),
+        (findings.leaked_connections, "leaked connection", "leaked connections"),
+        (findings.leaked_keys, "leaked key", "leaked keys"),
+        (number(findings.others.len()), "other thing", "other things"),
+    ];
+    let parts: Vec<_> = all
+        .into_iter()
+        .filter(|(n, ..)| *n > 0)
+        .map(|(n, one, many)| counted(n, one, many))
+        .collect();
+    listed(&parts)
+}
+
+/// The top of the page: the verdict, and the size of the run.
+pub(super) fn section(out: &mut Html, run: &Run) {
+    let (verdict, setting) = (Verdict::of(run), &run.setting);
+    out.put(format_args!(
+        "<header class=\"verdict {class}\">\n<p class=\"kicker\">quorlock torture run, {mode} the \
+         promise</p>\n<h1><svg viewBox=\"0 0 24 24\" aria-hidden=\"true\">\
+         <circle cx=\"12\" cy=\"12\" r=\"11\"/>{sign}</svg><span>{words}</span></h1>\n\
+         <p class=\"meaning\">{meaning}</p>\n<dl class=\"figures\">",
+        class = verdict.class(),
+        mode = Text(&setting.mode),
+        sign = verdict.sign(),
+        words = Text(verdict.words(run)),
+        meaning = verdict.meaning(),
+    ));
+    let held: u64 = run.holds.iter().map(|hold| hold.until.saturating_sub(hold.from)).sum();
+    let whole = setting.lasted.saturating_mul(u64::from(setting.resources));
+    out.define("Lasted", took(setting.lasted));
+    out.define("Tenures", count(number(run.holds.len())));
+    out.define("Faults", count(number(run.faults.len())));
+    out.define("Calls", count(number(run.calls.len())));
+    out.define("Nodes", setting.nodes);
+    out.define("Clients", setting.clients);
+    out.define("Resources", setting.resources);
+    out.define("Time held", share(held, whole));
+    out.raw("</dl>\n</header>\n");
+}
