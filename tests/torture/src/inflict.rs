@@ -5,7 +5,8 @@ use kit::{Direction, Proxy, Server};
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// How long a server may take to answer its operator: the machine can be busy.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
@@ -81,6 +82,21 @@ impl Node {
         Ok(undo)
     }
 
+    /// Ends the script of `busy`, and waits until it has ended.
+    fn free(&self, mut busy: Operator) -> io::Result<()> {
+        let mut operator = Operator::of(&self.server)?;
+        let begun = Instant::now();
+        // A slow server may not have begun with it yet.
+        while let Err(error) = operator.ask("SCRIPT KILL") {
+            if begun.elapsed() > ANSWER_LIMIT {
+                return Err(error);
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        // Its answer: that it was killed.
+        busy.line().map(drop)
+    }
+
     /// Lets everything take that much longer, there and back.
     pub(crate) fn delay(&self, delay: Duration) {
         self.proxy.delay(Direction::Requests, delay / 2);
@@ -148,14 +164,15 @@ impl Node {
             match nemesis {
                 Nemesis::OutOfMemory => operator.ask("CONFIG SET maxmemory 0")?,
                 Nemesis::ReadOnly => operator.ask("REPLICAOF NO ONE")?,
-                Nemesis::Busy => operator.ask("SCRIPT KILL")?,
                 Nemesis::Password => operator.ask("CONFIG SET requirepass \"\"")?,
                 Nemesis::CannotSave => operator.ask("CONFIG SET save \"\"")?,
                 Nemesis::TooManyClients => operator.ask("CONFIG SET maxclients 10000")?,
                 _ => {}
             }
         }
-        drop(busy);
+        if let Some(busy) = busy {
+            self.free(busy)?;
+        }
         obstacle.map_or(Ok(()), fs::remove_dir)
     }
 }
