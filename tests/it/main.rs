@@ -13,6 +13,7 @@ mod late_packets;
 mod lifecycle;
 mod names;
 mod ownership;
+mod processes;
 mod quorum;
 mod reconnect;
 mod refusals;
@@ -30,7 +31,7 @@ use std::time::{Duration, Instant};
 /// How long to wait for something that takes milliseconds, on the slowest machine.
 const SOON: Duration = Duration::from_secs(20);
 
-fn ms(ms: u64) -> Duration {
+const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 

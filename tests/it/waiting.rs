@@ -227,3 +227,38 @@ async fn attempts_come_when_the_policy_says_and_end_with_it() {
         eventually(&format!("{attempts} attempts: {shown}"), || cluster.iter().all(made)).await;
     }
 }
+
+#[tokio::test]
+async fn a_waiter_whose_pushes_are_swallowed_gets_the_lock_by_a_timer() {
+    let cluster = Cluster::start(3);
+    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    for proxy in &proxies {
+        proxy.swallow_pushes(true);
+    }
+    let ours = |retry| {
+        let ours = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).ttl(ms(30_000));
+        ours.node_timeout(ms(1_000)).retry(retry).wait(SOON).build().expect("good settings")
+    };
+    let theirs = client(&cluster);
+
+    // After a release, by that of the retry policy. More than once: a node that was asked at the
+    // very time of the release has nothing to push.
+    for _ in 0..3 {
+        let held = theirs.acquire("r").wait(SOON).await.expect("free in time");
+        let waiting = tokio::spawn(ours(RetryPolicy::fixed(ms(200))).acquire("r"));
+        sleep(ms(300)).await;
+        assert!(!waiting.is_finished(), "it is held");
+        held.release().await.expect("nodes are up");
+        let lease = timeout(SOON, waiting).await.expect("in time").expect("no panic");
+        lease.expect("free").release().await.expect("nodes are up");
+    }
+    eventually("pushes of each node are lost", || proxies.iter().all(|p| p.swallowed() > 0)).await;
+
+    // After an expiry, of which a node may tell late or never, by that of the holder's ttl.
+    let held = theirs.acquire("r").ttl(ms(1_500)).wait(SOON).await.expect("free in time");
+    std::mem::forget(held); // As if its process had died.
+    let waiting = ours(RetryPolicy::fixed(Duration::from_mins(10))).acquire("r");
+    let lease = timeout(SOON, waiting).await.expect("in time").expect("free when it has expired");
+    lease.release().await.expect("nodes are up");
+    eventually("no key is left", || cluster.is_empty()).await;
+}

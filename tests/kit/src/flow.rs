@@ -5,6 +5,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
+use crate::frames::Frames;
+
 /// A flow stops reading while it has this many bytes to deliver.
 const QUEUE_LIMIT_BYTES: usize = 64 << 20;
 
@@ -27,6 +29,10 @@ pub(crate) struct Wire {
     pub(crate) delay: Duration,
     /// The bytes read so far.
     pub(crate) bytes: u64,
+    /// Whether pushes are lost.
+    pub(crate) swallows_pushes: bool,
+    /// The pushes lost so far.
+    pub(crate) swallowed: u64,
 }
 
 /// What a delivery has led to.
@@ -56,6 +62,7 @@ struct Parcel {
 /// Reads from a source and writes to a destination, both non-blocking, what the wire lets pass.
 #[derive(Debug)]
 pub(crate) struct Flow {
+    frames: Frames,
     queue: VecDeque<Parcel>,
     queued_bytes: usize,
     /// How many bytes of the first parcel have been delivered.
@@ -78,6 +85,7 @@ enum Destination {
 impl Flow {
     pub(crate) fn new() -> Self {
         Self {
+            frames: Frames::new(),
             queue: VecDeque::new(),
             queued_bytes: 0,
             sent: 0,
@@ -104,7 +112,7 @@ impl Flow {
     }
 
     /// Takes one chunk from the source. With `cut`, only that many of its bytes, and then the
-    /// connection's reset. Uses up `cut` when the chunk is not lost.
+    /// connection's reset. Uses up `cut` when the chunk is not lost as a whole.
     pub(crate) fn read(
         &mut self,
         mut source: &TcpStream,
@@ -119,13 +127,16 @@ impl Flow {
             Err(_) => return self.end(Content::Reset, wire),
         };
         wire.bytes += len as u64;
-        if wire.mode == Mode::BlackHole || self.destination == Destination::Gone {
+        let swallows = wire.swallows_pushes;
+        let mut bytes = self.frames.filter(&buffer[..len], swallows, &mut wire.swallowed);
+        let is_lost = bytes.is_empty() || wire.mode == Mode::BlackHole;
+        if is_lost || self.destination == Destination::Gone {
             return;
         }
         let cut = cut.take();
-        let kept = cut.map_or(len, |cut| cut.min(len));
-        self.queued_bytes += kept;
-        self.push(Content::Bytes(buffer[..kept].to_vec()), wire);
+        bytes.truncate(cut.unwrap_or(len));
+        self.queued_bytes += bytes.len();
+        self.push(Content::Bytes(bytes), wire);
         if cut.is_some() {
             self.end(Content::Reset, wire);
         }

@@ -19,6 +19,7 @@
 //!   [`Direction`].
 //! - [`Child`] is a process of the caller's own, such as a client of the servers.
 //! - [`Clock`] is the wall clock of one server, which drifts and jumps as a test wants it.
+//! - [`Rerun`] is the running program, run again in a process of its own.
 //! - [`eventually`] polls a condition, so that no test needs to sleep.
 //!
 //! Everything is synchronous and can be used from any async runtime; a call blocks for
@@ -36,10 +37,10 @@
 //!
 //! # What it leaves behind
 //!
-//! Nothing. Dropping a [`Server`] kills its process and removes its directory. A test process that
-//! cannot drop (it aborted, called `exit`, or was killed with SIGKILL) is cleaned up after by a
-//! small `sh` process, the reaper, which sees the test process end and then kills its servers, also
-//! stopped ones, and removes their directories. Only processes and directories which the kit itself
+//! Nothing. Dropping a [`Server`] or a [`Child`] kills its process and removes its directory. A test
+//! process that cannot drop (it aborted, called `exit`, or was killed with SIGKILL) is cleaned up
+//! after by a small `sh` process, the reaper, which sees the test process end and then kills its
+//! processes, also stopped ones, and removes their directories. Only processes and directories which the kit itself
 //! made are ever touched, the processes by their id.
 
 #![allow(
@@ -54,12 +55,14 @@ mod cluster;
 mod connection;
 mod eventually;
 mod flow;
+mod frames;
 mod inspect;
 mod port;
 mod process;
 mod proxy;
 mod reaper;
 mod relay;
+mod rerun;
 mod scratch;
 mod server;
 
@@ -69,4 +72,5 @@ pub use clock::Clock;
 pub use cluster::Cluster;
 pub use eventually::eventually;
 pub use proxy::{Direction, Proxy};
+pub use rerun::Rerun;
 pub use server::Server;

@@ -31,20 +31,20 @@ pub enum Direction {
 /// ```
 ///
 /// - Getters: [`addr`](Self::addr), [`url`](Self::url), [`accepted`](Self::accepted),
-///   [`live`](Self::live), [`bytes`](Self::bytes).
+///   [`live`](Self::live), [`bytes`](Self::bytes), [`swallowed`](Self::swallowed).
 /// - Faults that last until [`heal`](Self::heal): [`delay`](Self::delay), [`hold`](Self::hold),
-///   [`black_hole`](Self::black_hole), [`refuse`](Self::refuse),
-///   [`hold_connects`](Self::hold_connects).
+///   [`black_hole`](Self::black_hole), [`swallow_pushes`](Self::swallow_pushes),
+///   [`refuse`](Self::refuse), [`hold_connects`](Self::hold_connects).
 /// - Faults that happen once: [`reset`](Self::reset), [`close`](Self::close),
 ///   [`cut_next_reply`](Self::cut_next_reply).
 ///
 /// # Rules
 ///
 /// - Faults apply to live and to new connections alike. When the method returns, the fault is in
-///   force: no byte that is sent afterwards escapes it. Nor do, except from `delay`, the bytes that
-///   are still on their way through the proxy.
-/// - In each direction there is at most one of `hold` and `black_hole`, the latest; `delay` is
-///   independent of them.
+///   force: no byte that is sent afterwards escapes it. Nor do, except from `delay` and
+///   `swallow_pushes`, the bytes that are still on their way through the proxy.
+/// - In each direction there is at most one of `hold` and `black_hole`, the latest; `delay` and
+///   `swallow_pushes` are independent of them.
 /// - The end of a connection takes its place behind the bytes before it: it is delayed and held
 ///   like them. A black hole holds it too, as TCP would repeat it until it arrives.
 /// - A server that cannot be connected to is shown to the client as a reset. One that is stopped
@@ -119,6 +119,14 @@ impl Proxy {
         self.ask(move |relay| relay.set_mode(direction, Mode::BlackHole));
     }
 
+    /// `true`: loses the push messages among the replies (RESP3: frames that begin with `>` at the
+    /// top level), such as the invalidations of client tracking, and forwards all else. A push that
+    /// has begun to pass goes on as it began. Connections on which the server does not speak RESP,
+    /// for example TLS, are left as they are.
+    pub fn swallow_pushes(&self, on: bool) {
+        self.ask(move |relay| relay.wire(Direction::Replies).swallows_pushes = on);
+    }
+
     /// Closes all live connections, both sides, with a reset (RST). What was on its way is lost.
     /// Connections made afterwards work.
     pub fn reset(&self) {
@@ -173,6 +181,12 @@ impl Proxy {
     #[must_use]
     pub fn bytes(&self, direction: Direction) -> u64 {
         self.ask(move |relay| relay.wire(direction).bytes)
+    }
+
+    /// The push messages that [`swallow_pushes`](Self::swallow_pushes) has lost so far.
+    #[must_use]
+    pub fn swallowed(&self) -> u64 {
+        self.ask(|relay| relay.wire(Direction::Replies).swallowed)
     }
 
     /// Runs `question` on the proxy's thread, between two events, and returns its answer.

@@ -123,6 +123,7 @@ impl Relay {
         for wire in [&mut self.requests, &mut self.replies] {
             wire.mode = Mode::Pass;
             wire.delay = Duration::ZERO;
+            wire.swallows_pushes = false;
         }
         for connection in &mut self.connections {
             connection.flow(Direction::Requests).hurry(now);

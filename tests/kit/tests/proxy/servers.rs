@@ -49,3 +49,37 @@ fn a_stopped_server_accepts_and_answers_later() {
     server.cont();
     receives(&client, "+PONG\r\n");
 }
+
+#[test]
+fn pushes_are_swallowed_and_replies_are_not() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.addr());
+    let (client, other) = (connect(&proxy), connect(&proxy));
+    let push = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n";
+    sends(&client, "HELLO 3\r\nCLIENT TRACKING ON\r\n");
+    let mut greeting = Vec::new();
+    while !greeting.ends_with(b"+OK\r\n") {
+        let mut byte = [0];
+        (&client).read_exact(&mut byte).unwrap();
+        greeting.extend(byte);
+    }
+    let change = |swallowed: u64| {
+        // Only a key that was read is told of.
+        sends(&client, "GET k\r\n");
+        receives(&client, if swallowed == 0 { "_\r\n" } else { "$1\r\nv\r\n" });
+        sends(&other, "SET k v\r\n");
+        receives(&other, "+OK\r\n");
+    };
+    change(0);
+    receives(&client, push);
+    proxy.swallow_pushes(true);
+    for swallowed in 1..4 {
+        change(swallowed);
+        eventually(LIMIT, "it is swallowed", || proxy.swallowed() == swallowed);
+        receives_nothing(&client);
+    }
+    proxy.heal();
+    change(4);
+    receives(&client, push);
+    assert_eq!(proxy.swallowed(), 3);
+}

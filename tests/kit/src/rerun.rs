@@ -1,0 +1,93 @@
+//! This program, run again.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::{self, File};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::process::{Process, Program};
+use crate::scratch::Scratch;
+
+/// The pause between two looks at a process that is to end.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// The running program, run again in a process of its own, with other arguments: for tests in which
+/// several processes take part.
+///
+/// A test program is told to run one ignored test, which does what the environment says:
+///
+/// ```no_run
+/// let args = ["--ignored", "--exact", "processes::worker", "--nocapture"];
+/// let rerun = kit::Rerun::start(&args, &[("WORKER", "what to do")]);
+/// rerun.finish(std::time::Duration::from_mins(1));
+/// print!("{}", rerun.output());
+/// ```
+///
+/// Dropping it kills the process, also a stopped one.
+pub struct Rerun {
+    // The order is that of the destructors: the process ends before its directory is removed.
+    process: Process,
+    scratch: Scratch,
+}
+
+impl Rerun {
+    /// Runs this program with `args`, in its own environment and `env`. It has no input.
+    #[track_caller]
+    #[must_use = "a process that is dropped ends"]
+    pub fn start(args: &[&str], env: &[(&str, &str)]) -> Self {
+        let name = env::current_exe().expect("the program's file has a path");
+        let args: Vec<OsString> = args.iter().map(Into::into).collect();
+        let env: Vec<(OsString, OsString)> =
+            env.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let scratch = Scratch::new();
+        let log = File::create(scratch.path().join("output.log")).expect("cannot open a log file");
+        let program =
+            Program { name: name.as_os_str(), args: &args, env: &env, dir: scratch.path() };
+        let process = Process::spawn(&program, log);
+        Self { process, scratch }
+    }
+
+    /// The process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Whether the process has ended, in whichever way.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.process.has_exited()
+    }
+
+    /// What the process has printed so far, also on its standard error.
+    #[must_use]
+    pub fn output(&self) -> String {
+        let output = fs::read(self.scratch.path().join("output.log")).unwrap_or_default();
+        String::from_utf8_lossy(&output).into_owned()
+    }
+
+    /// Waits until the process has ended.
+    ///
+    /// # Panics
+    ///
+    /// When it ends with anything but success, or not within `limit`; the message contains what it
+    /// has printed.
+    #[track_caller]
+    pub fn finish(&self, limit: Duration) {
+        let start = Instant::now();
+        while !self.has_ended() {
+            let waited = start.elapsed();
+            assert!(waited < limit, "the child has not ended in {limit:?}:\n{}", self.output());
+            thread::sleep(PAUSE);
+        }
+        assert!(self.process.exit_code() == Some(0), "the child has failed:\n{}", self.output());
+    }
+}
+
+impl fmt::Debug for Rerun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Rerun").field(&self.pid()).finish()
+    }
+}
