@@ -241,3 +241,17 @@ async fn who_waits_for_the_loss_of_a_lease_without_renewal_is_told_of_a_theft_to
     sleep(ms(100)).await;
     assert!(cluster.is_empty(), "what a majority lost is never set again");
 }
+
+#[tokio::test]
+async fn a_thousand_leases_are_kept_up_by_one_client() {
+    let cluster = Cluster::start(5);
+    let redlock = builder(&cluster).ttl(ms(3_000)).build().expect("good settings");
+    let acquire = |i| redlock.acquire(format!("r{i}")).wait(SOON).auto_extend(SOON * 3);
+    let leases = futures::future::try_join_all((0..1_000).map(acquire)).await.expect("free locks");
+    sleep(ms(6_000)).await;
+    let lost = leases.iter().filter_map(|lease| lease.loss()).collect::<Vec<_>>();
+    assert!(lost.is_empty(), "{} were lost: {:?}", lost.len(), lost[0]);
+    assert!(cluster.iter().all(|node| node.keys().len() == 1_000), "every node has them all");
+    drop(leases);
+    eventually("no key is left", || cluster.is_empty()).await;
+}

@@ -1,4 +1,4 @@
-//! What processes do that want the same lock, and what comes of it.
+//! What processes do that want the same lock, and what comes of it. The benchmarks use it too.
 //!
 //! The processes are the running program, run again; [`work`] does what the environment says. What
 //! they tell each other stands on a server of its own, the board.
@@ -209,7 +209,7 @@ fn orders(node: &Server) -> u64 {
 }
 
 /// How often a node ran a command.
-fn calls(node: &Server, command: &str) -> u64 {
+pub(crate) fn calls(node: &Server, command: &str) -> u64 {
     let stats = node.info("commandstats");
     let stats = stats.get(&format!("cmdstat_{command}")).map_or("", String::as_str);
     stats.split([',', '=']).nth(1).unwrap_or("0").parse().expect("a number")
