@@ -124,6 +124,8 @@ impl Node {
                 let directory = operator.directory()?;
                 // Nothing can be saved where a directory stands, not even by root.
                 let obstacle = format!("{directory}/dump.rdb");
+                // A server that is flushed while it is to save leaves a file there.
+                let _ = fs::remove_file(&obstacle);
                 fs::create_dir(&obstacle)?;
                 undo.obstacle = Some(obstacle);
                 operator.ask("CONFIG SET save \"3600 1\"")?;
