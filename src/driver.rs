@@ -131,10 +131,11 @@ impl Driver {
             };
             let judged = |round: &_| acquisition.handle_outcome(round, clock::now(), random());
             match tally.judge(judged) {
-                Next::Lease { valid_until } => {
+                Next::Lease { valid_until, .. } => {
                     hold.note_won(self.waiters.clone());
                     return Ok(Win { hold, valid_until, tally, permit });
                 }
+                Next::Raise { .. } => unreachable!("no attempt is fenced"),
                 Next::Retry { at } => {
                     drop((hold, permit));
                     if let Some(place) = &mut place {

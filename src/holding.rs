@@ -147,7 +147,7 @@ impl Holding {
             }
             // An extension that comes after the old end is worth nothing (I9).
             Goal::Extend { current, .. } => timeout.min(current),
-            Goal::Acquire { .. } | Goal::Release | Goal::Survey => timeout,
+            _ => timeout,
         };
         let until = t1.after(ttl.as_duration());
         let tally = Tally::new(round, t1);

@@ -1,8 +1,10 @@
 //! Attempts, one after the other, until a lease or a refusal.
 //!
-//! - Commands: [`Acquisition::begin`] starts an attempt and says when its round is to be closed.
+//! - Commands: [`Acquisition::begin`] starts an attempt and says when its round is to be closed;
+//!   [`Acquisition::begin_raise`] starts the second round that a fenced attempt may need.
 //! - Events in: [`Acquisition::handle_outcome`] takes how the round ended and says what is next.
 
+use super::fencing::Choice;
 use super::quorum::Quorum;
 use super::retry::Schedule;
 use super::round::{Goal, Outcome, Round};
@@ -25,8 +27,10 @@ pub(crate) enum Refusal {
 /// What follows an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// The lock is held until then.
-    Lease { valid_until: Time },
+    /// The lock is held until then; with a fencing token, if that was asked for.
+    Lease { valid_until: Time, token: Option<u64> },
+    /// The lock is held until then, once a quorum has confirmed this token.
+    Raise { valid_until: Time, token: u64 },
     /// Try again at this time, or when there is news.
     Retry { at: Time },
     /// Give up. `latest` tells whether the reason is this attempt's, or an earlier one's (or none).
@@ -42,6 +46,7 @@ pub(crate) struct Acquisition {
     deadline: Time,
     schedule: Schedule,
     gives_up_early: bool,
+    is_fenced: bool,
     close_at: Time,
     refused: Option<Refusal>,
 }
@@ -56,7 +61,7 @@ impl Acquisition {
         schedule: Schedule,
     ) -> Self {
         let close_at = deadline;
-        let (gives_up_early, refused) = (false, None);
+        let (gives_up_early, is_fenced, refused) = (false, false, None);
         Self {
             quorum,
             ttl,
@@ -65,6 +70,7 @@ impl Acquisition {
             deadline,
             schedule,
             gives_up_early,
+            is_fenced,
             close_at,
             refused,
         }
@@ -75,12 +81,23 @@ impl Acquisition {
         Self { gives_up_early, ..self }
     }
 
+    /// Commits a fencing token with each lease: every node that grants says where its counter stands.
+    pub(crate) fn fenced(self, is_fenced: bool) -> Self {
+        Self { is_fenced, ..self }
+    }
+
     /// Starts an attempt at `t1`, read before its first command is sent (I4). Returns the round and
     /// the time to close it.
     pub(crate) fn begin(&mut self, t1: Time) -> (Round, Time) {
         let valid_until = valid_until(t1, self.ttl, self.drift);
         self.close_at = t1.after(self.node_timeout).min(self.deadline);
         (Round::new(self.quorum, Goal::Acquire { valid_until }), self.close_at)
+    }
+
+    /// Starts the round that confirms `token`, at `t1`. Returns it and the time to close it.
+    pub(crate) fn begin_raise(&mut self, valid_until: Time, token: u64, t1: Time) -> (Round, Time) {
+        self.close_at = t1.after(self.node_timeout).min(self.deadline);
+        (Round::new(self.quorum, Goal::Raise { valid_until, token }), self.close_at)
     }
 
     /// Why there is no lease, if the time for further attempts is over at `now`.
@@ -93,7 +110,18 @@ impl Acquisition {
         let refusal = match (round.outcome(), round.goal()) {
             // The task may have run long after the decision: what is handed out must be valid (I3).
             (Some(Outcome::Won), Goal::Acquire { valid_until }) if now < valid_until => {
-                return Next::Lease { valid_until };
+                match round.choice() {
+                    _ if !self.is_fenced => return Next::Lease { valid_until, token: None },
+                    Some(Choice::Committed(token)) => {
+                        return Next::Lease { valid_until, token: Some(token) };
+                    }
+                    Some(Choice::Raise(token)) => return Next::Raise { valid_until, token },
+                    // Too few have said where their counters stand.
+                    None => Some(Refusal::NoQuorum),
+                }
+            }
+            (Some(Outcome::Won), Goal::Raise { valid_until, token }) if now < valid_until => {
+                return Next::Lease { valid_until, token: Some(token) };
             }
             (Some(Outcome::Won | Outcome::TooLate), _) => Some(Refusal::Expired),
             (Some(Outcome::Denied | Outcome::Missing), _) => Some(Refusal::Contended),
@@ -159,7 +187,10 @@ mod tests {
         let held = attempt(&mut it, ms(0), &[Vote::Denied; 3]);
         assert_eq!(it.handle_outcome(&held, ms(1), 0), Next::Retry { at: ms(301) });
         let won = attempt(&mut it, ms(301), &[Vote::Granted; 3]);
-        assert_eq!(it.handle_outcome(&won, ms(302), 0), Next::Lease { valid_until: ms(301 + 493) });
+        assert_eq!(
+            it.handle_outcome(&won, ms(302), 0),
+            Next::Lease { valid_until: ms(301 + 493), token: None }
+        );
     }
 
     #[test]
@@ -247,6 +278,60 @@ mod tests {
             let round = held(&mut it, &[free_at; 3], 0);
             assert_eq!(it.handle_outcome(&round, ms(0), 0), next);
         }
+    }
+
+    /// A fenced attempt in which nodes grant and answer these numbers.
+    fn numbered(it: &mut Acquisition, numbers: &[u64]) -> Next {
+        let (mut round, _) = it.begin(ms(0));
+        for (node, number) in numbers.iter().enumerate() {
+            round.note_number(NodeId::new(node), *number);
+            round.handle_vote(NodeId::new(node), Vote::Granted, ms(1));
+        }
+        round.handle_close(ms(1));
+        it.handle_outcome(&round, ms(1), 0)
+    }
+
+    /// The round that confirms `token`, in which nodes say that they hold the key with these numbers.
+    fn raised(it: &mut Acquisition, token: u64, numbers: &[u64]) -> Next {
+        let valid_until = ms(493);
+        let (mut round, close_at) = it.begin_raise(valid_until, token, ms(1));
+        assert_eq!(close_at, ms(51));
+        for (node, number) in numbers.iter().enumerate() {
+            round.note_number(NodeId::new(node), *number);
+            round.handle_vote(NodeId::new(node), Vote::Granted, ms(2));
+        }
+        round.handle_close(ms(2));
+        it.handle_outcome(&round, ms(2), 0)
+    }
+
+    #[test]
+    fn a_token_is_committed_at_once_or_by_a_second_round() {
+        let valid_until = ms(493);
+        let lease = |token| Next::Lease { valid_until, token: Some(token) };
+        let refusal = Next::Refuse { refusal: Refusal::NoQuorum, latest: true };
+        let fenced = || acquisition(&RetryPolicy::none()).fenced(true);
+        assert_eq!(numbered(&mut fenced(), &[7, 7]), lease(7));
+        assert_eq!(numbered(&mut fenced(), &[7, 9, 7]), lease(7), "a later number does not matter");
+        assert_eq!(numbered(&mut fenced(), &[7, 9]), Next::Raise { valid_until, token: 9 });
+        assert_eq!(raised(&mut fenced(), 9, &[9, 9]), lease(9));
+        assert_eq!(raised(&mut fenced(), 9, &[9, 10, 9]), lease(9));
+        assert_eq!(raised(&mut fenced(), 9, &[9, 10, 12]), refusal, "beyond the token");
+        let mut unheard = fenced();
+        let won = attempt(&mut unheard, ms(0), &[Vote::Granted; 3]);
+        assert_eq!(unheard.handle_outcome(&won, ms(1), 0), refusal, "no numbers, no token");
+    }
+
+    #[test]
+    fn a_token_confirmed_after_the_end_of_validity_is_none() {
+        let mut it = acquisition(&RetryPolicy::none()).fenced(true);
+        let (mut round, _) = it.begin_raise(ms(493), 9, ms(480));
+        for node in 0..2 {
+            round.note_number(NodeId::new(node), 9);
+            round.handle_vote(NodeId::new(node), Vote::Granted, ms(493));
+        }
+        assert_eq!(round.outcome(), Some(Outcome::TooLate));
+        let refusal = Next::Refuse { refusal: Refusal::Expired, latest: true };
+        assert_eq!(it.handle_outcome(&round, ms(493), 0), refusal);
     }
 
     #[test]

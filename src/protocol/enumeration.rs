@@ -110,6 +110,39 @@ fn acquire_wins_if_and_only_if_a_quorum_granted_in_time() {
 }
 
 #[test]
+fn young_nodes_count_where_no_quorum_is_older() {
+    let mut seen = 0;
+    each_round(4, |votes, order| {
+        if votes.contains(&Vote::Missing) || votes.len() == 5 {
+            return;
+        }
+        let quorum = Quorum::majority(votes.len());
+        for young in 0..1_usize << votes.len() {
+            seen += 1;
+            let is_young = |node: usize| young & (1 << node) != 0;
+            let mut round = Round::new(quorum, Goal::Acquire { valid_until: END });
+            let mut decisions = 0;
+            for &node in order {
+                let id = NodeId::new(node);
+                if is_young(node) {
+                    round.note_young(id);
+                }
+                decisions += usize::from(round.handle_vote(id, votes[node], EARLY).is_some());
+            }
+            let granted = |counts: &dyn Fn(usize) -> bool| {
+                (0..votes.len()).filter(|n| votes[*n] == Vote::Granted && counts(*n)).count()
+            };
+            let is_new = !quorum.reached(votes.len() - young.count_ones() as usize);
+            let counted = if is_new { granted(&|_| true) } else { granted(&|n| !is_young(n)) };
+            assert_eq!(decisions, 1, "I2: {votes:?} {order:?} {young:b}");
+            let won = round.outcome() == Some(Outcome::Won);
+            assert_eq!(won, quorum.reached(counted), "I14: {votes:?} {order:?} {young:b}");
+        }
+    });
+    assert_eq!(seen, 32_478);
+}
+
+#[test]
 fn extension_counts_all_nodes_and_must_beat_the_old_end() {
     let later = Time::from_nanos(2_000);
     let goal = Goal::Extend { current: END, proposed: later };

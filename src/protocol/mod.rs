@@ -35,9 +35,17 @@
 //!   timeout or broken connection is Failed, and Failed is never reported as contention.
 //! - **I12** Every loop, queue, retry and spawned task has a named bound.
 //!
-//! I1-I4, I9 and I10 are kept here; I5-I8 by `driver` and `node`; I11 by `node::reply`.
+//!
+//! Fencing and restarts
+//! - **I13** A fencing token is committed by a quorum that holds our value, with counters that are not
+//!   lower than the token and answers that were not higher.
+//! - **I14** A node that may have forgotten locks in a restart does not count, unless so many are young
+//!   that the deployment itself must be new.
+//!
+//! I1-I4, I9, I10, I13 and I14 are kept here; I5-I8 by `driver` and `node`; I11 by `node::reply`.
 
 mod acquisition;
+mod fencing;
 mod quorum;
 mod renewal;
 mod retry;
@@ -48,6 +56,7 @@ mod validity;
 mod enumeration;
 
 pub(crate) use acquisition::{Acquisition, Next, Refusal};
+pub(crate) use fencing::{LIMIT, hint};
 pub(crate) use quorum::{MAX_NODES, NodeId, NodeSet, Quorum};
 pub use renewal::Loss;
 pub(crate) use renewal::{Extended, Renewal, Step, Tenure};

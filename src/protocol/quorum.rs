@@ -55,6 +55,11 @@ impl NodeSet {
     pub(crate) fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
+
+    /// The nodes of this set that are not in `other`.
+    pub(crate) fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
 }
 
 impl FromIterator<NodeId> for NodeSet {

@@ -1,9 +1,12 @@
 //! A round: one fan-out to all nodes, with at most one decision.
 //!
+//! - Notes on a vote that is about to come: [`Round::note_free_at`], [`Round::note_number`],
+//!   [`Round::note_young`].
 //! - Events in: [`Round::handle_vote`], [`Round::handle_close`]; each returns the outcome if, and
 //!   only if, it is the event that decided.
-//! - Getters: [`Round::outcome`], [`Round::votes`], and the sets of nodes by vote.
+//! - Getters: [`Round::outcome`], [`Round::votes`], [`Round::choice`], and the sets of nodes by vote.
 
+use super::fencing::{Choice, choose};
 use super::quorum::{NodeId, NodeSet, Quorum};
 use super::validity::Time;
 
@@ -26,6 +29,9 @@ pub(crate) enum Vote {
 pub(crate) enum Goal {
     /// Set the key on a quorum before `valid_until` (I3).
     Acquire { valid_until: Time },
+    /// Confirm on a quorum, before `valid_until`, that the key is still ours and its counter stands at
+    /// `token` (I13).
+    Raise { valid_until: Time, token: u64 },
     /// Extend on a quorum before the `current` validity ends (I9); then it ends at `proposed`.
     Extend { current: Time, proposed: Time },
     /// Delete the key wherever it is ours. There is no "too late" for that.
@@ -60,6 +66,10 @@ pub(crate) struct Round {
     failed: NodeSet,
     /// When keys that are in the way are gone, as far as nodes that denied have told.
     free_at: Vec<Time>,
+    /// Where counters stand, as nodes have told that were asked for it.
+    numbers: Vec<(NodeId, u64)>,
+    /// The nodes that may have been restarted lately.
+    young: NodeSet,
     closed: bool,
     outcome: Option<Outcome>,
 }
@@ -74,6 +84,8 @@ impl Round {
             missing: NodeSet::default(),
             failed: NodeSet::default(),
             free_at: Vec::new(),
+            numbers: Vec::new(),
+            young: NodeSet::default(),
             closed: false,
             outcome: None,
         }
@@ -129,6 +141,7 @@ impl Round {
             return None;
         }
         let set = match vote {
+            Vote::Granted if !self.is_confirmed(node) => &mut self.failed,
             Vote::Granted => &mut self.granted,
             Vote::Denied => &mut self.denied,
             Vote::Missing => &mut self.missing,
@@ -144,6 +157,24 @@ impl Round {
         self.free_at.push(at);
     }
 
+    /// Records where the counter on `node` stands. Comes before that node's vote.
+    pub(crate) fn note_number(&mut self, node: NodeId, number: u64) {
+        self.numbers.push((node, number));
+    }
+
+    /// Records that `node` has been up for so short a time that it may have forgotten locks in a
+    /// restart. Comes before that node's vote.
+    pub(crate) fn note_young(&mut self, node: NodeId) {
+        self.young.insert(node);
+    }
+
+    /// What the numbers of the nodes that granted come to; `None` while they are no quorum.
+    pub(crate) fn choice(&self) -> Option<Choice> {
+        let counted = self.counted();
+        let numbers = self.numbers.iter().filter(|(node, _)| counted.contains(*node));
+        choose(self.quorum, numbers.map(|(_, number)| *number).collect())
+    }
+
     /// Ends the waiting: from now on, nodes that have not voted count as failed.
     pub(crate) fn handle_close(&mut self, now: Time) -> Option<Outcome> {
         self.closed = true;
@@ -157,7 +188,7 @@ impl Round {
         if self.goal == Goal::Survey && !self.is_over() {
             return None;
         }
-        let outcome = if self.quorum.reached(self.granted.len()) {
+        let outcome = if self.quorum.reached(self.counted().len()) {
             if self.in_time(now) { Outcome::Won } else { Outcome::TooLate }
         } else {
             self.lost()?
@@ -167,6 +198,25 @@ impl Round {
         Some(outcome)
     }
 
+    /// False if this is a raise, and the counter on `node` is not where it was to go: another number,
+    /// which we have not heard of, was drawn for us there.
+    fn is_confirmed(&self, node: NodeId) -> bool {
+        match self.goal {
+            Goal::Raise { token, .. } => self.numbers.contains(&(node, token)),
+            _ => true,
+        }
+    }
+
+    /// I14: the nodes whose grant counts.
+    fn counted(&self) -> NodeSet {
+        if self.is_new(self.young.len()) { self.granted } else { self.granted.without(self.young) }
+    }
+
+    /// True if so many young nodes leave no quorum of others: then nothing was forgotten.
+    fn is_new(&self, young: usize) -> bool {
+        young > self.quorum.nodes() - self.quorum.needed()
+    }
+
     /// True if nobody else can vote.
     fn is_over(&self) -> bool {
         self.closed || self.votes().len() == self.quorum.nodes()
@@ -174,7 +224,7 @@ impl Round {
 
     fn in_time(&self, now: Time) -> bool {
         match self.goal {
-            Goal::Acquire { valid_until } => now < valid_until,
+            Goal::Acquire { valid_until } | Goal::Raise { valid_until, .. } => now < valid_until,
             Goal::Extend { current, .. } => now < current,
             Goal::Release | Goal::Survey => true,
         }
@@ -185,9 +235,12 @@ impl Round {
     /// to say that it failed, and says more exactly why.
     fn lost(&self) -> Option<Outcome> {
         let silent = self.quorum.nodes() - self.votes().len();
-        let failed = self.failed.len() + if self.closed { silent } else { 0 };
-        let (denied, missing) = (self.denied.len(), self.missing.len());
         let is_over = self.is_over();
+        let can_be_new = self.is_new(self.young.len() + if is_over { 0 } else { silent });
+        // Grants that do not count, and never will, are as good as failures.
+        let void = if can_be_new { 0 } else { self.granted.len() - self.counted().len() };
+        let failed = self.failed.len() + void + if self.closed { silent } else { 0 };
+        let (denied, missing) = (self.denied.len(), self.missing.len());
         if self.goal == Goal::Release && !is_over {
             return None;
         }
@@ -199,7 +252,7 @@ impl Round {
             Some(Outcome::Missing)
         } else if !is_over {
             None
-        } else if matches!(self.goal, Goal::Acquire { .. }) {
+        } else if matches!(self.goal, Goal::Acquire { .. } | Goal::Raise { .. }) {
             // Enough nodes answered, so at least one of them said that another holds it.
             Some(Outcome::Denied)
         } else {

@@ -60,7 +60,7 @@ pub(crate) fn acquire(setting: &Setting, grants: impl Iterator<Item = usize>, ag
     feed(&mut round, grants, now);
     let Some(outcome) = round.outcome() else { return Verdict::Open };
     match acquisition.handle_outcome(&round, now, 0) {
-        Next::Lease { valid_until } => Verdict::Held(ticks(valid_until, now)),
+        Next::Lease { valid_until, .. } => Verdict::Held(ticks(valid_until, now)),
         _ if outcome == Outcome::TooLate => Verdict::TooLate,
         _ => Verdict::Over,
     }

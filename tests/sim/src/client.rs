@@ -273,12 +273,13 @@ impl World {
         let next = self.misjudge(next, &attempt, now);
         note!(self, "c{client} judges {:?}: {next:?}", attempt.round.outcome());
         match next {
-            Next::Lease { valid_until } => self.hold(client, &attempt, valid_until),
+            Next::Lease { valid_until, .. } => self.hold(client, &attempt, valid_until),
             Next::Retry { at } => {
                 self.give_up(client, attempt.claim, attempt.round.granted(), 0);
                 self.clients[client].given_up = Some(attempt);
                 self.set_task(client, Task::Resting, at);
             }
+            Next::Raise { .. } => unreachable!("no attempt is fenced"),
             Next::Refuse { refusal, .. } => {
                 self.give_up(client, attempt.claim, attempt.round.granted(), 0);
                 self.clients[client].given_up = Some(attempt);
@@ -297,16 +298,16 @@ impl World {
         match self.scenario.mutation {
             Some(Mutation::ValidFromReply) if is_won => {
                 let valid_until = attempt.first_reply.unwrap_or(now).after(validity);
-                if now < valid_until { Next::Lease { valid_until } } else { next }
+                if now < valid_until { Next::Lease { valid_until, token: None } } else { next }
             }
             // It takes it for good for as long as a piece of work takes.
             Some(Mutation::LateWin) if is_won && now >= valid_until => {
-                Next::Lease { valid_until: now.after(ttl.as_duration() / 4) }
+                Next::Lease { valid_until: now.after(ttl.as_duration() / 4), token: None }
             }
             Some(Mutation::QuorumOfAnswers)
                 if 2 * granted > answered && !is_won && now < valid_until =>
             {
-                Next::Lease { valid_until }
+                Next::Lease { valid_until, token: None }
             }
             _ => next,
         }

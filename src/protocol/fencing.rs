@@ -1,0 +1,106 @@
+//! Fencing tokens: how the numbers that nodes answer become one token.
+//!
+//! Each node keeps a counter beside a resource's key. A grant draws a number there that is higher
+//! than all that were drawn or confirmed on this node before. The token is **committed** once a
+//! quorum of nodes holds our key with a counter that is not lower than the token, and each of them
+//! had answered a number that is not higher. So any later holder draws a higher number on a node of
+//! both quorums, and its token is not lower than what it drew there.
+
+use super::quorum::Quorum;
+
+/// What no counter reaches: beyond it, the nodes' scripts could not tell neighbours apart (their
+/// numbers are doubles).
+pub(crate) const LIMIT: u64 = 1 << 53;
+
+/// Hints stay below this, so that no clock and no foreign counter can bring one near its end.
+const MOST_HINT: u64 = LIMIT / 2;
+
+/// What the numbers of an acquire round come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// A quorum answered this number: it is the token, and committed.
+    Committed(u64),
+    /// This is the token once a quorum of the nodes has raised its counter to it, while the key there
+    /// is still ours.
+    Raise(u64),
+}
+
+/// Chooses the token from the numbers of the nodes that granted, in any order; `None` if they are
+/// no quorum.
+///
+/// A number above the token is not confirmed by raising: a holder before us may have got it, or one
+/// between, on that node alone. So of the numbers the lowest are taken.
+pub(crate) fn choose(quorum: Quorum, mut numbers: Vec<u64>) -> Option<Choice> {
+    numbers.sort_unstable();
+    let highest_of_lowest = *numbers.get(quorum.needed() - 1)?;
+    let agreed = numbers.windows(quorum.needed()).find(|same| same.first() == same.last());
+    Some(
+        agreed
+            .and_then(<[u64]>::first)
+            .map_or(Choice::Raise(highest_of_lowest), |v| Choice::Committed(*v)),
+    )
+}
+
+/// A number to which all nodes are asked to go, so that they answer the same: above the last one
+/// that was `seen`, and not below the wall clock in microseconds. No safety hangs on it, but for
+/// counters that were lost.
+pub(crate) fn hint(seen: u64, wall_clock_us: u64) -> u64 {
+    let sound = |number: &u64| *number < MOST_HINT;
+    let after_seen = Some(seen.saturating_add(1)).filter(sound);
+    let clock = Some(wall_clock_us).filter(sound);
+    after_seen.max(clock).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_number_of_a_quorum_is_the_token_at_once() {
+        let quorum = Quorum::majority(5);
+        for (numbers, choice) in [
+            (vec![], None),
+            (vec![7, 7], None),
+            (vec![7, 7, 7], Some(Choice::Committed(7))),
+            (vec![9, 7, 3, 7, 7], Some(Choice::Committed(7))),
+            (vec![7, 8, 7], Some(Choice::Raise(8))),
+            (vec![9, 3, 8, 5], Some(Choice::Raise(8))),
+            (vec![9, 3, 8, 5, 4], Some(Choice::Raise(5))),
+        ] {
+            assert_eq!(choose(quorum, numbers.clone()), choice, "{numbers:?}");
+        }
+        assert_eq!(choose(Quorum::majority(1), vec![1]), Some(Choice::Committed(1)));
+    }
+
+    #[test]
+    fn a_hint_is_after_what_was_seen_and_never_near_the_end() {
+        for (seen, clock, hinted) in [
+            (0, 0, 1),
+            (5, 1_700_000_000_000_000, 1_700_000_000_000_000),
+            (1_700_000_000_000_000, 5, 1_700_000_000_000_001),
+            (LIMIT - 2, 5, 5),
+            (7, u64::MAX, 8),
+            (u64::MAX, u64::MAX, 0),
+        ] {
+            assert_eq!(hint(seen, clock), hinted, "{seen} {clock}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_quorum_has_answered_no_more_than_the_token(
+            nodes in 1..=7usize, numbers in proptest::collection::vec(0..6u64, 1..=7),
+        ) {
+            let quorum = Quorum::majority(nodes);
+            let numbers: Vec<_> = numbers.into_iter().take(nodes).collect();
+            let choice = choose(quorum, numbers.clone());
+            prop_assert_eq!(choice.is_some(), quorum.reached(numbers.len()));
+            if let Some(Choice::Committed(token) | Choice::Raise(token)) = choice {
+                let not_above = numbers.iter().filter(|number| **number <= token).count();
+                prop_assert!(quorum.reached(not_above), "{numbers:?}: {token}");
+                prop_assert!(numbers.contains(&token));
+            }
+        }
+    }
+}
