@@ -34,6 +34,7 @@ pub struct Acquire {
     /// The most time to hold it, if it is to be extended in the background.
     auto_extend: Option<Duration>,
     metadata: Option<Arc<str>>,
+    is_fenced: bool,
     running: Option<Running>,
 }
 
@@ -54,6 +55,7 @@ type Running = BoxFuture<'static, Result<Lease, AcquireError>>;
 impl Acquire {
     fn new(client: Arc<Inner>, target: Target) -> Self {
         let (ttl, metadata) = (client.settings.ttl, client.settings.metadata.clone());
+        let is_fenced = client.settings.is_fenced;
         Self {
             client,
             target,
@@ -63,6 +65,7 @@ impl Acquire {
             gives_up_early: false,
             auto_extend: None,
             metadata,
+            is_fenced,
             running: None,
         }
     }
@@ -144,6 +147,19 @@ impl Acquire {
         self
     }
 
+    /// Gives the lease a [fencing token](crate::LeaseRef::token): a number that is higher than that of
+    /// every lease that ended before, for resources that can refuse who comes too late.
+    ///
+    /// Each node that grants draws a number from a counter of the resource. If a quorum draws the same
+    /// one, as a rule, the token costs no round trip; if not, a second one, for which the nodes have
+    /// another node timeout. With [`acquire_all`](crate::Redlock::acquire_all) the one token of the
+    /// lease is ordered against every lease that has one of its resources. Leases without a token do
+    /// not count: use it for all leases of a resource, or for none.
+    pub fn fenced(mut self) -> Self {
+        self.is_fenced = true;
+        self
+    }
+
     fn start(&self) -> Running {
         let client = self.client.clone();
         let is_adoption = matches!(self.target, Target::HandedOver(..));
@@ -188,6 +204,7 @@ impl Acquire {
             ttl: settings.check_ttl(self.ttl)?,
             metadata: self.metadata.clone(),
             adopts,
+            token_ttl: self.is_fenced.then_some(settings.token_ttl),
             is_watched: self.auto_extend.is_some(),
             deadline,
             gives_up_early: self.gives_up_early,

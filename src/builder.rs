@@ -3,10 +3,10 @@
 use crate::driver::Driver;
 use crate::error::ConfigError;
 use crate::node::{Endpoint, NodeShared, Pool, PushSink, Siblings, Timings};
-use crate::protocol::{Drift, MAX_NODES, NodeId, Quorum, RetryPolicy};
+use crate::protocol::{Drift, MAX_NODES, NodeId, Quorum, RetryPolicy, Ttl};
 use crate::redlock::Redlock;
 use crate::roster::Roster;
-use crate::settings::{Settings, check_metadata, owner};
+use crate::settings::{Settings, check_metadata, owner, to_ttl};
 use crate::waiters::Waiters;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 use std::fmt;
@@ -29,6 +29,8 @@ use tokio::runtime::Handle;
 /// | [`retry`](Self::retry) | jittered, 50 ms to 250 ms |
 /// | [`key_prefix`](Self::key_prefix) | none |
 /// | [`metadata`](Self::metadata) | none |
+/// | [`fenced`](Self::fenced) | no |
+/// | [`token_ttl`](Self::token_ttl) | 24 h |
 #[derive(Clone)]
 #[must_use = "a builder does nothing until build() is called"]
 pub struct Builder {
@@ -36,6 +38,7 @@ pub struct Builder {
     settings: Settings,
     drift_factor: f64,
     drift_constant: Duration,
+    token_ttl: Duration,
     runtime: Option<Handle>,
 }
 
@@ -49,12 +52,15 @@ impl Default for Builder {
                 retry: RetryPolicy::default(),
                 prefix: Box::default(),
                 metadata: None,
+                is_fenced: false,
+                token_ttl: Ttl::SHORTEST,
                 node_timeout: Duration::from_millis(50),
                 connect_timeout: Duration::from_secs(1),
                 drift: Drift::DEFAULT,
             },
             drift_factor: 0.01,
             drift_constant: Duration::from_millis(2),
+            token_ttl: Duration::from_hours(24),
             runtime: None,
         }
     }
@@ -152,6 +158,25 @@ impl Builder {
         self.metadata(owner())
     }
 
+    /// Gives every lease a fencing token; see [`Acquire::fenced`](crate::Acquire::fenced).
+    pub fn fenced(mut self) -> Self {
+        self.settings.is_fenced = true;
+        self
+    }
+
+    /// How long the nodes keep the counter of a resource after it was last acquired, extended or
+    /// released with a fencing token. Not shorter than a lease.
+    ///
+    /// While the counter stands, tokens grow whatever the clocks do. Once it is gone, the next token
+    /// is taken from the acquiring client's wall clock in microseconds: it is higher than all before
+    /// it as long as that clock is not behind those of earlier holders by more than the time that has
+    /// passed since. Counters have an end so that they do not pile up for resources that nobody uses
+    /// any more.
+    pub fn token_ttl(mut self, ttl: Duration) -> Self {
+        self.token_ttl = ttl;
+        self
+    }
+
     /// Runs all connections on this runtime. Without it, each runtime that the client is used on
     /// gets connections of its own; with it, the client can also be used outside of any runtime.
     pub fn runtime(mut self, handle: Handle) -> Self {
@@ -195,6 +220,7 @@ impl Builder {
                 return Err(ConfigError::ZeroTimeout { setting });
             }
         }
+        self.settings.token_ttl = to_ttl(self.token_ttl)?;
         self.settings.check_ttl(self.settings.ttl)?;
         check_metadata(self.settings.metadata.as_deref())?;
 
@@ -230,6 +256,7 @@ impl fmt::Debug for Builder {
             .field("settings", &self.settings)
             .field("drift_factor", &self.drift_factor)
             .field("drift_constant", &self.drift_constant)
+            .field("token_ttl", &self.token_ttl)
             .field("runtime", &self.runtime)
             .finish()
     }

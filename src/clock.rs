@@ -2,13 +2,21 @@
 //!
 //! On Linux and Android this is `CLOCK_BOOTTIME`: it counts while the machine sleeps, as the
 //! nodes' expiry does; `std::time::Instant` (`CLOCK_MONOTONIC`) does not. macOS' and the BSDs'
-//! `Instant` is used elsewhere. The wall clock is never read.
+//! `Instant` is used elsewhere. The wall clock is read for one thing only, a hint at which number
+//! fencing counters may go on, and no safety hangs on that.
 
 use crate::protocol::Time;
+use std::time::SystemTime;
 
 /// Reads the clock. Never goes back.
 pub(crate) fn now() -> Time {
     Time::from_nanos(system().as_nanos().saturating_add(ahead()))
+}
+
+/// The wall clock in microseconds since 1970; 0 before.
+pub(crate) fn wall_us() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// What the system's clock reads when ours reads `at`.

@@ -1,17 +1,17 @@
 //! Carries protocol objects over the nodes: sends, timers, one wake per decision.
 
+use crate::attempt::{Attempt, Ended};
 use crate::clock;
 use crate::hold::Hold;
-use crate::node::{Ballot, Claim, Keys, NoRuntime, Nodes, Order, Pool, Value};
+use crate::node::{Keys, NoRuntime, Nodes, Pool, Value};
 use crate::protocol::{Acquisition, Drift, Next, Outcome, Quorum, Refusal, Round, Schedule};
 use crate::protocol::{Time, Ttl};
 use crate::tally::Tally;
 use crate::waiters::{Place, Waiters};
-use rand::random;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -34,6 +34,8 @@ pub(crate) struct Driver {
     pub(crate) node_timeout: Duration,
     pub(crate) pool: Pool,
     pub(crate) waiters: Arc<Waiters>,
+    /// The highest number that a fencing counter was seen to show.
+    pub(crate) seen: AtomicU64,
     permits: Arc<Semaphore>,
     is_closed: AtomicBool,
 }
@@ -46,6 +48,8 @@ pub(crate) struct Wish {
     pub(crate) metadata: Option<Arc<str>>,
     /// The value that stands there and is to be taken over, if it is not to be free.
     pub(crate) adopts: Option<Arc<Value>>,
+    /// How long the counters stand, if a fencing token is wanted.
+    pub(crate) token_ttl: Option<Ttl>,
     /// True to be told when the lock is touched, also when nobody waits for it.
     pub(crate) is_watched: bool,
     /// The end of all waiting; `None` to let one attempt take its time.
@@ -80,8 +84,8 @@ impl Driver {
         waiters: Arc<Waiters>,
     ) -> Self {
         let permits = Arc::new(Semaphore::new(MOST_ROUNDS));
-        let is_closed = AtomicBool::new(false);
-        Self { quorum, drift, node_timeout, pool, waiters, permits, is_closed }
+        let (seen, is_closed) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self { quorum, drift, node_timeout, pool, waiters, seen, permits, is_closed }
     }
 
     /// Makes attempts until one is won or there is reason to give up.
@@ -92,7 +96,8 @@ impl Driver {
         let timings = (wish.ttl, self.drift);
         let (timeout, deadline) = (self.node_timeout, wish.deadline.unwrap_or(NEVER));
         let acquisition = Acquisition::new(self.quorum, timings, timeout, deadline, schedule)
-            .giving_up_early(wish.gives_up_early);
+            .giving_up_early(wish.gives_up_early)
+            .fenced(wish.token_ttl.is_some());
         if wish.deadline.is_none() {
             return self.compete(&wish, acquisition, None).await;
         }
@@ -124,30 +129,30 @@ impl Driver {
             let Some(permit) = self.permit(&nodes, wish.deadline).await else {
                 return Err(Defeat::Refused(Refusal::Timeout, latest_refusal));
             };
-            let (hold, tally) = self.attempt(&nodes, wish, &mut acquisition, place.as_ref()).await;
-            let Some(mut hold) = hold else {
+            let attempt = Attempt::new(self, &nodes, wish, place.as_ref());
+            let Some(ended) = attempt.run(wish, &mut acquisition).await else {
                 // It took so long to be polled that another was let in.
                 continue;
             };
-            let judged = |round: &_| acquisition.handle_outcome(round, clock::now(), random());
-            match tally.judge(judged) {
+            let Ended { mut hold, asked, reason, next } = ended;
+            match next {
                 Next::Lease { valid_until, .. } => {
                     hold.note_won(self.waiters.clone());
-                    return Ok(Win { hold, valid_until, tally, permit });
+                    return Ok(Win { hold, valid_until, tally: asked, permit });
                 }
-                Next::Raise { .. } => unreachable!("no attempt is fenced"),
                 Next::Retry { at } => {
                     drop((hold, permit));
                     if let Some(place) = &mut place {
-                        place.refuse(&tally, &wish.keys);
+                        place.refuse(&reason, &wish.keys);
                     }
-                    latest_refusal = Some(tally);
+                    latest_refusal = Some(reason);
                     rest(place.as_ref(), &nodes, at).await;
                 }
                 Next::Refuse { refusal, latest } => {
-                    let reason = if latest { Some(tally) } else { latest_refusal };
+                    let reason = if latest { Some(reason) } else { latest_refusal };
                     return Err(Defeat::Refused(refusal, reason));
                 }
+                Next::Raise { .. } => unreachable!("an attempt ends when it is confirmed, or not"),
             }
         }
     }
@@ -159,40 +164,6 @@ impl Driver {
         }
         let nodes = self.pool.here().map_err(|NoRuntime| Defeat::NoRuntime)?;
         if nodes.is_open() { Ok(nodes) } else { Err(Defeat::NoRuntime) }
-    }
-
-    /// One round of acquire. The clean-up is armed before the first send (I5). The hold is gone if
-    /// the future was not polled for so long that it lost its turn.
-    async fn attempt(
-        &self,
-        nodes: &Arc<Nodes>,
-        wish: &Wish,
-        acquisition: &mut Acquisition,
-        place: Option<&Place>,
-    ) -> (Option<Hold>, Arc<Tally>) {
-        let value = Value::telling(wish.metadata.as_deref());
-        let claim = Arc::new(Claim::new(wish.keys.clone(), value));
-        let hold = Hold::new(claim.clone(), nodes.clone());
-        let t1 = clock::now();
-        let (round, close_at) = acquisition.begin(t1);
-        let tally = Tally::new(round, t1);
-        let kept = match place {
-            None => Some(hold),
-            Some(place) => {
-                place.begin(hold, tally.clone());
-                None
-            }
-        };
-        let watches = wish.is_watched || place.is_some();
-        nodes.send_each(|node| {
-            let ballot = Ballot::new(tally.clone(), node);
-            match &wish.adopts {
-                None => Order::acquire(claim.clone(), wish.ttl, watches, ballot),
-                Some(from) => Order::adopt(claim.clone(), wish.ttl, from.clone(), ballot),
-            }
-        });
-        tally.decided(nodes, close_at).await;
-        (kept.or_else(|| place.and_then(Place::end)), tally)
     }
 
     /// Waits for the turn; false if the deadline came first.

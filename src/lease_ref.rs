@@ -7,6 +7,7 @@ use crate::lease::Lease;
 use crate::protocol::{Extended, Loss, Tenure};
 use crate::report::Report;
 use crate::tally::Tally;
+use crate::token::FencingToken;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,6 +38,12 @@ impl LeaseRef {
     /// given to [`acquire_all`](crate::Redlock::acquire_all).
     pub fn resources(&self) -> impl Iterator<Item = &[u8]> {
         self.holding.claim().keys().iter().map(|key| self.holding.client().resource(key))
+    }
+
+    /// The fencing token, if it was acquired with one: see [`Acquire::fenced`](crate::Acquire::fenced).
+    /// It stays the same when the lease is extended.
+    pub fn token(&self) -> Option<FencingToken> {
+        self.holding.claim().fence()?.token().map(FencingToken::new)
     }
 
     /// The random value that stands under the key, with the metadata if there is some: whoever knows

@@ -2,6 +2,7 @@
 
 pub mod _docs;
 mod acquire;
+mod attempt;
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod builder;
@@ -25,6 +26,7 @@ mod tally;
 #[cfg(feature = "test-util")]
 pub mod test_util;
 mod timer;
+mod token;
 mod using;
 mod waiter;
 mod waiters;
@@ -42,4 +44,5 @@ pub use redlock::{NodeInfo, Redlock};
 pub use release::ReleaseOutcome;
 pub use report::{NodeReport, NodeVote, Report};
 pub use status::{Holder, LockState, NodeStatus, Status};
+pub use token::{FencingToken, ParseTokenError};
 pub use using::UsingError;

@@ -13,6 +13,9 @@ pub(crate) struct Settings {
     pub(crate) retry: RetryPolicy,
     pub(crate) prefix: Box<[u8]>,
     pub(crate) metadata: Option<Arc<str>>,
+    /// True if every lease has a fencing token.
+    pub(crate) is_fenced: bool,
+    pub(crate) token_ttl: Ttl,
     pub(crate) node_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) drift: Drift,

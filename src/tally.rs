@@ -116,6 +116,12 @@ impl Tally {
         count.heard.iter().map(|heard| heard.as_ref().map(|heard| heard.answer.clone())).collect()
     }
 
+    /// The highest number that a counter was seen to show.
+    pub(crate) fn highest_number(&self) -> Option<u64> {
+        let count = self.count();
+        count.heard.iter().flatten().filter_map(|heard| heard.answer.number).max()
+    }
+
     /// Which of several keys was in the way, on the first node that said so.
     pub(crate) fn obstacle(&self) -> Option<usize> {
         let count = self.count();
@@ -141,7 +147,7 @@ impl Tally {
         // Read after the reply, as I3 demands.
         let now = clock::now();
         let mut count = self.count();
-        let (vote, free_in) = (answer.vote, answer.free_in);
+        let (vote, free_in, number) = (answer.vote, answer.free_in, answer.number);
         let slot = &mut count.heard[node.index()];
         if slot.is_some() {
             return None;
@@ -149,6 +155,9 @@ impl Tally {
         *slot = Some(Heard { answer, after: now.since(self.t1) });
         if let Some(free_in) = free_in.filter(|_| vote == Vote::Denied) {
             count.round.note_free_at(now.after(free_in));
+        }
+        if let Some(number) = number {
+            count.round.note_number(node, number);
         }
         let outcome = count.round.handle_vote(node, vote, now);
         let waker = if outcome.is_some() { count.waker.take() } else { None };

@@ -39,6 +39,7 @@ impl Acquire {
         give_up_early();
         auto_extend(max_hold: Duration);
         metadata(metadata: impl Into<String>);
+        fenced();
     }
 
     /// Acquires the lock, waiting as the settings say.

@@ -1,5 +1,6 @@
 //! What one attempt may have left on the nodes.
 
+use super::fence::Fence;
 use super::keys::Keys;
 use super::value::Value;
 use crate::protocol::{NodeId, Time, Ttl};
@@ -16,6 +17,8 @@ use std::time::Duration;
 pub(crate) struct Claim {
     keys: Keys,
     value: Value,
+    /// The counters beside the keys, if a fencing token is wanted.
+    fence: Option<Fence>,
     /// Nodes that a `SET` was written to: a release is owed there.
     written: AtomicU32,
     /// Nodes that stalled, or whose connection broke, with a command of this claim unanswered: it
@@ -32,11 +35,21 @@ impl Claim {
         Self {
             keys,
             value,
+            fence: None,
             written: AtomicU32::new(0),
             unsure: AtomicU32::new(0),
             withdrawn: AtomicBool::new(false),
             expiry: AtomicU64::new(0),
         }
+    }
+
+    /// Lets the counters of `fence` follow what becomes of the keys.
+    pub(crate) fn fenced(self, fence: Option<Fence>) -> Self {
+        Self { fence, ..self }
+    }
+
+    pub(crate) fn fence(&self) -> Option<&Fence> {
+        self.fence.as_ref()
     }
 
     pub(crate) fn keys(&self) -> &Keys {

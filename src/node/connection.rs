@@ -139,8 +139,8 @@ impl Link {
         for section in ["server", "replication", "memory"] {
             pipeline.cmd("INFO").arg(section);
         }
-        for script in script::all() {
-            pipeline.cmd("SCRIPT").arg("LOAD").arg(script.source());
+        for source in script::sources() {
+            pipeline.cmd("SCRIPT").arg("LOAD").arg(source);
         }
         if self.resp3 {
             // RESP2 would answer OK, and could not push.

@@ -1,6 +1,7 @@
 //! What a node can be asked to do, and how it is written.
 
 use super::claim::Claim;
+use super::fence::{Fence, Follow};
 use super::reply::Asked;
 use super::script::{ACQUIRE, EXTEND, Form, LOOK, RELEASE, SWAP};
 use super::value::Value;
@@ -16,6 +17,8 @@ pub(super) enum Deed {
     Acquire { ttl: Ttl, watches: bool },
     /// Put our value in the place of this one, which was handed over to us.
     Adopt { ttl: Ttl, from: Arc<Value> },
+    /// Raise the counters beside the keys to this token, while the keys are ours.
+    Raise { token: u64 },
     /// Let the keys stand until at least `until`, which is T1 + ttl (I6). If `watches`, ask to be
     /// told when they change.
     Extend { until: Time, watches: bool },
@@ -42,16 +45,26 @@ impl Deed {
         match self {
             Self::Acquire { ttl, .. } | Self::Adopt { ttl, .. } => Some(*ttl),
             Self::Extend { until, .. } | Self::Repair { until } => Some(remaining(*until, now)),
-            Self::Release { .. } | Self::Look | Self::Evict => None,
+            Self::Raise { .. } | Self::Release { .. } | Self::Look | Self::Evict => None,
         }
     }
 
     pub(super) fn asked(&self) -> Asked {
         match self {
             Self::Acquire { .. } | Self::Repair { .. } => Asked::Acquire,
-            Self::Extend { .. } => Asked::Extend,
+            Self::Extend { .. } | Self::Raise { .. } => Asked::Extend,
             Self::Adopt { .. } | Self::Release { .. } | Self::Evict => Asked::Release,
             Self::Look => Asked::Look,
+        }
+    }
+
+    /// How the counters of `fence` are to follow.
+    pub(super) fn follow<'a>(&self, fence: &'a Fence) -> Option<Follow<'a>> {
+        match self {
+            Self::Acquire { .. } | Self::Adopt { .. } => Some(fence.draw()),
+            Self::Raise { token } => Some(fence.raise(*token)),
+            Self::Extend { .. } | Self::Repair { .. } | Self::Release { .. } => fence.keep(),
+            Self::Look | Self::Evict => None,
         }
     }
 
@@ -67,9 +80,11 @@ impl Deed {
     ) -> usize {
         let (keys, value) = (claim.keys(), claim.value().bytes());
         let ttl = self.lasting(now).map_or(0, Ttl::as_millis);
+        let follow = claim.fence().and_then(|fence| self.follow(fence));
+        let is_plain = keys.len() == 1 && follow.is_none();
         let before = pipeline.len();
         match self {
-            Self::Acquire { watches, .. } if keys.len() == 1 => {
+            Self::Acquire { watches, .. } if is_plain => {
                 set(pipeline, keys.first(), value, ttl);
                 if *watches && tracks {
                     watch(pipeline, claim);
@@ -78,35 +93,40 @@ impl Deed {
                 }
                 return 0;
             }
-            Self::Repair { .. } if keys.len() == 1 => set(pipeline, keys.first(), value, ttl),
+            Self::Repair { .. } if is_plain => set(pipeline, keys.first(), value, ttl),
             Self::Acquire { .. } | Self::Repair { .. } => {
                 if tracks && matches!(self, Self::Acquire { watches: true, .. }) {
                     // Before the verdict: what changes after it is told.
                     watch(pipeline, claim);
                 }
-                ACQUIRE.call(form, keys, pipeline).arg(value).arg(ttl);
+                ACQUIRE.call(form, keys, follow, pipeline).arg(value).arg(ttl);
                 return pipeline.len() - before - 1;
             }
             Self::Adopt { from, .. } => {
-                SWAP.call(form, keys, pipeline).arg(from.bytes()).arg(value).arg(ttl);
+                SWAP.call(form, keys, follow, pipeline).arg(from.bytes()).arg(value).arg(ttl);
             }
             Self::Extend { watches, .. } => {
-                EXTEND.call(form, keys, pipeline).arg(value).arg(ttl);
+                EXTEND.call(form, keys, follow, pipeline).arg(value).arg(ttl);
                 if *watches && tracks {
                     // After it: its own change would end the watch.
                     watch(pipeline, claim);
                 }
             }
+            Self::Raise { .. } => {
+                // It shortens nothing, so this asks only whether the keys are ours.
+                let ttl = Ttl::SHORTEST.as_millis();
+                EXTEND.call(form, keys, follow, pipeline).arg(value).arg(ttl);
+            }
             Self::Release { cooling: Some(cooling) } if now < cooling.until => {
                 let ttl = remaining(cooling.until, now).as_millis();
-                let swap = SWAP.call(form, keys, pipeline).arg(value);
+                let swap = SWAP.call(form, keys, follow, pipeline).arg(value);
                 swap.arg(cooling.value.bytes()).arg(ttl);
             }
             Self::Release { .. } | Self::Evict => {
-                RELEASE.call(form, keys, pipeline).arg(value);
+                RELEASE.call(form, keys, follow, pipeline).arg(value);
             }
             Self::Look => {
-                LOOK.call(form, keys, pipeline);
+                LOOK.call(form, keys, None, pipeline);
             }
         }
         0

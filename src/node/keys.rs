@@ -36,6 +36,11 @@ impl Keys {
         }
     }
 
+    /// A key made of each of these, in the same order.
+    pub(super) fn map(&self, make: impl Fn(&[u8]) -> Box<[u8]>) -> Self {
+        Self { first: make(&self.first), more: self.more.iter().map(|key| make(key)).collect() }
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         std::iter::once(&*self.first).chain(self.more.iter().map(|key| &**key))
     }

@@ -42,6 +42,11 @@ impl Order {
         Self::new(claim, Deed::Adopt { ttl, from }, Some(ballot))
     }
 
+    /// Raises the counters to `token`, while the keys are ours.
+    pub(crate) fn raise(claim: Arc<Claim>, token: u64, ballot: Ballot) -> Self {
+        Self::new(claim, Deed::Raise { token }, Some(ballot))
+    }
+
     pub(crate) fn extend(claim: Arc<Claim>, until: Time, watches: bool, ballot: Ballot) -> Self {
         Self::new(claim, Deed::Extend { until, watches }, Some(ballot))
     }

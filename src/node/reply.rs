@@ -2,7 +2,7 @@
 
 use super::failure::NodeFailure;
 use super::vote::Answer;
-use crate::protocol::Vote;
+use crate::protocol::{LIMIT, Vote};
 use redis::Value;
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ fn answer(asked: Asked, reply: &Value, secret: &str) -> Answer {
         (Asked::Look, Value::Int(pttl @ -1..)) => {
             return Answer { free_in: free_in(*pttl), ..Answer::of(Vote::Denied) };
         }
-        (_, Value::Array(parts)) => return from_array(asked, parts),
+        (_, Value::Array(parts)) => return from_array(asked, parts, secret),
         // A lock of another format stands at the key: held, not broken.
         (_, Value::ServerError(error)) if error.code() == "WRONGTYPE" => Vote::Denied,
         (_, Value::ServerError(error)) => {
@@ -76,7 +76,8 @@ fn answer(asked: Asked, reply: &Value, secret: &str) -> Answer {
 }
 
 /// What a script says of a key that is in the way: its PTTL and its place; or its value and its PTTL.
-fn from_array(asked: Asked, parts: &[Value]) -> Answer {
+/// What `fenced.lua` says: the answer of the script that it ran, and a number.
+fn from_array(asked: Asked, parts: &[Value], secret: &str) -> Answer {
     let denied = Answer::of(Vote::Denied);
     match (asked, parts) {
         (Asked::Acquire, [Value::Int(pttl), Value::Int(place)]) => {
@@ -86,6 +87,16 @@ fn from_array(asked: Asked, parts: &[Value]) -> Answer {
         (Asked::Look, [Value::BulkString(value), Value::Int(pttl)]) => {
             let standing = Some(super::value::Value::of(value));
             Answer { free_in: free_in(*pttl), standing, ..denied }
+        }
+        (
+            Asked::Acquire | Asked::Extend | Asked::Release,
+            [unfenced, Value::BulkString(digits)],
+        ) => {
+            let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
+            match number.filter(|number| *number < LIMIT) {
+                Some(number) => Answer { number: Some(number), ..answer(asked, unfenced, secret) },
+                None => Answer::failed(NodeFailure::Unexpected("a counter out of range".into())),
+            }
         }
         _ => Answer::failed(NodeFailure::Unexpected("an array".into())),
     }

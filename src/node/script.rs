@@ -1,37 +1,51 @@
 //! The Lua scripts, each atomic on a node; see the heads of their files.
 
+use super::fence::Follow;
 use super::keys::Keys;
 use std::sync::LazyLock;
 
 /// Sets all keys of a set, or none.
 pub(super) static ACQUIRE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("scripts/acquire.lua")));
+    LazyLock::new(|| Script::new(include_str!("scripts/acquire.lua")).fenced(1));
 
 /// Extends locks that are still ours.
 pub(super) static EXTEND: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("scripts/extend.lua")));
+    LazyLock::new(|| Script::new(include_str!("scripts/extend.lua")).fenced(-1));
 
 /// Deletes locks that are still ours.
 pub(super) static RELEASE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("scripts/release.lua")));
+    LazyLock::new(|| Script::new(include_str!("scripts/release.lua")).fenced(1));
 
 /// Puts another value in the place of ours.
 pub(super) static SWAP: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("scripts/swap.lua")));
+    LazyLock::new(|| Script::new(include_str!("scripts/swap.lua")).fenced(1));
 
 /// Reads a lock.
 pub(super) static LOOK: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/look.lua")));
 
-/// Every script, to be told to a node in advance.
-pub(super) fn all() -> [&'static Script; 5] {
-    [&ACQUIRE, &EXTEND, &RELEASE, &SWAP, &LOOK]
+/// The source of every script, to be told to a node in advance.
+pub(super) fn sources() -> impl Iterator<Item = &'static str> {
+    let all = [&ACQUIRE, &EXTEND, &RELEASE, &SWAP, &LOOK];
+    all.into_iter().flat_map(|script| script.texts()).map(|text| &*text.source)
 }
 
-/// A script and its hash.
+/// A script, and what it is where counters are to follow it.
 pub(super) struct Script {
-    source: &'static str,
+    plain: Text,
+    fenced: Option<Fenced>,
+}
+
+/// A script's source and its hash.
+struct Text {
+    source: String,
     hash: String,
+}
+
+struct Fenced {
+    text: Text,
+    /// The least answer that says that the plain script did what it was asked.
+    done_from: i64,
 }
 
 /// How a script is called.
@@ -43,30 +57,60 @@ pub(super) enum Form {
     Source,
 }
 
+impl Text {
+    fn new(source: String) -> Self {
+        let hash = redis::Script::new(&source).get_hash().to_owned();
+        Self { source, hash }
+    }
+}
+
 impl Script {
-    fn new(source: &'static str) -> Self {
-        Self { source, hash: redis::Script::new(source).get_hash().to_owned() }
+    fn new(source: &str) -> Self {
+        Self { plain: Text::new(source.to_owned()), fenced: None }
     }
 
-    pub(super) fn source(&self) -> &'static str {
-        self.source
+    /// Gives it a form that lets counters follow.
+    fn fenced(self, done_from: i64) -> Self {
+        let plain = &self.plain.source;
+        let fenced = include_str!("scripts/fenced.lua");
+        let text =
+            Text::new(format!("local function unfenced(KEYS, ARGV)\n{plain}\nend\n{fenced}"));
+        Self { fenced: Some(Fenced { text, done_from }), ..self }
     }
 
-    /// Adds a call with these keys to `pipeline`; the script's arguments follow.
+    fn texts(&self) -> impl Iterator<Item = &Text> {
+        std::iter::once(&self.plain).chain(self.fenced.as_ref().map(|fenced| &fenced.text))
+    }
+
+    /// Adds a call with these keys to `pipeline`, and with counters that follow; the script's
+    /// arguments are to be added.
     pub(super) fn call<'a>(
         &self,
         form: Form,
         keys: &Keys,
+        follow: Option<Follow<'_>>,
         pipeline: &'a mut redis::Pipeline,
     ) -> &'a mut redis::Pipeline {
+        let followed = self.fenced.as_ref().zip(follow);
+        let text = followed.map_or(&self.plain, |(fenced, _)| &fenced.text);
         match form {
-            Form::Hash => pipeline.cmd("EVALSHA").arg(&self.hash),
-            Form::Source => pipeline.cmd("EVAL").arg(self.source),
+            Form::Hash => pipeline.cmd("EVALSHA").arg(&text.hash),
+            Form::Source => pipeline.cmd("EVAL").arg(&text.source),
         };
-        pipeline.arg(keys.len());
-        for key in keys.iter() {
-            pipeline.arg(key);
-        }
-        pipeline
+        let Some((fenced, follow)) = followed else {
+            return with_keys(pipeline.arg(keys.len()), keys);
+        };
+        with_keys(with_keys(pipeline.arg(2 * keys.len()), keys), follow.counters)
+            .arg(follow.least)
+            .arg(u8::from(follow.draws))
+            .arg(follow.ttl.as_millis())
+            .arg(fenced.done_from)
     }
+}
+
+fn with_keys<'a>(pipeline: &'a mut redis::Pipeline, keys: &Keys) -> &'a mut redis::Pipeline {
+    for key in keys.iter() {
+        pipeline.arg(key);
+    }
+    pipeline
 }

@@ -15,13 +15,15 @@ pub(crate) struct Answer {
     pub(crate) free_in: Option<Duration>,
     /// Which of several keys that is.
     pub(crate) place: usize,
+    /// Where the counters beside the keys stand, if a fencing token is wanted.
+    pub(crate) number: Option<u64>,
     /// What stands at the key, if that was asked and it is a string.
     pub(crate) standing: Option<Value>,
 }
 
 impl Answer {
     pub(crate) fn of(vote: Vote) -> Self {
-        Self { vote, failure: None, free_in: None, place: 0, standing: None }
+        Self { vote, failure: None, free_in: None, place: 0, number: None, standing: None }
     }
 
     pub(crate) fn failed(failure: NodeFailure) -> Self {

@@ -7,6 +7,7 @@ mod cancellation;
 mod clocks;
 mod dead;
 mod errors;
+mod fencing;
 mod hung;
 mod interop;
 mod late_packets;

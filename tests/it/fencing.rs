@@ -1,0 +1,249 @@
+//! Fencing tokens: numbers that grow with every holder.
+
+use crate::{builder, client, eventually, ms};
+use kit::Cluster;
+use quorlock::{AcquireError, FencingToken, NodeVote, Redlock};
+use std::time::{Duration, SystemTime};
+
+const COUNTER: &str = "r:token:{r}";
+
+/// Microseconds since 1970, a day from now: above every hint.
+fn tomorrow_us() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+    u64::try_from(now.as_micros()).expect("64 bits are enough") + 86_400_000_000
+}
+
+/// Where the counter of `r` stands on each node.
+fn counters(cluster: &Cluster) -> Vec<Option<u64>> {
+    let number = |bytes: Vec<u8>| String::from_utf8(bytes).ok()?.parse().ok();
+    cluster.iter().map(|node| node.get(COUNTER).and_then(number)).collect()
+}
+
+/// Acquires `r` with a token, and releases it.
+async fn token_of(redlock: &Redlock) -> FencingToken {
+    let lease = redlock.acquire("r").fenced().await.expect("a free lock");
+    let token = lease.token().expect("it is fenced");
+    lease.release().await.expect("nodes are up");
+    token
+}
+
+fn reasons(refused: &AcquireError) -> Vec<String> {
+    let report = refused.report().expect("nodes were asked");
+    let failure = |vote: &NodeVote| match vote {
+        NodeVote::Failed(failure) => Some(failure.to_string()),
+        _ => None,
+    };
+    report.nodes().iter().filter_map(|node| failure(node.vote())).collect()
+}
+
+#[tokio::test]
+async fn each_token_is_higher_than_the_last_whoever_holds() {
+    let cluster = Cluster::start(5);
+    let clients = [client(&cluster), client(&cluster)];
+    let mut last = FencingToken::new(0);
+    for round in 0..40 {
+        let token = token_of(&clients[round % 2]).await;
+        assert!(token > last, "round {round}: {token} after {last}");
+        last = token;
+    }
+    let plain = clients[0].acquire("r").await.expect("a free lock");
+    assert_eq!(plain.token(), None);
+}
+
+#[tokio::test]
+async fn the_counter_stands_beside_the_lock_and_outlives_it_for_its_ttl() {
+    let cluster = Cluster::start(3);
+    let redlock = builder(&cluster).fenced().token_ttl(Duration::from_hours(2)).build();
+    let redlock = redlock.expect("good settings");
+    let lease = redlock.acquire("r").await.expect("a free lock");
+    let token = lease.token().expect("all are fenced").get();
+    eventually("all nodes granted", || counters(&cluster) == [Some(token); 3]).await;
+    for node in &cluster {
+        assert_eq!(node.get("r").as_deref(), Some(lease.value().as_bytes()), "a plain lock");
+        assert!((7_100_000..=7_200_000).contains(&node.pttl(COUNTER)));
+        node.cmd(&["PEXPIRE", COUNTER, "600000"]);
+    }
+    lease.extend(ms(20_000)).await.expect("nodes are up");
+    let is_fresh = || cluster.iter().all(|node| node.pttl(COUNTER) > 7_000_000);
+    eventually("an extension lets it stand for longer", is_fresh).await;
+    cluster.iter().for_each(|node| drop(node.cmd(&["PEXPIRE", COUNTER, "600000"])));
+    lease.release().await.expect("nodes are up");
+    eventually("so does the release", is_fresh).await;
+    eventually("the lock is gone", || cluster.iter().all(|node| node.get("r").is_none())).await;
+    assert_eq!(counters(&cluster), [Some(token); 3]);
+}
+
+#[tokio::test]
+async fn counters_that_differ_are_brought_together_by_a_second_round() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let start = tomorrow_us();
+    for round in 0..20 {
+        let stands = [start + 100 * round + 10, start + 100 * round + 20, start + 100 * round + 30];
+        for (node, number) in cluster.iter().zip(stands) {
+            node.set(COUNTER, number.to_string());
+        }
+        let lease = redlock.acquire("r").fenced().await.expect("a free lock");
+        let token = lease.token().expect("it is fenced").get();
+        // It depends on who answered first.
+        assert!([stands[1] + 1, stands[2] + 1].contains(&token), "{token} of {stands:?}");
+        let committed = counters(&cluster).iter().filter(|n| n.is_some_and(|n| n >= token)).count();
+        assert!(committed >= 2, "{token}: {:?}", counters(&cluster));
+        lease.release().await.expect("nodes are up");
+        eventually("all know the token of who has released", || {
+            counters(&cluster).iter().all(|number| number.is_some_and(|number| number >= token))
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_above_every_counter_of_a_quorum_before_it() {
+    let cluster = Cluster::start(5);
+    let redlock = client(&cluster);
+    // As if an earlier holder had committed there.
+    let committed = tomorrow_us();
+    for node in &cluster.servers()[2..] {
+        node.set(COUNTER, committed.to_string());
+    }
+    for _ in 0..10 {
+        assert!(token_of(&redlock).await.get() > committed);
+    }
+}
+
+#[tokio::test]
+async fn counters_that_were_lost_start_again_above_their_past() {
+    let cluster = Cluster::start(3);
+    let before = token_of(&client(&cluster)).await;
+    cluster.iter().for_each(kit::Server::flushall);
+    let after = token_of(&client(&cluster)).await;
+    assert!(after > before, "by the wall clock: {after} after {before}");
+}
+
+#[tokio::test]
+async fn what_is_no_counter_fails_by_name_and_is_never_taken_for_a_holder() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let at_end = "9007199254740991".to_owned();
+    let breaks: [(&str, &dyn Fn(&kit::Server)); 5] = [
+        ("something else stands", &|node| node.set(COUNTER, "the lock of r:token:{r}")),
+        ("something else stands", &|node| node.set(COUNTER, "1e9")),
+        ("something else stands", &|node| node.set(COUNTER, "-5")),
+        ("something else stands", &|node| {
+            node.del(COUNTER);
+            node.cmd(&["RPUSH", COUNTER, "x"]);
+        }),
+        ("is at its end", &|node| node.set(COUNTER, &at_end)),
+    ];
+    for (reason, spoil) in breaks {
+        cluster.iter().for_each(kit::Server::flushall);
+        spoil(&cluster[0]);
+        assert!(token_of(&redlock).await.get() > 0, "the other two are enough");
+        spoil(&cluster[1]);
+        let refused = redlock.try_acquire("r").fenced().await.expect_err("no quorum of counters");
+        assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused}");
+        let reasons = reasons(&refused);
+        assert_eq!(reasons.len(), 2, "{refused}");
+        assert!(reasons.iter().all(|text| text.starts_with("COUNTER") && text.contains(reason)));
+        eventually("nothing is held", || cluster.iter().all(|node| node.get("r").is_none())).await;
+        drop(redlock.try_acquire("r").await.expect("without a token it can be had"));
+        eventually("released", || cluster.iter().all(|node| node.get("r").is_none())).await;
+    }
+}
+
+#[tokio::test]
+async fn nodes_that_lost_all_get_key_and_counter_back() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let lease = redlock.acquire("r").ttl(ms(3_000)).fenced().auto_extend(ms(60_000)).await;
+    let lease = lease.expect("a free lock");
+    let token = lease.token().expect("it is fenced").get();
+    eventually("all have it", || counters(&cluster) == [Some(token); 3]).await;
+    cluster[1].flushall();
+    eventually("repaired", || {
+        cluster[1].get("r").is_some() && counters(&cluster) == [Some(token); 3]
+    })
+    .await;
+    assert_eq!(lease.token().map(FencingToken::get), Some(token), "extended, and the same");
+}
+
+#[tokio::test]
+async fn a_set_has_one_token_above_those_of_all_its_resources() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let start = tomorrow_us();
+    for node in &cluster {
+        node.set("b:token:{b}", (start + 500).to_string());
+    }
+    let set = redlock.acquire_all(["a", "b", "c"]).fenced().await.expect("free locks");
+    let of_set = set.token().expect("it is fenced");
+    assert!(of_set.get() > start + 500, "{of_set}");
+    set.release().await.expect("nodes are up");
+    for resource in ["a", "b", "c"] {
+        let lease = redlock.acquire(resource).fenced().await.expect("a free lock");
+        assert!(lease.token() > Some(of_set), "{resource}");
+        lease.release().await.expect("nodes are up");
+    }
+    let overlapping = redlock.acquire_all(["c", "d"]).fenced().await.expect("free locks");
+    assert!(overlapping.token() > Some(of_set));
+}
+
+#[tokio::test]
+async fn who_adopts_a_lock_is_a_new_holder() {
+    let cluster = Cluster::start(3);
+    let (old, new) = (client(&cluster), client(&cluster));
+    let lease = old.acquire("r").fenced().await.expect("a free lock");
+    let adopted = new.adopt("r", lease.value()).fenced().await.expect("it stands there");
+    assert!(adopted.token() > lease.token(), "{:?} {:?}", adopted.token(), lease.token());
+    let cooling = adopted.token();
+    adopted.release_after(ms(50)).await.expect("nodes are up");
+    assert!(Some(token_of(&old).await) > cooling);
+}
+
+#[tokio::test]
+async fn scripts_that_a_node_forgot_are_sent_again() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let first = token_of(&redlock).await;
+    cluster.iter().for_each(|node| drop(node.cmd(&["SCRIPT", "FLUSH"])));
+    let lease = redlock.acquire("r").fenced().await.expect("the source follows");
+    assert!(lease.token() > Some(first));
+    cluster.iter().for_each(|node| drop(node.cmd(&["SCRIPT", "FLUSH"])));
+    lease.extend(ms(20_000)).await.expect("the source follows");
+    cluster.iter().for_each(|node| drop(node.cmd(&["SCRIPT", "FLUSH"])));
+    lease.release().await.expect("the source follows");
+}
+
+#[tokio::test]
+async fn without_a_token_nothing_but_a_plain_set_is_sent() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let lease = redlock.try_acquire("r").await.expect("a free lock");
+    eventually("all have it", || cluster.iter().all(|node| node.get("r").is_some())).await;
+    for node in &cluster {
+        let ran = node.info("commandstats");
+        assert!(!ran.contains_key("cmdstat_evalsha") && !ran.contains_key("cmdstat_eval"));
+        assert_eq!(node.keys(), [b"r"]);
+    }
+    drop(lease);
+}
+
+#[tokio::test]
+async fn a_hung_node_costs_no_more_than_it_does_without_a_token() {
+    let cluster = Cluster::start(5);
+    let redlock = client(&cluster);
+    let mut last = token_of(&redlock).await;
+    cluster[4].stop();
+    for _ in 0..20 {
+        let token = token_of(&redlock).await;
+        assert!(token > last);
+        last = token;
+    }
+    cluster[4].cont();
+    let refused = {
+        let _held = redlock.acquire("r").fenced().await.expect("a free lock");
+        client(&cluster).try_acquire("r").fenced().await.expect_err("it is held")
+    };
+    assert!(matches!(refused, AcquireError::Contended { .. }), "{refused}");
+    assert!(!matches!(reasons(&refused).first(), Some(text) if text.contains("COUNTER")));
+}
