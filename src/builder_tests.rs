@@ -22,6 +22,8 @@ fn defaults_are_as_documented() {
         ref retry,
         ref prefix,
         ref metadata,
+        is_fenced,
+        token_ttl: _,
         node_timeout,
         connect_timeout,
         drift,
@@ -31,6 +33,7 @@ fn defaults_are_as_documented() {
     assert_eq!((&**prefix, drift), (&[][..], Drift::DEFAULT));
     assert_eq!(connect_timeout, ms(1_000));
     assert_eq!((builder.drift_factor, builder.drift_constant), (0.01, ms(2)));
+    assert_eq!((is_fenced, builder.token_ttl), (false, Duration::from_hours(24)));
     assert!(metadata.is_none() && builder.runtime.is_none() && builder.nodes.is_empty());
 }
 

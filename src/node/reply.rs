@@ -190,6 +190,30 @@ mod tests {
     }
 
     #[test]
+    fn a_fenced_answer_is_the_one_inside_it_with_a_number() {
+        let fenced = |asked: Asked, wire: &str| {
+            let answer = answer(asked, &parsed(wire), "v");
+            (answer.vote, answer.number)
+        };
+        for (asked, inside, vote) in [
+            (Asked::Acquire, "+OK\r\n", Vote::Granted),
+            (Asked::Acquire, "*2\r\n:70\r\n:1\r\n", Vote::Denied),
+            (Asked::Extend, ":9000\r\n", Vote::Granted),
+            (Asked::Extend, ":-2\r\n", Vote::Missing),
+            (Asked::Release, ":-1\r\n", Vote::Denied),
+        ] {
+            let wire = format!("*2\r\n{inside}$16\r\n9007199254740991\r\n");
+            assert_eq!(fenced(asked, &wire), (vote, Some(9_007_199_254_740_991)), "{wire:?}");
+        }
+        for digits in ["9007199254740992", "-000000000000001", "18446744073709551616", ""] {
+            let wire = format!("*2\r\n+OK\r\n${}\r\n{digits}\r\n", digits.len());
+            assert_eq!(fenced(Asked::Acquire, &wire), (Vote::Failed, None), "{digits}");
+        }
+        let look = "*2\r\n:1\r\n$1\r\n1\r\n";
+        assert_eq!(fenced(Asked::Look, look), (Vote::Failed, None), "it is never fenced");
+    }
+
+    #[test]
     fn every_error_is_failed_with_its_reason() {
         for code in [
             "LOADING",

@@ -50,6 +50,33 @@ fn a_try_on_connected_nodes_leaves_nothing() {
 }
 
 #[test]
+fn a_fenced_try_leaves_nothing() {
+    dropped_everywhere(1, async |scene| {
+        scene.warm_up().await;
+        won(scene.redlock.try_acquire(R).fenced())
+    });
+}
+
+#[test]
+fn a_fenced_try_whose_token_takes_a_second_round_leaves_nothing() {
+    dropped_everywhere(2, async |scene| {
+        scene.warm_up().await;
+        scene.nodes.disagree();
+        won(scene.redlock.try_acquire(R).fenced())
+    });
+}
+
+#[test]
+fn a_fenced_wait_whose_token_takes_a_second_round_leaves_nothing() {
+    dropped_everywhere(4, async |scene| {
+        scene.nodes.hold_elsewhere();
+        scene.nodes.disagree();
+        scene.at(4, |scene| scene.nodes.release_elsewhere());
+        won(patient(scene).fenced())
+    });
+}
+
+#[test]
 fn a_try_that_is_refused_leaves_nothing() {
     dropped_everywhere(1, async |scene| {
         scene.nodes.hold_elsewhere();

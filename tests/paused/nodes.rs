@@ -11,6 +11,9 @@ use std::net::TcpStream;
 /// What is locked.
 pub(crate) const R: &str = "r";
 
+/// The key of its fencing counter, which outlives the lock.
+const COUNTER: &str = "r:token:{r}";
+
 /// What the keys of others hold: those are not ours to delete.
 const THEIRS: &[u8] = b"theirs";
 
@@ -81,6 +84,14 @@ impl Nodes {
         self.well().for_each(|(line, node)| assert_eq!(line.ask(node, "PING"), "+PONG"));
     }
 
+    /// The fencing counters stand so far apart, and so far ahead of all clocks, that a token takes a
+    /// second round.
+    pub(crate) fn disagree(&self) {
+        for (place, (_, node)) in self.well().enumerate() {
+            node.set(COUNTER, (4_000_000_000_000_000 + 1_000 * place).to_string());
+        }
+    }
+
     /// Somebody else holds the lock.
     pub(crate) fn hold_elsewhere(&self) {
         self.is_theirs.set(true);
@@ -111,7 +122,9 @@ impl Nodes {
     /// Keys of ours that a node has.
     pub(crate) fn ours(&self) -> Option<String> {
         self.well().filter(|(line, node)| line.ask(node, "DBSIZE") != ":0").find_map(|(_, node)| {
-            let is_ours = |key: &Vec<u8>| node.get(key).is_some_and(|value| value != THEIRS);
+            let is_ours = |key: &Vec<u8>| {
+                key != COUNTER.as_bytes() && node.get(key).is_some_and(|value| value != THEIRS)
+            };
             let key = node.keys().into_iter().find(is_ours)?;
             Some(format!("{} has {}", node.addr(), String::from_utf8_lossy(&key)))
         })
