@@ -63,6 +63,7 @@ impl<'a> Attempt<'a> {
         self.note_numbers(&asked);
         let (reason, next) = match judge(&asked, acquisition) {
             Next::Raise { valid_until, token } => {
+                self.driver.raises.fetch_add(1, Ordering::Relaxed);
                 let t1 = clock::now();
                 let begun = acquisition.begin_raise(valid_until, token, t1);
                 let order = |claim, ballot| Order::raise(claim, token, ballot);

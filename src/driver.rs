@@ -36,6 +36,8 @@ pub(crate) struct Driver {
     pub(crate) waiters: Arc<Waiters>,
     /// The highest number that a fencing counter was seen to show.
     pub(crate) seen: AtomicU64,
+    /// How many attempts had to confirm their token in a second round.
+    pub(crate) raises: AtomicU64,
     permits: Arc<Semaphore>,
     is_closed: AtomicBool,
 }
@@ -84,8 +86,9 @@ impl Driver {
         waiters: Arc<Waiters>,
     ) -> Self {
         let permits = Arc::new(Semaphore::new(MOST_ROUNDS));
-        let (seen, is_closed) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self { quorum, drift, node_timeout, pool, waiters, seen, permits, is_closed }
+        let (seen, raises) = (AtomicU64::new(0), AtomicU64::new(0));
+        let is_closed = AtomicBool::new(false);
+        Self { quorum, drift, node_timeout, pool, waiters, seen, raises, permits, is_closed }
     }
 
     /// Makes attempts until one is won or there is reason to give up.

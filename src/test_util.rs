@@ -12,6 +12,7 @@
 use crate::clock;
 use crate::redlock::Redlock;
 use crate::timer;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Moves the clock that validity is measured with forward, in the whole process and for good: all
@@ -87,4 +88,11 @@ pub fn census(redlock: &Redlock) -> Census {
         rounds: driver.rounds(),
         releases: driver.pool.shared().iter().map(|node| node.debts()).sum(),
     }
+}
+
+/// How many attempts to acquire have needed a second round so far, to confirm their [fencing
+/// token](crate::Acquire::fenced): where that is many, the wall clocks of the clients disagree by more
+/// than the time between two holders.
+pub fn raises(redlock: &Redlock) -> u64 {
+    redlock.driver().raises.load(Ordering::Relaxed)
 }

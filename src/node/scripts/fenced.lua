@@ -10,34 +10,37 @@
 -- Returns the other script's answer, and in digits the number, or what the counters show if nothing was
 -- done. Nothing is done when a counter shows no number, or is at its end.
 local END = 9007199254740992 -- 2^53: from there on a double does not tell neighbours apart
-local locks, counters = {}, {}
-for i = 1, #KEYS / 2 do
-  locks[i], counters[i] = KEYS[i], KEYS[#KEYS / 2 + i]
-end
+local half = #KEYS / 2
 local shown = 0
-for _, counter in ipairs(counters) do
-  local digits = redis.pcall('GET', counter) or '0'
-  if type(digits) == 'table' and not string.find(digits.err, 'WRONGTYPE', 1, true) then
-    return digits
-  elseif type(digits) == 'table' or not string.find(digits, '^%d+$') then
+for i = half + 1, 2 * half do
+  local digits = redis.pcall('GET', KEYS[i]) or 0
+  local number = tonumber(digits)
+  if not (number and number >= 0 and number < END and number % 1 == 0) then
+    if type(digits) == 'table' and not string.find(digits.err, 'WRONGTYPE', 1, true) then
+      return digits
+    end
     return redis.error_reply('COUNTER something else stands at the key of a fencing counter')
   end
-  shown = math.max(shown, tonumber(digits))
+  if number > shown then
+    shown = number
+  end
 end
-local number = math.max(shown + tonumber(ARGV[2]), tonumber(ARGV[1]))
+local number, least = shown + ARGV[2], tonumber(ARGV[1])
+if number < least then
+  number = least
+end
 if number >= END then
   return redis.error_reply('COUNTER a fencing counter is at its end: delete its key')
 end
-local answer = unfenced(locks, { unpack(ARGV, 5) })
-if type(answer) == 'table' and answer.err then
+local answer = unfenced({ unpack(KEYS, 1, half) }, { unpack(ARGV, 5) })
+local kind = type(answer)
+if kind == 'table' and answer.err then
   return answer
 end
-local is_done = type(answer) == 'table' and answer.ok
-  or type(answer) == 'number' and answer >= tonumber(ARGV[4])
-if is_done then
+if kind == 'number' and answer >= tonumber(ARGV[4]) or kind == 'table' and answer.ok then
   shown = number
-  for _, counter in ipairs(counters) do
-    redis.call('SET', counter, string.format('%.0f', number), 'PX', ARGV[3])
+  for i = half + 1, 2 * half do
+    redis.call('SET', KEYS[i], string.format('%.0f', number), 'PX', ARGV[3])
   end
 end
 return { answer, string.format('%.0f', shown) }

@@ -1,0 +1,202 @@
+//! What a fencing token costs: `cargo bench --features test-util --bench fencing [-- part-of-a-row's-name]`.
+//!
+//! Acquires with and without a token take turns in slices of a second on the same five servers, so that
+//! both meet the same machine. Ends with an error if a token takes a second round more often than it
+//! must not; how long things take is only printed.
+
+use kit::Cluster;
+use quorlock::{Acquire, Redlock, test_util};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+
+/// Pairs of slices of a row.
+const PAIRS: usize = 8;
+const SLICE: Duration = Duration::from_secs(1);
+
+/// Tasks that do the same thing at the same time.
+struct Row {
+    name: &'static str,
+    clients: usize,
+    tasks: usize,
+    /// True if all want the same lock.
+    one_key: bool,
+    /// The least share of the tokens that must have cost no round trip of their own.
+    least_at_once: f64,
+}
+
+const ROWS: [Row; 5] = [
+    Row { name: "1 task", clients: 1, tasks: 1, one_key: false, least_at_once: 0.99 },
+    Row { name: "64 tasks", clients: 1, tasks: 64, one_key: false, least_at_once: 0.99 },
+    Row { name: "512 tasks", clients: 1, tasks: 512, one_key: false, least_at_once: 0.99 },
+    Row { name: "one key, 8 tasks", clients: 1, tasks: 8, one_key: true, least_at_once: 0.90 },
+    Row { name: "one key, 8 clients", clients: 8, tasks: 8, one_key: true, least_at_once: 0.90 },
+];
+
+/// What a slice saw.
+#[derive(Default)]
+struct Slice {
+    cycles: usize,
+    failed: usize,
+    /// Of each acquire and each release that succeeded, in microseconds.
+    acquires_us: Vec<f64>,
+    releases_us: Vec<f64>,
+    /// The servers' time per cycle and server, in microseconds.
+    server_us: f64,
+}
+
+/// What one kind of acquire came to, slice by slice.
+#[derive(Default)]
+struct Side {
+    slices: Vec<Slice>,
+}
+
+impl Side {
+    fn median(&self, of: impl Fn(&Slice) -> f64) -> f64 {
+        percentile(&mut self.slices.iter().map(of).collect::<Vec<_>>(), 0.5)
+    }
+
+    fn all(&self, of: impl Fn(&Slice) -> &Vec<f64>) -> Vec<f64> {
+        self.slices.iter().flat_map(|slice| of(slice).iter().copied()).collect()
+    }
+
+    fn cycles(&self) -> usize {
+        self.slices.iter().map(|slice| slice.cycles).sum()
+    }
+
+    fn failed(&self) -> usize {
+        self.slices.iter().map(|slice| slice.failed).sum()
+    }
+}
+
+fn percentile(values: &mut [f64], share: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let place = (share * values.len().saturating_sub(1) as f64).round() as usize;
+    values.get(place).copied().unwrap_or(f64::NAN)
+}
+
+/// Acquires and releases in `tasks` tasks until the slice is over.
+async fn play(row: &Row, clients: &[Redlock], fenced: bool) -> Slice {
+    let end = Instant::now() + SLICE;
+    let failed = Arc::new(AtomicUsize::new(0));
+    let each = (0..row.tasks).map(|task| {
+        let (redlock, failed) = (clients[task % clients.len()].clone(), failed.clone());
+        let key = if row.one_key { "one".to_owned() } else { format!("key/{task}") };
+        tokio::spawn(async move {
+            let mut seen = Vec::new();
+            while Instant::now() < end {
+                let acquire: Acquire = redlock.acquire(&key);
+                let begun = Instant::now();
+                let won = if fenced { acquire.fenced().await } else { acquire.await };
+                let acquired = begun.elapsed();
+                let Ok(lease) = won else {
+                    failed.fetch_add(1, Ordering::Relaxed);
+                    continue;
+                };
+                let begun = Instant::now();
+                match lease.release().await {
+                    Ok(_) => seen.push((acquired, begun.elapsed())),
+                    Err(_) => drop(failed.fetch_add(1, Ordering::Relaxed)),
+                }
+            }
+            seen
+        })
+    });
+    let seen = futures::future::try_join_all(each).await.expect("no task panics").concat();
+    let us = |of: fn(&(Duration, Duration)) -> Duration| {
+        seen.iter().map(|both| of(both).as_secs_f64() * 1e6).collect()
+    };
+    Slice {
+        cycles: seen.len(),
+        failed: failed.load(Ordering::Relaxed),
+        acquires_us: us(|both| both.0),
+        releases_us: us(|both| both.1),
+        server_us: 0.0,
+    }
+}
+
+/// The time that the servers have spent on scripts, and on commands that were no part of one, since it
+/// was asked last.
+fn server_us(cluster: &Cluster, fenced: bool) -> f64 {
+    let spent = cluster.iter().map(|node| {
+        let stats = node.info("commandstats");
+        let usec = |command: &str| -> f64 {
+            let told = stats.get(&format!("cmdstat_{command}"));
+            let usec =
+                told.and_then(|told| told.split(',').find_map(|part| part.strip_prefix("usec=")));
+            usec.and_then(|usec| usec.parse().ok()).unwrap_or(0.0)
+        };
+        // With tokens, every SET is made by a script, whose time includes it.
+        let set = if fenced { 0.0 } else { usec("set") };
+        node.cmd(&["CONFIG", "RESETSTAT"]);
+        usec("evalsha") + set
+    });
+    spent.sum()
+}
+
+/// Prints the row; true if enough tokens were committed at once.
+#[allow(clippy::cast_precision_loss)] // Of counts below 2^53.
+fn run(row: &Row, runtime: &Runtime) -> bool {
+    let cluster = Cluster::start(5);
+    let client = || Redlock::builder().nodes(cluster.urls()).build().expect("good settings");
+    let clients: Vec<_> = (0..row.clients).map(|_| client()).collect();
+    let (mut plain, mut fenced) = (Side::default(), Side::default());
+    for pair in 0..=PAIRS {
+        for (side, is_fenced) in [(&mut plain, false), (&mut fenced, true)] {
+            server_us(&cluster, is_fenced);
+            let mut slice = runtime.block_on(play(row, &clients, is_fenced));
+            slice.server_us = server_us(&cluster, is_fenced) / (5 * slice.cycles.max(1)) as f64;
+            // The first pair warms up.
+            if pair > 0 {
+                side.slices.push(slice);
+            }
+        }
+    }
+    let tokens = fenced.cycles() + fenced.failed();
+    let raises: u64 = clients.iter().map(test_util::raises).sum();
+    let at_once = 1.0 - raises as f64 / tokens.max(1) as f64;
+    let rates = plain.slices.iter().zip(&fenced.slices);
+    let mut rates: Vec<_> = rates.map(|(p, f)| f.cycles as f64 / p.cycles.max(1) as f64).collect();
+    let ratio = |of: fn(&Slice) -> &Vec<f64>, share| {
+        percentile(&mut fenced.all(of), share) / percentile(&mut plain.all(of), share)
+    };
+    let is_good = at_once >= row.least_at_once;
+    println!(
+        "| {} | {:.0} | {:.0} | {:.2}x ({:.2} to {:.2}) | {:.2}x / {:.2}x | {:.2}x / {:.2}x | {:.1} us | {:.1} us | \
+         {:.2} % of {tokens} (at least {:.0} %: {}) | {} / {} |",
+        row.name,
+        plain.median(|slice| slice.cycles as f64),
+        fenced.median(|slice| slice.cycles as f64),
+        percentile(&mut rates, 0.5),
+        percentile(&mut rates, 0.0),
+        percentile(&mut rates, 1.0),
+        ratio(|slice| &slice.acquires_us, 0.5),
+        ratio(|slice| &slice.acquires_us, 0.99),
+        ratio(|slice| &slice.releases_us, 0.5),
+        ratio(|slice| &slice.releases_us, 0.99),
+        plain.median(|slice| slice.server_us),
+        fenced.median(|slice| slice.server_us),
+        at_once * 100.0,
+        row.least_at_once * 100.0,
+        if is_good { "yes" } else { "NO" },
+        plain.failed(),
+        fenced.failed(),
+    );
+    is_good
+}
+
+fn main() -> ExitCode {
+    let part = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    let part = part.unwrap_or_default();
+    let runtime = Runtime::new().expect("a runtime");
+    println!(
+        "| case | plain cycles/s | fenced | rate | acquire p50 / p99 | release p50 / p99 | server per cycle, plain | \
+         fenced | tokens at once | failed |\n|---|---|---|---|---|---|---|---|---|---|"
+    );
+    let rows = ROWS.iter().filter(|row| row.name.contains(&part));
+    let is_good = rows.fold(true, |is_good, row| run(row, &runtime) && is_good);
+    if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
