@@ -47,8 +47,8 @@ pub(crate) fn choose(quorum: Quorum, mut numbers: Vec<u64>) -> Option<Choice> {
 pub(crate) fn hint(seen: u64, wall_clock_us: u64) -> u64 {
     let sound = |number: &u64| *number < MOST_HINT;
     let after_seen = Some(seen.saturating_add(1)).filter(sound);
-    let clock = Some(wall_clock_us).filter(sound);
-    after_seen.max(clock).unwrap_or_default()
+    let on_the_wall = Some(wall_clock_us).filter(sound);
+    after_seen.max(on_the_wall).unwrap_or_default()
 }
 
 #[cfg(test)]
