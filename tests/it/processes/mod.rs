@@ -1,5 +1,6 @@
 //! Several processes that want the same lock.
 
+mod late;
 mod work;
 
 use crate::ms;
