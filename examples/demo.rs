@@ -143,6 +143,7 @@ async fn main() -> std::process::ExitCode {
     let redlock = Redlock::builder()
         .nodes(cluster.urls())
         .ttl(ms(2_000))
+        .max_ttl(ms(2_000))
         .node_timeout(ms(50))
         .retry(RetryPolicy::jittered(ms(5)..ms(60)))
         .build()

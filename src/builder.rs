@@ -2,7 +2,8 @@
 
 use crate::driver::Driver;
 use crate::error::ConfigError;
-use crate::node::{Endpoint, NodeShared, Pool, PushSink, Siblings, Timings};
+use crate::node::{Endpoint, Guard, NodeShared, Pool, PushSink, Quarantine, RestartGuard};
+use crate::node::{Siblings, Suspects, Timings};
 use crate::protocol::{Drift, MAX_NODES, NodeId, Quorum, RetryPolicy, Ttl};
 use crate::redlock::Redlock;
 use crate::roster::Roster;
@@ -21,6 +22,8 @@ use tokio::runtime::Handle;
 /// | setting | default |
 /// |---|---|
 /// | [`ttl`](Self::ttl) | 10 s |
+/// | [`max_ttl`](Self::max_ttl) | 60 s |
+/// | [`restart_guard`](Self::restart_guard) | [`Observed`](RestartGuard::Observed) |
 /// | [`wait`](Self::wait) | 10 s |
 /// | [`node_timeout`](Self::node_timeout) | 50 ms |
 /// | [`connect_timeout`](Self::connect_timeout) | 1 s |
@@ -39,6 +42,7 @@ pub struct Builder {
     drift_factor: f64,
     drift_constant: Duration,
     token_ttl: Duration,
+    restart_guard: RestartGuard,
     runtime: Option<Handle>,
 }
 
@@ -48,6 +52,7 @@ impl Default for Builder {
             nodes: Vec::new(),
             settings: Settings {
                 ttl: Duration::from_secs(10),
+                max_ttl: Duration::from_mins(1),
                 wait: Duration::from_secs(10),
                 retry: RetryPolicy::default(),
                 prefix: Box::default(),
@@ -61,6 +66,7 @@ impl Default for Builder {
             drift_factor: 0.01,
             drift_constant: Duration::from_millis(2),
             token_ttl: Duration::from_hours(24),
+            restart_guard: RestartGuard::default(),
             runtime: None,
         }
     }
@@ -96,6 +102,26 @@ impl Builder {
     /// How long the nodes keep a lock that nobody extends or releases. Whole milliseconds count.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.settings.ttl = ttl;
+        self
+    }
+
+    /// The longest ttl, extension or [cool-down](crate::Lease::release_after) that any client of these
+    /// nodes asks for. **All clients of a deployment have to share this setting**: a node that has
+    /// forgotten its locks is not counted until the last of them must have ended, whoever held it, and
+    /// this is how long that takes. A client that uses longer ttls than others wait for can lose its
+    /// lock to them after a restart.
+    ///
+    /// A longer ttl is refused by name, wherever it is given. To raise it, raise it on all clients
+    /// first, and then use it. A short one makes for short quarantines; see
+    /// [`restart_guard`](Self::restart_guard).
+    pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
+        self.settings.max_ttl = max_ttl;
+        self
+    }
+
+    /// What is done about nodes that were restarted, and may have forgotten locks in that.
+    pub fn restart_guard(mut self, guard: RestartGuard) -> Self {
+        self.restart_guard = guard;
         self
     }
 
@@ -222,6 +248,8 @@ impl Builder {
         }
         self.settings.token_ttl = to_ttl(self.token_ttl)?;
         self.settings.check_ttl(self.settings.ttl)?;
+        let span = self.settings.drift.quarantine(to_ttl(self.settings.max_ttl)?);
+        let guard = Guard { rule: self.restart_guard, span };
         check_metadata(self.settings.metadata.as_deref())?;
 
         let names = distinct_names(&infos)?;
@@ -232,10 +260,14 @@ impl Builder {
         let waiters = Waiters::new(quorum, self.settings.node_timeout);
         let roster = Arc::new(Roster::default());
         let listeners = Arc::new(Listeners { waiters: waiters.clone(), roster: roster.clone() });
+        let suspects = Arc::new(Suspects::new(quorum, self.settings.drift, guard.span));
         let shared = quorum.ids().zip(infos).zip(names).map(|((id, info), name)| {
             let endpoint = Endpoint { name, info };
             let (siblings, pushes) = (siblings.clone(), listeners.clone());
-            Arc::new(NodeShared::new(id, endpoint, timings, siblings, pushes))
+            let (quarantine, suspects) = (Quarantine::new(guard), suspects.clone());
+            let node =
+                NodeShared::new(id, endpoint, timings, siblings, pushes, quarantine, suspects);
+            Arc::new(node)
         });
         let pool = Pool::new(shared.collect(), self.runtime);
         let node_timeout = self.settings.node_timeout;
@@ -257,6 +289,7 @@ impl fmt::Debug for Builder {
             .field("drift_factor", &self.drift_factor)
             .field("drift_constant", &self.drift_constant)
             .field("token_ttl", &self.token_ttl)
+            .field("restart_guard", &self.restart_guard)
             .field("runtime", &self.runtime)
             .finish()
     }
@@ -272,6 +305,10 @@ impl PushSink for Listeners {
     fn handle_push(&self, node: NodeId, key: Option<&[u8]>) {
         self.waiters.handle_push(node, key);
         self.roster.handle_push(node, key);
+    }
+
+    fn handle_standstill(&self) {
+        self.roster.handle_standstill();
     }
 }
 

@@ -18,6 +18,7 @@ fn defaults_are_as_documented() {
     let builder = Builder::default();
     let Settings {
         ttl,
+        max_ttl,
         wait,
         ref retry,
         ref prefix,
@@ -29,6 +30,7 @@ fn defaults_are_as_documented() {
         drift,
     } = builder.settings;
     assert_eq!((ttl, wait, node_timeout), (ms(10_000), ms(10_000), ms(50)));
+    assert_eq!((max_ttl, builder.restart_guard), (ms(60_000), RestartGuard::Observed));
     assert_eq!(format!("{retry:?}"), "jittered 50ms..250ms");
     assert_eq!((&**prefix, drift), (&[][..], Drift::DEFAULT));
     assert_eq!(connect_timeout, ms(1_000));
@@ -94,6 +96,23 @@ fn timings_that_cannot_work_are_refused_by_name() {
     for ttl in [Duration::ZERO, Duration::from_micros(999), ms(u64::MAX), Duration::MAX] {
         assert_eq!(refused(one().ttl(ttl)), ConfigError::BadTtl { ttl });
     }
+    for max_ttl in [Duration::ZERO, ms(Ttl::MAX_MS + 1)] {
+        let refused = refused(one().max_ttl(max_ttl));
+        assert!(
+            matches!(refused, ConfigError::BadTtl { ttl } if ttl == max_ttl)
+                || matches!(refused, ConfigError::TtlExceedsMax { max_ttl: most, .. } if most == max_ttl),
+            "{refused:?}"
+        );
+    }
+    let beyond = ConfigError::TtlExceedsMax { ttl: ms(60_001), max_ttl: ms(60_000) };
+    assert_eq!(refused(one().ttl(ms(60_001))), beyond);
+    assert!(
+        beyond
+            .to_string()
+            .ends_with("raise max_ttl() on all clients of these nodes, and then use it")
+    );
+    assert!(one().ttl(ms(60_000)).build().is_ok());
+    assert!(one().ttl(ms(60_001)).max_ttl(ms(60_001)).build().is_ok());
     for factor in [-0.1, 1.0, f64::INFINITY] {
         assert_eq!(refused(one().drift_factor(factor)), ConfigError::BadDriftFactor { factor });
     }
@@ -115,6 +134,7 @@ fn timings_that_cannot_work_are_refused_by_name() {
 fn extreme_settings_do_not_panic() {
     let extreme = one()
         .ttl(ms(Ttl::MAX_MS))
+        .max_ttl(ms(Ttl::MAX_MS))
         .wait(Duration::MAX)
         .connect_timeout(Duration::MAX)
         .drift_factor(0.999_999)

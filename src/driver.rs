@@ -148,6 +148,7 @@ impl Driver {
                     if let Some(place) = &mut place {
                         place.refuse(&reason, &wish.keys);
                     }
+                    let at = reason.counts_again_at().map_or(at, |again| at.min(again));
                     latest_refusal = Some(reason);
                     rest(place.as_ref(), &nodes, at).await;
                 }

@@ -50,6 +50,18 @@ pub enum ConfigError {
         /// What was asked for.
         ttl: Duration,
     },
+    /// A ttl, an extension or a cool-down that is longer than what the restart guard waits for.
+    #[error(
+        "a ttl of {ttl:?} is longer than the max_ttl of {max_ttl:?}: use a shorter one, or raise \
+         max_ttl() on all clients of these nodes, and then use it"
+    )]
+    TtlExceedsMax {
+        /// What was asked for.
+        ttl: Duration,
+        /// The longest that any client of the nodes may ask for; see
+        /// [`max_ttl`](crate::Builder::max_ttl).
+        max_ttl: Duration,
+    },
     /// A drift factor that is no share of the ttl.
     #[error("a drift factor of {factor} makes no sense: it must be at least 0 and below 1")]
     BadDriftFactor {

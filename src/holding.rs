@@ -40,7 +40,7 @@ enum Cause {
     Asked,
     /// It is time for it.
     Upkeep,
-    /// Something happened to the key.
+    /// Something happened to the key, or to its time.
     Check,
 }
 
@@ -209,6 +209,21 @@ impl Holding {
         if let Some(ttl) = ttl.filter(|_| self.client.driver.quorum.blocked(touched)) {
             // If it has ended meanwhile, that is told elsewhere.
             let _ = self.begin(ttl, Cause::Check);
+        }
+    }
+
+    /// The keys may end sooner than the lease believes: lets them stand for as long as it is valid, and
+    /// extends it at once if it is to be kept up.
+    pub(crate) fn refresh(self: &Arc<Self>) {
+        let now = clock::now();
+        let ttl = self.renewal().ttl_to_check(now);
+        if let Some(ttl) = ttl {
+            // If it has ended meanwhile, that is told elsewhere.
+            let _ = self.begin(ttl, Cause::Check);
+        }
+        self.renewal().hasten(now);
+        if let Some(alarm) = self.alarm.get() {
+            alarm.hasten(now);
         }
     }
 

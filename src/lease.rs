@@ -7,7 +7,6 @@ use crate::lease_ref::LeaseRef;
 use crate::protocol::{Renewal, Ttl};
 use crate::redlock::Inner;
 use crate::release::{ReleaseOutcome, release};
-use crate::settings::to_ttl;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -92,7 +91,7 @@ impl Lease {
     pub async fn release_after(self, cool_down: Duration) -> Result<ReleaseOutcome, ReleaseError> {
         let ttl = match cool_down.as_millis() {
             0 => None,
-            _ => Some(to_ttl(cool_down)?),
+            _ => Some(self.lease.holding().client().settings.check_cool_down(cool_down)?),
         };
         self.end(ttl).await
     }

@@ -38,7 +38,7 @@ pub use error::{
 };
 pub use lease::Lease;
 pub use lease_ref::LeaseRef;
-pub use node::{NodeFailure, NodeState};
+pub use node::{NodeFailure, NodeStanding, NodeState, RestartGuard};
 pub use protocol::{Loss, RetryPolicy};
 pub use redlock::{NodeInfo, Redlock};
 pub use release::ReleaseOutcome;

@@ -6,7 +6,7 @@ use crate::driver::Driver;
 use crate::error::{ClientError, CloseError, ReleaseError};
 use crate::lease::Lease;
 use crate::lease_ref::LeaseRef;
-use crate::node::NodeState;
+use crate::node::{NodeStanding, NodeState};
 use crate::release::ReleaseOutcome;
 use crate::report::Report;
 use crate::roster::Roster;
@@ -37,6 +37,7 @@ pub(crate) struct Inner {
 pub struct NodeInfo {
     name: String,
     state: NodeState,
+    standing: NodeStanding,
     version: Option<String>,
     evicting: Option<String>,
 }
@@ -249,6 +250,7 @@ impl Redlock {
                 NodeInfo {
                     name: node.name.to_string(),
                     state,
+                    standing: node.standing(),
                     version: info.version.as_deref().map(str::to_owned),
                     evicting: info.evicting.as_deref().map(str::to_owned),
                 }
@@ -266,6 +268,12 @@ impl NodeInfo {
     /// Whether it is connected and answers.
     pub fn state(&self) -> &NodeState {
         &self.state
+    }
+
+    /// Whether what it grants counts, or for how long it does not: because it was restarted, or because
+    /// its clock is not to be trusted.
+    pub fn standing(&self) -> &NodeStanding {
+        &self.standing
     }
 
     /// The server's version, if it told.

@@ -98,6 +98,12 @@ impl PushSink for Roster {
             holding.handle_push(node);
         }
     }
+
+    fn handle_standstill(&self) {
+        for holding in self.all() {
+            holding.refresh();
+        }
+    }
 }
 
 impl Entry {

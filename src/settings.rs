@@ -9,6 +9,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) ttl: Duration,
+    pub(crate) max_ttl: Duration,
     pub(crate) wait: Duration,
     pub(crate) retry: RetryPolicy,
     pub(crate) prefix: Box<[u8]>,
@@ -27,9 +28,19 @@ impl Settings {
         [&*self.prefix, resource].concat().into()
     }
 
+    /// The ttl that `asked` is, if a key may stand for so long.
+    pub(crate) fn check_cool_down(&self, asked: Duration) -> Result<Ttl, ConfigError> {
+        let ttl = to_ttl(asked)?;
+        let max_ttl = self.max_ttl;
+        if asked > max_ttl {
+            return Err(ConfigError::TtlExceedsMax { ttl: asked, max_ttl });
+        }
+        Ok(ttl)
+    }
+
     /// The ttl that `asked` is, if it can work with the other settings.
     pub(crate) fn check_ttl(&self, asked: Duration) -> Result<Ttl, ConfigError> {
-        let ttl = to_ttl(asked)?;
+        let ttl = self.check_cool_down(asked)?;
         let (drift, node_timeout) = (self.drift.allowance(ttl), self.node_timeout);
         let validity = ttl.as_duration().saturating_sub(drift);
         if validity.is_zero() {

@@ -39,6 +39,11 @@ struct Heard {
 }
 
 impl Heard {
+    /// What a grant is that does not count.
+    fn void_vote(&self) -> NodeVote {
+        self.answer.youth.clone().map_or(NodeVote::Granted, NodeVote::Failed)
+    }
+
     fn vote(&self) -> NodeVote {
         match (self.answer.vote, &self.answer.failure) {
             (Vote::Granted, _) => NodeVote::Granted,
@@ -99,8 +104,10 @@ impl Tally {
     /// What has been heard up to now, late votes included.
     pub(crate) fn report(&self, nodes: impl Iterator<Item = Arc<str>>) -> Report {
         let count = self.count();
-        let reports = nodes.zip(&count.heard).map(|(name, heard)| {
+        let ids = count.round.quorum().ids();
+        let reports = nodes.zip(ids).zip(&count.heard).map(|((name, id), heard)| {
             let vote = match (heard, count.closed_after) {
+                (Some(heard), _) if count.round.is_void(id) => heard.void_vote(),
                 (Some(heard), _) => heard.vote(),
                 (None, Some(after)) => NodeVote::Failed(NodeFailure::Timeout(after)),
                 (None, None) => NodeVote::Pending,
@@ -120,6 +127,19 @@ impl Tally {
     pub(crate) fn highest_number(&self) -> Option<u64> {
         let count = self.count();
         count.heard.iter().flatten().filter_map(|heard| heard.answer.number).max()
+    }
+
+    /// When the first of the nodes counts again that did not count in this round.
+    pub(crate) fn counts_again_at(&self) -> Option<Time> {
+        let count = self.count();
+        let heard = count.round.quorum().ids().zip(&count.heard);
+        let barred = heard.filter_map(|(id, heard)| {
+            let heard = heard.as_ref()?;
+            let void = heard.answer.youth.as_ref().filter(|_| count.round.is_void(id));
+            let counts_in = heard.answer.failure.as_ref().or(void)?.counts_in()?;
+            Some(self.t1.after(heard.after).after(counts_in))
+        });
+        barred.min()
     }
 
     /// Which of several keys was in the way, on the first node that said so.
@@ -148,6 +168,7 @@ impl Tally {
         let now = clock::now();
         let mut count = self.count();
         let (vote, free_in, number) = (answer.vote, answer.free_in, answer.number);
+        let is_young = answer.youth.is_some();
         let slot = &mut count.heard[node.index()];
         if slot.is_some() {
             return None;
@@ -158,6 +179,9 @@ impl Tally {
         }
         if let Some(number) = number {
             count.round.note_number(node, number);
+        }
+        if is_young {
+            count.round.note_young(node);
         }
         let outcome = count.round.handle_vote(node, vote, now);
         let waker = if outcome.is_some() { count.waker.take() } else { None };

@@ -158,7 +158,7 @@ fn reason(error: &AcquireError) -> &'static str {
 
 /// A client of these nodes.
 pub(crate) fn client(urls: &[String]) -> Redlock {
-    let settings = Redlock::builder().nodes(urls).ttl(TTL).node_timeout(ms(100));
+    let settings = Redlock::builder().nodes(urls).ttl(TTL).max_ttl(TTL).node_timeout(ms(100));
     let retry = RetryPolicy::jittered(ms(5)..ms(60));
     settings.retry(retry).build().expect("these settings can work")
 }

@@ -113,7 +113,7 @@ impl Actor {
                 Event::Disconnected => {
                     return Err(NodeFailure::Disconnected("closed by the server".into()));
                 }
-                Event::Pushed(keys) => self.pass_on(keys),
+                Event::Pushed(keys) => self.node.pass_on(keys),
                 Event::Received => {}
                 Event::Alarm => self.handle_alarm().await?,
             }
@@ -266,18 +266,6 @@ impl Actor {
         }
     }
 
-    /// Tells who waits that keys have changed.
-    fn pass_on(&self, pushed: Pushed) {
-        match pushed {
-            Pushed::All => self.node.pushes.handle_push(self.node.id, None),
-            Pushed::Keys(keys) => {
-                for key in keys {
-                    self.node.pushes.handle_push(self.node.id, Some(&key));
-                }
-            }
-        }
-    }
-
     fn settle(&mut self, answered: Answered) -> Result<(), NodeFailure> {
         let Answered { at, orders, replies } = answered;
         let commands: usize = orders.iter().map(Order::commands).sum();
@@ -314,7 +302,7 @@ impl Actor {
         }
         let answer = order.read(replies);
         let has_failed = answer.vote == Vote::Failed;
-        order.answer(answer);
+        order.answer(self.node.judge(&order, answer));
         // 1. A release is written and runs; its answer is slow. 2. A connection that broke delivers its
         // SET. 3. The doubt ends. 4. The answer comes. So it counts when the release was written.
         let may_be_undone = order.is_release()
@@ -349,6 +337,7 @@ impl Actor {
     /// The connection broke: what was not answered may still run.
     fn handle_break(&mut self, failure: &NodeFailure) {
         if let Some(mut link) = self.link.take() {
+            self.node.quarantine.handle_loss();
             let unanswered: Vec<_> = link.take_unanswered().collect();
             self.note_broken(&link);
             self.handle_unanswered(unanswered, failure);
@@ -374,6 +363,7 @@ impl Drop for Actor {
     /// Runs at the end of the task, also when a runtime is shut down under it.
     fn drop(&mut self) {
         if let Some(mut link) = self.link.take() {
+            self.node.quarantine.handle_loss();
             let unanswered: Vec<_> = link.take_unanswered().collect();
             if !unanswered.is_empty() {
                 self.note_broken(&link);

@@ -2,8 +2,10 @@
 
 use super::fence::Fence;
 use super::keys::Keys;
+use super::shared::lock;
 use super::value::Value;
 use crate::protocol::{NodeId, Time, Ttl};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -28,6 +30,22 @@ pub(crate) struct Claim {
     withdrawn: AtomicBool,
     /// When the last key written so far must have expired on its node.
     expiry: AtomicU64,
+    /// For how long each node has promised to keep the keys.
+    promises: Mutex<Vec<Option<Promise>>>,
+}
+
+/// A node's promise to keep the keys for `ttl`, counted from when it was asked: by then it had not
+/// begun to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Promise {
+    pub(super) written: Time,
+    pub(super) ttl: Ttl,
+}
+
+impl Promise {
+    pub(super) fn until(self) -> Time {
+        self.written.after(self.ttl.as_duration())
+    }
 }
 
 impl Claim {
@@ -40,6 +58,7 @@ impl Claim {
             unsure: AtomicU32::new(0),
             withdrawn: AtomicBool::new(false),
             expiry: AtomicU64::new(0),
+            promises: Mutex::default(),
         }
     }
 
@@ -96,6 +115,28 @@ impl Claim {
         Time::from_nanos(self.expiry.load(Ordering::Relaxed))
     }
 
+    /// What `node` has promised, if that is known.
+    pub(super) fn promise(&self, node: NodeId) -> Option<Promise> {
+        lock(&self.promises).get(node.index()).copied().flatten()
+    }
+
+    /// Notes what `node` has promised. It does not shorten what it promised before.
+    pub(super) fn note_promise(&self, node: NodeId, promise: Promise) {
+        let mut promises = lock(&self.promises);
+        if promises.len() <= node.index() {
+            promises.resize(node.index() + 1, None);
+        }
+        let known = &mut promises[node.index()];
+        if known.is_none_or(|known| known.until() < promise.until()) {
+            *known = Some(promise);
+        }
+    }
+
+    /// What `node` had promised, which holds no more.
+    pub(super) fn forget_promise(&self, node: NodeId) -> Option<Promise> {
+        lock(&self.promises).get_mut(node.index()).and_then(Option::take)
+    }
+
     /// A node's clock may run slower than ours: 1/64 and 10 ms are added, above any drift allowed.
     fn note_expiry(&self, ttl: Ttl, now: Time) {
         let ttl = ttl.as_duration();
@@ -118,6 +159,13 @@ mod tests {
         assert!(claim.note_written(node, ttl(1), Time::from_nanos(1)));
         assert_eq!(claim.expiry(), Time::from_nanos(6_510_000_000));
         assert!(claim.is_written(node) && !claim.is_written(NodeId::new(1)));
+        assert_eq!(claim.promise(node), None);
+        let [long, short] =
+            [9, 5].map(|until| Promise { written: Time::from_nanos(7), ttl: ttl(until) });
+        claim.note_promise(node, long);
+        claim.note_promise(node, short);
+        assert_eq!((claim.promise(node), claim.promise(NodeId::new(1))), (Some(long), None));
+        assert_eq!((claim.forget_promise(node), claim.promise(node)), (Some(long), None));
         claim.withdraw();
         assert!(!claim.note_written(node, ttl(1), Time::from_nanos(2)), "given up");
     }

@@ -14,6 +14,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, timeout};
@@ -24,9 +25,16 @@ pub(crate) struct ServerInfo {
     pub(crate) run_id: Option<Arc<str>>,
     pub(crate) version: Option<Arc<str>>,
     pub(crate) is_replica: bool,
+    /// How long the server has been up, in whole seconds.
+    pub(crate) uptime: Option<Duration>,
+    /// True if it writes every command to disk before it answers: it forgets nothing in a restart.
+    pub(crate) is_durable: bool,
     /// The eviction policy, if the server may evict keys to save memory.
     pub(crate) evicting: Option<Arc<str>>,
 }
+
+/// What is asked for by `INFO`. Older servers take one section at a time.
+const SECTIONS: [&str; 4] = ["server", "replication", "memory", "persistence"];
 
 type Replies = BoxFuture<'static, Result<Vec<Value>, RedisError>>;
 
@@ -136,9 +144,10 @@ impl Link {
     async fn set_up(&mut self) -> Result<(), RedisError> {
         let mut pipeline = redis::Pipeline::new();
         pipeline.cmd("CLIENT").arg("ID");
-        for section in ["server", "replication", "memory"] {
+        for section in SECTIONS {
             pipeline.cmd("INFO").arg(section);
         }
+        pipeline.cmd("CONFIG").arg("GET").arg("appendfsync");
         for source in script::sources() {
             pipeline.cmd("SCRIPT").arg("LOAD").arg(source);
         }
@@ -152,8 +161,10 @@ impl Link {
             self.client_id = Some(*id);
         }
         self.tracks = self.resp3 && matches!(replies.last(), Some(Value::Okay));
-        let texts = replies.iter().skip(1).take(3).filter_map(text);
+        let texts = replies.iter().skip(1).take(SECTIONS.len()).filter_map(text);
         self.info = ServerInfo::parse(&texts.collect::<String>());
+        // The append-only file is on: now it matters when it is written.
+        self.info.is_durable &= replies.get(1 + SECTIONS.len()).is_some_and(syncs_always);
         Ok(())
     }
 
@@ -269,6 +280,16 @@ fn text(reply: &Value) -> Option<String> {
     }
 }
 
+/// True if this answer to `CONFIG GET appendfsync` (a map, or a list with RESP2) is `always`.
+fn syncs_always(reply: &Value) -> bool {
+    let value = match reply {
+        Value::Map(pairs) => pairs.first().map(|(_, value)| value),
+        Value::Array(parts) => parts.get(1),
+        _ => None,
+    };
+    value.and_then(text).is_some_and(|value| value == "always")
+}
+
 impl ServerInfo {
     fn parse(info: &str) -> Self {
         let field = |name: &str| {
@@ -279,6 +300,10 @@ impl ServerInfo {
         Self {
             run_id: field("run_id").map(Arc::from),
             version: field("valkey_version").or(field("redis_version")).map(Arc::from),
+            uptime: field("uptime_in_seconds")
+                .and_then(|seconds| seconds.parse().ok())
+                .map(Duration::from_secs),
+            is_durable: field("aof_enabled").is_some_and(|enabled| enabled == "1"),
             is_replica: field("role").is_some_and(|role| role == "slave"),
             evicting: policy.filter(|_| limited).map(Arc::from),
         }
@@ -291,16 +316,32 @@ mod tests {
 
     #[test]
     fn info_says_who_the_server_is() {
-        let info = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\n\r\n# Replication\r\nrole:master\r\n\
+        let info = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nuptime_in_seconds:7\r\n\r\n# Replication\r\nrole:master\r\n\
                     # Memory\r\nmaxmemory:1000\r\nmaxmemory_policy:allkeys-lru\r\n";
         let parsed = ServerInfo::parse(info);
         assert_eq!(parsed.run_id.as_deref(), Some("abc"));
         assert_eq!(parsed.version.as_deref(), Some("7.0.15"));
         assert_eq!(parsed.evicting.as_deref(), Some("allkeys-lru"));
-        assert!(!parsed.is_replica);
+        assert_eq!(parsed.uptime, Some(Duration::from_secs(7)));
+        assert!(!parsed.is_replica && !parsed.is_durable);
+        assert!(ServerInfo::parse("aof_enabled:1\r\n").is_durable);
         assert!(ServerInfo::parse("role:slave\r\n").is_replica);
         let unlimited = ServerInfo::parse("maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n");
         assert_eq!(unlimited.evicting, None);
         assert_eq!(ServerInfo::parse(""), ServerInfo::default());
+    }
+
+    #[test]
+    fn durable_is_who_writes_before_it_answers() {
+        for (wire, always) in [
+            ("%1\r\n$11\r\nappendfsync\r\n$6\r\nalways\r\n", true),
+            ("*2\r\n$11\r\nappendfsync\r\n$6\r\nalways\r\n", true),
+            ("*2\r\n$11\r\nappendfsync\r\n$8\r\neverysec\r\n", false),
+            ("*0\r\n", false),
+            ("-NOPERM no\r\n", false),
+        ] {
+            let reply = redis::parse_redis_value(wire.as_bytes()).expect("a reply");
+            assert_eq!(syncs_always(&reply), always, "{wire:?}");
+        }
     }
 }

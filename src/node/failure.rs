@@ -29,6 +29,39 @@ pub enum NodeFailure {
     Replica,
     /// The node is the same server process as this other one, under another address.
     SameServer(Arc<str>),
+    /// The server was restarted, and may have forgotten locks in that: what it grants does not count
+    /// yet. See [`RestartGuard`](crate::RestartGuard).
+    Restarted {
+        /// How long ago that was, as far as it is known.
+        ago: Duration,
+        /// How long until it counts again.
+        counts_in: Duration,
+    },
+    /// The connection to the server was lost and made anew, or is the first one, and our user may not
+    /// ask by `INFO` whether the server was restarted: so what it grants does not count yet. Permit it
+    /// (`ACL SETUSER … +info`).
+    MaybeRestarted {
+        /// How long ago the connection was made.
+        ago: Duration,
+        /// How long until it counts again.
+        counts_in: Duration,
+    },
+    /// The server has lost its keys in a flush: what it grants does not count yet. See
+    /// [`RestartGuard`](crate::RestartGuard).
+    Flushed {
+        /// How long ago that was.
+        ago: Duration,
+        /// How long until it counts again.
+        counts_in: Duration,
+    },
+    /// The server's clock has jumped ahead or runs too fast, so that it forgets locks before their
+    /// time: what it grants, and what it extends, does not count. Mend its clock (`chronyd`, `ntpd`).
+    Suspect {
+        /// How far ahead of ours it was at least, when it was noticed.
+        ahead: Duration,
+        /// How long until it counts again, if it does not deviate any more.
+        counts_in: Duration,
+    },
     /// The node sent something that is no answer to the command.
     Unexpected(Arc<str>),
     /// The runtime that ran the connection was shut down.
@@ -36,6 +69,17 @@ pub enum NodeFailure {
 }
 
 impl NodeFailure {
+    /// How long until the node counts again, if it is only for a time that it does not.
+    pub(crate) fn counts_in(&self) -> Option<Duration> {
+        match *self {
+            Self::Restarted { counts_in, .. }
+            | Self::MaybeRestarted { counts_in, .. }
+            | Self::Flushed { counts_in, .. }
+            | Self::Suspect { counts_in, .. } => Some(counts_in),
+            _ => None,
+        }
+    }
+
     /// The failure behind an error of a connection that could not be made.
     pub(super) fn unreachable(error: &redis::RedisError) -> Self {
         Self::Unreachable(phrase(error).into())
@@ -84,6 +128,20 @@ impl fmt::Display for NodeFailure {
             Self::Refused { code, detail } => write!(f, "{code} {detail}"),
             Self::Replica => write!(f, "a replica; give the address of a master"),
             Self::SameServer(other) => write!(f, "the same server as {other}"),
+            Self::Restarted { ago, counts_in } => {
+                write!(f, "restarted {} ago, counts again in {}", short(*ago), short(*counts_in))
+            }
+            Self::MaybeRestarted { ago, counts_in } => {
+                let (ago, counts_in) = (short(*ago), short(*counts_in));
+                write!(f, "maybe restarted {ago} ago (permit INFO), counts again in {counts_in}")
+            }
+            Self::Flushed { ago, counts_in } => {
+                write!(f, "flushed {} ago, counts again in {}", short(*ago), short(*counts_in))
+            }
+            Self::Suspect { ahead, counts_in } => {
+                let (ahead, counts_in) = (short(*ahead), short(*counts_in));
+                write!(f, "suspect: its clock is {ahead} ahead, counts again in {counts_in}")
+            }
             Self::Unexpected(reply) => write!(f, "unexpected reply: {reply}"),
             Self::ShutDown => write!(f, "the runtime was shut down"),
         }

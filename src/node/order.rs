@@ -1,6 +1,6 @@
 //! A deed on its way to a node.
 
-use super::claim::Claim;
+use super::claim::{Claim, Promise};
 use super::deed::{Cooling, Deed};
 use super::failure::NodeFailure;
 use super::reply;
@@ -18,6 +18,9 @@ pub(crate) struct Order {
     ballot: Option<Ballot>,
     form: Form,
     debt: Option<Debt>,
+    /// How often it was written, and what the node promises if it grants what was written last.
+    times: u32,
+    promise: Option<Promise>,
     /// How many commands it was written as, and which reply is the answer.
     commands: usize,
     verdict: usize,
@@ -76,7 +79,8 @@ impl Order {
     }
 
     fn new(claim: Arc<Claim>, deed: Deed, ballot: Option<Ballot>) -> Self {
-        Self { claim, deed, ballot, form: Form::Hash, debt: None, commands: 1, verdict: 0 }
+        let (form, debt, promise) = (Form::Hash, None, None);
+        Self { claim, deed, ballot, form, debt, times: 0, promise, commands: 1, verdict: 0 }
     }
 
     /// Counts this order in `debts` until it is done, if it is a release.
@@ -93,6 +97,21 @@ impl Order {
 
     pub(super) fn is_release(&self) -> bool {
         matches!(self.deed, Deed::Release { .. })
+    }
+
+    /// True if this asks for locks that we have not got yet, or for their fencing token.
+    pub(super) fn is_acquire(&self) -> bool {
+        matches!(self.deed, Deed::Acquire { .. } | Deed::Adopt { .. } | Deed::Raise { .. })
+    }
+
+    /// True for a release that was written once: nothing of ours can have deleted the keys before.
+    pub(super) fn is_first_release(&self) -> bool {
+        self.is_release() && self.times == 1
+    }
+
+    /// For how long the node keeps the keys if it grants this.
+    pub(super) fn promise(&self) -> Option<Promise> {
+        self.promise
     }
 
     pub(super) fn is_extension(&self) -> bool {
@@ -167,11 +186,15 @@ impl Order {
         tracks: bool,
         pipeline: &mut redis::Pipeline,
     ) -> bool {
-        if let Some(ttl) = self.deed.lasting(now)
-            && !self.claim.note_written(node, ttl, now)
-        {
-            return false;
+        if let Some(ttl) = self.deed.lasting(now) {
+            if !self.claim.note_written(node, ttl, now) {
+                return false;
+            }
+            // A repair leaves keys of a set as they are that were not lost.
+            let is_whole = !matches!(self.deed, Deed::Repair { .. });
+            self.promise = is_whole.then_some(Promise { written: now, ttl });
         }
+        self.times += 1;
         let before = pipeline.len();
         self.verdict = self.deed.write(&self.claim, self.form, now, tracks, pipeline);
         self.commands = pipeline.len() - before;

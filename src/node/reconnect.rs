@@ -114,6 +114,7 @@ impl Actor {
 
     fn take_on(&mut self, link: Link) {
         self.doubt_until = link.is_doubtful.then(|| Instant::now() + DOUBT);
+        self.node.quarantine.handle_set_up(&link.info, clock::now());
         self.node.set_info(link.info.clone());
         self.node.set_state(NodeState::Up);
         self.owed.recover();

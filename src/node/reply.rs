@@ -54,7 +54,9 @@ fn answer(asked: Asked, reply: &Value, secret: &str) -> Answer {
     let vote = match (asked, reply) {
         (Asked::Acquire, Value::Okay) => Vote::Granted,
         (Asked::Acquire, Value::Nil) => Vote::Denied,
-        (Asked::Extend, Value::Int(-1..)) => Vote::Granted,
+        (Asked::Extend, Value::Int(pttl @ -1..)) => {
+            return Answer { left: free_in(*pttl), ..Answer::of(Vote::Granted) };
+        }
         (Asked::Extend, Value::Int(-2)) => Vote::Missing,
         (Asked::Extend, Value::Int(-3)) => Vote::Denied,
         (Asked::Release, Value::Int(1)) => Vote::Granted,
@@ -174,6 +176,13 @@ mod tests {
         assert_eq!(free_in(&["$-1\r\n", "+OK\r\n", ":-2\r\n"]), Some(Duration::ZERO), "gone");
         assert_eq!(free_in(&["$-1\r\n", "+OK\r\n", ":-1\r\n"]), None, "for ever");
         assert_eq!(free_in(&["$-1\r\n", "-ERR no\r\n", "-ERR no\r\n"]), None);
+    }
+
+    #[test]
+    fn an_extension_tells_how_much_was_left() {
+        let left = |wire| answer(Asked::Extend, &parsed(wire), "v").left;
+        assert_eq!(left(":70\r\n"), Some(Duration::from_millis(70)));
+        assert_eq!(left(":-1\r\n"), None, "for ever");
     }
 
     #[test]

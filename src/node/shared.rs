@@ -5,6 +5,8 @@ use super::connection::ServerInfo;
 use super::failure::NodeFailure;
 use super::order::Order;
 use super::push::PushSink;
+use super::quarantine::Quarantine;
+use super::suspects::Suspects;
 use crate::protocol::NodeId;
 use redis::io::tcp::TcpSettings;
 use redis::{ConnectionInfo, ProtocolVersion};
@@ -59,6 +61,9 @@ pub(crate) struct NodeShared {
     pub(super) speaks_resp2: AtomicBool,
     pub(super) siblings: Arc<Siblings>,
     pub(super) pushes: Arc<dyn PushSink>,
+    /// What it may have forgotten.
+    pub(super) quarantine: Quarantine,
+    pub(super) suspects: Arc<Suspects>,
     info: ConnectionInfo,
     status: Mutex<(NodeState, ServerInfo)>,
     estate: Mutex<Estate>,
@@ -90,6 +95,8 @@ impl NodeShared {
         timings: Timings,
         siblings: Arc<Siblings>,
         pushes: Arc<dyn PushSink>,
+        quarantine: Quarantine,
+        suspects: Arc<Suspects>,
     ) -> Self {
         Self {
             id,
@@ -98,6 +105,8 @@ impl NodeShared {
             speaks_resp2: AtomicBool::new(false),
             siblings,
             pushes,
+            quarantine,
+            suspects,
             info: endpoint.info,
             status: Mutex::new((NodeState::Connecting, ServerInfo::default())),
             estate: Mutex::default(),

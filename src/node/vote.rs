@@ -13,6 +13,11 @@ pub(crate) struct Answer {
     pub(crate) failure: Option<NodeFailure>,
     /// When Denied: how long the key that is in the way has to live, if the node was asked.
     pub(crate) free_in: Option<Duration>,
+    /// When an extension is Granted: how long the key had to live before, if not for ever.
+    pub(crate) left: Option<Duration>,
+    /// If the node may have been restarted lately: what its grant is as good as, unless the
+    /// deployment is new (I14).
+    pub(crate) youth: Option<NodeFailure>,
     /// Which of several keys that is.
     pub(crate) place: usize,
     /// Where the counters beside the keys stand, if a fencing token is wanted.
@@ -23,7 +28,16 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn of(vote: Vote) -> Self {
-        Self { vote, failure: None, free_in: None, place: 0, number: None, standing: None }
+        Self {
+            vote,
+            failure: None,
+            free_in: None,
+            left: None,
+            youth: None,
+            place: 0,
+            number: None,
+            standing: None,
+        }
     }
 
     pub(crate) fn failed(failure: NodeFailure) -> Self {

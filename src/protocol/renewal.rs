@@ -237,6 +237,13 @@ impl Renewal {
         Some(Ttl::from_duration(left).unwrap_or(Ttl::SHORTEST))
     }
 
+    /// The upkeep is due by `now`.
+    pub(crate) fn hasten(&mut self, now: Time) {
+        if let Some(upkeep) = &mut self.upkeep {
+            upkeep.due = upkeep.due.min(now);
+        }
+    }
+
     /// Writes an expiry down, so that no later, smaller `now` can undo it.
     fn observe(&mut self, now: Time) -> Tenure {
         self.tenure = self.tenure(now);

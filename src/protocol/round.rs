@@ -212,6 +212,12 @@ impl Round {
         if self.is_new(self.young.len()) { self.granted } else { self.granted.without(self.young) }
     }
 
+    /// True if `node` granted and does not count, and that makes a difference.
+    pub(crate) fn is_void(&self, node: NodeId) -> bool {
+        let void = self.granted.without(self.counted());
+        self.quorum.reached(self.granted.len()) && void.contains(node)
+    }
+
     /// True if so many young nodes leave no quorum of others: then nothing was forgotten.
     fn is_new(&self, young: usize) -> bool {
         young > self.quorum.nodes() - self.quorum.needed()

@@ -101,9 +101,21 @@ impl Drift {
 
     /// The allowance for `ttl`, rounded up to a nanosecond.
     pub(crate) fn allowance(self, ttl: Ttl) -> Duration {
+        self.share(ttl).saturating_add(self.constant)
+    }
+
+    /// How long a node does not count that may have forgotten keys, each of which had at most `max_ttl`
+    /// to live: its own clock, that of whoever held the lock and ours may run at different rates. A
+    /// second is added for what is told in whole seconds.
+    pub(crate) fn quarantine(self, max_ttl: Ttl) -> Duration {
+        let drifted = max_ttl.as_duration().saturating_add(self.share(max_ttl).saturating_mul(2));
+        drifted.saturating_add(Duration::from_secs(1))
+    }
+
+    fn share(self, ttl: Ttl) -> Duration {
         let nanos = ttl.as_duration().as_nanos() * u128::from(self.parts_per_million);
         let nanos = u64::try_from(nanos.div_ceil(1_000_000)).unwrap_or(u64::MAX);
-        Duration::from_nanos(nanos).saturating_add(self.constant)
+        Duration::from_nanos(nanos)
     }
 }
 
@@ -143,6 +155,7 @@ mod tests {
         let ttl = Ttl::from_duration(ms(10_000)).expect("a good ttl");
         assert_eq!(Drift::DEFAULT.allowance(ttl), ms(102));
         assert_eq!(valid_until(Time::from_nanos(7), ttl, Drift::DEFAULT).as_nanos(), 9_898_000_007);
+        assert_eq!(Drift::DEFAULT.quarantine(ttl), ms(11_200));
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Nodes that die, stay dead, and come back, empty or not; connections that die under a command.
 
-use crate::{SOON, builder, client, eventually, ms};
+use crate::{MAX_TTL, SOON, builder, client, eventually, ms};
 use futures::future::try_join_all;
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{
-    AcquireError, NodeFailure, NodeState, NodeVote, Redlock, ReleaseOutcome, Report, RetryPolicy,
+    AcquireError, NodeFailure, NodeState, NodeVote, Redlock, ReleaseOutcome, Report, RestartGuard,
+    RetryPolicy,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -81,7 +82,9 @@ async fn a_node_killed_under_a_warm_client_fails_nobody_and_is_named() {
 async fn nodes_that_die_and_return_empty_one_by_one_under_load_fail_nobody() {
     const TASKS: usize = 64;
     let cluster = Arc::new(Cluster::start(5));
-    let redlock = builder(&cluster).ttl(LONG).build().expect("good settings");
+    // They count again at once, or a quorum would soon be away.
+    let redlock = builder(&cluster).ttl(LONG).restart_guard(RestartGuard::Off);
+    let redlock = redlock.build().expect("good settings");
     let (is_over, cycles) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let unknowns = Arc::new(AtomicUsize::new(0));
     let tasks = (0..TASKS).map(|task| {
@@ -137,8 +140,9 @@ async fn attempts_to_reconnect_are_few_however_a_node_fails() {
     for (url, proxy) in urls.iter_mut().zip(&proxies) {
         *url = proxy.url();
     }
-    let redlock = Redlock::builder().nodes(urls).node_timeout(ms(1_000)).ttl(LONG);
-    let redlock = redlock.connect_timeout(ms(100)).build().expect("good settings");
+    let redlock = Redlock::builder().max_ttl(MAX_TTL).nodes(urls).node_timeout(ms(1_000)).ttl(LONG);
+    let redlock = redlock.connect_timeout(ms(100)).restart_guard(RestartGuard::Off);
+    let redlock = redlock.build().expect("good settings");
     drop(redlock.acquire("r").wait(SOON).await.expect("a free lock"));
     eventually("all nodes are up", || (0..7).all(|node| is_up(&redlock, node))).await;
 
@@ -282,7 +286,10 @@ async fn with_all_nodes_dead_an_acquire_waits_idly_and_ends_as_an_outage() {
     let cluster = Cluster::start(5);
     let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
     cluster.servers().iter().for_each(Server::kill);
-    let redlock = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).node_timeout(ms(50));
+    let redlock = Redlock::builder()
+        .max_ttl(MAX_TTL)
+        .nodes(proxies.iter().map(Proxy::url))
+        .node_timeout(ms(50));
     let redlock = redlock.ttl(LONG).build().expect("good settings");
     let eager = RetryPolicy::fixed(ms(0));
     let begun = Instant::now();
@@ -321,7 +328,8 @@ async fn late_set(may_kill: bool) {
     }
     let proxy = Proxy::start(cluster[0].addr());
     let urls = [proxy.url(), cluster[1].url(), cluster[2].url()];
-    let redlock = Redlock::builder().nodes(urls).node_timeout(ms(100)).ttl(LONG).build();
+    let redlock =
+        Redlock::builder().max_ttl(MAX_TTL).nodes(urls).node_timeout(ms(100)).ttl(LONG).build();
     let redlock = redlock.expect("good settings");
     let warm_up = redlock.acquire("warm-up").wait(SOON).await.expect("a free lock");
     eventually("all nodes are used", || cluster[0].get("warm-up").is_some()).await;

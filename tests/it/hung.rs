@@ -1,6 +1,6 @@
 //! Nodes that hang: they accept everything and answer nothing, and later answer it all.
 
-use crate::{SOON, eventually, ms};
+use crate::{MAX_TTL, SOON, eventually, ms};
 use futures::future::{join_all, try_join_all};
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{
@@ -20,7 +20,12 @@ const TASKS: usize = 64;
 
 /// A client with the node timeout of production, which a busy machine may well break now and then.
 fn hasty(urls: impl IntoIterator<Item = String>) -> Builder {
-    Redlock::builder().nodes(urls).node_timeout(ms(50)).ttl(LONG).connect_timeout(ms(1_000))
+    Redlock::builder()
+        .max_ttl(MAX_TTL)
+        .nodes(urls)
+        .node_timeout(ms(50))
+        .ttl(LONG)
+        .connect_timeout(ms(1_000))
 }
 
 fn calls(server: &Server, command: &str) -> usize {

@@ -1,7 +1,7 @@
 //! I8: what the buffers of a connection that was given up still deliver must not stay.
 
 use crate::errors::{FEW_RIGHTS, PASSWORD, USER};
-use crate::{SOON, eventually, ms};
+use crate::{MAX_TTL, SOON, eventually, ms};
 use kit::{Cluster, Direction, Proxy, Server, ServerBuilder};
 use quorlock::{AcquireError, NodeState, Redlock};
 use std::io::{self, Read, Write};
@@ -129,7 +129,8 @@ async fn a_set_in_a_connection_that_was_replaced_never_runs() {
     let cluster = Cluster::start(3);
     let detour = Detour::start(cluster[0].addr());
     let urls = [detour.url(), cluster[1].url(), cluster[2].url()];
-    let redlock = Redlock::builder().nodes(urls).node_timeout(ms(100)).ttl(ms(120_000));
+    let redlock =
+        Redlock::builder().max_ttl(MAX_TTL).nodes(urls).node_timeout(ms(100)).ttl(ms(120_000));
     let redlock = redlock.build().expect("good settings");
     leave_a_set_behind(&cluster, &detour, &redlock).await;
     eventually("the release is delivered", || cluster.is_empty()).await;
@@ -153,7 +154,8 @@ async fn where_kill_is_forbidden_a_set_that_comes_late_is_undone() {
     let detour = Detour::start(cluster[0].addr());
     let addrs = [detour.addr, cluster[1].addr(), cluster[2].addr()];
     let urls = addrs.map(|addr| format!("redis://{USER}:{PASSWORD}@{addr}"));
-    let redlock = Redlock::builder().nodes(urls).node_timeout(ms(100)).ttl(ms(120_000));
+    let redlock =
+        Redlock::builder().max_ttl(MAX_TTL).nodes(urls).node_timeout(ms(100)).ttl(ms(120_000));
     let redlock = redlock.build().expect("good settings");
     leave_a_set_behind(&cluster, &detour, &redlock).await;
 
@@ -170,7 +172,8 @@ async fn commands_that_a_network_held_up_for_seconds_leave_nothing() {
     let cluster = Cluster::start(3);
     let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
     let urls = proxies.iter().map(Proxy::url);
-    let redlock = Redlock::builder().nodes(urls).node_timeout(ms(100)).ttl(ms(120_000));
+    let redlock =
+        Redlock::builder().max_ttl(MAX_TTL).nodes(urls).node_timeout(ms(100)).ttl(ms(120_000));
     let redlock = redlock.build().expect("good settings");
     let is_up = |node: &quorlock::NodeInfo| *node.state() == NodeState::Up;
     drop(redlock.acquire("r").wait(SOON).await.expect("a free lock"));

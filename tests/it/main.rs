@@ -19,8 +19,10 @@ mod quorum;
 mod reconnect;
 mod refusals;
 mod renewal;
+mod restarts;
 mod runtimes;
 mod sets;
+mod suspects;
 mod transport;
 mod using;
 mod waiting;
@@ -32,6 +34,9 @@ use std::time::{Duration, Instant};
 /// How long to wait for something that takes milliseconds, on the slowest machine.
 const SOON: Duration = Duration::from_secs(20);
 
+/// For locks with long ttls: longer than any test.
+const MAX_TTL: Duration = Duration::from_hours(1);
+
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
@@ -42,7 +47,8 @@ fn client(cluster: &Cluster) -> Redlock {
 }
 
 fn builder(cluster: &Cluster) -> Builder {
-    Redlock::builder().nodes(cluster.urls()).node_timeout(ms(1_000)).ttl(ms(30_000))
+    let builder = Redlock::builder().nodes(cluster.urls()).max_ttl(MAX_TTL);
+    builder.node_timeout(ms(1_000)).ttl(ms(30_000))
 }
 
 /// Waits until `condition` holds, and lets the runtime run meanwhile.

@@ -2,7 +2,7 @@
 
 use crate::late_packets::deliver_all;
 use crate::quorum::Holds;
-use crate::{SOON, client, eventually, ms};
+use crate::{MAX_TTL, SOON, client, eventually, ms};
 use kit::{Cluster, Direction, Proxy, Server, ServerBuilder};
 use quorlock::{
     AcquireError, NodeFailure, NodeState, NodeVote, Redlock, ReleaseError, ReleaseOutcome,
@@ -155,7 +155,8 @@ async fn without_hello_locks_work_over_resp2_and_so_does_reconnecting() {
 fn proxied(cluster: &Cluster) -> (Vec<Proxy>, Redlock) {
     let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
     let urls = proxies.iter().map(Proxy::url);
-    let redlock = Redlock::builder().nodes(urls).node_timeout(ms(2_000)).ttl(ms(120_000));
+    let redlock =
+        Redlock::builder().max_ttl(MAX_TTL).nodes(urls).node_timeout(ms(2_000)).ttl(ms(120_000));
     (proxies, redlock.build().expect("good settings"))
 }
 
@@ -231,7 +232,8 @@ async fn use_shared(redlock: Redlock, task: usize, holds: Arc<[Holds; 4]>, end: 
 async fn resets_of_all_connections_at_once_under_load_break_no_exclusion_and_leave_nothing() {
     let cluster = Cluster::start(5);
     let (proxies, redlock) = proxied(&cluster);
-    let other = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).ttl(ms(120_000));
+    let other =
+        Redlock::builder().max_ttl(MAX_TTL).nodes(proxies.iter().map(Proxy::url)).ttl(ms(120_000));
     let retry = RetryPolicy::jittered(ms(1)..ms(20));
     let other = other.retry(retry).node_timeout(ms(2_000)).build().expect("good settings");
     lock_on_all(&redlock, &cluster).await;

@@ -2,19 +2,22 @@
 //! its reason, and never a sign that somebody holds the lock.
 
 use crate::errors::{PASSWORD, USER, shown, told};
-use crate::{SOON, eventually, ms};
+use crate::{MAX_TTL, SOON, eventually, ms};
 use kit::{Cluster, Server, ServerBuilder};
 use quorlock::{
     AcquireError, Builder, ExtendError, NodeState, NodeVote, Redlock, ReleaseOutcome, Report,
+    RestartGuard,
 };
 use std::collections::HashMap;
 use std::io::Write;
 use std::net::TcpStream;
 use std::time::Instant;
 
-/// Looping scripts take all of the machine for a while: leave the servers time to say so.
+/// Looping scripts take all of the machine for a while: leave the servers time to say so. A server
+/// that loads has lost its keys, which is not what these tests are about.
 fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
-    Redlock::builder().nodes(urls).node_timeout(ms(5_000)).ttl(ms(60_000))
+    let builder = Redlock::builder().max_ttl(MAX_TTL).nodes(urls).restart_guard(RestartGuard::Off);
+    builder.node_timeout(ms(5_000)).ttl(ms(60_000))
 }
 
 /// True if exactly the nodes of `broken` have failed, for this reason, and nobody says "held".

@@ -30,7 +30,10 @@ const STEP: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_hours(2);
 
 fn builder(nodes: &Nodes) -> Builder {
-    let builder =
-        Redlock::builder().nodes(nodes.urls()).ttl(LONG).retry(RetryPolicy::fixed(2 * STEP));
+    let builder = Redlock::builder()
+        .nodes(nodes.urls())
+        .ttl(LONG)
+        .max_ttl(2 * LONG)
+        .retry(RetryPolicy::fixed(2 * STEP));
     builder.node_timeout(5 * STEP).connect_timeout(5 * STEP)
 }

@@ -4,9 +4,11 @@ use std::env;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::Clock;
 use crate::process::{Process, Program};
 use crate::scratch::Scratch;
 
@@ -29,6 +31,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 pub struct Rerun {
     // The order is that of the destructors: the process ends before its directory is removed.
     process: Process,
+    clock: Option<Clock>,
     scratch: Scratch,
 }
 
@@ -37,22 +40,66 @@ impl Rerun {
     #[track_caller]
     #[must_use = "a process that is dropped ends"]
     pub fn start(args: &[&str], env: &[(&str, &str)]) -> Self {
+        Self::with(args, env, |_| None)
+    }
+
+    /// The same, with a wall clock of its own, which can be made to drift and to jump; see
+    /// [`Rerun::clock`]. Its monotonic clocks stay true. It needs what
+    /// [`ServerBuilder::clock`](crate::ServerBuilder::clock) needs.
+    #[track_caller]
+    #[must_use = "a process that is dropped ends"]
+    pub fn start_with_clock(args: &[&str], env: &[(&str, &str)]) -> Self {
+        Self::with(args, env, |dir| Some(Clock::new(dir)))
+    }
+
+    #[track_caller]
+    fn with(
+        args: &[&str],
+        env: &[(&str, &str)],
+        clock: impl FnOnce(&Path) -> Option<Clock>,
+    ) -> Self {
         let name = env::current_exe().expect("the program's file has a path");
         let args: Vec<OsString> = args.iter().map(Into::into).collect();
-        let env: Vec<(OsString, OsString)> =
+        let mut env: Vec<(OsString, OsString)> =
             env.iter().map(|(name, value)| (name.into(), value.into())).collect();
         let scratch = Scratch::new();
+        let clock = clock(scratch.path());
+        if clock.is_some() {
+            env.extend(Clock::environment());
+        }
         let log = File::create(scratch.path().join("output.log")).expect("cannot open a log file");
         let program =
             Program { name: name.as_os_str(), args: &args, env: &env, dir: scratch.path() };
         let process = Process::spawn(&program, log);
-        Self { process, scratch }
+        Self { process, clock, scratch }
     }
 
     /// The process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.id()
+    }
+
+    /// The wall clock of the process. A process that does not follow it has no way to tell: let it look
+    /// whether a jump arrives.
+    ///
+    /// # Panics
+    ///
+    /// When it was started without one.
+    #[track_caller]
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        self.clock.as_ref().expect("it was not started with a clock")
+    }
+
+    /// Stops the process (SIGSTOP) and returns when none of its threads runs any more.
+    pub fn stop(&self) {
+        self.process.stop();
+    }
+
+    /// Lets a stopped process continue (SIGCONT).
+    pub fn cont(&self) {
+        self.process.cont();
     }
 
     /// Whether the process has ended, in whichever way.

@@ -2,6 +2,7 @@
 //! input, its books go to its standard output, and it ends when its input does.
 
 use crate::cell::Cells;
+use crate::choice::LONGEST_TTL;
 use crate::line::{END, Line, Orders, Teller};
 use crate::task::{NODE_TIMEOUT, Task};
 use quorlock::Redlock;
@@ -56,7 +57,8 @@ async fn live(orders: Orders, is_ended: watch::Receiver<bool>) -> bool {
             return true;
         }
     };
-    let redlock = Redlock::builder().nodes(&orders.nodes).node_timeout(NODE_TIMEOUT).build();
+    let redlock = Redlock::builder().nodes(&orders.nodes).node_timeout(NODE_TIMEOUT);
+    let redlock = redlock.ttl(LONGEST_TTL).max_ttl(LONGEST_TTL).build();
     let redlock = redlock.expect("good settings");
     let mut tasks = JoinSet::new();
     for number in 0..orders.tasks {

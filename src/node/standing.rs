@@ -1,0 +1,52 @@
+//! Whether what a node grants counts.
+
+use super::failure::{NodeFailure, short};
+use std::fmt;
+use std::time::Duration;
+
+/// Whether what a node grants counts for this client, and if not, why and for how long.
+///
+/// Prints as a short phrase, for example `counted` or `restarted 3.1s ago, counts again in 57.0s`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NodeStanding {
+    /// It counts.
+    Counted,
+    /// The server had been up for only a short time when this client saw it first: it may have
+    /// forgotten locks in a restart. It counts while so many are young that the deployment must be
+    /// new; see [`RestartGuard::Observed`](crate::RestartGuard::Observed).
+    Young {
+        /// How long it has been up, as far as it is known.
+        up_for: Duration,
+        /// How long it is still young.
+        counts_in: Duration,
+    },
+    /// It does not count, for this reason: [`Restarted`](NodeFailure::Restarted),
+    /// [`MaybeRestarted`](NodeFailure::MaybeRestarted) or [`Flushed`](NodeFailure::Flushed), while it
+    /// counts for extensions and releases; or [`Suspect`](NodeFailure::Suspect), while it counts for
+    /// releases only.
+    Excluded(NodeFailure),
+}
+
+impl NodeStanding {
+    /// How long until what it grants counts again; zero if it does now.
+    pub fn counts_in(&self) -> Duration {
+        match self {
+            Self::Counted => Duration::ZERO,
+            Self::Young { counts_in, .. } => *counts_in,
+            Self::Excluded(failure) => failure.counts_in().unwrap_or_default(),
+        }
+    }
+}
+
+impl fmt::Display for NodeStanding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Counted => f.write_str("counted"),
+            Self::Young { up_for, counts_in } => {
+                write!(f, "young: up for {}, old in {}", short(*up_for), short(*counts_in))
+            }
+            Self::Excluded(failure) => failure.fmt(f),
+        }
+    }
+}
