@@ -161,9 +161,13 @@ impl Driver {
         }
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
     /// The nodes, if they can be asked.
     pub(crate) fn ready(&self) -> Result<Arc<Nodes>, Defeat> {
-        if self.is_closed.load(Ordering::Acquire) {
+        if self.is_closed() {
             return Err(Defeat::Closed);
         }
         let nodes = self.pool.here().map_err(|NoRuntime| Defeat::NoRuntime)?;

@@ -6,6 +6,7 @@ mod attempt;
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod builder;
+mod check;
 mod clock;
 mod driver;
 mod error;
@@ -33,12 +34,13 @@ mod waiters;
 
 pub use acquire::Acquire;
 pub use builder::Builder;
+pub use check::{ClockOffset, Finding, NodeCheck, Severity};
 pub use error::{
     AcquireError, ClientError, CloseError, ConfigError, ExtendError, ReenterError, ReleaseError,
 };
 pub use lease::Lease;
 pub use lease_ref::LeaseRef;
-pub use node::{NodeFailure, NodeStanding, NodeState, RestartGuard};
+pub use node::{Fsync, NodeFailure, NodeStanding, NodeState, Persistence, RestartGuard, Role};
 pub use protocol::{Loss, RetryPolicy};
 pub use redlock::{NodeInfo, Redlock};
 pub use release::ReleaseOutcome;

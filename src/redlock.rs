@@ -2,6 +2,7 @@
 
 use crate::acquire::Acquire;
 use crate::builder::Builder;
+use crate::check::NodeCheck;
 use crate::driver::Driver;
 use crate::error::{ClientError, CloseError, ReleaseError};
 use crate::lease::Lease;
@@ -239,6 +240,37 @@ impl Redlock {
     #[cfg(feature = "blocking")]
     pub(crate) fn undelivered(&self) -> CloseError {
         CloseError::new(self.inner.driver.undelivered())
+    }
+
+    /// Looks at each node, over a connection of its own that is closed afterwards: whether a lock is
+    /// safe on it, and what to set there if it is not. In the order in which they were given to the
+    /// builder. Run it when a service starts, or from a monitor.
+    ///
+    /// ```no_run
+    /// # async fn check(redlock: quorlock::Redlock) -> Result<(), Box<dyn std::error::Error>> {
+    /// for node in redlock.check().await? {
+    ///     println!("{node}");
+    ///     if node.worst() == Some(quorlock::Severity::Danger) {
+    ///         return Err(format!("{} is not fit for locks", node.name()).into());
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// All nodes are looked at at once, which takes at most one
+    /// [connect timeout](Builder::connect_timeout) and two [node timeouts](Builder::node_timeout).
+    /// The commands that a lock needs are tried on a key that does not exist, the
+    /// [prefix](Builder::key_prefix) followed by `quorlock-check:` and a random number: nothing is
+    /// set. The scripts of this crate stay in the servers' cache, as they do after any acquire.
+    ///
+    /// # Errors
+    /// [`ClientError`] if no node can be asked; a node that fails is part of the answer.
+    ///
+    /// # Cancel safety
+    /// The future can be dropped at any time: its connections are closed.
+    pub async fn check(&self) -> Result<Vec<NodeCheck>, ClientError> {
+        self.inner.check().await
     }
 
     /// How the client stands with each of its nodes, as last seen; asks nobody.

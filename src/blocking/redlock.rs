@@ -4,6 +4,7 @@ use super::acquire::Acquire;
 use super::background::Background;
 use super::lease::Lease;
 use crate::builder::Builder;
+use crate::check::NodeCheck;
 use crate::error::{ClientError, CloseError, ConfigError, ReleaseError};
 use crate::redlock::NodeInfo;
 use crate::release::ReleaseOutcome;
@@ -95,6 +96,15 @@ impl Redlock {
     /// See [`ClientError`].
     pub fn status(&self, resource: impl AsRef<[u8]>) -> Result<Status, ClientError> {
         let asked = self.background.wait(self.inner.status(resource));
+        asked.map_err(|_| ClientError::InsideRuntime).flatten()
+    }
+
+    /// Looks at each node; see [`Redlock::check`](crate::Redlock::check).
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn check(&self) -> Result<Vec<NodeCheck>, ClientError> {
+        let asked = self.background.wait(self.inner.check());
         asked.map_err(|_| ClientError::InsideRuntime).flatten()
     }
 

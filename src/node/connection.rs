@@ -255,7 +255,7 @@ impl Link {
 }
 
 /// True if the server does not speak RESP3. A refused password is not that.
-fn refuses_hello(error: &RedisError) -> bool {
+pub(super) fn refuses_hello(error: &RedisError) -> bool {
     error.kind() == ErrorKind::RESP3NotSupported
         || error.code() == Some("NOPROTO")
         || error.code() == Some("ERR")

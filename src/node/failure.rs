@@ -97,8 +97,20 @@ impl NodeFailure {
         let detail = detail.split(", with args").next().unwrap_or_default();
         // An error inside of a script ends with the script's hash and line.
         let detail = detail.split(" script: ").next().unwrap_or_default();
-        let detail = detail.replace(secret, "<value>");
+        let detail = without_user(detail).replace(secret, "<value>");
         Self::Refused { code: error.code().into(), detail: detail.into() }
+    }
+}
+
+/// A refusal of the access rules without the name of our user, which servers from Redis 7.2 on tell.
+fn without_user(detail: &str) -> String {
+    let named = detail.split_once(" has no permissions");
+    let named = named.and_then(|(before, right)| Some((before.rsplit_once("User ")?, right)));
+    match named {
+        Some(((start, user), right)) if !user.contains(' ') => {
+            format!("{start}This user has no permissions{right}")
+        }
+        _ => detail.to_owned(),
     }
 }
 
@@ -192,5 +204,15 @@ mod tests {
         let reply = redis::parse_redis_value(text.as_bytes()).expect("an error reply");
         let redis::Value::ServerError(error) = reply else { panic!("not an error: {reply:?}") };
         assert_eq!(NodeFailure::refused(&error, value).to_string(), "ERR odd <value>");
+    }
+
+    #[test]
+    fn a_refusal_does_not_name_our_user() {
+        let refusal = "User walter has no permissions to run the 'set' command";
+        let unnamed = "This user has no permissions to run the 'set' command";
+        assert_eq!(without_user(refusal), unnamed);
+        assert_eq!(without_user(&format!("in script: {refusal}")), format!("in script: {unnamed}"));
+        assert_eq!(without_user(unnamed), unnamed, "as older servers say it");
+        assert_eq!(without_user("User"), "User");
     }
 }

@@ -87,12 +87,17 @@ impl Pool {
         &self.shared
     }
 
+    /// The current runtime, or the pinned one.
+    pub(crate) fn runtime(&self) -> Result<Handle, NoRuntime> {
+        match &self.pinned {
+            Some(pinned) => Ok(pinned.clone()),
+            None => Handle::try_current().map_err(|_| NoRuntime),
+        }
+    }
+
     /// The nodes on the current runtime (or the pinned one); starts their tasks if need be.
     pub(crate) fn here(&self) -> Result<Arc<Nodes>, NoRuntime> {
-        let runtime = match &self.pinned {
-            Some(pinned) => pinned.clone(),
-            None => Handle::try_current().map_err(|_| NoRuntime)?,
-        };
+        let runtime = self.runtime()?;
         let mut live = lock(&self.live);
         let known = live.iter().find(|nodes| nodes.runtime.id() == runtime.id());
         if let Some(nodes) = known.filter(|nodes| nodes.is_open()) {

@@ -4,6 +4,7 @@
 #[cfg(feature = "blocking")]
 mod blocking;
 mod cancellation;
+mod checks;
 mod clocks;
 mod dead;
 mod errors;

@@ -191,12 +191,15 @@ async fn a_node_that_is_loading_its_data_says_so() {
     let master = Server::start();
     config(&master, "repl-diskless-sync-delay", "0");
     config(&master, "rdbcompression", "no");
-    let fill = "for i = 1, 4000 do redis.call('SET', 'k' .. i, string.rep('x', 1024)) end";
-    master.cmd(&["EVAL", fill, "0"]);
+    let often = ["CONFIG", "SET", "loading-process-events-interval-bytes", "1024"];
+    // Before Redis 7.0 a server that loads answers after every 2 MiB, so it has to load more.
+    let size = if master.try_cmd(&often).is_ok() { "1024" } else { "10240" };
+    let fill = "for i = 1, 4000 do redis.call('SET', 'k' .. i, string.rep('x', ARGV[1])) end";
+    master.cmd(&["EVAL", fill, "0", size]);
     let load = |server: &Server| {
         config(server, "replica-read-only", "no");
         config(server, "key-load-delay", "5000");
-        config(server, "loading-process-events-interval-bytes", "1024");
+        let _ = server.try_cmd(&often);
         server.cmd(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
         kit::eventually(SOON, "it loads", || server.info("persistence")["loading"] == "1");
     };
@@ -249,8 +252,8 @@ async fn check_from_the_start(broken: &[Server; 2], url: impl Fn(&Server) -> Str
 async fn a_replica_is_no_node() {
     let master = Server::start();
     let port = master.port().to_string();
-    let replicas = [(); 2]
-        .map(|()| Server::builder().arg("--replicaof").arg(format!("127.0.0.1 {port}")).start());
+    let replicas =
+        [(); 2].map(|()| Server::builder().arg("--replicaof").arg("127.0.0.1").arg(&port).start());
     check_from_the_start(&replicas, Server::url, "a replica; give the address of a master").await;
 }
 
@@ -271,7 +274,8 @@ async fn a_client_with_a_wrong_password_is_told_so_without_it() {
 async fn a_server_that_repeats_an_unknown_command_gives_no_value_away() {
     let without_set =
         [(); 2].map(|()| Server::builder().arg("--rename-command").arg("SET").arg("").start());
-    check_from_the_start(&without_set, Server::url, "ERR unknown command 'SET'").await;
+    // Its quotes differ from server to server.
+    check_from_the_start(&without_set, Server::url, "ERR unknown command").await;
 }
 
 #[tokio::test]

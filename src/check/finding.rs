@@ -1,0 +1,220 @@
+//! What speaks against a node.
+
+use super::offset::ClockOffset;
+use crate::node::{Fsync, NodeFailure, Persistence, short};
+use std::fmt;
+use std::time::Duration;
+
+/// How bad a [`Finding`] is. Ordered: a danger is the greatest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Severity {
+    /// Good to know.
+    Note,
+    /// A lock can be forgotten or lost by what happens to servers once in a while.
+    Warning,
+    /// The node cannot be used, or forgets locks in normal operation.
+    Danger,
+}
+
+/// What speaks against a node, or could not be found out. Prints as a sentence that says what it
+/// means and what to set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Finding {
+    /// It does not answer: it has no vote. A danger.
+    Unreachable {
+        /// Why.
+        failure: NodeFailure,
+    },
+    /// It is a replica. A danger.
+    Replica,
+    /// It is the same server as another node, whose vote would count twice. A danger.
+    SameServer {
+        /// The other node's address.
+        other: String,
+    },
+    /// A command that a lock needs is refused. A danger; of `SCRIPT LOAD` alone a note.
+    Refused {
+        /// The command.
+        command: &'static str,
+        /// What the server answered.
+        failure: NodeFailure,
+    },
+    /// It evicts keys when its memory is full, and with them locks. A danger.
+    Evicting {
+        /// Its `maxmemory-policy`.
+        policy: String,
+        /// How many keys it has evicted since it started.
+        evicted: u64,
+    },
+    /// Its clock was put forward or back while it was looked at. A danger.
+    ClockMoved {
+        /// By how much, at least.
+        by: Duration,
+    },
+    /// Its clock differs from those of the other nodes by more than 125 ms. A warning.
+    ClockOff {
+        /// By how much, and in which direction.
+        offset: ClockOffset,
+    },
+    /// A restart forgets locks. A warning.
+    NotDurable {
+        /// What it keeps.
+        persistence: Persistence,
+    },
+    /// It does not force its file to the disk while a file is written anew
+    /// (`no-appendfsync-on-rewrite`). A warning.
+    RestsOnRewrite,
+    /// It is older than Redis 6.2, the oldest that quorlock is tested with. A warning.
+    Old {
+        /// The version of Redis whose commands it has: major and minor.
+        version: (u32, u32),
+    },
+    /// It does not tell when locks are released. A note.
+    NoPushes {
+        /// What the server answered.
+        failure: NodeFailure,
+    },
+    /// It has replicas. A note.
+    HasReplicas {
+        /// How many.
+        count: u64,
+    },
+    /// It runs in cluster mode. A note.
+    Clustered,
+    /// Something was not told. A note.
+    Unknown {
+        /// What.
+        what: &'static str,
+        /// What a user must be permitted for it to be told, as `ACL SETUSER` takes it.
+        needs: &'static str,
+    },
+}
+
+impl Finding {
+    /// How bad it is.
+    pub fn severity(&self) -> Severity {
+        match self {
+            Self::Refused { command: "SCRIPT LOAD", .. }
+            | Self::NoPushes { .. }
+            | Self::HasReplicas { .. }
+            | Self::Clustered
+            | Self::Unknown { .. } => Severity::Note,
+            Self::ClockOff { .. }
+            | Self::NotDurable { .. }
+            | Self::RestsOnRewrite
+            | Self::Old { .. } => Severity::Warning,
+            Self::Unreachable { .. }
+            | Self::Replica
+            | Self::SameServer { .. }
+            | Self::Refused { .. }
+            | Self::Evicting { .. }
+            | Self::ClockMoved { .. } => Severity::Danger,
+        }
+    }
+}
+
+/// What the persistence page of Redis says is lost, and how to keep it.
+fn loss(persistence: Persistence) -> &'static str {
+    match persistence {
+        Persistence::Nothing => "nothing is saved: a restart forgets all locks",
+        Persistence::Snapshots => {
+            "only snapshots are saved: a restart forgets the locks set since the last one, and brings \
+             released ones back"
+        }
+        Persistence::AppendOnly(Some(Fsync::Always)) => "every lock is kept",
+        Persistence::AppendOnly(Some(Fsync::EverySecond)) => {
+            "appendfsync is everysec: a crash of the machine forgets the locks of about a second"
+        }
+        Persistence::AppendOnly(Some(Fsync::Never)) => {
+            "appendfsync is no: a crash of the machine forgets the locks that the system had not yet \
+             written"
+        }
+        Persistence::AppendOnly(None) => {
+            "appendfsync is not told: unless it is always, a crash of the machine forgets locks"
+        }
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Danger => "danger",
+        })
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable { failure } => write!(f, "no answer: {failure}; it has no vote"),
+            Self::Replica => {
+                write!(f, "it is a replica, which cannot vote; give the address of a master")
+            }
+            Self::SameServer { other } => {
+                write!(f, "it is the same server as {other}; each node must be one of its own")
+            }
+            Self::Refused { command: command @ "SCRIPT LOAD", failure } => {
+                write!(
+                    f,
+                    "{command} is refused ({failure}): scripts are sent with their source; "
+                )?;
+                write!(f, "permit +script|load")
+            }
+            Self::Refused { command, failure } => {
+                write!(f, "{command} is refused ({failure}): locks need it")
+            }
+            Self::Evicting { policy, evicted } => {
+                write!(f, "maxmemory-policy is {policy}: a node short of memory drops locks")?;
+                if *evicted > 0 {
+                    write!(f, " (keys evicted so far: {evicted})")?;
+                }
+                write!(f, "; set maxmemory-policy noeviction")
+            }
+            Self::ClockMoved { by } => {
+                write!(f, "its clock was put by {} while it was looked at: ", short(*by))?;
+                write!(f, "put forward, it forgets locks; let it be slewed, not stepped")
+            }
+            Self::ClockOff { offset } => {
+                write!(f, "its clock is {offset} of the other nodes: that does no harm, but the ")?;
+                write!(f, "step that mends it may (put forward, a node forgets locks); ")?;
+                write!(f, "synchronise it by slewing, and keep locks away while it is stepped")
+            }
+            Self::NotDurable { persistence } => {
+                write!(f, "{}; set appendonly yes and appendfsync always, ", loss(*persistence))?;
+                write!(f, "or keep a restarted node away for longer than the longest ttl")
+            }
+            Self::RestsOnRewrite => {
+                write!(f, "no-appendfsync-on-rewrite is yes: a crash of the machine during a ")?;
+                write!(f, "rewrite forgets locks; set it to no")
+            }
+            Self::Old { version: (major, minor) } => {
+                write!(f, "it is like Redis {major}.{minor}, older than 6.2, the oldest that ")?;
+                let lacks = *major < 6;
+                let lacks = if lacks { "; before 6.0 it cannot push releases" } else { "" };
+                write!(f, "quorlock is tested with{lacks}; use a newer one")
+            }
+            Self::NoPushes { failure } => {
+                write!(f, "it does not tell when locks are released ({failure}): waiting takes ")?;
+                write!(f, "longer; permit +client|tracking with RESP3 (Redis from 6.0 on)")
+            }
+            Self::HasReplicas { count } => {
+                write!(f, "replicas: {count}; if one is promoted, it may not know the latest ")?;
+                write!(f, "locks: keep it away for longer than the longest ttl")
+            }
+            Self::Clustered => {
+                write!(
+                    f,
+                    "it runs in cluster mode: acquire_all needs resources of one slot, and "
+                )?;
+                write!(f, "every key must be served by this very node")
+            }
+            Self::Unknown { what, needs } => {
+                write!(f, "{what}: not told; permit {needs} to see it")
+            }
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Whether locks are safe on the nodes.
+
+mod finding;
+mod offset;
+
+pub use finding::{Finding, Severity};
+pub use offset::ClockOffset;
+
+use crate::error::ClientError;
+use crate::node::{
+    Facts, Fsync, Keys, NoRuntime, NodeFailure, Persistence, Probe, Role, Value, short,
+};
+use crate::redlock::Inner;
+use offset::offsets;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// From how large an offset on a clock may be stepped rather than slewed: `STEPT` of RFC 5905.
+const STEP: Duration = Duration::from_millis(125);
+
+/// Two readings of one clock contradict each other by more than this only if it was put: what a rate
+/// that is off makes of the time between them is far less.
+const STEADY: Duration = Duration::from_millis(5);
+
+/// The oldest version of Redis that the tests run on.
+const OLDEST: (u32, u32) = (6, 2);
+
+/// What was found out about one node, by [`Redlock::check`](crate::Redlock::check).
+///
+/// What the server does not tell is `None`, and there is a [`Finding::Unknown`] of it.
+///
+/// Prints as one line, and another for each finding:
+///
+/// ```text
+/// a:6379: Redis 7.0.15, master, up 3d 4h, saves nothing, noeviction, clock 0.1ms ahead ±0.2ms
+///   warning: nothing is saved: a restart forgets all locks; set appendonly yes and …
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeCheck {
+    name: Arc<str>,
+    version: Option<String>,
+    role: Option<Role>,
+    uptime: Option<Duration>,
+    persistence: Option<Persistence>,
+    maxmemory: Option<u64>,
+    eviction_policy: Option<String>,
+    clock_offset: Option<ClockOffset>,
+    latency: Option<Duration>,
+    findings: Vec<Finding>,
+}
+
+impl NodeCheck {
+    /// The node's address, without user and password.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The server's name and version, such as `Redis 7.0.15` or `Valkey 9.1.2`.
+    pub fn version(&self) -> Option<&str> {
+        self.version.as_deref()
+    }
+
+    /// Whether it is a master, as it should be.
+    pub fn role(&self) -> Option<Role> {
+        self.role
+    }
+
+    /// How long the server process has run, in whole seconds.
+    pub fn uptime(&self) -> Option<Duration> {
+        self.uptime
+    }
+
+    /// What it keeps when it restarts.
+    pub fn persistence(&self) -> Option<Persistence> {
+        self.persistence
+    }
+
+    /// How many bytes of memory its data may take; 0 if there is no limit.
+    pub fn maxmemory(&self) -> Option<u64> {
+        self.maxmemory
+    }
+
+    /// What it does when they are used up: `noeviction`, or which keys it drops.
+    pub fn eviction_policy(&self) -> Option<&str> {
+        self.eviction_policy.as_deref()
+    }
+
+    /// How far its wall clock, by which locks expire there, is from those of the other nodes; `None`
+    /// also if no other node's clock could be read.
+    pub fn clock_offset(&self) -> Option<ClockOffset> {
+        self.clock_offset
+    }
+
+    /// The best round trip of several commands.
+    pub fn latency(&self) -> Option<Duration> {
+        self.latency
+    }
+
+    /// What speaks against it, the worst first.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// How bad the worst of the findings is; `None` if there is none.
+    pub fn worst(&self) -> Option<Severity> {
+        self.findings.iter().map(Finding::severity).max()
+    }
+
+    fn new(name: Arc<str>, probe: Result<&Probe, &NodeFailure>) -> Self {
+        let facts = probe.ok().map(|probe| &probe.facts);
+        let findings = match probe {
+            Ok(probe) => findings(probe),
+            Err(failure) => vec![Finding::Unreachable { failure: failure.clone() }],
+        };
+        Self {
+            name,
+            version: facts.and_then(Facts::version),
+            role: facts.and_then(Facts::role),
+            uptime: facts.and_then(Facts::uptime),
+            persistence: facts.and_then(Facts::persistence),
+            maxmemory: facts.and_then(Facts::maxmemory),
+            eviction_policy: facts.and_then(Facts::eviction_policy).map(str::to_owned),
+            clock_offset: None,
+            latency: probe.ok().and_then(|probe| probe.latency),
+            findings,
+        }
+    }
+}
+
+impl Inner {
+    /// Looks at each node, all at once.
+    pub(crate) async fn check(&self) -> Result<Vec<NodeCheck>, ClientError> {
+        if self.driver.is_closed() {
+            return Err(ClientError::Closed);
+        }
+        let runtime = self.driver.pool.runtime().map_err(|NoRuntime| ClientError::NoRuntime)?;
+        // Nothing stands there: nobody else can guess it.
+        let key = format!("quorlock-check:{}", Value::fresh().as_str());
+        let keys = Keys::one(self.settings.key(key.as_bytes()));
+        let nodes = self.driver.pool.shared();
+        let mut looks = JoinSet::new();
+        for node in nodes.iter().cloned() {
+            let keys = keys.clone();
+            let look = async move { (node.id, Probe::look(&node, &keys).await) };
+            looks.spawn_on(look, &runtime);
+        }
+        let mut probes: Vec<_> = nodes.iter().map(|_| Err(NodeFailure::ShutDown)).collect();
+        while let Some(looked) = looks.join_next().await {
+            if let Ok((id, probe)) = looked {
+                probes[id.index()] = probe;
+            }
+        }
+        let names: Vec<Arc<str>> = nodes.iter().map(|node| node.name.clone()).collect();
+        Ok(compared(&names, &probes))
+    }
+}
+
+/// What is found in each node by itself, and beside the others.
+fn compared(names: &[Arc<str>], probes: &[Result<Probe, NodeFailure>]) -> Vec<NodeCheck> {
+    let readings: Vec<_> = probes.iter().map(|probe| probe.as_ref().ok()?.clock).collect();
+    let run_ids: Vec<_> = probes.iter().map(|probe| probe.as_ref().ok()?.facts.run_id()).collect();
+    let check = |(place, offset): (usize, Option<ClockOffset>)| {
+        let mut node = NodeCheck::new(names[place].clone(), probes[place].as_ref());
+        node.clock_offset = offset;
+        let off = offset.filter(|offset| offset.certain() > STEP);
+        node.findings.extend(off.map(|offset| Finding::ClockOff { offset }));
+        let twins = (0..run_ids.len()).filter(|other| *other != place);
+        let twins =
+            twins.filter(|other| run_ids[place].is_some() && run_ids[*other] == run_ids[place]);
+        node.findings
+            .extend(twins.map(|twin| Finding::SameServer { other: names[twin].to_string() }));
+        node.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity()));
+        node
+    };
+    offsets(&readings).into_iter().enumerate().map(check).collect()
+}
+
+/// What is found in a node by itself.
+fn findings(probe: &Probe) -> Vec<Finding> {
+    let Probe { facts, refusals, no_pushes, clock, .. } = probe;
+    let mut found = Vec::new();
+    if facts.role() == Some(Role::Replica) {
+        found.push(Finding::Replica);
+    }
+    let refused = refusals.iter().cloned();
+    found.extend(refused.map(|(command, failure)| Finding::Refused { command, failure }));
+    let limited = facts.maxmemory().is_some_and(|bytes| bytes > 0);
+    let policy = facts.eviction_policy().filter(|policy| limited && *policy != "noeviction");
+    let evicted = facts.evicted();
+    found.extend(policy.map(|policy| Finding::Evicting { policy: policy.to_owned(), evicted }));
+    let moved = clock.map(|clock| clock.moved).filter(|moved| *moved > STEADY);
+    found.extend(moved.map(|by| Finding::ClockMoved { by }));
+    match facts.persistence() {
+        Some(Persistence::AppendOnly(Some(Fsync::Always))) if facts.rests_on_rewrite() => {
+            found.push(Finding::RestsOnRewrite);
+        }
+        None | Some(Persistence::AppendOnly(Some(Fsync::Always))) => {}
+        Some(persistence) => found.push(Finding::NotDurable { persistence }),
+    }
+    let old = facts.level().filter(|level| *level < OLDEST);
+    found.extend(old.map(|version| Finding::Old { version }));
+    found.extend(no_pushes.clone().map(|failure| Finding::NoPushes { failure }));
+    if facts.replicas() > 0 {
+        found.push(Finding::HasReplicas { count: facts.replicas() });
+    }
+    if facts.is_clustered() {
+        found.push(Finding::Clustered);
+    }
+    let has_eviction = facts.maxmemory().is_some() && facts.eviction_policy().is_some();
+    for (is_known, what, needs) in [
+        (facts.version().is_some(), "its version", "+info"),
+        (facts.role().is_some(), "whether it is a replica", "+info"),
+        (facts.run_id().is_some(), "whether another node is the same server", "+info"),
+        (has_eviction, "whether it evicts keys", "+info"),
+        (facts.persistence().is_some(), "what it keeps when it restarts", "+info +config|get"),
+        (clock.is_some(), "its clock", "+time"),
+    ] {
+        if !is_known {
+            found.push(Finding::Unknown { what, needs });
+        }
+    }
+    found
+}
+
+/// Days and hours, hours and minutes, minutes and seconds, or seconds.
+fn age(uptime: Duration) -> String {
+    let seconds = uptime.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m {}s", seconds % 60),
+        (0, ..) => format!("{hours}h {}m", minutes % 60),
+        (..) => format!("{days}d {}h", hours % 24),
+    }
+}
+
+impl fmt::Display for NodeCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = [
+            self.version.clone(),
+            self.role.map(|role| role.to_string()),
+            self.uptime.map(|uptime| format!("up {}", age(uptime))),
+            self.persistence.map(|persistence| persistence.to_string()),
+            self.eviction_policy.clone(),
+            self.clock_offset.map(|offset| format!("clock {offset}")),
+            self.latency.map(|latency| format!("answers in {}", short(latency))),
+        ];
+        let known: Vec<String> = known.into_iter().flatten().collect();
+        write!(f, "{}: ", self.name)?;
+        f.write_str(if known.is_empty() { "nothing is known" } else { "" })?;
+        f.write_str(&known.join(", "))?;
+        for finding in &self.findings {
+            write!(f, "\n  {}: {finding}", finding.severity())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_has_two_units() {
+        for (seconds, text) in
+            [(0, "0s"), (59, "59s"), (61, "1m 1s"), (7_260, "2h 1m"), (273_600, "3d 4h")]
+        {
+            assert_eq!(age(Duration::from_secs(seconds)), text);
+        }
+    }
+}

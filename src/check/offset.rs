@@ -1,0 +1,156 @@
+//! How the nodes' wall clocks stand to each other.
+
+use crate::node::{Reading, short};
+use std::fmt;
+use std::time::Duration;
+
+/// How far a node's wall clock is from those of the other nodes, as it was when they were read.
+///
+/// It is measured against the median of the other nodes; where there are two in the middle, against
+/// the nearer one. So one clock of three or more that is wrong is found, and the others are not blamed
+/// for it; of two that differ, nobody can tell which is wrong, and both are found.
+///
+/// Prints like `60.0s ahead ±0.2ms`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockOffset {
+    nanos: i128,
+    uncertainty: Duration,
+}
+
+impl ClockOffset {
+    /// In microseconds: above 0 if this node's clock is ahead, below if it is behind.
+    pub fn as_micros(&self) -> i64 {
+        let micros = self.nanos / 1000;
+        i64::try_from(micros).unwrap_or(if micros < 0 { i64::MIN } else { i64::MAX })
+    }
+
+    /// How far it is ahead or behind.
+    pub fn distance(&self) -> Duration {
+        Duration::from_nanos(u64::try_from(self.nanos.unsigned_abs()).unwrap_or(u64::MAX))
+    }
+
+    /// True if this node's clock is ahead of the others.
+    pub fn is_ahead(&self) -> bool {
+        self.nanos > 0
+    }
+
+    /// The true offset differs from this one by no more. It is half of the time in which the clocks
+    /// may have been read: of this node's best round trip, and of that of the slowest of the others.
+    pub fn uncertainty(&self) -> Duration {
+        self.uncertainty
+    }
+
+    /// What the distance is at least.
+    pub(super) fn certain(&self) -> Duration {
+        self.distance().saturating_sub(self.uncertainty)
+    }
+}
+
+impl Reading {
+    /// Twice the middle of what it may be: so that nothing is rounded.
+    fn twice_middle(&self) -> i128 {
+        self.lowest + self.highest
+    }
+
+    fn width(&self) -> i128 {
+        self.highest - self.lowest
+    }
+}
+
+/// The offset of each node whose clock was read, if another's was, too.
+pub(super) fn offsets(readings: &[Option<Reading>]) -> Vec<Option<ClockOffset>> {
+    let of = |(place, reading): (usize, &Option<Reading>)| {
+        let reading = reading.as_ref()?;
+        let others = readings.iter().enumerate().filter(|(other, _)| *other != place);
+        let others: Vec<&Reading> = others.filter_map(|(_, other)| other.as_ref()).collect();
+        offset(reading, &others)
+    };
+    readings.iter().enumerate().map(of).collect()
+}
+
+fn offset(own: &Reading, others: &[&Reading]) -> Option<ClockOffset> {
+    let mut middles: Vec<i128> = others.iter().map(|other| other.twice_middle()).collect();
+    middles.sort_unstable();
+    let upper = *middles.get(middles.len() / 2)?;
+    let lower = middles[(middles.len() - 1) / 2];
+    let middle = own.twice_middle();
+    let twice = middle - middle.clamp(lower, upper);
+    // A median moves by no more than the most that any of its numbers moves.
+    let widest = others.iter().map(|other| other.width()).max()?;
+    let twice_unsure = own.width() + widest;
+    let unsure = u64::try_from(twice_unsure / 2 + 1).unwrap_or(u64::MAX);
+    Some(ClockOffset { nanos: twice / 2, uncertainty: Duration::from_nanos(unsure) })
+}
+
+impl fmt::Display for ClockOffset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let side = if self.nanos < 0 { "behind" } else { "ahead" };
+        write!(f, "{} {side} ±{}", short(self.distance()), short(self.uncertainty))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MS: i128 = 1_000_000;
+
+    fn at(middle_ms: i128, half_ms: i128) -> Option<Reading> {
+        let (lowest, highest) = ((middle_ms - half_ms) * MS, (middle_ms + half_ms) * MS);
+        Some(Reading { lowest, highest, moved: Duration::ZERO })
+    }
+
+    fn millis(readings: &[Option<Reading>]) -> Vec<Option<i64>> {
+        let offsets = offsets(readings).into_iter();
+        offsets.map(|offset| offset.map(|offset| offset.as_micros() / 1000)).collect()
+    }
+
+    #[test]
+    fn the_one_that_is_wrong_is_found_and_the_others_are_not_blamed() {
+        for (middles, expected) in [
+            (&[60, 0, 0][..], &[60, 0, 0][..]),
+            (&[0, -60, 0], &[0, -60, 0]),
+            (&[0, 0, 0, 60], &[0, 0, 0, 60]),
+            (&[0, 0, 60, 0, -9], &[0, 0, 60, 0, -9]),
+            (&[1, 2, 3, 4, 5], &[-2, -1, 0, 1, 2]),
+            // Nobody can tell which of two, or which half, is wrong.
+            (&[60, 0], &[60, -60]),
+            (&[60, 0, 60, 0], &[60, -60, 60, -60]),
+        ] {
+            let readings: Vec<_> = middles.iter().map(|middle| at(*middle, 1)).collect();
+            let expected: Vec<_> = expected.iter().copied().map(Some).collect();
+            assert_eq!(millis(&readings), expected, "{middles:?}");
+        }
+    }
+
+    #[test]
+    fn clocks_that_were_not_read_do_not_count() {
+        assert_eq!(millis(&[at(5, 1)]), [None], "there is nothing to compare it with");
+        assert_eq!(millis(&[at(5, 1), None]), [None, None]);
+        assert_eq!(millis(&[at(5, 1), None, at(2, 1)]), [Some(3), None, Some(-3)]);
+        let offset = offsets(&[at(60_000, 1), at(0, 2)])[0].expect("both were read");
+        assert!(offset.is_ahead() && offset.certain() < offset.distance());
+        assert_eq!(offset.to_string(), "60.0s ahead ±3.0ms");
+    }
+
+    proptest! {
+        /// Wherever in their readings the true clocks are.
+        #[test]
+        fn the_true_offset_is_within_the_uncertainty(
+            clocks in prop::collection::vec((-50_i128..50, 0_i128..20, -100_i128..=100), 2..6),
+        ) {
+            let readings: Vec<_> = clocks.iter().map(|(ms, half, _)| at(*ms, *half)).collect();
+            let truth = clocks.iter().map(|(ms, half, share)| {
+                let nanos = ms * MS + half * MS * share / 100;
+                Some(Reading { lowest: nanos, highest: nanos, moved: Duration::ZERO })
+            });
+            let truth: Vec<_> = truth.collect();
+            for (seen, is) in offsets(&readings).into_iter().zip(offsets(&truth)) {
+                let (seen, is) = (seen.expect("read"), is.expect("read"));
+                let error = (seen.nanos - is.nanos).unsigned_abs();
+                prop_assert!(error <= seen.uncertainty.as_nanos(), "{seen} is {is}");
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! A look at one node, over a connection of its own.
+
+use super::connection::refuses_hello;
+use super::facts::{Facts, word};
+use super::failure::NodeFailure;
+use super::keys::Keys;
+use super::script::{self, Form, RELEASE};
+use super::shared::NodeShared;
+use super::value::Value;
+use crate::clock;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Pipeline, ProtocolVersion, RedisError, Value as Reply};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How often a clock is read: the narrowest of several readings counts.
+const READINGS: usize = 8;
+
+/// The settings that are asked for, one by one: before Redis 7.0 `CONFIG GET` takes one name.
+const SETTINGS: [&str; 6] = [
+    "appendonly",
+    "appendfsync",
+    "no-appendfsync-on-rewrite",
+    "save",
+    "maxmemory",
+    "maxmemory-policy",
+];
+
+/// What was found out about a node.
+#[derive(Debug)]
+pub(crate) struct Probe {
+    pub(crate) facts: Facts,
+    /// What the server refused of the commands that a lock needs, and why.
+    pub(crate) refusals: Vec<(&'static str, NodeFailure)>,
+    /// Why the server does not push that keys have changed, if it does not.
+    pub(crate) no_pushes: Option<NodeFailure>,
+    /// What its clock shows, if it tells.
+    pub(crate) clock: Option<Reading>,
+    /// The best round trip of a command.
+    pub(crate) latency: Option<Duration>,
+}
+
+/// What a node's wall clock shows when ours shows 0: it lies from `lowest` to `highest`, in
+/// nanoseconds. A reply was written between our sending and our receiving, so each reading bounds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reading {
+    pub(crate) lowest: i128,
+    pub(crate) highest: i128,
+    /// How far apart two readings are that cannot both be right: by so much the clock was put
+    /// forward or back between them.
+    pub(crate) moved: Duration,
+}
+
+impl Probe {
+    /// Looks at `node`. The commands that a lock needs are tried on `keys`, where nothing may stand:
+    /// they leave nothing there either. Takes at most the connect timeout and two node timeouts.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection.
+    pub(crate) async fn look(node: &NodeShared, keys: &Keys) -> Result<Self, NodeFailure> {
+        let (mut connection, resp3) = match timeout(node.timings.connect, open(node)).await {
+            Ok(Ok(opened)) => opened,
+            Ok(Err(error)) => return Err(NodeFailure::unreachable(&error)),
+            Err(_) => return Err(NodeFailure::Unreachable("timeout while connecting".into())),
+        };
+        let limit = node.timings.answer;
+        let asked = timeout(limit, Self::ask(&mut connection, resp3, keys)).await;
+        let asked = asked.map_err(|_| NodeFailure::Timeout(limit))?;
+        let mut probe = asked.map_err(|error| NodeFailure::disconnected(&error))?;
+        // What was read until then counts.
+        let _ = timeout(limit, probe.read_clock(&mut connection)).await;
+        Ok(probe)
+    }
+
+    async fn ask(
+        connection: &mut MultiplexedConnection,
+        resp3: bool,
+        keys: &Keys,
+    ) -> Result<Self, RedisError> {
+        let mut pipeline = Pipeline::new();
+        pipeline.cmd("HELLO").arg(if resp3 { "3" } else { "2" });
+        pipeline.cmd("CLIENT").arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
+        pipeline.cmd("INFO");
+        for setting in SETTINGS {
+            pipeline.cmd("CONFIG").arg("GET").arg(setting);
+        }
+        let told = pipeline.len();
+        let value = Value::fresh();
+        let tried = try_commands(&mut pipeline, keys, &value);
+        let replies = connection.send_packed_commands(&pipeline, 0, pipeline.len()).await?;
+
+        let mut facts = Facts::default();
+        let (told, trials) = replies.split_at(told.min(replies.len()));
+        if let [hello, _, info, config @ ..] = told {
+            facts.add_hello(hello);
+            facts.add_info(info);
+            for reply in config {
+                facts.add_config(reply);
+            }
+        }
+        let no_pushes = match (resp3, told.get(1)) {
+            // RESP2 would answer OK, and could not push.
+            (false, _) => Some(NodeFailure::Unexpected("it does not speak RESP3".into())),
+            (true, reply) => reply.and_then(|reply| refusal(reply, &value)),
+        };
+        let refused = |(name, reply)| Some((name, refusal(reply, &value)?));
+        let refusals = tried.into_iter().zip(trials).filter_map(refused).collect();
+        Ok(Self { facts, refusals, no_pushes, clock: None, latency: None })
+    }
+
+    async fn read_clock(&mut self, connection: &mut MultiplexedConnection) {
+        for _ in 0..READINGS {
+            let sent = clock::now();
+            let reply = connection.send_packed_command(&redis::cmd("TIME")).await;
+            let received = clock::now();
+            let Ok(Some(shown)) = reply.as_ref().map(microseconds) else {
+                return;
+            };
+            let rtt = received.since(sent);
+            self.latency = Some(self.latency.map_or(rtt, |best| best.min(rtt)));
+            let reading = Reading::new(sent.as_nanos(), shown, received.as_nanos());
+            self.clock = Some(self.clock.map_or(reading, |known| known.narrowed(reading)));
+        }
+    }
+}
+
+impl Reading {
+    /// One reading, which shows so many `microseconds`; cut off after the last of them.
+    fn new(sent: u64, microseconds: i128, received: u64) -> Self {
+        let (from, until) = (microseconds * 1000, microseconds * 1000 + 1000);
+        let (lowest, highest) = (from - i128::from(received), until - i128::from(sent));
+        Self { lowest, highest, moved: Duration::ZERO }
+    }
+
+    /// What this and a later reading say together.
+    fn narrowed(self, later: Self) -> Self {
+        let (lowest, highest) = (self.lowest.max(later.lowest), self.highest.min(later.highest));
+        if lowest <= highest {
+            return Self { lowest, highest, moved: self.moved };
+        }
+        let apart = u64::try_from(lowest - highest).unwrap_or(u64::MAX);
+        Self { moved: self.moved.max(Duration::from_nanos(apart)), ..later }
+    }
+}
+
+/// Adds every command that a lock needs, each so that it changes nothing where no key stands.
+fn try_commands(pipeline: &mut Pipeline, keys: &Keys, value: &Value) -> Vec<&'static str> {
+    let (key, value) = (keys.first(), value.bytes());
+    let before = pipeline.len();
+    let source = script::sources().next().unwrap_or_default();
+    pipeline.cmd("SET").arg(key).arg(value).arg("XX").arg("PX").arg(1);
+    pipeline.cmd("GET").arg(key);
+    pipeline.cmd("DEL").arg(key);
+    pipeline.cmd("PTTL").arg(key);
+    pipeline.cmd("PEXPIRE").arg(key).arg(1);
+    pipeline.cmd("SCRIPT").arg("LOAD").arg(source);
+    RELEASE.call(Form::Hash, keys, None, pipeline).arg(value);
+    RELEASE.call(Form::Source, keys, None, pipeline).arg(value);
+    let tried = vec!["SET", "GET", "DEL", "PTTL", "PEXPIRE", "SCRIPT LOAD", "EVALSHA", "EVAL"];
+    debug_assert_eq!(pipeline.len() - before, tried.len());
+    tried
+}
+
+/// Why a command was refused, if it was. A script that is not known was not refused.
+fn refusal(reply: &Reply, value: &Value) -> Option<NodeFailure> {
+    match reply {
+        Reply::ServerError(error) if error.code() != "NOSCRIPT" => {
+            Some(NodeFailure::refused(error, value.secret()))
+        }
+        _ => None,
+    }
+}
+
+/// What `TIME` answers, in microseconds since 1970.
+fn microseconds(reply: &Reply) -> Option<i128> {
+    let Reply::Array(parts) = reply else {
+        return None;
+    };
+    let number = |part: &Reply| word(part)?.parse::<u64>().ok();
+    let [seconds, microseconds] = parts.as_slice() else {
+        return None;
+    };
+    Some(i128::from(number(seconds)?) * 1_000_000 + i128::from(number(microseconds)?))
+}
+
+/// Opens a connection: with RESP3, or with RESP2 where the server refuses that.
+async fn open(node: &NodeShared) -> Result<(MultiplexedConnection, bool), RedisError> {
+    match open_with(node, ProtocolVersion::RESP3).await {
+        Err(error) if refuses_hello(&error) => {
+            Ok((open_with(node, ProtocolVersion::RESP2).await?, false))
+        }
+        other => other.map(|connection| (connection, true)),
+    }
+}
+
+async fn open_with(
+    node: &NodeShared,
+    protocol: ProtocolVersion,
+) -> Result<MultiplexedConnection, RedisError> {
+    // Time is kept by the caller.
+    let config =
+        AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+    let client = redis::Client::open(node.info(protocol))?;
+    client.get_multiplexed_async_connection_with_config(&config).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readings_narrow_each_other_and_tell_a_clock_that_was_put() {
+        // Sent at 1 ms, received at 5 ms, by our clock.
+        let wide = Reading::new(1_000_000, 10_000, 5_000_000);
+        assert_eq!((wide.lowest, wide.highest), (5_000_000, 9_001_000));
+        let narrow = wide.narrowed(Reading::new(6_000_000, 13_000, 6_100_000));
+        assert_eq!((narrow.lowest, narrow.highest), (6_900_000, 7_001_000));
+        assert_eq!(narrow.moved, Duration::ZERO);
+        // A second later on our clock, two on theirs.
+        let put = narrow.narrowed(Reading::new(1_006_000_000, 2_013_000, 1_006_100_000));
+        assert_eq!(put.moved, Duration::from_nanos(1_006_900_000 - 7_001_000));
+        assert_eq!((put.lowest, put.highest), (1_006_900_000, 1_007_001_000), "as it is now");
+    }
+}
