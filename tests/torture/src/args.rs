@@ -1,5 +1,6 @@
 //! What can be said on the command line.
 
+use crate::line::Sabotage;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::fmt;
 use std::path::PathBuf;
@@ -46,9 +47,10 @@ pub(crate) struct Wish {
     /// Where to leave the records
     #[arg(long, default_value = "target/torture")]
     pub(crate) out: PathBuf,
-    /// One client works without the lock, to see that it is caught
-    #[arg(long, hide = true)]
-    pub(crate) sabotage: bool,
+    /// What one client does wrong, to see that it is caught: it works without the lock, or it makes
+    /// tokens up
+    #[arg(long, hide = true, value_enum, num_args = 0..=1, default_missing_value = "lock")]
+    pub(crate) sabotage: Option<Sabotage>,
 }
 
 /// Which faults are made.
@@ -56,7 +58,7 @@ pub(crate) struct Wish {
 pub(crate) enum Mode {
     /// A minority of nodes at a time, and none that forgets: nothing may be found
     Inside,
-    /// Any: overlaps are counted
+    /// Any: overlaps are counted, but fencing must hold
     Outside,
 }
 

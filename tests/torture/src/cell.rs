@@ -8,8 +8,8 @@
 //! between its last look at the lease and the write). Such refusals are counted, too.
 
 use kit::Server;
-use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
+use redis::{Cmd, FromRedisValue, RedisResult};
 use std::time::Duration;
 
 /// KEYS: the counter, its count. ARGV: the value, the end of the validity by the wall clock in
@@ -21,8 +21,7 @@ redis.call('SET', KEYS[1], ARGV[1])
 redis.call('INCR', KEYS[2])
 return 1";
 
-/// The counters, as a client sees them. A fenced cell, which refuses lower tokens, will be another
-/// such type.
+/// The counters, as a client sees them.
 #[derive(Clone)]
 pub(crate) struct Cells {
     connection: MultiplexedConnection,
@@ -42,9 +41,7 @@ impl Cells {
 
     /// The counter of a resource.
     pub(crate) async fn read(&self, resource: u16) -> RedisResult<u64> {
-        let mut connection = self.connection.clone();
-        let value: Option<u64> =
-            redis::cmd("GET").arg(counter(resource)).query_async(&mut connection).await?;
+        let value: Option<u64> = self.query(redis::cmd("GET").arg(counter(resource))).await?;
         Ok(value.unwrap_or(0))
     }
 
@@ -56,10 +53,14 @@ impl Cells {
         value: u64,
         deadline: u64,
     ) -> RedisResult<bool> {
-        let mut connection = self.connection.clone();
         let mut write = redis::cmd("EVAL");
         write.arg(WRITE).arg(2).arg(counter(resource)).arg(count(resource)).arg(value);
-        write.arg(deadline).query_async(&mut connection).await
+        self.query(write.arg(deadline)).await
+    }
+
+    /// Asks their server.
+    pub(crate) async fn query<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
+        command.query_async(&mut self.connection.clone()).await
     }
 }
 

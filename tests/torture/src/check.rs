@@ -39,7 +39,7 @@ pub(crate) fn overlaps(holds: &[Hold], faults: &[Fault]) -> Vec<Overlap> {
 }
 
 /// The names of the nemeses at work between two times, sorted.
-fn at_work(faults: &[Fault], from: u64, until: u64) -> Vec<String> {
+pub(crate) fn at_work(faults: &[Fault], from: u64, until: u64) -> Vec<String> {
     let at_work = faults.iter().filter(|fault| fault.from <= until && fault.until >= from);
     let mut names: Vec<_> = at_work.map(|fault| fault.nemesis.clone()).collect();
     names.sort();
@@ -65,6 +65,12 @@ impl Pauses {
         self.0.entry(client).or_default().push((from, until));
     }
 
+    /// Whether a client could not run at that time.
+    pub(crate) fn is_in(&self, client: u16, at: u64) -> bool {
+        let mut pauses = self.0.get(&client).into_iter().flatten();
+        pauses.any(|(stop, cont)| (*stop..*cont).contains(&at))
+    }
+
     /// How much of the time between the two a client could run.
     fn running(&self, client: u16, from: u64, until: u64) -> u64 {
         let pauses = self.0.get(&client).into_iter().flatten();
@@ -82,7 +88,9 @@ mod tests {
 
     fn hold(resource: u16, from: u64, until: u64) -> Hold {
         let end = End::Released;
-        Hold { resource, client: 0, task: 0, from, until, end, is_renewed: false }
+        let (token, asked) = (None, from);
+        let is_renewed = false;
+        Hold { resource, client: 0, task: 0, id: 0, token, asked, from, until, end, is_renewed }
     }
 
     fn pairs(holds: &[Hold]) -> Vec<(u64, u64)> {

@@ -2,6 +2,7 @@
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use std::ops::Range;
 use std::time::Duration;
 
 /// The ttls in use.
@@ -10,11 +11,15 @@ pub(crate) const SHORTEST_TTL: Duration = Duration::from_millis(300);
 pub(crate) const LONGEST_TTL: Duration = Duration::from_secs(2);
 /// The most resources of one lease.
 const MOST_TOGETHER: usize = 3;
+/// One resource in so many is locked without fencing tokens.
+const PLAIN: u16 = 4;
 
 /// One cycle of a task: acquire, work, end.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Choice {
     pub(crate) resources: Vec<u16>,
+    /// Whether it is acquired with a fencing token: of a resource always, or never.
+    pub(crate) is_fenced: bool,
     pub(crate) ttl: Duration,
     /// How long to wait; `None` for one attempt.
     pub(crate) wait: Option<Duration>,
@@ -27,6 +32,10 @@ pub(crate) struct Choice {
     pub(crate) listens: bool,
     pub(crate) steps: Vec<Step>,
     pub(crate) leaving: Leaving,
+    /// Whether it looks at its lease before it writes with its token.
+    pub(crate) looks: bool,
+    /// How long after the end it writes with its token once more.
+    pub(crate) lingers: Option<Duration>,
     /// How long to do nothing afterwards.
     pub(crate) rest: Duration,
 }
@@ -65,8 +74,10 @@ impl Choice {
         let ttl = ms(rng, SHORTEST_TTL, LONGEST_TTL);
         let together = if rng.random_bool(0.1) { rng.random_range(2..=MOST_TOGETHER) } else { 1 };
         let wait = rng.random_bool(0.65).then(|| millis(rng, 50, 2_000));
+        let alike = alike(resources, rng.random_range(0..resources));
         Self {
-            resources: distinct(rng, together, resources),
+            resources: distinct(rng, together, &alike),
+            is_fenced: alike.start == 0,
             ttl,
             wait,
             gives_up_early: rng.random_bool(0.1),
@@ -76,6 +87,8 @@ impl Choice {
             steps: (0..rng.random_range(1..=3)).map(|_| Step::random(rng, ttl)).collect(),
             leaving: Leaving::random(rng),
             rest: millis(rng, 0, 25),
+            looks: rng.random_bool(0.75),
+            lingers: rng.random_bool(0.2).then(|| millis(rng, 0, 400)),
         }
     }
 }
@@ -107,10 +120,16 @@ pub(crate) fn mixed(one: u64, other: u64) -> u64 {
     StdRng::seed_from_u64(one ^ other.rotate_left(17)).random()
 }
 
-fn distinct(rng: &mut StdRng, count: usize, resources: u16) -> Vec<u16> {
+/// Those resources that are fenced, or not, as `one` is: the last of them are not.
+fn alike(resources: u16, one: u16) -> Range<u16> {
+    let fenced = resources - resources / PLAIN;
+    if one < fenced { 0..fenced } else { fenced..resources }
+}
+
+fn distinct(rng: &mut StdRng, count: usize, resources: &Range<u16>) -> Vec<u16> {
     let mut chosen = Vec::with_capacity(count);
-    while chosen.len() < count.min(usize::from(resources)) {
-        let one = rng.random_range(0..resources);
+    while chosen.len() < count.min(resources.len()) {
+        let one = rng.random_range(resources.clone());
         if !chosen.contains(&one) {
             chosen.push(one);
         }
@@ -150,6 +169,17 @@ mod tests {
             assert!((1..=MOST_TOGETHER).contains(&choice.resources.len()));
             assert!(choice.resources.iter().all(|one| *one < 20));
         }
-        assert_eq!(Choice::of(1, [0, 0, 0], 0, 1).resources, [0], "no more than there are");
+        let only = Choice::of(1, [0, 0, 0], 0, 1);
+        assert_eq!((only.resources, only.is_fenced), (vec![0], true), "no more than there are");
+    }
+
+    #[test]
+    fn a_resource_is_always_fenced_or_never() {
+        let choices: Vec<_> = (0..500).map(|cycle| Choice::of(1, [0, 0, 0], cycle, 20)).collect();
+        for choice in &choices {
+            assert!(choice.resources.iter().all(|one| (*one < 15) == choice.is_fenced));
+        }
+        let fenced = choices.iter().filter(|choice| choice.is_fenced).count();
+        assert!((325..425).contains(&fenced), "{fenced} of 500");
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::cell::Cells;
 use crate::choice::LONGEST_TTL;
+use crate::fenced_cell::FencedCells;
 use crate::line::{END, Line, Orders, Teller};
 use crate::task::{NODE_TIMEOUT, Task};
 use quorlock::Redlock;
@@ -64,7 +65,8 @@ async fn live(orders: Orders, is_ended: watch::Receiver<bool>) -> bool {
     for number in 0..orders.tasks {
         let (orders, teller) = (orders.clone(), teller.clone());
         let (redlock, cells, is_ended) = (redlock.clone(), cells.clone(), is_ended.clone());
-        tasks.spawn(Task { number, orders, teller, redlock, cells, is_ended }.run());
+        let fenced = FencedCells::beside(&cells);
+        tasks.spawn(Task { number, orders, teller, redlock, cells, fenced, is_ended }.run());
     }
     let mut is_well = true;
     while let Some(task) = tasks.join_next().await {

@@ -49,8 +49,8 @@ impl Fleet {
         let clients = u16::try_from(self.places.len()).expect("that many were asked for");
         let number = number + place.killed * clients;
         // Only the first one of a place is a saboteur.
-        let is_saboteur = self.orders.is_saboteur && number == 0;
-        let orders = Orders { client: number, is_saboteur, ..self.orders.clone() };
+        let sabotage = self.orders.sabotage.filter(|_| number == 0);
+        let orders = Orders { client: number, sabotage, ..self.orders.clone() };
         place.client = Some(Client::start(&orders, &self.ledger));
     }
 

@@ -15,6 +15,8 @@ const BUSY_AFTER: &str = "20";
 const PASSWORD: &str = "nobody-knows";
 /// How far a clock jumps.
 const JUMP: Duration = Duration::from_mins(1);
+/// How fast a fast clock is, in parts per million too many.
+const FAST: i32 = 100_000;
 
 /// A node: a server, with a proxy before it.
 pub(crate) struct Node {
@@ -66,6 +68,7 @@ impl Node {
                 self.delay(delay);
             }
             Nemesis::DriftClock => server.clock().drift(drift(delay)),
+            Nemesis::FastClock => server.clock().drift(FAST),
             // It is not put back: locks that were set in between would stand for a minute more.
             Nemesis::JumpClock => server.clock().jump(JUMP),
             Nemesis::OutOfMemory
@@ -75,7 +78,7 @@ impl Node {
             | Nemesis::Password
             | Nemesis::CannotSave
             | Nemesis::TooManyClients => self.misconfigure(nemesis, &mut undo)?,
-            Nemesis::HangClient | Nemesis::KillClient | Nemesis::SlowNetwork => {
+            Nemesis::HangClient | Nemesis::KillClient | Nemesis::SlowNetwork | Nemesis::WipeAll => {
                 unreachable!("these are not done to a node")
             }
         }
@@ -101,6 +104,11 @@ impl Node {
     pub(crate) fn delay(&self, delay: Duration) {
         self.proxy.delay(Direction::Requests, delay / 2);
         self.proxy.delay(Direction::Replies, delay / 2);
+    }
+
+    /// Lets the server forget all it has been told.
+    pub(crate) fn wipe(&self) -> io::Result<()> {
+        self.server.try_cmd(&["FLUSHALL"]).map(drop).map_err(io::Error::other)
     }
 
     fn misconfigure(&self, nemesis: Nemesis, undo: &mut Undo) -> io::Result<()> {
@@ -146,7 +154,7 @@ impl Node {
         match nemesis {
             Nemesis::HangNode => self.server.cont(),
             Nemesis::DelayedRestart => self.server.restart(),
-            Nemesis::DriftClock => self.server.clock().drift(0),
+            Nemesis::DriftClock | Nemesis::FastClock => self.server.clock().drift(0),
             // TCP repeats what is lost or gives the connection up: none lives on with a hole in it.
             Nemesis::BlackHole | Nemesis::LoseRequests | Nemesis::LoseReplies => {
                 self.proxy.reset();

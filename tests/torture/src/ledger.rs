@@ -58,13 +58,16 @@ impl Ledger {
 impl Books {
     fn take(&mut self, client: u16, line: Line) {
         match line {
-            Line::Begun { id, resources, task, from, until, is_renewed } => {
+            Line::Begun { id, resources, task, token, asked, from, until, is_renewed } => {
                 let begin = self.holds.len();
                 let end = End::ValidUntil;
                 self.holds.extend(resources.into_iter().map(|resource| Hold {
                     resource,
                     client,
                     task,
+                    id,
+                    token,
+                    asked,
                     from,
                     until,
                     end,
@@ -119,7 +122,8 @@ mod tests {
 
     fn begun(id: u64, resources: &[u16]) -> Line {
         let resources = resources.to_vec();
-        Line::Begun { id, resources, task: 1, from: 10, until: 50, is_renewed: false }
+        let (asked, from, until) = (5, 10, 50);
+        Line::Begun { id, resources, task: 1, token: None, asked, from, until, is_renewed: false }
     }
 
     #[test]

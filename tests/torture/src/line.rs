@@ -1,6 +1,7 @@
 //! What the torturer tells a client process, and what that tells back: JSON, one line each.
 
 use crate::record::{Call, End};
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,8 +25,17 @@ pub(crate) struct Orders {
     pub(crate) cell: String,
     /// When the run began, on the boot clock.
     pub(crate) origin: u64,
-    /// Works without the lock where it is refused.
-    pub(crate) is_saboteur: bool,
+    /// What is wrong with this client on purpose.
+    pub(crate) sabotage: Option<Sabotage>,
+}
+
+/// How a client can be made to do wrong, to see that it is caught.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+pub(crate) enum Sabotage {
+    /// It works without the lock where it is refused, and guesses a token.
+    Lock,
+    /// It writes with higher tokens than it was given.
+    Token,
 }
 
 /// What a client is told to make it end.
@@ -43,6 +53,10 @@ pub(crate) enum Line {
         resources: Vec<u16>,
         /// By which task.
         task: u16,
+        /// The fencing token that the holder writes with.
+        token: Option<u64>,
+        /// When the acquire began.
+        asked: u64,
         /// When the acquire returned.
         from: u64,
         /// The end of its validity, as it stands now.

@@ -10,6 +10,8 @@ mod check;
 mod choice;
 mod client;
 mod date;
+mod fence;
+mod fenced_cell;
 mod fleet;
 mod inflict;
 mod ledger;

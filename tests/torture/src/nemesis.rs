@@ -4,6 +4,9 @@ use crate::choice::LONGEST_TTL;
 use Nemesis as N;
 use std::time::Duration;
 
+/// The name of the nemesis that no counter survives.
+pub(crate) const WIPE: &str = "FLUSHALL on all nodes at once";
+
 /// Whom a nemesis is after, and with what else it can go together: a target suffers one nemesis of
 /// each kind at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,6 +21,8 @@ pub(crate) enum Kind {
     Client,
     /// The wires to all nodes at once; no vote is lost.
     Network,
+    /// The memory of all nodes at once.
+    Memory,
 }
 
 /// What is done.
@@ -50,11 +55,13 @@ pub(crate) enum Nemesis {
     EmptyRestart,
     FlushAll,
     JumpClock,
+    FastClock,
+    WipeAll,
 }
 
 impl Nemesis {
     /// All of them.
-    pub(crate) const ALL: [Self; 27] = [
+    pub(crate) const ALL: [Self; 29] = [
         N::HangNode,
         N::DelayedRestart,
         N::DurableRestart,
@@ -82,6 +89,8 @@ impl Nemesis {
         N::EmptyRestart,
         N::FlushAll,
         N::JumpClock,
+        N::FastClock,
+        N::WipeAll,
     ];
 
     /// Its name, for people.
@@ -114,6 +123,8 @@ impl Nemesis {
             N::EmptyRestart => "kill a node, restart it empty at once",
             N::FlushAll => "FLUSHALL",
             N::JumpClock => "clock jumps by a minute",
+            N::FastClock => "clock runs 10 % fast",
+            N::WipeAll => WIPE,
         }
     }
 
@@ -122,7 +133,8 @@ impl Nemesis {
         match self {
             N::HangClient | N::KillClient => Kind::Client,
             N::SlowNetwork => Kind::Network,
-            N::DriftClock | N::JumpClock => Kind::Clock,
+            N::WipeAll => Kind::Memory,
+            N::DriftClock | N::JumpClock | N::FastClock => Kind::Clock,
             N::BlackHole
             | N::LoseRequests
             | N::LoseReplies
@@ -139,7 +151,11 @@ impl Nemesis {
 
     /// True if Redlock promises exclusion under it.
     pub(crate) fn is_promised(self) -> bool {
-        !matches!(self, N::EmptyRestart | N::FlushAll | N::JumpClock)
+        let is_outside = matches!(
+            self,
+            N::EmptyRestart | N::FlushAll | N::JumpClock | N::FastClock | N::WipeAll
+        );
+        !is_outside
     }
 
     /// Whether it can be done to such a node: what comes back with its data must be durable, and
@@ -159,7 +175,13 @@ impl Nemesis {
             N::DelayedRestart => 1,
             // Those that Redlock does not promise anything for are what a run outside is made for; and
             // not every node is durable.
-            N::HangClient | N::DurableRestart | N::EmptyRestart | N::FlushAll | N::JumpClock => 4,
+            N::HangClient
+            | N::DurableRestart
+            | N::EmptyRestart
+            | N::FlushAll
+            | N::JumpClock
+            | N::FastClock
+            | N::WipeAll => 4,
             _ => 2,
         }
     }
@@ -173,11 +195,12 @@ impl Nemesis {
             N::KillClient => (ms(50), ms(1_000)),
             N::Busy => (ms(50), ms(400)),
             N::Latency | N::SlowNetwork => (ms(200), ms(3_000)),
-            N::DriftClock => (ms(500), ms(5_000)),
+            N::DriftClock | N::FastClock => (ms(500), ms(5_000)),
             N::DurableRestart
             | N::EmptyRestart
             | N::FlushAll
             | N::JumpClock
+            | N::WipeAll
             | N::ForgetScripts
             | N::Reset
             | N::CutReply => (Duration::ZERO, Duration::ZERO),

@@ -2,6 +2,7 @@
 //! the zoom.
 
 mod data;
+mod fencing;
 mod findings;
 mod html;
 mod latency;
@@ -50,6 +51,7 @@ pub(crate) fn render(run: &Run) -> String {
     ));
     verdict::section(&mut out, run);
     findings::section(&mut out, run);
+    fencing::section(&mut out, run);
     timeline(&mut out, &layout, &nemeses);
     nemeses::section(&mut out, run, &nemeses);
     latency::section(&mut out, &run.calls);

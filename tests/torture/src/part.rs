@@ -4,12 +4,14 @@ use crate::boot;
 use crate::cell;
 use crate::check::{self, SLACK};
 use crate::choice::LONGEST_TTL;
+use crate::fence::Fence;
+use crate::fenced_cell;
 use crate::fleet::Fleet;
 use crate::inflict::Node;
 use crate::ledger::{Books, Ledger};
-use crate::line::Orders;
+use crate::line::{Orders, Sabotage};
 use crate::plan::Field;
-use crate::record::{Fault, Findings};
+use crate::record::{Fault, Fencing, Findings};
 use crate::room::Room;
 use crate::storm::Scene;
 use kit::{Proxy, Server, ServerBuilder};
@@ -44,7 +46,7 @@ pub(crate) struct Part {
     pub(crate) program: Option<PathBuf>,
     /// When the run began, on the boot clock.
     pub(crate) origin: u64,
-    pub(crate) is_sabotaged: bool,
+    pub(crate) sabotage: Option<Sabotage>,
 }
 
 /// What came of it.
@@ -52,6 +54,7 @@ pub(crate) struct Outcome {
     pub(crate) books: Books,
     pub(crate) faults: Vec<Fault>,
     pub(crate) findings: Findings,
+    pub(crate) fencing: Fencing,
     pub(crate) updates: u64,
     pub(crate) server: String,
 }
@@ -92,11 +95,12 @@ impl Part {
         }
         findings.leaked_connections = nodes.iter().map(|node| connections(&node.server)).sum();
         thread::sleep(LONGEST_TTL + MARGIN);
-        findings.leaked_keys = nodes.iter().map(|node| node.server.keys().len() as u64).sum();
+        findings.leaked_keys = nodes.iter().map(|node| leaked_keys(&node.server)).sum();
         let audits = (0..RESOURCES).map(|resource| cell::audit(&cells, resource));
         let (updates, lost) = audits.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         findings.lost_updates = lost;
-        Outcome { books, faults, findings, updates, server: version(&cells) }
+        let fencing = self.fencing(&cells, &books, &faults, &mut findings);
+        Outcome { books, faults, findings, fencing, updates, server: version(&cells) }
     }
 
     fn server(&self) -> ServerBuilder {
@@ -124,8 +128,25 @@ impl Part {
             nodes: nodes.iter().map(|node| node.proxy.url()).collect(),
             cell: cells.url(),
             origin: self.origin,
-            is_saboteur: self.is_sabotaged,
+            sabotage: self.sabotage,
         }
+    }
+
+    /// What fencing did; what it did not goes to the findings.
+    fn fencing(
+        &self,
+        cells: &Server,
+        books: &Books,
+        faults: &[Fault],
+        findings: &mut Findings,
+    ) -> Fencing {
+        let audits = (0..RESOURCES).map(|resource| fenced_cell::audit(cells, resource));
+        let (writes, others): (Vec<_>, Vec<_>) = audits.unzip();
+        let fence = Fence::new(&books.holds, writes, faults);
+        let found = fence.examine(self.field.is_inside, &books.pauses);
+        findings.breaches = found.breaches;
+        findings.others.extend(others.into_iter().flatten().chain(found.others));
+        found.fencing
     }
 
     /// Carries the plan out, and shows how it goes.
@@ -188,6 +209,18 @@ fn found(books: &Books, faults: &[Fault]) -> Findings {
         others: books.others.clone(),
         ..Findings::default()
     }
+}
+
+/// How many keys were left: locks, and fencing counters that would never go.
+fn leaked_keys(server: &Server) -> u64 {
+    let keys = server.keys();
+    let stays = |key: &&Vec<u8>| !is_counter(key) || server.pttl(key.as_slice()) == -1;
+    keys.iter().filter(stays).count() as u64
+}
+
+/// Counters outlive their locks on purpose: for a day, by default.
+fn is_counter(key: &[u8]) -> bool {
+    key.windows(b":token".len()).any(|part| part == b":token")
 }
 
 /// How many connections by TCP a server has, once those that are closing are closed.

@@ -83,7 +83,7 @@ impl Field {
     fn draw(&self, rng: &mut StdRng, nemesis: Nemesis, at: Duration) -> Planned {
         let target = match nemesis.kind() {
             Kind::Client => Target::Client(rng.random_range(0..self.clients)),
-            Kind::Network => Target::Network,
+            Kind::Network | Kind::Memory => Target::Network,
             Kind::Server | Kind::Clock | Kind::Wire => {
                 Target::Node(rng.random_range(0..self.nodes))
             }

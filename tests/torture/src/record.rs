@@ -15,6 +15,12 @@ pub struct Hold {
     pub client: u16,
     /// The task in it.
     pub task: u16,
+    /// Which of the client's tenures it is. One that is of several resources is a hold of each.
+    pub id: u64,
+    /// The fencing token that the holder writes with.
+    pub token: Option<u64>,
+    /// When the acquire began.
+    pub asked: u64,
     /// When the acquire returned.
     pub from: u64,
     /// When it ended.
@@ -90,11 +96,91 @@ pub struct Overlap {
     pub under: Vec<String>,
 }
 
-/// What must be zero inside the promise.
+/// What fencing tokens are to prevent, or an order of theirs that could not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Breach {
+    /// What it is.
+    pub kind: BreachKind,
+    /// The holder whose acquire had returned before the other's began; of equal tokens and of a
+    /// refused holder, the one that got the resource first.
+    pub first: Hold,
+    /// The other one, of the same resource.
+    pub second: Hold,
+    /// Nemeses at work from the first one's acquire to the second one's.
+    pub under: Vec<String>,
+}
+
+/// In what way fencing failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum BreachKind {
+    /// A write of the first holder was accepted after one of the second.
+    StaleWrite,
+    /// The second holder has the lower token.
+    LowerToken,
+    /// Both have the same token.
+    EqualTokens,
+    /// A write of one of them was refused while its lease was valid.
+    HolderRefused,
+}
+
+/// What went on at the cells that refuse lower tokens.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Fencing {
+    /// Tokens that were used, one for each resource of a tenure.
+    pub tokens: u64,
+    /// Those of them that have to be higher than another: some acquire had returned before theirs
+    /// began.
+    pub ordered: u64,
+    /// Writes that were accepted.
+    pub accepted: u64,
+    /// Writes that were refused: a holder with a higher token had written.
+    pub refused: u64,
+    /// Writes that landed after the validity of their lease; the cell took them or refused them.
+    pub late: u64,
+    /// Tenures whose validity ended while their client hung.
+    pub slept_through: u64,
+    /// What is no finding: after the memory of all nodes was wiped, or, of holders that were
+    /// refused, outside the promise.
+    pub excused: Vec<Breach>,
+}
+
+impl BreachKind {
+    /// All of them.
+    pub const ALL: [Self; 4] =
+        [Self::StaleWrite, Self::LowerToken, Self::EqualTokens, Self::HolderRefused];
+
+    /// In a word or two, of one and of several.
+    pub fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::StaleWrite => ("stale write accepted", "stale writes accepted"),
+            Self::LowerToken => ("token out of order", "tokens out of order"),
+            Self::EqualTokens => ("pair of equal tokens", "pairs of equal tokens"),
+            Self::HolderRefused => ("holder refused", "holders refused"),
+        }
+    }
+
+    /// How many of these are of that kind.
+    pub fn count(self, breaches: &[Breach]) -> u64 {
+        breaches.iter().filter(|breach| breach.kind == self).count() as u64
+    }
+}
+
+/// A part of a run with one number of nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stretch {
+    /// How many nodes there are in it.
+    pub nodes: u16,
+    /// When it begins.
+    pub from: u64,
+}
+
+/// What must be zero inside the promise; breaches also outside.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Findings {
     /// Tenures of one resource that overlap.
     pub overlaps: Vec<Overlap>,
+    /// What fencing tokens did not prevent.
+    pub breaches: Vec<Breach>,
     /// Updates of shared counters that were lost.
     pub lost_updates: u64,
     /// Losses that were told after `valid_until` and the slack for a busy machine.
@@ -122,7 +208,7 @@ pub struct Setting {
     pub seed: u64,
     /// The mode: `inside` or `outside` the promise.
     pub mode: String,
-    /// How many nodes there were.
+    /// How many nodes there were at the most.
     pub nodes: u16,
     /// How many client processes.
     pub clients: u16,
@@ -145,12 +231,16 @@ pub struct Setting {
 pub struct Run {
     /// How it was made.
     pub setting: Setting,
+    /// Its parts, in order.
+    pub stretches: Vec<Stretch>,
     /// Every tenure.
     pub holds: Vec<Hold>,
     /// Every fault.
     pub faults: Vec<Fault>,
     /// Every call.
     pub calls: Vec<Call>,
+    /// What fencing did.
+    pub fencing: Fencing,
     /// What was found.
     pub findings: Findings,
 }
@@ -159,5 +249,18 @@ impl Findings {
     /// True if nothing was found.
     pub fn is_clean(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+impl Fencing {
+    /// Adds what went on elsewhere.
+    pub fn add(&mut self, more: Self) {
+        self.tokens += more.tokens;
+        self.ordered += more.ordered;
+        self.accepted += more.accepted;
+        self.refused += more.refused;
+        self.late += more.late;
+        self.slept_through += more.slept_through;
+        self.excused.extend(more.excused);
     }
 }

@@ -13,7 +13,7 @@ pub(crate) enum Target {
     Node(u16),
     /// A place of a client process, counted from 0: who is killed has a successor there.
     Client(u16),
-    /// All nodes, in a way that breaks none.
+    /// All nodes, in a way that keeps none from answering.
     Network,
 }
 
@@ -39,7 +39,7 @@ impl Victims {
 
     /// Whether `target` may be broken in that way, too.
     pub(crate) fn has_room(&self, target: Target, kind: Kind, limits: Limits) -> bool {
-        if self.0.contains(&(target, kind)) {
+        if self.0.contains(&(target, kind)) || self.rules_out(kind) {
             return false;
         }
         let mut broken: BTreeSet<_> = self.0.iter().map(|(one, _)| *one).collect();
@@ -50,6 +50,17 @@ impl Victims {
             Target::Node(_) => nodes <= limits.nodes,
             Target::Client(_) => clients <= limits.clients,
             Target::Network => true,
+        }
+    }
+
+    /// Whether somebody is broken in a way that leaves no room for this kind: a server that hangs
+    /// cannot be told to forget, and one that forgets must not die meanwhile.
+    fn rules_out(&self, kind: Kind) -> bool {
+        let at_work = |other| self.0.iter().any(|(_, kind)| *kind == other);
+        match kind {
+            Kind::Memory => at_work(Kind::Server),
+            Kind::Server => at_work(Kind::Memory),
+            Kind::Clock | Kind::Wire | Kind::Client | Kind::Network => false,
         }
     }
 }
@@ -110,10 +121,25 @@ impl fmt::Display for Target {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Kind::{Client, Server, Wire};
+    use Kind::{Client, Memory, Network, Server, Wire};
     use Target as T;
 
     const LIMITS: Limits = Limits { nodes: 1, clients: 2 };
+
+    #[test]
+    fn what_hangs_cannot_be_told_to_forget() {
+        let limits = Limits { nodes: 3, clients: 2 };
+        let mut victims = Victims::default();
+        victims.enter(T::Node(0), Wire);
+        victims.enter(T::Network, Network);
+        assert!(victims.has_room(T::Network, Memory, limits));
+        victims.enter(T::Node(1), Server);
+        assert!(!victims.has_room(T::Network, Memory, limits));
+        victims.leave(T::Node(1), Server);
+        victims.enter(T::Network, Memory);
+        assert!(!victims.has_room(T::Node(1), Server, limits));
+        assert!(victims.has_room(T::Node(1), Wire, limits));
+    }
 
     #[test]
     fn a_broken_node_can_be_broken_in_another_way_but_no_other_node() {

@@ -5,8 +5,9 @@ use crate::boot;
 use crate::page;
 use crate::part::{CLIENTS, Outcome, Part, RESOURCES};
 use crate::plan::Field;
-use crate::record::{Findings, Run, Setting};
+use crate::record::{Fencing, Findings, Run, Setting, Stretch};
 use crate::verdict;
+use clap::ValueEnum;
 use std::fs;
 use std::io;
 use std::process::ExitCode;
@@ -15,7 +16,7 @@ use std::time::Duration;
 /// The numbers of nodes of a run that is not told how many.
 const SIZES: [u16; 3] = [1, 3, 5];
 
-/// Makes a run as wished; fails if something was found inside the promise.
+/// Makes a run as wished; fails if something was found inside the promise, or if fencing failed.
 pub(crate) fn run(wish: &Wish) -> ExitCode {
     let seed = wish.seed.unwrap_or_else(|| rand::random_range(0..1_000_000));
     let sizes = wish.nodes.map_or_else(|| SIZES.to_vec(), |nodes| vec![nodes]);
@@ -29,18 +30,22 @@ pub(crate) fn run(wish: &Wish) -> ExitCode {
         let lasts = Duration::from_secs(wish.seconds) / parts;
         let is_inside = wish.mode == Mode::Inside;
         let field = Field { nodes: *nodes, clients: CLIENTS, lasts, is_inside };
-        let (program, is_sabotaged) = (wish.server.clone(), wish.sabotage);
-        let part = Part { number, seed, field, program, origin, is_sabotaged };
+        let (program, sabotage) = (wish.server.clone(), wish.sabotage);
+        let part = Part { number, seed, field, program, origin, sabotage };
+        let from = boot::now() - origin;
         let outcome = part.run();
         tally.count(&outcome);
         let run = record.get_or_insert_with(|| Run {
             setting: setting(wish, seed, &command, &outcome.server),
+            stretches: Vec::new(),
             holds: Vec::new(),
             faults: Vec::new(),
             calls: Vec::new(),
+            fencing: Fencing::default(),
             findings: Findings::default(),
         });
         run.setting.nodes = run.setting.nodes.max(*nodes);
+        run.stretches.push(Stretch { nodes: *nodes, from });
         join(run, outcome);
     }
     let mut run = record.expect("there is a part");
@@ -50,7 +55,8 @@ pub(crate) fn run(wish: &Wish) -> ExitCode {
         eprintln!("the records cannot be written to {}: {error}", wish.out.display());
         return ExitCode::FAILURE;
     }
-    if wish.mode == Mode::Inside && !run.findings.is_clean() {
+    let is_broken = wish.mode == Mode::Inside && !run.findings.is_clean();
+    if is_broken || !run.findings.breaches.is_empty() {
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
@@ -61,8 +67,10 @@ fn join(run: &mut Run, part: Outcome) {
     run.holds.extend(part.books.holds);
     run.calls.extend(part.books.calls);
     run.faults.extend(part.faults);
+    run.fencing.add(part.fencing);
     let (all, more) = (&mut run.findings, part.findings);
     all.overlaps.extend(more.overlaps);
+    all.breaches.extend(more.breaches);
     all.lost_updates += more.lost_updates;
     all.late_losses += more.late_losses;
     all.overdue_calls += more.overdue_calls;
@@ -95,8 +103,8 @@ fn command(wish: &Wish, seed: u64) -> String {
     if let Some(server) = &wish.server {
         command = format!("{command} --server {}", server.display());
     }
-    if wish.sabotage {
-        command += " --sabotage";
+    if let Some(sabotage) = wish.sabotage.and_then(|sabotage| sabotage.to_possible_value()) {
+        command = format!("{command} --sabotage {}", sabotage.get_name());
     }
     command
 }

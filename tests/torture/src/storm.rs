@@ -50,6 +50,7 @@ impl Scene<'_> {
                 self.harm(planned, place);
                 Ok(())
             }
+            Target::Network if nemesis == Nemesis::WipeAll => self.wipe(planned),
             Target::Network => {
                 self.slow_down(planned);
                 Ok(())
@@ -76,6 +77,17 @@ impl Scene<'_> {
         thread::sleep(planned.lasts);
         self.nodes.iter().for_each(|node| node.delay(Duration::ZERO));
         self.note_end(index);
+    }
+
+    fn wipe(&self, planned: &Planned) -> io::Result<()> {
+        let index = self.note(planned);
+        let wiped: Vec<_> = thread::scope(|scope| {
+            let each: Vec<_> = self.nodes.iter().map(|node| scope.spawn(|| node.wipe())).collect();
+            let ended = each.into_iter().map(|one| one.join());
+            ended.map(|end| end.unwrap_or_else(|_| Err(io::Error::other("a panic")))).collect()
+        });
+        self.note_end(index);
+        wiped.into_iter().collect()
     }
 
     fn harm(&self, planned: &Planned, place: u16) {

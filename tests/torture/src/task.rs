@@ -3,11 +3,13 @@
 use crate::boot;
 use crate::cell::Cells;
 use crate::choice::{Choice, Extend, Leaving};
-use crate::line::{Line, Orders, Teller};
+use crate::fenced_cell::{FencedCells, Writer};
+use crate::line::{Line, Orders, Sabotage, Teller};
 use crate::record::{Call, Verb};
 use crate::tenure::{Begin, Tenure};
 use quorlock::{
-    AcquireError, ExtendError, Lease, LeaseRef, Loss, Redlock, ReleaseError, ReleaseOutcome,
+    AcquireError, ExtendError, FencingToken, Lease, LeaseRef, Loss, Redlock, ReleaseError,
+    ReleaseOutcome,
 };
 use std::pin::pin;
 use std::sync::Arc;
@@ -21,6 +23,8 @@ pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(60);
 const LOOK: Duration = Duration::from_millis(10);
 /// How long one that was refused does nothing.
 const PAUSE: Duration = Duration::from_millis(5);
+/// By how much a made-up token is too high: by a second, as most tokens are microseconds of a clock.
+const FORGED: u64 = 1_000_000;
 
 /// A task, with all it needs.
 pub(crate) struct Task {
@@ -29,6 +33,7 @@ pub(crate) struct Task {
     pub(crate) teller: Arc<Teller>,
     pub(crate) redlock: Redlock,
     pub(crate) cells: Cells,
+    pub(crate) fenced: FencedCells,
     pub(crate) is_ended: watch::Receiver<bool>,
 }
 
@@ -46,12 +51,15 @@ impl Task {
     }
 
     async fn cycle(&self, choice: &Choice) {
+        let asked = boot::now();
         let acquired = self.acquire(choice).await;
         let begin = Begin {
             teller: &self.teller,
             task: self.number,
             resources: &choice.resources,
+            token: acquired.as_ref().and_then(|lease| self.token(lease, choice)),
             origin: self.orders.origin,
+            asked,
             from: boot::now(),
         };
         match acquired {
@@ -59,8 +67,9 @@ impl Task {
                 let tenure = Tenure::of(lease.view(), begin, choice.auto_extend.is_some());
                 self.hold(lease, tenure, choice).await;
             }
-            None if self.orders.is_saboteur => {
-                let mut tenure = Tenure::stolen(choice.ttl, begin);
+            None if self.orders.sabotage == Some(Sabotage::Lock) => {
+                let token = self.guess(choice).await;
+                let mut tenure = Tenure::stolen(choice.ttl, Begin { token, ..begin });
                 self.work(&mut tenure, None, choice).await;
                 tenure.end();
             }
@@ -76,17 +85,41 @@ impl Task {
             (all, Some(wait)) => self.redlock.acquire_all(all.iter().copied().map(name)).wait(wait),
         };
         acquire = acquire.ttl(choice.ttl);
+        if choice.is_fenced {
+            acquire = acquire.fenced();
+        }
         if choice.gives_up_early {
             acquire = acquire.give_up_early();
         }
         if let Some(most) = choice.auto_extend {
             acquire = acquire.auto_extend(most);
         }
-        let bound = choice.wait.unwrap_or_default() + NODE_TIMEOUT;
+        // A token that the nodes did not agree on takes a second round trip.
+        let rounds = if choice.is_fenced { 2 } else { 1 };
+        let bound = choice.wait.unwrap_or_default() + rounds * NODE_TIMEOUT;
         let acquired = self.call(Verb::Acquire, bound, choice.drop_after, acquire, |acquired| {
             acquired.as_ref().map_or_else(refusal, |_| "ok")
         });
         acquired.await?.ok()
+    }
+
+    /// The token to write with.
+    fn token(&self, lease: &Lease, choice: &Choice) -> Option<u64> {
+        let token = lease.token().map(FencingToken::get);
+        if token.is_some() != choice.is_fenced {
+            self.teller.tell(&Line::Wrong(format!("a lease with token {token:?}: {choice:?}")));
+        }
+        let forged = if self.orders.sabotage == Some(Sabotage::Token) { FORGED } else { 0 };
+        Some(token? + forged)
+    }
+
+    /// The token of one who was given none: just high enough to be taken.
+    async fn guess(&self, choice: &Choice) -> Option<u64> {
+        let mut highest = None;
+        for resource in choice.resources.iter().filter(|_| choice.is_fenced) {
+            highest = highest.max(self.fenced.highest(*resource).await.ok());
+        }
+        Some(highest? + 1)
     }
 
     async fn hold(&self, lease: Lease, mut tenure: Tenure<'_>, choice: &Choice) {
@@ -97,18 +130,23 @@ impl Task {
             Leaving::Release => self.release(lease, &tenure, None).await,
             Leaving::DropRelease(after) => self.release(lease, &tenure, Some(after)).await,
         }
+        if let Some(after) = choice.lingers.filter(|_| choice.is_fenced) {
+            sleep(after).await;
+            self.write_fenced(&tenure, choice.resources[0], 0).await;
+        }
     }
 
-    /// Works on the counters, with a lease or, as a saboteur, without.
+    /// Works on the counters and the fenced cells, with a lease or, as a saboteur, without.
     async fn work(&self, tenure: &mut Tenure<'_>, lease: Option<&Lease>, choice: &Choice) {
-        let mut lost = pin!(told(lease.filter(|_| choice.listens)));
+        let listens = choice.listens && choice.looks;
+        let mut lost = pin!(told(lease.filter(|_| listens)));
         for (step, resource) in choice.steps.iter().zip(choice.resources.iter().cycle()) {
             let read = match self.cells.read(*resource).await {
                 Ok(read) => read,
                 Err(error) => return self.complain("read", &error),
             };
             let end = boot::now() + boot::nanos(step.sleep);
-            while boot::now() < end && tenure.look().is_some() {
+            while boot::now() < end && (tenure.look().is_some() || !choice.looks) {
                 let left = Duration::from_nanos(end.saturating_sub(boot::now()));
                 // Only a sleep is given up at the loss: a write that was begun is waited for, so that
                 // none lands after the release.
@@ -117,19 +155,38 @@ impl Task {
                     () = sleep(left.min(LOOK)) => {}
                 }
             }
-            let Some(deadline) = tenure.deadline() else { break };
-            match self.cells.write(*resource, read + 1, deadline).await {
-                Ok(true) => {}
-                Ok(false) => self.teller.tell(&Line::TooLate),
-                Err(error) => return self.complain("written", &error),
+            let deadline = tenure.deadline();
+            if let Some(deadline) = deadline {
+                match self.cells.write(*resource, read + 1, deadline).await {
+                    Ok(true) => {}
+                    Ok(false) => self.teller.tell(&Line::TooLate),
+                    Err(error) => return self.complain("written", &error),
+                }
+            }
+            // A counter is only safe from those who look, a fenced cell also from those who do not.
+            if deadline.is_some() || !choice.looks {
+                let until = tenure.valid_until_wall().unwrap_or(0);
+                self.write_fenced(tenure, *resource, until).await;
+            }
+            if deadline.is_none() {
+                break;
             }
             if let (Some(extend), Some(lease)) = (&step.extend, lease) {
                 self.extend(lease, extend).await;
             }
         }
         // One that has nothing left to do still hears of a loss that is due.
-        if lease.is_some() && choice.listens && tenure.look().is_none() {
+        if lease.is_some() && listens && tenure.look().is_none() {
             lose(tenure, lost.await);
+        }
+    }
+
+    /// Writes to the fenced cell, if there is a token to write with.
+    async fn write_fenced(&self, tenure: &Tenure<'_>, resource: u16, until: u64) {
+        let Some((id, token)) = tenure.signature() else { return };
+        let writer = Writer { client: self.orders.client, id };
+        if let Err(error) = self.fenced.write(resource, writer, token, until).await {
+            self.complain("written with a token", &error);
         }
     }
 

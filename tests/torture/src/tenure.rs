@@ -19,6 +19,7 @@ const ENOUGH: Duration = Duration::from_millis(50);
 pub(crate) struct Tenure<'a> {
     teller: &'a Teller,
     id: u64,
+    token: Option<u64>,
     claim: Claim,
     origin: u64,
     until: u64,
@@ -46,20 +47,22 @@ impl<'a> Tenure<'a> {
     }
 
     fn begin(claim: Claim, begin: Begin<'a>, is_renewed: bool) -> Self {
-        let Begin { teller, task, resources, origin, from } = begin;
+        let Begin { teller, task, resources, token, origin, asked, from } = begin;
         // One that has ended already has no length.
         let until = claim.valid_until().unwrap_or(from);
         let id = teller.number();
-        let (from, told) = (from - origin, until - origin);
+        let (asked, from, told) = (asked - origin, from - origin, until - origin);
         teller.tell(&Line::Begun {
             id,
             resources: resources.to_vec(),
             task,
+            token,
+            asked,
             from,
             until: told,
             is_renewed,
         });
-        Self { teller, id, claim, origin, until, told: until, is_over: false }
+        Self { teller, id, token, claim, origin, until, told: until, is_over: false }
     }
 
     /// What is left of the validity, if it is valid; keeps the books.
@@ -77,10 +80,20 @@ impl<'a> Tenure<'a> {
 
     /// Until when a write may land, by the wall clock in microseconds, if there is time for one.
     pub(crate) fn deadline(&mut self) -> Option<u64> {
-        // Read first: whatever comes in between makes the deadline too early.
+        self.valid_until_wall().filter(|_| self.look().is_some_and(|left| left > ENOUGH))
+    }
+
+    /// The end of the validity by the wall clock in microseconds, if it is valid.
+    pub(crate) fn valid_until_wall(&mut self) -> Option<u64> {
+        // Read first: whatever comes in between makes the end too early.
         let wall = boot::wall_micros();
-        let left = self.look().filter(|left| *left > ENOUGH)?;
+        let left = self.look()?;
         Some(wall + boot::nanos(left) / 1_000)
+    }
+
+    /// Its number in this client, and the fencing token to write with.
+    pub(crate) fn signature(&self) -> Option<(u64, u64)> {
+        Some((self.id, self.token?))
     }
 
     /// Notes that the loss was told now.
@@ -152,8 +165,12 @@ pub(crate) struct Begin<'a> {
     pub(crate) task: u16,
     /// What is held.
     pub(crate) resources: &'a [u16],
+    /// The fencing token to write with.
+    pub(crate) token: Option<u64>,
     /// When the run began.
     pub(crate) origin: u64,
+    /// When the acquire began.
+    pub(crate) asked: u64,
     /// When the acquire returned.
     pub(crate) from: u64,
 }

@@ -1,7 +1,8 @@
 //! What a run found, in words.
 
+use crate::nemesis::WIPE;
 use crate::part::Outcome;
-use crate::record::{Run, Verb};
+use crate::record::{Breach, BreachKind, Fencing, Run, Verb};
 use std::collections::BTreeMap;
 
 /// How many of a kind are shown in full; the record has all.
@@ -33,6 +34,8 @@ pub(crate) fn print(run: &Run, tally: &Tally) {
     println!();
     work(run, tally);
     println!();
+    fencing(run);
+    println!();
     nemeses(run);
     println!();
     findings(run);
@@ -53,6 +56,32 @@ fn work(run: &Run, tally: &Tally) {
     println!("{} losses told, {} before the validity ended", tally.losses, tally.robbed);
     println!("{} writes landed after the validity, and were refused", tally.late_writes);
     println!("{} releases were still owed when their client closed", tally.undelivered);
+}
+
+/// What the fenced cells and their tokens tell.
+fn fencing(run: &Run) {
+    let Fencing { tokens, ordered, accepted, refused, late, slept_through, excused } = &run.fencing;
+    println!("{tokens} fencing tokens, {ordered} of them of an acquire later than another one");
+    println!("{accepted} writes with a token accepted, {refused} refused");
+    println!("{late} of these writes came after the lease, refused if others had written since");
+    println!("{slept_through} leases with a token ended while their client hung");
+    let (refused, wiped): (Vec<_>, Vec<_>) =
+        excused.iter().cloned().partition(|breach| breach.kind == BreachKind::HolderRefused);
+    println!("{} holders refused outside the promise, as others had the lock, too", refused.len());
+    let wipes = run.faults.iter().filter(|fault| fault.nemesis == WIPE).count() as u64;
+    if wipes > 0 {
+        let rate = share(wiped.len() as u64, wipes);
+        let (kinds, wiped) = (kinds(&wiped), wiped.len());
+        println!(
+            "{wiped} breaches after {wipes} wipes of all nodes ({rate:.3} each), no finding{kinds}"
+        );
+    }
+}
+
+/// How many of each kind, for the end of a line.
+fn kinds(breaches: &[Breach]) -> String {
+    let kinds = BreachKind::ALL.into_iter().map(|kind| (kind.count(breaches), kind.names().1));
+    kinds.filter(|(count, _)| *count > 0).map(|(count, name)| format!(", {count} {name}")).collect()
 }
 
 fn nemeses(run: &Run) {
@@ -89,8 +118,20 @@ fn findings(run: &Run) {
             overlap.first, overlap.second, overlap.under
         );
     }
+    for breach in found.breaches.iter().take(SHOWN) {
+        println!(
+            "{}: {:?}\n    and  {:?}\n  under  {:?}",
+            breach.kind.names().0,
+            breach.first,
+            breach.second,
+            breach.under
+        );
+    }
     let rate = share(found.overlaps.len() as u64, run.holds.len() as u64) * 1_000.0;
     println!("{:7} overlaps ({rate:.3} per 1000 tenures)", found.overlaps.len());
+    for kind in BreachKind::ALL {
+        println!("{:7} {}", kind.count(&found.breaches), kind.names().1);
+    }
     for (count, what) in [
         (found.lost_updates, "lost updates"),
         (found.late_losses, "losses told late"),
@@ -109,6 +150,7 @@ fn findings(run: &Run) {
     let overlaps = found.overlaps.iter();
     let unexplained = overlaps.filter(|overlap| !is_explained(&overlap.under)).count();
     let verdict = match (run.setting.mode.as_str(), found.is_clean()) {
+        ("outside", false) if !found.breaches.is_empty() => "FENCING FAILED".to_owned(),
         (_, true) => "nothing was found".to_owned(),
         ("inside", false) => "SOMETHING WAS FOUND INSIDE THE PROMISE".to_owned(),
         _ => format!("{unexplained} overlaps without a nemesis outside the promise at work"),

@@ -1,6 +1,7 @@
 //! The program itself: that it finds nothing where nothing is wrong, and that it can find something.
 
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
@@ -21,6 +22,16 @@ fn run(name: &str, args: &[&str]) -> (ExitStatus, Value, Value) {
     (status, record["findings"].clone(), record)
 }
 
+fn number(value: &Value) -> u64 {
+    value.as_u64().expect("a number")
+}
+
+/// In what ways fencing failed.
+fn kinds(findings: &Value) -> BTreeSet<&str> {
+    let breaches = findings["breaches"].as_array().expect("a list").iter();
+    breaches.map(|breach| breach["kind"].as_str().expect("a name")).collect()
+}
+
 fn count(list: &Value) -> usize {
     list.as_array().expect("a list").len()
 }
@@ -32,6 +43,14 @@ fn a_run_inside_the_promise_finds_nothing() {
     assert!(count(&record["holds"]) > 50, "there were locks");
     assert!(count(&record["faults"]) > 5, "and faults");
     assert!(count(&record["calls"]) > count(&record["holds"]), "and calls");
+    let fencing = &record["fencing"];
+    assert!(number(&fencing["tokens"]) > 50 && number(&fencing["ordered"]) > 50, "{fencing:#}");
+    let is_fenced = |hold: &Value| !hold["token"].is_null();
+    let holds = record["holds"].as_array().expect("a list");
+    assert!(holds.iter().any(is_fenced) && !holds.iter().all(is_fenced), "and both kinds of locks");
+    assert!(number(&fencing["late"]) > 0, "some wrote late");
+    assert!(number(&fencing["refused"]) > 0, "and were caught: {fencing:#}");
+    assert!(number(&fencing["accepted"]) > number(&fencing["refused"]), "{fencing:#}");
 }
 
 #[test]
@@ -39,7 +58,19 @@ fn a_client_that_works_without_the_lock_is_caught() {
     let (status, findings, _) = run("sabotage", &["--seconds", "5", "--sabotage"]);
     assert_eq!(status.code(), Some(1));
     assert!(count(&findings["overlaps"]) > 0, "{findings:#}");
-    assert!(findings["lost_updates"].as_u64().expect("a number") > 0, "{findings:#}");
+    assert!(number(&findings["lost_updates"]) > 0, "{findings:#}");
+    // Its guesses stand in the way of those who have the lock.
+    assert!(kinds(&findings).contains("HolderRefused"), "{findings:#}");
+}
+
+#[test]
+fn a_client_that_makes_tokens_up_is_caught_in_both_modes() {
+    for mode in ["inside", "outside"] {
+        let (status, findings, _) =
+            run("tokens", &["--seconds", "5", "--sabotage", "token", "--mode", mode]);
+        assert_eq!(status.code(), Some(1), "{mode}");
+        assert!(kinds(&findings).contains("LowerToken"), "{mode}: {findings:#}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::{
     layout::{Layout, Row, Target},
     nemeses::Nemesis,
 };
-use crate::record::{End, Hold};
+use crate::record::{End, Hold, Stretch};
 
 /// Everything in microseconds: finer than a screen shows, and a third shorter than nanoseconds.
 const MICROSECOND: u64 = 1_000;
@@ -20,6 +20,8 @@ struct Data<'a> {
     end: u64,
     nemeses: Vec<Kind<'a>>,
     targets: Vec<Worked<'a>>,
+    /// Flat, of each part of the run: how many nodes, from when. None if there is one part.
+    changes: Vec<u64>,
     /// Client and task, client and task, …
     who: Vec<u16>,
     rows: Vec<Held>,
@@ -59,6 +61,7 @@ pub(super) fn json(layout: &Layout<'_>, nemeses: &[Nemesis<'_>]) -> String {
         end: layout.end.div_ceil(MICROSECOND),
         nemeses: nemeses.iter().map(kind).collect(),
         targets: layout.targets.iter().map(faults).collect(),
+        changes: layout.changes.iter().flat_map(change).collect(),
         rows: layout.rows.iter().map(|row| holds_of(row, &who)).collect(),
         overlaps: overlaps(layout),
         who: who.into_iter().flat_map(|(client, task)| [client, task]).collect(),
@@ -75,6 +78,10 @@ fn kind<'a>(nemesis: &'a Nemesis<'a>) -> Kind<'a> {
 fn span(from: u64, until: u64) -> (u64, u64) {
     let from_micros = from / MICROSECOND;
     (from_micros, (until / MICROSECOND).saturating_sub(from_micros))
+}
+
+fn change(stretch: &Stretch) -> [u64; 2] {
+    [u64::from(stretch.nodes), stretch.from / MICROSECOND]
 }
 
 fn faults<'a>(target: &Target<'a>) -> Worked<'a> {

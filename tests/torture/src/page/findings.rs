@@ -4,7 +4,7 @@ use super::{
     html::{Html, Text},
     words::{at, count, counted, number, took},
 };
-use crate::record::{Call, End, Findings, Hold, Overlap, Run};
+use crate::record::{BreachKind, Call, End, Findings, Hold, Overlap, Run};
 
 /// More than anybody reads. The timeline marks all of them.
 const MOST_LISTED: usize = 200;
@@ -20,7 +20,7 @@ pub(super) fn section(out: &mut Html, run: &Run) {
             out.put(format_args!("<li>{}</li>", Text(other)));
         }
         out.raw("</ul>\n");
-        more(out, run.findings.others.len());
+        more(out, run.findings.others.len(), MOST_LISTED);
     }
     checks(out, &run.findings);
     out.raw("</section>\n");
@@ -28,8 +28,25 @@ pub(super) fn section(out: &mut Html, run: &Run) {
 
 /// All that was checked, so that a clean run says what it is clean of.
 fn checks(out: &mut Html, found: &Findings) {
+    let breaches = |kind: BreachKind| kind.count(&found.breaches);
     let rows = [
         ("Overlaps", "two tenures of one resource at one time", number(found.overlaps.len())),
+        (
+            "Stale writes accepted",
+            "of a holder, after a later one had written",
+            breaches(BreachKind::StaleWrite),
+        ),
+        (
+            "Tokens out of order",
+            "lower than that of an earlier holder",
+            breaches(BreachKind::LowerToken),
+        ),
+        ("Equal tokens", "of two tenures of one resource", breaches(BreachKind::EqualTokens)),
+        (
+            "Holders refused",
+            "by the cell while the lease was valid",
+            breaches(BreachKind::HolderRefused),
+        ),
         ("Lost updates", "of counters that only holders write", found.lost_updates),
         ("Late losses", "told after the tenure’s validity had ended", found.late_losses),
         ("Overdue calls", "that took longer than the library promises", found.overdue_calls),
@@ -81,12 +98,12 @@ fn overlaps(out: &mut Html, overlaps: &[Overlap]) {
         out.raw("</dl></li>\n");
     }
     out.raw("</ol>\n");
-    more(out, overlaps.len());
+    more(out, overlaps.len(), MOST_LISTED);
 }
 
-fn more(out: &mut Html, len: usize) {
-    if len > MOST_LISTED {
-        let rest = count(number(len - MOST_LISTED));
+pub(super) fn more(out: &mut Html, len: usize, listed: usize) {
+    if len > listed {
+        let rest = count(number(len - listed));
         out.put(format_args!("<p>And {rest} more, which are not listed.</p>\n"));
     }
 }
@@ -97,7 +114,7 @@ pub(super) fn length(overlap: &Overlap) -> u64 {
 }
 
 /// Who it was, from when to when, and how it ended.
-fn holder(hold: &Hold) -> String {
+pub(super) fn holder(hold: &Hold) -> String {
     let end = match hold.end {
         End::Released => "released",
         End::ValidUntil => "ran out",

@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::nemeses::Nemesis;
-use crate::record::{Fault, Hold, Overlap, Run};
+use crate::record::{Fault, Hold, Overlap, Run, Stretch};
 
 /// The rows of the timeline.
 pub(super) struct Layout<'a> {
@@ -11,6 +11,8 @@ pub(super) struct Layout<'a> {
     pub(super) end: u64,
     /// What nemeses worked on.
     pub(super) targets: Vec<Target<'a>>,
+    /// Where the number of nodes changes; none, if it does not.
+    pub(super) changes: &'a [Stretch],
     /// What was held.
     pub(super) rows: Vec<Row<'a>>,
 }
@@ -46,7 +48,8 @@ impl<'a> Layout<'a> {
         let held = run.holds.iter().map(|hold| hold.until);
         let worked = run.faults.iter().map(|fault| fault.until);
         let end = held.chain(worked).max().unwrap_or(0).max(run.setting.lasted).max(1);
-        Self { end, targets: targets(&run.faults, nemeses), rows: rows(run) }
+        let changes = if run.stretches.len() > 1 { run.stretches.as_slice() } else { &[] };
+        Self { end, targets: targets(&run.faults, nemeses), changes, rows: rows(run) }
     }
 }
 

@@ -172,6 +172,21 @@ function paintAxis(pen) {
   }
 }
 
+/** A line where another number of nodes begins, and how many it is. */
+function paintChanges(pen) {
+  for (let i = 0; i < run.changes.length; i += 2) {
+    const [nodes, from] = run.changes.slice(i, i + 2);
+    if (from < view.from || from > view.until) continue;
+    const x = Math.round(xOf(from));
+    const words = `${nodes} ${nodes === 1 ? "node" : "nodes"}`;
+    pen.fillStyle = colors.paper;
+    pen.fillRect(x, plot.height - 16, pen.measureText(words).width + 8, 16);
+    pen.fillStyle = colors.ink;
+    pen.fillRect(x - 1, 0, 2, plot.height);
+    pen.fillText(words, x + 4, plot.height - 8);
+  }
+}
+
 let picked = null;
 function paint() {
   const width = box.clientWidth;
@@ -204,6 +219,7 @@ function paint() {
     pen.fillText(label, 8, y + (row ? 12 : 8), plot.gutter - 14);
   }
   pen.restore();
+  paintChanges(pen);
   pen.fillStyle = colors.line;
   pen.fillRect(plot.gutter - 1, 0, 1, plot.height);
   paintMap();

@@ -1,6 +1,10 @@
 //! Runs to try the page with, the same for the same seed.
 
-use crate::record::{Call, End, Fault, Findings, Hold, Overlap, Run, Setting, Verb};
+use super::words::number;
+use crate::record::{
+    Breach, BreachKind, Call, End, Fault, Fencing, Findings, Hold, Overlap, Run, Setting, Stretch,
+    Verb,
+};
 
 const MICROSECOND: u64 = 1_000;
 const MILLISECOND: u64 = 1_000_000;
@@ -60,9 +64,11 @@ pub(super) fn empty() -> Run {
             machine: "8 processors, Linux 6.8.0".into(),
             made_at: "2025-03-14 09:26 UTC".into(),
         },
+        stretches: vec![Stretch { nodes: 5, from: 0 }],
         holds: Vec::new(),
         faults: Vec::new(),
         calls: Vec::new(),
+        fencing: Fencing::default(),
         findings: Findings::default(),
     }
 }
@@ -80,6 +86,35 @@ pub(super) fn clean(holds: u64, faults: u64) -> Run {
         let resource = u16::try_from(nth % u64::from(RESOURCES)).unwrap();
         hold(&mut run, &mut dice, resource, nth / u64::from(RESOURCES) * period, period);
     }
+    run
+}
+
+/// A run outside the promise in three parts, in which late writers were caught.
+pub(super) fn fenced() -> Run {
+    let mut run = clean(3_000, 60);
+    run.setting.mode = "outside".into();
+    let third = run.setting.lasted / 3;
+    run.stretches = vec![
+        Stretch { nodes: 1, from: 0 },
+        Stretch { nodes: 3, from: third },
+        Stretch { nodes: 5, from: 2 * third },
+    ];
+    let (first, second) = (run.holds[0].clone(), run.holds[12].clone());
+    let under = vec![crate::nemesis::WIPE.to_owned()];
+    let breach =
+        |kind| Breach { kind, first: first.clone(), second: second.clone(), under: under.clone() };
+    let (from, until) = (first.from, first.from + MILLISECOND);
+    let (nemesis, target) = (under[0].clone(), "all nodes".into());
+    run.faults.push(Fault { nemesis, target, from, until, is_promised: false });
+    run.fencing = Fencing {
+        tokens: 3_000,
+        ordered: 2_345,
+        accepted: 5_432,
+        refused: 321,
+        late: 1_234,
+        slept_through: 98,
+        excused: vec![breach(BreachKind::LowerToken), breach(BreachKind::HolderRefused)],
+    };
     run
 }
 
@@ -135,7 +170,10 @@ fn hold(run: &mut Run, dice: &mut Dice, resource: u16, begin: u64, period: u64) 
         _ => End::Released,
     };
     let (client, task, is_renewed) = (dice.small(4), dice.small(8), dice.below(10) == 0);
-    run.holds.push(Hold { resource, client, task, from, until: from + long, end, is_renewed });
+    let (id, asked) = (number(run.holds.len()), from - took);
+    let (token, until) = (Some(1_700_000_000_000_000 + from / MICROSECOND), from + long);
+    let by = Hold { resource, client, task, id, token, asked, from, until, end, is_renewed };
+    run.holds.push(by);
     let mut call = |verb, from, took, bound, outcome: &str| {
         let outcome = outcome.into();
         run.calls.push(Call { verb, client, from, until: from + took, bound, outcome });

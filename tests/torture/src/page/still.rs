@@ -1,5 +1,7 @@
 //! The timeline without a script: one picture of the whole run.
 
+use crate::record::Stretch;
+
 use super::{
     html::{Html, Text},
     layout::{Layout, Row, Target},
@@ -40,6 +42,7 @@ pub(super) fn picture(out: &mut Html, layout: &Layout<'_>, nemeses: &[Nemesis<'_
         took(layout.end),
     ));
     axis(out, layout.end, height);
+    changes(out, layout, height);
     let mut y = AXIS;
     for target in &layout.targets {
         draw_target(out, layout.end, nemeses, target, y, faults <= MOST_TITLES);
@@ -81,6 +84,19 @@ fn axis(out: &mut Html, end: u64, height: u64) {
             out.put(format_args!("<text x=\"{x}\" y=\"12\" dx=\"4\">{label}</text>"));
         }
         out.put(format_args!("<path class=\"tick\" d=\"M{x} 3V{height}\"/>\n"));
+    }
+}
+
+/// A line where another number of nodes begins, and how many it is.
+fn changes(out: &mut Html, layout: &Layout<'_>, height: u64) {
+    for Stretch { nodes, from } in layout.changes {
+        let x = tenths(x(*from, layout.end));
+        let nodes = counted(u64::from(*nodes), "node", "nodes");
+        out.put(format_args!(
+            "<path class=\"change\" d=\"M{x} 0V{height}\"/>\
+             <text class=\"change\" x=\"{x}\" y=\"{}\" dx=\"4\">{nodes}</text>\n",
+            AXIS
+        ));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{render, samples, words};
-use crate::record::{Hold, Overlap, Run};
+use crate::record::{Breach, BreachKind, Hold, Overlap, Run};
 
 /// What is in the first heading, without its tags.
 fn verdict(run: &Run) -> String {
@@ -75,6 +75,54 @@ fn every_overlap_is_listed_with_both_holders_and_what_was_at_work() {
 }
 
 #[test]
+fn fencing_that_fails_is_found_in_both_modes() {
+    let mut run = samples::fenced();
+    let breach = &mut run.fencing.excused.remove(0);
+    for (kind, words) in [
+        (BreachKind::StaleWrite, "FOUND: 2 stale writes accepted"),
+        (BreachKind::LowerToken, "FOUND: 2 tokens out of order"),
+        (BreachKind::EqualTokens, "FOUND: 2 pairs of equal tokens"),
+        (BreachKind::HolderRefused, "FOUND: 2 holders refused"),
+    ] {
+        breach.kind = kind;
+        run.findings.breaches = vec![breach.clone(); 2];
+        for mode in ["inside", "outside"] {
+            run.setting.mode = mode.into();
+            assert_eq!(verdict(&run), words, "{mode}");
+        }
+        let page = render(&run);
+        assert_eq!(page.matches("<dt>Second holder</dt>").count(), 2);
+        let token = format!("token {}", breach.second.token.unwrap());
+        assert!(page.contains(&token) && page.contains(kind.names().0), "{token}");
+    }
+}
+
+#[test]
+fn what_fencing_did_is_told() {
+    let mut run = samples::fenced();
+    let page = render(&run);
+    for words in ["320 late writes were refused", "1 holder was refused", "at once 1 time"] {
+        assert!(page.contains(words), "{words}");
+    }
+    assert!(page.contains("1 breach was seen"), "across the wipe");
+    assert!(verdict(&run).starts_with("No two holders"), "none of it is a finding");
+    run.fencing.tokens = 0;
+    assert!(render(&run).contains("No lock was acquired with a fencing token"));
+}
+
+#[test]
+fn the_timeline_says_where_the_number_of_nodes_changes() {
+    let page = render(&samples::fenced());
+    assert!(page.contains("<dt>Nodes</dt><dd>1, 3 and 5</dd>"));
+    for nodes in [">1 node</text>", ">3 nodes</text>", ">5 nodes</text>"] {
+        assert!(page.contains(nodes), "{nodes}");
+    }
+    assert_eq!(json(&page)["changes"], serde_json::json!([1, 0, 3, 40_000_000, 5, 80_000_000]));
+    let page = render(&samples::clean(10, 5));
+    assert!(page.contains("<dt>Nodes</dt><dd>5</dd>") && !page.contains(">5 nodes</text>"));
+}
+
+#[test]
 fn text_from_a_run_is_text_in_the_page() {
     const HOSTILE: &str = "</script><script>alert('1')</script>&\"<!--\u{202e}";
     let mut run = samples::dirty();
@@ -86,6 +134,8 @@ fn text_from_a_run_is_text_in_the_page() {
         call.outcome = HOSTILE.into();
     }
     run.findings.overlaps[0].under = vec![HOSTILE.into()];
+    let Overlap { first, second, under } = run.findings.overlaps[0].clone();
+    run.findings.breaches = vec![Breach { kind: BreachKind::StaleWrite, first, second, under }];
     run.findings.others = vec![HOSTILE.into()];
     let setting = &mut run.setting;
     for text in [
@@ -232,6 +282,7 @@ fn pages_to_look_at() {
         ("outside", outside),
         ("clean", samples::clean(50_000, 300)),
         ("dirty", samples::dirty()),
+        ("fenced", samples::fenced()),
         ("empty", samples::empty()),
         ("long", samples::clean(100_000, 1_000)),
     ] {

@@ -4,7 +4,7 @@ use super::{
     html::{Html, Text},
     words::{count, counted, listed, number, share, took},
 };
-use crate::record::{Findings, Run};
+use crate::record::{BreachKind, Findings, Run};
 
 /// How a run came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,12 +54,13 @@ impl Verdict {
     fn meaning(self) -> &'static str {
         match self {
             Self::Clean => {
-                "Every tenure was compared with every other one of its resource. \
-                 Whatever else must be zero is zero, too."
+                "Every tenure was compared with every other one of its resource, and every fencing \
+                 token with those before it. Whatever else must be zero is zero, too."
             }
             Self::Expected => {
                 "The faults of this run go beyond what Redlock promises to bear. \
-                 Two holders are possible here, and were seen. Nothing else was found."
+                 Two holders are possible here, and were seen. Nothing else was found: fencing \
+                 tokens held."
             }
             Self::Found => "What was found is listed below. The run can be made again by its seed.",
             Self::Empty => {
@@ -91,7 +92,11 @@ impl Verdict {
 
 /// `3 overlaps and 1 panic`.
 fn found(findings: &Findings) -> String {
-    let all = [
+    let breaches = BreachKind::ALL.map(|kind| {
+        let (one, many) = kind.names();
+        (kind.count(&findings.breaches), one, many)
+    });
+    let others = [
         (number(findings.overlaps.len()), "overlap", "overlaps"),
         (findings.lost_updates, "lost update", "lost updates"),
         (findings.late_losses, "late loss", "late losses"),
@@ -102,12 +107,20 @@ fn found(findings: &Findings) -> String {
         (findings.leaked_keys, "leaked key", "leaked keys"),
         (number(findings.others.len()), "other thing", "other things"),
     ];
-    let parts: Vec<_> = all
+    let (overlaps, others) = others.split_at(1);
+    let parts: Vec<_> = [overlaps, &breaches, others]
+        .concat()
         .into_iter()
         .filter(|(n, ..)| *n > 0)
         .map(|(n, one, many)| counted(n, one, many))
         .collect();
     listed(&parts)
+}
+
+/// `1, 3 and 5`, of a run in parts.
+fn nodes(run: &Run) -> String {
+    let nodes: Vec<_> = run.stretches.iter().map(|part| part.nodes.to_string()).collect();
+    if nodes.is_empty() { run.setting.nodes.to_string() } else { listed(&nodes) }
 }
 
 /// The top of the page: the verdict, and the size of the run.
@@ -130,7 +143,9 @@ pub(super) fn section(out: &mut Html, run: &Run) {
     out.define("Tenures", count(number(run.holds.len())));
     out.define("Faults", count(number(run.faults.len())));
     out.define("Calls", count(number(run.calls.len())));
-    out.define("Nodes", setting.nodes);
+    out.define("Tokens", count(run.fencing.tokens));
+    out.define("Late writes refused", count(run.fencing.refused));
+    out.define("Nodes", nodes(run));
     out.define("Clients", setting.clients);
     out.define("Resources", setting.resources);
     out.define("Time held", share(held, whole));

@@ -1,0 +1,301 @@
+//! What fencing must keep, found in the books of a run and in the lists of the fenced cells.
+//!
+//! *Later* is said of acquires, by the one clock of all processes: an acquire is later than another
+//! one if it began after the other one had returned. Of two that overlapped in time neither is later,
+//! and nothing is claimed of their tokens but that they differ.
+
+use crate::check::{self, Pauses};
+use crate::fenced_cell::{Write, Writer};
+use crate::nemesis::WIPE;
+use crate::record::{Breach, BreachKind, End, Fault, Fencing, Hold};
+use std::collections::HashMap;
+use std::mem;
+
+/// The tenures with a token and the writes of one part of a run.
+pub(crate) struct Fence<'a> {
+    /// By resource; each in any order.
+    holds: Vec<Vec<&'a Hold>>,
+    /// By resource, as they landed.
+    writes: Vec<Vec<Write>>,
+    faults: &'a [Fault],
+}
+
+/// What was found.
+pub(crate) struct Found {
+    pub(crate) fencing: Fencing,
+    pub(crate) breaches: Vec<Breach>,
+    /// Writes of tenures that are not in the books.
+    pub(crate) others: Vec<String>,
+}
+
+/// A write, and whose it is.
+type Signed<'a> = (Write, &'a Hold);
+
+impl<'a> Fence<'a> {
+    /// What there is to be examined: `writes` has a list for each resource.
+    pub(crate) fn new(holds: &'a [Hold], writes: Vec<Vec<Write>>, faults: &'a [Fault]) -> Self {
+        let mut by_resource = vec![Vec::new(); writes.len()];
+        for hold in holds.iter().filter(|hold| hold.token.is_some()) {
+            by_resource[usize::from(hold.resource)].push(hold);
+        }
+        Self { holds: by_resource, writes, faults }
+    }
+
+    /// Examines it. Outside the promise a holder may be refused, as another one may have got the lock.
+    pub(crate) fn examine(&self, is_inside: bool, pauses: &Pauses) -> Found {
+        let mut found =
+            Found { fencing: Fencing::default(), breaches: Vec::new(), others: Vec::new() };
+        for (holds, writes) in self.holds.iter().zip(&self.writes) {
+            self.tokens(holds, &mut found);
+            let writes = signed(holds, writes, &mut found.others);
+            self.accepted(&writes, &mut found);
+            self.refused(&writes, &mut found);
+        }
+        let holds = self.holds.iter().flatten();
+        let slept = holds.filter(|hold| hold.end != End::Released);
+        let slept = slept.filter(|hold| pauses.is_in(hold.client, hold.until));
+        found.fencing.slept_through = slept.count() as u64;
+        let is_excused = |breach: &Breach| {
+            let is_wiped = breach.under.iter().any(|nemesis| nemesis == WIPE);
+            is_wiped || (breach.kind == BreachKind::HolderRefused && !is_inside)
+        };
+        let all = mem::take(&mut found.breaches);
+        (found.fencing.excused, found.breaches) = all.into_iter().partition(is_excused);
+        found
+    }
+
+    /// Tokens of later acquires must be higher, and all must differ.
+    fn tokens(&self, holds: &[&'a Hold], found: &mut Found) {
+        found.fencing.tokens += holds.len() as u64;
+        let (mut begun, mut returned) = (holds.to_vec(), holds.to_vec());
+        begun.sort_by_key(|hold| hold.asked);
+        returned.sort_by_key(|hold| hold.from);
+        let mut returned = returned.into_iter().peekable();
+        let mut highest: Option<&Hold> = None;
+        for later in begun {
+            while let Some(earlier) = returned.next_if(|hold| hold.from < later.asked) {
+                highest = highest.max_by_token(earlier);
+            }
+            found.fencing.ordered += u64::from(highest.is_some());
+            if let Some(earlier) = highest.filter(|earlier| earlier.token > later.token) {
+                found.breaches.push(self.breach(BreachKind::LowerToken, earlier, later));
+            }
+        }
+        let mut by_token = holds.to_vec();
+        by_token.sort_by_key(|hold| (hold.token, hold.from));
+        for pair in by_token.windows(2).filter(|pair| pair[0].token == pair[1].token) {
+            found.breaches.push(self.breach(BreachKind::EqualTokens, pair[0], pair[1]));
+        }
+    }
+
+    /// No write may be accepted of one who acquired before one of whom a write was accepted.
+    fn accepted(&self, writes: &[Signed<'a>], found: &mut Found) {
+        let mut latest: Option<&Hold> = None;
+        for (_, holder) in writes.iter().filter(|(write, _)| write.is_accepted) {
+            found.fencing.accepted += 1;
+            if let Some(later) = latest.filter(|later| later.asked > holder.from) {
+                found.breaches.push(self.breach(BreachKind::StaleWrite, holder, later));
+            }
+            if latest.is_none_or(|latest| latest.asked < holder.asked) {
+                latest = Some(holder);
+            }
+        }
+    }
+
+    /// Nobody may be refused while the lease is valid.
+    fn refused(&self, writes: &[Signed<'a>], found: &mut Found) {
+        let mut highest: Option<&Hold> = None;
+        for (write, holder) in writes {
+            found.fencing.late += u64::from(!write.is_valid);
+            if write.is_accepted {
+                highest = highest.max_by_token(holder);
+                continue;
+            }
+            found.fencing.refused += 1;
+            if write.is_valid {
+                // A cell that refuses the first one of all is broken itself: it has none but this.
+                let by = highest.unwrap_or(holder);
+                found.breaches.push(self.breach(BreachKind::HolderRefused, holder, by));
+            }
+        }
+    }
+
+    fn breach(&self, kind: BreachKind, one: &Hold, other: &Hold) -> Breach {
+        let (first, second) = if one.from <= other.from { (one, other) } else { (other, one) };
+        let under = check::at_work(self.faults, first.asked, second.from);
+        Breach { kind, first: first.clone(), second: second.clone(), under }
+    }
+}
+
+/// The writes with the tenures that they belong to.
+fn signed<'a>(holds: &[&'a Hold], writes: &[Write], others: &mut Vec<String>) -> Vec<Signed<'a>> {
+    let writer = |hold: &&'a Hold| (Writer { client: hold.client, id: hold.id }, *hold);
+    let by_writer: HashMap<_, _> = holds.iter().map(writer).collect();
+    let mut signed = Vec::with_capacity(writes.len());
+    for write in writes {
+        match by_writer.get(&write.writer) {
+            Some(hold) => signed.push((*write, *hold)),
+            None => others.push(format!("a write that nobody has told of: {write:?}")),
+        }
+    }
+    signed
+}
+
+/// Whoever has the higher token.
+trait MaxByToken<'a> {
+    fn max_by_token(self, other: &'a Hold) -> Self;
+}
+
+impl<'a> MaxByToken<'a> for Option<&'a Hold> {
+    fn max_by_token(self, other: &'a Hold) -> Self {
+        self.filter(|hold| hold.token >= other.token).or(Some(other))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use BreachKind::{EqualTokens, HolderRefused, LowerToken, StaleWrite};
+
+    /// A tenure of resource 0 whose acquire took from `asked` to `from`.
+    fn hold(id: u64, asked: u64, from: u64, token: u64) -> Hold {
+        let (token, until, end) = (Some(token), from + 100, End::ValidUntil);
+        Hold {
+            resource: 0,
+            client: 0,
+            task: 0,
+            id,
+            token,
+            asked,
+            from,
+            until,
+            end,
+            is_renewed: false,
+        }
+    }
+
+    fn write(id: u64, is_accepted: bool, is_valid: bool) -> Write {
+        Write { writer: Writer { client: 0, id }, is_accepted, is_valid }
+    }
+
+    fn taken(id: u64) -> Write {
+        write(id, true, true)
+    }
+
+    fn examined(holds: &[Hold], writes: &[Write]) -> Found {
+        Fence::new(holds, vec![writes.to_vec()], &[]).examine(true, &Pauses::default())
+    }
+
+    /// What was found, with the numbers of both tenures.
+    fn breaches(holds: &[Hold], writes: &[Write]) -> Vec<(BreachKind, u64, u64)> {
+        let found = examined(holds, writes).breaches;
+        found.iter().map(|breach| (breach.kind, breach.first.id, breach.second.id)).collect()
+    }
+
+    #[test]
+    fn tokens_in_order_and_refused_late_writers_are_no_breach() {
+        let holds = [hold(1, 0, 10, 5), hold(2, 20, 30, 6), hold(3, 40, 50, 9)];
+        let writes =
+            [taken(1), taken(1), taken(2), write(1, false, false), taken(2), taken(3), taken(3)];
+        let found = examined(&holds, &writes);
+        assert!(found.breaches.is_empty() && found.others.is_empty(), "{:?}", found.breaches);
+        let Fencing { tokens, ordered, accepted, refused, late, .. } = found.fencing;
+        assert_eq!((tokens, ordered, accepted, refused, late), (3, 2, 6, 1, 1));
+    }
+
+    #[test]
+    fn a_write_that_is_accepted_after_a_later_holders_is_stale() {
+        let holds = [hold(1, 0, 10, 5), hold(2, 20, 30, 6)];
+        assert_eq!(breaches(&holds, &[taken(1), taken(2), taken(1)]), [(StaleWrite, 1, 2)]);
+        let late = write(1, true, false);
+        assert_eq!(breaches(&holds, &[taken(2), late, late]), [(StaleWrite, 1, 2); 2], "each");
+        let holds = [holds[0].clone(), hold(2, 20, 30, 6), hold(3, 25, 35, 7)];
+        let writes = [taken(3), taken(2), taken(1)];
+        assert_eq!(breaches(&holds, &writes), [(StaleWrite, 1, 3)], "2 and 3 are not ordered");
+    }
+
+    #[test]
+    fn a_late_write_that_nobody_has_written_after_is_not_stale() {
+        let holds = [hold(1, 0, 10, 5), hold(2, 20, 30, 6)];
+        let found = examined(&holds, &[taken(1), write(1, true, false), taken(2)]);
+        assert_eq!((found.breaches.len(), found.fencing.late), (0, 1));
+    }
+
+    #[test]
+    fn a_later_acquire_with_a_lower_token_is_found_whoever_is_in_between() {
+        let holds = [hold(1, 0, 10, 9), hold(2, 20, 30, 7)];
+        assert_eq!(breaches(&holds, &[]), [(LowerToken, 1, 2)]);
+        let holds = [hold(1, 0, 10, 9), hold(2, 20, 30, 7), hold(3, 40, 50, 8)];
+        assert_eq!(breaches(&holds, &[]), [(LowerToken, 1, 2), (LowerToken, 1, 3)]);
+        assert_eq!(breaches(&[holds[2].clone(), holds[0].clone()], &[]), [(LowerToken, 1, 3)]);
+    }
+
+    #[test]
+    fn of_acquires_that_overlap_in_time_the_tokens_decide() {
+        // The second one begins before, or just when, the first one returns.
+        for asked in [5, 10] {
+            let holds = [hold(1, 0, 10, 9), hold(2, asked, 30, 7)];
+            assert!(breaches(&holds, &[taken(2), taken(1), taken(2), taken(1)]).is_empty());
+        }
+        assert_eq!(breaches(&[hold(1, 0, 10, 9), hold(2, 11, 30, 7)], &[]), [(LowerToken, 1, 2)]);
+    }
+
+    #[test]
+    fn equal_tokens_are_found_also_of_acquires_that_overlap() {
+        let holds = [hold(1, 0, 10, 5), hold(2, 5, 20, 5), hold(3, 40, 50, 5)];
+        assert_eq!(breaches(&holds, &[]), [(EqualTokens, 1, 2), (EqualTokens, 2, 3)]);
+        let mut elsewhere = hold(2, 20, 30, 5);
+        elsewhere.resource = 1;
+        let holds = [hold(1, 0, 10, 5), elsewhere];
+        let fence = Fence::new(&holds, vec![Vec::new(); 2], &[]);
+        assert!(fence.examine(true, &Pauses::default()).breaches.is_empty(), "of two resources");
+    }
+
+    #[test]
+    fn a_holder_is_not_refused_inside_the_promise() {
+        let holds = [hold(1, 0, 10, 5), hold(2, 20, 30, 6)];
+        let writes = [vec![taken(2), write(1, false, true)]];
+        assert_eq!(breaches(&holds, &writes[0]), [(HolderRefused, 1, 2)]);
+        let fence = Fence::new(&holds, writes.to_vec(), &[]);
+        let outside = fence.examine(false, &Pauses::default());
+        assert_eq!((outside.breaches.len(), outside.fencing.excused.len()), (0, 1));
+        assert_eq!(breaches(&holds, &[write(1, false, true)]), [(HolderRefused, 1, 1)]);
+    }
+
+    #[test]
+    fn only_a_wipe_between_both_excuses() {
+        let holds = [hold(1, 0, 10, 9), hold(2, 20, 30, 7)];
+        let wipe = |nemesis: &str, at| Fault {
+            nemesis: nemesis.to_owned(),
+            target: "all nodes".to_owned(),
+            from: at,
+            until: at,
+            is_promised: false,
+        };
+        for (fault, excused) in
+            [(wipe(WIPE, 15), 1), (wipe(WIPE, 31), 0), (wipe("FLUSHALL", 15), 0)]
+        {
+            let faults = [fault];
+            let found =
+                Fence::new(&holds, vec![Vec::new()], &faults).examine(false, &Pauses::default());
+            let (all, not) = (found.fencing.excused.len(), found.breaches.len());
+            assert_eq!((all, all + not), (excused, 1), "{:?}", faults[0]);
+        }
+    }
+
+    #[test]
+    fn a_write_of_a_tenure_that_nobody_told_of_is_not_passed_over() {
+        assert_eq!(examined(&[hold(1, 0, 10, 5)], &[taken(2)]).others.len(), 1);
+    }
+
+    #[test]
+    fn a_tenure_is_slept_through_if_its_end_came_while_its_client_hung() {
+        let mut holds = [hold(1, 0, 10, 5), hold(2, 120, 130, 6), hold(3, 140, 150, 7)];
+        (holds[1].until, holds[1].end) = (150, End::Released);
+        let mut pauses = Pauses::default();
+        pauses.note(0, 100, 200);
+        pauses.note(1, 240, 260);
+        let found = Fence::new(&holds, vec![Vec::new()], &[]).examine(true, &pauses);
+        assert_eq!(found.fencing.slept_through, 1, "the first one alone");
+    }
+}
