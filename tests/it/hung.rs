@@ -20,12 +20,8 @@ const TASKS: usize = 64;
 
 /// A client with the node timeout of production, which a busy machine may well break now and then.
 fn hasty(urls: impl IntoIterator<Item = String>) -> Builder {
-    Redlock::builder()
-        .max_ttl(MAX_TTL)
-        .nodes(urls)
-        .node_timeout(ms(50))
-        .ttl(LONG)
-        .connect_timeout(ms(1_000))
+    let builder = Redlock::builder().nodes(urls).node_timeout(ms(50)).ttl(LONG);
+    builder.max_ttl(MAX_TTL).connect_timeout(ms(1_000))
 }
 
 fn calls(server: &Server, command: &str) -> usize {

@@ -144,7 +144,8 @@ async fn a_new_deployment_works_at_once_unless_the_guard_is_strict() {
     let strict = || builder(&cluster).restart_guard(RestartGuard::Strict);
     let refused = strict().build().expect("good").try_acquire("r").await.expect_err("too new");
     assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused}");
-    assert!((0..3).all(|node| reason(&refused, node).starts_with("restarted ")), "{refused}");
+    // Two were enough to decide.
+    assert!(refused.to_string().matches(" restarted ").count() >= 2, "{refused}");
     let short = strict().max_ttl(ms(1_000)).ttl(ms(1_000)).node_timeout(ms(200)).build();
     let lease = short.expect("good settings").acquire("r").wait(SOON).await;
     drop(lease.expect("it waits until the nodes are old enough"));
@@ -184,7 +185,8 @@ async fn a_quarantine_ends_and_whoever_waits_is_let_in_by_then() {
     let lease = redlock.acquire("r").wait(SOON).retry(never).await.expect("they count again");
     assert!(begun.elapsed() > ms(2_000), "not before max_ttl + drift + 1 s: {:?}", begun.elapsed());
     lease.release().await.expect("nodes are up");
-    assert!(redlock.nodes().iter().all(|node| node.standing().counts_in().is_zero()));
+    let all_count = || redlock.nodes().iter().all(|node| node.standing().counts_in().is_zero());
+    eventually("all count again", all_count).await;
 }
 
 #[tokio::test]
