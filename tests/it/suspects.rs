@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use crate::{SOON, builder, eventually, ms};
-use kit::{Cluster, Rerun, Server};
+use kit::{Cluster, Direction, Proxy, Rerun, Server};
 use quorlock::{AcquireError, Lease, NodeFailure, NodeStanding, NodeVote, Redlock, ReleaseOutcome};
 use std::env;
 use std::time::{Duration, Instant, SystemTime};
@@ -68,6 +68,30 @@ async fn a_node_whose_clock_jumps_ahead_is_suspect_and_the_others_carry_the_lock
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     drop(other);
     eventually("no key is left", || cluster[..2].iter().all(|node| node.keys().is_empty())).await;
+}
+
+#[tokio::test]
+async fn a_node_behind_a_slow_network_is_not_suspect() {
+    let cluster = Cluster::start(3);
+    let proxy = Proxy::start(cluster[0].addr());
+    let urls = [proxy.url(), cluster[1].url(), cluster[2].url()];
+    let redlock = Redlock::builder().nodes(urls).node_timeout(ms(5_000)).build();
+    let redlock = redlock.expect("good settings");
+    let lease = granted_by_all(&redlock, "r").await;
+    // Far longer than the allowance for drift, which is a tenth of a second.
+    for direction in [Direction::Requests, Direction::Replies] {
+        let asked = Instant::now();
+        proxy.delay(direction, ms(1_000));
+        lease.extend(ms(10_000)).await.expect("two answer at once");
+        eventually("the node extends", || cluster[0].pttl("r") > 9_000).await;
+        // What comes after it is answered after it.
+        eventually("the answer is there", || asked.elapsed() > ms(2_500)).await;
+        assert_eq!(suspects(&redlock), 0, "{:?}", redlock.nodes());
+        proxy.heal();
+    }
+    lease.extend(ms(10_000)).await.expect("all hold it");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
+    assert_eq!(suspects(&redlock), 0, "{:?}", redlock.nodes());
 }
 
 #[tokio::test]
