@@ -13,6 +13,9 @@ const HOUR: Duration = Duration::from_hours(1);
 /// Of locks whose keys outlive each jump, and each test.
 const TTL: Duration = Duration::from_mins(10);
 const JUMP: Duration = Duration::from_mins(5);
+/// What can be left of it after the jump, and what is left of one that was renewed since.
+const AFTER: Duration = Duration::from_mins(5);
+const NEARLY: Duration = Duration::from_mins(8);
 
 fn clocked(nodes: usize) -> Cluster {
     Cluster::start_with(nodes, &Server::builder().clock())
@@ -51,7 +54,7 @@ async fn a_node_whose_clock_jumps_ahead_is_suspect_and_the_others_carry_the_lock
     else {
         panic!("{:?}", redlock.nodes())
     };
-    assert!(ahead > JUMP - MINUTE && ahead < JUMP + MINUTE, "{ahead:?}");
+    assert!(ahead > JUMP / 2 && ahead < JUMP * 2, "{ahead:?}");
     assert!(counts_in > ms(0));
 
     let other = redlock.acquire("other").await.expect("two count");
@@ -129,10 +132,10 @@ async fn when_all_clocks_jump_it_was_ours_that_stood_still_and_all_leases_are_re
     };
 
     cluster.iter().map(Server::clock).for_each(|clock| clock.jump(JUMP));
-    assert!(left("left alone") < TTL - JUMP && left("kept up") < TTL - JUMP);
+    assert!(left("left alone") < AFTER && left("kept up") < AFTER);
     asked.extend(TTL).await.expect("it is noticed, and all are believed");
-    eventually("it stands as long as it is valid", || left("left alone") > TTL - 2 * MINUTE).await;
-    eventually("it is extended", || left("kept up") > TTL - 2 * MINUTE).await;
+    eventually("it stands as long as it is valid", || left("left alone") > NEARLY).await;
+    eventually("it is extended", || left("kept up") > NEARLY).await;
     // The next third of its validity is minutes away.
     eventually("it is extended at once", || kept_up.valid_until() > until + ms(1)).await;
     assert_eq!(suspects(&redlock), 0, "{:?}", redlock.nodes());
