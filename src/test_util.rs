@@ -47,6 +47,15 @@ pub fn advance(by: Duration) {
     timer::wake();
 }
 
+/// Lets this process' wall clock differ from the system's by so many seconds, forward or back.
+///
+/// It is read for nothing but a hint at the numbers that [fencing tokens](crate::Acquire::fenced) are
+/// made of. Validity does not depend on it, and tokens grow also when it is put back, as long as the
+/// nodes keep their counters.
+pub fn shift_wall_clock(seconds: i64) {
+    clock::shift_wall_clock(seconds);
+}
+
 /// What a client, with all its clones, holds and has under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -48,6 +48,25 @@ fn a_lease_is_lost_when_time_is_moved_past_its_end() {
 }
 
 #[test]
+fn the_wall_clock_may_jump_by_hours_either_way() {
+    let stage = Stage::new();
+    stage.run(async |nodes| {
+        let redlock = builder(nodes).fenced().build().expect("good settings");
+        let mut last = None;
+        for hours in [0, 5, -5, 9, 0] {
+            let lease = redlock.try_acquire(R).ttl(LONG).await.expect("a free lock");
+            assert!(lease.token() > last, "{:?} after {last:?}", lease.token());
+            last = lease.token();
+            let before = lease.validity();
+            test_util::shift_wall_clock(hours * 3_600);
+            assert!(lease.is_valid() && lease.validity() <= before);
+            assert!(before - lease.validity() < LONG / 2, "{before:?} {:?}", lease.validity());
+            lease.release().await.expect("all nodes are well");
+        }
+    });
+}
+
+#[test]
 fn renewal_follows_the_clock() {
     let stage = Stage::new();
     stage.run(async |nodes| {
