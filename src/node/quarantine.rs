@@ -35,7 +35,9 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RestartGuard {
-    /// Nothing: every grant counts. For nodes whose start is delayed by other means, and for tests.
+    /// Nothing: what restarted and flushed nodes grant counts. For nodes whose start is delayed by other
+    /// means, and for tests. Nodes whose [clock](NodeFailure::Suspect) is not to be trusted are left
+    /// out all the same.
     Off,
     /// A node is quarantined when this client sees that it is another process than before. One that
     /// is as young at first sight does not count, unless so many are that no quorum of others is
