@@ -7,6 +7,9 @@ pub mod compare {}
 #[doc = include_str!("../docs/DESIGN.md")]
 pub mod design {}
 
+#[doc = include_str!("../docs/FENCING.md")]
+pub mod fencing {}
+
 #[doc = include_str!("../docs/PERFORMANCE.md")]
 pub mod performance {}
 

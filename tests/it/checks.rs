@@ -17,8 +17,11 @@ fn of(servers: &[&Server]) -> Redlock {
 
 /// What is found in a server that is the only node.
 async fn alone(setup: &ServerBuilder) -> NodeCheck {
-    let server = setup.start();
-    let mut nodes = of(&[&server]).check().await.expect("a client that works");
+    only(&setup.start()).await
+}
+
+async fn only(server: &Server) -> NodeCheck {
+    let mut nodes = of(&[server]).check().await.expect("a client that works");
     assert_eq!(nodes.len(), 1);
     let node = nodes.pop().expect("one node");
     told(&node);
@@ -63,7 +66,9 @@ async fn nodes_that_are_as_they_should_be_are_not_blamed() {
 async fn what_a_restart_forgets_is_told_for_each_kind_of_persistence() {
     let nothing = alone(&Server::builder()).await;
     assert_eq!(nothing.persistence(), Some(Persistence::Nothing));
-    let snapshots = alone(&with(&["--save", "3600 1"])).await;
+    let server = Server::start();
+    server.cmd(&["CONFIG", "SET", "save", "3600 1"]);
+    let snapshots = only(&server).await;
     assert_eq!(snapshots.persistence(), Some(Persistence::Snapshots));
     let appended =
         |fsync| async move { alone(&with(&["--appendonly", "yes", "--appendfsync", fsync])).await };

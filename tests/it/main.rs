@@ -9,6 +9,7 @@ mod clocks;
 mod dead;
 mod errors;
 mod fencing;
+mod guarded;
 mod hung;
 mod interop;
 mod late_packets;
@@ -24,6 +25,8 @@ mod restarts;
 mod runtimes;
 mod sets;
 mod suspects;
+#[path = "../../examples/fencing/stale.rs"]
+mod stale;
 mod transport;
 mod using;
 mod waiting;

@@ -1,0 +1,170 @@
+//! A `PostgreSQL` server of a test's own, where the programs for one are installed.
+
+use crate::SOON;
+use kit::{Child, Pipes};
+use std::env;
+use std::ffi::OsStr;
+use std::fs::{self, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use tempfile::TempDir;
+
+const SCHEMA: &str = include_str!("../../../examples/fencing/schema.sql");
+const STATEMENTS: [(&str, &str); 3] = [
+    ("write(bigint, bigint, text)", include_str!("../../../examples/fencing/write.sql")),
+    ("put(bigint, bigint, text)", include_str!("../../../examples/fencing/insert.sql")),
+    ("read(bigint, text)", include_str!("../../../examples/fencing/read.sql")),
+];
+
+/// The server listens on a socket in its own directory, and nowhere else.
+pub(super) struct Postgres {
+    programs: PathBuf,
+    /// The server does not run as root: then as this user.
+    user: Option<u32>,
+    dir: TempDir,
+    _server: (Child, Pipes),
+}
+
+/// A session that is told statement by statement.
+pub(super) struct Session {
+    _child: Child,
+    pipes: Pipes,
+}
+
+impl Session {
+    pub(super) fn say(&mut self, sql: &str) {
+        writeln!(self.pipes.stdin, "{sql}").expect("psql runs");
+    }
+}
+
+impl Postgres {
+    /// Starts one, with the table of the example and a row `old`. Without the programs the test that
+    /// asks is skipped, and told so; or it fails, where the environment variable `QUORLOCK_POSTGRES`
+    /// is `required`.
+    pub(super) fn start() -> Option<Self> {
+        let Some(programs) = programs() else {
+            let is_required = env::var_os("QUORLOCK_POSTGRES").is_some_and(|is| is == "required");
+            assert!(!is_required, "QUORLOCK_POSTGRES=required: install PostgreSQL, or unset it");
+            let test = thread::current().name().unwrap_or("guarded").to_owned();
+            // Past the capture of the tests' output, which is not shown for tests that pass.
+            let line = format!("skipped: {test}: no initdb, postgres and psql to test with\n");
+            let _ = io::stderr().write_all(line.as_bytes());
+            return None;
+        };
+        let dir = tempfile::tempdir().expect("a directory");
+        let user = is_root().then(nobody);
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o700)).expect("it is ours");
+        chown(dir.path(), user, None).expect("root may give it away");
+        let data = dir.path().join("data");
+        let mut initdb = command(&programs.join("initdb"), user, dir.path());
+        initdb.args(["--auth", "trust", "--username", "postgres", "--no-sync", "--pgdata"]);
+        let made = initdb.arg(&data).output().expect("it is installed");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let mut server = command(&programs.join("postgres"), user, dir.path());
+        server.arg("-D").arg(&data).arg("-k").arg(dir.path());
+        server.args(["-c", "listen_addresses=", "-c", "fsync=off", "-c", "log_min_messages=panic"]);
+        let server = Child::spawn(&mut server);
+        let postgres = Self { programs, user, dir, _server: server };
+        kit::eventually(SOON, "PostgreSQL answers", || postgres.ask("SELECT 1").is_ok());
+        postgres.ask(SCHEMA).expect("the schema is good");
+        postgres.ask("INSERT INTO accounts (id, balance) VALUES ('old', 0)").expect("it is there");
+        Some(postgres)
+    }
+
+    /// Runs one statement in a session of its own, with the statements of the example prepared.
+    /// Returns the rows and the command's tag, as psql prints them.
+    pub(super) fn run(&self, statement: &str) -> String {
+        self.ask(statement).unwrap_or_else(|error| panic!("{statement}: {error}"))
+    }
+
+    fn ask(&self, statement: &str) -> Result<String, String> {
+        let mut psql = self.psql();
+        let is_prepared = statement.starts_with("EXECUTE");
+        for (name, sql) in STATEMENTS.iter().filter(|_| is_prepared) {
+            psql.arg("-c").arg(prepare(name, sql));
+        }
+        let said = psql.arg("-c").arg(statement).output().expect("it is installed");
+        if !said.status.success() {
+            return Err(String::from_utf8_lossy(&said.stderr).into_owned());
+        }
+        let lines = String::from_utf8_lossy(&said.stdout).into_owned();
+        Ok(lines.lines().filter(|line| *line != "PREPARE").collect::<Vec<_>>().join("\n"))
+    }
+
+    pub(super) fn session(&self) -> Session {
+        let (child, pipes) = Child::spawn(&mut self.psql());
+        let mut session = Session { _child: child, pipes };
+        for (name, sql) in STATEMENTS {
+            session.say(&(prepare(name, sql) + ";"));
+        }
+        session
+    }
+
+    fn psql(&self) -> Command {
+        let mut psql = command(&self.programs.join("psql"), self.user, self.dir.path());
+        psql.args(["-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", "postgres"]);
+        psql.arg("-h").arg(self.dir.path()).stdin(Stdio::null());
+        psql
+    }
+}
+
+/// A server that is killed would leave memory of the system behind.
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        let mut stop = command(&self.programs.join("pg_ctl"), self.user, self.dir.path());
+        stop.args(["stop", "--mode", "immediate", "--pgdata"]).arg(self.dir.path().join("data"));
+        let _ = stop.output();
+    }
+}
+
+fn prepare(name: &str, sql: &str) -> String {
+    format!("PREPARE {name} AS\n{}", sql.trim_end())
+}
+
+fn command(program: &Path, user: Option<u32>, dir: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(dir).env("LC_ALL", "C").stdin(Stdio::null());
+    for name in ["PGHOST", "PGPORT", "PGUSER", "PGPASSWORD", "PGDATABASE", "PGOPTIONS", "PGDATA"] {
+        command.env_remove(name);
+    }
+    if let Some(user) = user {
+        command.uid(user).gid(user);
+    }
+    command
+}
+
+fn is_root() -> bool {
+    let own = fs::metadata("/proc/self").ok().map(|own| std::os::unix::fs::MetadataExt::uid(&own));
+    own == Some(0)
+}
+
+/// A user of the system that owns nothing.
+fn nobody() -> u32 {
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let nobody = users.lines().find_map(|line| line.strip_prefix("nobody:"));
+    nobody.and_then(|line| line.split(':').nth(1)?.parse().ok()).unwrap_or(65_534)
+}
+
+/// Where all the programs are: beside those on the `PATH`, or where Debian puts them.
+fn programs() -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let on_path = env::split_paths(&path).filter_map(|dir| {
+        let program = fs::canonicalize(dir.join("postgres")).ok()?;
+        program.parent().map(Path::to_owned)
+    });
+    let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let debian = debian.map(|version| version.path().join("bin"));
+    let has_all = |dir: &PathBuf| {
+        ["initdb", "pg_ctl", "postgres", "psql"].iter().all(|name| is_program(dir, name.as_ref()))
+    };
+    on_path.chain(debian).find(has_all)
+}
+
+fn is_program(dir: &Path, name: &OsStr) -> bool {
+    let found = fs::metadata(dir.join(name));
+    found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
