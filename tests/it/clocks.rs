@@ -34,9 +34,14 @@ async fn a_lease_outlives_the_jump_of_one_clock_and_nobody_else_gets_it() {
     let value = lease.value().to_owned();
     for jump in 0..3 {
         eventually("the key is everywhere", || is_everywhere(&cluster, &value)).await;
-        // Another node each time, and past the end of every key.
+        // Another node each time, and past the end of every key. It may have it back at once; and Valkey 9.1 may
+        // answer by an earlier reading of its clock for a moment.
+        let expired =
+            || cluster[jump].info("stats")["expired_keys"].parse::<u64>().expect("digits");
+        let before = expired();
         cluster[jump].clock().jump(MINUTE);
-        assert_eq!(cluster[jump].get("r"), None, "this node has forgotten the lock");
+        let has_forgotten = || cluster[jump].get("r").is_none() || expired() > before;
+        eventually("this node has forgotten the lock", has_forgotten).await;
         let refused = other.try_acquire("r").await.expect_err("four of five remember it");
         let AcquireError::Contended { report, .. } = &refused else { panic!("{refused}") };
         assert!(report.granted() <= 1, "{report}");

@@ -24,9 +24,9 @@ mod renewal;
 mod restarts;
 mod runtimes;
 mod sets;
-mod suspects;
 #[path = "../../examples/fencing/stale.rs"]
 mod stale;
+mod suspects;
 mod transport;
 mod using;
 mod waiting;

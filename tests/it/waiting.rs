@@ -3,7 +3,7 @@
 use crate::{SOON, builder, client, eventually, ms};
 use futures::FutureExt;
 use kit::{Cluster, Proxy, Server};
-use quorlock::{AcquireError, Redlock, RetryPolicy};
+use quorlock::{AcquireError, NodeInfo, NodeState, Redlock, RetryPolicy};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
@@ -205,6 +205,10 @@ async fn attempts_come_when_the_policy_says_and_end_with_it() {
     let cluster = Cluster::start_with(3, &silent);
     cluster.iter().for_each(|node| node.set("r", "held for ever"));
     let redlock = client(&cluster);
+    // A node that is not connected when an attempt is decided is not asked any more.
+    drop(redlock.try_acquire("other").await.expect("a free lock"));
+    let is_up = |node: &NodeInfo| *node.state() == NodeState::Up;
+    eventually("all are connected", || redlock.nodes().iter().all(is_up)).await;
     let policies = [
         (RetryPolicy::none(), 1),
         (RetryPolicy::fixed(ms(20)).limit(3), 4),
