@@ -96,9 +96,9 @@ mod tests {
 
     const MS: i128 = 1_000_000;
 
-    fn at(middle_ms: i128, half_ms: i128) -> Option<Reading> {
+    fn at(middle_ms: i128, half_ms: i128) -> Reading {
         let (lowest, highest) = ((middle_ms - half_ms) * MS, (middle_ms + half_ms) * MS);
-        Some(Reading { lowest, highest, moved: Duration::ZERO })
+        Reading { lowest, highest, moved: Duration::ZERO }
     }
 
     fn millis(readings: &[Option<Reading>]) -> Vec<Option<i64>> {
@@ -118,7 +118,7 @@ mod tests {
             (&[60, 0], &[60, -60]),
             (&[60, 0, 60, 0], &[60, -60, 60, -60]),
         ] {
-            let readings: Vec<_> = middles.iter().map(|middle| at(*middle, 1)).collect();
+            let readings: Vec<_> = middles.iter().map(|middle| Some(at(*middle, 1))).collect();
             let expected: Vec<_> = expected.iter().copied().map(Some).collect();
             assert_eq!(millis(&readings), expected, "{middles:?}");
         }
@@ -126,10 +126,10 @@ mod tests {
 
     #[test]
     fn clocks_that_were_not_read_do_not_count() {
-        assert_eq!(millis(&[at(5, 1)]), [None], "there is nothing to compare it with");
-        assert_eq!(millis(&[at(5, 1), None]), [None, None]);
-        assert_eq!(millis(&[at(5, 1), None, at(2, 1)]), [Some(3), None, Some(-3)]);
-        let offset = offsets(&[at(60_000, 1), at(0, 2)])[0].expect("both were read");
+        assert_eq!(millis(&[Some(at(5, 1))]), [None], "there is nothing to compare it with");
+        assert_eq!(millis(&[Some(at(5, 1)), None]), [None, None]);
+        assert_eq!(millis(&[Some(at(5, 1)), None, Some(at(2, 1))]), [Some(3), None, Some(-3)]);
+        let offset = offsets(&[Some(at(60_000, 1)), Some(at(0, 2))])[0].expect("both were read");
         assert!(offset.is_ahead() && offset.certain() < offset.distance());
         assert_eq!(offset.to_string(), "60.0s ahead ±3.0ms");
     }
@@ -140,7 +140,7 @@ mod tests {
         fn the_true_offset_is_within_the_uncertainty(
             clocks in prop::collection::vec((-50_i128..50, 0_i128..20, -100_i128..=100), 2..6),
         ) {
-            let readings: Vec<_> = clocks.iter().map(|(ms, half, _)| at(*ms, *half)).collect();
+            let readings: Vec<_> = clocks.iter().map(|(ms, half, _)| Some(at(*ms, *half))).collect();
             let truth = clocks.iter().map(|(ms, half, share)| {
                 let nanos = ms * MS + half * MS * share / 100;
                 Some(Reading { lowest: nanos, highest: nanos, moved: Duration::ZERO })

@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(narrow.moved, Duration::ZERO);
         // A second later on our clock, two on theirs.
         let put = narrow.narrowed(Reading::new(1_006_000_000, 2_013_000, 1_006_100_000));
-        assert_eq!(put.moved, Duration::from_nanos(1_006_900_000 - 7_001_000));
+        assert_eq!(put.moved, Duration::from_micros(1_006_900 - 7_001));
         assert_eq!((put.lowest, put.highest), (1_006_900_000, 1_007_001_000), "as it is now");
     }
 }
