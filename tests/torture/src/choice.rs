@@ -28,12 +28,9 @@ pub(crate) struct Choice {
     pub(crate) drop_after: Option<Duration>,
     /// How long to hold it at the most, if it is extended in the background.
     pub(crate) auto_extend: Option<Duration>,
-    /// Whether the holder wants to be told of the loss.
-    pub(crate) listens: bool,
+    pub(crate) care: Care,
     pub(crate) steps: Vec<Step>,
     pub(crate) leaving: Leaving,
-    /// Whether it looks at its lease before it writes with its token.
-    pub(crate) looks: bool,
     /// How long after the end it writes with its token once more.
     pub(crate) lingers: Option<Duration>,
     /// How long to do nothing afterwards.
@@ -54,6 +51,17 @@ pub(crate) struct Extend {
     pub(crate) ttl: Duration,
     /// When it is dropped.
     pub(crate) drop_after: Option<Duration>,
+}
+
+/// How a holder minds the end of its lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Care {
+    /// It looks before each write, and wants to be told of the loss.
+    Listens,
+    /// It looks before each write.
+    Looks,
+    /// It looks before it writes to a counter, and writes to a fenced cell without a look.
+    Careless,
 }
 
 /// How a lease ends.
@@ -83,11 +91,10 @@ impl Choice {
             gives_up_early: rng.random_bool(0.1),
             drop_after: rng.random_bool(0.12).then(|| millis(rng, 0, 60)),
             auto_extend: rng.random_bool(0.5).then(|| millis(rng, 400, 4_000)),
-            listens: rng.random_bool(0.5),
+            care: Care::random(rng),
             steps: (0..rng.random_range(1..=3)).map(|_| Step::random(rng, ttl)).collect(),
             leaving: Leaving::random(rng),
             rest: millis(rng, 0, 25),
-            looks: rng.random_bool(0.75),
             lingers: rng.random_bool(0.2).then(|| millis(rng, 0, 400)),
         }
     }
@@ -102,6 +109,16 @@ impl Step {
             drop_after: rng.random_bool(0.15).then(|| millis(rng, 0, 10)),
         });
         Self { sleep, extend }
+    }
+}
+
+impl Care {
+    fn random(rng: &mut StdRng) -> Self {
+        match rng.random_range(0..8) {
+            0..3 => Self::Listens,
+            3..6 => Self::Looks,
+            _ => Self::Careless,
+        }
     }
 }
 

@@ -129,8 +129,8 @@ impl<'a> Fence<'a> {
 
 /// The writes with the tenures that they belong to.
 fn signed<'a>(holds: &[&'a Hold], writes: &[Write], others: &mut Vec<String>) -> Vec<Signed<'a>> {
-    let writer = |hold: &&'a Hold| (Writer { client: hold.client, id: hold.id }, *hold);
-    let by_writer: HashMap<_, _> = holds.iter().map(writer).collect();
+    let own = |hold: &&'a Hold| (Writer { client: hold.client, id: hold.id }, *hold);
+    let by_writer: HashMap<_, _> = holds.iter().map(own).collect();
     let mut signed = Vec::with_capacity(writes.len());
     for write in writes {
         match by_writer.get(&write.writer) {

@@ -9,7 +9,7 @@ use crate::record::Fault;
 use crate::room::{Room, Target};
 use std::io;
 use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 /// How long a fault waits for room when others are late; then it does not take place.
@@ -83,7 +83,7 @@ impl Scene<'_> {
         let index = self.note(planned);
         let wiped: Vec<_> = thread::scope(|scope| {
             let each: Vec<_> = self.nodes.iter().map(|node| scope.spawn(|| node.wipe())).collect();
-            let ended = each.into_iter().map(|one| one.join());
+            let ended = each.into_iter().map(ScopedJoinHandle::join);
             ended.map(|end| end.unwrap_or_else(|_| Err(io::Error::other("a panic")))).collect()
         });
         self.note_end(index);

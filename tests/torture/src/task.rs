@@ -2,7 +2,7 @@
 
 use crate::boot;
 use crate::cell::Cells;
-use crate::choice::{Choice, Extend, Leaving};
+use crate::choice::{Care, Choice, Extend, Leaving};
 use crate::fenced_cell::{FencedCells, Writer};
 use crate::line::{Line, Orders, Sabotage, Teller};
 use crate::record::{Call, Verb};
@@ -138,7 +138,7 @@ impl Task {
 
     /// Works on the counters and the fenced cells, with a lease or, as a saboteur, without.
     async fn work(&self, tenure: &mut Tenure<'_>, lease: Option<&Lease>, choice: &Choice) {
-        let listens = choice.listens && choice.looks;
+        let (listens, looks) = (choice.care == Care::Listens, choice.care != Care::Careless);
         let mut lost = pin!(told(lease.filter(|_| listens)));
         for (step, resource) in choice.steps.iter().zip(choice.resources.iter().cycle()) {
             let read = match self.cells.read(*resource).await {
@@ -146,7 +146,7 @@ impl Task {
                 Err(error) => return self.complain("read", &error),
             };
             let end = boot::now() + boot::nanos(step.sleep);
-            while boot::now() < end && (tenure.look().is_some() || !choice.looks) {
+            while boot::now() < end && (tenure.look().is_some() || !looks) {
                 let left = Duration::from_nanos(end.saturating_sub(boot::now()));
                 // Only a sleep is given up at the loss: a write that was begun is waited for, so that
                 // none lands after the release.
@@ -164,7 +164,7 @@ impl Task {
                 }
             }
             // A counter is only safe from those who look, a fenced cell also from those who do not.
-            if deadline.is_some() || !choice.looks {
+            if deadline.is_some() || !looks {
                 let until = tenure.valid_until_wall().unwrap_or(0);
                 self.write_fenced(tenure, *resource, until).await;
             }

@@ -65,23 +65,24 @@ fn fencing(run: &Run) {
     println!("{accepted} writes with a token accepted, {refused} refused");
     println!("{late} of these writes came after the lease, refused if others had written since");
     println!("{slept_through} leases with a token ended while their client hung");
-    let (refused, wiped): (Vec<_>, Vec<_>) =
+    let (refused, across): (Vec<_>, Vec<_>) =
         excused.iter().cloned().partition(|breach| breach.kind == BreachKind::HolderRefused);
     println!("{} holders refused outside the promise, as others had the lock, too", refused.len());
     let wipes = run.faults.iter().filter(|fault| fault.nemesis == WIPE).count() as u64;
     if wipes > 0 {
-        let rate = share(wiped.len() as u64, wipes);
-        let (kinds, wiped) = (kinds(&wiped), wiped.len());
+        let (rate, kinds) = (share(across.len() as u64, wipes), kinds(&across));
         println!(
-            "{wiped} breaches after {wipes} wipes of all nodes ({rate:.3} each), no finding{kinds}"
+            "{} breaches after {wipes} wipes of all nodes ({rate:.3} each), no finding{kinds}",
+            across.len()
         );
     }
 }
 
-/// How many of each kind, for the end of a line.
+/// How many there are of each kind, for the end of a line.
 fn kinds(breaches: &[Breach]) -> String {
-    let kinds = BreachKind::ALL.into_iter().map(|kind| (kind.count(breaches), kind.names().1));
-    kinds.filter(|(count, _)| *count > 0).map(|(count, name)| format!(", {count} {name}")).collect()
+    let counts = BreachKind::ALL.map(|kind| (kind.count(breaches), kind.names().1));
+    let seen = counts.into_iter().filter(|(count, _)| *count > 0);
+    seen.fold(String::new(), |line, (count, name)| line + &format!(", {count} {name}"))
 }
 
 fn nemeses(run: &Run) {

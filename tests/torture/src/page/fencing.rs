@@ -55,13 +55,13 @@ fn excused(out: &mut Html, run: &Run, refused: u64) {
     }
     let wipes = run.faults.iter().filter(|fault| fault.nemesis == WIPE).count();
     if wipes > 0 {
-        let wiped = number(run.fencing.excused.len()) - refused;
+        let across = number(run.fencing.excused.len()) - refused;
         out.put(format_args!(
             "<p>All nodes forgot everything at once {}, the counters of the tokens, too. Then tokens \
              start anew from the wall clock, which all clients of this run share. {} seen across such \
              a moment; they do not count as findings.</p>\n",
             counted(number(wipes), "time", "times"),
-            counted(wiped, "breach was", "breaches were"),
+            counted(across, "breach was", "breaches were"),
         ));
     }
 }

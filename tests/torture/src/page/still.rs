@@ -94,8 +94,7 @@ fn changes(out: &mut Html, layout: &Layout<'_>, height: u64) {
         let nodes = counted(u64::from(*nodes), "node", "nodes");
         out.put(format_args!(
             "<path class=\"change\" d=\"M{x} 0V{height}\"/>\
-             <text class=\"change\" x=\"{x}\" y=\"{}\" dx=\"4\">{nodes}</text>\n",
-            AXIS
+             <text class=\"change\" x=\"{x}\" y=\"{AXIS}\" dx=\"4\">{nodes}</text>\n"
         ));
     }
 }
