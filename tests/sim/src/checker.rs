@@ -3,9 +3,10 @@
 use crate::client::Task;
 use crate::clock::{Instant, MS};
 use crate::link::patience;
+use crate::mode::Mode;
 use crate::protocol::Loss;
 use crate::reconnect::LAST_PAUSE;
-use crate::scenario::{Mode, Scenario};
+use crate::scenario::Scenario;
 use crate::world::{World, nanos};
 
 /// Who believes to hold the lock, and until when.
@@ -13,14 +14,17 @@ pub(crate) struct Checker {
     ends: Vec<Instant>,
     /// When each began to hold last.
     begins: Vec<Instant>,
+    /// False if two may hold at a time.
+    is_exclusive: bool,
     pub(crate) overlaps: u64,
     /// The first thing that must not be.
     pub(crate) violation: Option<String>,
 }
 
 impl Checker {
-    pub(crate) fn new(clients: usize) -> Self {
-        Self { ends: vec![0; clients], begins: vec![0; clients], overlaps: 0, violation: None }
+    pub(crate) fn new(clients: usize, is_exclusive: bool) -> Self {
+        let (ends, begins) = (vec![0; clients], vec![0; clients]);
+        Self { ends, begins, is_exclusive, overlaps: 0, violation: None }
     }
 
     /// `client` believes from `now` on that it holds until `end`: nobody else may.
@@ -32,7 +36,9 @@ impl Checker {
             self.overlaps += 1;
             let left = (*until).saturating_sub(now) / MS;
             let what = format!("c{client} begins to hold, and c{other} holds for {left} ms more");
-            self.violation.get_or_insert(what);
+            if self.is_exclusive {
+                self.violation.get_or_insert(what);
+            }
         }
         if self.ends[client] <= now {
             self.begins[client] = now;
@@ -87,7 +93,7 @@ impl World {
 
     /// Inside the promise, no extension that is in time finds that a quorum is gone.
     pub(crate) fn check_loss(&mut self, client: usize, loss: Loss) {
-        if !matches!(self.scenario.mode, Mode::Outside(_)) {
+        if matches!(self.scenario.mode, Mode::Safety | Mode::Liveness) {
             let what = format!("c{client} lost a lease that was valid: {loss}");
             self.checker.violation.get_or_insert(what);
         }

@@ -3,6 +3,7 @@
 use crate::clock::{Clock, Instant, MS};
 use crate::counts::Count;
 use crate::event::Event;
+use crate::fencing::Wall;
 use crate::holding::Holding;
 use crate::link::{Claim, Deed, Link, Order};
 use crate::mutation::Mutation;
@@ -40,12 +41,19 @@ pub(crate) struct Attempt {
     pub(crate) claim: u32,
     pub(crate) round: Round,
     pub(crate) t1: Time,
-    close_at: Time,
+    /// When that was, in true time.
+    pub(crate) began: Instant,
+    pub(crate) close_at: Time,
     first_reply: Option<Time>,
+    /// Where counters stand, as nodes have told that granted.
+    pub(crate) numbers: Vec<(NodeId, u64)>,
 }
 
 pub(crate) struct Client {
     pub(crate) clock: Clock,
+    pub(crate) wall: Wall,
+    /// The highest number that it was ever answered.
+    pub(crate) seen: u64,
     pub(crate) links: Vec<Link>,
     pub(crate) is_stopped: bool,
     pub(crate) stopped_at: Instant,
@@ -53,8 +61,8 @@ pub(crate) struct Client {
     pub(crate) backlog: Vec<Event>,
     pub(crate) task: Task,
     pub(crate) turn: u32,
-    acquisition: Option<Acquisition>,
-    attempt: Option<Attempt>,
+    pub(crate) acquisition: Option<Acquisition>,
+    pub(crate) attempt: Option<Attempt>,
     /// The last attempt that was given up.
     given_up: Option<Attempt>,
     pub(crate) holding: Option<Holding>,
@@ -67,9 +75,11 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(clock: Clock, links: Vec<Link>) -> Self {
+    pub(crate) fn new(clock: Clock, wall: Wall, links: Vec<Link>) -> Self {
         Self {
             clock,
+            wall,
+            seen: 0,
             links,
             is_stopped: false,
             stopped_at: 0,
@@ -125,9 +135,13 @@ impl World {
 
     /// Thinks of something else for a while.
     pub(crate) fn think(&mut self, client: usize) {
+        self.think_from(client, self.local(client));
+    }
+
+    pub(crate) fn think_from(&mut self, client: usize, from: Time) {
         let ttl = self.scenario.ttl_ns();
         let pause = self.dice.of_any_size(ttl / 256, ttl / 2);
-        let at = self.local(client).after(Duration::from_nanos(pause));
+        let at = from.after(Duration::from_nanos(pause));
         self.set_task(client, Task::Thinking, at);
     }
 
@@ -144,7 +158,8 @@ impl World {
         let timeout = self.scenario.node_timeout;
         let schedule = policy.schedule();
         let acquisition = Acquisition::new(self.quorum(), timings, timeout, deadline, schedule)
-            .giving_up_early(self.dice.chance(100));
+            .giving_up_early(self.dice.chance(100))
+            .fenced(self.scenario.fencing.is_on);
         self.clients[client].acquisition = Some(acquisition);
         self.clients[client].waiting_since = self.now;
         self.attempt(client);
@@ -166,8 +181,9 @@ impl World {
         self.rounds += 1;
         self.claims.push(Claim { value, ..Claim::default() });
         let claim = word(self.claims.len() - 1);
-        let (id, t1, first_reply) = (self.rounds, now, None);
-        it.attempt = Some(Attempt { id, claim, round, t1, close_at, first_reply });
+        let (id, t1, began, first_reply) = (self.rounds, now, self.now, None);
+        let numbers = Vec::new();
+        it.attempt = Some(Attempt { id, claim, round, t1, began, close_at, first_reply, numbers });
         self.counts.add(Count::Attempts);
         // The process may be held up between reading T1 and writing.
         if !self.is_healed && self.dice.chance(20) {
@@ -182,7 +198,7 @@ impl World {
         let it = &self.clients[client];
         let attempt = it.attempt.as_ref().expect("an attempt is under way");
         let close_at = attempt.close_at;
-        let deed = Deed::Acquire { ttl: self.scenario.ttl };
+        let deed = Deed::Acquire { ttl: self.scenario.ttl, hint: self.hint(client) };
         let order = Order { claim: attempt.claim, deed, round: attempt.id };
         note!(self, "c{client} attempts {:x}", self.claims[index(order.claim)].value);
         self.set_task(client, Task::Open, close_at);
@@ -227,6 +243,8 @@ impl World {
             | (Vote::Denied, Some(Mutation::DeniedIsGranted)) => Vote::Granted,
             (vote, _) => vote,
         };
+        let vote = self.guard_vote(client, node, vote);
+        self.note_number(client, node, answer);
         let it = &mut self.clients[client];
         let attempt = it.attempt.as_mut().expect("it has the vote's round");
         attempt.first_reply.get_or_insert(now);
@@ -271,15 +289,19 @@ impl World {
         let acquisition = it.acquisition.as_mut().expect("an acquire is under way");
         let next = acquisition.handle_outcome(&attempt.round, now, random);
         let next = self.misjudge(next, &attempt, now);
+        let next = self.mistake_token(client, next, &attempt);
         note!(self, "c{client} judges {:?}: {next:?}", attempt.round.outcome());
         match next {
-            Next::Lease { valid_until, .. } => self.hold(client, &attempt, valid_until),
+            Next::Lease { valid_until, token } => {
+                self.commit(client, &attempt, token);
+                self.hold(client, &attempt, valid_until);
+            }
             Next::Retry { at } => {
                 self.give_up(client, attempt.claim, attempt.round.granted(), 0);
                 self.clients[client].given_up = Some(attempt);
                 self.set_task(client, Task::Resting, at);
             }
-            Next::Raise { .. } => unreachable!("no attempt is fenced"),
+            Next::Raise { valid_until, token } => self.raise(client, attempt, valid_until, token),
             Next::Refuse { refusal, .. } => {
                 self.give_up(client, attempt.claim, attempt.round.granted(), 0);
                 self.clients[client].given_up = Some(attempt);

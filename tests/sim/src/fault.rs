@@ -4,8 +4,9 @@ use crate::clock::{Instant, MS};
 use crate::counts::Count;
 use crate::dice::Dice;
 use crate::event::Event;
+use crate::mode::{Guarded, Mode, Outside};
 use crate::mutation::Mutation;
-use crate::scenario::{Mode, Outside, Scenario};
+use crate::scenario::Scenario;
 use crate::trace::note;
 use crate::world::{World, index, small};
 
@@ -23,6 +24,15 @@ pub(crate) enum Fault {
     Jump {
         node: usize,
         by: i64,
+    },
+    /// The node's key goes before its time.
+    Fade {
+        node: usize,
+    },
+    /// The client's wall clock is set.
+    Wall {
+        client: usize,
+        by_us: i64,
     },
     /// Nothing passes between the two.
     Block {
@@ -50,7 +60,8 @@ pub(crate) fn plan(scenario: &Scenario, dice: &mut Dice) -> Vec<Planned> {
     // and safe all the same.
     let spared = if dice.chance(500) { scenario.nodes / 2 + 1 } else { 0 };
     let faulty = scenario.nodes - spared;
-    for kind in 0..6 {
+    let fencing = scenario.fencing;
+    for kind in 0..if fencing.is_looked_at { 8 } else { 6 } {
         if dice.chance(500) {
             continue;
         }
@@ -60,10 +71,28 @@ pub(crate) fn plan(scenario: &Scenario, dice: &mut Dice) -> Vec<Planned> {
                 0..=3 if faulty == 0 => continue,
                 0 => Fault::Pause { node },
                 1 => Fault::Crash { node, forgets: false },
+                // Who looks at tokens says below which counters are lost.
+                2 if fencing.is_looked_at => continue,
                 2 => Fault::Crash { node, forgets: true },
                 // Back: keys stand longer. Once a key has expired it stays so.
-                3 if scenario.mode == Mode::Safety && dice.chance(300) => {
+                3 if scenario.mode != Mode::Liveness
+                    && scenario.mode.is_promised()
+                    && dice.chance(300) =>
+                {
                     Fault::Jump { node, by: -signed(dice.of_any_size(MS, ttl)) }
+                }
+                3 | 6 if scenario.mode == Mode::Tokens => {
+                    let node = dice.index(scenario.nodes);
+                    if kind == 6 {
+                        Fault::Fade { node }
+                    } else {
+                        Fault::Jump { node, by: signed(dice.of_any_size(MS, 2 * ttl)) }
+                    }
+                }
+                7 if fencing.wall_jump_us > 0 => {
+                    let most = 2 * fencing.wall_jump_us;
+                    let by_us = signed(dice.below(most)) - signed(fencing.wall_jump_us);
+                    Fault::Wall { client: dice.index(scenario.clients), by_us }
                 }
                 4 => Fault::Block { client: dice.index(scenario.clients), node },
                 5 => Fault::Stop { client: dice.index(scenario.clients) },
@@ -73,6 +102,13 @@ pub(crate) fn plan(scenario: &Scenario, dice: &mut Dice) -> Vec<Planned> {
         }
     }
     outside(scenario, dice, &mut plan);
+    let (count, most) = groups(scenario, dice);
+    if scenario.mode == Mode::Guarded(Guarded::Minority) {
+        plan.retain(|planned| !matches!(planned.fault, Fault::Crash { node, .. } if node >= most));
+    }
+    for _ in 0..count {
+        restart_group(most, scenario, dice, &mut plan);
+    }
     if scenario.mode == Mode::Liveness {
         plan.retain(|planned| planned.at + planned.lasting < scenario.horizon);
     }
@@ -104,10 +140,41 @@ fn outside(scenario: &Scenario, dice: &mut Dice, plan: &mut Vec<Planned>) {
             Outside::Jump => {
                 Fault::Jump { node, by: signed(dice.of_any_size(MS, scenario.longest_ttl())) }
             }
-            Outside::FastNodes => return,
+            Outside::FastNodes | Outside::Unguarded | Outside::Newcomers => return,
         };
         let at = dice.below(scenario.horizon);
         plan.push(Planned { at, lasting: MS, fault });
+    }
+}
+
+/// How often groups of nodes forget all and restart, all at once; and how many nodes at most.
+fn groups(scenario: &Scenario, dice: &mut Dice) -> (u64, usize) {
+    let nodes = scenario.nodes;
+    let minority = (nodes - 1) / 2;
+    match scenario.mode {
+        Mode::Guarded(Guarded::Minority) => (dice.between(1, 5), minority),
+        Mode::Guarded(_) | Mode::Outside(Outside::Unguarded | Outside::Newcomers) => {
+            (dice.between(1, 4), nodes)
+        }
+        Mode::Tokens if dice.chance(300) => (dice.between(1, 4), nodes),
+        Mode::Wiped(wiped) => (1, if wiped.is_majority { nodes - minority } else { minority }),
+        _ => (0, 0),
+    }
+}
+
+fn restart_group(most: usize, scenario: &Scenario, dice: &mut Dice, plan: &mut Vec<Planned>) {
+    if most == 0 {
+        return;
+    }
+    let nodes = scenario.nodes;
+    let is_fixed = scenario.mode == Mode::Guarded(Guarded::Minority);
+    let first = if is_fixed { 0 } else { dice.index(nodes) };
+    let is_exact = matches!(scenario.mode, Mode::Wiped(_));
+    let count = if is_exact { most } else { 1 + dice.index(most) };
+    let at = dice.below(scenario.horizon);
+    for node in (first..first + count).map(|node| node % nodes) {
+        let fault = Fault::Crash { node, forgets: true };
+        plan.push(Planned { at: at + dice.below(MS), lasting: MS, fault });
     }
 }
 
@@ -126,6 +193,11 @@ impl World {
             Fault::Jump { node, by } => {
                 self.counts.add(if by < 0 { Count::JumpsBack } else { Count::JumpsForth });
                 self.jump_node(node, by);
+            }
+            Fault::Fade { node } => self.fade(node),
+            Fault::Wall { client, by_us } => {
+                self.counts.add(Count::WallJumps);
+                self.clients[client].wall.jump(by_us);
             }
             Fault::Block { client, node } => {
                 self.counts.add(Count::Blocks);

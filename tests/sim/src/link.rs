@@ -3,6 +3,7 @@
 use crate::clock::Instant;
 use crate::counts::Count;
 use crate::event::Event;
+use crate::guard::Sight;
 use crate::mutation::Mutation;
 use crate::protocol::{NodeId, Time, Ttl, Vote};
 use crate::trace::note;
@@ -19,9 +20,21 @@ const LAST_OWED_PAUSE: Duration = Duration::from_millis(500);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
     SetUp,
-    Acquire { ttl: Ttl },
-    Extend { until: Time },
-    Repair { until: Time },
+    /// With the number to which the counter is to go at least.
+    Acquire {
+        ttl: Ttl,
+        hint: u64,
+    },
+    /// Confirm that the key is still ours, with the counter at the token.
+    Raise {
+        token: u64,
+    },
+    Extend {
+        until: Time,
+    },
+    Repair {
+        until: Time,
+    },
     Release,
 }
 
@@ -41,6 +54,8 @@ pub(crate) struct Claim {
     pub(crate) unsure: u32,
     pub(crate) is_withdrawn: bool,
     pub(crate) expiry: Time,
+    /// The token that is committed for it; 0 if there is none.
+    pub(crate) token: u64,
 }
 
 #[derive(Default)]
@@ -67,6 +82,8 @@ pub(crate) struct Link {
     pub(crate) doubt_until: Time,
     /// Connections that broke, and were not ended since.
     pub(crate) broken: Vec<u32>,
+    /// What the restart guard knows.
+    pub(crate) sight: Sight,
     /// The network passes nothing until then.
     pub(crate) blocked_until: Instant,
 }
@@ -75,7 +92,8 @@ impl Link {
     /// A connection that is up from the start.
     pub(crate) fn on(connection: u32) -> Self {
         let owed_pause = FIRST_OWED_PAUSE;
-        Self { connection: Some(connection), is_up: true, owed_pause, ..Self::default() }
+        let sight = Sight::of(0);
+        Self { connection: Some(connection), is_up: true, owed_pause, sight, ..Self::default() }
     }
 }
 
@@ -107,7 +125,7 @@ impl World {
         let claim = &self.claims[index(order.claim)];
         match order.deed {
             Deed::SetUp => false,
-            Deed::Acquire { .. } => claim.is_withdrawn,
+            Deed::Acquire { .. } | Deed::Raise { .. } => claim.is_withdrawn,
             Deed::Extend { until } => claim.is_withdrawn || now >= until,
             Deed::Repair { until } => {
                 let goes_on = self.scenario.has(Mutation::LastingRepair)
@@ -126,9 +144,9 @@ impl World {
         }
         let left = |until: Time| Ttl::from_duration(until.since(now)).unwrap_or(Ttl::SHORTEST);
         let ttl = match order.deed {
-            Deed::Acquire { ttl } => Some(ttl),
+            Deed::Acquire { ttl, .. } => Some(ttl),
             Deed::Extend { until } | Deed::Repair { until } => Some(left(until)),
-            Deed::SetUp | Deed::Release => None,
+            Deed::SetUp | Deed::Raise { .. } | Deed::Release => None,
         };
         if let Some(ttl) = ttl {
             let claim = &mut self.claims[index(order.claim)];
@@ -253,7 +271,7 @@ impl World {
     }
 
     pub(crate) fn note_unsure(&mut self, node: usize, order: Order) {
-        if order.deed != Deed::Release {
+        if !matches!(order.deed, Deed::Raise { .. } | Deed::Release) {
             self.claims[index(order.claim)].unsure |= 1 << node;
         }
     }
@@ -266,7 +284,8 @@ impl World {
             return;
         }
         if sent.order.deed == Deed::SetUp {
-            self.take_on(client, node);
+            let uptime_s = sent.answer.and_then(|answer| answer.number);
+            self.take_on(client, node, uptime_s.expect("a set-up tells it"));
             return;
         }
         let front = self.link(client, node).under_way.pop_front();

@@ -1,7 +1,7 @@
 //! Plays seeds of the simulation: `cargo run --release -p quorlock-sim -- --help`.
 
 use clap::Parser;
-use sim::{Mode, Mutation, Outside, Sweep, run, sweep};
+use sim::{Mode, Mutation, Sweep, run, sweep};
 use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -21,7 +21,9 @@ struct Arguments {
     /// The first of them
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// safety, liveness, amnesia, jump, fast-nodes; or: mutations, outside, all
+    /// Inside the promise: safety, liveness, tokens, guard-observed, guard-minority, guard-strict.
+    /// Several: guard, mutations, outside, wiped (counters are lost); all, which plays a tenth of the
+    /// seeds of what is about restart guards and lost counters. And what outside and wiped list
     #[arg(long, default_value = "all")]
     mode: String,
     /// Plays this seed only
@@ -51,22 +53,41 @@ impl Arguments {
     fn play(&self) -> Result<bool, String> {
         let mutation = self.mutation()?;
         match self.mode.as_str() {
-            "mutations" | "outside" | "all" if self.seed.is_some() => {
-                Err("one seed needs one mode: safety, liveness, amnesia, jump or fast-nodes".into())
+            "guard" | "mutations" | "outside" | "wiped" | "all" if self.seed.is_some() => {
+                let labels: Vec<_> = Mode::ALL.iter().map(|(label, _)| *label).collect();
+                Err(format!("one seed needs one mode of {}", labels.join(", ")))
             }
+            "guard" => Ok(guard(&self.seeds(), mutation)),
             "mutations" => Ok(mutations()),
-            "outside" => Ok(outside(self.seeds())),
+            "outside" => {
+                outside(&self.seeds());
+                Ok(true)
+            }
+            "wiped" => {
+                wiped(&self.seeds());
+                Ok(true)
+            }
             "all" => {
-                let is_safe = self.inside(Mode::Safety, mutation);
-                let is_live = self.inside(Mode::Liveness, mutation);
-                Ok(is_safe & is_live & mutations() & outside(self.seeds()))
+                let is_kept = [Mode::Safety, Mode::Liveness, Mode::Tokens]
+                    .map(|mode| inside(&self.seeds(), mode, mutation))
+                    .iter()
+                    .all(|is_kept| *is_kept);
+                let few = self.from..self.from.saturating_add(self.seeds / 10);
+                let is_guarded = guard(&few, mutation);
+                let is_caught = mutations();
+                measure("overlaps", &self.seeds(), |mode| {
+                    is_outside(mode) && !mode.restarts_groups()
+                });
+                measure("overlaps", &few, |mode| is_outside(mode) && mode.restarts_groups());
+                wiped(&few);
+                Ok(is_kept && is_guarded && is_caught)
             }
             label => {
                 let found = Mode::ALL.iter().find(|(name, _)| *name == label);
                 let (_, mode) = found.ok_or_else(|| format!("there is no mode {label}"))?;
                 Ok(match self.seed {
                     Some(seed) => replay(seed, *mode, mutation, self.trace),
-                    None => self.inside(*mode, mutation),
+                    None => inside(&self.seeds(), *mode, mutation),
                 })
             }
         }
@@ -76,37 +97,47 @@ impl Arguments {
         self.from..self.from.saturating_add(self.seeds)
     }
 
-    /// Plays seeds, and prints how often what happened in a thousand of them.
-    fn inside(&self, mode: Mode, mutation: Option<Mutation>) -> bool {
-        let start = Instant::now();
-        let sweep = sweep(self.seeds(), mode, mutation, false);
-        let seconds = start.elapsed().as_secs_f64();
-        #[allow(clippy::cast_precision_loss)] // It is for reading.
-        let rate = sweep.seeds as f64 / seconds;
-        println!(
-            "{}: {} seeds, {} with a violation, in {seconds:.1} s ({rate:.0} a second), hash {:016x}",
-            mode.label(),
-            sweep.seeds,
-            sweep.violations,
-            sweep.hash
-        );
-        println!("  per 1,000 seeds:");
-        for (label, count) in sweep.counts.each() {
-            println!("  {:>12}  {label}", per_thousand(count, &sweep));
-        }
-        if let Some((seed, _)) = sweep.first {
-            replay(seed, mode, mutation, false);
-        }
-        // Outside of the promise there is nothing that must not be.
-        sweep.violations == 0 || matches!(mode, Mode::Outside(_))
-    }
-
     fn mutation(&self) -> Result<Option<Mutation>, String> {
         let Some(label) = &self.mutation else { return Ok(None) };
         let found = Mutation::ALL.iter().copied().find(|mutation| mutation.label() == label);
         let known: Vec<_> = Mutation::ALL.iter().map(|mutation| mutation.label()).collect();
         found.map(Some).ok_or_else(|| format!("there is no {label}, but {}", known.join(", ")))
     }
+}
+
+/// Plays seeds, and prints how often what happened in a thousand of them.
+fn inside(seeds: &Range<u64>, mode: Mode, mutation: Option<Mutation>) -> bool {
+    let start = Instant::now();
+    let sweep = sweep(seeds.clone(), mode, mutation, false);
+    let seconds = start.elapsed().as_secs_f64();
+    #[allow(clippy::cast_precision_loss)] // It is for reading.
+    let rate = sweep.seeds as f64 / seconds;
+    println!(
+        "{}: {} seeds, {} with a violation, in {seconds:.1} s ({rate:.0} a second), hash {:016x}",
+        mode.label(),
+        sweep.seeds,
+        sweep.violations,
+        sweep.hash
+    );
+    println!("  per 1,000 seeds:");
+    for (label, count) in sweep.counts.each() {
+        println!("  {:>12}  {label}", per_thousand(count, &sweep));
+    }
+    if let Some((seed, _)) = sweep.first {
+        replay(seed, mode, mutation, false);
+    }
+    // Outside of the promise there is nothing that must not be.
+    sweep.violations == 0 || !mode.is_promised()
+}
+
+/// The restart guard, in each of its modes.
+fn guard(seeds: &Range<u64>, mutation: Option<Mutation>) -> bool {
+    let is_guarded = |(_, mode): &(&str, Mode)| matches!(mode, Mode::Guarded(_));
+    let mut all = true;
+    for (_, mode) in Mode::ALL.into_iter().filter(is_guarded) {
+        all &= inside(seeds, mode, mutation);
+    }
+    all
 }
 
 /// The command that plays a seed again.
@@ -154,16 +185,29 @@ fn mutations() -> bool {
     all
 }
 
-/// What happens outside of the promise. There is nothing that it must be.
-fn outside(seeds: Range<u64>) -> bool {
-    println!("| fault outside the promise | seeds | seeds with overlaps, of 1,000 | overlaps |");
-    println!("|---|---|---|---|");
-    for outside in Outside::ALL {
-        let mode = Mode::Outside(outside);
+/// Counts what happens outside of the promise, in the modes for which `is_meant`. There is nothing
+/// that it must be.
+fn measure(what: &str, seeds: &Range<u64>, is_meant: fn(Mode) -> bool) {
+    println!("| outside the promise | seeds | of 1,000, with {what} | {what} in 1,000 | first |");
+    println!("|---|---|---|---|---|");
+    for (label, mode) in Mode::ALL.into_iter().filter(|(_, mode)| is_meant(*mode)) {
         let sweep = sweep(seeds.clone(), mode, None, false);
         let rate = per_thousand(sweep.violations, &sweep);
-        let overlaps = per_thousand(sweep.overlaps, &sweep);
-        println!("| {} | {} | {rate} | {overlaps} |", mode.label(), sweep.seeds);
+        let is_wiped = matches!(mode, Mode::Wiped(_));
+        let times = per_thousand(if is_wiped { sweep.disorders } else { sweep.overlaps }, &sweep);
+        let first = sweep.first.map_or(String::from("none"), |(seed, _)| seed.to_string());
+        println!("| {label} | {} | {rate} | {times} | {first} |", sweep.seeds);
     }
-    true
+}
+
+fn is_outside(mode: Mode) -> bool {
+    matches!(mode, Mode::Outside(_))
+}
+
+fn outside(seeds: &Range<u64>) {
+    measure("overlaps", seeds, is_outside);
+}
+
+fn wiped(seeds: &Range<u64>) {
+    measure("tokens out of order", seeds, |mode| matches!(mode, Mode::Wiped(_)));
 }

@@ -1,6 +1,11 @@
 //! Named ways to break the protocol. The simulation has to catch each.
 
-use crate::scenario::Mode;
+use crate::mode::Guarded;
+use crate::mode::Mode::{self, Liveness, Safety, Tokens};
+
+const GUARD_OBSERVED: Mode = Mode::Guarded(Guarded::Observed);
+const GUARD_MINORITY: Mode = Mode::Guarded(Guarded::Minority);
+const GUARD_STRICT: Mode = Mode::Guarded(Guarded::Strict);
 
 macro_rules! mutations {
     ($($name:ident $label:literal $mode:ident $what:literal,)*) => {
@@ -27,7 +32,7 @@ macro_rules! mutations {
 
             /// The mode in which it is caught.
             pub fn mode(self) -> Mode {
-                match self { $(Self::$name => Mode::$mode,)* }
+                match self { $(Self::$name => $mode,)* }
             }
         }
     };
@@ -53,6 +58,22 @@ mutations! {
     Revival "revival" Safety "An extension that is decided after the end revives the lease.",
     SleepingClock "sleeping-clock" Safety "A client's clock does not count the client's pauses.",
     RestartAtOnce "restart-at-once" Safety "A node that lost its memory restarts at once.",
+    PlainMax "plain-max" Tokens "The highest number is the token, and no counter is raised.",
+    LowestNumber "lowest-number" Tokens "The lowest number is the token, and no counter is raised.",
+    EarlyToken "early-token" Tokens "A token is handed out while counters are still being raised.",
+    WriteBack "write-back" Tokens "Counters are set to the token, whoever holds the key, and that counts.",
+    UncheckedRaise "unchecked-raise" Tokens "Counters are raised to the token, whoever holds the key, and that counts.",
+    HigherConfirms "higher-confirms" Tokens "A node whose counter is above the token confirms it.",
+    EarlyRepair "early-repair" Tokens "Keys that are missing are put back while a token is being confirmed.",
+    SameNumber "same-number" Tokens "A grant answers the counter without counting on.",
+    LoweringExtend "lowering-extend" Tokens "An extension sets the counter to the token also where that lowers it.",
+    LoweringRepair "lowering-repair" Tokens "A repair sets the counter to the token also where that lowers it.",
+    ForgottenCounter "forgotten-counter" Tokens "A release deletes the counter.",
+    NoQuarantine "no-quarantine" GUARD_OBSERVED "A node that was restarted counts at once.",
+    ShortQuarantine "short-quarantine" GUARD_OBSERVED "A quarantine lasts for a ttl, though leases are extended to a longer one.",
+    YoungCount "young-count" GUARD_MINORITY "Nodes that are young at first sight count.",
+    TrustedUptime "trusted-uptime" GUARD_STRICT "An uptime in whole seconds is taken as it is.",
+    BlindStrict "blind-strict" GUARD_STRICT "A node that is young at first sight counts at once.",
     ForgottenRelease "forgotten-release" Liveness "Nodes that cannot be told of a release at once never are.",
     ReleaseToGranters "release-to-granters" Liveness "Only nodes that granted are told of a release.",
     OvertakingRelease "overtaking-release" Liveness "Releases go by a connection of their own.",

@@ -41,6 +41,8 @@ pub(crate) struct Packet {
     pub(crate) order: Order,
     pub(crate) value: u64,
     pub(crate) px: u64,
+    /// What the counter is to be raised to.
+    pub(crate) number: u64,
     pub(crate) answer: Option<Answer>,
     is_held_up: bool,
 }
@@ -85,8 +87,15 @@ impl World {
             arrival = arrival.max(it.last_request);
             it.last_request = arrival;
         }
-        let value = self.claims[index(order.claim)].value;
-        self.packets.push(Packet { connection, order, value, px, answer: None, is_held_up: false });
+        let claim = &self.claims[index(order.claim)];
+        let value = claim.value;
+        let number = match order.deed {
+            Deed::Acquire { hint, .. } => hint,
+            Deed::Raise { token } => token,
+            _ => claim.token,
+        };
+        let (answer, is_held_up) = (None, false);
+        self.packets.push(Packet { connection, order, value, px, number, answer, is_held_up });
         let packet = word(self.packets.len() - 1);
         self.queue.push(arrival, Event::Arrive { packet });
         if !self.is_healed && self.dice.chance(self.scenario.weather.breaks) {

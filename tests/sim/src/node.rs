@@ -20,6 +20,10 @@ struct Stored {
 pub(crate) struct Node {
     clock: Clock,
     key: Option<Stored>,
+    /// The last number that was drawn, or confirmed, for the key.
+    counter: u64,
+    /// When its process started, by its own clock.
+    started: u64,
     is_down: bool,
     is_paused: bool,
     /// Grows with each start of the process.
@@ -38,19 +42,28 @@ pub(crate) struct Answer {
     pub(crate) vote: Vote,
     /// How long the key that is in the way has to live, in milliseconds.
     pub(crate) free_in: Option<u64>,
+    /// Where the counter stands. Of a set-up: how many seconds the process says it has been up.
+    pub(crate) number: Option<u64>,
 }
 
 impl Answer {
-    fn of(vote: Vote) -> Self {
-        Self { vote, free_in: None }
+    pub(crate) fn of(vote: Vote) -> Self {
+        Self { vote, free_in: None, number: None }
+    }
+
+    fn numbered(number: u64) -> Self {
+        Self { number: Some(number), ..Self::of(Vote::Granted) }
     }
 }
 
 impl Node {
-    pub(crate) fn new(clock: Clock) -> Self {
+    /// A node that has been up for long.
+    pub(crate) fn new(clock: Clock, counter: u64) -> Self {
         Self {
             clock,
             key: None,
+            counter,
+            started: 0,
             is_down: false,
             is_paused: false,
             run: 0,
@@ -73,6 +86,13 @@ impl Node {
 
     pub(crate) fn value(&self, now: Instant) -> Option<u64> {
         self.stored(now).map(|stored| stored.value)
+    }
+
+    /// As Redis says it: the difference of two clock readings without their fractions, so up to a
+    /// second more than it is.
+    fn uptime_s(&self, now: Instant) -> u64 {
+        const S: u64 = 1_000 * MS;
+        (self.clock.read(now) / S).saturating_sub(self.started / S)
     }
 
     fn execute(
@@ -109,6 +129,7 @@ impl Node {
                 stored.expiry = if shortens { ms + px } else { stored.expiry.max(ms + px) };
                 Answer::of(Vote::Granted)
             }
+            (Deed::Raise { .. }, Some(_)) if is_ours => Answer::of(Vote::Granted),
             (Deed::Release, key @ Some(_))
                 if is_ours || mutation == Some(Mutation::NoCompareOnRelease) =>
             {
@@ -116,9 +137,45 @@ impl Node {
                 Answer::of(Vote::Granted)
             }
             (_, Some(stored)) => {
-                Answer { vote: Vote::Denied, free_in: Some(stored.expiry.saturating_sub(ms)) }
+                let free_in = Some(stored.expiry.saturating_sub(ms));
+                Answer { free_in, ..Answer::of(Vote::Denied) }
             }
             (_, None) => Answer::of(Vote::Missing),
+        }
+    }
+
+    /// What becomes of the counter, once it is known how the key stands.
+    fn count(
+        &mut self,
+        deed: Deed,
+        number: u64,
+        answer: Answer,
+        mutation: Option<Mutation>,
+    ) -> Answer {
+        let is_raise = matches!(deed, Deed::Raise { .. });
+        let is_blind =
+            mutation == Some(Mutation::UncheckedRaise) || mutation == Some(Mutation::WriteBack);
+        let is_granted = answer.vote == Vote::Granted;
+        if answer.vote == Vote::Failed || !(is_granted || is_raise && is_blind) {
+            return answer;
+        }
+        let counter = self.counter;
+        self.counter = match (deed, mutation) {
+            (Deed::Acquire { .. }, Some(Mutation::SameNumber)) => counter.max(number),
+            (Deed::Acquire { .. }, _) => (counter + 1).max(number),
+            (Deed::Raise { .. }, Some(Mutation::WriteBack)) => number,
+            (Deed::Release, Some(Mutation::ForgottenCounter)) => 0,
+            (Deed::Extend { .. }, Some(Mutation::LoweringExtend))
+            | (Deed::Repair { .. }, Some(Mutation::LoweringRepair))
+                if number > 0 =>
+            {
+                number
+            }
+            _ => counter.max(number),
+        };
+        match deed {
+            Deed::Acquire { .. } | Deed::Raise { .. } => Answer::numbered(self.counter),
+            _ => answer,
         }
     }
 }
@@ -149,15 +206,24 @@ impl World {
         if sent.order.deed == Deed::SetUp {
             connection.run = Some(self.nodes[at].run);
             self.end_old_connections(sent.connection);
-            self.reply(packet, Answer::of(Vote::Granted));
+            self.reply(packet, Answer::numbered(self.nodes[at].uptime_s(self.now)));
             return;
         }
         let is_old = connection.state != State::Open;
         if is_old {
             self.counts.add(Count::LatePackets);
         }
+        if self.scenario.fencing.fades > 0 && self.dice.chance(self.scenario.fencing.fades) {
+            self.fade(at);
+        }
         let (deed, told) = (sent.order.deed, (sent.value, sent.px));
         let answer = self.nodes[at].execute(self.now, deed, told, mutation);
+        let answer = self.nodes[at].count(deed, sent.number, answer, mutation);
+        if matches!(deed, Deed::Acquire { .. } | Deed::Repair { .. })
+            && answer.vote == Vote::Granted
+        {
+            self.ledger.begin_tenure(at, sent.order.claim);
+        }
         if matches!((deed, answer.vote), (Deed::Repair { .. }, Vote::Granted)) {
             self.counts.add(Count::Repaired);
         }
@@ -210,7 +276,10 @@ impl World {
         node.backlog.clear();
         if forgets {
             node.key = None;
+            node.counter = 0;
+            self.ledger.wipe(at, self.now);
         }
+        let node = &mut self.nodes[at];
         self.queue.push(until, Event::Restart { node: small(at), turn: node.turn });
         self.cut_off(at);
     }
@@ -220,9 +289,19 @@ impl World {
         let node = &mut self.nodes[at];
         if node.turn == turn {
             node.is_down = false;
+            node.started = node.clock.read(self.now);
             node.run += 1;
             node.loading_until = self.now + loading;
             note!(self, "n{at} restarts, loads for {} ms", loading / MS);
+        }
+    }
+
+    /// A node's key goes before its time; its counter stays.
+    pub(crate) fn fade(&mut self, at: usize) {
+        let node = &mut self.nodes[at];
+        if node.key.take().is_some() {
+            self.counts.add(Count::Fades);
+            note!(self, "n{at} loses the key");
         }
     }
 

@@ -83,14 +83,18 @@ impl World {
     }
 
     /// A connection is set up.
-    pub(crate) fn take_on(&mut self, client: usize, node: usize) {
+    pub(crate) fn take_on(&mut self, client: usize, node: usize, uptime_s: u64) {
         let (now, doubt) = (self.local(client), self.scenario.doubt);
         let is_doubtful = !self.scenario.kills && !self.scenario.has(Mutation::NoKill);
         let link = &mut self.clients[client].links[node];
         let run = self.connections[index(link.connection.expect("being set up"))].run;
+        let noticed = self.scenario.look(&mut link.sight, run, uptime_s, now);
         let is_same_run = |old: &u32| self.connections[index(*old)].run == run;
         if is_doubtful && link.broken.iter().any(is_same_run) {
             link.doubt_until = now.after(doubt);
+        }
+        if let Some(what) = noticed {
+            self.counts.add(what);
         }
         link.broken.clear();
         link.is_up = true;

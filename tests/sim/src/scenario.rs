@@ -2,52 +2,12 @@
 
 use crate::clock::{Clock, Instant, MS};
 use crate::dice::Dice;
+use crate::fencing::Fencing;
+use crate::guard::Guard;
+use crate::mode::{Mode, Outside};
 use crate::mutation::Mutation;
 use crate::protocol::{Drift, RetryPolicy, Ttl};
 use std::time::Duration;
-
-/// What is looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Faults inside the promise: no two hold at a time.
-    Safety,
-    /// Faults, then none: all get the lock in time, and no key is left behind.
-    Liveness,
-    /// One kind of fault outside the promise: how often do two hold at a time?
-    Outside(Outside),
-}
-
-/// Faults against which Redlock promises nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outside {
-    /// Nodes forget all and restart at once.
-    Amnesia,
-    /// Node clocks jump forward.
-    Jump,
-    /// Some nodes' clocks run 10 % fast.
-    FastNodes,
-}
-
-impl Outside {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Amnesia, Self::Jump, Self::FastNodes];
-}
-
-impl Mode {
-    /// All modes, with their names on the command line.
-    pub const ALL: [(&str, Self); 5] = [
-        ("safety", Self::Safety),
-        ("liveness", Self::Liveness),
-        ("amnesia", Self::Outside(Outside::Amnesia)),
-        ("jump", Self::Outside(Outside::Jump)),
-        ("fast-nodes", Self::Outside(Outside::FastNodes)),
-    ];
-
-    /// Its name on the command line.
-    pub fn label(self) -> &'static str {
-        Self::ALL.iter().find(|(_, mode)| *mode == self).map_or("", |(label, _)| label)
-    }
-}
 
 /// The network of a run.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +43,8 @@ pub(crate) struct Scenario {
     pub(crate) renewed: u64,
     /// Of a thousand outcomes, how many are judged long after the decision.
     pub(crate) judged_late: u64,
+    pub(crate) fencing: Fencing,
+    pub(crate) guard: Guard,
     /// When faults end, and (in liveness mode) healing begins.
     pub(crate) horizon: Instant,
 }
@@ -90,10 +52,11 @@ pub(crate) struct Scenario {
 impl Scenario {
     pub(crate) fn draw(mode: Mode, mutation: Option<Mutation>, dice: &mut Dice) -> Self {
         let is_liveness = mode == Mode::Liveness;
-        let ttl_ms = if is_liveness {
-            dice.pick(&[10_000, 30_000, 60_000])
-        } else {
-            dice.pick(&[100, 300, 1_000, 3_000, 10_000])
+        let ttl_ms = match mode {
+            Mode::Liveness => dice.pick(&[10_000, 30_000, 60_000]),
+            // A guard counts by the second: the run has to outlast it.
+            mode if mode.restarts_groups() => dice.pick(&[1_000, 3_000, 10_000]),
+            _ => dice.pick(&[100, 300, 1_000, 3_000, 10_000]),
         };
         let ttl = Ttl::from_duration(Duration::from_millis(ttl_ms)).expect("a good ttl");
         let share = if is_liveness { dice.pick(&[100, 300]) } else { dice.pick(&[3, 6, 20, 100]) };
@@ -107,10 +70,14 @@ impl Scenario {
             }
             _ => Drift::DEFAULT,
         };
+        let nodes: &[usize] = match mode {
+            Mode::Wiped(_) => &[3, 5, 7],
+            _ => &[1, 2, 3, 3, 3, 4, 5, 5, 5, 6, 7],
+        };
         Self {
             mode,
             mutation,
-            nodes: dice.pick(&[1, 2, 3, 3, 3, 4, 5, 5, 5, 6, 7]),
+            nodes: dice.pick(nodes),
             clients: dice.pick(&[2, 2, 3, 4, 5]),
             ttl,
             drift,
@@ -123,7 +90,15 @@ impl Scenario {
             longest_delay,
             renewed: dice.pick(&[0, 300, 800]),
             judged_late: dice.pick(&[0, 0, 30, 200]),
-            horizon: ttl_ms * MS * if is_liveness { 3 } else { 6 },
+            fencing: Fencing::draw(mode, dice),
+            guard: Guard::of(mode),
+            horizon: ttl_ms
+                * MS
+                * match mode {
+                    Mode::Liveness => 3,
+                    mode if mode.restarts_groups() => 9,
+                    _ => 6,
+                },
         }
     }
 

@@ -1,8 +1,8 @@
 //! Many seeds, on all cores.
 
 use crate::counts::Counts;
+use crate::mode::Mode;
 use crate::mutation::Mutation;
-use crate::scenario::Mode;
 use crate::world::run;
 use std::ops::Range;
 use std::panic::{catch_unwind, resume_unwind};
@@ -23,6 +23,8 @@ pub struct Sweep {
     pub first: Option<(u64, String)>,
     /// How often a client began to hold while another did.
     pub overlaps: u64,
+    /// How often a token was not higher than that of a lease which had been handed out before.
+    pub disorders: u64,
     /// The sum of all counts.
     pub counts: Counts,
     /// The sum of all hashes, which does not depend on the order.
@@ -39,6 +41,7 @@ impl Sweep {
             return;
         };
         self.overlaps += outcome.overlaps;
+        self.disorders += outcome.disorders;
         self.counts += &outcome.counts;
         self.hash = self.hash.wrapping_add(outcome.hash ^ seed);
         if let Some(what) = outcome.violation {
@@ -57,6 +60,7 @@ impl Sweep {
         self.seeds += other.seeds;
         self.violations += other.violations;
         self.overlaps += other.overlaps;
+        self.disorders += other.disorders;
         self.counts += &other.counts;
         self.hash = self.hash.wrapping_add(other.hash);
         if let Some((seed, what)) = other.first {

@@ -7,12 +7,14 @@ use crate::counts::{Count, Counts};
 use crate::dice::Dice;
 use crate::event::{Event, Queue};
 use crate::fault::{self, Planned};
+use crate::ledger::Ledger;
 use crate::link::{Claim, Link};
+use crate::mode::Mode;
 use crate::mutation::Mutation;
 use crate::network::{Connection, Packet};
 use crate::node::{Answer, Node};
 use crate::protocol::{NodeId, Time, Vote};
-use crate::scenario::{Mode, Scenario};
+use crate::scenario::Scenario;
 use crate::trace::{Trace, note};
 use std::time::Duration;
 
@@ -26,6 +28,8 @@ pub struct Outcome {
     pub violation: Option<String>,
     /// How often a client began to hold while another did.
     pub overlaps: u64,
+    /// How often a token was not higher than that of a lease which had been handed out before.
+    pub disorders: u64,
     /// What happened.
     pub counts: Counts,
     /// Of all events.
@@ -54,6 +58,7 @@ pub(crate) struct World {
     pub(crate) rounds: u32,
     pub(crate) rings: u32,
     pub(crate) checker: Checker,
+    pub(crate) ledger: Ledger,
     pub(crate) counts: Counts,
     pub(crate) trace: Trace,
     pub(crate) is_healed: bool,
@@ -63,9 +68,12 @@ impl World {
     fn new(seed: u64, mode: Mode, mutation: Option<Mutation>, writes_trace: bool) -> Self {
         let mut dice = Dice::new(seed);
         let scenario = Scenario::draw(mode, mutation, &mut dice);
-        let nodes = (0..scenario.nodes).map(|_| Node::new(scenario.node_clock(&mut dice)));
+        let nodes = (0..scenario.nodes).map(|_| {
+            let clock = scenario.node_clock(&mut dice);
+            Node::new(clock, scenario.fencing.first_number(&mut dice))
+        });
         let nodes = nodes.collect();
-        let checker = Checker::new(scenario.clients);
+        let checker = Checker::new(scenario.clients, mode.is_exclusive());
         let mut world = Self {
             faults: fault::plan(&scenario, &mut dice),
             scenario,
@@ -81,6 +89,7 @@ impl World {
             rounds: 0,
             rings: 0,
             checker,
+            ledger: Ledger::new(mode),
             counts: Counts::default(),
             trace: Trace::new(writes_trace),
             is_healed: false,
@@ -95,11 +104,16 @@ impl World {
             self.queue.push(planned.at, Event::Fault { index: word(place) });
         }
         for client in 0..self.scenario.clients {
+            if self.scenario.guard.has_newcomers && client > 0 && self.dice.chance(500) {
+                self.expect_newcomer(client);
+                continue;
+            }
             let nodes = 0..self.scenario.nodes;
             let links = nodes.map(|node| Link::on(self.open_connection(client, node, Some(0))));
             let links = links.collect();
             let clock = Scenario::clock(&mut self.dice);
-            self.clients.push(Client::new(clock, links));
+            let wall = self.scenario.fencing.wall(&mut self.dice);
+            self.clients.push(Client::new(clock, wall, links));
             self.think(client);
         }
         let last = if self.scenario.mode == Mode::Liveness { Event::Heal } else { Event::End };
@@ -107,7 +121,6 @@ impl World {
     }
 
     fn play(mut self) -> Outcome {
-        let is_outside = matches!(self.scenario.mode, Mode::Outside(_));
         while let Some((at, event)) = self.queue.pop() {
             self.now = at;
             self.counts.add(Count::Events);
@@ -118,7 +131,7 @@ impl World {
                 break;
             }
             self.handle(event);
-            let is_over = self.checker.violation.is_some() && !is_outside;
+            let is_over = self.checker.violation.is_some() && self.scenario.mode.is_promised();
             if is_over {
                 break;
             }
@@ -131,7 +144,8 @@ impl World {
         }
         let (hash, trace) = self.trace.finish();
         let (violation, overlaps) = (self.checker.violation, self.checker.overlaps);
-        Outcome { violation, overlaps, counts: self.counts, hash, trace }
+        let disorders = self.ledger.disorders;
+        Outcome { violation, overlaps, disorders, counts: self.counts, hash, trace }
     }
 
     pub(crate) fn handle(&mut self, event: Event) {
@@ -152,7 +166,7 @@ impl World {
             Event::Connect { client, node } => self.connect(client.into(), node.into()),
             Event::Alarm { client, node } => self.handle_alarm(client.into(), node.into()),
             Event::Fail { client, node, round } => {
-                let answer = Answer { vote: Vote::Failed, free_in: None };
+                let answer = Answer::of(Vote::Failed);
                 self.count_vote(client.into(), NodeId::new(node.into()), round, answer);
             }
             Event::Task { client, turn } => {

@@ -1,6 +1,6 @@
 //! A part of what `make sim` plays, small enough for every run of the tests.
 
-use sim::{Count, Counts, Mode, Mutation, Outside, run, sweep};
+use sim::{Count, Counts, Guarded, Hint, Mode, Mutation, Outside, Wiped, run, sweep};
 
 /// Mutations must be caught within so many seeds.
 const MOST_SEEDS: u64 = 20_000;
@@ -31,19 +31,54 @@ fn all_get_the_lock_and_leave_nothing_behind_once_all_is_healed() {
 }
 
 #[test]
-fn much_happens_in_a_run() {
-    let counts = play(500, Mode::Safety);
-    // What only happens when the protocol is broken, or outside the promise.
-    let never = [Count::QuorumLost, Count::TakenOver, Count::AmnesiaCrashes, Count::JumpsForth];
+fn committed_tokens_follow_the_order_of_tenures_whatever_becomes_of_keys() {
+    play(2_000, Mode::Tokens);
+}
+
+#[test]
+fn no_two_hold_at_a_time_where_nodes_that_have_forgotten_do_not_count() {
+    for guarded in [Guarded::Observed, Guarded::Minority, Guarded::Strict] {
+        play(500, Mode::Guarded(guarded));
+    }
+}
+
+/// Of each kind, something has happened, but for what can `never` be.
+fn expect_all_but(never: &[Count], counts: &Counts) {
     for what in Count::ALL.iter().copied() {
         assert_eq!(counts.get(what) == 0, never.contains(&what), "{what:?}: {}", counts.get(what));
     }
     assert!(counts.get(Count::Wins) > 5 * 500, "{} wins", counts.get(Count::Wins));
 }
 
+/// What the restart guard does, and what only newcomers see.
+const GUARD: [Count; 4] = [Count::Quarantines, Count::Youths, Count::Unheard, Count::Newcomers];
+
+#[test]
+fn much_happens_in_a_run() {
+    use Count::{AmnesiaCrashes, Fades, JumpsForth, QuorumLost, TakenOver, WallJumps};
+    // What only happens when the protocol is broken, or outside the promise.
+    let fenced = [Count::Committed, Count::Raises, Count::Confirmed];
+    let never = [QuorumLost, TakenOver, AmnesiaCrashes, JumpsForth, Fades, WallJumps];
+    let never = [&never[..], &fenced, &GUARD].concat();
+    expect_all_but(&never, &play(500, Mode::Safety));
+}
+
+#[test]
+fn much_happens_to_tokens_and_to_clients_that_guard_against_restarts() {
+    let counts = play(500, Mode::Tokens);
+    expect_all_but(&[&[Count::EmptyCrashes], &GUARD[..]].concat(), &counts);
+    let (raises, confirmed) = (counts.get(Count::Raises), counts.get(Count::Confirmed));
+    assert!(confirmed > 500 && confirmed < raises, "{confirmed} of {raises}");
+    let counts = play(500, Mode::Guarded(Guarded::Minority));
+    let never = [Count::TakenOver, Count::JumpsForth, Count::Fades, Count::WallJumps];
+    expect_all_but(&never, &counts);
+}
+
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    for mode in [Mode::Safety, Mode::Liveness, Mode::Outside(Outside::Jump)] {
+    let guarded = Mode::Guarded(Guarded::Minority);
+    for mode in [Mode::Safety, Mode::Liveness, Mode::Tokens, guarded, Mode::Outside(Outside::Jump)]
+    {
         for seed in 0..5 {
             let (one, other) = (run(seed, mode, None, true), run(seed, mode, None, true));
             assert!(one.trace.len() > 1_000, "something is written");
@@ -73,4 +108,16 @@ fn faults_outside_the_promise_do_harm() {
         assert!(sweep.violations > 0, "{outside:?}: the checker sees nothing");
         assert!(sweep.violations < 150, "{outside:?}: in half of the runs and more");
     }
+}
+
+#[test]
+fn lost_counters_do_harm_and_hints_by_clocks_that_agree_mend_it() {
+    let violations = |is_majority, hint| {
+        sweep(0..300, Mode::Wiped(Wiped { is_majority, hint }), None, false).violations
+    };
+    assert!(violations(true, Hint::None) > 50);
+    assert!(violations(true, Hint::Skewed) < violations(true, Hint::None));
+    assert!(violations(true, Hint::Agreeing) < 3);
+    assert!(violations(false, Hint::None) > 0);
+    assert!(violations(false, Hint::Agreeing) < 3);
 }
