@@ -211,6 +211,21 @@ async fn a_flush_is_noticed_by_a_key_that_is_missing() {
 }
 
 #[tokio::test]
+async fn a_flush_is_noticed_by_a_release_too() {
+    let cluster = old(3).await;
+    let redlock = builder(&cluster).build().expect("good settings");
+    let lease = redlock.acquire("r").await.expect("a free lock");
+    eventually("all granted", || lease.report().granted() == 3).await;
+    cluster[0].flushall();
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released), "by two");
+    eventually("it is noticed", || {
+        let node = redlock.nodes().swap_remove(0);
+        matches!(node.standing(), NodeStanding::Excluded(NodeFailure::Flushed { .. }))
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_key_that_somebody_takes_away_is_no_flush() {
     let cluster = old(3).await;
     let redlock = builder(&cluster).build().expect("good settings");
