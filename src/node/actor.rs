@@ -3,6 +3,7 @@
 use super::DOUBT;
 use super::connection::{Answered, Link, News, Pushed};
 use super::failure::NodeFailure;
+use super::mailbox;
 use super::order::Order;
 use super::owed::Owed;
 use super::reconnect::Backoff;
@@ -377,8 +378,6 @@ impl Drop for Actor {
         for order in owed.into_iter().chain(waiting) {
             self.node.rescue(order);
         }
-        while let Ok(order) = self.mailbox.try_recv() {
-            self.node.rescue(order);
-        }
+        mailbox::empty(&mut self.mailbox, |order| self.node.rescue(order));
     }
 }

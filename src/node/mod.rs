@@ -14,6 +14,7 @@ mod failure;
 mod fence;
 mod judge;
 mod keys;
+mod mailbox;
 mod order;
 mod owed;
 mod pool;
