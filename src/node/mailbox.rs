@@ -15,10 +15,12 @@ const LONGEST_SEND: Duration = Duration::from_secs(5);
 /// Empties a mailbox that was closed. What is in it, and what is being put there at this moment, is
 /// handed to `rescue`.
 ///
-/// 1. A thread that drops a lease finds the mailbox open. 2. The mailbox is closed, and emptied. 3. The
-/// thread puts its release there, where nobody looks any more, and the key stays for its ttl. (Seen,
-/// once in a thousand runtimes that were shut down on a busy machine.) So it is emptied until no such
-/// thread is left.
+/// 1. A thread that drops a lease finds the mailbox open.
+/// 2. The mailbox is closed, and emptied.
+/// 3. The thread puts its release there, where nobody looks any more: the key stays for its ttl.
+///
+/// (Seen, once in a thousand runtimes that were shut down on a busy machine.) So it is emptied until no
+/// such thread is left.
 pub(super) fn empty<T>(mailbox: &mut UnboundedReceiver<T>, mut rescue: impl FnMut(T)) {
     let begun = Instant::now();
     while begun.elapsed() < LONGEST_SEND {
@@ -44,7 +46,9 @@ mod tests {
             let senders: Vec<_> = (0..3)
                 .map(|_| {
                     let sender = sender.clone();
-                    thread::spawn(move || (0..).take_while(|n| sender.send(*n).is_ok()).count())
+                    thread::spawn(move || {
+                        (0..u32::MAX).take_while(|n| sender.send(*n).is_ok()).count()
+                    })
                 })
                 .collect();
             thread::sleep(Duration::from_micros(round % 50));

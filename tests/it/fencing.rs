@@ -5,6 +5,9 @@ use kit::Cluster;
 use quorlock::{AcquireError, FencingToken, NodeVote, Redlock};
 use std::time::{Duration, SystemTime};
 
+/// Puts something else in the place of a counter.
+type Spoil<'a> = &'a dyn Fn(&kit::Server);
+
 const COUNTER: &str = "r:token:{r}";
 
 /// Microseconds since 1970, a day from now: above every hint.
@@ -129,7 +132,7 @@ async fn what_is_no_counter_fails_by_name_and_is_never_taken_for_a_holder() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let at_end = "9007199254740991".to_owned();
-    let breaks: [(&str, &dyn Fn(&kit::Server)); 5] = [
+    let breaks: [(&str, Spoil); 5] = [
         ("something else stands", &|node| node.set(COUNTER, "the lock of r:token:{r}")),
         ("something else stands", &|node| node.set(COUNTER, "1.5")),
         ("something else stands", &|node| node.set(COUNTER, "-5")),

@@ -60,7 +60,7 @@ fn the_wall_clock_may_jump_by_hours_either_way() {
             let before = lease.validity();
             test_util::shift_wall_clock(hours * 3_600);
             assert!(lease.is_valid() && lease.validity() <= before);
-            assert!(before - lease.validity() < LONG / 2, "{before:?} {:?}", lease.validity());
+            assert!(lease.validity() > before / 2, "{before:?} {:?}", lease.validity());
             lease.release().await.expect("all nodes are well");
         }
     });

@@ -1,7 +1,9 @@
 //! How a server is set up.
 
+use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::Server;
 
@@ -116,6 +118,19 @@ impl ServerBuilder {
         self
     }
 
+    /// Whether the program was built with TLS: one that was not does not know the port for it, or says
+    /// so when it is to use it. One that was complains of the missing certificate.
+    #[must_use]
+    pub fn knows_tls(&self) -> bool {
+        let mut command = Command::new(self.program_name());
+        let output =
+            command.args(["--port", "0", "--tls-port", "1", "--tls-cert-file", "/dev/null"]);
+        let output = output.output().expect("cannot run the server's program");
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        !said.contains("Failed finding TLS support") && !said.contains("Bad directive")
+    }
+
     /// Gives the server a wall clock of its own, which can be made to drift and to jump; see
     /// [`Server::clock`]. Needs Linux on a 64-bit processor, a C compiler, and a `redis-server` that
     /// is linked dynamically; starting panics where one is missing. Takes the environment variable
@@ -129,8 +144,16 @@ impl ServerBuilder {
         self.clock
     }
 
-    pub(crate) fn own_program(&self) -> Option<&Path> {
-        self.program.as_deref()
+    /// What [`program`](Self::program) says, or the environment variable `REDIS_SERVER`, or
+    /// `redis-server`. A relative path with a directory in it is made absolute, as the server runs in
+    /// a directory of its own.
+    pub(crate) fn program_name(&self) -> OsString {
+        let chosen = self.program.as_ref().map(|path| path.as_os_str().to_owned());
+        let name = chosen.or_else(|| env::var_os("REDIS_SERVER")).filter(|name| !name.is_empty());
+        let name = name.unwrap_or_else(|| "redis-server".into());
+        let has_directory = Path::new(&name).components().count() > 1;
+        let absolute = has_directory.then(|| std::path::absolute(&name).ok()).flatten();
+        absolute.map_or(name, PathBuf::into_os_string)
     }
 
     pub(crate) fn has_unix_socket(&self) -> bool {

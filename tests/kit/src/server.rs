@@ -1,7 +1,5 @@
 //! One `redis-server` process.
 
-use std::env;
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -302,7 +300,7 @@ impl Server {
                 if log.contains("Address already in use") {
                     return Launch::PortTaken;
                 }
-                let program = self.program();
+                let program = self.setup.program_name();
                 panic!("{} ended instead of answering:\n{}", program.display(), tail(&log));
             }
             let waited = start.elapsed();
@@ -313,18 +311,6 @@ impl Server {
             );
             thread::sleep(START_PAUSE);
         }
-    }
-
-    /// What the builder names, or the environment variable `REDIS_SERVER`, or `redis-server`. A
-    /// relative path with a directory in it is made absolute, as the server runs in a directory of
-    /// its own.
-    fn program(&self) -> OsString {
-        let chosen = self.setup.own_program().map(|path| path.as_os_str().to_owned());
-        let name = chosen.or_else(|| env::var_os("REDIS_SERVER")).filter(|name| !name.is_empty());
-        let name = name.unwrap_or_else(|| "redis-server".into());
-        let has_directory = Path::new(&name).components().count() > 1;
-        let absolute = has_directory.then(|| std::path::absolute(&name).ok()).flatten();
-        absolute.map_or(name, PathBuf::into_os_string)
     }
 
     fn spawn(&self, socket: &Path, log: File) -> Process {
@@ -338,8 +324,12 @@ impl Server {
         if self.clock.is_some() {
             env.extend(Clock::environment());
         }
-        let program =
-            Program { name: &self.program(), args: &args, env: &env, dir: self.scratch.path() };
+        let program = Program {
+            name: &self.setup.program_name(),
+            args: &args,
+            env: &env,
+            dir: self.scratch.path(),
+        };
         Process::spawn(&program, log)
     }
 }
