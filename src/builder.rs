@@ -41,7 +41,7 @@ pub struct Builder {
     settings: Settings,
     drift_factor: f64,
     drift_constant: Duration,
-    token_ttl: Duration,
+    token_ttl: Option<Duration>,
     restart_guard: RestartGuard,
     runtime: Option<Handle>,
 }
@@ -65,7 +65,7 @@ impl Default for Builder {
             },
             drift_factor: 0.01,
             drift_constant: Duration::from_millis(2),
-            token_ttl: Duration::from_hours(24),
+            token_ttl: None,
             restart_guard: RestartGuard::default(),
             runtime: None,
         }
@@ -191,7 +191,8 @@ impl Builder {
     }
 
     /// How long the nodes keep the counter of a resource after it was last acquired, extended or
-    /// released with a fencing token. Not shorter than a lease.
+    /// released with a fencing token. Not shorter than [`max_ttl`](Self::max_ttl), which takes the
+    /// place of the default where it is longer.
     ///
     /// While the counter stands, tokens grow whatever the clocks do. Once it is gone, the next token
     /// is taken from the acquiring client's wall clock in microseconds: it is higher than all before
@@ -199,7 +200,7 @@ impl Builder {
     /// passed since. Counters have an end so that they do not pile up for resources that nobody uses
     /// any more.
     pub fn token_ttl(mut self, ttl: Duration) -> Self {
-        self.token_ttl = ttl;
+        self.token_ttl = Some(ttl);
         self
     }
 
@@ -246,7 +247,7 @@ impl Builder {
                 return Err(ConfigError::ZeroTimeout { setting });
             }
         }
-        self.settings.token_ttl = to_ttl(self.token_ttl)?;
+        self.settings.token_ttl = self.settings.check_token_ttl(self.token_ttl)?;
         self.settings.check_ttl(self.settings.ttl)?;
         let span = self.settings.drift.quarantine(to_ttl(self.settings.max_ttl)?);
         let guard = Guard { rule: self.restart_guard, span };

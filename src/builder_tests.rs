@@ -35,8 +35,28 @@ fn defaults_are_as_documented() {
     assert_eq!((&**prefix, drift), (&[][..], Drift::DEFAULT));
     assert_eq!(connect_timeout, ms(1_000));
     assert_eq!((builder.drift_factor, builder.drift_constant), (0.01, ms(2)));
-    assert_eq!((is_fenced, builder.token_ttl), (false, Duration::from_hours(24)));
+    assert_eq!((is_fenced, builder.token_ttl), (false, None));
     assert!(metadata.is_none() && builder.runtime.is_none() && builder.nodes.is_empty());
+}
+
+#[test]
+fn counters_outlive_the_longest_lease() {
+    let hours = Duration::from_hours;
+    for (token_ttl, max_ttl, used) in [
+        (None, hours(1), Some(hours(24))),
+        (None, hours(48), Some(hours(48))),
+        (Some(hours(2)), hours(2), Some(hours(2))),
+        (Some(hours(2)), hours(3), None),
+    ] {
+        let mut builder = one().max_ttl(max_ttl);
+        if let Some(token_ttl) = token_ttl {
+            builder = builder.token_ttl(token_ttl);
+        }
+        let asked = builder.token_ttl;
+        let checked = builder.settings.check_token_ttl(asked).map(Ttl::as_duration);
+        assert_eq!(checked.clone().ok(), used);
+        assert_eq!(builder.build().err(), checked.err());
+    }
 }
 
 #[test]

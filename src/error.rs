@@ -62,6 +62,17 @@ pub enum ConfigError {
         /// [`max_ttl`](crate::Builder::max_ttl).
         max_ttl: Duration,
     },
+    /// Counters that could be gone before the lease is whose token they have given.
+    #[error(
+        "a token_ttl of {token_ttl:?} is shorter than the max_ttl of {max_ttl:?}: tokens must be \
+         remembered for as long as the longest lease, better for a day"
+    )]
+    TokenTtlBelowMax {
+        /// What was asked for.
+        token_ttl: Duration,
+        /// The longest ttl of a lease; see [`max_ttl`](crate::Builder::max_ttl).
+        max_ttl: Duration,
+    },
     /// A drift factor that is no share of the ttl.
     #[error("a drift factor of {factor} makes no sense: it must be at least 0 and below 1")]
     BadDriftFactor {

@@ -38,6 +38,16 @@ impl Settings {
         Ok(ttl)
     }
 
+    /// How long counters are to stand: as long as the longest lease at least.
+    pub(crate) fn check_token_ttl(&self, asked: Option<Duration>) -> Result<Ttl, ConfigError> {
+        let max_ttl = self.max_ttl;
+        let token_ttl = asked.unwrap_or(max_ttl.max(TOKEN_TTL));
+        if token_ttl < max_ttl {
+            return Err(ConfigError::TokenTtlBelowMax { token_ttl, max_ttl });
+        }
+        to_ttl(token_ttl)
+    }
+
     /// The ttl that `asked` is, if it can work with the other settings.
     pub(crate) fn check_ttl(&self, asked: Duration) -> Result<Ttl, ConfigError> {
         let ttl = self.check_cool_down(asked)?;
@@ -53,6 +63,9 @@ impl Settings {
         Ok(ttl)
     }
 }
+
+/// How long a counter stands where nothing else was asked for.
+const TOKEN_TTL: Duration = Duration::from_hours(24);
 
 /// `asked` as the nodes can be told it.
 pub(crate) fn to_ttl(asked: Duration) -> Result<Ttl, ConfigError> {
