@@ -365,6 +365,9 @@ impl World {
         let ttl = self.scenario.ttl_ns();
         let work = Duration::from_nanos(if self.is_healed {
             self.dice.below(ttl / 8)
+        } else if self.scenario.mode.restarts_groups() {
+            // A guard is for the longest leases.
+            self.dice.of_any_size(ttl, 4 * ttl)
         } else {
             let most = ttl * self.dice.pick(&[1, 1, 4]);
             self.dice.of_any_size(ttl / 64, most)

@@ -6,6 +6,7 @@ use crate::protocol::Time;
 pub(crate) type Instant = u64;
 
 pub(crate) const MS: u64 = 1_000_000;
+pub(crate) const S: u64 = 1_000 * MS;
 
 const MILLION: u64 = 1_000_000;
 
@@ -21,6 +22,11 @@ pub(crate) struct Clock {
 impl Clock {
     pub(crate) fn new(shown: u64, rate: u64) -> Self {
         Self { since: 0, shown, rate }
+    }
+
+    /// The same from a whole second on.
+    pub(crate) fn on_the_second(self) -> Self {
+        Self { shown: self.shown - self.shown % S, ..self }
     }
 
     pub(crate) fn read(&self, now: Instant) -> u64 {

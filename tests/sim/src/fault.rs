@@ -1,6 +1,6 @@
 //! What goes wrong with whole nodes, links and clients: planned at the start of a run.
 
-use crate::clock::{Instant, MS};
+use crate::clock::{Instant, MS, S};
 use crate::counts::Count;
 use crate::dice::Dice;
 use crate::event::Event;
@@ -169,9 +169,13 @@ fn restart_group(most: usize, scenario: &Scenario, dice: &mut Dice, plan: &mut V
     let nodes = scenario.nodes;
     let is_fixed = scenario.mode == Mode::Guarded(Guarded::Minority);
     let first = if is_fixed { 0 } else { dice.index(nodes) };
-    let is_exact = matches!(scenario.mode, Mode::Wiped(_));
-    let count = if is_exact { most } else { 1 + dice.index(most) };
-    let at = dice.below(scenario.horizon);
+    let is_whole = matches!(scenario.mode, Mode::Wiped(_)) || dice.chance(500);
+    let count = if is_whole { most } else { 1 + dice.index(most) };
+    let mut at = dice.below(scenario.horizon);
+    if scenario.mode.restarts_groups() && dice.chance(500) {
+        // Just before a second begins: whole seconds are then the most too many.
+        at = at - at % S + S - dice.of_any_size(4 * MS, 512 * MS);
+    }
     for node in (first..first + count).map(|node| node % nodes) {
         let fault = Fault::Crash { node, forgets: true };
         plan.push(Planned { at: at + dice.below(MS), lasting: MS, fault });

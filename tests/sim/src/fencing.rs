@@ -61,7 +61,10 @@ impl Fencing {
                 is_on: true,
                 is_looked_at: true,
                 hints: wiped.hint != Hint::None,
-                skew_us: if wiped.hint == Hint::Skewed { 5 * US_OF_S } else { 5_000 } / 2,
+                skew_us: match wiped.hint {
+                    Hint::None => 0,
+                    Hint::Within(ms) => ms * 1_000 / 2,
+                },
                 ..off
             },
             Mode::Guarded(_) => Self { is_on: dice.chance(500), hints: dice.chance(500), ..off },

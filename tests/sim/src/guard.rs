@@ -1,9 +1,10 @@
 //! The restart guard: which nodes count for a client that has seen them restart, or young.
 
 use crate::client::Client;
-use crate::clock::{Instant, MS};
+use crate::clock::{Instant, MS, S};
 use crate::counts::Count;
 use crate::event::Event;
+use crate::fault::{Fault, Planned};
 use crate::link::Link;
 use crate::mode::{Guarded, Mode, Outside};
 use crate::mutation::Mutation;
@@ -68,7 +69,7 @@ impl Scenario {
             Some(Mutation::ShortQuarantine) => self.ttl_ns(),
             _ => self.longest_ttl(),
         };
-        let second = if self.has(Mutation::TrustedUptime) { 0 } else { 1_000 * MS };
+        let second = if self.has(Mutation::TrustedUptime) { 0 } else { S };
         Duration::from_nanos(longest / 50 * 51 + second)
     }
 
@@ -123,6 +124,16 @@ impl World {
         vote
     }
 
+    /// When a newcomer comes: often soon after a restart.
+    fn arrival(&mut self) -> Instant {
+        let is_crash = |it: &&Planned| matches!(it.fault, Fault::Crash { .. });
+        let crashes: Vec<_> = self.faults.iter().filter(is_crash).map(|it| it.at).collect();
+        if crashes.is_empty() || self.dice.chance(300) {
+            return self.dice.below(self.scenario.horizon / 4 * 3);
+        }
+        self.dice.pick(&crashes) + self.dice.of_any_size(4 * MS, self.scenario.ttl_ns())
+    }
+
     /// A client that connects for the first time in the middle of the run.
     pub(crate) fn expect_newcomer(&mut self, client: usize) {
         self.counts.add(Count::Newcomers);
@@ -131,7 +142,7 @@ impl World {
         let wall = self.scenario.fencing.wall(&mut self.dice);
         let links = (0..nodes).map(|_| Link::default()).collect();
         self.clients.push(Client::new(clock, wall, links));
-        let at: Instant = self.dice.below(self.scenario.horizon / 4 * 3);
+        let at = self.arrival();
         for node in 0..nodes {
             self.queue.push(at, Event::Connect { client: small(client), node: small(node) });
         }

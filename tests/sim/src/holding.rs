@@ -54,7 +54,8 @@ impl World {
             let most = work * self.dice.pick(&[1, 2, 4]);
             renewal = renewal.kept_up(self.scenario.ttl, attempt.t1, most);
         }
-        let extends_at = self.dice.chance(300).then(|| now.after(work / 2));
+        let by_hand = if self.scenario.mode.restarts_groups() { 700 } else { 300 };
+        let extends_at = self.dice.chance(by_hand).then(|| now.after(work / 2));
         let holding = Holding {
             claim: attempt.claim,
             granted: attempt.round.granted(),
@@ -99,7 +100,9 @@ impl World {
             return;
         }
         // Also to less than what is left, which must not shorten it; or only to ask whether it is held.
-        let asked = ttl.as_duration() * self.dice.pick(&[0, 1, 2, 4, 8]) / 4;
+        let is_long = self.scenario.mode.restarts_groups();
+        let quarters = if is_long { [0, 4, 8, 8, 8] } else { [0, 1, 2, 4, 8] };
+        let asked = ttl.as_duration() * self.dice.pick(&quarters) / 4;
         let asked = Ttl::from_duration(asked).ok().or(to_check).unwrap_or(ttl);
         if let Some(close_at) = self.extend(client, asked, false) {
             let round = self.rounds;

@@ -65,10 +65,8 @@ pub struct Wiped {
 pub enum Hint {
     /// It gives no hint.
     None,
-    /// Wall clocks that agree within 5 ms.
-    Agreeing,
-    /// Wall clocks that agree within 5 s.
-    Skewed,
+    /// Wall clocks of clients that agree within so many milliseconds.
+    Within(u64),
 }
 
 const fn wiped(is_majority: bool, hint: Hint) -> Mode {
@@ -77,7 +75,7 @@ const fn wiped(is_majority: bool, hint: Hint) -> Mode {
 
 impl Mode {
     /// All modes, with their names on the command line.
-    pub const ALL: [(&str, Self); 17] = [
+    pub const ALL: [(&str, Self); 21] = [
         ("safety", Self::Safety),
         ("liveness", Self::Liveness),
         ("tokens", Self::Tokens),
@@ -90,11 +88,15 @@ impl Mode {
         ("guard-off", Self::Outside(Outside::Unguarded)),
         ("guard-newcomers", Self::Outside(Outside::Newcomers)),
         ("wiped-minority-no-hint", wiped(false, Hint::None)),
-        ("wiped-minority", wiped(false, Hint::Agreeing)),
-        ("wiped-minority-skewed", wiped(false, Hint::Skewed)),
+        ("wiped-minority-5-ms", wiped(false, Hint::Within(5))),
+        ("wiped-minority-50-ms", wiped(false, Hint::Within(50))),
+        ("wiped-minority-500-ms", wiped(false, Hint::Within(500))),
+        ("wiped-minority-5000-ms", wiped(false, Hint::Within(5_000))),
         ("wiped-majority-no-hint", wiped(true, Hint::None)),
-        ("wiped-majority", wiped(true, Hint::Agreeing)),
-        ("wiped-majority-skewed", wiped(true, Hint::Skewed)),
+        ("wiped-majority-5-ms", wiped(true, Hint::Within(5))),
+        ("wiped-majority-50-ms", wiped(true, Hint::Within(50))),
+        ("wiped-majority-500-ms", wiped(true, Hint::Within(500))),
+        ("wiped-majority-5000-ms", wiped(true, Hint::Within(5_000))),
     ];
 
     /// Its name on the command line.

@@ -1,6 +1,6 @@
 //! Virtual Redis masters.
 
-use crate::clock::{Clock, Instant, MS};
+use crate::clock::{Clock, Instant, MS, S};
 use crate::counts::Count;
 use crate::event::Event;
 use crate::link::Deed;
@@ -91,7 +91,6 @@ impl Node {
     /// As Redis says it: the difference of two clock readings without their fractions, so up to a
     /// second more than it is.
     fn uptime_s(&self, now: Instant) -> u64 {
-        const S: u64 = 1_000 * MS;
         (self.clock.read(now) / S).saturating_sub(self.started / S)
     }
 

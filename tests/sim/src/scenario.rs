@@ -55,7 +55,7 @@ impl Scenario {
         let ttl_ms = match mode {
             Mode::Liveness => dice.pick(&[10_000, 30_000, 60_000]),
             // A guard counts by the second: the run has to outlast it.
-            mode if mode.restarts_groups() => dice.pick(&[1_000, 3_000, 10_000]),
+            mode if mode.restarts_groups() => dice.pick(&[1_000, 1_000, 3_000, 10_000]),
             _ => dice.pick(&[100, 300, 1_000, 3_000, 10_000]),
         };
         let ttl = Ttl::from_duration(Duration::from_millis(ttl_ms)).expect("a good ttl");
@@ -126,7 +126,11 @@ impl Scenario {
     pub(crate) fn node_clock(&self, dice: &mut Dice) -> Clock {
         let clock = Self::clock(dice);
         let is_fast = self.mode == Mode::Outside(Outside::FastNodes) && dice.chance(500);
-        if is_fast { Clock::new(clock.read(0), 1_100_000) } else { clock }
+        if is_fast {
+            return Clock::new(clock.read(0), 1_100_000);
+        }
+        // Nodes whose clocks are set by NTP begin their seconds together.
+        if self.mode.restarts_groups() { clock.on_the_second() } else { clock }
     }
 }
 
