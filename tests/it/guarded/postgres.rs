@@ -41,18 +41,22 @@ impl Session {
     }
 }
 
+/// Says why a test is skipped; or fails, where none may be.
+fn skip(reason: &str) {
+    let is_required = env::var_os("QUORLOCK_POSTGRES").is_some_and(|is| is == "required");
+    assert!(!is_required, "QUORLOCK_POSTGRES=required, but {reason}: mend that, or unset it");
+    let test = thread::current().name().unwrap_or("guarded").to_owned();
+    // Past the capture of the tests' output, which is not shown for tests that pass.
+    let _ = io::stderr().write_all(format!("skipped: {test}: {reason}\n").as_bytes());
+}
+
 impl Postgres {
     /// Starts one, with the table of the example and a row `old`. Without the programs the test that
     /// asks is skipped, and told so; or it fails, where the environment variable `QUORLOCK_POSTGRES`
     /// is `required`.
     pub(super) fn start() -> Option<Self> {
         let Some(programs) = programs() else {
-            let is_required = env::var_os("QUORLOCK_POSTGRES").is_some_and(|is| is == "required");
-            assert!(!is_required, "QUORLOCK_POSTGRES=required: install PostgreSQL, or unset it");
-            let test = thread::current().name().unwrap_or("guarded").to_owned();
-            // Past the capture of the tests' output, which is not shown for tests that pass.
-            let line = format!("skipped: {test}: no initdb, postgres and psql to test with\n");
-            let _ = io::stderr().write_all(line.as_bytes());
+            skip("no initdb, postgres and psql to test with");
             return None;
         };
         let dir = tempfile::tempdir().expect("a directory");
@@ -62,7 +66,15 @@ impl Postgres {
         let data = dir.path().join("data");
         let mut initdb = command(&programs.join("initdb"), user, dir.path());
         initdb.args(["--auth", "trust", "--username", "postgres", "--no-sync", "--pgdata"]);
-        let made = initdb.arg(&data).output().expect("it is installed");
+        let made = match initdb.arg(&data).output() {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && user.is_some() => {
+                skip(
+                    "only root may enter the directory for temporary files, and it is not run as root",
+                );
+                return None;
+            }
+            made => made.expect("it is installed"),
+        };
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let mut server = command(&programs.join("postgres"), user, dir.path());
         server.arg("-D").arg(&data).arg("-k").arg(dir.path());
