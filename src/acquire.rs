@@ -1,10 +1,11 @@
 //! An acquire in the making, and the future that it is.
 
 use crate::clock;
+use crate::config_error::ConfigError;
 use crate::driver::{Defeat, Wish};
-use crate::error::{AcquireError, ConfigError};
+use crate::error::AcquireError;
 use crate::lease::Lease;
-use crate::node::{Keys, Value};
+use crate::node::{Keys, NoRuntime, Value};
 use crate::protocol::{Refusal, RetryPolicy, Time};
 use crate::redlock::Inner;
 use crate::settings::check_metadata;
@@ -33,6 +34,10 @@ pub struct Acquire {
     gives_up_early: bool,
     /// The most time to hold it, if it is to be extended in the background.
     auto_extend: Option<Duration>,
+    /// How long the lock is kept from others, whatever becomes of the lease.
+    at_least: Duration,
+    /// When so much is left, the work under it has to stop.
+    pub(crate) stop_before: Option<Duration>,
     metadata: Option<Arc<str>>,
     is_fenced: bool,
     running: Option<Running>,
@@ -64,6 +69,8 @@ impl Acquire {
             retry: RetryPolicy::none(),
             gives_up_early: false,
             auto_extend: None,
+            at_least: Duration::ZERO,
+            stop_before: None,
             metadata,
             is_fenced,
             running: None,
@@ -106,7 +113,9 @@ impl Acquire {
         self
     }
 
-    /// When to try again, in place of the client's [`retry`](crate::Builder::retry).
+    /// When to try again, in place of the client's [`retry`](crate::Builder::retry). With
+    /// [`try_acquire`](crate::Redlock::try_acquire), which has no wait bound of its own, that of the
+    /// [client](crate::Builder::wait) holds then.
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = policy;
         self
@@ -130,12 +139,37 @@ impl Acquire {
 
     /// Extends the lease in the background, each time a third of its validity has passed, until it
     /// is released or dropped, or has been held for `max_hold`: then it is lost, so that a holder
-    /// that hangs does not keep the lock for ever.
+    /// that hangs does not keep the lock for ever. Without a limit:
+    /// [`auto_extend_forever`](Self::auto_extend_forever).
     ///
     /// Nodes that lost the key get it back while a majority has it. When extensions fail they are
     /// tried again until the validity ends; see [`lost`](crate::LeaseRef::lost).
+    ///
+    /// A `max_hold` that is not longer than the [node timeout](crate::Builder::node_timeout) is refused
+    /// as [`MaxHoldTooShort`](crate::ConfigError::MaxHoldTooShort): a lease could end while it is
+    /// acquired.
     pub fn auto_extend(mut self, max_hold: Duration) -> Self {
         self.auto_extend = Some(max_hold);
+        self
+    }
+
+    /// Extends the lease in the background for as long as its holder keeps it; else as
+    /// [`auto_extend`](Self::auto_extend). A holder that hangs, and whose process lives, keeps the lock
+    /// for good: for a leader whose work is watched by other means.
+    pub fn auto_extend_forever(self) -> Self {
+        self.auto_extend(Duration::MAX)
+    }
+
+    /// Keeps the lock from others for `time`, counted from when it is acquired, also if the lease is
+    /// released or dropped before: from then on a value that nobody owns stands in its place, as with
+    /// [`release_after`](crate::Lease::release_after). For jobs that must not run again at once
+    /// however quickly they are done, on whichever host: clocks that differ a little, or a job that
+    /// fails, do not make it run twice. At most the [ttl](Self::ttl); whole milliseconds count.
+    ///
+    /// The acquire is refused, before any node is asked, if `time` is longer than the ttl:
+    /// [`AtLeastExceedsTtl`](crate::ConfigError::AtLeastExceedsTtl).
+    pub fn at_least(mut self, time: Duration) -> Self {
+        self.at_least = time;
         self
     }
 
@@ -155,8 +189,18 @@ impl Acquire {
     /// another node timeout. With [`acquire_all`](crate::Redlock::acquire_all) the one token of the
     /// lease is ordered against every lease that has one of its resources. Leases without a token do
     /// not count: use it for all leases of a resource, or for none.
+    ///
+    /// The counter's key begins with the lock's and is in its hash slot. A key that is empty, or has
+    /// braces that are no hash tag, such as `a{b`, can have none, and is
+    /// [refused](ConfigError::NoCounter); `{user:7}/inbox` is fine.
     pub fn fenced(mut self) -> Self {
         self.is_fenced = true;
+        self
+    }
+
+    /// Renewed for as long as it is held, unless a bound was set.
+    pub(crate) fn renewed(mut self) -> Self {
+        self.auto_extend.get_or_insert(Duration::MAX);
         self
     }
 
@@ -164,17 +208,22 @@ impl Acquire {
         let client = self.client.clone();
         let is_adoption = matches!(self.target, Target::HandedOver(..));
         // What was handed over is there or not: waiting does not help.
-        let wait = self.wait.filter(|_| !is_adoption);
+        let wait = self.wait.or_else(|| {
+            // Every loop has a bound, also that of a single attempt which was told to try again.
+            self.retry.retries().then_some(self.client.settings.wait)
+        });
+        let wait = wait.filter(|_| !is_adoption);
         let schedule =
             if is_adoption { RetryPolicy::none().schedule() } else { self.retry.schedule() };
         let deadline = wait.map(|wait| clock::now().after(wait));
         let wish = self.wish(deadline);
-        let max_hold = self.auto_extend;
+        let (max_hold, at_least, margin) = (self.auto_extend, self.at_least, self.stop_before);
         Box::pin(async move {
             let wish = wish?;
             let (ttl, keys) = (wish.ttl, wish.keys.clone());
             match client.driver.win(wish, schedule).await {
-                Ok(win) => Lease::new(&client, win, max_hold.map(|most| (ttl, most)))
+                Ok(win) => Lease::new(&client, win, ttl, (max_hold, at_least))
+                    .map(|lease| lease.stopping_at(margin))
                     .ok_or(AcquireError::Closed),
                 Err(defeat) if is_adoption => Err(client.explain(defeat, &keys).of_adoption()),
                 Err(defeat) => Err(client.explain(defeat, &keys)),
@@ -185,13 +234,16 @@ impl Acquire {
     fn wish(&self, deadline: Option<Time>) -> Result<Wish, ConfigError> {
         let settings = &self.client.settings;
         let (keys, adopts) = match &self.target {
-            Target::One(resource) => (Keys::one(settings.key(resource)), None),
+            Target::One(resource) => (Keys::one(settings.key(resource)?), None),
             Target::HandedOver(resource, value) => {
-                (Keys::one(settings.key(resource)), Some(value.clone()))
+                if let Some(resources) = value.several() {
+                    return Err(ConfigError::AdoptsSet { resources });
+                }
+                (Keys::one(settings.key(resource)?), Some(value.clone()))
             }
             Target::All(resources) => {
-                let keys = resources.iter().map(|resource| settings.key(resource)).collect();
-                (Keys::all(keys).ok_or(ConfigError::NoResources)?, None)
+                let keys = resources.iter().map(|resource| settings.key(resource));
+                (Keys::all(keys.collect::<Result<_, _>>()?).ok_or(ConfigError::NoResources)?, None)
             }
         };
         if keys.len() > MOST_RESOURCES {
@@ -199,12 +251,21 @@ impl Acquire {
             return Err(ConfigError::TooManyResources { given, most });
         }
         check_metadata(self.metadata.as_deref())?;
+        if self.at_least > self.ttl {
+            let (at_least, ttl) = (self.at_least, self.ttl);
+            return Err(ConfigError::AtLeastExceedsTtl { at_least, ttl });
+        }
+        settings.check_max_hold(self.auto_extend)?;
+        let counters = self.is_fenced.then(|| settings.counters(&keys)).transpose()?;
+        let ttl = settings.check_ttl(self.ttl)?;
+        settings.check_margin(self.stop_before, ttl, self.auto_extend)?;
         Ok(Wish {
             keys,
-            ttl: settings.check_ttl(self.ttl)?,
+            ttl,
             metadata: self.metadata.clone(),
             adopts,
-            token_ttl: self.is_fenced.then_some(settings.token_ttl),
+            counters,
+            is_last_chance: !self.retry.retries(),
             is_watched: self.auto_extend.is_some(),
             deadline,
             gives_up_early: self.gives_up_early,
@@ -216,15 +277,27 @@ impl Inner {
     fn explain(&self, defeat: Defeat, keys: &Keys) -> AcquireError {
         let names = || self.driver.pool.shared().iter().map(|node| node.name.clone());
         let report = |tally: Arc<Tally>| Box::new(tally.report(names()));
+        let held_here = || keys.iter().any(|key| self.roster.holds(key));
         match defeat {
             Defeat::Closed => AcquireError::Closed,
-            Defeat::NoRuntime => AcquireError::NoRuntime,
+            Defeat::NoRuntime(NoRuntime::Absent) => AcquireError::NoRuntime,
+            Defeat::NoRuntime(NoRuntime::Lacks(missing)) => {
+                AcquireError::IncompleteRuntime { missing }
+            }
+            Defeat::NotPolled(tally) => AcquireError::NotPolled { report: report(tally) },
+            Defeat::Overloaded(tally) => AcquireError::Overloaded { report: tally.map(report) },
+            Defeat::Refused(Refusal::NoQuorum, Some(tally)) if tally.is_overloaded() => {
+                AcquireError::Overloaded { report: Some(report(tally)) }
+            }
             Defeat::Refused(refusal, Some(tally)) => {
                 let report = report(tally);
                 match refusal {
                     Refusal::Contended => {
-                        let held_here = keys.iter().any(|key| self.roster.holds(key));
-                        AcquireError::Contended { report, held_here }
+                        AcquireError::Contended { report, held_here: held_here() }
+                    }
+                    // It was cut short, and did not see what stands before it.
+                    Refusal::Timeout if held_here() => {
+                        AcquireError::Contended { report, held_here: true }
                     }
                     Refusal::NoQuorum => AcquireError::NoQuorum { report },
                     Refusal::Expired => AcquireError::Expired { report },

@@ -3,29 +3,41 @@
 use crate::clock;
 use crate::driver::{Driver, Wish};
 use crate::hold::Hold;
-use crate::node::{Ballot, Claim, Fence, Nodes, Order, Value};
+use crate::node::{Ballot, Claim, Fence, Nodes, Order, Value, Wants};
 use crate::protocol::{Acquisition, Next, Round, Time, hint};
 use crate::tally::Tally;
+use crate::waiter::Stake;
 use crate::waiters::Place;
 use rand::random;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// An attempt under way.
 pub(crate) struct Attempt<'a> {
     driver: &'a Driver,
     nodes: &'a Arc<Nodes>,
-    /// Where it stands in line, if it waits: the hold is kept there, so that it can be given up when
+    /// Where it stands in line, if it waits: the stake is kept there, so that it can be given up when
     /// the future is not polled.
     place: Option<&'a Place>,
     claim: Arc<Claim>,
-    kept: Option<Hold>,
+    t1: Time,
+    /// True if there was another before, which was refused.
+    is_repeated: bool,
+    kept: Option<Stake>,
+}
+
+/// What became of an attempt.
+pub(crate) enum AttemptResult {
+    Ended(Ended),
+    /// Its future was not polled for so long that it was given up; the round that was under way.
+    GivenUp(Arc<Tally>),
 }
 
 /// How an attempt ended.
 pub(crate) struct Ended {
     /// Gives up whatever it left on the nodes when it is dropped.
-    pub(crate) hold: Hold,
+    pub(crate) stake: Stake,
     /// The round that asked for the locks.
     pub(crate) asked: Arc<Tally>,
     /// The round that is the reason for what is next.
@@ -40,26 +52,37 @@ impl<'a> Attempt<'a> {
         nodes: &'a Arc<Nodes>,
         wish: &Wish,
         place: Option<&'a Place>,
+        permit: OwnedSemaphorePermit,
     ) -> Self {
-        let value = Value::telling(wish.metadata.as_deref());
+        let t1 = clock::now();
+        let value = Value::telling(wish.keys.len(), wish.metadata.as_deref());
         let hint = || hint(driver.seen.load(Ordering::Relaxed), clock::wall_us());
-        let fence = wish.token_ttl.map(|ttl| Fence::new(&wish.keys, ttl, hint()));
-        let claim = Arc::new(Claim::new(wish.keys.clone(), value).fenced(fence));
+        let fence = wish.counters.clone().map(|counters| Fence::new(counters, hint()));
+        let claim = Claim::new(wish.keys.clone(), value).fenced(fence);
+        let claim = Arc::new(claim.late_from(t1.after(driver.node_timeout / 2)));
         // The clean-up is armed before the first send (I5).
-        let kept = Some(Hold::new(claim.clone(), nodes.clone()));
-        Self { driver, nodes, place, claim, kept }
+        let hold = Hold::new(claim.clone(), nodes.clone(), driver.waiters.clone());
+        let kept = Some(Stake { hold, permit, valid_until: t1 });
+        Self { driver, nodes, place, claim, t1, is_repeated: false, kept }
     }
 
-    /// Asks the nodes, and again if a token has to be confirmed. `None` if the future was not polled
-    /// for so long that it lost its turn.
+    /// There was another before, which was refused.
+    pub(crate) fn repeated(self, is_repeated: bool) -> Self {
+        Self { is_repeated, ..self }
+    }
+
+    /// Asks the nodes, and again if a token has to be confirmed.
     ///
     /// # Cancel safety
     /// Dropping the future releases on every node what the attempt may have set there.
-    pub(crate) async fn run(mut self, wish: &Wish, acquisition: &mut Acquisition) -> Option<Ended> {
-        let t1 = clock::now();
-        let asked =
-            self.round(t1, acquisition.begin(t1), |claim, ballot| wish.order(claim, ballot));
-        let asked = asked.await?;
+    pub(crate) async fn run(mut self, wish: &Wish, acquisition: &mut Acquisition) -> AttemptResult {
+        let t1 = self.t1;
+        let is_repeated = self.is_repeated;
+        let order = |claim, ballot| wish.order(claim, is_repeated, ballot);
+        let asked = match self.round(t1, acquisition.begin(t1), order).await {
+            Ok(asked) => asked,
+            Err(cut) => return AttemptResult::GivenUp(cut),
+        };
         self.note_numbers(&asked);
         let (reason, next) = match judge(&asked, acquisition) {
             Next::Raise { valid_until, token } => {
@@ -67,7 +90,10 @@ impl<'a> Attempt<'a> {
                 let t1 = clock::now();
                 let begun = acquisition.begin_raise(valid_until, token, t1);
                 let order = |claim, ballot| Order::raise(claim, token, ballot);
-                let raised = self.round(t1, begun, order).await?;
+                let raised = match self.round(t1, begun, order).await {
+                    Ok(raised) => raised,
+                    Err(cut) => return AttemptResult::GivenUp(cut),
+                };
                 let next = judge(&raised, acquisition);
                 (raised, next)
             }
@@ -76,27 +102,41 @@ impl<'a> Attempt<'a> {
         if let (Next::Lease { token: Some(token), .. }, Some(fence)) = (next, self.claim.fence()) {
             fence.commit(token);
         }
-        Some(Ended { hold: self.kept?, asked, reason, next })
+        match self.kept {
+            Some(stake) => AttemptResult::Ended(Ended { stake, asked, reason, next }),
+            None => AttemptResult::GivenUp(reason),
+        }
     }
 
-    /// One round: sends each node its order, and waits until it is decided.
+    /// One round: sends each node its order, and waits until it is decided. An error if the attempt
+    /// was given up meanwhile.
     async fn round(
         &mut self,
         t1: Time,
         (round, close_at): (Round, Time),
         order: impl Fn(Arc<Claim>, Ballot) -> Order,
-    ) -> Option<Arc<Tally>> {
+    ) -> Result<Arc<Tally>, Arc<Tally>> {
+        let valid_until = round.goal().valid_until();
         let tally = Tally::new(round, t1);
-        if let Some(place) = self.place {
-            place.begin(self.kept.take()?, tally.clone());
+        if let Some(place) = self.place
+            && let Some(stake) = self.kept.take()
+        {
+            place.begin(Stake { valid_until: valid_until.unwrap_or(t1), ..stake }, tally.clone());
         }
+        // The last of a crowd end when it is gone, with answers that were late because of it.
+        let was_crowded = self.driver.is_crowded();
         let order = |node| order(self.claim.clone(), Ballot::new(tally.clone(), node));
         self.nodes.send_each(order);
         tally.decided(self.nodes, close_at).await;
+        let (links, is_crowded) = (self.nodes.links(), was_crowded || self.driver.is_crowded());
+        tally.note_held_up(is_crowded, |node| {
+            links.is_up(node) && (is_crowded || self.claim.is_held_up(node))
+        });
         if let Some(place) = self.place {
-            self.kept = Some(place.end()?);
+            let Some(stake) = place.end() else { return Err(tally) };
+            self.kept = Some(stake);
         }
-        Some(tally)
+        Ok(tally)
     }
 
     /// Remembers the highest number for the next hint.
@@ -109,11 +149,17 @@ impl<'a> Attempt<'a> {
 }
 
 impl Wish {
-    fn order(&self, claim: Arc<Claim>, ballot: Ballot) -> Order {
-        // Who waits is told when the lock is free, and who keeps it when it is touched.
-        let watches = self.is_watched || self.deadline.is_some();
+    fn order(&self, claim: Arc<Claim>, is_repeated: bool, ballot: Ballot) -> Order {
+        // Who waits is told when the lock is free, and who keeps it when it is touched. Who holds it
+        // is not asked where most find it free.
+        let wants = match self.deadline {
+            Some(_) if is_repeated || self.is_last_chance => Wants::WatchAndHolder,
+            Some(_) => Wants::Watch,
+            None if self.is_watched => Wants::Watch,
+            None => Wants::Nothing,
+        };
         match &self.adopts {
-            None => Order::acquire(claim, self.ttl, watches, ballot),
+            None => Order::acquire(claim, self.ttl, wants, ballot),
             Some(from) => Order::adopt(claim, self.ttl, from.clone(), ballot),
         }
     }

@@ -1,7 +1,8 @@
 //! Configuration: every setting, its default, and what cannot work.
 
+use crate::address;
+use crate::config_error::ConfigError;
 use crate::driver::Driver;
-use crate::error::ConfigError;
 use crate::node::{Endpoint, Guard, NodeShared, Pool, PushSink, Quarantine, RestartGuard};
 use crate::node::{Siblings, Suspects, Timings};
 use crate::protocol::{Drift, MAX_NODES, NodeId, Quorum, RetryPolicy, Ttl};
@@ -9,7 +10,7 @@ use crate::redlock::Redlock;
 use crate::roster::Roster;
 use crate::settings::{Settings, check_metadata, owner, to_ttl};
 use crate::waiters::Waiters;
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+use redis::{ConnectionAddr, ConnectionInfo};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,19 +74,17 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Adds nodes by URL: `redis://[user:password@]host[:port][/db]`, `rediss://…` (feature
-    /// `tls-rustls`) or `unix:///path/to/socket`. They must be independent masters: no replicas of
-    /// each other, and no server twice.
+    /// Adds nodes by URL, one for each: `redis://[user:password@]host[:port][/db]`, `rediss://…` (feature
+    /// `tls-rustls`) or `unix:///path/to/socket[?user=…&pass=…&db=…]`. They must be independent masters:
+    /// no replicas of each other, and no server twice. In a password, `#`, `/`, `?` and `%` are
+    /// percent-encoded (`%23`, `%2F`, `%3F`, `%25`).
     pub fn nodes<I>(mut self, urls: I) -> Self
     where
         I: IntoIterator,
         I::Item: AsRef<str>,
     {
         for url in urls {
-            let url = url.as_ref();
-            let position = self.nodes.len() + 1;
-            let parsed = url.into_connection_info().map_err(|error| refusal(position, url, &error));
-            self.nodes.push(parsed);
+            self.nodes.push(address::parse(self.nodes.len() + 1, url.as_ref()));
         }
         self
     }
@@ -134,14 +133,15 @@ impl Builder {
     }
 
     /// How long to wait for a node's answer. It bounds what a hung node can cost; the Redlock page
-    /// advises 5 to 50 ms for a ttl of 10 s. Use more over slow networks.
+    /// advises 5 to 50 ms for a ttl of 10 s. Use more over slow networks: several round trips.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.settings.node_timeout = timeout;
         self
     }
 
-    /// How long to wait for a connection and its set-up. Callers never wait for it: a node that is
-    /// not connected within their node timeout has failed.
+    /// How long to wait for a connection and its set-up. Only a client that is new waits for it, with
+    /// its first acquires, until a quorum is connected; see [`ready`](Redlock::ready). Later on, a node
+    /// that is not connected within the node timeout has failed.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.settings.connect_timeout = timeout;
         self
@@ -166,14 +166,15 @@ impl Builder {
         self
     }
 
-    /// What is put before each resource to make its key.
+    /// What is put before each resource to make its key. It must not contain `#quorlock:`, which
+    /// marks the library's own keys.
     pub fn key_prefix(mut self, prefix: impl Into<Vec<u8>>) -> Self {
         self.settings.prefix = prefix.into().into();
         self
     }
 
     /// What every lock tells to those who ask [who holds it](Redlock::status): text of at most 4096
-    /// bytes. It follows the random part of the value under the key, after a colon.
+    /// bytes. It ends the value under the key, after a colon.
     pub fn metadata(mut self, metadata: impl Into<String>) -> Self {
         self.settings.metadata = Some(metadata.into().into());
         self
@@ -247,18 +248,19 @@ impl Builder {
                 return Err(ConfigError::ZeroTimeout { setting });
             }
         }
+        let span = self.settings.drift.quarantine(to_ttl("max_ttl", self.settings.max_ttl)?);
         self.settings.token_ttl = self.settings.check_token_ttl(self.token_ttl)?;
         self.settings.check_ttl(self.settings.ttl)?;
-        let span = self.settings.drift.quarantine(to_ttl(self.settings.max_ttl)?);
         let guard = Guard { rule: self.restart_guard, span };
         check_metadata(self.settings.metadata.as_deref())?;
+        self.settings.check_prefix()?;
 
         let names = distinct_names(&infos)?;
         provide_tls(&infos);
         let siblings = Arc::new(Siblings::new(names.clone()));
         let timings =
             Timings { answer: self.settings.node_timeout, connect: self.settings.connect_timeout };
-        let waiters = Waiters::new(quorum, self.settings.node_timeout);
+        let waiters = Waiters::new(quorum);
         let roster = Arc::new(Roster::default());
         let listeners = Arc::new(Listeners { waiters: waiters.clone(), roster: roster.clone() });
         let suspects = Arc::new(Suspects::new(quorum, self.settings.drift, guard.span));
@@ -271,8 +273,8 @@ impl Builder {
             Arc::new(node)
         });
         let pool = Pool::new(shared.collect(), self.runtime);
-        let node_timeout = self.settings.node_timeout;
-        let driver = Driver::new(quorum, self.settings.drift, node_timeout, pool, waiters);
+        let timeouts = (self.settings.node_timeout, self.settings.connect_timeout);
+        let driver = Driver::new(quorum, self.settings.drift, timeouts, pool, waiters);
         Ok(Redlock::new(driver, roster, self.settings))
     }
 }
@@ -342,26 +344,14 @@ fn provide_tls(infos: &[ConnectionInfo]) {
     let _ = infos;
 }
 
-fn refusal(position: usize, url: &str, error: &redis::RedisError) -> ConfigError {
-    // The path of a socket may be followed by a user and a password.
-    let url = match url.split_once('?') {
-        Some((path, _)) if path.contains("unix:") => path,
-        _ => url,
-    };
-    // Everything up to the last @ may be a user or a password.
-    let url = match (url.split_once("://"), url.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, place))) => format!("{scheme}://{place}"),
-        (None, Some((_, place))) => place.to_owned(),
-        (_, None) => url.to_owned(),
-    };
-    let url = url.split('?').next().unwrap_or_default().to_owned();
-    let wants_tls = ["rediss://", "valkeys://"].iter().any(|scheme| url.starts_with(scheme));
-    if wants_tls && !cfg!(feature = "tls-rustls") {
-        return ConfigError::TlsNotEnabled { url };
-    }
-    ConfigError::BadUrl { position, url, reason: error.to_string() }
-}
-
 #[cfg(test)]
 #[path = "builder_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "message_tests.rs"]
+mod message_tests;
+
+#[cfg(test)]
+#[path = "edge_tests.rs"]
+mod edge_tests;

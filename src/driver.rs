@@ -1,20 +1,22 @@
 //! Carries protocol objects over the nodes: sends, timers, one wake per decision.
 
-use crate::attempt::{Attempt, Ended};
+use crate::attempt::{Attempt, AttemptResult, Ended};
 use crate::clock;
-use crate::hold::Hold;
-use crate::node::{Keys, NoRuntime, Nodes, Pool, Value};
-use crate::protocol::{Acquisition, Drift, Next, Outcome, Quorum, Refusal, Round, Schedule};
+use crate::error::CloseError;
+use crate::node::{Counters, Keys, Links, NoRuntime, Nodes, Pool, Value};
+use crate::pause::sleep_until;
+use crate::protocol::{Acquisition, Drift, Goal, Next, Outcome, Quorum, Refusal, Round, Schedule};
 use crate::protocol::{Time, Ttl};
 use crate::tally::Tally;
+use crate::waiter::Stake;
 use crate::waiters::{Place, Waiters};
+use rand::random;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
-use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The end of time.
@@ -24,6 +26,13 @@ const NEVER: Time = Time::from_nanos(u64::MAX);
 /// within their wait bound.
 const MOST_ROUNDS: usize = 1 << 14;
 
+/// From so many rounds under way on, nodes that are slow to answer say more of this process than of
+/// themselves. (Where nodes hang, rounds end at once, and few are under way.)
+const CROWD: usize = 1 << 10;
+
+/// How often one that waits for its connections looks whether its client is closed.
+const READY_LOOK: Duration = Duration::from_millis(100);
+
 /// How often a closing client looks whether all is delivered.
 const CLOSE_POLL: Duration = Duration::from_millis(1);
 
@@ -32,6 +41,7 @@ pub(crate) struct Driver {
     pub(crate) quorum: Quorum,
     pub(crate) drift: Drift,
     pub(crate) node_timeout: Duration,
+    connect_timeout: Duration,
     pub(crate) pool: Pool,
     pub(crate) waiters: Arc<Waiters>,
     /// The highest number that a fencing counter was seen to show.
@@ -50,8 +60,10 @@ pub(crate) struct Wish {
     pub(crate) metadata: Option<Arc<str>>,
     /// The value that stands there and is to be taken over, if it is not to be free.
     pub(crate) adopts: Option<Arc<Value>>,
-    /// How long the counters stand, if a fencing token is wanted.
-    pub(crate) token_ttl: Option<Ttl>,
+    /// The counters beside the keys, if a fencing token is wanted.
+    pub(crate) counters: Option<Arc<Counters>>,
+    /// True if it has one attempt only: who is in the way is asked at once.
+    pub(crate) is_last_chance: bool,
     /// True to be told when the lock is touched, also when nobody waits for it.
     pub(crate) is_watched: bool,
     /// The end of all waiting; `None` to let one attempt take its time.
@@ -62,33 +74,46 @@ pub(crate) struct Wish {
 
 /// A lock that is held.
 pub(crate) struct Win {
-    pub(crate) hold: Hold,
+    pub(crate) stake: Stake,
     pub(crate) valid_until: Time,
     pub(crate) tally: Arc<Tally>,
-    /// Until it is dropped, a client that closes waits for what becomes of this.
-    pub(crate) permit: OwnedSemaphorePermit,
 }
 
 /// Why there is none.
 pub(crate) enum Defeat {
     /// What the nodes said in the round that is the reason, if there was one.
     Refused(Refusal, Option<Arc<Tally>>),
+    /// The future was not polled, and what its attempt may have won was given up.
+    NotPolled(Arc<Tally>),
+    /// So many other rounds of this client were under way that there was no room for one more.
+    Overloaded(Option<Arc<Tally>>),
     Closed,
-    NoRuntime,
+    NoRuntime(NoRuntime),
 }
 
 impl Driver {
     pub(crate) fn new(
         quorum: Quorum,
         drift: Drift,
-        node_timeout: Duration,
+        (node_timeout, connect_timeout): (Duration, Duration),
         pool: Pool,
         waiters: Arc<Waiters>,
     ) -> Self {
         let permits = Arc::new(Semaphore::new(MOST_ROUNDS));
         let (seen, raises) = (AtomicU64::new(0), AtomicU64::new(0));
         let is_closed = AtomicBool::new(false);
-        Self { quorum, drift, node_timeout, pool, waiters, seen, raises, permits, is_closed }
+        Self {
+            quorum,
+            drift,
+            node_timeout,
+            connect_timeout,
+            pool,
+            waiters,
+            seen,
+            raises,
+            permits,
+            is_closed,
+        }
     }
 
     /// Makes attempts until one is won or there is reason to give up.
@@ -100,11 +125,11 @@ impl Driver {
         let (timeout, deadline) = (self.node_timeout, wish.deadline.unwrap_or(NEVER));
         let acquisition = Acquisition::new(self.quorum, timings, timeout, deadline, schedule)
             .giving_up_early(wish.gives_up_early)
-            .fenced(wish.token_ttl.is_some());
+            .fenced(wish.counters.is_some());
         if wish.deadline.is_none() {
             return self.compete(&wish, acquisition, None).await;
         }
-        let place = self.waiters.join(&wish.keys);
+        let place = self.waiters.join(&wish.keys, deadline);
         let waiter = place.waiter.clone();
         let mut competing = pin!(self.compete(&wish, acquisition, Some(place)));
         poll_fn(|cx| waiter.poll(competing.as_mut(), cx.waker())).await
@@ -116,35 +141,58 @@ impl Driver {
         mut acquisition: Acquisition,
         mut place: Option<Place>,
     ) -> Result<Win, Defeat> {
+        let begun = clock::now();
         let mut latest_refusal = None;
         loop {
-            if let Some(refusal) = acquisition.is_over(clock::now()) {
-                return Err(Defeat::Refused(refusal, latest_refusal));
-            }
             let nodes = self.ready()?;
-            if let Some(place) = &place {
-                if !self.has_turn(place, &nodes, wish).await {
-                    return Err(place.out_of_time(latest_refusal));
-                }
-                // It may have taken long.
-                self.ready()?;
+            let out_of_time = |place: Option<&Place>, latest: Option<Arc<Tally>>| {
+                let refused = latest.or_else(|| place?.refused());
+                Err(refused.map_or_else(|| self.unasked(&nodes, begun), out_of_time_after))
+            };
+            self.connected(&nodes, wish.deadline).await;
+            if let Some(place) = &mut place
+                && !self.has_turn(place, &nodes, wish).await
+            {
+                return out_of_time(Some(place), latest_refusal);
             }
             let Some(permit) = self.permit(&nodes, wish.deadline).await else {
-                return Err(Defeat::Refused(Refusal::Timeout, latest_refusal));
+                return Err(Defeat::Overloaded(latest_refusal));
             };
-            let attempt = Attempt::new(self, &nodes, wish, place.as_ref());
-            let Some(ended) = attempt.run(wish, &mut acquisition).await else {
-                // It took so long to be polled that another was let in.
+            // All of that may have taken long; and who closes the client looks for permits last.
+            if self.is_closed() {
+                return Err(Defeat::Closed);
+            }
+            // What one wins that was bypassed meanwhile would be looked after by nobody: it goes back to
+            // its place first. So does one whose runtime was shut down.
+            if place.as_ref().is_some_and(|place| !place.is_mine() || !nodes.is_open()) {
                 continue;
+            }
+            // The deadline ends every path, however long the future was not polled.
+            if acquisition.is_over(clock::now()).is_some() {
+                return out_of_time(place.as_ref(), latest_refusal);
+            }
+            let attempt = Attempt::new(self, &nodes, wish, place.as_ref(), permit)
+                .repeated(latest_refusal.is_some());
+            let ended = match attempt.run(wish, &mut acquisition).await {
+                AttemptResult::Ended(ended) => ended,
+                AttemptResult::GivenUp(_) if self.is_closed() => return Err(Defeat::Closed),
+                AttemptResult::GivenUp(tally) => {
+                    if acquisition.handle_given_up(clock::now(), random()) {
+                        continue;
+                    }
+                    return Err(given_up(tally));
+                }
             };
-            let Ended { mut hold, asked, reason, next } = ended;
+            let Ended { mut stake, asked, reason, next } = ended;
+            if !matches!(next, Next::Lease { .. }) {
+                stake.hold.note_refused();
+            }
             match next {
                 Next::Lease { valid_until, .. } => {
-                    hold.note_won(self.waiters.clone());
-                    return Ok(Win { hold, valid_until, tally: asked, permit });
+                    return Ok(Win { stake, valid_until, tally: asked });
                 }
                 Next::Retry { at } => {
-                    drop((hold, permit));
+                    drop(stake);
                     if let Some(place) = &mut place {
                         place.refuse(&reason, &wish.keys);
                     }
@@ -153,8 +201,8 @@ impl Driver {
                     rest(place.as_ref(), &nodes, at).await;
                 }
                 Next::Refuse { refusal, latest } => {
-                    let reason = if latest { Some(reason) } else { latest_refusal };
-                    return Err(Defeat::Refused(refusal, reason));
+                    let earlier = latest_refusal.filter(|_| !latest);
+                    return Err(refused(refusal, (reason, earlier), place.as_ref()));
                 }
                 Next::Raise { .. } => unreachable!("an attempt ends when it is confirmed, or not"),
             }
@@ -162,7 +210,7 @@ impl Driver {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::Acquire)
+        self.is_closed.load(Ordering::SeqCst)
     }
 
     /// The nodes, if they can be asked.
@@ -170,12 +218,53 @@ impl Driver {
         if self.is_closed() {
             return Err(Defeat::Closed);
         }
-        let nodes = self.pool.here().map_err(|NoRuntime| Defeat::NoRuntime)?;
-        if nodes.is_open() { Ok(nodes) } else { Err(Defeat::NoRuntime) }
+        let nodes = self.pool.here().map_err(Defeat::NoRuntime)?;
+        if nodes.is_open() { Ok(nodes) } else { Err(Defeat::NoRuntime(NoRuntime::Absent)) }
+    }
+
+    /// Waits for the first connections of a client that is new here, for as long as they may take:
+    /// what a node answers is bounded from then on.
+    async fn connected(&self, nodes: &Nodes, deadline: Option<Time>) {
+        if nodes.links().is_warm() {
+            return;
+        }
+        let until = clock::now().after(self.connect_timeout).min(deadline.unwrap_or(NEVER));
+        let mut warm = pin!(nodes.links().wait_for(Links::is_warm));
+        let mut limit = pin!(sleep_until(nodes, until));
+        poll_fn(|cx| match warm.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending if self.is_closed() => Poll::Ready(()),
+            Poll::Pending => limit.as_mut().poll(cx),
+        })
+        .await;
+    }
+
+    /// Resolves when a quorum is connected on the current runtime.
+    pub(crate) async fn wait_until_ready(&self) -> Result<(), Defeat> {
+        loop {
+            let nodes = self.ready()?;
+            let mut ready = pin!(nodes.links().wait_for(Links::has_quorum));
+            // A client that is closed, or a runtime that is shut down, tells nobody.
+            let mut look = pin!(sleep_until(&nodes, clock::now().after(READY_LOOK)));
+            let is_ready = poll_fn(|cx| match ready.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(true),
+                Poll::Pending => look.as_mut().poll(cx).map(|()| false),
+            });
+            if is_ready.await {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The defeat of one whose time ended before it could ask the nodes.
+    fn unasked(&self, nodes: &Nodes, begun: Time) -> Defeat {
+        let tally = Tally::new(Round::new(self.quorum, Goal::Survey), begun);
+        tally.close_unasked(nodes.links());
+        Defeat::Refused(Refusal::Timeout, Some(tally))
     }
 
     /// Waits for the turn; false if the deadline came first.
-    async fn has_turn(&self, place: &Place, nodes: &Nodes, wish: &Wish) -> bool {
+    async fn has_turn(&self, place: &mut Place, nodes: &Nodes, wish: &Wish) -> bool {
         let mut turn = pin!(place.turn());
         if poll_fn(|cx| Poll::Ready(turn.as_mut().poll(cx).is_ready())).await {
             return true;
@@ -201,17 +290,22 @@ impl Driver {
         }
     }
 
+    /// True if so many are that answers can wait here, and be read late.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.rounds() >= CROWD
+    }
+
     /// How many attempts are under way.
     pub(crate) fn rounds(&self) -> usize {
         MOST_ROUNDS - self.permits.available_permits()
     }
 
     /// Refuses all acquires from now on, and waits up to `limit` until every round is over and every
-    /// release that was asked for is delivered. Returns the nodes that are still owed some, and how
-    /// many.
-    pub(crate) async fn close(&self, limit: Duration) -> Vec<(Arc<str>, usize)> {
-        self.is_closed.store(true, Ordering::Release);
-        self.waiters.wake_all();
+    /// release that was asked for is delivered.
+    pub(crate) async fn close(&self, limit: Duration) -> Result<(), CloseError> {
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.waiters.close();
+        self.pool.wake();
         let is_done = || self.rounds() == 0 && self.undelivered().is_empty();
         let deadline = clock::now().after(limit);
         while !is_done() && clock::now() < deadline {
@@ -219,29 +313,55 @@ impl Driver {
             let Ok(nodes) = self.pool.here() else { break };
             sleep_until(&nodes, clock::now().after(CLOSE_POLL)).await;
         }
-        self.undelivered()
+        if !is_done() {
+            return Err(self.remains());
+        }
+        // Nothing can be owed from now on.
+        self.pool.end();
+        Ok(())
+    }
+
+    /// What a client that was closed has not given back.
+    pub(crate) fn remains(&self) -> CloseError {
+        CloseError::new(self.undelivered(), self.rounds())
     }
 
     /// The nodes that are owed releases, and how many.
-    pub(crate) fn undelivered(&self) -> Vec<(Arc<str>, usize)> {
+    fn undelivered(&self) -> Vec<(Arc<str>, usize)> {
         let nodes = self.pool.shared().iter().map(|node| (node.name.clone(), node.debts()));
         nodes.filter(|(_, debts)| *debts > 0).collect()
     }
 }
 
-impl Place {
-    /// The defeat of one whose time ended in the line: what the first in it saw is the reason.
-    fn out_of_time(&self, latest_refusal: Option<Arc<Tally>>) -> Defeat {
-        let Some(tally) = latest_refusal.or_else(|| self.refused()) else {
-            return Defeat::Refused(Refusal::Timeout, None);
-        };
-        let refusal = match tally.judge(Round::outcome) {
-            Some(Outcome::NoQuorum) | None => Refusal::NoQuorum,
-            Some(Outcome::TooLate) => Refusal::Expired,
-            Some(Outcome::Denied | Outcome::Missing | Outcome::Won) => Refusal::Contended,
-        };
-        Defeat::Refused(refusal, Some(tally))
+/// The defeat of one whose last attempt was `latest`, if the reason is not an `earlier` one. Where it
+/// was cut short by its deadline, what the first in its line saw is the reason, if that is known.
+fn refused(
+    refusal: Refusal,
+    (latest, earlier): (Arc<Tally>, Option<Arc<Tally>>),
+    place: Option<&Place>,
+) -> Defeat {
+    let seen = place.filter(|_| refusal == Refusal::Timeout).and_then(Place::refused);
+    let refused = Defeat::Refused(refusal, Some(earlier.unwrap_or(latest)));
+    seen.map_or(refused, out_of_time_after)
+}
+
+/// The defeat of one whose last attempt was given up because it was not polled.
+fn given_up(cut: Arc<Tally>) -> Defeat {
+    match cut.judge(Round::outcome) {
+        Some(Outcome::Won | Outcome::TooLate) | None => Defeat::NotPolled(cut),
+        Some(_) => out_of_time_after(cut),
     }
+}
+
+/// The defeat of one whose time ended after `refused`: its own last attempt, or what the first in its
+/// line saw.
+fn out_of_time_after(refused: Arc<Tally>) -> Defeat {
+    let refusal = match refused.judge(Round::outcome) {
+        Some(Outcome::NoQuorum) | None => Refusal::NoQuorum,
+        Some(Outcome::TooLate) => Refusal::Expired,
+        Some(Outcome::Denied | Outcome::Missing | Outcome::Won) => Refusal::Contended,
+    };
+    Defeat::Refused(refusal, Some(refused))
 }
 
 /// Waits until `at`, or until there is news that makes an attempt worth while.
@@ -258,33 +378,4 @@ async fn rest(place: Option<&Place>, nodes: &Nodes, at: Time) {
             _ => return,
         }
     }
-}
-
-/// Waits until `at` on our clock, by a timer of the runtime that it is first polled on, or else of
-/// the nodes' one; if that is gone, of the one that it is polled on then, if there is any.
-pub(crate) async fn sleep_until(nodes: &Nodes, at: Time) {
-    let here = || Handle::try_current().unwrap_or_else(|_| nodes.runtime().clone());
-    let timer_of = |runtime: &Handle| {
-        let _entered = runtime.enter();
-        tokio::time::sleep(at.since(clock::now()))
-    };
-    let mut runtime = here();
-    let mut timer = pin!(timer_of(&runtime));
-    poll_fn(|cx| {
-        // The timer of a runtime that was shut down must not be polled. The nodes' one is known to
-        // live, without asking which one this is; another may not be ours to poll any more.
-        let is_nodes = runtime.id() == nodes.runtime().id();
-        if is_nodes && nodes.is_open() {
-            return timer.as_mut().poll(cx);
-        }
-        let now_on = here();
-        if now_on.id() != runtime.id() {
-            timer.set(timer_of(&now_on));
-            runtime = now_on;
-        } else if is_nodes {
-            return Poll::Ready(());
-        }
-        timer.as_mut().poll(cx)
-    })
-    .await;
 }

@@ -1,138 +1,13 @@
 //! What can go wrong, one small enum per operation. Each reason says what it is and, where the
 //! caller can do something about it, what to do.
 
+use crate::config_error::ConfigError;
+use crate::node::{NoRuntime, RuntimeDriver};
 use crate::protocol::Loss;
 use crate::report::Report;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
-
-/// Settings that cannot work, alone or together.
-#[derive(Clone, Debug, PartialEq, Error)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// No node was given.
-    #[error("no node given: pass at least one address to nodes(), better three or five")]
-    NoNodes,
-    /// More nodes were given than can vote.
-    #[error("{given} nodes given, at most {most} can vote: five are plenty")]
-    TooManyNodes {
-        /// How many were given.
-        given: usize,
-        /// How many there can be.
-        most: usize,
-    },
-    /// The same server was given twice: its vote would count double.
-    #[error("node {name} is given twice: each must be a server of its own")]
-    SameNode {
-        /// The address.
-        name: String,
-    },
-    /// An address that is no Redis URL.
-    #[error("node {position} has no good URL ({url}): {reason}; write it as redis://host:port")]
-    BadUrl {
-        /// Its place in the list, counted from 1.
-        position: usize,
-        /// The address, without user and password.
-        url: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A `rediss://` address, but quorlock was built without TLS.
-    #[error("node {url} wants TLS: build quorlock with the feature `tls-rustls`")]
-    TlsNotEnabled {
-        /// The address, without user and password.
-        url: String,
-    },
-    /// A ttl below one millisecond, or above a hundred years.
-    #[error("a ttl of {ttl:?} cannot be told to Redis: it must be from 1 ms to 100 years")]
-    BadTtl {
-        /// What was asked for.
-        ttl: Duration,
-    },
-    /// A ttl, an extension or a cool-down that is longer than what the restart guard waits for.
-    #[error(
-        "a ttl of {ttl:?} is longer than the max_ttl of {max_ttl:?}: use a shorter one, or raise \
-         max_ttl() on all clients of these nodes, and then use it"
-    )]
-    TtlExceedsMax {
-        /// What was asked for.
-        ttl: Duration,
-        /// The longest that any client of the nodes may ask for; see
-        /// [`max_ttl`](crate::Builder::max_ttl).
-        max_ttl: Duration,
-    },
-    /// Counters that could be gone before the lease is whose token they have given.
-    #[error(
-        "a token_ttl of {token_ttl:?} is shorter than the max_ttl of {max_ttl:?}: tokens must be \
-         remembered for as long as the longest lease, better for a day"
-    )]
-    TokenTtlBelowMax {
-        /// What was asked for.
-        token_ttl: Duration,
-        /// The longest ttl of a lease; see [`max_ttl`](crate::Builder::max_ttl).
-        max_ttl: Duration,
-    },
-    /// A drift factor that is no share of the ttl.
-    #[error("a drift factor of {factor} makes no sense: it must be at least 0 and below 1")]
-    BadDriftFactor {
-        /// What was asked for.
-        factor: f64,
-    },
-    /// The allowance for drift leaves nothing of the ttl.
-    #[error("a ttl of {ttl:?} is used up by the drift allowance of {drift:?}: use a longer ttl")]
-    DriftExceedsTtl {
-        /// The ttl.
-        ttl: Duration,
-        /// The allowance for it.
-        drift: Duration,
-    },
-    /// Waiting for a slow node could use up the whole validity.
-    #[error(
-        "a node timeout of {node_timeout:?} can outlast the validity of {validity:?} that a ttl of \
-         {ttl:?} gives: use a shorter node timeout or a longer ttl"
-    )]
-    NodeTimeoutExceedsValidity {
-        /// The node timeout.
-        node_timeout: Duration,
-        /// The ttl.
-        ttl: Duration,
-        /// The ttl less the allowance for drift.
-        validity: Duration,
-    },
-    /// Nothing was given to lock.
-    #[error("no resource given: pass at least one to acquire_all()")]
-    NoResources,
-    /// More resources were given than one lease can hold: a node would be busy with them for too
-    /// long.
-    #[error("{given} resources given, at most {most} can be locked together")]
-    TooManyResources {
-        /// How many were given.
-        given: usize,
-        /// How many there can be.
-        most: usize,
-    },
-    /// Metadata that is too long to be sent with every command.
-    #[error("metadata of {length} bytes given, at most {most} are taken")]
-    LongMetadata {
-        /// Its length in bytes.
-        length: usize,
-        /// How long it can be.
-        most: usize,
-    },
-    /// The blocking client needs a thread, and the system gives none.
-    #[error("no thread for the connections of a blocking client: {reason}")]
-    NoThread {
-        /// What the system says.
-        reason: String,
-    },
-    /// A timeout of zero, in which nothing can ever succeed.
-    #[error("{setting} is zero: nothing could ever succeed in it")]
-    ZeroTimeout {
-        /// The setting's name.
-        setting: &'static str,
-    },
-}
 
 /// Why a lock was not acquired. Whatever the reason, nothing of the attempts stays on the nodes.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -174,12 +49,34 @@ pub enum AcquireError {
         /// The attempt that was cut short, if one had begun.
         report: Option<Box<Report>>,
     },
+    /// The lock could have been had, but this future was not polled for so long that its time ended:
+    /// what it had won was given up. Nothing is wrong with the nodes. Poll it more often, spawn it as
+    /// a task of its own, or give it a longer [wait bound](crate::Acquire::wait).
+    #[error("this future was not polled in time, and what it had won was given up: {report}")]
+    NotPolled {
+        /// What the nodes said to the attempt that was given up.
+        report: Box<Report>,
+    },
+    /// This client has so much under way, or gets so little of the machine, that too few nodes could be
+    /// asked in time. Nothing is wrong with the nodes. Ask for fewer locks at once, or wait for them: [`acquire`](crate::Redlock::acquire)
+    /// tries again within its wait bound.
+    #[error("this client is overloaded, too few nodes could be asked in time{}", after_colon(report.as_deref()))]
+    Overloaded {
+        /// The last round that was decided, if there was one.
+        report: Option<Box<Report>>,
+    },
     /// The client was closed.
     #[error("the client is closed")]
     Closed,
     /// There is no tokio runtime to run on.
     #[error("no tokio runtime: call this inside one, or give the builder one with runtime()")]
     NoRuntime,
+    /// The tokio runtime to run on was built without I/O or without timers.
+    #[error("the tokio runtime has no {missing}: build it with enable_all()")]
+    IncompleteRuntime {
+        /// What it lacks.
+        missing: RuntimeDriver,
+    },
     /// A verb of the blocking client was called while an async task is being polled.
     #[error("called inside an async runtime: use the async client there, or spawn_blocking")]
     InsideRuntime,
@@ -195,9 +92,14 @@ impl AcquireError {
             Self::Contended { report, .. }
             | Self::NotHeld { report }
             | Self::NoQuorum { report }
-            | Self::Expired { report } => Some(report),
-            Self::Timeout { report } => report.as_deref(),
-            Self::Closed | Self::NoRuntime | Self::InsideRuntime | Self::Invalid(_) => None,
+            | Self::Expired { report }
+            | Self::NotPolled { report } => Some(report),
+            Self::Timeout { report } | Self::Overloaded { report } => report.as_deref(),
+            Self::Closed
+            | Self::NoRuntime
+            | Self::IncompleteRuntime { .. }
+            | Self::InsideRuntime
+            | Self::Invalid(_) => None,
         }
     }
 }
@@ -210,6 +112,7 @@ pub enum ExtendError {
     #[error("the lease is lost ({reason}){}", after_colon(report.as_deref()))]
     Lost {
         /// How it ended.
+        #[source]
         reason: Loss,
         /// What the nodes said, if they were asked.
         report: Option<Box<Report>>,
@@ -242,6 +145,7 @@ pub enum ReenterError {
     #[error("the lease is lost ({reason})")]
     Lost {
         /// How it ended.
+        #[source]
         reason: Loss,
     },
     /// Its last guard has released it.
@@ -250,7 +154,7 @@ pub enum ReenterError {
 }
 
 /// Why the nodes were not asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ClientError {
     /// The client was closed.
@@ -259,9 +163,27 @@ pub enum ClientError {
     /// There is no tokio runtime to run on.
     #[error("no tokio runtime: call this inside one, or give the builder one with runtime()")]
     NoRuntime,
+    /// The tokio runtime to run on was built without I/O or without timers.
+    #[error("the tokio runtime has no {missing}: build it with enable_all()")]
+    IncompleteRuntime {
+        /// What it lacks.
+        missing: RuntimeDriver,
+    },
     /// A verb of the blocking client was called while an async task is being polled.
     #[error("called inside an async runtime: use the async client there, or spawn_blocking")]
     InsideRuntime,
+    /// The resource cannot be locked, so nobody has it.
+    #[error(transparent)]
+    Invalid(#[from] ConfigError),
+}
+
+impl From<NoRuntime> for ClientError {
+    fn from(reason: NoRuntime) -> Self {
+        match reason {
+            NoRuntime::Absent => Self::NoRuntime,
+            NoRuntime::Lacks(missing) => Self::IncompleteRuntime { missing },
+        }
+    }
 }
 
 /// Why it is not known what a release came to. The lease has ended all the same: nodes that did not
@@ -275,41 +197,58 @@ pub enum ReleaseError {
         /// What the nodes said.
         report: Box<Report>,
     },
-    /// A verb of the blocking client was called while an async task is being polled. The lease was
-    /// dropped, so it is released in the background.
+    /// A verb of the blocking client was called while an async task is being polled. The lease is
+    /// released in the background.
     #[error("called inside an async runtime: use the async client there, or spawn_blocking")]
     InsideRuntime,
-    /// The cool-down asked for cannot work.
+    /// The cool-down asked for is too long: the lock is left standing for the longest that is allowed.
     #[error(transparent)]
     Invalid(#[from] ConfigError),
 }
 
 /// What could not be delivered before a client was closed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("closed before all releases were delivered; still owed: {}", listed(undelivered))]
+#[error("closed before {}", remains(undelivered, *attempts))]
 pub struct CloseError {
     undelivered: Vec<(String, usize)>,
+    attempts: usize,
 }
 
 impl CloseError {
-    pub(crate) fn new(undelivered: Vec<(Arc<str>, usize)>) -> Self {
+    pub(crate) fn new(undelivered: Vec<(Arc<str>, usize)>, attempts: usize) -> Self {
         let name = |(name, count): (Arc<str>, usize)| (name.to_string(), count);
-        Self { undelivered: undelivered.into_iter().map(name).collect() }
+        Self { undelivered: undelivered.into_iter().map(name).collect(), attempts }
     }
 
     /// The nodes that are still owed releases, by address, and how many. They expire by themselves.
     pub fn undelivered(&self) -> &[(String, usize)] {
         &self.undelivered
     }
+
+    /// How many attempts to acquire are still under way. What they won is released when their futures
+    /// are polled or dropped, and at the latest it expires.
+    pub fn attempts(&self) -> usize {
+        self.attempts
+    }
 }
+
+// The protocol knows of no errors; a program that follows `source()` does.
+impl std::error::Error for Loss {}
 
 fn whom(here: bool) -> &'static str {
     if here { "another lease of this client" } else { "another" }
 }
 
-fn listed(undelivered: &[(String, usize)]) -> String {
+fn remains(undelivered: &[(String, usize)], attempts: usize) -> String {
     let each = undelivered.iter().map(|(node, count)| format!("{node} ({count})"));
-    each.collect::<Vec<_>>().join(", ")
+    let owed = each.collect::<Vec<_>>().join(", ");
+    let owed = format!("all releases were delivered; still owed: {owed}");
+    let open = format!("attempts to acquire ended; neither polled nor dropped: {attempts}");
+    match (undelivered.is_empty(), attempts) {
+        (_, 0) => owed,
+        (true, _) => open,
+        (false, _) => format!("{owed}; and before {open}"),
+    }
 }
 
 fn after_colon(report: Option<&Report>) -> String {

@@ -1,8 +1,8 @@
 //! A claim on the nodes that is given up when it is dropped.
 
 use crate::clock;
-use crate::node::{Ballot, Claim, Cooling, Nodes, Order};
-use crate::protocol::{NodeId, Time};
+use crate::node::{Ballot, Claim, Cooling, Nodes, Order, Value};
+use crate::protocol::{NodeId, Time, Ttl};
 use std::sync::Arc;
 
 /// I5: armed before the first send, and whatever happens then (a refusal, a dropped future, a
@@ -11,8 +11,10 @@ pub(crate) struct Hold {
     claim: Arc<Claim>,
     nodes: Arc<Nodes>,
     is_armed: bool,
-    /// Who waits for the keys in this process, once they were won.
+    /// Who waits for the keys in this process, unless the attempt for them was refused.
     heirs: Option<Arc<dyn Heirs>>,
+    /// What stays in its place, whoever gives it up, once it was won.
+    cooling: Option<Arc<Cooling>>,
 }
 
 /// Who waits for locks in this process.
@@ -23,8 +25,8 @@ pub(crate) trait Heirs: Send + Sync {
 }
 
 impl Hold {
-    pub(crate) fn new(claim: Arc<Claim>, nodes: Arc<Nodes>) -> Self {
-        Self { claim, nodes, is_armed: true, heirs: None }
+    pub(crate) fn new(claim: Arc<Claim>, nodes: Arc<Nodes>, heirs: Arc<dyn Heirs>) -> Self {
+        Self { claim, nodes, is_armed: true, heirs: Some(heirs), cooling: None }
     }
 
     pub(crate) fn claim(&self) -> &Arc<Claim> {
@@ -35,35 +37,55 @@ impl Hold {
         &self.nodes
     }
 
-    /// From now on the lock is held: whoever waits for it in this process is told when it ends.
-    pub(crate) fn note_won(&mut self, heirs: Arc<dyn Heirs>) {
-        self.heirs = Some(heirs);
+    /// The attempt was refused: what it leaves stands in nobody's way but for a moment, and nobody is
+    /// told when that ends. (An attempt that is cut off may have won, and others were refused for it.)
+    pub(crate) fn note_refused(&mut self) {
+        self.heirs = None;
     }
 
-    /// Gives the claim up by way of `nodes`, with a vote from each; leaves `cooling` in its place.
+    /// Whenever it is given up, nobody is to have the lock before `until`.
+    pub(crate) fn keep_until(&mut self, until: Time) {
+        if self.cooling.as_ref().is_none_or(|known| known.until < until) {
+            self.cooling = Some(Arc::new(Cooling { value: Value::fresh(), until }));
+        }
+    }
+
+    /// It can be had as soon as it is given up.
+    pub(crate) fn keep_no_longer(&mut self) {
+        self.cooling = None;
+    }
+
+    /// Gives the claim up by way of `nodes`, with a vote from each; lets nobody have the lock for
+    /// `cool_down` from `t1` on.
     pub(crate) fn release(
         mut self,
         nodes: &Nodes,
-        cooling: Option<&Arc<Cooling>>,
+        (t1, cool_down): (Time, Option<Ttl>),
         ballot: impl Fn(NodeId) -> Ballot,
     ) {
-        self.give_up(cooling.map(|cooling| cooling.until), |claim| match cooling {
-            None => nodes.send_each(|node| Order::release(claim.clone(), Some(ballot(node)))),
-            Some(cooling) => nodes
-                .send_each(|node| Order::cool_down(claim.clone(), cooling.clone(), ballot(node))),
-        });
+        if let Some(cool_down) = cool_down {
+            self.keep_until(t1.after(cool_down.as_duration()));
+        }
+        self.give_up(nodes, |node| Some(ballot(node)));
     }
 
-    fn give_up(&mut self, until: Option<Time>, send: impl FnOnce(&Arc<Claim>)) {
+    fn give_up(&mut self, nodes: &Nodes, ballot: impl Fn(NodeId) -> Option<Ballot>) {
         if !std::mem::take(&mut self.is_armed) {
             return;
         }
-        self.claim.withdraw();
-        send(&self.claim);
+        let claim = &self.claim;
+        claim.withdraw();
+        let now = clock::now();
+        let cooling = self.cooling.take().filter(|cooling| now < cooling.until);
+        match &cooling {
+            None => nodes.send_each(|node| Order::release(claim.clone(), ballot(node))),
+            Some(cooling) => nodes
+                .send_each(|node| Order::cool_down(claim.clone(), cooling.clone(), ballot(node))),
+        }
         // The deletes are in the mailboxes: what is put there from now on comes after them (I8).
         if let Some(heirs) = self.heirs.take() {
-            let at = until.unwrap_or_else(clock::now);
-            self.claim.keys().iter().for_each(|key| heirs.handle_release(key, at));
+            let at = cooling.map_or(now, |cooling| cooling.until);
+            claim.keys().iter().for_each(|key| heirs.handle_release(key, at));
         }
     }
 }
@@ -71,8 +93,6 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         let nodes = self.nodes.clone();
-        self.give_up(None, |claim| {
-            nodes.send_each(|_| Order::release(claim.clone(), None));
-        });
+        self.give_up(&nodes, |_| None);
     }
 }

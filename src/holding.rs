@@ -1,27 +1,38 @@
 //! What a lease, its renewal and whoever waits for its loss have in common.
 
 use crate::clock;
+use crate::extension::{Cause, Extension};
 use crate::hold::Hold;
-use crate::node::{Answer, Ballot, Claim, Nodes, Order, VoteSink};
-use crate::protocol::{Extended, Goal, Loss, NodeId, NodeSet, Outcome, Renewal, Round, Step};
-use crate::protocol::{Tenure, Time, Ttl, Vote};
+use crate::lock::lock;
+use crate::node::{Ballot, Claim, NodeShared, Nodes, Order};
+use crate::protocol::{Extended, Goal, NodeId, NodeSet, Renewal, Round, Step};
+use crate::protocol::{Tenure, Time, Ttl};
 use crate::redlock::Inner;
 use crate::tally::Tally;
 use crate::timer::{Alarm, Ring};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+/// The least time between two checks: others can touch a key thousands of times a second.
+const CHECK_PAUSE: Duration = Duration::from_millis(100);
 
 /// A lock that is held, with the guards that hold it.
 ///
 /// Renewal needs no task: the timer's thread puts extensions into the nodes' mailboxes, and the
 /// nodes' tasks settle them. It works while a blocked task holds up the runtime's timers.
 pub(crate) struct Holding {
-    client: Arc<Inner>,
     claim: Arc<Claim>,
-    nodes: Arc<Nodes>,
-    /// What is given up at the end; none is left once that has been done.
-    hold: Mutex<Option<Hold>>,
+    /// The ttl that it was acquired with.
+    ttl: Ttl,
+    /// How much of a key is the prefix.
+    prefix: usize,
+    /// Who the nodes are. It keeps no connection.
+    shared: Arc<[Arc<NodeShared>]>,
+    /// None once the lease has been given up: views of it keep neither the client nor a connection.
+    bond: Mutex<Option<Bond>>,
     /// How many guards there are.
     guards: AtomicUsize,
     renewal: Mutex<Renewal>,
@@ -29,60 +40,108 @@ pub(crate) struct Holding {
     upkeep: Mutex<Option<(Arc<Extension>, Time)>>,
     /// Nodes that told that something happened to the key, since they were last asked.
     touched: Mutex<NodeSet>,
+    checks: Mutex<Checks>,
     ended: Notify,
-    alarm: OnceLock<Alarm>,
+    /// Rings for the upkeep and the end, once somebody wants to be told.
+    alarm: Mutex<Option<Alarm>>,
 }
 
-/// What an extension is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cause {
-    /// The holder asked for it, and waits.
-    Asked,
-    /// It is time for it.
-    Upkeep,
-    /// Something happened to the key, or to its time.
-    Check,
+/// What is given up at the end, and what that takes.
+pub(crate) struct Bond {
+    // Dropped in this order: the releases are sent while the client's nodes are there.
+    pub(crate) hold: Hold,
+    pub(crate) client: Arc<Inner>,
 }
 
-/// An extension under way.
-pub(crate) struct Extension {
-    pub(crate) tally: Arc<Tally>,
-    pub(crate) close_at: Time,
-    holding: Weak<Holding>,
-    /// T1 + ttl: until when the nodes that grant it keep the key.
-    until: Time,
-    cause: Cause,
+/// When the nodes are asked whether it is still held.
+#[derive(Default)]
+struct Checks {
+    /// Not before then again.
+    next: Time,
+    /// One is under way, until then at the latest.
+    under_way: Option<Time>,
+    /// True if something happened since.
+    is_wanted: bool,
+    /// True if it is also to be extended then.
+    renews: bool,
+}
+
+impl Checks {
+    /// When the next one may begin, if one is wanted.
+    fn due(&self) -> Option<Time> {
+        let next = self.under_way.map_or(self.next, |until| until.max(self.next));
+        self.is_wanted.then_some(next)
+    }
+
+    /// What was wanted, if that may begin at `now`: it is then taken as begun.
+    fn begin(&mut self, now: Time) -> Option<Self> {
+        self.due().filter(|due| now >= *due)?;
+        let next = Self { next: now.after(CHECK_PAUSE), ..Self::default() };
+        Some(std::mem::replace(self, next))
+    }
+}
+
+impl Bond {
+    /// The nodes that it was acquired on, or others if their runtime is gone.
+    pub(crate) fn nodes(&self) -> Arc<Nodes> {
+        self.client.driver.pool.open(self.hold.nodes())
+    }
 }
 
 impl Holding {
-    /// What `hold` holds, with one guard.
-    pub(crate) fn new(client: Arc<Inner>, hold: Hold, renewal: Renewal) -> Arc<Self> {
-        let (claim, nodes) = (hold.claim().clone(), hold.nodes().clone());
+    /// What `hold` holds, acquired with `ttl`, with one guard.
+    pub(crate) fn new(client: Arc<Inner>, hold: Hold, ttl: Ttl, renewal: Renewal) -> Arc<Self> {
+        let (claim, prefix) = (hold.claim().clone(), client.settings.prefix.len());
+        let shared = client.driver.pool.all().clone();
         Arc::new(Self {
-            client,
             claim,
-            nodes,
-            hold: Mutex::new(Some(hold)),
+            ttl,
+            prefix,
+            shared,
+            bond: Mutex::new(Some(Bond { hold, client })),
             guards: AtomicUsize::new(1),
             renewal: Mutex::new(renewal),
             upkeep: Mutex::default(),
             touched: Mutex::default(),
+            checks: Mutex::default(),
             ended: Notify::new(),
-            alarm: OnceLock::new(),
+            alarm: Mutex::default(),
         })
-    }
-
-    pub(crate) fn client(&self) -> &Arc<Inner> {
-        &self.client
     }
 
     pub(crate) fn claim(&self) -> &Arc<Claim> {
         &self.claim
     }
 
-    /// The nodes it was acquired on, or others if their runtime is gone.
-    pub(crate) fn nodes(&self) -> Arc<Nodes> {
-        self.client.driver.pool.open(&self.nodes)
+    /// The ttl that it was acquired with.
+    pub(crate) fn ttl(&self) -> Ttl {
+        self.ttl
+    }
+
+    /// What is locked by its keys, in their order.
+    pub(crate) fn resources(&self) -> impl Iterator<Item = &[u8]> {
+        self.claim.keys().iter().map(|key| key.get(self.prefix..).unwrap_or_default())
+    }
+
+    /// The nodes' names, in their order.
+    pub(crate) fn names(&self) -> impl Iterator<Item = Arc<str>> {
+        self.shared.iter().map(|node| node.name.clone())
+    }
+
+    /// The client and its nodes, until the lease is given up.
+    pub(crate) fn access(&self) -> Option<(Arc<Inner>, Arc<Nodes>)> {
+        let bond = lock(&self.bond);
+        bond.as_ref().map(|bond| (bond.client.clone(), bond.nodes()))
+    }
+
+    /// What is told of its end.
+    pub(crate) fn news(&self) -> Notified<'_> {
+        self.ended.notified()
+    }
+
+    /// How long it is still valid at `now`.
+    pub(crate) fn validity(&self, now: Time) -> Duration {
+        self.renewal().valid_until(now).map_or(Duration::ZERO, |until| until.since(now))
     }
 
     /// Where it stands now.
@@ -108,36 +167,43 @@ impl Holding {
     }
 
     /// Ends it by the holder's will. What is to be given up, if that was not done before.
-    pub(crate) fn release(&self) -> Option<Hold> {
+    pub(crate) fn release(&self) -> Option<Bond> {
         self.renewal().release(clock::now());
-        self.take_hold()
+        self.take_bond()
     }
 
-    /// Ends it by the client's will, and tells whoever waits for its loss.
-    pub(crate) fn close(&self) -> Option<Hold> {
+    /// Ends it by the client's will.
+    pub(crate) fn close(&self) -> Option<Bond> {
         self.renewal().close(clock::now());
-        let hold = self.take_hold();
-        self.ended.notify_waiters();
-        hold
+        self.take_bond()
     }
 
-    fn take_hold(&self) -> Option<Hold> {
-        let hold = lock(&self.hold).take();
-        if hold.is_some() {
-            self.client.roster.remove(&self.claim);
+    /// Tells whoever waits for the end, and keeps nothing that only a lease that is held needs.
+    fn take_bond(&self) -> Option<Bond> {
+        let bond = lock(&self.bond).take();
+        if let Some(bond) = &bond {
+            bond.client.roster.remove(&self.claim);
         }
-        hold
+        let nothing_to_do = (lock(&self.alarm).take(), lock(&self.upkeep).take());
+        drop(nothing_to_do);
+        self.ended.notify_waiters();
+        bond
     }
 
     /// Starts an extension to `ttl` that the holder waits for, if it is still held.
     pub(crate) fn extend(self: &Arc<Self>, ttl: Ttl) -> Result<Arc<Extension>, Tenure> {
-        self.begin(ttl, Cause::Asked)
+        self.begin(Some(ttl), Cause::Asked)
     }
 
-    fn begin(self: &Arc<Self>, ttl: Ttl, cause: Cause) -> Result<Arc<Extension>, Tenure> {
+    /// Starts an extension to `ttl`; without one, a check.
+    fn begin(self: &Arc<Self>, ttl: Option<Ttl>, cause: Cause) -> Result<Arc<Extension>, Tenure> {
         let t1 = clock::now();
-        let round = self.renewal().begin(ttl, t1)?;
-        let timeout = t1.after(self.client.driver.node_timeout);
+        let (ttl, round) = match ttl {
+            Some(ttl) => (ttl, self.renewal().begin(ttl, t1)?),
+            None => self.renewal().begin_check(t1)?,
+        };
+        let Some((client, nodes)) = self.access() else { return Err(self.tenure()) };
+        let timeout = t1.after(client.driver.node_timeout);
         let close_at = match round.goal() {
             // 1. Thousands of leases are extended at once, after a hiccup of the nodes. 2. The nodes need
             // longer than the node timeout for all. 3. All rounds are closed, and all come again. So what
@@ -153,13 +219,15 @@ impl Holding {
         let tally = Tally::new(round, t1);
         let holding = Arc::downgrade(self);
         let extension = Arc::new(Extension { tally, close_at, holding, until, cause });
-        if cause == Cause::Upkeep {
-            *lock(&self.upkeep) = Some((extension.clone(), close_at));
+        match cause {
+            Cause::Upkeep => *lock(&self.upkeep) = Some((extension.clone(), close_at)),
+            Cause::Check => lock(&self.checks).under_way = Some(close_at),
+            Cause::Asked => {}
         }
         *lock(&self.touched) = NodeSet::default();
         // Whoever waits for the loss wants to be told at once.
-        let watches = cause != Cause::Asked || self.alarm.get().is_some();
-        self.nodes().send_each(|node| {
+        let watches = cause != Cause::Asked || self.is_watched();
+        nodes.send_each(|node| {
             let ballot = Ballot::new(extension.clone(), node);
             Order::extend(self.claim.clone(), until, watches, ballot)
         });
@@ -175,15 +243,28 @@ impl Holding {
     }
 
     /// Takes how an extension of the upkeep has ended.
-    fn settle_upkeep(&self, extension: &Extension) {
+    pub(crate) fn settle_upkeep(&self, extension: &Extension) {
         lock(&self.upkeep).take();
         let (t1, now) = (extension.tally.t1(), clock::now());
         let upkeep = |round: &Round| self.renewal().handle_upkeep(round, t1, now);
         let extended = extension.tally.judge(upkeep);
         self.tell(extended);
         // A failed one is due again before the alarm that was set for its end.
-        if let (Extended::Unchanged(_), Some(alarm)) = (extended, self.alarm.get()) {
-            alarm.hasten(now);
+        if matches!(extended, Extended::Unchanged(_)) {
+            self.hasten(now);
+        }
+    }
+
+    /// Takes how a check has ended.
+    pub(crate) fn settle_check(&self, extension: &Extension) {
+        self.settle(extension);
+        let due = {
+            let mut checks = lock(&self.checks);
+            checks.under_way = None;
+            checks.due()
+        };
+        if let Some(due) = due {
+            self.hasten(due);
         }
     }
 
@@ -194,9 +275,9 @@ impl Holding {
     }
 
     /// Something happened to a key on `node`, by somebody else. Once a quorum may have been lost, the
-    /// nodes are asked.
+    /// nodes are asked: now, or as soon as that is allowed again.
     pub(crate) fn handle_push(self: &Arc<Self>, node: NodeId) {
-        if self.alarm.get().is_none() {
+        if !self.is_watched() {
             // Nobody waits to be told.
             return;
         }
@@ -205,58 +286,69 @@ impl Holding {
             touched.insert(node);
             touched.len()
         };
-        let ttl = self.renewal().ttl_to_check(clock::now());
-        if let Some(ttl) = ttl.filter(|_| self.client.driver.quorum.blocked(touched)) {
-            // If it has ended meanwhile, that is told elsewhere.
-            let _ = self.begin(ttl, Cause::Check);
+        let quorum = lock(&self.bond).as_ref().map(|bond| bond.client.driver.quorum);
+        if quorum.is_some_and(|quorum| quorum.blocked(touched)) {
+            lock(&self.checks).is_wanted = true;
+            if let Some(due) = self.check(clock::now()) {
+                self.hasten(due);
+            }
         }
+    }
+
+    /// Begins a check, if one is wanted and may begin; else returns when one may that is wanted.
+    fn check(self: &Arc<Self>, now: Time) -> Option<Time> {
+        let wanted = lock(&self.checks).begin(now);
+        if let Some(wanted) = wanted {
+            // If it has ended meanwhile, that is told elsewhere.
+            let _ = self.begin(None, Cause::Check);
+            if wanted.renews {
+                self.renewal().hasten(now);
+                self.hasten(now);
+            }
+        }
+        lock(&self.checks).due()
     }
 
     /// The keys may end sooner than the lease believes: lets them stand for as long as it is valid, and
-    /// extends it at once if it is to be kept up.
+    /// extends it at once if it is to be kept up. Or as soon as that is allowed again: who shortens keys
+    /// all the time looks like a clock that stands still.
     pub(crate) fn refresh(self: &Arc<Self>) {
-        let now = clock::now();
-        let ttl = self.renewal().ttl_to_check(now);
-        if let Some(ttl) = ttl {
-            // If it has ended meanwhile, that is told elsewhere.
-            let _ = self.begin(ttl, Cause::Check);
+        {
+            let mut checks = lock(&self.checks);
+            (checks.is_wanted, checks.renews) = (true, true);
         }
-        self.renewal().hasten(now);
-        if let Some(alarm) = self.alarm.get() {
-            alarm.hasten(now);
-        }
-    }
-
-    /// Resolves when the lease is lost, not later than its validity ends.
-    pub(crate) async fn lost(self: &Arc<Self>) -> Loss {
-        loop {
-            let mut ended = std::pin::pin!(self.ended.notified());
-            ended.as_mut().enable();
-            if let Tenure::Lost(loss) = self.tenure() {
-                return loss;
-            }
+        if let Some(due) = self.check(clock::now()) {
+            // From now on something is to be done in time, whoever waits for it.
             self.watch();
-            ended.await;
+            self.hasten(due);
         }
     }
 
     /// Sees to it that the end is told, and the upkeep begun, in time.
     pub(crate) fn watch(self: &Arc<Self>) {
-        self.alarm.get_or_init(|| {
+        let mut alarm = lock(&self.alarm);
+        // One that was set before a fork rings in the parent only.
+        if alarm.as_ref().is_none_or(|alarm| !alarm.is_ours()) {
             let this: Arc<dyn Ring> = self.clone();
             // It rings at once, and then when there is something to do.
-            Alarm::set(clock::now(), Arc::downgrade(&this))
-        });
+            *alarm = Some(Alarm::set(clock::now(), Arc::downgrade(&this)));
+        }
+    }
+
+    fn is_watched(&self) -> bool {
+        lock(&self.alarm).is_some()
+    }
+
+    /// Looks at what is to be done at `at` at the latest, if it is watched.
+    fn hasten(&self, at: Time) {
+        if let Some(alarm) = &*lock(&self.alarm) {
+            alarm.hasten(at);
+        }
     }
 
     pub(crate) fn renewal(&self) -> MutexGuard<'_, Renewal> {
         lock(&self.renewal)
     }
-}
-
-/// No code panics while it holds one of these locks.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Ring for Holding {
@@ -268,9 +360,10 @@ impl Ring for Holding {
         {
             self.settle_upkeep(&extension);
         }
+        let check_at = self.check(now);
         let step = self.renewal().step(now);
         let until = match step {
-            Step::Extend { ttl } => match self.begin(ttl, Cause::Upkeep) {
+            Step::Extend { ttl } => match self.begin(Some(ttl), Cause::Upkeep) {
                 // Its votes may come for long, but the end is told in time.
                 Ok(extension) => match self.renewal().step(now) {
                     Step::Wait { until } => until.min(extension.close_at),
@@ -285,34 +378,6 @@ impl Ring for Holding {
             }
         };
         let close_at = lock(&self.upkeep).as_ref().map(|(_, close_at)| *close_at);
-        Some(close_at.map_or(until, |close_at| close_at.min(until)))
-    }
-}
-
-impl VoteSink for Extension {
-    fn handle_answer(&self, node: NodeId, answer: Answer) {
-        let is_missing = answer.vote == Vote::Missing;
-        let decided = self.tally.count_answer(node, answer);
-        let Some(holding) = self.holding.upgrade() else { return };
-        if decided.is_some() {
-            match self.cause {
-                Cause::Asked => {}
-                Cause::Upkeep => holding.settle_upkeep(self),
-                Cause::Check => drop(holding.settle(self)),
-            }
-        }
-        // The vote is over, and a majority holds the key: nodes that lost it get it back. Not once
-        // the lease is known to be lost.
-        let (outcome, missing) = self.tally.judge(|round| (round.outcome(), round.missing()));
-        let is_held = matches!(holding.tenure(), Tenure::Held { .. });
-        if is_held && outcome == Some(Outcome::Won) && (decided.is_some() || is_missing) {
-            let nodes = holding.nodes();
-            let quorum = holding.client.driver.quorum;
-            for lost in quorum.ids().filter(|id| missing.contains(*id)) {
-                if decided.is_some() || lost == node {
-                    nodes.send(lost, Order::repair(holding.claim.clone(), self.until));
-                }
-            }
-        }
+        [close_at, check_at, Some(until)].into_iter().flatten().min()
     }
 }

@@ -7,6 +7,7 @@ use crate::lease_ref::LeaseRef;
 use crate::protocol::{Renewal, Ttl};
 use crate::redlock::Inner;
 use crate::release::{ReleaseOutcome, release};
+use crate::waiter::Stake;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -27,25 +28,32 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// The lease that `win` is; `None` if the client was closed meanwhile.
+    /// The lease that `win` is, acquired with `ttl`, and kept up for `max_hold` if that is given; `None`
+    /// if the client was closed meanwhile.
     pub(crate) fn new(
         client: &Arc<Inner>,
         win: Win,
-        upkeep: Option<(Ttl, Duration)>,
+        ttl: Ttl,
+        (max_hold, at_least): (Option<Duration>, Duration),
     ) -> Option<Self> {
         // The permit is kept until the lease is in the roster.
-        let Win { hold, valid_until, tally, permit: _permit } = win;
+        let Win { stake, valid_until, tally } = win;
+        let Stake { mut hold, permit: _permit, .. } = stake;
+        if !at_least.is_zero() {
+            hold.keep_until(tally.t1().after(at_least));
+        }
         let driver = &client.driver;
         let mut renewal = Renewal::new(driver.quorum, driver.drift, valid_until);
-        if let Some((ttl, most)) = upkeep {
+        if let Some(most) = max_hold {
             renewal = renewal.kept_up(ttl, tally.t1(), most);
         }
-        let holding = Holding::new(client.clone(), hold, renewal);
+        let holding = Holding::new(client.clone(), hold, ttl, renewal);
         if !client.roster.enter(&holding) {
-            drop(holding.release());
+            // Nobody has worked under it.
+            holding.release().iter_mut().for_each(|bond| bond.hold.keep_no_longer());
             return None;
         }
-        if upkeep.is_some() {
+        if max_hold.is_some() {
             holding.watch();
         }
         Some(Self::guard(LeaseRef::new(holding, tally)))
@@ -54,6 +62,11 @@ impl Lease {
     /// A guard that was counted already.
     pub(crate) fn guard(lease: LeaseRef) -> Self {
         Self { lease, is_guard: true }
+    }
+
+    /// Lets its work be told to stop when so much is left.
+    pub(crate) fn set_margin(&mut self, margin: Duration) {
+        self.lease.margin = margin;
     }
 
     /// A view of the lease for other tasks, which does not keep it.
@@ -83,17 +96,21 @@ impl Lease {
     /// done. Whole milliseconds count; less than one is a plain release.
     ///
     /// # Errors
-    /// [`Invalid`](ReleaseError::Invalid) if the time cannot be told to Redis; the lease is then
-    /// dropped. [`NoQuorum`](ReleaseError::NoQuorum) if too few nodes answered to know.
+    /// [`Invalid`](ReleaseError::Invalid) if the time is longer than
+    /// [`max_ttl`](crate::Builder::max_ttl): the lock then stands for the `max_ttl`, so that nobody has
+    /// it at once. [`NoQuorum`](ReleaseError::NoQuorum) if too few nodes answered to know.
     ///
     /// # Cancel safety
     /// If the future is dropped, the release goes on in the background.
     pub async fn release_after(self, cool_down: Duration) -> Result<ReleaseOutcome, ReleaseError> {
-        let ttl = match cool_down.as_millis() {
-            0 => None,
-            _ => Some(self.lease.holding().client().settings.check_cool_down(cool_down)?),
+        // If it was given up before, there is nothing to cool down.
+        let (ttl, checked) = match self.lease.holding().access() {
+            Some((client, _)) => client.settings.check_cool_down(cool_down),
+            None => (None, Ok(())),
         };
-        self.end(ttl).await
+        let ended = self.end(ttl).await;
+        checked?;
+        ended
     }
 
     async fn end(mut self, cool_down: Option<Ttl>) -> Result<ReleaseOutcome, ReleaseError> {
@@ -101,7 +118,7 @@ impl Lease {
         let holding = self.lease.holding();
         match holding.leave() {
             0 => match holding.release() {
-                Some(hold) => release(holding, hold, cool_down).await,
+                Some(bond) => release(bond, cool_down).await,
                 None => Ok(ReleaseOutcome::AlreadyReleased),
             },
             guards => Ok(ReleaseOutcome::StillHeld { guards }),

@@ -7,13 +7,13 @@ use crate::driver::Driver;
 use crate::error::{ClientError, CloseError, ReleaseError};
 use crate::lease::Lease;
 use crate::lease_ref::LeaseRef;
-use crate::node::{NodeStanding, NodeState};
+use crate::node_info::NodeInfo;
 use crate::release::ReleaseOutcome;
 use crate::report::Report;
 use crate::roster::Roster;
 use crate::settings::Settings;
 use crate::status::Status;
-use crate::using::UsingError;
+use crate::using::{TryUsingError, UsingError};
 use std::fmt;
 use std::sync::Arc;
 
@@ -31,16 +31,6 @@ pub(crate) struct Inner {
     pub(crate) driver: Driver,
     pub(crate) roster: Arc<Roster>,
     pub(crate) settings: Settings,
-}
-
-/// How a client stands with one of its nodes, as last seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeInfo {
-    name: String,
-    state: NodeState,
-    standing: NodeStanding,
-    version: Option<String>,
-    evicting: Option<String>,
 }
 
 impl Redlock {
@@ -63,9 +53,14 @@ impl Redlock {
         &self.inner.driver
     }
 
-    /// One attempt to lock `resource`, which takes at most one node timeout.
+    /// One attempt to lock `resource`, which takes at most one [node timeout](Builder::node_timeout)
+    /// (two with a [fencing token](Acquire::fenced)). Where no quorum is connected yet, as in a
+    /// program that has just started, it first waits for that, at most one
+    /// [connect timeout](Builder::connect_timeout); see [`ready`](Self::ready).
     ///
-    /// A resource is any sequence of bytes; its key is the [prefix](Builder::key_prefix) and it.
+    /// A resource is any sequence of bytes; its key is the [prefix](Builder::key_prefix) and it. Only
+    /// keys that contain `#quorlock:` are the library's own, such as those of fencing counters: they are
+    /// [refused](crate::ConfigError::ReservedResource) here and in every other verb.
     ///
     /// # Errors
     /// See [`AcquireError`](crate::AcquireError).
@@ -136,8 +131,9 @@ impl Redlock {
     /// are not used. A lease of several resources cannot be handed over.
     ///
     /// # Errors
-    /// [`NotHeld`](crate::AcquireError::NotHeld) if that value does not stand there; else see
-    /// [`AcquireError`](crate::AcquireError).
+    /// [`NotHeld`](crate::AcquireError::NotHeld) if that value does not stand there;
+    /// [`AdoptsSet`](crate::ConfigError::AdoptsSet) if it is that of a lease of several resources, and
+    /// then the nodes are not asked; else see [`AcquireError`](crate::AcquireError).
     ///
     /// # Cancel safety
     /// If the future is dropped, nodes that have swapped the value release it.
@@ -182,8 +178,8 @@ impl Redlock {
         self.inner.release_all().await
     }
 
-    /// Does `work` under the lock of `resource`: short for [`acquire`](Self::acquire) and
-    /// [`using`](Acquire::using).
+    /// Does `work` under the lock of `resource`, which is renewed until the work ends: short for
+    /// [`acquire`](Self::acquire) and [`using`](Acquire::using).
     ///
     /// # Errors
     /// See [`UsingError`].
@@ -217,6 +213,45 @@ impl Redlock {
         self.acquire(resource).using_fut(work).await
     }
 
+    /// Does `work` that can fail under the lock of `resource`: short for [`acquire`](Self::acquire) and
+    /// [`try_using`](Acquire::try_using).
+    ///
+    /// # Errors
+    /// See [`TryUsingError`].
+    ///
+    /// # Cancel safety
+    /// See [`Acquire::try_using`].
+    pub async fn try_using<T, E, F>(
+        &self,
+        resource: impl AsRef<[u8]>,
+        work: F,
+    ) -> Result<T, TryUsingError<T, E>>
+    where
+        F: AsyncFnOnce(&Lease) -> Result<T, E>,
+    {
+        self.acquire(resource).try_using(work).await
+    }
+
+    /// Does `work` that can fail under the lock of `resource`: short for [`acquire`](Self::acquire) and
+    /// [`try_using_fut`](Acquire::try_using_fut).
+    ///
+    /// # Errors
+    /// See [`TryUsingError`].
+    ///
+    /// # Cancel safety
+    /// See [`Acquire::try_using_fut`].
+    pub async fn try_using_fut<T, E, F, Fut>(
+        &self,
+        resource: impl AsRef<[u8]>,
+        work: F,
+    ) -> Result<T, TryUsingError<T, E>>
+    where
+        F: FnOnce(LeaseRef) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        self.acquire(resource).try_using_fut(work).await
+    }
+
     /// Ends the client for all its clones: further acquires, and those that wait, are refused with
     /// [`Closed`](crate::AcquireError::Closed); leases that are still held are released, and lost to
     /// their holders as [closed](crate::Loss::Closed). Returns when every release is delivered, those
@@ -226,20 +261,20 @@ impl Redlock {
     /// at most one [connect timeout](Builder::connect_timeout).
     ///
     /// # Errors
-    /// Names the nodes that did not take their releases in time. Their keys expire by themselves.
+    /// Names the nodes that did not take their releases in time, and counts the attempts whose futures
+    /// are neither polled nor dropped. Their keys expire by themselves.
     ///
     /// # Cancel safety
     /// If the future is dropped after it was polled the client stays closed, and deliveries go on in
     /// the background.
     pub async fn close(&self) -> Result<(), CloseError> {
-        let undelivered = self.inner.close().await;
-        if undelivered.is_empty() { Ok(()) } else { Err(CloseError::new(undelivered)) }
+        self.inner.close().await
     }
 
     /// What a client that was closed has not delivered yet.
     #[cfg(feature = "blocking")]
     pub(crate) fn undelivered(&self) -> CloseError {
-        CloseError::new(self.inner.driver.undelivered())
+        self.inner.driver.remains()
     }
 
     /// Looks at each node, over a connection of its own that is closed afterwards: whether a lock is
@@ -273,50 +308,39 @@ impl Redlock {
         self.inner.check().await
     }
 
+    /// Resolves when a quorum of the nodes is connected on the current runtime, or on the
+    /// [given](Builder::runtime) one; at once if it is. Starts the connections if need be. Call it when
+    /// a service starts, so that its first acquire does not wait for them:
+    ///
+    /// ```no_run
+    /// # async fn start(redlock: quorlock::Redlock) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// tokio::time::timeout(Duration::from_secs(5), redlock.ready()).await??;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// It waits for as long as it takes, also through an outage: bound it as above. Whether the nodes
+    /// are fit for locks is what [`check`](Self::check) tells.
+    ///
+    /// # Errors
+    /// [`ClientError`] if no node can be connected to: the client is closed, or there is no runtime.
+    ///
+    /// # Cancel safety
+    /// The future can be dropped at any time; connecting goes on in the background.
+    pub async fn ready(&self) -> Result<(), ClientError> {
+        self.inner
+            .driver
+            .wait_until_ready()
+            .await
+            .map_err(|defeat| ClientError::from_defeat(&defeat))
+    }
+
     /// How the client stands with each of its nodes, as last seen; asks nobody.
     pub fn nodes(&self) -> Vec<NodeInfo> {
         let nodes = self.inner.driver.pool.shared().iter();
-        nodes
-            .map(|node| {
-                let (state, info) = node.status();
-                NodeInfo {
-                    name: node.name.to_string(),
-                    state,
-                    standing: node.standing(),
-                    version: info.version.as_deref().map(str::to_owned),
-                    evicting: info.evicting.as_deref().map(str::to_owned),
-                }
-            })
-            .collect()
-    }
-}
-
-impl NodeInfo {
-    /// The node's address, without user and password.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Whether it is connected and answers.
-    pub fn state(&self) -> &NodeState {
-        &self.state
-    }
-
-    /// Whether what it grants counts, or for how long it does not: because it was restarted, or because
-    /// its clock is not to be trusted.
-    pub fn standing(&self) -> &NodeStanding {
-        &self.standing
-    }
-
-    /// The server's version, if it told.
-    pub fn version(&self) -> Option<&str> {
-        self.version.as_deref()
-    }
-
-    /// The eviction policy, if the server may evict keys to save memory: **it can forget locks.**
-    /// Set `maxmemory-policy noeviction` there.
-    pub fn evicting(&self) -> Option<&str> {
-        self.evicting.as_deref()
+        nodes.map(|node| NodeInfo::of(node)).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! What each node said in a round.
 
+use crate::holder::Holder;
 use crate::node::{NodeFailure, short};
 use std::fmt;
 use std::sync::Arc;
@@ -10,18 +11,20 @@ use std::time::Duration;
 /// Prints on one line, for example
 /// `2/5 granted (need 3): a:6379 granted 1.2ms, b:6379 granted 0.9ms, c:6379 held 1.0ms, d:6379
 /// timeout 50ms, e:6379 connection refused`. It names no values, no users and no passwords.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Report {
     needed: usize,
     nodes: Box<[NodeReport]>,
+    retry_after: Option<Duration>,
 }
 
 /// One node's part of a [`Report`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct NodeReport {
     name: Arc<str>,
     vote: NodeVote,
     latency: Option<Duration>,
+    holder: Option<Holder>,
 }
 
 /// What a node said.
@@ -42,7 +45,18 @@ pub enum NodeVote {
 
 impl Report {
     pub(crate) fn new(needed: usize, nodes: Box<[NodeReport]>) -> Self {
-        Self { needed, nodes }
+        Self { needed, nodes, retry_after: None }
+    }
+
+    /// The same, with when it is worth while to try again.
+    pub(crate) fn with_retry_after(self, retry_after: Option<Duration>) -> Self {
+        Self { retry_after, ..self }
+    }
+
+    /// When a quorum can be free at the earliest, from when this report was made, if those who hold the
+    /// lock keep it to its end; see [`AcquireError::retry_after`](crate::AcquireError::retry_after).
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
     }
 
     /// The nodes, in the order they were given to the builder.
@@ -63,7 +77,19 @@ impl Report {
 
 impl NodeReport {
     pub(crate) fn new(name: Arc<str>, vote: NodeVote, latency: Option<Duration>) -> Self {
-        Self { name, vote, latency }
+        Self { name, vote, latency, holder: None }
+    }
+
+    /// The same, with who holds the lock there.
+    pub(crate) fn with_holder(self, holder: Option<Holder>) -> Self {
+        Self { holder, ..self }
+    }
+
+    /// Who holds the lock there, if that was asked: by an [`acquire`](crate::Redlock::acquire) that
+    /// has no attempt left, or was refused before. [`status`](crate::Redlock::status) asks for nothing
+    /// else.
+    pub fn holder(&self) -> Option<&Holder> {
+        self.holder.as_ref()
     }
 
     /// The node's address, without user and password.
@@ -103,7 +129,25 @@ impl fmt::Display for NodeReport {
             NodeVote::Failed(failure) => return write!(f, "{} {failure}", self.name),
         };
         write!(f, "{} {word}", self.name)?;
+        if let Some(told) = self.holder.as_ref().and_then(Holder::metadata) {
+            // It is the holder's text, and may end up in a log.
+            write!(f, " by {}", told.escape_debug())?;
+        }
         self.latency.map_or(Ok(()), |latency| write!(f, " {}", short(latency)))
+    }
+}
+
+/// The same line: an error in a log is to be read.
+impl fmt::Debug for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The same line: an error in a log is to be read.
+impl fmt::Debug for NodeReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -2,12 +2,13 @@
 
 use crate::clock;
 use crate::holding::Holding;
+use crate::lock::lock;
 use crate::node::{Claim, PushSink};
 use crate::protocol::{NodeId, Tenure};
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// The leases that were acquired and not yet released, by key.
 #[derive(Default)]
@@ -82,9 +83,8 @@ impl Roster {
         self.all()
     }
 
-    /// No code panics while it holds the lock.
     fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.book)
     }
 }
 

@@ -4,6 +4,7 @@
 use boottime::Fds;
 
 use crate::clock;
+use crate::lock::lock;
 use crate::protocol::Time;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -42,7 +43,7 @@ impl Sleeper {
             return;
         }
         let left = at.map_or(LONG, |at| at.since(clock::now()).min(LONG));
-        let is_woken = self.is_woken.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_woken = lock(&self.is_woken);
         let slept = self.condition.wait_timeout_while(is_woken, left, |is_woken| !*is_woken);
         *slept.unwrap_or_else(PoisonError::into_inner).0 = false;
     }
@@ -52,7 +53,7 @@ impl Sleeper {
         if let Some(fds) = &self.fds {
             fds.wake();
         }
-        *self.is_woken.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *lock(&self.is_woken) = true;
         self.condition.notify_one();
     }
 }

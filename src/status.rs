@@ -1,8 +1,10 @@
 //! Who holds a lock, as the nodes tell.
 
 use crate::clock;
+use crate::config_error::ConfigError;
 use crate::driver::Defeat;
 use crate::error::ClientError;
+use crate::holder::Holder;
 use crate::node::{Answer, Ballot, Claim, Keys, NodeFailure, Nodes, Order, Value, short};
 use crate::protocol::{Goal, Round};
 use crate::redlock::Inner;
@@ -16,14 +18,14 @@ use std::time::Duration;
 ///
 /// Prints on one line, for example `held by worker-7 (need 3): a:6379 held by worker-7 for 9.8s,
 /// b:6379 free, …`. It names no values.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Status {
     needed: usize,
     nodes: Box<[NodeStatus]>,
 }
 
 /// One node's part of a [`Status`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct NodeStatus {
     name: Arc<str>,
     state: LockState,
@@ -48,13 +50,6 @@ pub enum LockState {
     Failed(NodeFailure),
 }
 
-/// Who holds a lock on a node.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Holder {
-    value: Value,
-    ttl: Option<Duration>,
-}
-
 impl Status {
     /// The nodes, in the order they were given to the builder.
     pub fn nodes(&self) -> &[NodeStatus] {
@@ -71,12 +66,12 @@ impl Status {
     pub fn holder(&self) -> Option<Holder> {
         let held: Vec<&Holder> = self.nodes.iter().filter_map(NodeStatus::holder).collect();
         held.iter().find_map(|one| {
-            let same = held.iter().filter(|other| other.value == one.value);
-            let mut ttls: Vec<_> = same.map(|one| one.ttl.unwrap_or(Duration::MAX)).collect();
+            let same = held.iter().filter(|other| other.is_same(one));
+            let mut ttls: Vec<_> = same.map(|one| one.ttl().unwrap_or(Duration::MAX)).collect();
             ttls.sort_unstable();
             let ttl = *ttls.get(ttls.len().checked_sub(self.needed)?)?;
             let ttl = Some(ttl).filter(|ttl| *ttl < Duration::MAX);
-            Some(Holder { value: one.value.clone(), ttl })
+            Some(one.with_ttl(ttl))
         })
     }
 
@@ -111,29 +106,11 @@ impl NodeStatus {
     }
 }
 
-impl Holder {
-    /// What the holder tells; see [`Acquire::metadata`](crate::Acquire::metadata).
-    pub fn metadata(&self) -> Option<&str> {
-        self.value.metadata()
-    }
-
-    /// How long the key has to live; `None` if it stands for ever.
-    pub fn ttl(&self) -> Option<Duration> {
-        self.ttl
-    }
-
-    /// The first characters of the value: enough to tell holders apart, too little to release the
-    /// lock.
-    pub fn hint(&self) -> String {
-        self.value.hint()
-    }
-}
-
 impl Inner {
     /// Asks each node what stands at `resource`.
     pub(crate) async fn status(&self, resource: &[u8]) -> Result<Status, ClientError> {
-        let nodes = self.ready()?;
-        let looked = self.look(&nodes, resource).await;
+        let (nodes, keys) = (self.ready()?, self.keys_of(resource)?);
+        let looked = self.look(&nodes, keys).await;
         let report = looked.report(nodes.names().cloned());
         let each = report.nodes().iter().zip(looked.answers());
         let each = each.map(|(node, answer)| NodeStatus {
@@ -146,8 +123,8 @@ impl Inner {
 
     /// Deletes on each node the value that is read there, once.
     pub(crate) async fn force_release(&self, resource: &[u8]) -> Result<Report, ClientError> {
-        let nodes = self.ready()?;
-        let looked = self.look(&nodes, resource).await;
+        let (nodes, keys) = (self.ready()?, self.keys_of(resource)?);
+        let looked = self.look(&nodes, keys.clone()).await;
         let t1 = clock::now();
         let tally = Tally::new(Round::new(self.driver.quorum, Goal::Survey), t1);
         let mut asked = Asked::default();
@@ -156,7 +133,7 @@ impl Inner {
             let late = || Answer::failed(NodeFailure::Timeout(self.driver.node_timeout));
             match answer {
                 Some(Answer { standing: Some(value), .. }) => {
-                    let claim = Arc::new(Claim::new(self.keys_of(resource), value));
+                    let claim = Arc::new(Claim::new(keys.clone(), value));
                     asked.0.push(claim.clone());
                     nodes.send(node, Order::evict(claim, ballot));
                 }
@@ -167,25 +144,32 @@ impl Inner {
         Ok(tally.report(nodes.names().cloned()))
     }
 
-    async fn look(&self, nodes: &Arc<Nodes>, resource: &[u8]) -> Arc<Tally> {
+    async fn look(&self, nodes: &Arc<Nodes>, keys: Keys) -> Arc<Tally> {
         let t1 = clock::now();
         let tally = Tally::new(Round::new(self.driver.quorum, Goal::Survey), t1);
-        let claim = Arc::new(Claim::new(self.keys_of(resource), Value::fresh()));
+        let claim = Arc::new(Claim::new(keys, Value::fresh()));
         let _asked = Asked(vec![claim.clone()]);
         nodes.send_each(|node| Order::look(claim.clone(), Ballot::new(tally.clone(), node)));
         tally.decided(nodes, t1.after(self.driver.node_timeout)).await;
         tally
     }
 
-    fn keys_of(&self, resource: &[u8]) -> Keys {
-        Keys::one(self.settings.key(resource))
+    fn keys_of(&self, resource: &[u8]) -> Result<Keys, ConfigError> {
+        Ok(Keys::one(self.settings.key(resource)?))
     }
 
     fn ready(&self) -> Result<Arc<Nodes>, ClientError> {
-        self.driver.ready().map_err(|defeat| match defeat {
-            Defeat::Closed => ClientError::Closed,
-            Defeat::NoRuntime | Defeat::Refused(..) => ClientError::NoRuntime,
-        })
+        self.driver.ready().map_err(|defeat| ClientError::from_defeat(&defeat))
+    }
+}
+
+impl ClientError {
+    /// Why the nodes cannot be asked.
+    pub(crate) fn from_defeat(defeat: &Defeat) -> Self {
+        match defeat {
+            Defeat::NoRuntime(reason) => (*reason).into(),
+            _ => Self::Closed,
+        }
     }
 }
 
@@ -205,30 +189,11 @@ impl LockState {
             (NodeVote::Failed(failure), _) => Self::Failed(failure.clone()),
             (NodeVote::Missing, _) => Self::Free,
             (_, Some(Answer { standing: Some(value), free_in: ttl, .. })) => {
-                Self::Held(Holder { value, ttl })
+                Self::Held(Holder::new(value, ttl))
             }
             (_, Some(Answer { free_in: ttl, .. })) => Self::Foreign { ttl },
             // Nobody is asked for longer than the node timeout.
             (_, None) => Self::Failed(NodeFailure::ShutDown),
-        }
-    }
-}
-
-impl fmt::Debug for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("Holder");
-        debug.field("value", &self.value).field("metadata", &self.metadata());
-        debug.field("ttl", &self.ttl).finish()
-    }
-}
-
-/// By its metadata; without any, by the first characters of its value.
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.metadata() {
-            // It is the holder's text, and may end up in our log.
-            Some(told) => write!(f, "{}", told.escape_debug()),
-            None => write!(f, "{:?}", self.value),
         }
     }
 }
@@ -255,9 +220,23 @@ impl fmt::Display for NodeStatus {
         write!(f, "{} ", self.name)?;
         match &self.state {
             LockState::Free => write!(f, "free"),
-            LockState::Held(holder) => write!(f, "held by {holder} {}", lasting(&holder.ttl)),
+            LockState::Held(holder) => write!(f, "held by {holder} {}", lasting(&holder.ttl())),
             LockState::Foreign { ttl } => write!(f, "no lock of ours {}", lasting(ttl)),
             LockState::Failed(failure) => write!(f, "{failure}"),
         }
+    }
+}
+
+/// The same line: an error in a log is to be read.
+impl fmt::Debug for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The same line: an error in a log is to be read.
+impl fmt::Debug for NodeStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }

@@ -1,13 +1,16 @@
 //! A round under way: its votes as they come in, and the task that waits for the decision.
 
 use crate::clock;
-use crate::driver::sleep_until;
-use crate::node::{Answer, NodeFailure, Nodes, VoteSink};
-use crate::protocol::{NodeId, Outcome, Round, Time, Vote};
+use crate::holder::Holder;
+use crate::lock::lock;
+use crate::node::{Answer, Links, NodeFailure, Nodes, VoteSink};
+use crate::pause::sleep_until;
+use crate::protocol::{NodeId, NodeSet, Outcome, Round, Time, Vote};
 use crate::report::{NodeReport, NodeVote, Report};
+use crate::safe_waker::contain;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -29,6 +32,12 @@ struct Count {
     heard: Box<[Option<Heard>]>,
     /// How long the round was open, once it was closed without all votes.
     closed_after: Option<Duration>,
+    /// The nodes that were not connected when it was closed.
+    unconnected: NodeSet,
+    /// The nodes that were connected, and were not asked in time.
+    held_up: NodeSet,
+    /// True if so much was under way in this client that it reads answers late.
+    is_crowded: bool,
     waker: Option<Waker>,
 }
 
@@ -38,10 +47,34 @@ struct Heard {
     after: Duration,
 }
 
+impl Count {
+    /// Why nothing was heard of `node` until the round was closed.
+    fn silence(&self, node: NodeId, after: Duration) -> NodeFailure {
+        if self.unconnected.contains(node) {
+            NodeFailure::Connecting(after)
+        } else if self.held_up.contains(node) {
+            NodeFailure::Queued(after)
+        } else {
+            NodeFailure::Timeout(after)
+        }
+    }
+}
+
 impl Heard {
     /// What a grant is that does not count.
     fn void_vote(&self) -> NodeVote {
         self.answer.youth.clone().map_or(NodeVote::Granted, NodeVote::Failed)
+    }
+
+    /// Who is in the way, if the node was asked.
+    fn holder(&self) -> Option<Holder> {
+        let value = self.answer.standing.clone().filter(|_| self.answer.vote == Vote::Denied)?;
+        let ttl = self.answer.free_in.filter(|ttl| *ttl < Duration::MAX);
+        Some(Holder::new(value, ttl))
+    }
+
+    fn is_stalled(&self) -> bool {
+        matches!(self.answer.failure, Some(NodeFailure::Stalled(_)))
     }
 
     fn vote(&self) -> NodeVote {
@@ -59,7 +92,10 @@ impl Tally {
     /// The count of `round`, whose first command is sent after `t1`.
     pub(crate) fn new(round: Round, t1: Time) -> Arc<Self> {
         let heard = round.quorum().ids().map(|_| None).collect();
-        let count = Mutex::new(Count { round, heard, closed_after: None, waker: None });
+        let (unconnected, held_up) = Default::default();
+        let (closed_after, waker, is_crowded) = Default::default();
+        let count = Count { round, heard, closed_after, unconnected, held_up, is_crowded, waker };
+        let count = Mutex::new(count);
         Arc::new(Self { t1, count })
     }
 
@@ -72,13 +108,63 @@ impl Tally {
             return;
         }
         self.decided_by_timer(nodes, close_at).await;
-        if self.judge(|round| round.outcome().is_none()) {
-            // If this process was stopped or starved, replies may be waiting to be read.
-            let late = clock::now().since(close_at);
-            let grace = if late > PUNCTUAL { GRACE } else { LAST_LOOK };
-            self.decided_by_timer(nodes, clock::now().after(grace)).await;
+        let late = clock::now().since(close_at);
+        // If this process was stopped or starved, replies may be waiting to be read.
+        if late <= PUNCTUAL {
+            self.decided_by_timer(nodes, clock::now().after(LAST_LOOK)).await;
+        } else if self.may_be_unread(nodes.links()) {
+            self.decided_by_timer(nodes, clock::now().after(GRACE)).await;
         }
+        self.note_unconnected(nodes.links());
         self.close();
+    }
+
+    /// True if a node that has not voted may have answered: its task has not found that it stalls.
+    fn may_be_unread(&self, links: &Links) -> bool {
+        let count = self.count();
+        let votes = count.round.votes();
+        let mut silent = count.round.quorum().ids().filter(|node| !votes.contains(*node));
+        count.round.outcome().is_none()
+            && silent.any(|node| links.is_up(node) && !links.is_silent(node))
+    }
+
+    fn note_unconnected(&self, links: &Links) {
+        let mut count = self.count();
+        if count.round.outcome().is_none() {
+            let ids = count.round.quorum().ids();
+            count.unconnected = ids.filter(|node| !links.is_up(*node)).collect();
+        }
+    }
+
+    /// Closes a round in which nobody could be asked.
+    pub(crate) fn close_unasked(&self, links: &Links) {
+        self.note_unconnected(links);
+        self.close();
+        self.note_held_up(false, |node| links.is_up(node));
+    }
+
+    /// Notes which nodes were not asked in time, if the round was closed without all votes.
+    pub(crate) fn note_held_up(&self, is_crowded: bool, is_held_up: impl Fn(NodeId) -> bool) {
+        let mut count = self.count();
+        count.is_crowded = is_crowded;
+        if count.closed_after.is_some() {
+            let votes = count.round.votes();
+            let silent = count.round.quorum().ids().filter(|node| !votes.contains(*node));
+            count.held_up = silent.filter(|node| is_held_up(*node)).collect();
+        }
+    }
+
+    /// True if there was no quorum because of nodes that were not asked in time.
+    pub(crate) fn is_overloaded(&self) -> bool {
+        let count = self.count();
+        let (quorum, votes) = (count.round.quorum(), count.round.votes());
+        let is_failed = |node: NodeId| match &count.heard[node.index()] {
+            Some(heard) if heard.is_stalled() => !count.is_crowded,
+            Some(heard) => heard.answer.vote == Vote::Failed || count.round.is_void(node),
+            None => !votes.contains(node) && !count.held_up.contains(node),
+        };
+        let failed = quorum.ids().filter(|node| is_failed(*node)).count();
+        (count.is_crowded || count.held_up.len() > 0) && !quorum.blocked(failed)
     }
 
     /// Resolves when the round is decided, or at `at`.
@@ -109,12 +195,18 @@ impl Tally {
             let vote = match (heard, count.closed_after) {
                 (Some(heard), _) if count.round.is_void(id) => heard.void_vote(),
                 (Some(heard), _) => heard.vote(),
-                (None, Some(after)) => NodeVote::Failed(NodeFailure::Timeout(after)),
+                (None, Some(after)) => NodeVote::Failed(count.silence(id, after)),
                 (None, None) => NodeVote::Pending,
             };
-            NodeReport::new(name, vote, heard.as_ref().map(|heard| heard.after))
+            let holder = heard.as_ref().and_then(Heard::holder);
+            let latency = heard.as_ref().map(|heard| heard.after);
+            NodeReport::new(name, vote, latency).with_holder(holder)
         });
-        Report::new(count.round.quorum().needed(), reports.collect())
+        let reports = reports.collect();
+        // What stands for ever is not free at any time.
+        let free_at = count.round.earliest_free().filter(|at| at.as_nanos() < u64::MAX);
+        let retry_after = free_at.map(|at| at.since(clock::now()));
+        Report::new(count.round.quorum().needed(), reports).with_retry_after(retry_after)
     }
 
     /// What each node answered up to now.
@@ -149,9 +241,8 @@ impl Tally {
         answers.find(|answer| answer.vote == Vote::Denied).map(|answer| answer.place)
     }
 
-    /// No code panics while it holds the lock.
     fn count(&self) -> MutexGuard<'_, Count> {
-        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.count)
     }
 }
 
@@ -187,7 +278,8 @@ impl Tally {
         let waker = if outcome.is_some() { count.waker.take() } else { None };
         drop(count);
         if let Some(waker) = waker {
-            waker.wake();
+            // It is woken by a node's task, which others need.
+            contain(|| waker.wake());
         }
         outcome
     }

@@ -5,7 +5,7 @@ use super::lease::Lease;
 use crate::error::AcquireError;
 use crate::protocol::RetryPolicy;
 use crate::release::ReleaseOutcome;
-use crate::using::UsingError;
+use crate::using::{TryUsingError, UsingError, sorted};
 use std::time::Duration;
 
 /// An acquire with its settings; [`call`](Self::call) makes it. See [`Acquire`](crate::Acquire).
@@ -38,6 +38,8 @@ impl Acquire {
         max_attempts(attempts: u32);
         give_up_early();
         auto_extend(max_hold: Duration);
+        at_least(time: Duration);
+        auto_extend_forever();
         metadata(metadata: impl Into<String>);
         fenced();
     }
@@ -52,13 +54,16 @@ impl Acquire {
         won.map_err(|_| AcquireError::InsideRuntime)?.map(|lease| Lease::new(lease, background))
     }
 
-    /// Acquires the lock, does `work` under it, and releases it. The work is not stopped at loss: it
-    /// can look at [`is_valid`](crate::LeaseRef::is_valid).
+    /// Acquires the lock, does `work` under it, and releases it. The lease is renewed until the work
+    /// ends; **work that hangs keeps the lock**, so set a bound with
+    /// [`auto_extend`](Self::auto_extend). The work is not stopped at loss: it can look at
+    /// [`is_valid`](crate::LeaseRef::is_valid).
     ///
     /// # Errors
     /// See [`UsingError`]; the output of the work is never thrown away.
     pub fn using<T>(self, work: impl FnOnce(&Lease) -> T) -> Result<T, UsingError<T>> {
-        let lease = self.call()?;
+        let Self { inner, background } = self;
+        let lease = Self::new(inner.renewed(), background).call()?;
         let output = work(&lease);
         let is_valid = lease.is_valid();
         match lease.release() {
@@ -68,5 +73,17 @@ impl Acquire {
             Ok(found) => Err(UsingError::Overrun { output, found }),
             Err(error) => Err(UsingError::Unreleased { output, error }),
         }
+    }
+
+    /// The same as [`using`](Self::using) for work that can fail: its error is kept apart from those
+    /// of the lock, which is released in any case.
+    ///
+    /// # Errors
+    /// See [`TryUsingError`]; what the work returned is never thrown away.
+    pub fn try_using<T, E>(
+        self,
+        work: impl FnOnce(&Lease) -> Result<T, E>,
+    ) -> Result<T, TryUsingError<T, E>> {
+        sorted(self.using(work))
     }
 }

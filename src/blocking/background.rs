@@ -1,12 +1,16 @@
 //! The thread that connections run on when the program has no runtime.
 
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use crate::lock::lock;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::coop::poll_proceed;
+use tokio::task::yield_now;
 
 /// How often a runtime that ends looks whether all is delivered.
 const POLL: Duration = Duration::from_millis(1);
@@ -28,7 +32,7 @@ struct Thread {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The caller's thread is busy with an async task, which must not wait.
+/// The caller's thread is busy with an async task, and must not wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InsideRuntime;
 
@@ -39,7 +43,7 @@ impl Background {
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
         let thread = thread::Builder::new().name("quorlock-blocking".to_owned());
-        let thread = thread.spawn(move || run(&runtime, stopped, limit))?;
+        let thread = thread.spawn(move || run(runtime, stopped, limit))?;
         let thread = Thread { stop: Some(stop), thread: Some(thread) };
         Ok(Self { handle, _thread: Some(Arc::new(thread)) })
     }
@@ -53,12 +57,84 @@ impl Background {
         &self.handle
     }
 
+    /// Lets `future` take its first step without waiting: what it sends is sent.
+    pub(super) fn begin<F: Future>(&self, future: Pin<&mut F>) -> Poll<F::Output> {
+        let _entered = self.handle.enter();
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
     /// Waits for `future` on this thread, unless it belongs to a runtime.
     pub(super) fn wait<F: Future>(&self, future: F) -> Result<F::Output, InsideRuntime> {
+        let waited = self.wait_until(None, future)?;
+        Ok(waited.expect("without an end it waits for what comes"))
+    }
+
+    /// The same, for so long at the most.
+    pub(super) fn wait_within<F: Future>(
+        &self,
+        limit: Duration,
+        future: F,
+    ) -> Result<Option<F::Output>, InsideRuntime> {
+        // What is beyond all instants is waited for without an end.
+        self.wait_until(Instant::now().checked_add(limit), future)
+    }
+
+    fn wait_until<F: Future>(
+        &self,
+        end: Option<Instant>,
+        future: F,
+    ) -> Result<Option<F::Output>, InsideRuntime> {
         if is_polled() {
             return Err(InsideRuntime);
         }
-        Ok(self.handle.block_on(future))
+        // Timers are made on the runtime that they belong to. (tokio's own way to wait panics where it
+        // believes that this thread is a runtime's.)
+        let _entered = self.handle.enter();
+        let mut future = pin!(future);
+        let bell = Arc::new(Bell::default());
+        let waker = Waker::from(bell.clone());
+        let mut context = Context::from_waker(&waker);
+        loop {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                return Ok(Some(output));
+            }
+            if !bell.wait_until(end) {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// Wakes the thread that waits for it. (`park` would take what the program's own `unpark` leaves.)
+#[derive(Default)]
+struct Bell {
+    has_rung: Mutex<bool>,
+    rings: Condvar,
+}
+
+impl Bell {
+    /// True if it has rung, false if it has not by the `end`.
+    fn wait_until(&self, end: Option<Instant>) -> bool {
+        let mut has_rung = lock(&self.has_rung);
+        while !std::mem::take(&mut *has_rung) {
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            has_rung = match left {
+                Some(Duration::ZERO) => return false,
+                Some(left) => {
+                    let waited = self.rings.wait_timeout(has_rung, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.rings.wait(has_rung).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+        true
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        *lock(&self.has_rung) = true;
+        self.rings.notify_one();
     }
 }
 
@@ -68,7 +144,7 @@ impl std::fmt::Debug for Background {
     }
 }
 
-fn run(runtime: &Runtime, stopped: oneshot::Receiver<()>, limit: Duration) {
+fn run(runtime: Runtime, stopped: oneshot::Receiver<()>, limit: Duration) {
     // An error says that the sender is gone, which means the same.
     let _ = runtime.block_on(stopped);
     let begun = Instant::now();
@@ -77,6 +153,9 @@ fn run(runtime: &Runtime, stopped: oneshot::Receiver<()>, limit: Duration) {
         // The timer is made on the runtime that it belongs to.
         runtime.block_on(async { tokio::time::sleep(POLL).await });
     }
+    // A runtime that is dropped waits for its blocking threads, and one of them may be searching for
+    // the address of a node for as long as the resolver likes.
+    runtime.shutdown_background();
 }
 
 impl Drop for Thread {
@@ -89,12 +168,36 @@ impl Drop for Thread {
     }
 }
 
-/// True if this thread is polling an async task. A thread of `spawn_blocking` also knows its
-/// runtime, but has no budget of steps: it may wait.
+/// True if this thread must not wait: it is polling an async task. A thread of `spawn_blocking` also
+/// knows its runtime, but may wait, and so may a task inside of `block_in_place`.
 fn is_polled() -> bool {
-    if Handle::try_current().is_err() {
-        return false;
+    Handle::try_current().is_ok() && (is_driver() || is_limited())
+}
+
+/// True if a runtime runs its tasks on this thread, and on no other in its place. It tells that by
+/// what it does with a waker of [`yield_now`]: it keeps it until its other tasks have had their turn,
+/// and elsewhere it is woken at once. This also tells tasks that are `unconstrained`.
+///
+/// A thread that calls `block_on` beside the threads that drive the runtime does not count: if it
+/// waits, nobody else has to.
+fn is_driver() -> bool {
+    let woken = Arc::new(Woken(AtomicBool::new(false)));
+    let waker = Waker::from(woken.clone());
+    let is_done = pin!(yield_now()).poll(&mut Context::from_waker(&waker)).is_ready();
+    !is_done && !woken.0.load(Ordering::Relaxed)
+}
+
+/// Takes note of being woken.
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
     }
+}
+
+/// True if this thread has a budget of steps, as tasks have.
+fn is_limited() -> bool {
     let mut steps = Vec::with_capacity(STEPS);
     let mut context = Context::from_waker(Waker::noop());
     let mut is_limited = false;

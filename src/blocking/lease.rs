@@ -1,11 +1,13 @@
 //! A lock with an end.
 
 use super::background::Background;
+use crate::ending::Ended;
 use crate::error::{ExtendError, ReenterError, ReleaseError};
 use crate::lease_ref::LeaseRef;
 use crate::protocol::Loss;
 use crate::release::ReleaseOutcome;
 use std::ops::Deref;
+use std::pin::pin;
 use std::time::Duration;
 
 /// A held lock; see [`Lease`](crate::Lease). Dropping it releases it in the background.
@@ -42,12 +44,25 @@ impl Lease {
             .flatten()
     }
 
-    /// Waits until the lease is lost, or for so long; see [`LeaseRef::lost`]. Inside of a runtime it
-    /// does not wait.
+    /// Sees to it that at least `validity` is left; see [`LeaseRef::ensure`].
+    ///
+    /// # Errors
+    /// See [`ExtendError`].
+    pub fn ensure(&self, validity: Duration) -> Result<(), ExtendError> {
+        self.background
+            .wait(self.inner.ensure(validity))
+            .map_err(|_| ExtendError::InsideRuntime)
+            .flatten()
+    }
+
+    /// Waits until the lease is lost, or for so long; see [`LeaseRef::lost`]. `None` if it is still
+    /// held then, and at once if it is released meanwhile. Inside of a runtime it does not wait.
     pub fn lost_within(&self, limit: Duration) -> Option<Loss> {
-        // The timer is made on the runtime that it belongs to.
-        let lost = async { tokio::time::timeout(limit, self.inner.lost()).await.ok() };
-        self.background.wait(lost).unwrap_or_else(|_| self.inner.loss())
+        match self.background.wait_within(limit, self.inner.ended()) {
+            Ok(Some(Ended::Lost(loss))) => Some(loss),
+            Ok(Some(Ended::Released) | None) => None,
+            Err(_) => self.inner.loss(),
+        }
     }
 
     /// Ends the lease on all nodes, and tells whether it was held to the end; see
@@ -61,13 +76,19 @@ impl Lease {
     }
 
     /// Ends the lease, but lets nobody have the lock for a while; see
-    /// [`Lease::release_after`](crate::Lease::release_after).
+    /// [`Lease::release_after`](crate::Lease::release_after). Inside of a runtime it does not wait for
+    /// the nodes, which are told all the same.
     ///
     /// # Errors
     /// See [`ReleaseError`].
     pub fn release_after(self, cool_down: Duration) -> Result<ReleaseOutcome, ReleaseError> {
-        let released = self.background.wait(self.inner.release_after(cool_down));
-        released.map_err(|_| ReleaseError::InsideRuntime).flatten()
+        let Self { inner, background } = self;
+        let mut releasing = pin!(inner.release_after(cool_down));
+        background.wait(releasing.as_mut()).unwrap_or_else(|_| {
+            // Else the lock would be free at once.
+            let _ = background.begin(releasing.as_mut());
+            Err(ReleaseError::InsideRuntime)
+        })
     }
 }
 

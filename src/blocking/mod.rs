@@ -17,11 +17,16 @@
 //! Connections and deliveries run on a thread of their own, so leases are renewed, and their loss is
 //! noticed, while the program does something else. The last handle of a client to be dropped (clone
 //! or lease) waits until all releases are delivered, at most one
-//! [connect timeout](crate::Builder::connect_timeout).
+//! [connect timeout](crate::Builder::connect_timeout), also while a resolver searches for a node.
 //!
 //! A thread that is polling an async task must not wait: there, every verb refuses with
 //! `InsideRuntime` and does nothing but give up what it was called on. On a thread of
-//! `tokio::task::spawn_blocking` they work.
+//! `tokio::task::spawn_blocking` and inside of `tokio::task::block_in_place` they work. Where nobody
+//! can tell (an `unconstrained` task in `Runtime::block_on`, while other threads drive the runtime),
+//! they wait.
+//!
+//! A process that was forked from one that had made such a client has not got that thread: make the
+//! client anew there. (The async client works on in it, on a runtime of its own.)
 
 mod acquire;
 mod background;

@@ -5,13 +5,14 @@ use super::background::Background;
 use super::lease::Lease;
 use crate::builder::Builder;
 use crate::check::NodeCheck;
-use crate::error::{ClientError, CloseError, ConfigError, ReleaseError};
-use crate::redlock::NodeInfo;
+use crate::config_error::ConfigError;
+use crate::error::{ClientError, CloseError, ReleaseError};
+use crate::node_info::NodeInfo;
 use crate::release::ReleaseOutcome;
 use crate::report::Report;
 use crate::status::Status;
-use crate::using::UsingError;
-use std::task::{Context, Poll, Waker};
+use crate::using::{TryUsingError, UsingError};
+use std::task::Poll;
 
 /// A client of N independent Redis masters, for callers without a runtime; see
 /// [`Redlock`](crate::Redlock). Made by [`Builder::build_blocking`].
@@ -90,6 +91,18 @@ impl Redlock {
         self.acquire(resource).using(work)
     }
 
+    /// Does `work` that can fail under the lock of `resource`; see [`Acquire::try_using`].
+    ///
+    /// # Errors
+    /// See [`TryUsingError`].
+    pub fn try_using<T, E>(
+        &self,
+        resource: impl AsRef<[u8]>,
+        work: impl FnOnce(&Lease) -> Result<T, E>,
+    ) -> Result<T, TryUsingError<T, E>> {
+        self.acquire(resource).try_using(work)
+    }
+
     /// Who holds `resource`; see [`Redlock::status`](crate::Redlock::status).
     ///
     /// # Errors
@@ -137,9 +150,8 @@ impl Redlock {
     pub fn close(&self) -> Result<(), CloseError> {
         let mut closing = std::pin::pin!(self.inner.close());
         self.background.wait(closing.as_mut()).unwrap_or_else(|_| {
-            // One poll closes it and sends the releases.
-            let mut context = Context::from_waker(Waker::noop());
-            match closing.as_mut().poll(&mut context) {
+            // It is closed, and the releases are sent.
+            match self.background.begin(closing.as_mut()) {
                 Poll::Ready(closed) => closed,
                 Poll::Pending => Err(self.inner.undelivered()),
             }

@@ -7,9 +7,7 @@ pub use finding::{Finding, Severity};
 pub use offset::ClockOffset;
 
 use crate::error::ClientError;
-use crate::node::{
-    Facts, Fsync, Keys, NoRuntime, NodeFailure, Persistence, Probe, Role, Value, short,
-};
+use crate::node::{Facts, Fsync, Keys, NodeFailure, Persistence, Probe, Role, Value, short};
 use crate::redlock::Inner;
 use offset::offsets;
 use std::fmt;
@@ -135,10 +133,10 @@ impl Inner {
         if self.driver.is_closed() {
             return Err(ClientError::Closed);
         }
-        let runtime = self.driver.pool.runtime().map_err(|NoRuntime| ClientError::NoRuntime)?;
+        let runtime = self.driver.pool.runtime()?;
         // Nothing stands there: nobody else can guess it.
         let key = format!("quorlock-check:{}", Value::fresh().as_str());
-        let keys = Keys::one(self.settings.key(key.as_bytes()));
+        let keys = Keys::one(self.settings.key(key.as_bytes())?);
         let nodes = self.driver.pool.shared();
         let mut looks = JoinSet::new();
         for node in nodes.iter().cloned() {

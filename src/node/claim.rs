@@ -2,8 +2,8 @@
 
 use super::fence::Fence;
 use super::keys::Keys;
-use super::shared::lock;
 use super::value::Value;
+use crate::lock::lock;
 use crate::protocol::{NodeId, Time, Ttl};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -30,6 +30,10 @@ pub(crate) struct Claim {
     withdrawn: AtomicBool,
     /// When the last key written so far must have expired on its node.
     expiry: AtomicU64,
+    /// A command that is first written after this is written late: it waited in this process.
+    late_from: Time,
+    /// Nodes that it was written to late.
+    late: AtomicU32,
     /// For how long each node has promised to keep the keys.
     promises: Mutex<Vec<Option<Promise>>>,
 }
@@ -58,6 +62,8 @@ impl Claim {
             unsure: AtomicU32::new(0),
             withdrawn: AtomicBool::new(false),
             expiry: AtomicU64::new(0),
+            late_from: Time::from_nanos(u64::MAX),
+            late: AtomicU32::new(0),
             promises: Mutex::default(),
         }
     }
@@ -65,6 +71,11 @@ impl Claim {
     /// Lets the counters of `fence` follow what becomes of the keys.
     pub(crate) fn fenced(self, fence: Option<Fence>) -> Self {
         Self { fence, ..self }
+    }
+
+    /// From then on a command that was not written before is late.
+    pub(crate) fn late_from(self, late_from: Time) -> Self {
+        Self { late_from, ..self }
     }
 
     pub(crate) fn fence(&self) -> Option<&Fence> {
@@ -91,13 +102,21 @@ impl Claim {
     /// Notes that a command that lets the key stand for `ttl` is being written to `node`. If this
     /// returns false the claim has been given up, and the command must not be written.
     pub(super) fn note_written(&self, node: NodeId, ttl: Ttl, now: Time) -> bool {
-        self.written.fetch_or(node.bit(), Ordering::SeqCst);
+        let before = self.written.fetch_or(node.bit(), Ordering::SeqCst);
+        if now >= self.late_from && before & node.bit() == 0 {
+            self.late.fetch_or(node.bit(), Ordering::Relaxed);
+        }
         self.note_expiry(ttl, now);
         !self.is_withdrawn()
     }
 
     pub(super) fn is_written(&self, node: NodeId) -> bool {
         self.written.load(Ordering::SeqCst) & node.bit() != 0
+    }
+
+    /// True if nothing was written to `node`, or only so late that it had no time to answer.
+    pub(crate) fn is_held_up(&self, node: NodeId) -> bool {
+        !self.is_written(node) || self.late.load(Ordering::Relaxed) & node.bit() != 0
     }
 
     /// Notes that `node` stalled, or its connection broke, with a command of this claim unanswered.

@@ -3,7 +3,7 @@
 use super::claim::Claim;
 use super::fence::{Fence, Follow};
 use super::reply::Asked;
-use super::script::{ACQUIRE, EXTEND, Form, LOOK, RELEASE, SWAP};
+use super::script::{ACQUIRE, EXTEND, Form, LOOK, RELEASE};
 use super::value::Value;
 use crate::protocol::{Time, Ttl};
 use redis::Pipeline;
@@ -12,9 +12,8 @@ use std::sync::Arc;
 /// What is to be done with a claim's keys.
 #[derive(Clone, Debug)]
 pub(super) enum Deed {
-    /// Set the keys if there are none. If `watches`, ask how long a key that is in the way has to
-    /// live, and to be told when it changes.
-    Acquire { ttl: Ttl, watches: bool },
+    /// Set the keys if there are none. Ask what is in the way, as far as that is wanted.
+    Acquire { ttl: Ttl, wants: Wants },
     /// Put our value in the place of this one, which was handed over to us.
     Adopt { ttl: Ttl, from: Arc<Value> },
     /// Raise the counters beside the keys to this token, while the keys are ours.
@@ -37,6 +36,17 @@ pub(super) enum Deed {
 pub(crate) struct Cooling {
     pub(crate) value: Value,
     pub(crate) until: Time,
+}
+
+/// What an acquire wants to know of a key that is in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wants {
+    /// Nothing: there is no second attempt.
+    Nothing,
+    /// How long it has to live, and to be told when it changes.
+    Watch,
+    /// That, and who holds it.
+    WatchAndHolder,
 }
 
 impl Deed {
@@ -63,7 +73,8 @@ impl Deed {
         match self {
             Self::Acquire { .. } | Self::Adopt { .. } => Some(fence.draw()),
             Self::Raise { token } => Some(fence.raise(*token)),
-            Self::Extend { .. } | Self::Repair { .. } | Self::Release { .. } => fence.keep(),
+            Self::Extend { .. } | Self::Repair { .. } => fence.keep(),
+            Self::Release { .. } => fence.try_keep(),
             Self::Look | Self::Evict => None,
         }
     }
@@ -84,18 +95,25 @@ impl Deed {
         let is_plain = keys.len() == 1 && follow.is_none();
         let before = pipeline.len();
         match self {
-            Self::Acquire { watches, .. } if is_plain => {
+            Self::Acquire { wants, .. } if is_plain => {
                 set(pipeline, keys.first(), value, ttl);
-                if *watches && tracks {
-                    watch(pipeline, claim);
-                } else if *watches {
-                    pipeline.cmd("PTTL").arg(keys.first());
+                match wants {
+                    Wants::Nothing => {}
+                    _ if tracks => watch(pipeline, claim),
+                    _ => drop(pipeline.cmd("PTTL").arg(keys.first())),
+                }
+                if *wants == Wants::WatchAndHolder {
+                    pipeline.cmd("GET").arg(keys.first());
                 }
                 return 0;
             }
             Self::Repair { .. } if is_plain => set(pipeline, keys.first(), value, ttl),
             Self::Acquire { .. } | Self::Repair { .. } => {
-                if tracks && matches!(self, Self::Acquire { watches: true, .. }) {
+                let is_watched = match self {
+                    Self::Acquire { wants, .. } => *wants != Wants::Nothing,
+                    _ => false,
+                };
+                if tracks && is_watched {
                     // Before the verdict: what changes after it is told.
                     watch(pipeline, claim);
                 }
@@ -103,7 +121,8 @@ impl Deed {
                 return pipeline.len() - before - 1;
             }
             Self::Adopt { from, .. } => {
-                SWAP.call(form, keys, follow, pipeline).arg(from.bytes()).arg(value).arg(ttl);
+                let swap = RELEASE.call(form, keys, follow, pipeline).arg(from.bytes());
+                swap.arg(value).arg(ttl);
             }
             Self::Extend { watches, .. } => {
                 EXTEND.call(form, keys, follow, pipeline).arg(value).arg(ttl);
@@ -119,7 +138,7 @@ impl Deed {
             }
             Self::Release { cooling: Some(cooling) } if now < cooling.until => {
                 let ttl = remaining(cooling.until, now).as_millis();
-                let swap = SWAP.call(form, keys, follow, pipeline).arg(value);
+                let swap = RELEASE.call(form, keys, follow, pipeline).arg(value);
                 swap.arg(cooling.value.bytes()).arg(ttl);
             }
             Self::Release { .. } | Self::Evict => {
@@ -133,9 +152,10 @@ impl Deed {
     }
 }
 
-/// What remains until then, and never nothing, which would delete the key.
+/// What remains until then, rounded up: a lease may be valid until then, and its keys must not end
+/// before it. Never nothing, which would delete the key.
 fn remaining(until: Time, now: Time) -> Ttl {
-    Ttl::from_duration(until.since(now)).unwrap_or(Ttl::SHORTEST)
+    Ttl::covering(until.since(now))
 }
 
 /// Sets the key if there is none.
@@ -149,5 +169,27 @@ fn watch(pipeline: &mut Pipeline, claim: &Claim) {
         // It holds for the very next command only.
         pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
         pipeline.cmd("PTTL").arg(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    proptest! {
+        #[test]
+        fn a_key_that_is_extended_or_set_anew_stands_until_then(
+            now in 0..u64::MAX / 2, left in 0..Duration::from_hours(1).as_nanos(),
+        ) {
+            let (now, left) = (Time::from_nanos(now), Duration::from_nanos_u128(left));
+            let until = now.after(left);
+            for deed in [Deed::Extend { until, watches: false }, Deed::Repair { until }] {
+                let stands_until = now.after(deed.lasting(now).expect("it sets").as_duration());
+                prop_assert!(stands_until >= until, "{deed:?} ends early");
+                prop_assert!(stands_until <= until.after(Duration::from_millis(1)));
+            }
+        }
     }
 }

@@ -82,6 +82,11 @@ impl Facts {
         })
     }
 
+    /// The server's own version, without its name.
+    pub(super) fn release(&self) -> Option<&str> {
+        self.field("valkey_version").or_else(|| self.field("redis_version"))
+    }
+
     /// The version of Redis whose commands the server has: major and minor.
     pub(crate) fn level(&self) -> Option<(u32, u32)> {
         let told = self.field("redis_version");

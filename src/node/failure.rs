@@ -12,6 +12,12 @@ use std::time::Duration;
 pub enum NodeFailure {
     /// No answer within this time (the node timeout, or what the wait bound left of it).
     Timeout(Duration),
+    /// Nothing could be sent to it within this time: the first connection to it is being made, or a new
+    /// one after the old was lost. See [`Redlock::ready`](crate::Redlock::ready).
+    Connecting(Duration),
+    /// Not asked in time, or so late that it could not answer within this time: this client had too
+    /// much else to send. Nothing speaks against the node.
+    Queued(Duration),
     /// Not asked: it has left an earlier command without an answer for this long.
     Stalled(Duration),
     /// Not asked: there is no connection, for this reason.
@@ -80,6 +86,13 @@ impl NodeFailure {
         }
     }
 
+    /// True for an error reply that stays the same until somebody changes what our user may do, or what
+    /// the server is.
+    pub(super) fn is_lasting(&self) -> bool {
+        let Self::Refused { code, .. } = self else { return false };
+        matches!(&**code, "NOPERM" | "NOAUTH" | "ERR" | "MOVED" | "CROSSSLOT")
+    }
+
     /// The failure behind an error of a connection that could not be made.
     pub(super) fn unreachable(error: &redis::RedisError) -> Self {
         Self::Unreachable(phrase(error).into())
@@ -133,6 +146,8 @@ impl fmt::Display for NodeFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Timeout(after) => write!(f, "timeout {}", short(*after)),
+            Self::Connecting(after) => write!(f, "connecting for {}", short(*after)),
+            Self::Queued(after) => write!(f, "queued here for {}", short(*after)),
             Self::Stalled(silence) => write!(f, "stalled for {}", short(*silence)),
             Self::Unreachable(reason) => write!(f, "{reason}"),
             Self::Disconnected(reason) => write!(f, "disconnected: {reason}"),
@@ -159,6 +174,8 @@ impl fmt::Display for NodeFailure {
         }
     }
 }
+
+impl std::error::Error for NodeFailure {}
 
 /// A duration as people read it in a report: `0.9ms`, `50ms`, `1.2s`.
 pub(crate) fn short(duration: Duration) -> String {

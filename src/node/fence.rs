@@ -1,15 +1,30 @@
 //! The counters beside a claim's keys, and the fencing token that comes of them.
 
+use super::companion::companion;
 use super::keys::Keys;
 use crate::protocol::Ttl;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The counters beside the keys of a lock.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    keys: Keys,
+    /// How long a counter stands after it was last used.
+    ttl: Ttl,
+}
+
+impl Counters {
+    /// One beside each of `keys`; or the first key that can have none.
+    pub(crate) fn beside(keys: &Keys, ttl: Ttl) -> Result<Self, &[u8]> {
+        Ok(Self { keys: keys.try_map(|key| companion(key, "token"))?, ttl })
+    }
+}
 
 /// What a claim wants of the counters.
 #[derive(Debug)]
 pub(crate) struct Fence {
-    counters: Keys,
-    /// How long a counter stands after it was last used.
-    ttl: Ttl,
+    counters: Arc<Counters>,
     /// To which number the nodes are asked to go.
     hint: u64,
     /// The committed token; 0, which no node draws, before.
@@ -23,14 +38,34 @@ pub(super) struct Follow<'a> {
     pub(super) ttl: Ttl,
     /// The number is at least this.
     pub(super) least: u64,
-    /// True for a number above what the counters show.
-    pub(super) draws: bool,
+    pub(super) mode: Mode,
+}
+
+/// Which number the counters go to; see `scripts/fenced.lua`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// One above what they show.
+    Draw,
+    /// What they show.
+    Keep,
+    /// What they show, and what shows no number is left alone: it is in nobody's way.
+    Try,
+}
+
+impl Mode {
+    /// As the script is told.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Draw => "draw",
+            Self::Keep => "keep",
+            Self::Try => "try",
+        }
+    }
 }
 
 impl Fence {
-    /// A fence for `keys`.
-    pub(crate) fn new(keys: &Keys, ttl: Ttl, hint: u64) -> Self {
-        Self { counters: keys.map(counter), ttl, hint, token: AtomicU64::new(0) }
+    pub(crate) fn new(counters: Arc<Counters>, hint: u64) -> Self {
+        Self { counters, hint, token: AtomicU64::new(0) }
     }
 
     /// Notes the token that a quorum has committed.
@@ -45,36 +80,27 @@ impl Fence {
 
     /// A new number is to be drawn.
     pub(super) fn draw(&self) -> Follow<'_> {
-        Follow { counters: &self.counters, ttl: self.ttl, least: self.hint, draws: true }
+        self.follow(self.hint, Mode::Draw)
     }
 
     /// The counters are to stand at `token` at least.
     pub(super) fn raise(&self, token: u64) -> Follow<'_> {
-        Follow { counters: &self.counters, ttl: self.ttl, least: token, draws: false }
+        self.follow(token, Mode::Keep)
     }
 
     /// The counters are to stand at the committed token at least; `None` before it is.
     pub(super) fn keep(&self) -> Option<Follow<'_>> {
         self.token().map(|token| self.raise(token))
     }
-}
 
-/// The key of the counter of the lock at `key`. Both are in one slot of a server in cluster mode, and
-/// have the same beginning, which access rules go by.
-fn counter(key: &[u8]) -> Box<[u8]> {
-    if has_hash_tag(key) {
-        [key, b":token"].concat().into()
-    } else {
-        [key, b":token:{", key, b"}"].concat().into()
+    /// The same, as far as the counters allow it: what is released must go, whatever they show.
+    pub(super) fn try_keep(&self) -> Option<Follow<'_>> {
+        self.token().map(|token| self.follow(token, Mode::Try))
     }
-}
 
-/// True if only a part of the key, in braces, decides on its slot.
-fn has_hash_tag(key: &[u8]) -> bool {
-    let after_brace = key.iter().position(|byte| *byte == b'{').map(|open| &key[open + 1..]);
-    after_brace
-        .and_then(|rest| rest.iter().position(|byte| *byte == b'}'))
-        .is_some_and(|tag| tag > 0)
+    fn follow(&self, least: u64, mode: Mode) -> Follow<'_> {
+        Follow { counters: &self.counters.keys, ttl: self.counters.ttl, least, mode }
+    }
 }
 
 #[cfg(test)]
@@ -82,25 +108,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counter_is_in_the_slot_of_its_lock() {
-        for (key, its_counter) in [
-            ("orders/42", "orders/42:token:{orders/42}"),
-            ("lock:{orders}:42", "lock:{orders}:42:token"),
-            ("{}x", "{}x:token:{{}x}"),
-            ("a{b", "a{b:token:{a{b}"),
-        ] {
-            assert_eq!(&*counter(key.as_bytes()), its_counter.as_bytes(), "{key}");
-        }
-    }
-
-    #[test]
     fn counters_are_kept_up_once_there_is_a_token() {
         let keys = Keys::one(b"k".as_slice().into());
-        let fence = Fence::new(&keys, Ttl::SHORTEST, 7);
-        assert!(fence.token().is_none() && fence.keep().is_none());
-        assert_eq!((fence.draw().least, fence.draw().draws), (7, true));
+        let counters = Counters::beside(&keys, Ttl::SHORTEST).expect("no braces");
+        let fence = Fence::new(Arc::new(counters), 7);
+        assert!(fence.token().is_none() && fence.keep().is_none() && fence.try_keep().is_none());
+        assert_eq!((fence.draw().least, fence.draw().mode), (7, Mode::Draw));
         fence.commit(9);
         assert_eq!(fence.token(), Some(9));
-        assert!(fence.keep().is_some_and(|follow| follow.least == 9 && !follow.draws));
+        assert!(fence.keep().is_some_and(|follow| follow.least == 9 && follow.mode == Mode::Keep));
+        assert!(
+            fence.try_keep().is_some_and(|follow| follow.least == 9 && follow.mode == Mode::Try)
+        );
     }
 }

@@ -3,12 +3,13 @@
 
 use super::failure::NodeFailure;
 use super::order::Order;
-use super::shared::NodeShared;
+use super::shared::{NodeShared, NodeState};
 use super::standing::NodeStanding;
 use super::suspects::Finding;
 use super::vote::Answer;
 use crate::clock;
 use crate::protocol::{Time, Vote};
+use crate::safe_waker::contain;
 use std::time::Duration;
 
 impl NodeShared {
@@ -54,7 +55,7 @@ impl NodeShared {
                 claim.note_promise(node, promise);
                 let finding = self.suspects.handle_deviation(node, earlier, ahead, now);
                 if finding == Finding::StoodStill {
-                    self.pushes.handle_standstill();
+                    contain(|| self.pushes.handle_standstill());
                 }
             }
             Vote::Missing if order.is_extension() || order.is_first_release() => {
@@ -69,11 +70,14 @@ impl NodeShared {
         }
     }
 
-    /// Whether what this node grants counts now.
-    pub(crate) fn standing(&self) -> NodeStanding {
+    /// Whether what this node grants counts now, if this is its state.
+    pub(crate) fn standing(&self, state: &NodeState) -> NodeStanding {
         let now = clock::now();
         if let Some(failure) = self.exclusion(now) {
             return NodeStanding::Excluded(failure);
+        }
+        if *state != NodeState::Up {
+            return NodeStanding::Unavailable;
         }
         match self.quarantine.youth(now) {
             Some(

@@ -36,9 +36,11 @@ impl Keys {
         }
     }
 
-    /// A key made of each of these, in the same order.
-    pub(super) fn map(&self, make: impl Fn(&[u8]) -> Box<[u8]>) -> Self {
-        Self { first: make(&self.first), more: self.more.iter().map(|key| make(key)).collect() }
+    /// A key made of each of these, in the same order; or the first of which none can be made.
+    pub(super) fn try_map(&self, make: impl Fn(&[u8]) -> Option<Box<[u8]>>) -> Result<Self, &[u8]> {
+        let make = |key| make(key).ok_or(key);
+        let more = self.more.iter().map(|key| make(key)).collect::<Result<_, _>>();
+        Ok(Self { first: make(&self.first)?, more: more? })
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
@@ -59,5 +61,10 @@ mod tests {
         assert_eq!((abc.get(0), abc.get(2), abc.get(3)), (Some(&b"a"[..]), Some(&b"c"[..]), None));
         assert_eq!(keys(&["x", "x"]), Some(Keys::one(b"x".as_slice().into())));
         assert_eq!(keys(&[]), None);
+        assert_eq!(
+            abc.try_map(|key| Some(key.repeat(2).into())).as_ref(),
+            Ok(&keys(&["aa", "bb", "cc"]).expect("not empty"))
+        );
+        assert_eq!(abc.try_map(|key| (key < &b"b"[..]).then(|| key.into())), Err(&b"b"[..]));
     }
 }

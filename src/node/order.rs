@@ -1,7 +1,7 @@
 //! A deed on its way to a node.
 
 use super::claim::{Claim, Promise};
-use super::deed::{Cooling, Deed};
+use super::deed::{Cooling, Deed, Wants};
 use super::failure::NodeFailure;
 use super::reply;
 use super::script::Form;
@@ -18,6 +18,8 @@ pub(crate) struct Order {
     ballot: Option<Ballot>,
     form: Form,
     debt: Option<Debt>,
+    /// True if the node refused it, and will go on to until somebody sees to that.
+    is_refused: bool,
     /// How often it was written, and what the node promises if it grants what was written last.
     times: u32,
     promise: Option<Promise>,
@@ -36,8 +38,8 @@ impl Drop for Debt {
 }
 
 impl Order {
-    pub(crate) fn acquire(claim: Arc<Claim>, ttl: Ttl, watches: bool, ballot: Ballot) -> Self {
-        Self::new(claim, Deed::Acquire { ttl, watches }, Some(ballot))
+    pub(crate) fn acquire(claim: Arc<Claim>, ttl: Ttl, wants: Wants, ballot: Ballot) -> Self {
+        Self::new(claim, Deed::Acquire { ttl, wants }, Some(ballot))
     }
 
     /// Takes over the locks that `from` stands for.
@@ -64,8 +66,12 @@ impl Order {
     }
 
     /// A release that leaves `cooling` in the locks' place.
-    pub(crate) fn cool_down(claim: Arc<Claim>, cooling: Arc<Cooling>, ballot: Ballot) -> Self {
-        Self::new(claim, Deed::Release { cooling: Some(cooling) }, Some(ballot))
+    pub(crate) fn cool_down(
+        claim: Arc<Claim>,
+        cooling: Arc<Cooling>,
+        ballot: Option<Ballot>,
+    ) -> Self {
+        Self::new(claim, Deed::Release { cooling: Some(cooling) }, ballot)
     }
 
     /// Asks what stands at the claim's key.
@@ -80,7 +86,9 @@ impl Order {
 
     fn new(claim: Arc<Claim>, deed: Deed, ballot: Option<Ballot>) -> Self {
         let (form, debt, promise) = (Form::Hash, None, None);
-        Self { claim, deed, ballot, form, debt, times: 0, promise, commands: 1, verdict: 0 }
+        let (times, is_refused) = (0, false);
+        let (commands, verdict) = (1, 0);
+        Self { claim, deed, ballot, form, debt, is_refused, times, promise, commands, verdict }
     }
 
     /// Counts this order in `debts` until it is done, if it is a release.
@@ -102,6 +110,45 @@ impl Order {
     /// True if this asks for locks that we have not got yet, or for their fencing token.
     pub(super) fn is_acquire(&self) -> bool {
         matches!(self.deed, Deed::Acquire { .. } | Deed::Adopt { .. } | Deed::Raise { .. })
+    }
+
+    /// True if the node is asked to grant something: a lock, a token, more time.
+    pub(super) fn is_to_grant(&self) -> bool {
+        self.is_acquire() || self.is_upkeep()
+    }
+
+    /// Notes whether the node has just refused this for good.
+    pub(super) fn note_refusal(&mut self, is_refused: bool) {
+        self.is_refused = is_refused;
+    }
+
+    pub(super) fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
+    /// True if it was written to a node, and may have run there.
+    pub(super) fn was_written(&self) -> bool {
+        self.times > 0
+    }
+
+    /// True for what keeps up a lease that is held.
+    pub(super) fn is_upkeep(&self) -> bool {
+        matches!(self.deed, Deed::Extend { .. } | Deed::Repair { .. })
+    }
+
+    /// False if it makes no sense any more to keep this for `node`: the key must have expired, or the
+    /// lease has ended. A release is of use while a command may still run late there.
+    pub(super) fn is_of_use(&self, node: NodeId, now: Time) -> bool {
+        match self.deed {
+            Deed::Release { .. } => self.claim.is_unsure(node) || now < self.claim.expiry(),
+            _ => !self.is_void(node, now),
+        }
+    }
+
+    /// True for a release that any connection to `node` may carry: the node has answered all that could
+    /// set the key, so nothing can be overtaken (I8).
+    pub(super) fn can_be_released_by_others(&self, node: NodeId) -> bool {
+        self.is_release() && self.claim.promise(node).is_some() && !self.claim.is_unsure(node)
     }
 
     /// True for a release that was written once: nothing of ours can have deleted the keys before.

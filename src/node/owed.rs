@@ -60,14 +60,14 @@ impl Owed {
     }
 
     /// Drops what has no use any more: the key must have expired, or the lease has ended. What may
-    /// still run late on the node (the claim is unsure there) is kept until it answers; but at the
-    /// `last` chance, when there is nobody left to serve, only for as long as a connection that
-    /// broke can deliver anything.
+    /// still run late on the node (the claim is unsure there) is kept until it answers; but only for
+    /// as long as a connection that broke can deliver anything, if the node refuses it and will go on
+    /// to, and at the `last` chance, when there is nobody left to serve.
     pub(super) fn prune(&mut self, now: Time, last: bool) {
         let node = self.node;
         self.releases.retain(|order| {
             let expiry = order.claim().expiry();
-            match (order.claim().is_unsure(node), last) {
+            match (order.claim().is_unsure(node), last || order.is_refused()) {
                 (false, _) => now < expiry,
                 (true, false) => true,
                 (true, true) => now < expiry.after(DOUBT),
@@ -81,12 +81,12 @@ impl Owed {
         (!self.is_empty()).then_some(self.not_before)
     }
 
-    /// Takes up to `most` orders that are due at `at`, releases first.
-    pub(super) fn take(&mut self, most: usize, at: Instant) -> Vec<Order> {
+    /// Takes up to `most` orders that are due at `at`, releases first; see [`prune`](Self::prune).
+    pub(super) fn take(&mut self, most: usize, at: Instant, last: bool) -> Vec<Order> {
         if self.is_empty() || at < self.not_before {
             return Vec::new();
         }
-        self.prune(clock::now(), false);
+        self.prune(clock::now(), last);
         let releases = self.releases.len().min(most);
         let mut taken: Vec<_> = self.releases.drain(..releases).collect();
         let claims: Vec<_> = self.extensions.keys().copied().take(most - releases).collect();
@@ -119,5 +119,48 @@ impl Owed {
     pub(super) fn recover(&mut self) {
         self.pause = FIRST_PAUSE;
         self.not_before = Instant::now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::{Claim, Keys, Value};
+    use crate::protocol::Ttl;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_release_that_is_refused_for_good_is_not_repeated_for_ever() {
+        let node = NodeId::new(0);
+        let ttl = Ttl::from_duration(Duration::from_secs(1)).expect("a good ttl");
+        let owed = |is_unsure: bool, is_refused: bool| {
+            let claim = Arc::new(Claim::new(Keys::one(b"r".as_slice().into()), Value::fresh()));
+            assert!(claim.note_written(node, ttl, Time::from_nanos(0)));
+            if is_unsure {
+                claim.note_unsure(node);
+            }
+            let mut order = Order::release(claim, None);
+            order.note_refusal(is_refused);
+            let mut owed = Owed::new(node);
+            owed.keep(order);
+            owed
+        };
+        let at = |seconds| Time::from_nanos(0).after(Duration::from_secs(seconds));
+        for (is_unsure, is_refused, last, until) in [
+            (false, false, false, 1),
+            (false, true, false, 1),
+            (true, false, false, 1_000_000),
+            (true, true, false, 11),
+            (true, false, true, 11),
+            (true, true, true, 11),
+        ] {
+            let mut owed = owed(is_unsure, is_refused);
+            owed.prune(at(until), last);
+            assert!(!owed.is_empty(), "of use after {until} s");
+            if until < 1_000 {
+                owed.prune(at(until + 1), last);
+                assert!(owed.is_empty(), "no more: {is_unsure} {is_refused} {last}");
+            }
+        }
     }
 }

@@ -1,16 +1,18 @@
 //! The nodes' tasks, one set for each runtime that a client is used on.
 
 use super::actor::Actor;
+use super::links::Links;
 use super::order::Order;
-use super::shared::{NodeShared, lock};
-use crate::protocol::NodeId;
+use super::runtime::{NoRuntime, lack};
+use super::shared::NodeShared;
+use crate::lock::lock;
+use crate::protocol::{NodeId, Quorum};
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-
-/// There is no tokio runtime to run on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoRuntime;
 
 /// A node's mailbox on one runtime.
 pub(crate) struct Node {
@@ -19,18 +21,20 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    fn start(shared: Arc<NodeShared>, runtime: &Handle) -> Self {
+    fn start(shared: Arc<NodeShared>, links: Arc<Links>, runtime: &Handle) -> Self {
         let (mailbox, orders) = unbounded_channel();
-        shared.enter(&mailbox);
-        runtime.spawn(Actor::new(shared.clone(), orders).run());
+        runtime.spawn(Actor::new(shared.clone(), links, orders).run());
         Self { shared, mailbox }
     }
 
     /// Puts an order into the mailbox: never waits, never fails, from any thread. If the task is
-    /// gone, a release is passed on and any other order's vote is Failed.
-    fn send(&self, mut order: Order) {
+    /// gone, a release is passed on and any other order's vote is Failed. A release that comes from
+    /// elsewhere is offered to all tasks of the node: nobody knows whether this one is driven.
+    fn send(&self, mut order: Order, is_here: impl FnOnce() -> bool) {
         order.count_in(&self.shared.debts);
-        if let Err(refused) = self.mailbox.send(order) {
+        if order.can_be_released_by_others(self.shared.id) && !is_here() {
+            self.shared.estate.leave(order);
+        } else if let Err(refused) = self.mailbox.send(order) {
             self.shared.rescue(refused.0);
         }
     }
@@ -39,40 +43,63 @@ impl Node {
 /// All nodes of a client, on one runtime.
 pub(crate) struct Nodes {
     runtime: Handle,
-    nodes: Box<[Node]>,
+    each: Box<[Node]>,
+    links: Arc<Links>,
 }
 
 impl Nodes {
     /// Sends each node its order.
     pub(crate) fn send_each(&self, order: impl Fn(NodeId) -> Order) {
-        for node in &self.nodes {
-            node.send(order(node.shared.id));
+        let mut is_here = None;
+        for node in &self.each {
+            node.send(order(node.shared.id), || *is_here.get_or_insert_with(|| self.are_here()));
         }
     }
 
     /// Sends one node its order.
     pub(crate) fn send(&self, node: NodeId, order: Order) {
-        self.nodes[node.index()].send(order);
+        self.each[node.index()].send(order, || self.are_here());
+    }
+
+    /// True if the caller is a task of their runtime, which is driven then.
+    fn are_here(&self) -> bool {
+        Handle::try_current().is_ok_and(|here| here.id() == self.runtime.id())
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.nodes.iter().map(|node| &node.shared.name)
+        self.each.iter().map(|node| &node.shared.name)
     }
 
     pub(crate) fn runtime(&self) -> &Handle {
         &self.runtime
     }
 
+    /// How far the connections are.
+    pub(crate) fn links(&self) -> &Links {
+        &self.links
+    }
+
+    /// Resolves when the runtime is shut down.
+    pub(crate) async fn closed(&self) {
+        let mut closed: Vec<_> =
+            self.each.iter().map(|node| Box::pin(node.mailbox.closed())).collect();
+        poll_fn(|cx| {
+            let is_closed = closed.iter_mut().any(|one| Pin::new(one).poll(cx).is_ready());
+            if is_closed { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
     /// False once the runtime was shut down.
     pub(crate) fn is_open(&self) -> bool {
-        self.nodes.iter().all(|node| !node.mailbox.is_closed())
+        self.each.iter().all(|node| !node.mailbox.is_closed())
     }
 }
 
 /// The sets of tasks of one client. Each runtime gets its own, started when it is first used there:
 /// tasks of another runtime could be shut down, or not be polled, at any time.
 pub(crate) struct Pool {
-    shared: Box<[Arc<NodeShared>]>,
+    shared: Arc<[Arc<NodeShared>]>,
     pinned: Option<Handle>,
     live: Mutex<Vec<Arc<Nodes>>>,
 }
@@ -80,18 +107,27 @@ pub(crate) struct Pool {
 impl Pool {
     /// The pool of these nodes; all on `pinned`, if it is given.
     pub(crate) fn new(shared: Box<[Arc<NodeShared>]>, pinned: Option<Handle>) -> Self {
-        Self { shared, pinned, live: Mutex::default() }
+        Self { shared: shared.into(), pinned, live: Mutex::default() }
     }
 
     pub(crate) fn shared(&self) -> &[Arc<NodeShared>] {
         &self.shared
     }
 
+    /// The nodes, for those who outlive the client. They keep no connection.
+    pub(crate) fn all(&self) -> &Arc<[Arc<NodeShared>]> {
+        &self.shared
+    }
+
     /// The current runtime, or the pinned one.
     pub(crate) fn runtime(&self) -> Result<Handle, NoRuntime> {
-        match &self.pinned {
-            Some(pinned) => Ok(pinned.clone()),
-            None => Handle::try_current().map_err(|_| NoRuntime),
+        let runtime = match &self.pinned {
+            Some(pinned) => pinned.clone(),
+            None => Handle::try_current().map_err(|_| NoRuntime::Absent)?,
+        };
+        match lack(&runtime) {
+            Some(missing) => Err(NoRuntime::Lacks(missing)),
+            None => Ok(runtime),
         }
     }
 
@@ -105,20 +141,30 @@ impl Pool {
         }
         live.retain(|nodes| nodes.is_open());
         let _entered = runtime.enter();
-        let nodes = self.shared.iter().map(|shared| Node::start(shared.clone(), &runtime));
-        let nodes = Arc::new(Nodes { nodes: nodes.collect(), runtime });
+        let links = Arc::new(Links::new(Quorum::majority(self.shared.len())));
+        let start = |shared: &Arc<NodeShared>| Node::start(shared.clone(), links.clone(), &runtime);
+        let each = self.shared.iter().map(start).collect();
+        let nodes = Arc::new(Nodes { runtime, each, links });
         live.push(nodes.clone());
         Ok(nodes)
     }
 
-    /// `nodes` while their runtime lives, else those of the current one, or of any that lives.
+    /// The client was closed: whoever waits for connections has a look.
+    pub(crate) fn wake(&self) {
+        lock(&self.live).iter().for_each(|nodes| nodes.links.wake());
+    }
+
+    /// The client was closed, and nothing is owed: its tasks end, and their connections.
+    pub(crate) fn end(&self) {
+        self.shared.iter().for_each(|node| node.estate.end());
+    }
+
+    /// `nodes` while their runtime lives, else those of the current one. Outside of any runtime,
+    /// `nodes` leave what they are sent to the tasks of other runtimes: nobody knows which are driven.
     pub(crate) fn open(&self, nodes: &Arc<Nodes>) -> Arc<Nodes> {
         if nodes.is_open() {
             return nodes.clone();
         }
-        self.here().unwrap_or_else(|NoRuntime| {
-            let live = lock(&self.live);
-            live.iter().find(|nodes| nodes.is_open()).unwrap_or(nodes).clone()
-        })
+        self.here().unwrap_or_else(|_| nodes.clone())
     }
 }

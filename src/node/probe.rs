@@ -1,15 +1,16 @@
 //! A look at one node, over a connection of its own.
 
-use super::connection::refuses_hello;
 use super::facts::{Facts, word};
 use super::failure::NodeFailure;
+use super::handshake::greet;
 use super::keys::Keys;
 use super::script::{self, Form, RELEASE};
 use super::shared::NodeShared;
+use super::shield::shield;
 use super::value::Value;
 use crate::clock;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Pipeline, ProtocolVersion, RedisError, Value as Reply};
+use redis::{AsyncConnectionConfig, Pipeline, RedisError, Value as Reply};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -58,11 +59,16 @@ impl Probe {
     /// # Cancel safety
     /// Dropping the future closes the connection.
     pub(crate) async fn look(node: &NodeShared, keys: &Keys) -> Result<Self, NodeFailure> {
-        let (mut connection, resp3) = match timeout(node.timings.connect, open(node)).await {
-            Ok(Ok(opened)) => opened,
-            Ok(Err(error)) => return Err(NodeFailure::unreachable(&error)),
-            Err(_) => return Err(NodeFailure::Unreachable("timeout while connecting".into())),
-        };
+        shield(Self::look_at(node, keys), |why| NodeFailure::Unreachable(why.into())).await
+    }
+
+    async fn look_at(node: &NodeShared, keys: &Keys) -> Result<Self, NodeFailure> {
+        let (mut connection, resp3) =
+            match timeout(node.timings.connect, greet(node, |resp3| open(node, resp3))).await {
+                Ok(Ok(opened)) => opened,
+                Ok(Err(error)) => return Err(NodeFailure::unreachable(&error)),
+                Err(_) => return Err(NodeFailure::Unreachable("timeout while connecting".into())),
+            };
         let limit = node.timings.answer;
         let asked = timeout(limit, Self::ask(&mut connection, resp3, keys)).await;
         let asked = asked.map_err(|_| NodeFailure::Timeout(limit))?;
@@ -78,7 +84,12 @@ impl Probe {
         keys: &Keys,
     ) -> Result<Self, RedisError> {
         let mut pipeline = Pipeline::new();
-        pipeline.cmd("HELLO").arg(if resp3 { "3" } else { "2" });
+        if resp3 {
+            pipeline.cmd("HELLO").arg("3");
+        } else {
+            // It does not take HELLO, and may close the connection at one.
+            pipeline.cmd("PING");
+        }
         pipeline.cmd("CLIENT").arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
         pipeline.cmd("INFO");
         for setting in SETTINGS {
@@ -183,25 +194,13 @@ fn microseconds(reply: &Reply) -> Option<i128> {
     Some(i128::from(number(seconds)?) * 1_000_000 + i128::from(number(microseconds)?))
 }
 
-/// Opens a connection: with RESP3, or with RESP2 where the server refuses that.
-async fn open(node: &NodeShared) -> Result<(MultiplexedConnection, bool), RedisError> {
-    match open_with(node, ProtocolVersion::RESP3).await {
-        Err(error) if refuses_hello(&error) => {
-            Ok((open_with(node, ProtocolVersion::RESP2).await?, false))
-        }
-        other => other.map(|connection| (connection, true)),
-    }
-}
-
-async fn open_with(
-    node: &NodeShared,
-    protocol: ProtocolVersion,
-) -> Result<MultiplexedConnection, RedisError> {
+/// Opens a connection, and says whether it speaks RESP3.
+async fn open(node: &NodeShared, resp3: bool) -> Result<(MultiplexedConnection, bool), RedisError> {
     // Time is kept by the caller.
     let config =
         AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-    let client = redis::Client::open(node.info(protocol))?;
-    client.get_multiplexed_async_connection_with_config(&config).await
+    let client = redis::Client::open(node.info(resp3))?;
+    Ok((client.get_multiplexed_async_connection_with_config(&config).await?, resp3))
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! What nodes say unasked.
 
-use super::connection::Pushed;
+use super::pushes::Pushed;
 use super::shared::NodeShared;
 use crate::clock;
 use crate::protocol::NodeId;
+use crate::safe_waker::contain;
 
 /// Who wants to know when keys change on the nodes.
 pub(crate) trait PushSink: Send + Sync {
@@ -19,16 +20,20 @@ pub(crate) trait PushSink: Send + Sync {
 impl NodeShared {
     /// Tells who waits that keys have changed.
     pub(super) fn pass_on(&self, pushed: Pushed) {
-        match pushed {
-            Pushed::All => {
-                self.quarantine.handle_flush(clock::now());
-                self.pushes.handle_push(self.id, None);
-            }
-            Pushed::Keys(keys) => {
-                for key in keys {
-                    self.pushes.handle_push(self.id, Some(&key));
-                }
-            }
+        if pushed.is_flush {
+            self.quarantine.handle_flush(clock::now());
         }
+        if pushed.is_flush || pushed.has_lost {
+            self.tell(None);
+        }
+        for key in pushed.keys {
+            self.tell(Some(&key));
+        }
+    }
+
+    /// Tells who waits that something happened to `key`, or to any. A waker of theirs that panics
+    /// takes nothing else with it.
+    pub(super) fn tell(&self, key: Option<&[u8]>) {
+        contain(|| self.pushes.handle_push(self.id, key));
     }
 }

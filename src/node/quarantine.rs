@@ -9,9 +9,9 @@
 //! may have forgotten has ended. Redlock leaves it to the operator not to start the server before;
 //! here each client sees to it by itself, on its own clock.
 
-use super::connection::ServerInfo;
 use super::failure::NodeFailure;
-use super::shared::lock;
+use super::set_up::ServerInfo;
+use crate::lock::lock;
 use crate::protocol::Time;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

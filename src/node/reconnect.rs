@@ -1,12 +1,13 @@
 //! How a node's task gets its connection, and what it says while it has none.
 
-use super::DOUBT;
 use super::actor::{Actor, MOST_ORDERS};
 use super::connection::Link;
 use super::failure::NodeFailure;
 use super::shared::NodeState;
+use super::shield::shield;
 use crate::clock;
 use rand::random_range;
+use std::future::poll_fn;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
@@ -57,7 +58,10 @@ impl Actor {
             }
             let node = self.node.clone();
             let mut made = Err(NodeFailure::ShutDown);
-            let attempt = async { made = Link::establish(&node).await };
+            let establish = shield(Box::pin(Link::establish(&node)), |why| {
+                NodeFailure::Unreachable(why.into())
+            });
+            let attempt = async { made = establish.await };
             if !self.wait(attempt).await {
                 return false;
             }
@@ -77,17 +81,25 @@ impl Actor {
         tokio::pin!(until);
         self.owed.prune(clock::now(), self.is_closed);
         let mut crowded = CROWD;
+        self.node.estate.prune(self.node.id, clock::now());
         loop {
+            if self.is_closed {
+                // No further task will be started.
+                self.node.estate.take_all().into_iter().for_each(|order| self.owed.keep(order));
+            }
             if let Some(failure) = self.down.clone() {
                 for order in std::mem::take(&mut self.inbox) {
                     self.refuse(order, &failure);
                 }
             }
-            if self.is_closed && self.inbox.is_empty() && self.owed.is_empty() {
+            self.is_ended = self.node.estate.is_ended();
+            let is_over = self.is_closed || self.is_ended;
+            if is_over && self.inbox.is_empty() && self.owed.is_empty() {
                 return false;
             }
             tokio::select! {
                 () = &mut until => return true,
+                () = poll_fn(|cx| self.node.estate.poll_end(&self.bell, self.is_ended, cx)) => {}
                 received = self.mailbox.recv_many(&mut self.inbox, MOST_ORDERS), if !self.is_closed => {
                     self.is_closed = received == 0;
                     if self.inbox.len() >= crowded {
@@ -112,21 +124,20 @@ impl Actor {
         }
     }
 
-    fn take_on(&mut self, link: Link) {
-        self.doubt_until = link.is_doubtful.then(|| Instant::now() + DOUBT);
+    pub(super) fn take_on(&mut self, link: Link) {
         self.node.quarantine.handle_set_up(&link.info, clock::now());
         self.node.set_info(link.info.clone());
-        self.node.set_state(NodeState::Up);
+        self.note_state(NodeState::Up);
         self.owed.recover();
         self.down = None;
         self.backoff.connected_at = Some(Instant::now());
         self.link = Some(link);
         // What happened meanwhile was not told.
-        self.node.pushes.handle_push(self.node.id, None);
+        self.node.tell(None);
     }
 
     fn handle_refusal(&mut self, failure: NodeFailure) {
-        self.node.set_state(NodeState::Down(failure.clone()));
+        self.note_state(NodeState::Down(failure.clone()));
         self.down = Some(failure);
     }
 
@@ -135,7 +146,7 @@ impl Actor {
     pub(super) fn handle_loss(&mut self, failure: &NodeFailure) {
         let is_hung = matches!(failure, NodeFailure::Stalled(_));
         if self.backoff.handle_loss(Instant::now()) && !is_hung {
-            self.node.set_state(NodeState::Connecting);
+            self.note_state(NodeState::Connecting);
         } else {
             self.handle_refusal(failure.clone());
         }

@@ -13,15 +13,15 @@ pub(super) enum Asked {
     Acquire,
     /// `scripts/extend.lua`.
     Extend,
-    /// `scripts/release.lua` or `scripts/swap.lua`.
+    /// `scripts/release.lua`.
     Release,
     /// `scripts/look.lua`.
     Look,
 }
 
-/// What the `replies` to one order say: the one at `verdict` is the answer, and to an acquire a last
-/// one that follows it says how long the key that is in the way has to live. `secret` (the value) is
-/// kept out of the reason.
+/// What the `replies` to one order say: the one at `verdict` is the answer. To an acquire, those that
+/// follow it say how long the key that is in the way has to live, and what stands there. `secret` (the
+/// value) is kept out of the reason.
 pub(super) fn answer_with_ttl(
     asked: Asked,
     replies: &[Value],
@@ -31,13 +31,19 @@ pub(super) fn answer_with_ttl(
     let Some(reply) = replies.get(verdict) else {
         return Answer::failed(NodeFailure::Unexpected("nothing".into()));
     };
-    let answer = answer(asked, reply, secret);
-    match replies[verdict + 1..].last() {
-        Some(Value::Int(pttl)) if asked == Asked::Acquire => {
-            Answer { free_in: free_in(*pttl), ..answer }
+    let mut answer = answer(asked, reply, secret);
+    if asked == Asked::Acquire && answer.vote == Vote::Denied {
+        for told in &replies[verdict + 1..] {
+            match told {
+                Value::Int(pttl) => {
+                    answer.free_in = free_in(*pttl).or(stands_for_ever(*pttl));
+                }
+                Value::BulkString(value) => answer.standing = Some(super::value::Value::of(value)),
+                _ => {}
+            }
         }
-        _ => answer,
     }
+    answer
 }
 
 /// How long a key with this PTTL has to live; `None` if it stands for ever.
@@ -46,6 +52,11 @@ fn free_in(pttl: i64) -> Option<Duration> {
         -2 => Some(Duration::ZERO),
         pttl => u64::try_from(pttl).ok().map(Duration::from_millis),
     }
+}
+
+/// That a key which is in the way stands for ever is known: it is not free before any deadline.
+fn stands_for_ever(pttl: i64) -> Option<Duration> {
+    (pttl == -1).then_some(Duration::MAX)
 }
 
 /// The vote that `reply` is. `secret` (the value) is kept out of the reason.
@@ -82,9 +93,14 @@ fn answer(asked: Asked, reply: &Value, secret: &str) -> Answer {
 fn from_array(asked: Asked, parts: &[Value], secret: &str) -> Answer {
     let denied = Answer::of(Vote::Denied);
     match (asked, parts) {
-        (Asked::Acquire, [Value::Int(pttl), Value::Int(place)]) => {
+        (Asked::Acquire, [Value::Int(pttl), Value::Int(place), told @ ..]) => {
             let place = usize::try_from(*place - 1).unwrap_or_default();
-            Answer { free_in: free_in(*pttl), place, ..denied }
+            let standing = match told {
+                [Value::BulkString(value)] => Some(super::value::Value::of(value)),
+                _ => None,
+            };
+            let free_in = free_in(*pttl).or(stands_for_ever(*pttl));
+            Answer { free_in, place, standing, ..denied }
         }
         (Asked::Look, [Value::BulkString(value), Value::Int(pttl)]) => {
             let standing = Some(super::value::Value::of(value));
@@ -174,8 +190,26 @@ mod tests {
         assert_eq!(free_in(&["$-1\r\n"]), None, "not asked");
         assert_eq!(free_in(&["$-1\r\n", ":70\r\n"]), Some(Duration::from_millis(70)));
         assert_eq!(free_in(&["$-1\r\n", "+OK\r\n", ":-2\r\n"]), Some(Duration::ZERO), "gone");
-        assert_eq!(free_in(&["$-1\r\n", "+OK\r\n", ":-1\r\n"]), None, "for ever");
+        let for_ever = free_in(&["$-1\r\n", "+OK\r\n", ":-1\r\n"]);
+        assert_eq!(for_ever, Some(Duration::MAX), "for ever");
         assert_eq!(free_in(&["$-1\r\n", "-ERR no\r\n", "-ERR no\r\n"]), None);
+    }
+
+    #[test]
+    fn what_stands_in_the_way_is_told_with_its_ttl() {
+        let told = |wire: &[&str]| {
+            let replies: Vec<_> = wire.iter().map(|wire| parsed(wire)).collect();
+            let answer = answer_with_ttl(Asked::Acquire, &replies, 0, "v");
+            (answer.vote, answer.free_in, answer.standing)
+        };
+        let (nil, pttl, value) = ("$-1\r\n", ":70\r\n", "$2\r\nhi\r\n");
+        let (in_70_ms, hi) = (Some(Duration::from_millis(70)), crate::node::Value::of(b"hi"));
+        let denied = (Vote::Denied, in_70_ms, Some(hi.clone()));
+        assert_eq!(told(&[nil, "+OK\r\n", pttl, value]), denied);
+        assert_eq!(told(&[nil, pttl, "-WRONGTYPE no\r\n"]), (Vote::Denied, in_70_ms, None));
+        assert_eq!(told(&["+OK\r\n", pttl, value]), (Vote::Granted, None, None), "it is ours");
+        let script = "*3\r\n:70\r\n:1\r\n$2\r\nhi\r\n";
+        assert_eq!(told(&[script]), denied);
     }
 
     #[test]
@@ -190,7 +224,7 @@ mod tests {
         let set = answer(Asked::Acquire, &parsed("*2\r\n:70\r\n:2\r\n"), "v");
         assert_eq!((set.free_in, set.place), (Some(Duration::from_millis(70)), 1));
         let forever = answer(Asked::Acquire, &parsed("*2\r\n:-1\r\n:1\r\n"), "v");
-        assert_eq!((forever.free_in, forever.place), (None, 0));
+        assert_eq!((forever.free_in, forever.place), (Some(Duration::MAX), 0));
         let look = answer(Asked::Look, &parsed("*2\r\n$2\r\nhi\r\n:9\r\n"), "v");
         assert_eq!(look.standing, Some(crate::node::Value::of(b"hi")));
         assert_eq!(look.free_in, Some(Duration::from_millis(9)));

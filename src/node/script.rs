@@ -12,13 +12,9 @@ pub(super) static ACQUIRE: LazyLock<Script> =
 pub(super) static EXTEND: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/extend.lua")).fenced(-1));
 
-/// Deletes locks that are still ours.
+/// Deletes locks that are still ours, or puts another value in their place.
 pub(super) static RELEASE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/release.lua")).fenced(1));
-
-/// Puts another value in the place of ours.
-pub(super) static SWAP: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("scripts/swap.lua")).fenced(1));
 
 /// Reads a lock.
 pub(super) static LOOK: LazyLock<Script> =
@@ -26,7 +22,7 @@ pub(super) static LOOK: LazyLock<Script> =
 
 /// The source of every script, to be told to a node in advance.
 pub(super) fn sources() -> impl Iterator<Item = &'static str> {
-    let all = [&ACQUIRE, &EXTEND, &RELEASE, &SWAP, &LOOK];
+    let all = [&ACQUIRE, &EXTEND, &RELEASE, &LOOK];
     all.into_iter().flat_map(|script| script.texts()).map(|text| &*text.source)
 }
 
@@ -102,7 +98,7 @@ impl Script {
         };
         with_keys(with_keys(pipeline.arg(2 * keys.len()), keys), follow.counters)
             .arg(follow.least)
-            .arg(u8::from(follow.draws))
+            .arg(follow.mode.word())
             .arg(follow.ttl.as_millis())
             .arg(fenced.done_from)
     }

@@ -1,24 +1,23 @@
 //! What all tasks of one node have in common, over all runtimes.
 
 use super::DOUBT;
-use super::connection::ServerInfo;
+use super::estate::Estate;
 use super::failure::NodeFailure;
+use super::handshake::Handshake;
 use super::order::Order;
 use super::push::PushSink;
 use super::quarantine::Quarantine;
+use super::set_up::ServerInfo;
 use super::suspects::Suspects;
+use crate::clock;
+use crate::lock::lock;
 use crate::protocol::NodeId;
 use redis::io::tcp::TcpSettings;
 use redis::{ConnectionInfo, ProtocolVersion};
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::mpsc::{UnboundedSender, WeakUnboundedSender};
-
-/// The most releases kept for a node while no task of it runs (I12); beyond, the oldest is dropped,
-/// and its key lives for its ttl.
-const MOST_LEFT: usize = 1 << 16;
 
 /// How long a node may take.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +37,8 @@ pub(crate) struct Endpoint {
 }
 
 /// How a client stands with one of its nodes.
+///
+/// Prints as a short phrase, for example `up` or `down: connection refused`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeState {
@@ -52,13 +53,23 @@ pub enum NodeState {
     Down(NodeFailure),
 }
 
+impl fmt::Display for NodeState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connecting => f.write_str("connecting"),
+            Self::Up => f.write_str("up"),
+            Self::Stalled => f.write_str("stalled"),
+            Self::Down(failure) => write!(f, "down: {failure}"),
+        }
+    }
+}
+
 /// One node of one client.
 pub(crate) struct NodeShared {
     pub(crate) id: NodeId,
     pub(crate) name: Arc<str>,
     pub(super) timings: Timings,
-    /// Learnt from a refused `HELLO`.
-    pub(super) speaks_resp2: AtomicBool,
+    pub(super) handshake: Handshake,
     pub(super) siblings: Arc<Siblings>,
     pub(super) pushes: Arc<dyn PushSink>,
     /// What it may have forgotten.
@@ -66,26 +77,9 @@ pub(crate) struct NodeShared {
     pub(super) suspects: Arc<Suspects>,
     info: ConnectionInfo,
     status: Mutex<(NodeState, ServerInfo)>,
-    estate: Mutex<Estate>,
-    /// True if the estate has broken connections: looked at before each write.
-    has_broken: AtomicBool,
+    pub(super) estate: Estate,
     /// Releases that were asked for and not yet delivered, over all runtimes.
     pub(super) debts: Arc<AtomicUsize>,
-}
-
-/// What the tasks of shut-down runtimes left behind, and who may take it on.
-#[derive(Default)]
-struct Estate {
-    releases: VecDeque<Order>,
-    broken: Vec<Broken>,
-    tasks: Vec<WeakUnboundedSender<Order>>,
-}
-
-/// A connection that broke with commands unanswered: they may still run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Broken {
-    pub(super) run_id: Option<Arc<str>>,
-    pub(super) client_id: Option<i64>,
 }
 
 impl NodeShared {
@@ -102,21 +96,21 @@ impl NodeShared {
             id,
             name: endpoint.name,
             timings,
-            speaks_resp2: AtomicBool::new(false),
+            handshake: Handshake::default(),
             siblings,
             pushes,
             quarantine,
             suspects,
             info: endpoint.info,
             status: Mutex::new((NodeState::Connecting, ServerInfo::default())),
-            estate: Mutex::default(),
-            has_broken: AtomicBool::new(false),
+            estate: Estate::default(),
             debts: Arc::default(),
         }
     }
 
-    /// Where and how to make a new connection that speaks `protocol`.
-    pub(super) fn info(&self, protocol: ProtocolVersion) -> ConnectionInfo {
+    /// Where and how to make a new connection, which speaks RESP3 or RESP2.
+    pub(super) fn info(&self, resp3: bool) -> ConnectionInfo {
+        let protocol = if resp3 { ProtocolVersion::RESP3 } else { ProtocolVersion::RESP2 };
         let redis = self.info.redis_settings().clone().set_protocol(protocol);
         let redis = redis.set_lib_name(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
         let tcp = with_our_timings(self.info.tcp_settings().clone());
@@ -140,56 +134,22 @@ impl NodeShared {
         lock(&self.status).1 = info;
     }
 
-    /// Enters a task that can deliver what others leave behind; gives it what has been left.
-    pub(super) fn enter(&self, mailbox: &UnboundedSender<Order>) {
-        let mut estate = lock(&self.estate);
-        estate.tasks.retain(|task| task.upgrade().is_some_and(|task| !task.is_closed()));
-        estate.tasks.push(mailbox.downgrade());
-        for order in std::mem::take(&mut estate.releases) {
-            // The task has just been made, so its mailbox is open.
-            let _ = mailbox.send(order);
-        }
-    }
-
-    /// Takes an order whose task is gone. A release goes to another runtime's task, or waits for
-    /// the next one; anything else has failed.
+    /// Takes an order whose task is gone. A release goes to whichever task of another runtime can
+    /// write it first, or waits for one; so does an extension, if there is a task. Anything else has
+    /// failed.
     pub(super) fn rescue(&self, mut order: Order) {
-        order.fail(NodeFailure::ShutDown);
-        if !order.is_release() {
-            return;
+        if order.is_void(self.id, clock::now()) {
+            return order.answer_void();
         }
-        let mut estate = lock(&self.estate);
-        for task in estate.tasks.iter().filter_map(WeakUnboundedSender::upgrade) {
-            match task.send(order) {
-                Ok(()) => return,
-                Err(refused) => order = refused.0,
-            }
+        if order.was_written() {
+            // It may have run: what it finds when it is repeated says nothing.
+            order.fail(NodeFailure::ShutDown);
         }
-        estate.releases.push_back(order);
-        if estate.releases.len() > MOST_LEFT {
-            estate.releases.pop_front();
+        if order.is_release() || (order.is_upkeep() && self.estate.is_served()) {
+            self.estate.leave(order);
+        } else {
+            order.fail(NodeFailure::ShutDown);
         }
-    }
-
-    pub(super) fn note_broken(&self, broken: Broken) {
-        lock(&self.estate).broken.push(broken);
-        self.has_broken.store(true, Ordering::Release);
-    }
-
-    /// True if there are broken connections that nobody has seen to.
-    pub(super) fn has_broken(&self) -> bool {
-        self.has_broken.load(Ordering::Acquire)
-    }
-
-    /// The connections that broke and may still deliver something.
-    pub(super) fn broken(&self) -> Vec<Broken> {
-        lock(&self.estate).broken.clone()
-    }
-
-    pub(super) fn forget_broken(&self, seen_to: &[Broken]) {
-        let mut estate = lock(&self.estate);
-        estate.broken.retain(|broken| !seen_to.contains(broken));
-        self.has_broken.store(!estate.broken.is_empty(), Ordering::Release);
     }
 }
 
@@ -230,10 +190,4 @@ fn with_our_timings(tcp: TcpSettings) -> TcpSettings {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let tcp = if tcp.user_timeout().is_none() { tcp.set_user_timeout(DOUBT) } else { tcp };
     tcp
-}
-
-/// No code panics while it holds one of these locks; if it did, what they guard would still be
-/// whole.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,6 +12,9 @@ use std::time::Duration;
 pub enum NodeStanding {
     /// It counts.
     Counted,
+    /// It is not asked for locks now: it is not connected, or hangs. See
+    /// [`NodeInfo::state`](crate::NodeInfo::state).
+    Unavailable,
     /// The server had been up for only a short time when this client saw it first: it may have
     /// forgotten locks in a restart. It counts while so many are young that the deployment must be
     /// new; see [`RestartGuard::Observed`](crate::RestartGuard::Observed).
@@ -29,10 +32,10 @@ pub enum NodeStanding {
 }
 
 impl NodeStanding {
-    /// How long until what it grants counts again; zero if it does now.
+    /// How long until what it grants counts again; zero if it does now, or as soon as it is available.
     pub fn counts_in(&self) -> Duration {
         match self {
-            Self::Counted => Duration::ZERO,
+            Self::Counted | Self::Unavailable => Duration::ZERO,
             Self::Young { counts_in, .. } => *counts_in,
             Self::Excluded(failure) => failure.counts_in().unwrap_or_default(),
         }
@@ -43,6 +46,7 @@ impl fmt::Display for NodeStanding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Counted => f.write_str("counted"),
+            Self::Unavailable => f.write_str("not available"),
             Self::Young { up_for, counts_in } => {
                 write!(f, "young: up for {}, old in {}", short(*up_for), short(*counts_in))
             }

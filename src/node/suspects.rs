@@ -8,7 +8,7 @@
 
 use super::claim::Promise;
 use super::failure::NodeFailure;
-use super::shared::lock;
+use crate::lock::lock;
 use crate::protocol::{Drift, NodeId, Quorum, Time};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -7,8 +7,9 @@ use uuid::Uuid;
 const DIGITS: usize = 32;
 
 /// What stands under a key: 32 hex digits of a `UUIDv4` made from the operating system's
-/// randomness, fresh for every attempt (I7); with metadata, a colon and that follow. The value of
-/// somebody else's lock can be any bytes.
+/// randomness, fresh for every attempt (I7). If it stands under several keys, for one lease, a plus
+/// sign and their number follow; with metadata, a colon and that. The value of somebody else's lock
+/// can be any bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Value(Form);
 
@@ -25,13 +26,15 @@ impl Value {
         Self(Form::Plain(digits))
     }
 
-    /// A fresh value that tells `metadata` to whoever reads it.
-    pub(crate) fn telling(metadata: Option<&str>) -> Self {
+    /// A fresh value for so many `keys`, that tells `metadata` to whoever reads it.
+    pub(crate) fn telling(keys: usize, metadata: Option<&str>) -> Self {
         let fresh = Self::fresh();
-        match metadata {
-            None => fresh,
-            Some(told) => Self(Form::Long([fresh.bytes(), b":", told.as_bytes()].concat().into())),
+        if keys == 1 && metadata.is_none() {
+            return fresh;
         }
+        let mark = if keys > 1 { format!("+{keys}") } else { String::new() };
+        let told = metadata.map_or_else(String::new, |told| format!(":{told}"));
+        Self(Form::Long(format!("{}{mark}{told}", fresh.as_str()).into_bytes().into()))
     }
 
     /// A value as it was read, or handed over.
@@ -64,10 +67,30 @@ impl Value {
 
     /// What the holder tells, if the value has our format.
     pub(crate) fn metadata(&self) -> Option<&str> {
-        let (digits, told) = self.bytes().split_at_checked(DIGITS)?;
-        let told = told.strip_prefix(b":")?;
-        let is_ours = digits.iter().all(u8::is_ascii_hexdigit);
-        is_ours.then(|| std::str::from_utf8(told).ok()).flatten()
+        self.parts()?.1
+    }
+
+    /// Under how many keys it stands for one lease, if it says that these are several.
+    pub(crate) fn several(&self) -> Option<usize> {
+        self.parts().map(|(keys, _)| keys).filter(|keys| *keys > 1)
+    }
+
+    /// Under how many keys it stands, and the metadata; `None` if it has not our format.
+    fn parts(&self) -> Option<(usize, Option<&str>)> {
+        let (digits, rest) = self.bytes().split_at_checked(DIGITS)?;
+        if !digits.iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
+        let rest = std::str::from_utf8(rest).ok()?;
+        let (mark, told) =
+            rest.split_once(':').map_or((rest, None), |(mark, told)| (mark, Some(told)));
+        if mark.is_empty() {
+            return Some((1, told));
+        }
+        let number = mark.strip_prefix('+')?;
+        let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+        let keys = number.parse().ok().filter(|keys| is_number && *keys > 1)?;
+        Some((keys, told))
     }
 }
 
@@ -98,12 +121,47 @@ mod tests {
 
     #[test]
     fn metadata_follows_the_digits_and_is_read_back() {
-        for told in ["", "worker-7", "host:42", "größe"] {
-            let value = Value::telling(Some(told));
-            assert_eq!(value.metadata(), Some(told));
-            assert_eq!(Value::of(value.bytes()), value);
-            assert_eq!(value.secret(), &value.as_str()[..DIGITS]);
-            assert!(!format!("{value:?}").contains(value.secret()));
+        for (keys, mark) in [(1, ""), (2, "+2"), (1_000, "+1000")] {
+            for told in
+                [None, Some(""), Some("worker-7"), Some("host:42"), Some("größe"), Some("+7")]
+            {
+                let value = Value::telling(keys, told);
+                assert_eq!(
+                    (value.metadata(), value.several()),
+                    (told, Some(keys).filter(|k| *k > 1))
+                );
+                let metadata = told.map_or(String::new(), |told| format!(":{told}"));
+                assert_eq!(value.as_str()[DIGITS..], format!("{mark}{metadata}"));
+                assert_eq!(Value::of(value.bytes()).bytes(), value.bytes());
+                assert_eq!(value.secret(), &value.as_str()[..DIGITS]);
+                assert!(!format!("{value:?}").contains(value.secret()));
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_number_above_one_says_that_there_are_several_keys() {
+        let digits = Value::fresh().as_str().to_owned();
+        for rest in [
+            "+",
+            "+0",
+            "+1",
+            "+-2",
+            "++2",
+            "+2x",
+            "+ 2",
+            "2",
+            "-2",
+            "+99999999999999999999",
+            "+:+2",
+        ] {
+            let value = Value::of(format!("{digits}{rest}").as_bytes());
+            assert_eq!((value.several(), value.metadata()), (None, None), "{rest}");
+        }
+        let in_metadata = Value::of(format!("{digits}:+2").as_bytes());
+        assert_eq!((in_metadata.several(), in_metadata.metadata()), (None, Some("+2")));
+        for no_digits in ["+2", "x+2", "0123+2", &"x".repeat(DIGITS), ""] {
+            assert_eq!(Value::of(format!("{no_digits}+2").as_bytes()).several(), None);
         }
     }
 
@@ -113,7 +171,7 @@ mod tests {
             [&b""[..], b"1", b"\xff\xfe", &[b'x'; 40], b"some-token-of-another-library:zz"]
         {
             let value = Value::of(others);
-            assert_eq!(value.metadata(), None);
+            assert_eq!((value.metadata(), value.several()), (None, None));
             assert!(value.hint().chars().count() <= others.len() / 4);
         }
     }

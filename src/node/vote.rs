@@ -3,6 +3,7 @@
 use super::failure::NodeFailure;
 use super::value::Value;
 use crate::protocol::{NodeId, Vote};
+use crate::safe_waker::contain;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,9 +64,10 @@ impl Ballot {
         Self { sink: Some(sink), node }
     }
 
+    /// Whoever counts it may wake tasks: a waker that panics takes nothing else with it.
     pub(crate) fn cast(mut self, answer: Answer) {
         if let Some(sink) = self.sink.take() {
-            sink.handle_answer(self.node, answer);
+            contain(|| sink.handle_answer(self.node, answer));
         }
     }
 
@@ -78,7 +80,7 @@ impl Ballot {
 impl Drop for Ballot {
     fn drop(&mut self) {
         if let Some(sink) = self.sink.take() {
-            sink.handle_answer(self.node, Answer::failed(NodeFailure::ShutDown));
+            contain(|| sink.handle_answer(self.node, Answer::failed(NodeFailure::ShutDown)));
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use super::fencing::Choice;
 use super::quorum::Quorum;
-use super::retry::Schedule;
+use super::retry::{MIN_DELAY, Schedule};
 use super::round::{Goal, Outcome, Round};
 use super::validity::{Drift, Time, Ttl, valid_until};
 use std::time::Duration;
@@ -49,6 +49,8 @@ pub(crate) struct Acquisition {
     is_fenced: bool,
     close_at: Time,
     refused: Option<Refusal>,
+    /// The pause before the next attempt, where nodes that refuse say that the lock is free.
+    pause: Duration,
 }
 
 impl Acquisition {
@@ -73,6 +75,7 @@ impl Acquisition {
             is_fenced,
             close_at,
             refused,
+            pause: MIN_DELAY,
         }
     }
 
@@ -102,7 +105,13 @@ impl Acquisition {
 
     /// Why there is no lease, if the time for further attempts is over at `now`.
     pub(crate) fn is_over(&self, now: Time) -> Option<Refusal> {
-        self.refused.filter(|_| now >= self.deadline)
+        (now >= self.deadline).then_some(self.refused.unwrap_or(Refusal::Timeout))
+    }
+
+    /// Takes that an attempt was given up before its round was looked at. True if there may be another
+    /// by `now`, at once.
+    pub(crate) fn handle_given_up(&mut self, now: Time, random: u64) -> bool {
+        now < self.deadline && self.schedule.next_delay(random).is_some()
     }
 
     /// Takes how the attempt's round stands at `now`, after its decision. `random` is any word.
@@ -140,8 +149,15 @@ impl Acquisition {
             && !is_hopeless
             && let Some(delay) = self.schedule.next_delay(random)
         {
+            let at = now.after(delay);
+            // 1. A SET is refused. 2. The key goes. 3. PTTL says that there is none. 4. Others set it
+            // again. So what a node tells of the key is no reason to ask at once, again and again.
+            let soonest = now.after(self.pause);
+            let is_free = free_at.is_some_and(|free_at| free_at < soonest);
+            self.pause = if is_free { self.pause.saturating_mul(2) } else { MIN_DELAY };
+            let free_at = free_at.map(|free_at| free_at.max(soonest));
             // Something may happen before: it waits to the end.
-            let at = free_at.map_or(now.after(delay), |free_at| now.after(delay).min(free_at));
+            let at = free_at.map_or(at, |free_at| at.min(free_at));
             return Next::Retry { at: at.min(self.deadline) };
         }
         let latest = refusal.is_some() || self.refused.is_none();
@@ -238,6 +254,16 @@ mod tests {
         assert_eq!(it.handle_outcome(&held, ms(1), 0), Next::Retry { at: DEADLINE });
         assert_eq!(it.is_over(ms(999)), None);
         assert_eq!(it.is_over(DEADLINE), Some(Refusal::Contended));
+        let unasked = acquisition(&RetryPolicy::none());
+        assert_eq!(unasked.is_over(DEADLINE), Some(Refusal::Timeout), "no attempt was decided");
+    }
+
+    #[test]
+    fn an_attempt_that_was_given_up_counts_as_one() {
+        let mut it = acquisition(&fixed(10).limit(1));
+        assert!(it.handle_given_up(ms(1), 0) && !it.handle_given_up(ms(2), 0));
+        assert!(!acquisition(&RetryPolicy::none()).handle_given_up(ms(1), 0));
+        assert!(!acquisition(&fixed(10)).handle_given_up(DEADLINE, 0));
     }
 
     /// A round in which nodes deny, with keys that live until then, and others fail.
@@ -261,6 +287,8 @@ mod tests {
             (vec![70, 30], 0, 30),
             (vec![70, 30], 1, 70),
             (vec![300, 400], 0, 100),
+            // Gone already: not sooner than any policy may ask again.
+            (vec![0, 0], 0, 1),
         ] {
             let mut it = acquisition(&fixed(100));
             let round = held(&mut it, &free_at, failures);
@@ -268,6 +296,19 @@ mod tests {
             let next = it.handle_outcome(&round, ms(0), 0);
             assert_eq!(next, Next::Retry { at: ms(at) }, "{free_at:?} {failures}");
         }
+    }
+
+    #[test]
+    fn who_is_refused_a_lock_that_is_said_to_be_free_asks_ever_less_often() {
+        let mut it = acquisition(&fixed(10));
+        for (free_at, at) in [(0, 1), (0, 2), (0, 4), (0, 8), (0, 10), (0, 10), (9, 10), (400, 10)]
+        {
+            let round = held(&mut it, &[free_at; 3], 0);
+            let next = it.handle_outcome(&round, ms(0), 0);
+            assert_eq!(next, Next::Retry { at: ms(at) }, "free at {free_at} ms");
+        }
+        let round = held(&mut it, &[0; 3], 0);
+        assert_eq!(it.handle_outcome(&round, ms(0), 0), Next::Retry { at: ms(1) }, "it was held");
     }
 
     #[test]

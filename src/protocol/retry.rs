@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// No delay is shorter than this, so that no policy can turn waiting into a hot loop.
-const MIN_DELAY: Duration = Duration::from_millis(1);
+pub(super) const MIN_DELAY: Duration = Duration::from_millis(1);
 
 /// When a refused attempt is tried again, within the wait bound of the call.
 ///
@@ -88,6 +88,11 @@ impl RetryPolicy {
     #[must_use]
     pub fn limit(self, retries: u32) -> Self {
         Self { limit: Some(retries), ..self }
+    }
+
+    /// True if there can be a second attempt.
+    pub(crate) fn retries(&self) -> bool {
+        !matches!(self.shape, Shape::Never) && self.limit != Some(0)
     }
 
     fn of(shape: Shape) -> Self {

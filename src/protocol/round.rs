@@ -40,6 +40,16 @@ pub(crate) enum Goal {
     Survey,
 }
 
+impl Goal {
+    /// Until when winning an acquire means anything.
+    pub(crate) fn valid_until(self) -> Option<Time> {
+        match self {
+            Self::Acquire { valid_until } | Self::Raise { valid_until, .. } => Some(valid_until),
+            Self::Extend { .. } | Self::Release | Self::Survey => None,
+        }
+    }
+}
+
 /// How a round was decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {

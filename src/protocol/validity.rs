@@ -51,6 +51,9 @@ impl Ttl {
     /// One millisecond.
     pub(crate) const SHORTEST: Self = Self(1);
 
+    /// A hundred years.
+    pub(crate) const LONGEST: Self = Self(Self::MAX_MS);
+
     /// The whole milliseconds of `duration`; a fraction is cut off, so the nodes are never told
     /// more than was asked for.
     pub(crate) fn from_duration(duration: Duration) -> Result<Self, TtlError> {
@@ -60,6 +63,23 @@ impl Ttl {
                 Ok(ms) if ms <= Self::MAX_MS => Ok(Self(ms)),
                 _ => Err(TtlError::TooLong),
             },
+        }
+    }
+
+    /// The shortest that is not shorter than `duration`, for keys that must stand for so long: up to a
+    /// millisecond more is safe, and less is not. [`LONGEST`](Self::LONGEST) if there is none.
+    pub(crate) fn covering(duration: Duration) -> Self {
+        let ms = duration.as_nanos().div_ceil(1_000_000);
+        Self(u64::try_from(ms).unwrap_or(Self::MAX_MS).clamp(1, Self::MAX_MS))
+    }
+
+    /// The longest that is not longer than `duration`, for leases that must end by then; `None` below
+    /// one millisecond.
+    pub(crate) fn within(duration: Duration) -> Option<Self> {
+        match Self::from_duration(duration) {
+            Ok(ttl) => Some(ttl),
+            Err(TtlError::TooLong) => Some(Self::LONGEST),
+            Err(TtlError::TooShort) => None,
         }
     }
 
@@ -112,6 +132,18 @@ impl Drift {
         drifted.saturating_add(Duration::from_secs(1))
     }
 
+    /// The shortest ttl that gives a validity of at least so much; `None` if no ttl does.
+    pub(crate) fn ttl_for(self, validity: Duration) -> Option<Ttl> {
+        // So many nanoseconds of each millisecond are not given away: a millionth of it is one.
+        let left_per_ms = 1_000_000 - u128::from(self.parts_per_million);
+        if left_per_ms == 0 {
+            return None;
+        }
+        let ms = (validity.as_nanos() + self.constant.as_nanos()).div_ceil(left_per_ms);
+        let ms = u64::try_from(ms).ok().filter(|ms| *ms <= Ttl::MAX_MS)?;
+        Some(Ttl(ms.max(1)))
+    }
+
     fn share(self, ttl: Ttl) -> Duration {
         let nanos = ttl.as_duration().as_nanos() * u128::from(self.parts_per_million);
         let nanos = u64::try_from(nanos.div_ceil(1_000_000)).unwrap_or(u64::MAX);
@@ -159,6 +191,36 @@ mod tests {
     }
 
     #[test]
+    fn the_ttl_for_a_validity_counts_the_allowance_at_the_edges_too() {
+        let exact = Drift { parts_per_million: 0, constant: Duration::ZERO };
+        let (ns, max) = (Duration::from_nanos(1), ms(Ttl::MAX_MS));
+        let cases = [
+            (Drift::DEFAULT, ms(9_898), Some(10_000)),
+            (Drift::DEFAULT, ms(9_898) + ns, Some(10_001)),
+            (Drift::DEFAULT, Duration::ZERO, Some(3)),
+            (Drift::DEFAULT, max, None),
+            (Drift::DEFAULT, Duration::MAX, None),
+            (exact, Duration::ZERO, Some(1)),
+            (exact, ns, Some(1)),
+            (exact, ms(1), Some(1)),
+            (exact, ms(1) + ns, Some(2)),
+            (exact, max, Some(Ttl::MAX_MS)),
+            (exact, max + ns, None),
+            (exact.with_constant(ns), ms(1), Some(2)),
+            (exact.with_constant(Duration::MAX), Duration::ZERO, None),
+            (exact.with_constant(Duration::MAX), Duration::MAX, None),
+            (exact.with_factor(0.999_999).expect("below 1"), ns, Some(1)),
+            (exact.with_factor(0.999_999).expect("below 1"), Duration::from_nanos(2), Some(2)),
+            // Rounded up to a millionth it is the whole.
+            (exact.with_factor(0.999_999_9).expect("below 1"), ns, None),
+        ];
+        for (drift, validity, expected) in cases {
+            let found = drift.ttl_for(validity).map(Ttl::as_millis);
+            assert_eq!(found, expected, "{validity:?} with {drift:?}");
+        }
+    }
+
+    #[test]
     fn a_factor_must_be_a_share_of_the_ttl() {
         for bad in [-0.1, 1.0, 2.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             assert_eq!(Drift::DEFAULT.with_factor(bad), None, "{bad}");
@@ -198,6 +260,34 @@ mod tests {
             let given_away = t1.after(ttl.as_duration()).since(end);
             let saturated = t1.after(ttl.as_duration()) == Time::from_nanos(u64::MAX);
             prop_assert!(saturated || end == t1 || given_away >= drift.allowance(ttl));
+        }
+
+        #[test]
+        fn a_ttl_covers_what_it_is_for_and_is_the_shortest_that_does(nanos in any::<u128>()) {
+            let most = Duration::from_millis(Ttl::MAX_MS).as_nanos();
+            let nanos = nanos % (2 * most);
+            let duration = Duration::from_nanos_u128(nanos);
+            let ttl = Ttl::covering(duration);
+            prop_assert!(nanos > most || ttl.as_duration() >= duration, "a key must not end early");
+            prop_assert!(ttl == Ttl::SHORTEST || ttl.as_duration() < duration + ms(1));
+        }
+
+        #[test]
+        fn the_ttl_for_a_validity_is_the_shortest_that_gives_it(
+            of in 1..=Ttl::MAX_MS, off in 0..=1_000_000u64, factor in 0.0..1.0f64, constant in any::<u64>(),
+        ) {
+            let drift = Drift::DEFAULT.with_factor(factor).expect("in range");
+            // From nothing to decades.
+            let drift = drift.with_constant(Duration::from_nanos(constant >> (of % 64)));
+            let validity = |ttl: Ttl| ttl.as_duration().saturating_sub(drift.allowance(ttl));
+            let asked = validity(Ttl(of)).saturating_sub(Duration::from_nanos(off));
+            if let Some(ttl) = drift.ttl_for(asked) {
+                prop_assert!(validity(ttl) >= asked, "{ttl:?} gives {:?}", validity(ttl));
+                let is_shortest = ttl == Ttl::SHORTEST || validity(Ttl(ttl.0 - 1)) < asked;
+                prop_assert!(is_shortest || asked.is_zero(), "{ttl:?} for {asked:?}");
+            } else {
+                prop_assert!(asked.is_zero(), "that of {of} ms is enough");
+            }
         }
 
         #[test]

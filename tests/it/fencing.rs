@@ -2,13 +2,13 @@
 
 use crate::{builder, client, eventually, ms};
 use kit::Cluster;
-use quorlock::{AcquireError, FencingToken, NodeVote, Redlock};
+use quorlock::{AcquireError, FencingToken, NodeVote, Redlock, ReleaseOutcome};
 use std::time::{Duration, SystemTime};
 
 /// Puts something else in the place of a counter.
 type Spoil<'a> = &'a dyn Fn(&kit::Server);
 
-const COUNTER: &str = "r:token:{r}";
+const COUNTER: &str = "r#quorlock:token:{r}";
 
 /// Microseconds since 1970, a day from now: above every hint.
 fn tomorrow_us() -> u64 {
@@ -133,7 +133,7 @@ async fn what_is_no_counter_fails_by_name_and_is_never_taken_for_a_holder() {
     let redlock = client(&cluster);
     let at_end = "9007199254740991".to_owned();
     let breaks: [(&str, Spoil); 5] = [
-        ("something else stands", &|node| node.set(COUNTER, "the lock of r:token:{r}")),
+        ("something else stands", &|node| node.set(COUNTER, "no number")),
         ("something else stands", &|node| node.set(COUNTER, "1.5")),
         ("something else stands", &|node| node.set(COUNTER, "-5")),
         ("something else stands", &|node| {
@@ -197,7 +197,7 @@ async fn a_set_has_one_token_above_those_of_all_its_resources() {
     let redlock = client(&cluster);
     let start = tomorrow_us();
     for node in &cluster {
-        node.set("b:token:{b}", (start + 500).to_string());
+        node.set("b#quorlock:token:{b}", (start + 500).to_string());
     }
     let set = redlock.acquire_all(["a", "b", "c"]).fenced().await.expect("free locks");
     let of_set = set.token().expect("it is fenced");
@@ -237,7 +237,19 @@ async fn scripts_that_a_node_forgot_are_sent_again() {
     cluster.iter().for_each(|node| drop(node.cmd(&["SCRIPT", "FLUSH"])));
     lease.extend(ms(20_000)).await.expect("the source follows");
     cluster.iter().for_each(|node| drop(node.cmd(&["SCRIPT", "FLUSH"])));
+    let adopted = client(&cluster).adopt("r", lease.value()).fenced().await;
+    cluster.iter().for_each(|node| drop(node.cmd(&["SCRIPT", "FLUSH"])));
+    let cooled = adopted.expect("the source follows").release_after(ms(1)).await;
+    assert_eq!(cooled, Ok(ReleaseOutcome::Released), "the source follows");
+    let lease = redlock.acquire("r").fenced().await.expect("free after a while");
+    cluster.iter().for_each(|node| drop(node.cmd(&["SCRIPT", "FLUSH"])));
     lease.release().await.expect("the source follows");
+    // The same without counters.
+    let lease = redlock.acquire("r").await.expect("a free lock");
+    cluster.iter().for_each(|node| drop(node.cmd(&["SCRIPT", "FLUSH"])));
+    let adopted = client(&cluster).adopt("r", lease.value()).await.expect("the source follows");
+    cluster.iter().for_each(|node| drop(node.cmd(&["SCRIPT", "FLUSH"])));
+    adopted.release().await.expect("the source follows");
 }
 
 #[tokio::test]

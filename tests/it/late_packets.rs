@@ -3,7 +3,7 @@
 use crate::errors::{FEW_RIGHTS, PASSWORD, USER};
 use crate::{MAX_TTL, SOON, eventually, ms};
 use kit::{Cluster, Direction, Proxy, Server, ServerBuilder};
-use quorlock::{AcquireError, NodeState, Redlock};
+use quorlock::{AcquireError, NodeState, NodeVote, Redlock};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +23,8 @@ pub(crate) struct Detour {
 struct Gate {
     is_shut: Mutex<bool>,
     opened: Condvar,
+    /// The client's end of the first connection.
+    client: Mutex<Option<TcpStream>>,
     /// True once something that was withheld has been passed on, or could not be.
     has_passed_on: AtomicBool,
 }
@@ -42,6 +44,7 @@ impl Detour {
                 let (from, to) = (client.try_clone(), server.try_clone());
                 let (mut from, to) = (from.expect("a socket"), to.expect("a socket"));
                 let gate = if number == 0 { first.clone() } else { Arc::default() };
+                *gate.client.lock().expect("nobody panics with it") = client.try_clone().ok();
                 thread::spawn(move || gate.pass_on(&mut from, to));
                 thread::spawn(move || {
                     // However the server's end came about, the client sees one.
@@ -64,6 +67,13 @@ impl Detour {
 
     fn shut(&self) {
         *self.gate.is_shut.lock().expect("nobody panics with it") = true;
+    }
+
+    /// Ends the client's first connection, and leaves the server's as it is.
+    fn hang_up(&self) {
+        if let Some(client) = &*self.gate.client.lock().expect("nobody panics with it") {
+            let _ = client.shutdown(Shutdown::Both);
+        }
     }
 
     /// Delivers what was withheld, and returns when that is done.
@@ -146,14 +156,46 @@ async fn a_set_in_a_connection_that_was_replaced_never_runs() {
     assert_eq!(sets(&cluster[0]), before, "the connection was killed on the server");
 }
 
-#[tokio::test]
-async fn where_kill_is_forbidden_a_set_that_comes_late_is_undone() {
+/// Servers with a user who may not end connections, and who is used by way of `Detour`.
+fn without_kill() -> (Cluster, Detour, [String; 3]) {
     let setup = Server::builder().arg("--user").arg(USER).arg("on").arg(format!(">{PASSWORD}"));
     let setup = FEW_RIGHTS.split(' ').fold(setup, ServerBuilder::arg);
     let cluster = Cluster::start_with(3, &setup);
     let detour = Detour::start(cluster[0].addr());
     let addrs = [detour.addr, cluster[1].addr(), cluster[2].addr()];
     let urls = addrs.map(|addr| format!("redis://{USER}:{PASSWORD}@{addr}"));
+    (cluster, detour, urls)
+}
+
+/// The same without a silence before: the connection breaks while the node has time to answer.
+#[tokio::test]
+async fn where_kill_is_forbidden_a_set_of_a_connection_that_just_broke_is_undone_too() {
+    let (cluster, detour, urls) = without_kill();
+    let redlock =
+        Redlock::builder().max_ttl(MAX_TTL).nodes(urls).node_timeout(SOON).ttl(ms(300_000));
+    let redlock = redlock.build().expect("good settings");
+    let warm_up = redlock.acquire("warm-up").wait(SOON).await.expect("a free lock");
+    eventually("all have granted", || warm_up.report().granted() == 3).await;
+    detour.shut();
+    let lease = redlock.acquire("r").wait(SOON).await.expect("two of three answer");
+    detour.hang_up();
+    let vote = || lease.report().nodes()[0].vote().clone();
+    eventually("its vote has failed", || matches!(vote(), NodeVote::Failed(_))).await;
+    let first = || redlock.nodes()[0].state().clone();
+    eventually("it has a new connection", || first() == NodeState::Up).await;
+    drop(lease);
+    tokio::time::sleep(ms(300)).await;
+
+    let before = sets(&cluster[0]);
+    detour.open();
+    eventually("the late SET runs", || sets(&cluster[0]) > before).await;
+    drop(warm_up);
+    eventually("it is undone, long before it expires", || cluster.is_empty()).await;
+}
+
+#[tokio::test]
+async fn where_kill_is_forbidden_a_set_that_comes_late_is_undone() {
+    let (cluster, detour, urls) = without_kill();
     let redlock =
         Redlock::builder().max_ttl(MAX_TTL).nodes(urls).node_timeout(ms(100)).ttl(ms(120_000));
     let redlock = redlock.build().expect("good settings");

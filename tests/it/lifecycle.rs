@@ -86,7 +86,7 @@ async fn an_extension_lengthens_and_never_shortens() {
     assert!(lease.validity() > ms(40_000), "never shorter");
     assert!(cluster.iter().all(|node| node.pttl("r") > 40_000));
     let refused = lease.extend(ms(0)).await.expect_err("no ttl");
-    assert_eq!(refused, ExtendError::Invalid(ConfigError::BadTtl { ttl: ms(0) }));
+    assert_eq!(refused, ExtendError::Invalid(ConfigError::BadTtl { setting: "ttl", ttl: ms(0) }));
     assert!(lease.is_valid());
 }
 

@@ -3,33 +3,61 @@
 
 #[cfg(feature = "blocking")]
 mod blocking;
+mod bounds;
+mod bystanders;
 mod cancellation;
 mod checks;
 mod clocks;
+mod companions;
+mod cool_down;
 mod dead;
+mod endings;
 mod errors;
 mod fencing;
+mod forks;
+mod garbage;
 mod guarded;
+mod handover;
 mod hung;
+mod incomplete;
+#[cfg(feature = "blocking")]
+mod inside;
 mod interop;
 mod late_packets;
 mod lifecycle;
+mod limits;
+mod lingering;
 mod names;
+mod nodes;
+mod odd_places;
 mod ownership;
 mod processes;
 mod quorum;
 mod reconnect;
 mod refusals;
 mod renewal;
+#[cfg(feature = "blocking")]
+mod resolver;
 mod restarts;
 mod runtimes;
+mod seldom;
 mod sets;
+mod settings;
+mod setups;
+mod silence;
+mod spoilt;
 #[path = "../../examples/fencing/stale.rs"]
 mod stale;
+mod stopping;
 mod suspects;
+mod touched;
 mod transport;
+mod undriven;
 mod using;
+mod validity;
 mod waiting;
+mod wakers;
+mod work;
 
 use kit::Cluster;
 use quorlock::{Builder, Redlock};

@@ -1,4 +1,5 @@
-//! What can be locked: any sequence of bytes, under exactly the key that it says.
+//! What can be locked: any sequence of bytes that is not one of the library's own names (see
+//! `companions`), under exactly the key that it says.
 
 use crate::{builder, client, eventually, ms};
 use kit::Cluster;

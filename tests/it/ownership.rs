@@ -322,9 +322,4 @@ async fn a_cool_down_that_is_owed_is_not_longer_than_asked_for() {
     assert_eq!(lease.release_after(ms(1_000)).await, Ok(ReleaseOutcome::Released));
     cluster[0].cont();
     eventually("all have cooled down", || cluster.is_empty()).await;
-    let lease = redlock.try_acquire("r").await.expect("a free lock");
-    let refused = lease.release_after(Duration::MAX).await.expect_err("that cannot be told");
-    assert!(matches!(refused, quorlock::ReleaseError::Invalid(_)), "{refused}");
-    eventually("it was dropped", || cluster.iter().all(|node: &Server| node.get("r").is_none()))
-        .await;
 }

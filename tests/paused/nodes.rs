@@ -12,7 +12,7 @@ use std::net::TcpStream;
 pub(crate) const R: &str = "r";
 
 /// The key of its fencing counter, which outlives the lock.
-const COUNTER: &str = "r:token:{r}";
+const COUNTER: &str = "r#quorlock:token:{r}";
 
 /// What the keys of others hold: those are not ours to delete.
 const THEIRS: &[u8] = b"theirs";

@@ -3,9 +3,9 @@
 --   KEYS     the locks' keys
 --   ARGV[1]  the holder's value
 --   ARGV[2]  the ttl in milliseconds
--- Returns OK; or, if others hold some of the keys, the PTTL of that which stands longest (-1: for
--- ever) and its place among KEYS, counted from 1.
-local longest, place
+-- Returns OK; or, if others hold some of the keys, of that which stands longest the PTTL (-1: for
+-- ever), the place among KEYS, counted from 1, and the value, if it is a string.
+local longest, place, value
 local missing = {}
 for i, key in ipairs(KEYS) do
   local held = redis.pcall('GET', key)
@@ -17,12 +17,12 @@ for i, key in ipairs(KEYS) do
   elseif held ~= ARGV[1] then
     local left = redis.call('PTTL', key)
     if not place or left == -1 or (longest ~= -1 and left > longest) then
-      longest, place = left, i
+      longest, place, value = left, i, type(held) == 'string' and held or nil
     end
   end
 end
 if place then
-  return { longest, place }
+  return { longest, place, value }
 end
 for _, key in ipairs(missing) do
   redis.call('SET', key, ARGV[1], 'PX', ARGV[2])

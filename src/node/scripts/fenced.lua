@@ -3,29 +3,40 @@
 --   unfenced  the other script, as a function of KEYS and ARGV
 --   KEYS      the locks' keys, then their counters' in the same order
 --   ARGV[1]   what the number is at least
---   ARGV[2]   1 to draw a number above what the counters show, 0 to keep what they show
+--   ARGV[2]   draw: the number is above what the counters show
+--             keep: it is what they show
+--             try:  the same, but the other script runs also if some of them show no number, and those
+--                   are left alone
 --   ARGV[3]   the counters' ttl in milliseconds
 --   ARGV[4]   the least answer of the other script, if it is a number, that says that it was done
 --   ARGV[5..] the other script's own
 -- Returns the other script's answer, and in digits the number, or what the counters show if nothing was
--- done. Nothing is done when a counter shows no number, or is at its end.
+-- done. Where it does not only try, it returns an error, and nothing is done, if a counter shows no
+-- number, or is at its end.
 local END = 9007199254740992 -- 2^53: from there on a double does not tell neighbours apart
 local half = #KEYS / 2
+local tries = ARGV[2] == 'try'
+local counters = {}
 local shown = 0
 for i = half + 1, 2 * half do
   local digits = redis.pcall('GET', KEYS[i]) or 0
   local number = tonumber(digits)
-  if not (number and number >= 0 and number < END and number % 1 == 0) then
+  if number and number >= 0 and number < END and number % 1 == 0 then
+    counters[#counters + 1] = KEYS[i]
+    if number > shown then
+      shown = number
+    end
+  elseif not tries then
     if type(digits) == 'table' and not string.find(digits.err, 'WRONGTYPE', 1, true) then
       return digits
     end
     return redis.error_reply('COUNTER something else stands at the key of a fencing counter')
   end
-  if number > shown then
-    shown = number
-  end
 end
-local number, least = shown + ARGV[2], tonumber(ARGV[1])
+local number, least = shown, tonumber(ARGV[1])
+if ARGV[2] == 'draw' then
+  number = shown + 1
+end
 if number < least then
   number = least
 end
@@ -39,8 +50,8 @@ if kind == 'table' and answer.err then
 end
 if kind == 'number' and answer >= tonumber(ARGV[4]) or kind == 'table' and answer.ok then
   shown = number
-  for i = half + 1, 2 * half do
-    redis.call('SET', KEYS[i], string.format('%.0f', number), 'PX', ARGV[3])
+  for _, counter in ipairs(counters) do
+    redis.call('SET', counter, string.format('%.0f', number), 'PX', ARGV[3])
   end
 end
 return { answer, string.format('%.0f', shown) }

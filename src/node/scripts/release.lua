@@ -1,12 +1,21 @@
--- Deletes locks, each if it is still ours.
+-- Ends locks, each if the value that is asked for stands there: deletes it, or puts another value in
+-- its place, to take the lock over from whom it was handed over by, or to leave a released one standing
+-- for a while.
 --   KEYS     the locks' keys
---   ARGV[1]  the holder's value
--- Returns 1 if all were deleted, 0 if a key was missing, -1 if one is not ours.
+--   ARGV[1]  the value that must stand there
+--   ARGV[2]  the value to put in its place; not given to delete the key
+--   ARGV[3]  the ttl of that value in milliseconds; not given without it
+-- Each key is looked at by itself. Returns 1 if all were deleted or replaced, 0 if a key was missing, -1
+-- if another value stood there.
 local outcome = 1
 for _, key in ipairs(KEYS) do
   local held = redis.pcall('GET', key)
   if held == ARGV[1] then
-    redis.call('DEL', key)
+    if ARGV[2] then
+      redis.call('SET', key, ARGV[2], 'PX', ARGV[3])
+    else
+      redis.call('DEL', key)
+    end
   elseif held == false then
     outcome = math.min(outcome, 0)
   elseif type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) then

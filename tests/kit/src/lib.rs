@@ -20,6 +20,8 @@
 //! - [`Child`] is a process of the caller's own, such as a client of the servers.
 //! - [`Clock`] is the wall clock of one server, which drifts and jumps as a test wants it.
 //! - [`Rerun`] is the running program, run again in a process of its own.
+//! - [`hash_slot`] says which slot of a cluster a key is in.
+//! - [`forked`] does something in a process that is forked from this one.
 //! - [`eventually`] polls a condition, so that no test needs to sleep.
 //!
 //! Everything is synchronous and can be used from any async runtime; a call blocks for
@@ -55,9 +57,11 @@ mod cluster;
 mod connection;
 mod eventually;
 mod flow;
+mod fork;
 mod frames;
 mod inspect;
 mod port;
+mod preload;
 mod process;
 mod proxy;
 mod reaper;
@@ -65,12 +69,15 @@ mod relay;
 mod rerun;
 mod scratch;
 mod server;
+mod slot;
 
 pub use builder::{ServerBuilder, TlsFiles};
 pub use child::{Child, Pipes};
 pub use clock::Clock;
 pub use cluster::Cluster;
 pub use eventually::eventually;
+pub use fork::forked;
 pub use proxy::{Direction, Proxy};
 pub use rerun::Rerun;
 pub use server::Server;
+pub use slot::hash_slot;

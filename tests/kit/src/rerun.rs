@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::Clock;
+use crate::preload::compile;
 use crate::process::{Process, Program};
 use crate::scratch::Scratch;
 
@@ -50,6 +51,19 @@ impl Rerun {
     #[must_use = "a process that is dropped ends"]
     pub fn start_with_clock(args: &[&str], env: &[(&str, &str)]) -> Self {
         Self::with(args, env, |dir| Some(Clock::new(dir)))
+    }
+
+    /// The same, with a library preloaded that is compiled from this C source. It needs what
+    /// [`ServerBuilder::clock`](crate::ServerBuilder::clock) needs.
+    #[track_caller]
+    #[must_use = "a process that is dropped ends"]
+    pub fn start_with_library(args: &[&str], env: &[(&str, &str)], source: &str) -> Self {
+        let library = compile(source).unwrap_or_else(|why| panic!("no library: {why}"));
+        let preload = [("LD_PRELOAD", "./preloaded.so")];
+        Self::with(args, &[env, &preload].concat(), |dir| {
+            fs::write(dir.join("preloaded.so"), library).expect("cannot write a library");
+            None
+        })
     }
 
     #[track_caller]

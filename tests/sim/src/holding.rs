@@ -91,10 +91,9 @@ impl World {
 
     /// The holder's own work: it extends by hand, or has done and releases.
     pub(crate) fn work(&mut self, client: usize) {
-        let (now, ttl) = (self.local(client), self.scenario.ttl);
+        let ttl = self.scenario.ttl;
         let holding = self.clients[client].holding.as_mut().expect("it works on a lease");
         let works_until = holding.works_until;
-        let to_check = holding.renewal.ttl_to_check(now);
         if holding.extends_at.take().is_none() {
             self.end_lease(client);
             return;
@@ -103,7 +102,7 @@ impl World {
         let is_long = self.scenario.mode.restarts_groups();
         let quarters = if is_long { [0, 4, 8, 8, 8] } else { [0, 1, 2, 4, 8] };
         let asked = ttl.as_duration() * self.dice.pick(&quarters) / 4;
-        let asked = Ttl::from_duration(asked).ok().or(to_check).unwrap_or(ttl);
+        let asked = Ttl::from_duration(asked).ok();
         if let Some(close_at) = self.extend(client, asked, false) {
             let round = self.rounds;
             self.at_local(client, close_at, Event::Settle { client: small(client), round });
@@ -111,12 +110,16 @@ impl World {
         self.set_task(client, Task::Working, works_until);
     }
 
-    /// Starts an extension, if it is still held; returns when to stop waiting for votes.
-    fn extend(&mut self, client: usize, ttl: Ttl, is_upkeep: bool) -> Option<Time> {
+    /// Starts an extension to `ttl`, or else a check, if it is still held; returns when to stop waiting
+    /// for votes.
+    fn extend(&mut self, client: usize, ttl: Option<Ttl>, is_upkeep: bool) -> Option<Time> {
         let (t1, id) = (self.local(client), self.rounds + 1);
         let timeout = t1.after(self.scenario.node_timeout);
         let holding = self.clients[client].holding.as_mut().expect("a lease");
-        let round = holding.renewal.begin(ttl, t1).ok()?;
+        let (ttl, round) = match ttl {
+            Some(ttl) => (ttl, holding.renewal.begin(ttl, t1).ok()?),
+            None => holding.renewal.begin_check(t1).ok()?,
+        };
         let close_at = match round.goal() {
             Goal::Extend { current, .. } => timeout.min(current),
             _ => timeout,
@@ -147,7 +150,7 @@ impl World {
         }
         let Some(holding) = &mut self.clients[client].holding else { return };
         let until = match holding.renewal.step(now) {
-            Step::Extend { ttl } => self.extend(client, ttl, true).unwrap_or(now),
+            Step::Extend { ttl } => self.extend(client, Some(ttl), true).unwrap_or(now),
             Step::Wait { until } => until,
             Step::Ended(_) if self.scenario.has(Mutation::NoEnd) => return,
             Step::Ended(_) => {

@@ -142,7 +142,7 @@ impl World {
         if self.is_void(node, now, order) {
             return;
         }
-        let left = |until: Time| Ttl::from_duration(until.since(now)).unwrap_or(Ttl::SHORTEST);
+        let left = |until: Time| Ttl::covering(until.since(now));
         let ttl = match order.deed {
             Deed::Acquire { ttl, .. } => Some(ttl),
             Deed::Extend { until } | Deed::Repair { until } => Some(left(until)),

@@ -220,7 +220,8 @@ fn leaked_keys(server: &Server) -> u64 {
 
 /// Counters outlive their locks on purpose: for a day, by default.
 fn is_counter(key: &[u8]) -> bool {
-    key.windows(b":token".len()).any(|part| part == b":token")
+    let mark = b"#quorlock:token";
+    key.windows(mark.len()).any(|part| part == mark)
 }
 
 /// How many connections by TCP a server has, once those that are closing are closed.

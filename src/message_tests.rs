@@ -1,0 +1,143 @@
+//! What is said of settings that cannot work: the cause, in plain words, and no secret.
+
+use super::*;
+use proptest::prelude::*;
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn said(builder: Builder) -> String {
+    builder.build().expect_err("must be refused").to_string()
+}
+
+#[test]
+fn a_bad_address_is_told_its_cause() {
+    for (url, cause) in [
+        ("", "it is empty"),
+        ("  \n", "it is empty"),
+        ("http://10.0.0.1", "its scheme is none of Redis"),
+        ("10.0.0.1:6379", "it does not begin with redis://"),
+        ("redis:10.0.0.1", "it does not begin with redis://"),
+        ("redis://", "it names no host"),
+        ("redis://:6379", "it names no host"),
+        ("redis://me:secret@", "it names no host"),
+        ("redis://10.0.0.1:99999", "its port is no number from 1 to 65535"),
+        ("redis://10.0.0.1:0", "its port is no number from 1 to 65535"),
+        ("redis://10.0.0.1:port/2", "its port is no number from 1 to 65535"),
+        ("redis://[::1]:70000", "its port is no number from 1 to 65535"),
+        ("redis://[::1", "its host is neither a name nor an address"),
+        ("redis://a b", "its host is neither a name nor an address"),
+        ("redis://0.0.0.0", "0.0.0.0 and :: are no addresses to connect to"),
+        ("redis://10.0.0.1/first", "its path is no number of a database"),
+        ("redis://10.0.0.1/-1", "its path is no number of a database"),
+        ("redis://10.0.0.1?protocol=4", "its protocol is none of 2, 3, resp2 and resp3"),
+        ("redis://10.0.0.1#insecure", "a # is no part of it"),
+        ("redis://a,redis://b", "nodes() takes a list, with one URL for each node"),
+        ("redis://a, redis://me:secret@b", "nodes() takes a list, with one URL for each node"),
+        ("redis://a redis://b", "nodes() takes a list, with one URL for each node"),
+        ("redis://a,b:6380", "nodes() takes a list, with one URL for each node"),
+        ("redis://a:1,b:2", "nodes() takes a list, with one URL for each node"),
+        ("a:6379,b:6379", "nodes() takes a list, with one URL for each node"),
+        ("redis://me:sec#ret@10.0.0.1", "percent-encode them"),
+        ("redis://me:sec/ret@10.0.0.1:6379/2", "percent-encode them"),
+        ("redis://me:sec?ret@10.0.0.1", "percent-encode them"),
+        ("redis://me:12#34@10.0.0.1", "percent-encode them"),
+        ("redis://me:se\u{7}cret@10.0.0.1", "percent-encode it"),
+        ("redis://me:%ff@10.0.0.1", "a % as %25"),
+        ("unix:///tmp/redis.sock?db=first", "its db is no number of a database"),
+        ("unix:///tmp/a#b", "a # is no part of it"),
+        ("unix://", "it names no path"),
+        ("unix://me:secret@/tmp/a", "it names no path"),
+    ] {
+        let said = Redlock::builder().nodes([url]).build().expect_err(url).to_string();
+        assert!(
+            said.starts_with("node 1 has no good URL") && said.contains(cause),
+            "{url}: {said}"
+        );
+        assert!(!said.contains("secret") && !said.contains("sec"), "{said}");
+    }
+}
+
+#[test]
+fn an_address_is_read_as_it_stands() {
+    for (url, name) in [
+        (" redis://10.0.0.1\n", "10.0.0.1:6379"),
+        ("redis://me:pass,word@example.org:7000/3", "example.org:7000"),
+        ("redis://:p@ss:[word]@[::1]:7000", "::1:7000"),
+        ("valkey://example.org/?protocol=resp3", "example.org:6379"),
+        ("unix:///tmp/redis@home,1.sock?db=2&user=me&pass=a@b", "/tmp/redis@home,1.sock"),
+    ] {
+        let redlock = Redlock::builder().nodes([url]).build();
+        let redlock = redlock.unwrap_or_else(|error| panic!("{url}: {error}"));
+        assert_eq!(redlock.nodes()[0].name(), name);
+    }
+}
+
+/// A password in three parts: what stands around the middle one may not be seen anywhere.
+fn password() -> impl Strategy<Value = (String, bool)> {
+    let reserved =
+        prop::sample::select(":/?#[]@!$&'()*+,;=%\\^`{|}<>\" \t\né".chars().collect::<Vec<_>>());
+    let character = prop_oneof![reserved, any::<char>()];
+    (prop::collection::vec(character, 1..6), any::<bool>()).prop_map(|(middle, is_user)| {
+        (format!("hunter2{}tail99", String::from_iter(middle)), is_user)
+    })
+}
+
+proptest! {
+    /// An address with any password is read rightly, or refused, and nothing that is said shows it.
+    #[test]
+    fn no_password_is_shown_or_misread((password, is_user) in password(), is_second in any::<bool>()) {
+        let secret = if is_user { format!("{password}:walter") } else { format!("walter:{password}") };
+        let url = format!("redis://{secret}@10.0.0.1:7000/3");
+        let urls = if is_second { vec!["redis://10.0.0.2".to_owned(), url] } else { vec![url] };
+        let builder = Redlock::builder().nodes(&urls);
+        let mut shown = vec![format!("{builder:?} {builder:#?}")];
+        match &builder.nodes[urls.len() - 1] {
+            Ok(info) => {
+                prop_assert_eq!(info.addr().to_string(), "10.0.0.1:7000");
+                let settings = info.redis_settings();
+                let read = if is_user { settings.username() } else { settings.password() };
+                // A user ends at the first colon, and what was encoded is decoded.
+                let is_altered = password.contains('%') || is_user && password.contains(':');
+                prop_assert!(is_altered || read == Some(&*password), "{:?}", read);
+            }
+            Err(error) => shown.push(format!("{error} {error:?} {error:#?}")),
+        }
+        match builder.build() {
+            Ok(redlock) => shown.push(format!("{redlock:?} {:?}", redlock.nodes())),
+            Err(error) => shown.push(format!("{error} {error:?}")),
+        }
+        let shown = shown.concat();
+        for part in ["hunter2", "tail99", "walter"] {
+            prop_assert!(!shown.contains(part), "{}", shown);
+        }
+    }
+}
+
+#[test]
+fn a_number_that_cannot_work_names_its_setting() {
+    let one = || Redlock::builder().nodes(["redis://10.0.0.1"]);
+    for (builder, names) in [
+        (one().ttl(Duration::ZERO), "ttl of 0ns"),
+        (one().ttl(Duration::MAX), "ttl of "),
+        (one().max_ttl(Duration::ZERO), "max_ttl of 0ns"),
+        (one().max_ttl(Duration::MAX), "max_ttl of "),
+        (one().token_ttl(Duration::ZERO), "token_ttl of 0ns"),
+        (one().token_ttl(Duration::MAX), "token_ttl of "),
+        (one().node_timeout(Duration::ZERO), "node_timeout is zero"),
+        (one().node_timeout(Duration::MAX), "node_timeout() or a longer ttl()"),
+        (one().connect_timeout(Duration::ZERO), "connect_timeout is zero"),
+        (one().drift_factor(-1.0), "drift factor of -1"),
+        (one().drift_factor(f64::NAN), "drift factor of NaN"),
+        (one().drift_factor(0.999_999_9), "drift_factor() or drift_constant()"),
+        (one().drift_constant(Duration::MAX), "drift_factor() or drift_constant()"),
+        (one().metadata("m".repeat(5_000)), "metadata of 5000 bytes"),
+    ] {
+        let said = said(builder);
+        assert!(said.contains(names), "{names}: {said}");
+    }
+    // What is told to be too long is what was given, not the setting that bounds it.
+    let said = said(one().ttl(ms(60_001)));
+    assert!(said.starts_with("a ttl of 60.001s is longer than the max_ttl of 60s"), "{said}");
+}

@@ -1,0 +1,101 @@
+//! Whether a runtime can run the nodes' tasks.
+
+use crate::lock::lock;
+use std::cell::Cell;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::time::Duration;
+use tokio::runtime::{Handle, Id};
+
+/// Part of a tokio runtime, which its builder may leave out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RuntimeDriver {
+    /// For sockets: `enable_io`.
+    Io,
+    /// For timers: `enable_time`.
+    Time,
+}
+
+/// Why nothing can run here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoRuntime {
+    /// There is no tokio runtime.
+    Absent,
+    /// It was built without this.
+    Lacks(RuntimeDriver),
+}
+
+/// The runtimes that were found to lack something, latest last: tokio can only be asked by a panic,
+/// which is printed.
+static LACKING: Mutex<Vec<(Id, RuntimeDriver)>> = Mutex::new(Vec::new());
+
+/// So many of them are remembered (I12).
+const MOST_LACKING: usize = 64;
+
+thread_local! {
+    /// The runtime that was looked at last on this thread, and lacks nothing.
+    static SOUND: Cell<Option<Id>> = const { Cell::new(None) };
+}
+
+/// What `runtime` lacks, if it lacks something.
+pub(crate) fn lack(runtime: &Handle) -> Option<RuntimeDriver> {
+    let id = runtime.id();
+    if SOUND.get() == Some(id) {
+        return None;
+    }
+    let known = lock(&LACKING).iter().find(|(lacking, _)| *lacking == id).map(|(_, lack)| *lack);
+    let lack = known.or_else(|| probe(runtime));
+    match lack {
+        None => SOUND.set(Some(id)),
+        Some(lack) if known.is_none() => {
+            let mut lacking = lock(&LACKING);
+            lacking.push((id, lack));
+            if lacking.len() > MOST_LACKING {
+                lacking.remove(0);
+            }
+        }
+        Some(_) => {}
+    }
+    lack
+}
+
+fn probe(runtime: &Handle) -> Option<RuntimeDriver> {
+    let _entered = runtime.enter();
+    // Without timers it may lack more, but this is what is said.
+    let has_time = catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).is_ok();
+    if !has_time {
+        return Some(RuntimeDriver::Time);
+    }
+    let has_io = catch_unwind(AssertUnwindSafe(register)).is_ok();
+    (!has_io).then_some(RuntimeDriver::Io)
+}
+
+/// Registers a socket with the runtime, which panics where it has no I/O. Whatever else goes wrong
+/// says nothing of the runtime.
+#[cfg(unix)]
+fn register() {
+    let socket = std::os::unix::net::UnixDatagram::unbound();
+    let socket = socket.and_then(|socket| socket.set_nonblocking(true).map(|()| socket));
+    drop(socket.and_then(tokio::net::UnixDatagram::from_std));
+}
+
+/// Registers a socket with the runtime, which panics where it has no I/O. Whatever else goes wrong
+/// says nothing of the runtime.
+#[cfg(not(unix))]
+fn register() {
+    let socket = std::net::UdpSocket::bind(("127.0.0.1", 0));
+    let socket = socket.and_then(|socket| socket.set_nonblocking(true).map(|()| socket));
+    drop(socket.and_then(tokio::net::UdpSocket::from_std));
+}
+
+/// `I/O` or `timers`.
+impl fmt::Display for RuntimeDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Io => "I/O",
+            Self::Time => "timers",
+        })
+    }
+}

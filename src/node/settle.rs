@@ -1,0 +1,112 @@
+//! What a node's task does with the replies to a pipeline.
+
+use super::actor::Actor;
+use super::connection::Answered;
+use super::failure::NodeFailure;
+use super::order::Order;
+use super::shared::NodeState;
+use crate::protocol::Vote;
+use crate::safe_waker::contain;
+use redis::Value;
+use tokio::time::Instant;
+
+impl Actor {
+    /// Casts the votes that the replies are, in their order.
+    pub(super) fn settle(&mut self, answered: Answered) -> Result<(), NodeFailure> {
+        let Answered { at, orders, is_sealed, replies } = answered;
+        let commands = orders.iter().map(Order::commands).sum::<usize>() + usize::from(is_sealed);
+        self.last_traffic = Instant::now();
+        self.is_looking_again = false;
+        let failure = match replies {
+            Ok(replies) if replies.len() == commands && (!is_sealed || is_pong(&replies)) => {
+                let mut again = Vec::new();
+                let mut rest = replies.as_slice();
+                for order in orders {
+                    let (own, others) = rest.split_at(order.commands());
+                    again.extend(self.settle_one(order, own, at));
+                    rest = others;
+                }
+                self.inbox.splice(0..0, again);
+                self.recover();
+                return Ok(());
+            }
+            Ok(_) => NodeFailure::Unexpected("replies out of step".into()),
+            Err(error) => NodeFailure::disconnected(&error),
+        };
+        self.handle_unanswered(orders, &failure);
+        Err(failure)
+    }
+
+    /// Casts the vote that `replies` are. Returns the order if it is to be written again at once.
+    fn settle_one(
+        &mut self,
+        mut order: Order,
+        replies: &[Value],
+        written_at: Instant,
+    ) -> Option<Order> {
+        if order.is_unknown(replies) && order.fall_back_to_source() {
+            return Some(order);
+        }
+        let mut has_failed = true;
+        // Whatever goes wrong with one order, the others of the pipeline are settled, and what is owed
+        // stays owed.
+        let settled = contain(|| {
+            let answer = order.read(replies);
+            has_failed = answer.vote == Vote::Failed;
+            order.note_refusal(answer.failure.as_ref().is_some_and(NodeFailure::is_lasting));
+            order.answer(self.node.judge(&order, answer));
+        });
+        if settled.is_none() {
+            has_failed = true;
+            order.fail(NodeFailure::Unexpected("it could not be read".into()));
+        }
+        // 1. A release is written and runs; its answer is slow. 2. A connection that broke delivers its
+        // SET. 3. The doubt ends. 4. The answer comes. So it counts when the release was written.
+        let may_be_undone = order.is_release()
+            && order.claim().is_unsure(self.node.id)
+            && self.node.estate.doubt_until().is_some_and(|until| written_at < until);
+        if !order.is_release() && !order.is_extension() {
+            return None;
+        }
+        if has_failed || may_be_undone {
+            self.owed.keep(order);
+            self.owed.back_off(Instant::now());
+        } else {
+            self.owed.handle_success();
+        }
+        None
+    }
+
+    /// Fails what was written and not answered: it may still run.
+    pub(super) fn handle_unanswered(&mut self, orders: Vec<Order>, failure: &NodeFailure) {
+        for mut order in orders {
+            order.note_unsure(self.node.id);
+            order.fail(failure.clone());
+            self.owed.keep(order);
+        }
+    }
+
+    /// A reply has come: the node is back if it was away.
+    fn recover(&mut self) {
+        if self.is_stalled {
+            let now = Instant::now();
+            let timeout = self.node.timings.answer;
+            let next = self.link().oldest();
+            let is_stalled = next.is_some_and(|at| now.saturating_duration_since(at) >= timeout);
+            self.set_stalled(is_stalled);
+            if !self.is_stalled {
+                self.owed.recover();
+                self.note_state(NodeState::Up);
+            }
+        }
+    }
+}
+
+/// True if the last of `replies` is one to a `PING`, which may be forbidden to our user.
+fn is_pong(replies: &[Value]) -> bool {
+    match replies.last() {
+        Some(Value::SimpleString(text)) => text == "PONG",
+        Some(Value::ServerError(_)) => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,124 @@
+use super::*;
+use crate::node::{
+    Answer, Ballot, Claim, Endpoint, Guard, Keys, NodeShared, Nodes, Order, Pool, PushSink,
+    Quarantine, RestartGuard, Siblings, Suspects, Timings, Value, VoteSink,
+};
+use crate::protocol::{Drift, NodeId, Quorum, Ttl, Vote};
+use kit::Server;
+use redis::IntoConnectionInfo;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// Hears votes, and panics over every one if it is told to.
+#[derive(Default)]
+struct Listener {
+    panics: bool,
+    votes: Mutex<Vec<Vote>>,
+    heard: Notify,
+}
+
+impl VoteSink for Listener {
+    fn handle_answer(&self, _: NodeId, answer: Answer) {
+        self.votes.lock().expect("no panic with it").push(answer.vote);
+        self.heard.notify_one();
+        assert!(!self.panics, "a waker of somebody's panics");
+    }
+}
+
+impl Listener {
+    async fn first_vote(&self) -> Vote {
+        loop {
+            if let Some(vote) = self.votes.lock().expect("no panic with it").first() {
+                return *vote;
+            }
+            let soon = tokio::time::timeout(Duration::from_secs(20), self.heard.notified());
+            soon.await.expect("a vote comes in time");
+        }
+    }
+}
+
+/// Panics whenever it is told of keys.
+#[derive(Default)]
+struct Nervous(AtomicUsize);
+
+impl PushSink for Nervous {
+    fn handle_push(&self, _: NodeId, _: Option<&[u8]>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        panic!("a waker of somebody's panics");
+    }
+
+    fn handle_standstill(&self) {}
+}
+
+fn nodes(server: &Server, pushes: Arc<Nervous>) -> (Pool, Arc<Nodes>, Arc<NodeShared>) {
+    let second = Duration::from_secs(1);
+    let info = server.url().into_connection_info().expect("a good address");
+    let name: Arc<str> = "node".into();
+    let siblings = Arc::new(Siblings::new(vec![name.clone()]));
+    let guard = Guard { rule: RestartGuard::Off, span: second };
+    let suspects = Suspects::new(Quorum::majority(1), Drift::DEFAULT, second);
+    let shared = Arc::new(NodeShared::new(
+        NodeId::new(0),
+        Endpoint { name, info },
+        Timings { answer: 5 * second, connect: 5 * second },
+        siblings,
+        pushes,
+        Quarantine::new(guard),
+        Arc::new(suspects),
+    ));
+    let pool = Pool::new([shared.clone()].into(), None);
+    let nodes = pool.here().expect("a runtime");
+    (pool, nodes, shared)
+}
+
+#[tokio::test]
+async fn a_waker_that_panics_takes_no_other_order_with_it() {
+    let server = Server::start();
+    let pushes = Arc::<Nervous>::default();
+    let (_pool, nodes, shared) = nodes(&server, pushes.clone());
+    let ttl = Ttl::from_duration(Duration::from_mins(1)).expect("a good ttl");
+    let claim = |key: &str| Arc::new(Claim::new(Keys::one(key.as_bytes().into()), Value::fresh()));
+    let claims = ["a", "b", "c"].map(claim);
+    // They are written as one pipeline, as soon as there is a connection.
+    let listeners =
+        [true, false, true].map(|panics| Arc::new(Listener { panics, ..<_>::default() }));
+    for (claim, listener) in claims.iter().zip(&listeners) {
+        let order = |node| {
+            let ballot = Ballot::new(listener.clone(), node);
+            Order::acquire(claim.clone(), ttl, crate::node::Wants::Nothing, ballot)
+        };
+        nodes.send_each(order);
+    }
+    for listener in &listeners {
+        assert_eq!(listener.first_vote().await, Vote::Granted);
+    }
+    assert_eq!(server.keys(), [b"a", b"b", b"c"]);
+    let released =
+        [true, false, true].map(|panics| Arc::new(Listener { panics, ..<_>::default() }));
+    for (claim, listener) in claims.iter().zip(&released) {
+        claim.withdraw();
+        nodes.send_each(|node| {
+            Order::release(claim.clone(), Some(Ballot::new(listener.clone(), node)))
+        });
+    }
+    for listener in &released {
+        assert_eq!(listener.first_vote().await, Vote::Granted);
+    }
+    assert!(server.keys().is_empty());
+    assert_eq!(shared.debts(), 0, "nothing is owed any more");
+    assert!(nodes.is_open(), "the task has served it all");
+    let told = pushes.0.load(Ordering::Relaxed);
+    assert_eq!(told, 1, "of the one connection that has served it all, and that panicked");
+}
+
+#[tokio::test]
+async fn a_panic_is_a_failure_with_its_message() {
+    let failure = |why: String| NodeFailure::Unreachable(why.into());
+    let done = shield(async { Ok(7) }, failure).await;
+    assert_eq!(done, Ok(7));
+    let broken = shield::<()>(async { panic!("\n no provider\nsecond line") }, failure).await;
+    assert_eq!(broken, Err(failure("panicked: no provider".into())));
+    assert!(crate::safe_waker::contain(|| panic!("{}", 7)).is_none());
+}

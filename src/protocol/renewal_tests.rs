@@ -1,0 +1,284 @@
+use super::*;
+use crate::protocol::{NodeId, Vote};
+use proptest::prelude::*;
+
+fn ms(ms: u64) -> Time {
+    Time::from_nanos(ms * 1_000_000)
+}
+
+fn ttl(ms: u64) -> Ttl {
+    Ttl::from_duration(Duration::from_millis(ms)).expect("a good ttl")
+}
+
+fn held() -> Renewal {
+    Renewal::new(Quorum::majority(3), Drift::DEFAULT, ms(100))
+}
+
+fn extend(renewal: &mut Renewal, at: u64, votes: &[Vote]) -> Extended {
+    let mut round = renewal.begin(ttl(200), ms(at)).expect("still held");
+    for (node, vote) in votes.iter().enumerate() {
+        round.handle_vote(NodeId::new(node), *vote, ms(at));
+    }
+    round.handle_close(ms(at));
+    renewal.handle_outcome(&round, ms(at))
+}
+
+/// Asks for steps every millisecond from `from` to `to`; `answer` says whether an extension
+/// succeeds. Returns when extensions began, and how it ended.
+fn live(lease: &mut Renewal, range: std::ops::Range<u64>, answer: Vote) -> (Vec<u64>, Tenure) {
+    let mut begun = Vec::new();
+    for at in range {
+        if let Step::Extend { ttl } = lease.step(ms(at)) {
+            begun.push(at);
+            let mut round = lease.begin(ttl, ms(at)).expect("still held");
+            (0..3).for_each(|node| {
+                round.handle_vote(NodeId::new(node), answer, ms(at));
+            });
+            lease.handle_upkeep(&round, ms(at), ms(at));
+        }
+    }
+    (begun, lease.tenure)
+}
+
+fn kept_up(most: u64) -> Renewal {
+    held().kept_up(ttl(102), ms(0), Duration::from_millis(most))
+}
+
+#[test]
+fn upkeep_extends_at_each_third_and_stops_at_its_limit() {
+    let mut lease = kept_up(1_000);
+    let (begun, tenure) = live(&mut lease, 0..400, Vote::Granted);
+    assert!(begun.windows(2).all(|pair| (32..=34).contains(&(pair[1] - pair[0]))), "{begun:?}");
+    assert!(begun[0] >= 33 && matches!(tenure, Tenure::Held { .. }));
+    let (begun, tenure) = live(&mut lease, 400..1_100, Vote::Granted);
+    assert!(begun.last().is_some_and(|last| *last < 1_000), "never beyond the limit: {begun:?}");
+    assert_eq!(tenure, Tenure::Lost(Loss::MaxHold));
+    assert_eq!(lease.valid_until(ms(1_000)), None);
+}
+
+#[test]
+fn upkeep_tries_again_until_the_end_and_never_hot() {
+    let mut lease = kept_up(10_000);
+    let (begun, tenure) = live(&mut lease, 0..200, Vote::Failed);
+    assert!((3..=8).contains(&begun.len()), "{begun:?}");
+    assert!(begun.windows(2).all(|pair| pair[1] - pair[0] >= 8), "{begun:?}");
+    assert_eq!(tenure, Tenure::Lost(Loss::Expired));
+    assert!(begun.last().is_some_and(|last| *last >= 80), "to the end: {begun:?}");
+}
+
+#[test]
+fn an_end_is_told_a_little_early_and_stays() {
+    let mut lease = held();
+    assert_eq!(lease.step(ms(0)), Step::Wait { until: ms(98) });
+    assert_eq!(lease.step(ms(98)), Step::Ended(Tenure::Lost(Loss::Expired)));
+    assert_eq!(lease.valid_until(ms(98)), None, "who was told so is right");
+    let mut short = held().kept_up(ttl(102), ms(0), Duration::from_millis(20));
+    assert_eq!(short.step(ms(0)), Step::Wait { until: ms(18) }, "a limit below the ttl");
+    assert_eq!(short.step(ms(18)), Step::Ended(Tenure::Lost(Loss::MaxHold)));
+}
+
+#[test]
+fn a_quorum_in_time_extends() {
+    let mut lease = held();
+    let until = extend(&mut lease, 50, &[Vote::Granted, Vote::Failed, Vote::Granted]);
+    assert_eq!(until, Extended::Until(ms(50 + 196)));
+    assert_eq!(lease.valid_until(ms(245)), Some(ms(246)));
+    assert_eq!(lease.valid_until(ms(246)), None, "I10");
+}
+
+#[test]
+fn a_failed_extension_changes_nothing() {
+    let mut lease = held();
+    let failed = extend(&mut lease, 50, &[Vote::Granted, Vote::Failed, Vote::Failed]);
+    assert_eq!(failed, Extended::Unchanged(ms(100)));
+    assert_eq!(lease.tenure(ms(99)), Tenure::Held { valid_until: ms(100) });
+    assert_eq!(lease.tenure(ms(100)), Tenure::Lost(Loss::Expired));
+}
+
+#[test]
+fn a_majority_without_the_key_is_a_loss_that_stays() {
+    use Vote::{Denied, Granted, Missing};
+    for (votes, loss) in [
+        ([Denied, Denied, Granted], Loss::TakenOver),
+        ([Missing, Denied, Granted], Loss::QuorumLost),
+        ([Missing, Missing, Granted], Loss::QuorumLost),
+    ] {
+        let mut lease = held();
+        let lost = Tenure::Lost(loss);
+        assert_eq!(extend(&mut lease, 50, &votes), Extended::Ended(lost));
+        assert_eq!(lease.begin(ttl(200), ms(51)).err(), Some(lost), "once lost, stays lost");
+        assert_eq!(lease.release(ms(52)), lost);
+    }
+}
+
+#[test]
+fn an_extension_never_shortens() {
+    let mut lease = Renewal::new(Quorum::majority(3), Drift::DEFAULT, ms(10_000));
+    assert_eq!(extend(&mut lease, 50, &[Vote::Granted; 3]), Extended::Until(ms(10_000)));
+}
+
+#[test]
+fn a_win_seen_after_the_old_end_is_a_loss() {
+    let mut lease = held();
+    let mut round = lease.begin(ttl(200), ms(50)).expect("still held");
+    for node in 0..3 {
+        round.handle_vote(NodeId::new(node), Vote::Granted, ms(60));
+    }
+    assert_eq!(round.outcome(), Some(Outcome::Won));
+    let lost = Tenure::Lost(Loss::Expired);
+    assert_eq!(lease.handle_outcome(&round, ms(100)), Extended::Ended(lost));
+    assert_eq!(lease.tenure(ms(0)), lost, "an expiry that was seen is not undone");
+}
+
+#[test]
+fn a_release_ends_it_once() {
+    let mut lease = held();
+    assert_eq!(lease.release(ms(50)), Tenure::Held { valid_until: ms(100) });
+    assert_eq!(lease.release(ms(51)), Tenure::Released);
+    assert_eq!(lease.begin(ttl(200), ms(52)).err(), Some(Tenure::Released));
+    assert_eq!(lease.tenure(ms(1_000)), Tenure::Released);
+}
+
+#[test]
+fn a_check_leaves_the_keys_the_allowance_and_the_lease_as_it_was() {
+    // What is left of a ttl of 10 s, at several times, and of one that no whole millisecond gives.
+    let until = valid_until(ms(0), ttl(10_000), Drift::DEFAULT);
+    for (at, expected) in [(0, 10_000), (1, 9_999), (98, 9_902), (99, 9_900), (9_897, 4)] {
+        let mut lease = Renewal::new(Quorum::majority(3), Drift::DEFAULT, until);
+        let (asked, mut round) = lease.begin_check(ms(at)).expect("still held");
+        assert_eq!(asked, ttl(expected), "at {at} ms");
+        assert!(valid_until(ms(at), asked, Drift::DEFAULT) >= until, "the keys end too early");
+        for node in 0..2 {
+            round.handle_vote(NodeId::new(node), Vote::Granted, ms(at));
+        }
+        assert_eq!(lease.handle_outcome(&round, ms(at)), Extended::Until(until), "not longer");
+    }
+    let mut lease = held();
+    assert_eq!(lease.begin_check(ms(100)).err(), Some(Tenure::Lost(Loss::Expired)));
+}
+
+/// A life of a lease that is kept up, from event to event.
+struct Life {
+    begun: usize,
+    /// How it ended, and when.
+    end: Option<(Tenure, Time)>,
+}
+
+/// Lives it for at most so many steps. `answers` says how the extensions end, in turn.
+fn life(lease: &mut Renewal, t1: Time, ends: Time, answers: &[Vote]) -> Life {
+    let (mut now, mut begun) = (t1, 0);
+    let mut until = lease.valid_until(now);
+    for _ in 0..400 {
+        match lease.step(now) {
+            Step::Wait { until } => {
+                assert!(until > now, "it spins at {now:?}");
+                now = until;
+            }
+            Step::Ended(tenure) => {
+                assert!(now <= ends && lease.valid_until(now).is_none());
+                return Life { begun, end: Some((tenure, now)) };
+            }
+            Step::Extend { ttl } => {
+                let mut round = lease.begin(ttl, now).expect("still held");
+                let answer = answers[begun % answers.len()];
+                for node in 0..3 {
+                    round.handle_vote(NodeId::new(node), answer, now);
+                }
+                round.handle_close(now);
+                lease.handle_upkeep(&round, now, now);
+                begun += 1;
+                let later = lease.valid_until(now);
+                assert!(later >= until, "it was shortened from {until:?} to {later:?}");
+                assert!(later <= Some(ends), "it is held beyond its limit");
+                until = later;
+            }
+        }
+    }
+    Life { begun, end: None }
+}
+
+fn drift(factor: f64, constant: Duration) -> Drift {
+    Drift::DEFAULT.with_factor(factor).expect("in range").with_constant(constant)
+}
+
+/// Half of what a [`Time`] can tell.
+const CENTURIES: Duration = Duration::from_nanos(u64::MAX / 2);
+
+#[test]
+fn a_lease_is_kept_up_with_settings_at_their_edges() {
+    let (ns, year) = (Duration::from_nanos(1), Duration::from_hours(24 * 365));
+    let (long, longest) = (Duration::from_mins(1), Ttl::LONGEST.as_duration());
+    for (ttl, factor, constant) in [
+        (ttl(1), 0.0, Duration::ZERO),
+        (ttl(1), 0.0, ns),
+        (ttl(1), 0.99, ns),
+        (ttl(3), 0.0, Duration::ZERO),
+        (ttl(10_000), 0.01, Duration::from_millis(2)),
+        (ttl(10_000), 0.999_999, Duration::ZERO),
+        (ttl(60_000), 0.0, long.saturating_sub(Duration::from_micros(1))),
+        (Ttl::LONGEST, 0.0, Duration::ZERO),
+        (Ttl::LONGEST, 0.01, ns),
+        (Ttl::LONGEST, 0.0, longest.saturating_sub(Duration::from_millis(1))),
+    ] {
+        let drift = drift(factor, constant);
+        let (t1, ttl_long) = (ms(7), ttl.as_duration());
+        for most in [ttl_long * 4, ttl_long * 100, 100 * year, 101 * year, Duration::MAX] {
+            let (until, ends) = (valid_until(t1, ttl, drift), t1.after(most));
+            let new = || Renewal::new(Quorum::majority(3), drift, until).kept_up(ttl, t1, most);
+            let settings = format!("{ttl:?} {drift:?} {most:?}");
+            let Life { begun, end } = life(&mut new(), t1, ends, &[Vote::Granted]);
+            assert!(begun >= 2 || most < ttl_long * 4, "{settings}: {begun}, {end:?}");
+            // With those that end after centuries, time itself ends first.
+            if let Some((tenure, at)) = end.filter(|(_, at)| at.since(t1) < CENTURIES) {
+                assert_eq!(tenure, Tenure::Lost(Loss::MaxHold), "{settings}");
+                let unused = ends.since(at);
+                assert!(unused <= drift.allowance(ttl).saturating_add(EARLY), "{settings}");
+            }
+            let in_vain = life(&mut new(), t1, ends, &[Vote::Failed]);
+            let at = in_vain.end.map(|(_, at)| at);
+            assert!(at.is_some_and(|at| at.after(EARLY) >= until.min(ends)), "{settings}: {at:?}");
+        }
+    }
+}
+
+#[test]
+fn a_limit_just_above_the_node_timeout_ends_the_lease_then() {
+    for most in [Duration::from_micros(2), Duration::from_micros(501), Duration::from_millis(51)] {
+        let (t1, ends) = (ms(7), ms(7).after(most));
+        let until = valid_until(t1, ttl(10_000), Drift::DEFAULT);
+        let lease = Renewal::new(Quorum::majority(3), Drift::DEFAULT, until);
+        let mut lease = lease.kept_up(ttl(10_000), t1, most);
+        assert!(matches!(lease.step(t1), Step::Wait { .. }), "it is no dead lease");
+        let (tenure, at) = life(&mut lease, t1, ends, &[Vote::Granted]).end.expect("it ends");
+        assert_eq!(tenure, Tenure::Lost(Loss::MaxHold));
+        assert!(ends.since(at) <= EARLY.min(most / EARLY_SHARE));
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_the_settings_a_lease_is_never_shortened_nor_held_beyond_its_limit(
+        t1 in 0..u64::MAX, of in 1..=Ttl::MAX_MS, sizes in (0..37u32, 0..64u32, 0..96u32),
+        factor in 0.0..1.0f64, constant in any::<u64>(), most in any::<u128>(),
+        answers in proptest::collection::vec(0..3u8, 1..9),
+    ) {
+        // Of any order of magnitude.
+        let ttl = Ttl::within(Duration::from_millis((of >> sizes.0).max(1))).expect("a good ttl");
+        let drift = drift(factor, Duration::from_nanos(constant >> sizes.1));
+        let most = u64::try_from(most >> 64 >> (sizes.2 % 64)).expect("64 bits");
+        let most = if sizes.2 == 95 { Duration::MAX } else { Duration::from_nanos(most) };
+        let t1 = Time::from_nanos(t1);
+        let answers: Vec<_> = answers
+            .into_iter()
+            .map(|answer| if answer == 0 { Vote::Failed } else { Vote::Granted })
+            .collect();
+        let until = valid_until(t1, ttl, drift);
+        let mut lease = Renewal::new(Quorum::majority(3), drift, until).kept_up(ttl, t1, most);
+        life(&mut lease, t1, t1.after(most), &answers);
+        let mut lease = Renewal::new(Quorum::majority(3), drift, until);
+        if let Ok((asked, round)) = lease.begin_check(t1) {
+            prop_assert_eq!(round.goal(), Goal::Extend { current: until, proposed: until });
+            prop_assert!(asked <= ttl, "a check asks for no more than was granted");
+        }
+    }
+}

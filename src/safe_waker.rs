@@ -1,0 +1,138 @@
+//! Wakers of others, whose panics reach nobody else.
+//!
+//! A waker is somebody else's code, and is called where many are served: on the timer's thread, on
+//! the nodes' tasks. One that panics there must neither end the thread nor keep others from being
+//! woken.
+
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
+
+/// Does `work`; `None` if it panicked. What it had changed by then stays as it is.
+pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(done) => Some(done),
+        Err(thrown) => {
+            // What was thrown is somebody else's code, too, and can panic when it is dropped.
+            if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(thrown))) {
+                std::mem::forget(again);
+            }
+            None
+        }
+    }
+}
+
+/// Wakes whom `waker` wakes, and never unwinds.
+pub(crate) fn safe(waker: &Waker) -> Waker {
+    Waker::from(Arc::new(SafeWaker(Some(waker.clone()))))
+}
+
+/// Waits for `future`, which only gets to see a [safe] waker of this task.
+///
+/// # Cancel safety
+/// That of `future`.
+pub(crate) async fn safely<F: Future>(mut future: Pin<&mut F>) -> F::Output {
+    let mut known: Option<(Waker, Waker)> = None;
+    poll_fn(|cx| {
+        let is_known = known.as_ref().is_some_and(|(task, _)| task.will_wake(cx.waker()));
+        if !is_known {
+            known = Some((cx.waker().clone(), safe(cx.waker())));
+        }
+        let waker = known.as_ref().map_or(cx.waker(), |(_, waker)| waker);
+        future.as_mut().poll(&mut Context::from_waker(waker))
+    })
+    .await
+}
+
+/// There is one until it is dropped.
+struct SafeWaker(Option<Waker>);
+
+impl Wake for SafeWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        contain(|| self.0.as_ref().map(Waker::wake_by_ref));
+    }
+}
+
+impl Drop for SafeWaker {
+    fn drop(&mut self) {
+        contain(|| drop(self.0.take()));
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::pin::pin;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Poll;
+
+    struct Broken;
+
+    impl Wake for Broken {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker that panics");
+        }
+    }
+
+    impl Drop for Broken {
+        fn drop(&mut self) {
+            panic!("and panics when it is dropped");
+        }
+    }
+
+    /// Counts how often it was woken.
+    #[derive(Default)]
+    pub(crate) struct Count(pub(crate) AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    struct Thrown;
+
+    impl Drop for Thrown {
+        fn drop(&mut self) {
+            panic!("what was thrown panics when it is dropped");
+        }
+    }
+
+    #[test]
+    fn a_waker_that_panics_is_contained_also_when_it_is_dropped() {
+        let theirs = Waker::from(Arc::new(Broken));
+        let ours = safe(&theirs);
+        // Its last owner is ours.
+        contain(|| drop(theirs));
+        ours.wake_by_ref();
+        ours.wake();
+        assert_eq!(contain(|| std::panic::panic_any(Thrown)), None::<()>);
+        assert_eq!(contain(|| 7), Some(7));
+    }
+
+    #[test]
+    fn the_task_that_waits_is_woken_and_knows_its_waker_again() {
+        let count = Arc::new(Count::default());
+        let task = Waker::from(count.clone());
+        let seen: Mutex<Vec<Waker>> = Mutex::default();
+        let mut waits = pin!(poll_fn(|cx| {
+            seen.lock().unwrap().push(cx.waker().clone());
+            Poll::<()>::Pending
+        }));
+        let mut safely = pin!(safely(waits.as_mut()));
+        for waker in [&task, &task, Waker::noop()] {
+            let _ = safely.as_mut().poll(&mut Context::from_waker(waker));
+        }
+        let seen = seen.lock().unwrap();
+        assert!(seen[0].will_wake(&seen[1]) && !seen[1].will_wake(&seen[2]));
+        seen[1].wake_by_ref();
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+    }
+}

@@ -1,0 +1,153 @@
+use super::*;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+struct Bell {
+    rung: Mutex<Sender<Time>>,
+    again: Mutex<Vec<Time>>,
+}
+
+impl Ring for Bell {
+    fn ring(self: Arc<Self>, now: Time) -> Option<Time> {
+        self.rung.lock().unwrap().send(now).unwrap();
+        self.again.lock().unwrap().pop()
+    }
+}
+
+fn bell(again: Vec<Time>) -> (Arc<Bell>, Receiver<Time>) {
+    let (rung, heard) = channel();
+    (Arc::new(Bell { rung: Mutex::new(rung), again: Mutex::new(again) }), heard)
+}
+
+fn weak(bell: &Arc<Bell>) -> Weak<dyn Ring> {
+    let bell: Arc<dyn Ring> = bell.clone();
+    Arc::downgrade(&bell)
+}
+
+const SOON: Duration = Duration::from_secs(20);
+
+#[test]
+fn rings_in_time_and_again_when_asked() {
+    let first = clock::now().after(Duration::from_millis(30));
+    let second = first.after(Duration::from_millis(30));
+    let (bell, heard) = bell(vec![second]);
+    let _alarm = Alarm::set(first, weak(&bell));
+    assert!(heard.recv_timeout(SOON).unwrap() >= first);
+    assert!(heard.recv_timeout(SOON).unwrap() >= second);
+    assert!(heard.recv_timeout(Duration::from_millis(50)).is_err(), "and not a third time");
+}
+
+#[test]
+fn a_later_alarm_does_not_hold_up_an_earlier_one() {
+    let (late, _) = bell(vec![]);
+    let (early, heard) = bell(vec![]);
+    let _late = Alarm::set(clock::now().after(Duration::from_hours(1)), weak(&late));
+    let _early = Alarm::set(clock::now().after(Duration::from_millis(20)), weak(&early));
+    heard.recv_timeout(SOON).unwrap();
+}
+
+#[test]
+fn a_cancelled_alarm_is_silent_and_a_hastened_one_early() {
+    let (bell, heard) = bell(vec![]);
+    let far = clock::now().after(Duration::from_hours(1));
+    drop(Alarm::set(clock::now().after(Duration::from_millis(20)), weak(&bell)));
+    assert!(heard.recv_timeout(Duration::from_millis(100)).is_err());
+    let alarm = Alarm::set(far, weak(&bell));
+    alarm.hasten(clock::now());
+    assert!(heard.recv_timeout(SOON).unwrap() < far);
+}
+
+#[test]
+fn the_thread_looks_anew_at_what_is_hastened_and_not_at_what_is_put_off() {
+    let at = |seconds| Time::default().after(Duration::from_secs(seconds));
+    let (bell, _heard) = bell(vec![]);
+    let mut book = Book::default();
+    book.enter(1, at(10), weak(&bell));
+    assert!(!book.hasten(1, at(11)) && !book.hasten(1, at(10)) && !book.hasten(2, at(1)));
+    assert!(book.hasten(1, at(5)), "it sleeps until 10");
+    assert!(book.take_due(at(4)).is_none() && book.take_due(at(5)).is_some());
+    assert!(!book.hasten(1, at(1)), "it is ringing");
+}
+
+/// Panics each time, and says so before.
+struct Broken(Mutex<Sender<Time>>);
+
+impl Ring for Broken {
+    fn ring(self: Arc<Self>, now: Time) -> Option<Time> {
+        self.0.lock().unwrap().send(now).unwrap();
+        panic!("a bell that panics, as this test wants it");
+    }
+}
+
+#[test]
+fn a_bell_that_panics_is_rung_again_and_keeps_no_other_from_ringing() {
+    let (rung, panicked) = channel();
+    let broken: Arc<dyn Ring> = Arc::new(Broken(Mutex::new(rung)));
+    let (whole, heard) = bell(vec![]);
+    let now = clock::now();
+    let broken_alarm = Alarm::set(now, Arc::downgrade(&broken));
+    let _alarm = Alarm::set(now.after(Duration::from_millis(5)), weak(&whole));
+    let first = panicked.recv_timeout(SOON).unwrap();
+    heard.recv_timeout(SOON).unwrap();
+    assert!(panicked.recv_timeout(SOON).unwrap() >= first.after(AFTER_PANIC));
+    drop(broken_alarm);
+}
+
+fn leaked(process: u32) -> &'static Timer {
+    Box::leak(Box::new(Timer::new(process)))
+}
+
+#[test]
+fn the_next_alarm_starts_the_thread_anew_if_it_has_ended() {
+    let timer = leaked(process::id());
+    timer.is_running.store(true, Ordering::Release);
+    drop(Running(timer));
+    let (bell, heard) = bell(vec![]);
+    let _alarm = timer.set(clock::now(), weak(&bell));
+    heard.recv_timeout(SOON).unwrap();
+    assert!(timer.is_running.load(Ordering::Acquire));
+}
+
+#[test]
+fn each_process_has_a_timer_of_its_own_and_leaves_those_of_others_alone() {
+    let places: &'static [Place; 2] = Box::leak(Box::new([const { Place::empty() }; 2]));
+    let of = |process| places.iter().find_map(|place| place.timer_of(process));
+    let (parent, child) = (of(7).unwrap(), of(8).unwrap());
+    assert!(!std::ptr::eq(parent, child) && (parent.process, child.process) == (7, 8));
+    assert!(std::ptr::eq(parent, of(7).unwrap()) && std::ptr::eq(child, of(8).unwrap()));
+    assert!(of(9).is_none(), "all places are taken");
+    let (spare, other) = (Timer::spare(9), Timer::spare(10));
+    assert!(std::ptr::eq(other, Timer::spare(10)) && (spare.process, other.process) == (9, 10));
+
+    // An alarm that another process has set: its book may be locked for good.
+    let _locked = parent.book();
+    let alarm = Alarm { timer: parent, id: 1 };
+    alarm.hasten(clock::now());
+    assert!(!alarm.is_ours());
+    drop(alarm);
+}
+
+/// Is hastened while it rings, and asks for nothing soon.
+struct Hastened {
+    alarm: OnceLock<Alarm>,
+    rung: Mutex<Sender<Time>>,
+}
+
+impl Ring for Hastened {
+    fn ring(self: Arc<Self>, now: Time) -> Option<Time> {
+        self.alarm.wait().hasten(now);
+        self.rung.lock().unwrap().send(now).unwrap();
+        Some(now.after(Duration::from_hours(1)))
+    }
+}
+
+#[test]
+fn an_alarm_that_is_hastened_while_it_rings_rings_again() {
+    let (rung, heard) = channel();
+    let bell = Arc::new(Hastened { alarm: OnceLock::new(), rung: Mutex::new(rung) });
+    let this: Arc<dyn Ring> = bell.clone();
+    let alarm = Alarm::set(clock::now(), Arc::downgrade(&this));
+    assert!(bell.alarm.set(alarm).is_ok());
+    heard.recv_timeout(SOON).unwrap();
+    heard.recv_timeout(SOON).unwrap();
+}

@@ -1,0 +1,215 @@
+//! Who waits beside futures that are not polled, or dropped: it is told all the same.
+
+use crate::{SOON, builder, eventually, ms};
+use futures::FutureExt;
+use kit::Cluster;
+use quorlock::{Acquire, AcquireError, NodeState, Redlock, RetryPolicy};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+/// A client that does not try again by itself within any test: only what happens can wake it.
+async fn patient(cluster: &Cluster) -> Redlock {
+    let never = RetryPolicy::fixed(Duration::from_mins(10));
+    let redlock = builder(cluster).ttl(ms(600_000)).retry(never).wait(SOON * 3);
+    let redlock = redlock.build().expect("good settings");
+    drop(redlock.acquire("warm-up").await.expect("a free lock"));
+    let is_up = || redlock.nodes().iter().all(|node| *node.state() == NodeState::Up);
+    eventually("all nodes are up", is_up).await;
+    redlock
+}
+
+/// Lets it be refused, and wait.
+async fn refused(acquire: &mut Acquire) {
+    for _ in 0..30 {
+        assert!(acquire.now_or_never().is_none(), "it is held");
+        sleep(ms(10)).await;
+    }
+}
+
+fn is_set(cluster: &Cluster, key: &str) -> bool {
+    cluster.iter().all(|node| node.get(key).is_some())
+}
+
+#[tokio::test]
+async fn one_that_was_let_in_early_is_told_what_the_unpolled_before_it_was_told() {
+    let cluster = Cluster::start(3);
+    let redlock = patient(&cluster).await;
+    let held = redlock.try_acquire("r").await.expect("a free lock");
+    let mut unpolled = redlock.acquire("r");
+    refused(&mut unpolled).await;
+    let second = tokio::spawn(redlock.acquire("r"));
+    sleep(ms(50)).await;
+    let third = tokio::spawn(redlock.acquire("r"));
+    sleep(ms(50)).await;
+    held.release().await.expect("nodes are up");
+    let held = timeout(SOON, second).await.expect("the first is bypassed").expect("no panic");
+    // The third competes now, and the first is back in its place.
+    sleep(ms(100)).await;
+    refused(&mut unpolled).await;
+    held.expect("free").release().await.expect("nodes are up");
+    let lease = timeout(SOON, third).await.expect("the first is bypassed").expect("no panic");
+    drop((lease.expect("free"), unpolled));
+    eventually("no key is left", || cluster.is_empty()).await;
+}
+
+#[tokio::test]
+async fn what_a_dropped_future_had_won_is_told_to_be_free_to_all_who_wait_for_any_of_it() {
+    let cluster = Cluster::start(3);
+    let redlock = patient(&cluster).await;
+    let all = || redlock.acquire_all(["p", "q"]);
+    for mut won in [redlock.acquire("q"), redlock.try_acquire("q"), all()] {
+        assert!((&mut won).now_or_never().is_none(), "nodes take their time");
+        eventually("it has won", || is_set(&cluster, "q")).await;
+        let waiting = tokio::spawn(redlock.acquire("q"));
+        sleep(ms(200)).await;
+        drop(won);
+        let lease = timeout(SOON, waiting).await.expect("told").expect("no panic");
+        lease.expect("free").release().await.expect("nodes are up");
+        eventually("no key is left", || cluster.is_empty()).await;
+    }
+    // It is given up: at its deadline, and because others want it.
+    for wait in [ms(700), SOON * 3] {
+        let mut won = all().wait(wait);
+        assert!((&mut won).now_or_never().is_none(), "nodes take their time");
+        eventually("it has won", || is_set(&cluster, "q")).await;
+        let lease = timeout(SOON, redlock.acquire("q")).await.expect("told").expect("free");
+        lease.release().await.expect("nodes are up");
+        drop(won);
+        eventually("no key is left", || cluster.is_empty()).await;
+    }
+}
+
+/// So many that each hold the lock for a moment, one after the other; and how many have had it.
+fn queue(redlock: &Redlock, count: usize) -> (Arc<AtomicUsize>, Vec<JoinHandle<()>>) {
+    let served = Arc::<AtomicUsize>::default();
+    let waiting = (0..count).map(|_| {
+        let (acquire, served) = (redlock.acquire("r"), served.clone());
+        tokio::spawn(async move {
+            let lease = acquire.await.expect("its turn comes");
+            served.fetch_add(1, Ordering::SeqCst);
+            sleep(ms(50)).await;
+            drop(lease);
+        })
+    });
+    let waiting = waiting.collect();
+    (served, waiting)
+}
+
+#[tokio::test]
+async fn who_was_bypassed_keeps_its_place_and_who_had_to_give_up_queues_anew() {
+    let cluster = Cluster::start(3);
+    let redlock = patient(&cluster).await;
+    // Bypassed: it had its turn, and had won nothing.
+    let held = redlock.try_acquire("r").await.expect("a free lock");
+    let mut unpolled = redlock.acquire("r");
+    refused(&mut unpolled).await;
+    let (served, waiting) = queue(&redlock, 20);
+    sleep(ms(50)).await;
+    held.release().await.expect("nodes are up");
+    eventually("it is bypassed", || served.load(Ordering::SeqCst) > 0).await;
+    drop(unpolled.await.expect("its turn comes"));
+    let before = served.load(Ordering::SeqCst);
+    for task in waiting {
+        task.await.expect("no panic");
+    }
+    assert!(before < 15, "{before} of 20 were served before it");
+    // Given up: others have waited for what it had won.
+    let mut unpolled = redlock.acquire("r");
+    assert!((&mut unpolled).now_or_never().is_none(), "nodes take their time");
+    eventually("it has won", || is_set(&cluster, "r")).await;
+    let (served, waiting) = queue(&redlock, 20);
+    eventually("it is given up", || served.load(Ordering::SeqCst) > 0).await;
+    drop(unpolled.await.expect("its turn comes"));
+    let before = served.load(Ordering::SeqCst);
+    for task in waiting {
+        task.await.expect("no panic");
+    }
+    assert!(before > 15, "{before} of 20 were served before it");
+}
+
+#[cfg(feature = "test-util")]
+#[tokio::test]
+async fn what_is_not_valid_any_more_is_not_kept_for_a_future_that_is_not_polled() {
+    let cluster = Cluster::start(3);
+    let redlock = patient(&cluster).await;
+    let mut unpolled = redlock.acquire("r").ttl(ms(1_500));
+    assert!((&mut unpolled).now_or_never().is_none(), "nodes take their time");
+    eventually("it has won", || is_set(&cluster, "r")).await;
+    let is_empty = || quorlock::test_util::census(&redlock).is_empty();
+    eventually("nothing is under way", is_empty).await;
+    drop(unpolled.await.expect("it tries again"));
+}
+
+#[tokio::test]
+async fn closing_tells_those_who_stand_behind_futures_that_are_not_polled() {
+    let cluster = Cluster::start(3);
+    let (redlock, other) = (patient(&cluster).await, patient(&cluster).await);
+    let held = other.try_acquire("r").await.expect("a free lock");
+    let mut unpolled = redlock.acquire("r");
+    refused(&mut unpolled).await;
+    let behind: Vec<_> = (0..3).map(|_| tokio::spawn(redlock.acquire("r"))).collect();
+    sleep(ms(50)).await;
+    redlock.close().await.expect("nothing is owed");
+    for waiting in behind {
+        let ended = timeout(SOON, waiting).await.expect("told").expect("no panic");
+        assert!(matches!(ended, Err(AcquireError::Closed)), "{ended:?}");
+    }
+    assert!(matches!(unpolled.await, Err(AcquireError::Closed)));
+    held.release().await.expect("nodes are up");
+}
+
+#[tokio::test]
+async fn many_who_are_not_polled_do_not_cost_whoever_is_behind_a_pause_each() {
+    let cluster = Cluster::start(3);
+    let redlock = patient(&cluster).await;
+    let held = redlock.try_acquire("r").await.expect("a free lock");
+    let mut unpolled: Vec<_> = (0..300).map(|_| redlock.acquire("r")).collect();
+    for acquire in &mut unpolled {
+        assert!(acquire.now_or_never().is_none(), "it is held");
+    }
+    let behind = tokio::spawn(redlock.acquire("r"));
+    sleep(ms(50)).await;
+    held.release().await.expect("nodes are up");
+    let lease = timeout(SOON, behind).await.expect("thirty seconds, if each had its turn alone");
+    lease.expect("no panic").expect("free").release().await.expect("nodes are up");
+    drop(unpolled);
+    eventually("no key is left", || cluster.is_empty()).await;
+}
+
+/// Drops an acquire of the same client when it is woken.
+struct Dropper(Mutex<Option<Acquire>>);
+
+impl Wake for Dropper {
+    fn wake(self: Arc<Self>) {
+        let acquire = self.0.lock().expect("no panic").take();
+        drop(acquire);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waker_may_drop_other_acquires_of_its_client() {
+    let cluster = Cluster::start(3);
+    let redlock = patient(&cluster).await;
+    let held = redlock.try_acquire("r").await.expect("a free lock");
+    let mut first = redlock.acquire("r");
+    refused(&mut first).await;
+    let mut other = redlock.acquire("other");
+    assert!((&mut other).now_or_never().is_none(), "nodes take their time");
+    let dropper = Waker::from(Arc::new(Dropper(Mutex::new(Some(other)))));
+    let mut second = Box::pin(redlock.acquire("r"));
+    assert!(second.as_mut().poll(&mut Context::from_waker(&dropper)).is_pending(), "it is held");
+    // It is the second's turn.
+    let dropping = thread::spawn(move || drop(first));
+    let begun = Instant::now();
+    while !dropping.is_finished() {
+        assert!(begun.elapsed() < SOON, "it waits for itself");
+        sleep(ms(5)).await;
+    }
+    drop((second, held));
+    eventually("no key is left", || cluster.is_empty()).await;
+}

@@ -1,0 +1,214 @@
+//! The library's own keys beside a lock's key, such as fencing counters: where they are, and that
+//! no lock meets them.
+
+use crate::{builder, client, eventually, ms};
+use kit::{Cluster, Server, hash_slot};
+use quorlock::{AcquireError, ClientError, ConfigError, Lease, Redlock};
+
+/// What the keys of the library's own contain, and those of locks never.
+const MARK: &str = "#quorlock:";
+
+/// Names, of which one is what the counter of another was once called, or could be.
+const NEIGHBOURS: [(&str, &str); 6] = [
+    ("{user:7}", "{user:7}:token"),
+    ("{user:7}:token", "{user:7}"),
+    ("r", "r:token:{r}"),
+    ("r:token:{r}", "r"),
+    ("a", "{a}"),
+    ("{a}", "a"),
+];
+
+async fn release(lease: Lease) {
+    lease.release().await.expect("nodes are up");
+}
+
+/// The keys of locks that any node has.
+fn locks(cluster: &Cluster) -> Vec<Vec<u8>> {
+    let is_lock = |key: &Vec<u8>| !key.windows(MARK.len()).any(|part| part == MARK.as_bytes());
+    cluster.keys_per_node().into_iter().flatten().filter(is_lock).collect()
+}
+
+#[tokio::test]
+async fn no_lock_meets_the_counter_of_another() {
+    let cluster = Cluster::start(3);
+    let (ours, theirs) = (client(&cluster), client(&cluster));
+    for (name, other) in NEIGHBOURS {
+        cluster.iter().for_each(Server::flushall);
+        let first = ours.try_acquire(name).fenced().await.expect("a free lock");
+        release(first).await;
+        let plain = theirs.try_acquire(other).await;
+        let plain = plain.unwrap_or_else(|error| panic!("{other} after {name}: {error}"));
+        let fenced = ours.try_acquire(name).fenced().await;
+        let fenced = fenced.unwrap_or_else(|error| panic!("{name} beside {other}: {error}"));
+        assert!(fenced.token().is_some());
+        release(plain).await;
+        release(fenced).await;
+        let set = ours.try_acquire_all([name, other]).fenced().await;
+        release(set.unwrap_or_else(|error| panic!("{name} with {other}: {error}"))).await;
+        eventually("no lock is left", || locks(&cluster).is_empty()).await;
+        let counters = cluster[0].keys();
+        assert_eq!(counters.len(), 2, "one for each: {counters:?}");
+    }
+}
+
+#[tokio::test]
+async fn one_key_has_one_counter_whatever_the_prefix() {
+    let cluster = Cluster::start(3);
+    for key in ["lock:r", "lock:{u}:r", "{lock}:r"] {
+        cluster.iter().for_each(Server::flushall);
+        let mut last = None;
+        for length in 0..=key.len() {
+            let (prefix, resource) = key.split_at(length);
+            let redlock = builder(&cluster).key_prefix(prefix).build().expect("good settings");
+            let lease = redlock.try_acquire(resource).fenced().await.expect("a free lock");
+            assert!(lease.token() > last, "{prefix} {resource}");
+            last = lease.token();
+            release(lease).await;
+            eventually("released", || locks(&cluster).is_empty()).await;
+            assert_eq!(cluster[0].keys().len(), 1, "{prefix} {resource}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_user_who_may_use_one_prefix_only_gets_tokens_there() {
+    let setup = Server::builder().user("walter", "secret");
+    let cluster = Cluster::start_with(3, &setup);
+    for node in &cluster {
+        node.cmd(&["ACL", "SETUSER", "walter", "resetkeys", "~lock:*"]);
+    }
+    let urls = cluster.iter().map(Server::url_with_auth);
+    let redlock = Redlock::builder().nodes(urls).node_timeout(ms(1_000)).key_prefix("lock:");
+    let redlock = redlock.build().expect("good settings");
+    for name in ["r", "{u}:r"] {
+        let lease = redlock.try_acquire(name).fenced().await.expect("a free lock");
+        assert!(lease.token().is_some());
+        release(lease).await;
+    }
+}
+
+#[tokio::test]
+async fn keys_of_the_library_are_refused_by_name_in_every_verb_and_nothing_is_sent() {
+    let cluster = Cluster::start(3);
+    let free = Redlock::builder().nodes(cluster.urls());
+    let plain = client(&cluster);
+    let part = builder(&cluster).key_prefix("lock:#quor").build().expect("it is no whole mark");
+    for (redlock, resource) in [
+        (&plain, "r#quorlock:token:{r}"),
+        (&plain, "{u}#quorlock:token"),
+        (&plain, "#quorlock:"),
+        (&plain, "of a later#quorlock:version"),
+        (&part, "lock:r"),
+    ] {
+        let reason = ConfigError::ReservedResource { resource: resource.into() };
+        assert!(reason.to_string().contains(&format!("{resource:?}")), "{reason}");
+        let invalid = Some(AcquireError::Invalid(reason.clone()));
+        assert_eq!(redlock.try_acquire(resource).await.err(), invalid);
+        assert_eq!(redlock.acquire(resource).fenced().await.err(), invalid);
+        assert_eq!(redlock.try_acquire_all(["a", resource]).await.err(), invalid);
+        assert_eq!(redlock.acquire_all(["a", resource]).await.err(), invalid);
+        assert_eq!(redlock.adopt(resource, "a value").await.err(), invalid);
+        let invalid = ClientError::Invalid(reason);
+        assert_eq!(redlock.status(resource).await, Err(invalid.clone()));
+        assert_eq!(redlock.force_release(resource).await, Err(invalid));
+    }
+    for prefix in ["#quorlock:", "lock#quorlock:token:"] {
+        let refused = free.clone().key_prefix(prefix).build().err();
+        assert_eq!(refused, Some(ConfigError::ReservedPrefix { prefix: prefix.into() }));
+    }
+    for node in &cluster {
+        let ran = node.info("commandstats");
+        let asked = ["set", "get", "eval", "evalsha"].map(|name| format!("cmdstat_{name}"));
+        assert!(asked.iter().all(|name| !ran.contains_key(name)), "{ran:?}");
+    }
+    release(part.try_acquire("x").await.expect("no mark in it")).await;
+}
+
+#[cfg(feature = "blocking")]
+#[test]
+fn the_blocking_verbs_refuse_them_too() {
+    let cluster = Cluster::start(1);
+    let redlock = builder(&cluster).build_blocking().expect("good settings");
+    let resource = "r#quorlock:token:{r}";
+    let reason = ConfigError::ReservedResource { resource: resource.into() };
+    let invalid = Some(AcquireError::Invalid(reason.clone()));
+    assert_eq!(redlock.try_acquire(resource).call().err(), invalid);
+    assert_eq!(redlock.acquire(resource).call().err(), invalid);
+    assert_eq!(redlock.acquire_all([resource, "a"]).call().err(), invalid);
+    assert_eq!(redlock.adopt(resource, "a value").call().err(), invalid);
+    let invalid = ClientError::Invalid(reason);
+    assert_eq!(redlock.status(resource), Err(invalid.clone()));
+    assert_eq!(redlock.force_release(resource), Err(invalid));
+    assert!(cluster.is_empty());
+}
+
+/// Servers in cluster mode, each with all slots.
+async fn in_cluster_mode() -> Cluster {
+    let setup = Server::builder().arg("--cluster-enabled").arg("yes");
+    let cluster = Cluster::start_with(3, &setup);
+    let slots: Vec<_> = (0..16_384).map(|slot| slot.to_string()).collect();
+    let all: Vec<_> =
+        ["CLUSTER", "ADDSLOTS"].into_iter().chain(slots.iter().map(|s| &**s)).collect();
+    for node in &cluster {
+        node.cmd(&all);
+    }
+    let is_ok =
+        |node: &Server| format!("{:?}", node.cmd(&["CLUSTER", "INFO"])).contains("state:ok");
+    eventually("they take commands", || cluster.iter().all(is_ok)).await;
+    cluster
+}
+
+#[tokio::test]
+async fn in_cluster_mode_a_counter_is_in_the_slot_of_its_lock_or_refused_by_name() {
+    let cluster = in_cluster_mode().await;
+    let slot = |key: &[u8]| cluster[0].cmd(&[b"CLUSTER", b"KEYSLOT", key]);
+    for (prefix, resource, has_token) in [
+        ("", "a{b", false),
+        ("", "a}b", false),
+        ("", "{}x", false),
+        ("", "{}", false),
+        ("", "", false),
+        ("a{", "b", false),
+        ("", "r", true),
+        ("", "{u}", true),
+        ("", "{u}:token", true),
+        ("", "a{b}c}d", true),
+        ("", "{a}{b", true),
+        ("", "{{}}", true),
+        ("lock:", "r", true),
+        ("lock:", "{u}:r", true),
+        ("{lock}:", "a{b", true),
+        ("{lock}:", "}", true),
+        ("a{b", "c}d", true),
+    ] {
+        let redlock = builder(&cluster).key_prefix(prefix).build().expect("good settings");
+        let what = format!("{prefix:?} {resource:?}");
+        let key = [prefix.as_bytes(), resource.as_bytes()].concat();
+        cluster.iter().for_each(Server::flushall);
+        let plain = redlock.try_acquire(resource).await;
+        release(plain.unwrap_or_else(|error| panic!("{what}: {error}"))).await;
+        let fenced = redlock.try_acquire(resource).fenced().await;
+        if !has_token {
+            let refused = fenced.expect_err("no key is in its slot");
+            let reason = ConfigError::NoCounter { resource: resource.into() };
+            assert_eq!(refused, AcquireError::Invalid(reason), "{what}");
+            assert!(refused.to_string().contains(&format!("{resource:?}")), "{refused}");
+            continue;
+        }
+        let lease = fenced.unwrap_or_else(|error| panic!("{what}: {error}"));
+        lease.extend(ms(60_000)).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+        release(lease).await;
+        eventually("released", || locks(&cluster).is_empty()).await;
+        let counter = cluster[0].keys().pop().expect("it outlives the lock");
+        assert!(counter.starts_with(&key), "{what}");
+        assert_eq!(slot(&counter), slot(&key), "{what}");
+    }
+    for name in
+        (0..=u8::MAX).map(|byte| vec![byte]).chain(["a{b}c}", "{}{a}", "{{}}"].map(Vec::from))
+    {
+        let told = redis::Value::Int(hash_slot(&name).into());
+        assert_eq!(slot(&name), told, "the unit tests go by it: {}", name.escape_ascii());
+    }
+    let set = client(&cluster).try_acquire_all(["{u}:a", "{u}:b"]).fenced().await;
+    release(set.expect("all are in one slot")).await;
+}

@@ -1,0 +1,95 @@
+//! Processes that are forked in the middle of their work, as servers with workers are.
+#![cfg(unix)]
+
+use crate::{SOON, ms};
+use futures::FutureExt;
+use kit::{Cluster, Rerun, forked};
+use quorlock::{Lease, Loss, Redlock};
+use std::env;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::{sleep, timeout};
+
+/// How the process is told its nodes.
+const NODES: &str = "QUORLOCK_FORK_NODES";
+const ARGS: [&str; 4] = ["--ignored", "--exact", "forks::forking", "--nocapture"];
+
+fn client(nodes: &str) -> Redlock {
+    let builder = Redlock::builder().nodes(nodes.split(',')).node_timeout(ms(500));
+    builder.ttl(ms(3_000)).build().expect("good settings")
+}
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
+}
+
+async fn kept_up(redlock: &Redlock, resource: &str) -> Lease {
+    redlock.acquire(resource).wait(SOON).auto_extend(SOON * 6).await.expect("a free lock")
+}
+
+async fn loss(lease: &Lease) -> Loss {
+    timeout(SOON, lease.lost()).await.expect("the loss is told")
+}
+
+/// What everybody must be able to do, with a client that was made anywhere.
+async fn work(redlock: &Redlock, name: &str) {
+    let short = redlock.acquire(format!("{name}-short")).ttl(ms(1_000)).await.expect("free");
+    assert_eq!(loss(&short).await, Loss::Expired);
+    let kept = kept_up(redlock, &format!("{name}-kept")).await;
+    sleep(ms(6_000)).await;
+    assert!(kept.is_valid(), "{name} was not renewed: {:?}", kept.loss());
+    kept.release().await.expect("nodes are up");
+}
+
+/// Who does not move makes room for others of this process.
+async fn make_room(redlock: &Redlock, name: &str) {
+    redlock.ready().await.expect("there is a runtime");
+    let mut forgotten = redlock.acquire(name).wait(SOON * 9);
+    assert!((&mut forgotten).now_or_never().is_none(), "nobody can answer so soon");
+    let lease = redlock.acquire(name).wait(SOON).await.expect("it is given up");
+    lease.release().await.expect("nodes are up");
+    drop(forgotten);
+}
+
+#[test]
+#[ignore = "runs as a process of its own of the test below"]
+fn forking() {
+    let Ok(nodes) = env::var(NODES) else { return };
+    let (used, unused) = (client(&nodes), client(&nodes));
+    let runtime = runtime();
+    let (kept, told) = runtime.block_on(async {
+        let kept = kept_up(&used, "parent-kept").await;
+        let short = used.acquire("parent-short").ttl(ms(1_000)).await.expect("a free lock");
+        (kept, loss(&short).await)
+    });
+    assert_eq!(told, Loss::Expired, "the timer runs");
+    // The fork takes place while this stands in line.
+    let waiting = runtime.spawn(used.acquire("parent-kept").wait(SOON * 9));
+    runtime.block_on(async { sleep(ms(300)).await });
+    let child = || {
+        self::runtime().block_on(async {
+            // Nobody renews the parent's lease in the child: as far as it knows, it ends.
+            assert_eq!(loss(&kept).await, Loss::Expired);
+            make_room(&used, "child-room").await;
+            work(&used, "child").await;
+            work(&unused, "child-new").await;
+        });
+        let grandchild = || self::runtime().block_on(work(&used, "grandchild"));
+        assert!(forked(SOON * 3, grandchild), "the grandchild has failed");
+    };
+    assert!(forked(SOON * 6, child), "the child has failed");
+    runtime.block_on(async {
+        assert!(kept.is_valid(), "the parent goes on: {:?}", kept.loss());
+        kept.release().await.expect("nodes are up");
+        let had = waiting.await.expect("no panic").expect("it is released");
+        had.release().await.expect("nodes are up");
+        work(&used, "parent").await;
+    });
+}
+
+#[test]
+fn a_forked_process_acquires_renews_and_is_told_of_losses() {
+    let cluster = Cluster::start(3);
+    let process = Rerun::start(&ARGS, &[(NODES, &cluster.urls().join(","))]);
+    process.finish(SOON * 9);
+    kit::eventually(SOON, "no key is left", || cluster.is_empty());
+}

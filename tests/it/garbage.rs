@@ -1,0 +1,193 @@
+//! Peers that speak RESP, and say what no server says.
+
+use crate::{SOON, eventually, ms};
+use quorlock::{AcquireError, NodeState, Redlock};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// The most that a peer says unasked, so that a test that goes wrong ends.
+const MOST_SAID: usize = 24 << 20;
+
+/// What a peer does besides answering as a server does.
+#[derive(Clone, Copy, PartialEq)]
+enum Manner {
+    /// It pushes invalidations without end.
+    Floods,
+    /// It answers whatever comes after the set-up by `+OK`, without end.
+    SaysOk,
+    /// It answers even the set-up so.
+    AlwaysSaysOk,
+    /// It knows no `PING`.
+    RefusesPing,
+}
+
+/// A peer that stands where a server should, until the end of the test process.
+struct Peer {
+    url: String,
+    /// How many bytes it has said unasked.
+    said: Arc<AtomicUsize>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Peer {
+    fn start(manner: Manner) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("it listens").port();
+        let (said, is_over) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+        let (counted, over) = (said.clone(), is_over.clone());
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (counted, over) = (counted.clone(), over.clone());
+                thread::spawn(move || serve(&stream, port, manner, &counted, &over));
+            }
+        });
+        Self { url: format!("redis://127.0.0.1:{port}"), said, is_over }
+    }
+}
+
+fn serve(
+    stream: &TcpStream,
+    port: u16,
+    manner: Manner,
+    said: &Arc<AtomicUsize>,
+    is_over: &Arc<AtomicBool>,
+) {
+    let mut requests = BufReader::new(stream);
+    let replies = Arc::new(Mutex::new(stream.try_clone().expect("a socket")));
+    let mut store = std::collections::HashSet::new();
+    while let Some(command) = command(&mut requests) {
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        let reply = match words.as_slice() {
+            _ if manner == Manner::AlwaysSaysOk => "+OK\r\n".to_owned(),
+            ["HELLO", ..] => "%1\r\n$6\r\nserver\r\n$5\r\nredis\r\n".to_owned(),
+            ["CLIENT", "ID"] => ":7\r\n".to_owned(),
+            ["INFO", ..] => {
+                bulk(&format!("run_id:{port}\r\nrole:master\r\nuptime_in_seconds:1000000\r\n"))
+            }
+            ["CONFIG", ..] => "%0\r\n".to_owned(),
+            ["SCRIPT", ..] => bulk("0123"),
+            ["CLIENT", "TRACKING", ..] => {
+                if manner == Manner::Floods {
+                    let (replies, said, over) = (replies.clone(), said.clone(), is_over.clone());
+                    thread::spawn(move || flood(&replies, &said, &over));
+                }
+                "+OK\r\n".to_owned()
+            }
+            ["PING"] if manner == Manner::RefusesPing => "-NOPERM no PING\r\n".to_owned(),
+            ["PING"] if manner != Manner::SaysOk => "+PONG\r\n".to_owned(),
+            ["SET", key, ..] if manner != Manner::SaysOk => {
+                let is_free = store.insert((*key).to_owned());
+                if is_free { "+OK\r\n" } else { "_\r\n" }.to_owned()
+            }
+            ["EVALSHA", _, _, key, ..] if manner != Manner::SaysOk => {
+                format!(":{}\r\n", i32::from(store.remove(*key)))
+            }
+            _ => "+OK\r\n".to_owned(),
+        };
+        let endless = match words.first() {
+            Some(&("SET" | "PING" | "EVALSHA")) if manner == Manner::SaysOk => 1000,
+            _ if manner == Manner::AlwaysSaysOk => 1000,
+            _ => 1,
+        };
+        let written = replies.lock().expect("no panic").write_all(reply.repeat(endless).as_bytes());
+        if written.is_err()
+            || said.fetch_add(reply.len() * endless, Ordering::Relaxed) > 2 * MOST_SAID
+        {
+            return;
+        }
+    }
+}
+
+fn flood(replies: &Mutex<TcpStream>, said: &AtomicUsize, is_over: &AtomicBool) {
+    let frame = format!(">2\r\n$10\r\ninvalidate\r\n*1\r\n{}", bulk(&"k".repeat(200)));
+    let frames = frame.repeat(64);
+    while !is_over.load(Ordering::Relaxed) && said.load(Ordering::Relaxed) < MOST_SAID {
+        if replies.lock().expect("no panic").write_all(frames.as_bytes()).is_err() {
+            return;
+        }
+        said.fetch_add(frames.len(), Ordering::Relaxed);
+    }
+}
+
+fn bulk(text: &str) -> String {
+    format!("${}\r\n{text}\r\n", text.len())
+}
+
+/// The next command, an array of strings.
+fn command(requests: &mut impl BufRead) -> Option<Vec<String>> {
+    let length = |requests: &mut dyn BufRead| -> Option<usize> {
+        let mut line = String::new();
+        requests.read_line(&mut line).ok()?;
+        line.get(1..)?.trim().parse().ok()
+    };
+    let count = length(requests)?;
+    (0..count)
+        .map(|_| {
+            let mut bytes = vec![0; length(requests)? + 2];
+            requests.read_exact(&mut bytes).ok()?;
+            bytes.truncate(bytes.len() - 2);
+            String::from_utf8(bytes).ok()
+        })
+        .collect()
+}
+
+fn client(peers: &[Peer]) -> Redlock {
+    let builder = Redlock::builder().nodes(peers.iter().map(|peer| &peer.url));
+    builder.node_timeout(ms(2_000)).ttl(ms(60_000)).build().expect("good settings")
+}
+
+#[tokio::test]
+async fn a_flood_of_pushes_holds_up_neither_votes_nor_orders() {
+    let peers = [(); 3].map(|()| Peer::start(Manner::Floods));
+    let redlock = client(&peers);
+    let is_flooded = || peers.iter().all(|peer| peer.said.load(Ordering::Relaxed) > 0);
+    let first = redlock.acquire("first").wait(SOON).await.expect("a free lock");
+    eventually("they flood", is_flooded).await;
+    let mut uses = 0;
+    while peers.iter().any(|peer| peer.said.load(Ordering::Relaxed) < MOST_SAID) {
+        let lease = redlock.try_acquire("r").await.expect("a free lock");
+        lease.release().await.expect("they answer");
+        uses += 1;
+    }
+    assert!(uses > 1, "used {uses} times meanwhile");
+    first.release().await.expect("they answer");
+}
+
+#[tokio::test]
+async fn replies_that_are_out_of_step_are_no_votes() {
+    let peers = [(); 3].map(|()| Peer::start(Manner::SaysOk));
+    let refused = client(&peers).try_acquire("r").await.expect_err("nobody has granted it");
+    let AcquireError::NoQuorum { report } = &refused else { panic!("{refused}") };
+    assert_eq!(report.granted(), 0, "{report}");
+    assert!(report.to_string().contains("out of step"), "{report}");
+}
+
+#[tokio::test]
+async fn a_peer_that_says_ok_to_everything_is_no_server() {
+    let peers = [(); 3].map(|()| Peer::start(Manner::AlwaysSaysOk));
+    let redlock = client(&peers);
+    for _ in 0..20 {
+        let refused = redlock.try_acquire("r").await.expect_err("nobody has granted it");
+        let AcquireError::NoQuorum { report } = &refused else { panic!("{refused}") };
+        assert_eq!(report.granted(), 0, "{report}");
+    }
+    let is_down = |node: &quorlock::NodeInfo| matches!(node.state(), NodeState::Down(_));
+    eventually("all are down", || redlock.nodes().iter().all(is_down)).await;
+}
+
+#[tokio::test]
+async fn a_node_that_permits_no_ping_has_a_vote() {
+    let peers = [(); 3].map(|()| Peer::start(Manner::RefusesPing));
+    let redlock = client(&peers);
+    let lease = redlock.acquire("r").wait(SOON).await.expect("a free lock");
+    lease.release().await.expect("they answer");
+}

@@ -1,0 +1,77 @@
+//! What can be handed over by its value, and what cannot.
+
+use crate::{builder, client, eventually, ms};
+use kit::{Cluster, Server};
+use quorlock::{AcquireError, ConfigError, Lease, ReleaseOutcome};
+
+/// True if `lease` has its keys on all nodes.
+fn stands(cluster: &Cluster, lease: &Lease) -> bool {
+    let has =
+        |node: &Server, key: &[u8]| node.get(key).as_deref() == Some(lease.value().as_bytes());
+    lease.resources().all(|key| cluster.iter().all(|node| has(node, key)))
+}
+
+#[tokio::test]
+async fn a_lease_of_several_resources_is_refused_by_name_and_not_touched() {
+    let cluster = Cluster::start(3);
+    let (donor, heir) = (client(&cluster), client(&cluster));
+    for metadata in [None, Some("worker-7"), Some(""), Some("+3:x")] {
+        let set = donor.acquire_all(["a", "b", "c"]);
+        let set = match metadata {
+            None => set,
+            Some(told) => set.metadata(told),
+        };
+        let set = set.await.expect("free locks");
+        eventually("the keys are everywhere", || stands(&cluster, &set)).await;
+        let ran =
+            || cluster.iter().map(|node| node.info("commandstats")["cmdstat_evalsha"].clone());
+        let before: Vec<_> = ran().collect();
+        for resource in ["a", "b", "c", "d"] {
+            let reason = AcquireError::Invalid(ConfigError::AdoptsSet { resources: 3 });
+            let refused = heir.adopt(resource, set.value()).await.err();
+            assert_eq!(refused, Some(reason.clone()), "{metadata:?}");
+            let refused = heir.adopt(resource, set.value()).fenced().await.err();
+            assert_eq!(refused, Some(reason.clone()), "{metadata:?}");
+            assert!(!reason.to_string().contains(&set.value()[..16]), "{reason}");
+        }
+        assert_eq!(ran().collect::<Vec<_>>(), before, "the nodes were not asked");
+        set.extend(ms(60_000)).await.expect("all of it is still held");
+        assert!(stands(&cluster, &set));
+        let status = heir.status("b").await.expect("a client that works");
+        let holder = status.holder().expect("it is held");
+        assert_eq!(holder.metadata(), metadata, "{status}");
+        let shown = format!("{status} {status:?} {set:?} {holder:?}");
+        assert!(!shown.contains(&set.value()[..16]), "no value is shown: {shown}");
+        assert_eq!(set.release().await, Ok(ReleaseOutcome::Released));
+        eventually("no key is left", || cluster.is_empty()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_set_of_one_resource_is_a_lock_like_others() {
+    let cluster = Cluster::start(3);
+    let (donor, heir) = (client(&cluster), client(&cluster));
+    let given = donor.acquire_all(["a", "a"]).metadata("me").await.expect("a free lock");
+    assert!(given.value().ends_with(":me") && !given.value().contains('+'), "a plain value");
+    eventually("the key is everywhere", || stands(&cluster, &given)).await;
+    let adopted = heir.adopt("a", given.value()).await.expect("it stands there");
+    assert_eq!(adopted.release().await, Ok(ReleaseOutcome::Released));
+    assert_eq!(given.release().await, Ok(ReleaseOutcome::Expired));
+}
+
+#[tokio::test]
+async fn values_that_only_look_like_those_of_sets_are_asked_after() {
+    let cluster = Cluster::start(3);
+    let redlock = builder(&cluster).build().expect("good settings");
+    let digits = "0123456789abcdef0123456789abcdef";
+    for rest in ["+1", "+0", "+", "+x", "+2x", "+-2", "++2", "+99999999999999999999999", "2", "+ 2"]
+    {
+        let value = format!("{digits}{rest}");
+        for node in &cluster {
+            node.set("r", &value);
+        }
+        let adopted = redlock.adopt("r", &value).await;
+        let adopted = adopted.unwrap_or_else(|error| panic!("{rest}: {error}"));
+        assert_eq!(adopted.release().await, Ok(ReleaseOutcome::Released), "{rest}");
+    }
+}

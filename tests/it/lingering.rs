@@ -1,0 +1,50 @@
+//! What a client leaves running when its last handle is gone.
+
+use crate::{SOON, eventually, ms};
+use kit::Server;
+use quorlock::Redlock;
+use std::time::Instant;
+
+fn connections(server: &Server) -> usize {
+    let list = redis::from_redis_value::<String>(server.cmd(&["CLIENT", "LIST"])).expect("a text");
+    list.lines().filter(|line| line.contains(" addr=127.0.0.1:")).count()
+}
+
+/// A client, and a server that may have run a `SET` late and refuses its release for good.
+async fn refused_for_good() -> (Server, Redlock) {
+    let server = Server::start();
+    let builder = Redlock::builder().nodes([server.url()]).node_timeout(ms(200)).ttl(ms(500));
+    let redlock = builder.build().expect("good settings");
+    drop(redlock.acquire("first").wait(SOON).await.expect("a free lock"));
+    eventually("it is released", || server.keys().is_empty()).await;
+    server.cmd(&["ACL", "SETUSER", "default", "-evalsha", "-eval"]);
+    server.stop();
+    let refused = redlock.try_acquire("r").await;
+    refused.expect_err("the node hangs");
+    server.cont();
+    // What ran there late was to be released: the node says no, again and again.
+    let refusals = || {
+        let stats = server.info("commandstats");
+        let stat = stats.get("cmdstat_evalsha").and_then(|stat| stat.split_once("rejected_calls="));
+        stat.map_or(0, |(_, count)| count.split(',').next().map_or(0, |n| n.parse().unwrap_or(0)))
+    };
+    eventually("the release is refused", || refusals() >= 2).await;
+    (server, redlock)
+}
+
+#[tokio::test]
+async fn a_release_that_is_not_permitted_ends_when_nothing_can_come_late_any_more() {
+    let (server, redlock) = refused_for_good().await;
+    let begun = Instant::now();
+    while let Err(error) = redlock.close().await {
+        assert!(begun.elapsed() < SOON * 2, "{error}");
+    }
+    eventually("the client's task has ended", || connections(&server) == 0).await;
+}
+
+#[tokio::test]
+async fn a_release_that_is_not_permitted_does_not_keep_a_dropped_client_alive() {
+    let (server, redlock) = refused_for_good().await;
+    drop(redlock);
+    eventually("the client's task has ended", || connections(&server) == 0).await;
+}

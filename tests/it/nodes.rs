@@ -1,0 +1,29 @@
+//! What a client tells of its nodes.
+
+use crate::{SOON, client, eventually};
+use kit::Cluster;
+use quorlock::{NodeInfo, NodeStanding, NodeState};
+
+/// What is told of each node, in short.
+fn told(nodes: &[NodeInfo]) -> Vec<String> {
+    nodes.iter().map(|node| format!("{}, {}", node.state(), node.standing())).collect()
+}
+
+#[tokio::test]
+async fn a_node_that_is_not_up_is_not_said_to_count() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    assert_eq!(told(&redlock.nodes()), ["connecting, not available"; 3], "nobody has asked yet");
+    let lease = redlock.acquire("r").wait(SOON).await.expect("a free lock");
+    let are_up = || redlock.nodes().iter().all(|node| *node.state() == NodeState::Up);
+    eventually("all are up", are_up).await;
+    let is_available = |node: &NodeInfo| *node.standing() != NodeStanding::Unavailable;
+    assert!(redlock.nodes().iter().all(is_available), "{:?}", told(&redlock.nodes()));
+    cluster[0].kill();
+    let first = || told(&redlock.nodes()).swap_remove(0);
+    eventually("one is down", || first() == "down: connection refused, not available").await;
+    cluster[1].stop();
+    lease.release().await.expect_err("one is left");
+    eventually("one hangs", || told(&redlock.nodes())[1] == "stalled, not available").await;
+    cluster[1].cont();
+}

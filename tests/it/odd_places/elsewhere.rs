@@ -1,0 +1,109 @@
+//! `close()` on another runtime than that of the acquires, and on none.
+
+use crate::{SOON, builder, client, eventually};
+use kit::Cluster;
+use quorlock::{AcquireError, Redlock};
+use std::thread;
+use std::time::Duration;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::time::timeout;
+
+const LONG: Duration = Duration::from_mins(2);
+
+fn current_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+fn multi_thread() -> Runtime {
+    Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
+}
+
+async fn close(redlock: &Redlock) -> Result<(), quorlock::CloseError> {
+    timeout(LONG, redlock.close()).await.expect("close() ends within its bound")
+}
+
+/// A client whose `close()` takes its time.
+fn patient(cluster: &Cluster) -> Redlock {
+    builder(cluster).connect_timeout(SOON).build().expect("good settings")
+}
+
+fn tasks(runtime: &Handle) -> usize {
+    runtime.metrics().num_alive_tasks()
+}
+
+#[test]
+fn on_another_runtime_everything_of_the_first_ends() {
+    let cluster = Cluster::start(3);
+    let redlock = patient(&cluster);
+    let (first, second) = (multi_thread(), current_thread());
+    let lease = first.block_on(async { redlock.acquire("r").wait(SOON).await }).expect("free");
+    let waiting = first.spawn(redlock.acquire("r").wait(LONG));
+    let unpolled = {
+        let _entered = first.enter();
+        redlock.acquire("unpolled").wait(LONG)
+    };
+    second.block_on(async {
+        close(&redlock).await.expect("all nodes can be reached");
+        assert!(cluster.is_empty(), "a key is left: {:?}", cluster.keys_per_node());
+        let refused = timeout(LONG / 2, waiting).await.expect("it is told").expect("no panic");
+        assert_eq!(refused.expect_err("closed"), AcquireError::Closed);
+        assert_eq!(unpolled.await.expect_err("closed"), AcquireError::Closed);
+        let left = || tasks(first.handle()) + tasks(&Handle::current());
+        eventually("no task is left on either", || left() == 0).await;
+    });
+    assert!(!lease.is_valid());
+}
+
+#[test]
+fn where_the_first_runtime_is_not_driven_it_says_the_truth() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let (first, second) = (current_thread(), current_thread());
+    let lease = first.block_on(async { redlock.acquire("r").wait(SOON).await }).expect("free");
+    let said = second.block_on(close(&redlock));
+    assert_eq!(said.is_ok(), cluster.is_empty(), "{said:?}");
+    drop(lease);
+    first.block_on(async {
+        eventually("it delivers when it is driven", || cluster.is_empty()).await;
+        close(&redlock).await.expect("nothing is owed");
+    });
+}
+
+#[test]
+fn after_its_runtime_was_shut_down_what_is_owed_goes_by_another() {
+    let cluster = Cluster::start(3);
+    let redlock = patient(&cluster);
+    let first = current_thread();
+    let (lease, dropped) = first.block_on(async {
+        let lease = redlock.acquire("r").wait(SOON).await.expect("free");
+        (lease, redlock.acquire("dropped").wait(SOON).await.expect("free"))
+    });
+    drop(dropped);
+    drop(first);
+    let second = current_thread();
+    second.block_on(async {
+        close(&redlock).await.expect("all nodes can be reached");
+        assert!(cluster.is_empty(), "a key is left: {:?}", cluster.keys_per_node());
+        eventually("no task is left", || tasks(&Handle::current()) == 0).await;
+    });
+    assert!(!lease.is_valid());
+}
+
+#[test]
+fn outside_of_runtimes_it_ends_at_once_and_what_is_owed_goes_by_the_one_that_lives() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let first = multi_thread();
+    let lease = first.block_on(async { redlock.acquire("r").wait(SOON).await }).expect("free");
+    let said = thread::scope(|scope| {
+        let closing = scope.spawn(|| futures::executor::block_on(redlock.close()));
+        kit::eventually(SOON, "it ends", || closing.is_finished());
+        closing.join().expect("no panic")
+    });
+    // It cannot wait there.
+    assert!(said.is_err() || cluster.is_empty(), "{said:?}");
+    kit::eventually(SOON, "it is delivered", || cluster.is_empty());
+    first.block_on(close(&redlock)).expect("nothing is owed");
+    kit::eventually(SOON, "no task is left", || tasks(first.handle()) == 0);
+    assert!(!lease.is_valid());
+}

@@ -1,0 +1,85 @@
+//! A node whose name is searched for and not found for a minute. The search blocks a thread, and
+//! nobody waits for that.
+
+use crate::{SOON, eventually, ms};
+use kit::{Cluster, Rerun};
+use quorlock::{Builder, Redlock, ReleaseOutcome, Severity};
+use std::env;
+use std::time::{Duration, Instant};
+
+/// Its name is not found for a minute where the library is preloaded.
+const SLOW: &str = "redis://slow.invalid:6379";
+
+/// What tells a child the other nodes.
+const URLS: &str = "QUORLOCK_TEST_RESOLVER_NODES";
+
+/// The node timeout, the connect timeout and the ttl fit together; all are far below a minute.
+fn builder(urls: &str) -> Builder {
+    let builder = Redlock::builder().nodes(urls.split(' ')).nodes([SLOW]);
+    builder.connect_timeout(ms(500)).node_timeout(ms(1_000)).ttl(ms(30_000))
+}
+
+/// Runs the ignored test `name` in a process whose resolver hangs.
+fn run(name: &str) {
+    let cluster = Cluster::start(3);
+    let urls = cluster.urls().join(" ");
+    let test = format!("resolver::{name}");
+    let args = ["--ignored", "--exact", &test, "--nocapture", "--test-threads=1"];
+    let env = [(URLS, urls.as_str())];
+    let rerun = Rerun::start_with_library(&args, &env, include_str!("resolver/hang.c"));
+    rerun.finish(Duration::from_secs(50));
+    assert!(rerun.output().contains("1 passed"), "{}", rerun.output());
+    kit::eventually(SOON, "nothing is left", || cluster.is_empty());
+}
+
+#[test]
+fn the_last_handle_of_a_blocking_client_does_not_wait_for_a_resolver() {
+    run("drops_a_blocking_client");
+}
+
+#[test]
+fn closing_and_checking_do_not_wait_for_a_resolver() {
+    run("closes_and_checks");
+}
+
+#[test]
+#[ignore = "run by a test, in a process whose resolver hangs"]
+fn drops_a_blocking_client() {
+    let Ok(urls) = env::var(URLS) else { return };
+    for is_closed in [false, true] {
+        let redlock = builder(&urls).build_blocking().expect("good settings");
+        let lease = redlock.acquire("r").wait(SOON).call().expect("three of four are up");
+        let checks = redlock.check().expect("a client that works");
+        assert_eq!(checks[3].worst(), Some(Severity::Danger), "it is searched for: {}", checks[3]);
+        let begun = Instant::now();
+        if is_closed {
+            let _ = redlock.close();
+        }
+        drop(lease);
+        drop(redlock);
+        assert!(begun.elapsed() < SOON, "closed: {is_closed}, {:?}", begun.elapsed());
+    }
+}
+
+#[test]
+#[ignore = "run by a test, in a process whose resolver hangs"]
+fn closes_and_checks() {
+    let Ok(urls) = env::var(URLS) else { return };
+    let mut threads = tokio::runtime::Builder::new_multi_thread();
+    let runtime = threads.worker_threads(1).enable_all().build().expect("a runtime");
+    let begun = Instant::now();
+    runtime.block_on(async {
+        let redlock = builder(&urls).build().expect("good settings");
+        let lease = redlock.acquire("r").wait(SOON).await.expect("three of four are up");
+        eventually("all three have it", || lease.report().granted() == 3).await;
+        let checks = redlock.check().await.expect("a client that works");
+        assert_eq!(checks[3].worst(), Some(Severity::Danger), "it is searched for: {}", checks[3]);
+        let status = redlock.status("r").await.expect("a client that works");
+        assert!(status.is_held(), "{status}");
+        assert_eq!(lease.release().await.expect("three are up"), ReleaseOutcome::Released);
+        let _ = redlock.close().await;
+    });
+    // This runtime is the caller's own.
+    runtime.shutdown_background();
+    assert!(begun.elapsed() < 2 * SOON, "{:?}", begun.elapsed());
+}

@@ -1,0 +1,112 @@
+//! Work that is told to stop while its lock still holds.
+
+use crate::{SOON, builder, client, eventually, ms};
+use kit::{Cluster, Server};
+use quorlock::{AcquireError, ConfigError, Lease, LeaseRef, Loss, UsingError};
+use std::future::pending;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::time::sleep;
+
+#[tokio::test]
+async fn work_whose_renewal_fails_is_told_in_time_and_ends_in_order() {
+    let cluster = Cluster::start(3);
+    let redlock = builder(&cluster).ttl(ms(6_000)).node_timeout(ms(500)).build().expect("good");
+    let servers = cluster.servers();
+    let orderly = async |lease: &Lease| {
+        servers.iter().for_each(Server::stop);
+        let left = lease.stopping().await;
+        (left, lease.is_valid())
+    };
+    let margin = ms(3_000);
+    let ended = redlock.acquire("r").stop_before(margin).using(orderly).await;
+    servers.iter().for_each(Server::cont);
+    let ended = ended.expect_err("nobody confirms the release");
+    assert!(matches!(ended, UsingError::Unreleased { .. }), "{ended}");
+    let (left, was_valid) = ended.into_parts().0.expect("it was finished");
+    assert!(was_valid && left <= margin && left > Duration::ZERO, "{left:?}");
+    eventually("what was owed is delivered", || cluster.is_empty()).await;
+
+    let told = AtomicBool::new(false);
+    let stubborn = |lease: LeaseRef| {
+        servers.iter().for_each(Server::stop);
+        let told = &told;
+        async move {
+            lease.stopping().await;
+            told.store(true, Ordering::SeqCst);
+            pending::<()>().await;
+        }
+    };
+    let ended = redlock.acquire("r").wait(SOON).stop_before(margin).using_fut(stubborn).await;
+    servers.iter().for_each(Server::cont);
+    let ended = ended.expect_err("it goes on");
+    assert!(matches!(ended, UsingError::Lost { reason: Loss::Expired }), "{ended}");
+    assert!(told.load(Ordering::SeqCst), "told first");
+    eventually("what was owed is delivered", || cluster.is_empty()).await;
+}
+
+#[tokio::test]
+async fn work_whose_lease_is_renewed_is_told_nothing_until_its_bound() {
+    let cluster = Cluster::start(3);
+    let redlock = builder(&cluster).ttl(ms(3_000)).build().expect("good settings");
+    let unbounded = async |lease: &Lease| {
+        tokio::select! {
+            left = lease.stopping() => Some(left),
+            () = sleep(ms(4_500)) => None,
+        }
+    };
+    let bounded = async |lease: &Lease| (lease.stopping().await, lease.is_valid());
+    let (one, two) = tokio::join!(
+        redlock.acquire("1").stop_before(ms(200)).using(unbounded),
+        redlock.acquire("2").stop_before(ms(1_500)).auto_extend(ms(5_000)).using(bounded),
+    );
+    assert_eq!(one.expect("all is well"), None);
+    let (left, was_valid) = two.expect("it ended in order");
+    assert!(was_valid && left <= ms(1_500), "{left:?}");
+    eventually("no key is left", || cluster.is_empty()).await;
+}
+
+#[tokio::test]
+async fn without_a_margin_work_is_told_with_the_end() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let lease = redlock.try_acquire("r").await.expect("a free lock");
+    let view = lease.view();
+    let told = tokio::spawn(async move { view.stopping().await });
+    lease.release().await.expect("nodes are up");
+    assert_eq!(told.await.expect("no panic"), Duration::ZERO);
+    let lease = redlock.try_acquire("r").stop_before(ms(29_000)).await.expect("a free lock");
+    let inner = lease.reenter().expect("it is held");
+    for view in [lease.view(), inner.view()] {
+        assert!(view.stopping().await > Duration::ZERO, "less than the margin is left soon");
+    }
+}
+
+#[tokio::test]
+async fn a_margin_that_leaves_no_time_is_refused_by_name() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let validity = ms(30_000 - 302);
+    let two_thirds = validity / 3 * 2;
+    for (margin, max_hold, limit) in [
+        (validity, None, validity),
+        (Duration::MAX, None, validity),
+        (two_thirds, Some(Duration::MAX), two_thirds),
+        (ms(5_000), Some(ms(5_000)), ms(5_000)),
+    ] {
+        let acquire = redlock.try_acquire("r").stop_before(margin);
+        let acquire = match max_hold {
+            Some(max_hold) => acquire.auto_extend(max_hold),
+            None => acquire,
+        };
+        let refused = acquire.await.expect_err("it leaves no time");
+        let reason = ConfigError::MarginTooLong { margin, limit };
+        assert_eq!(refused, AcquireError::Invalid(reason));
+        assert!(refused.to_string().contains("stop_before()"), "{refused}");
+    }
+    let refused = redlock.acquire("r").stop_before(two_thirds).using(async |_| ()).await;
+    assert!(matches!(refused, Err(UsingError::NotAcquired(AcquireError::Invalid(_)))));
+    let nearly = two_thirds.saturating_sub(ms(1));
+    let done = redlock.acquire("r").stop_before(nearly).using(async |_| 42).await;
+    assert_eq!(done.expect("all is well"), 42);
+}
