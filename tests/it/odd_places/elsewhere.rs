@@ -61,7 +61,12 @@ fn where_the_first_runtime_is_not_driven_it_says_the_truth() {
     let (first, second) = (current_thread(), current_thread());
     let lease = first.block_on(async { redlock.acquire("r").wait(SOON).await }).expect("free");
     let said = second.block_on(close(&redlock));
-    assert_eq!(said.is_ok(), cluster.is_empty(), "{said:?}");
+    // What was written and not answered by then is named, although it may have been done.
+    let named = said.err().map_or_else(Vec::new, |error| error.undelivered().to_vec());
+    for (node, keys) in cluster.iter().zip(cluster.keys_per_node()) {
+        let is_named = named.iter().any(|(name, _)| *name == node.addr().to_string());
+        assert!(keys.is_empty() || is_named, "{} is not named: {named:?}", node.addr());
+    }
     drop(lease);
     first.block_on(async {
         eventually("it delivers when it is driven", || cluster.is_empty()).await;
