@@ -38,7 +38,8 @@ pub(crate) struct Holding {
     renewal: Mutex<Renewal>,
     /// The extension under way that nobody waits for, and when to stop waiting for its votes.
     upkeep: Mutex<Option<(Arc<Extension>, Time)>>,
-    /// Nodes that told that something happened to the key, since they were last asked.
+    /// Nodes that may not hold the key any more: something happened to it since they were last asked, or
+    /// they did not say then that it is ours.
     touched: Mutex<NodeSet>,
     checks: Mutex<Checks>,
     ended: Notify,
@@ -237,6 +238,7 @@ impl Holding {
     /// Takes how an extension has ended that is no upkeep.
     pub(crate) fn settle(&self, extension: &Extension) -> Extended {
         let now = clock::now();
+        self.note_doubtful(&extension.tally);
         let extended = extension.tally.judge(|round| self.renewal().handle_outcome(round, now));
         self.tell(extended);
         extended
@@ -245,6 +247,7 @@ impl Holding {
     /// Takes how an extension of the upkeep has ended.
     pub(crate) fn settle_upkeep(&self, extension: &Extension) {
         lock(&self.upkeep).take();
+        self.note_doubtful(&extension.tally);
         let (t1, now) = (extension.tally.t1(), clock::now());
         let upkeep = |round: &Round| self.renewal().handle_upkeep(round, t1, now);
         let extended = extension.tally.judge(upkeep);
@@ -266,6 +269,13 @@ impl Holding {
         if let Some(due) = due {
             self.hasten(due);
         }
+    }
+
+    /// Notes the nodes that have not said that they hold the key: it takes fewer others to lose it.
+    pub(crate) fn note_doubtful(&self, tally: &Tally) {
+        let (quorum, granted) = tally.judge(|round| (round.quorum(), round.granted()));
+        let mut touched = lock(&self.touched);
+        *touched = touched.union(quorum.ids().collect::<NodeSet>().without(granted));
     }
 
     fn tell(&self, extended: Extended) {

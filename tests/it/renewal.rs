@@ -224,6 +224,30 @@ async fn where_nodes_push_a_stolen_lock_is_told_at_once() {
 }
 
 #[tokio::test]
+async fn one_node_more_is_a_loss_where_the_others_were_lost_before() {
+    let cluster = Cluster::start(5);
+    let (redlock, hour) = (builder(&cluster).build().expect("good settings"), SOON * 180);
+    for is_asked in [true, false] {
+        if !is_asked {
+            cluster.servers()[..2].iter().for_each(|node| node.set("r", "the thief's"));
+        }
+        let lease = redlock.acquire("r").ttl(hour).auto_extend(hour).await.expect("three are free");
+        let granted = if is_asked { 5 } else { 3 };
+        eventually("all have answered", || lease.report().granted() == granted).await;
+        if is_asked {
+            cluster.servers()[..2].iter().for_each(|node| node.set("r", "the thief's"));
+            // It is found to be held by three, and to be another's on two.
+            lease.extend(hour).await.expect("a majority holds it");
+        }
+        cluster[2].set("r", "the thief's");
+        assert_eq!(lost(&lease).await, Loss::TakenOver);
+        drop(lease);
+        eventually("ours is gone", || cluster[4].get("r").is_none()).await;
+        cluster.iter().for_each(Server::flushall);
+    }
+}
+
+#[tokio::test]
 async fn who_waits_for_the_loss_of_a_lease_without_renewal_is_told_of_a_theft_too() {
     let cluster = Cluster::start(3);
     let redlock = builder(&cluster).build().expect("good settings");
