@@ -110,36 +110,57 @@ fn acquire_wins_if_and_only_if_a_quorum_granted_in_time() {
 }
 
 #[test]
-fn young_nodes_count_where_no_quorum_is_older() {
+fn a_grant_counts_from_its_time_on_and_the_round_waits_for_that_if_it_needs_it() {
+    const SOON: Time = Time::from_nanos(600);
+    const LATER: Time = Time::from_nanos(700);
     let mut seen = 0;
     each_round(4, |votes, order| {
         if votes.contains(&Vote::Missing) || votes.len() == 5 {
             return;
         }
         let quorum = Quorum::majority(votes.len());
-        for young in 0..1_usize << votes.len() {
+        // From when on each node's grant counts: at once, later, or too late for this round.
+        for kinds in 0..3_usize.pow(u32::try_from(votes.len()).expect("few")) {
             seen += 1;
-            let is_young = |node: usize| young & (1 << node) != 0;
+            let counts_from =
+                |node: usize| match kinds / 3_usize.pow(u32::try_from(node).expect("few")) % 3 {
+                    0 => None,
+                    1 => Some(SOON),
+                    _ => Some(END),
+                };
+            let granted = |by: Time| {
+                let counts = |node: &usize| counts_from(*node).is_none_or(|at| at <= by);
+                (0..votes.len()).filter(|n| votes[*n] == Vote::Granted && counts(n)).count()
+            };
+            let case = format!("{votes:?} {order:?} {kinds}");
             let mut round = Round::new(quorum, Goal::Acquire { valid_until: END });
             let mut decisions = 0;
             for &node in order {
                 let id = NodeId::new(node);
-                if is_young(node) {
-                    round.note_young(id);
+                if let Some(at) = counts_from(node) {
+                    round.note_counts_from(id, at);
                 }
                 decisions += usize::from(round.handle_vote(id, votes[node], EARLY).is_some());
             }
-            let granted = |counts: &dyn Fn(usize) -> bool| {
-                (0..votes.len()).filter(|n| votes[*n] == Vote::Granted && counts(*n)).count()
-            };
-            let is_new = !quorum.reached(votes.len() - young.count_ones() as usize);
-            let counted = if is_new { granted(&|_| true) } else { granted(&|n| !is_young(n)) };
-            assert_eq!(decisions, 1, "I2: {votes:?} {order:?} {young:b}");
-            let won = round.outcome() == Some(Outcome::Won);
-            assert_eq!(won, quorum.reached(counted), "I14: {votes:?} {order:?} {young:b}");
+            if quorum.reached(granted(EARLY)) {
+                assert_eq!((decisions, round.outcome()), (1, Some(Outcome::Won)), "{case}");
+            } else if quorum.reached(granted(SOON)) {
+                assert_eq!(
+                    (decisions, round.outcome(), round.due()),
+                    (0, None, Some(SOON)),
+                    "{case}"
+                );
+                let mut closed = round.clone();
+                assert!(closed.handle_close(EARLY).is_some_and(|it| it != Outcome::Won), "{case}");
+                assert_eq!(round.handle_time(EARLY), None, "{case}");
+                assert_eq!(round.handle_time(LATER), Some(Outcome::Won), "{case}");
+            } else {
+                assert_eq!((decisions, round.due()), (1, None), "{case}");
+                assert_ne!(round.outcome(), Some(Outcome::Won), "{case}");
+            }
         }
     });
-    assert_eq!(seen, 32_478);
+    assert_eq!(seen, 158_763);
 }
 
 #[test]

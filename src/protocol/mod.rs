@@ -35,17 +35,21 @@
 //!   timeout or broken connection is Failed, and Failed is never reported as contention.
 //! - **I12** Every loop, queue, retry and spawned task has a named bound.
 //!
-//!
 //! Fencing and restarts
 //! - **I13** A fencing token is committed by a quorum that holds our value, with counters that are not
 //!   lower than the token and answers that were not higher.
-//! - **I14** A node that may have forgotten locks in a restart does not count, unless so many are young
-//!   that the deployment itself must be new.
+//! - **I14** A node that may have forgotten locks in a restart does not count, unless it is known of no
+//!   node that it is older than any lock: then the deployment itself is new.
+//! - **I15** A grant counts only when everybody whose key the node's clock can have dropped early has
+//!   stopped to rely on it.
 //!
-//! I1-I4, I9, I10, I13 and I14 are kept here; I5-I8 by `driver` and `node`; I11 by `node::reply`.
+//! I1-I4, I9, I10 and I13-I15 are kept here; I5-I8 by `driver` and `node`; I11 by `node::reply`.
 
 mod acquisition;
+mod clock_skew;
 mod fencing;
+mod node_clock;
+mod quarantine;
 mod quorum;
 mod renewal;
 mod retry;
@@ -56,7 +60,10 @@ mod validity;
 mod enumeration;
 
 pub(crate) use acquisition::{Acquisition, Next, Refusal};
+pub(crate) use clock_skew::{ClockSkew, Verdict};
 pub(crate) use fencing::{LIMIT, hint};
+pub(crate) use node_clock::{Fast, Reading};
+pub(crate) use quarantine::{Event, Quarantine, Rule, Sentence, Server};
 pub(crate) use quorum::{MAX_NODES, NodeId, NodeSet, Quorum};
 pub use renewal::Loss;
 pub(crate) use renewal::{Extended, Renewal, Step, Tenure};

@@ -1,10 +1,11 @@
 //! A round: one fan-out to all nodes, with at most one decision.
 //!
 //! - Notes on a vote that is about to come: [`Round::note_free_at`], [`Round::note_number`],
-//!   [`Round::note_young`].
-//! - Events in: [`Round::handle_vote`], [`Round::handle_close`]; each returns the outcome if, and
-//!   only if, it is the event that decided.
-//! - Getters: [`Round::outcome`], [`Round::votes`], [`Round::choice`], and the sets of nodes by vote.
+//!   [`Round::note_counts_from`].
+//! - Events in: [`Round::handle_vote`], [`Round::handle_time`], [`Round::handle_close`]; each returns the
+//!   outcome if, and only if, it is the event that decided.
+//! - Getters: [`Round::outcome`], [`Round::due`], [`Round::votes`], [`Round::choice`], and the sets of
+//!   nodes by vote.
 
 use super::fencing::{Choice, choose};
 use super::quorum::{NodeId, NodeSet, Quorum};
@@ -78,8 +79,10 @@ pub(crate) struct Round {
     free_at: Vec<Time>,
     /// Where counters stand, as nodes have told that were asked for it.
     numbers: Vec<(NodeId, u64)>,
-    /// The nodes that may have been restarted lately.
-    young: NodeSet,
+    /// The nodes whose grant counts only from some time on, as their clocks have stepped ahead.
+    deferred: Vec<(NodeId, Time)>,
+    /// The time of the last event.
+    now: Time,
     closed: bool,
     outcome: Option<Outcome>,
 }
@@ -95,7 +98,8 @@ impl Round {
             failed: NodeSet::default(),
             free_at: Vec::new(),
             numbers: Vec::new(),
-            young: NodeSet::default(),
+            deferred: Vec::new(),
+            now: Time::default(),
             closed: false,
             outcome: None,
         }
@@ -172,10 +176,28 @@ impl Round {
         self.numbers.push((node, number));
     }
 
-    /// Records that `node` has been up for so short a time that it may have forgotten locks in a
-    /// restart. Comes before that node's vote.
-    pub(crate) fn note_young(&mut self, node: NodeId) {
-        self.young.insert(node);
+    /// Records that a grant of `node` counts from `at` on, and not before: its clock has stepped ahead,
+    /// and a former holder may rely on the lock until then. Comes before that node's vote.
+    pub(crate) fn note_counts_from(&mut self, node: NodeId, at: Time) {
+        self.deferred.push((node, at));
+    }
+
+    /// Takes that it is `now`: grants may have begun to count.
+    pub(crate) fn handle_time(&mut self, now: Time) -> Option<Outcome> {
+        self.decide(now)
+    }
+
+    /// When a quorum of those that have granted up to now counts, if not all of them count yet: whoever
+    /// waits for the round looks again then, with [`handle_time`](Self::handle_time). `None` if they are
+    /// no quorum, or count too late.
+    pub(crate) fn due(&self) -> Option<Time> {
+        let is_open = self.outcome.is_none() && !self.closed;
+        let valid_until = self.goal.valid_until().filter(|_| is_open)?;
+        let granted = self.quorum.ids().filter(|node| self.granted.contains(*node));
+        let mut counts_from: Vec<_> = granted.map(|node| self.counts_from(node)).collect();
+        counts_from.sort_unstable();
+        let due = counts_from.get(self.quorum.needed() - 1);
+        due.copied().filter(|due| *due < valid_until)
     }
 
     /// What the numbers of the nodes that granted come to; `None` while they are no quorum.
@@ -195,6 +217,7 @@ impl Round {
         if self.outcome.is_some() {
             return None;
         }
+        self.now = now;
         if self.goal == Goal::Survey && !self.is_over() {
             return None;
         }
@@ -217,20 +240,32 @@ impl Round {
         }
     }
 
-    /// I14: the nodes whose grant counts.
+    /// The nodes whose grant counts: at the decision, and before it by now.
     fn counted(&self) -> NodeSet {
-        if self.is_new(self.young.len()) { self.granted } else { self.granted.without(self.young) }
+        let deferred = self.deferred.iter().filter(|(_, at)| *at > self.now);
+        self.granted.without(deferred.map(|(node, _)| *node).collect())
+    }
+
+    /// How many nodes granted and will not count in this round any more.
+    fn void(&self) -> usize {
+        let end = self.goal.valid_until();
+        let is_void =
+            |at: Time| if self.closed { at > self.now } else { end.is_some_and(|end| at >= end) };
+        let void =
+            self.deferred.iter().filter(|(node, at)| self.granted.contains(*node) && is_void(*at));
+        void.count()
+    }
+
+    /// From when on a grant of `node` counts.
+    fn counts_from(&self, node: NodeId) -> Time {
+        let deferred = self.deferred.iter().find(|(deferred, _)| *deferred == node);
+        deferred.map_or(Time::default(), |(_, at)| *at)
     }
 
     /// True if `node` granted and does not count, and that makes a difference.
     pub(crate) fn is_void(&self, node: NodeId) -> bool {
         let void = self.granted.without(self.counted());
         self.quorum.reached(self.granted.len()) && void.contains(node)
-    }
-
-    /// True if so many young nodes leave no quorum of others: then nothing was forgotten.
-    fn is_new(&self, young: usize) -> bool {
-        young > self.quorum.nodes() - self.quorum.needed()
     }
 
     /// True if nobody else can vote.
@@ -252,10 +287,8 @@ impl Round {
     fn lost(&self) -> Option<Outcome> {
         let silent = self.quorum.nodes() - self.votes().len();
         let is_over = self.is_over();
-        let can_be_new = self.is_new(self.young.len() + if is_over { 0 } else { silent });
-        // Grants that do not count, and never will, are as good as failures.
-        let void = if can_be_new { 0 } else { self.granted.len() - self.counted().len() };
-        let failed = self.failed.len() + void + if self.closed { silent } else { 0 };
+        // Grants that never count in this round are no better than failures.
+        let failed = self.failed.len() + self.void() + if self.closed { silent } else { 0 };
         let (denied, missing) = (self.denied.len(), self.missing.len());
         if self.goal == Goal::Release && !is_over {
             return None;
@@ -266,7 +299,7 @@ impl Round {
             Some(Outcome::Denied)
         } else if self.quorum.blocked(denied + missing) {
             Some(Outcome::Missing)
-        } else if !is_over {
+        } else if !is_over || self.due().is_some() {
             None
         } else if matches!(self.goal, Goal::Acquire { .. } | Goal::Raise { .. }) {
             // Enough nodes answered, so at least one of them said that another holds it.

@@ -119,6 +119,15 @@ impl Drift {
         Self { constant, ..self }
     }
 
+    /// The factor, in millionths.
+    pub(crate) fn parts_per_million(self) -> u32 {
+        self.parts_per_million
+    }
+
+    pub(crate) fn constant(self) -> Duration {
+        self.constant
+    }
+
     /// The allowance for `ttl`, rounded up to a nanosecond.
     pub(crate) fn allowance(self, ttl: Ttl) -> Duration {
         self.share(ttl).saturating_add(self.constant)

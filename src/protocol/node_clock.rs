@@ -1,0 +1,307 @@
+//! One node's clock against ours: by how much it has stepped ahead, and from when on its grants count.
+//!
+//! A node keeps keys by its own wall clock. If that steps ahead by d, every key that was granted before
+//! is dropped up to d early, until the longest ttl has passed. So a grant does not prove by itself that
+//! the former holder's time is over:
+//! 1. A is granted the lock for 10 s. 2. The node's clock is put ahead by 5 s. 3. After 5 s the key is
+//!    gone, and B is granted the lock. 4. A relies on it for 5 s more.
+//!
+//! With each grant the node tells its time. Say that it shows T when it grants. Whoever was granted the
+//! lock when its clock was o ahead of ours, for a ttl that ends at T at the latest, relies on it until
+//! T - o at the latest on our clock, less the allowance for drift. So the grant counts from then on,
+//! with the least o of all times at which such a key can have been granted.
+
+use super::validity::{Drift, Time};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// How fast a clock may wander off by itself, at most: what is more was a step. Crystals keep within
+/// 100 parts per million, and there are two.
+const WANDER: u32 = 200;
+
+/// What Redis cuts off when it notes when a key ends.
+const PRECISION: Duration = Duration::from_millis(1);
+
+/// A clock is looked at anew for whether it runs fast after this time.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// It runs fast if it gains too much in so many intervals in a row; else it has stepped.
+const SEVERAL: u32 = 3;
+
+/// Offsets within this part of the term are remembered together.
+const GRAIN: u32 = 32;
+
+/// A node's clock as it was read: it showed this time after `sent` and before `received` on ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reading {
+    pub(crate) sent: Time,
+    /// In microseconds since 1970; cut off after the last of them.
+    pub(crate) shown_us: u64,
+    pub(crate) received: Time,
+}
+
+/// How far a node's clock is ahead of ours, in nanoseconds: something from `lowest` to `highest`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offset {
+    pub(crate) lowest: i64,
+    pub(crate) highest: i64,
+}
+
+/// A step ahead that was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// It was after the first of these and before the second.
+    pub(crate) after: Time,
+    pub(crate) before: Time,
+    /// At least and at most by so much.
+    pub(crate) by: Offset,
+}
+
+/// What a reading says of the grants that came with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// They count from then on: no holder whose key was dropped early relies on it any more.
+    pub(crate) counts_from: Time,
+    /// The step that this reading has brought to light.
+    pub(crate) step: Option<Step>,
+}
+
+/// Why a node's grants do not count at all: its clock runs fast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fast {
+    /// What it had gained when that was seen.
+    pub(crate) ahead: Duration,
+    /// When it counts again, if it runs well.
+    pub(crate) until: Time,
+}
+
+/// What a client knows of one node's clock.
+#[derive(Debug)]
+pub(crate) struct NodeClock {
+    rates: Rates,
+    /// For how long after a step a key can stand that was granted before.
+    term: Duration,
+    now: Option<Known>,
+    /// How far ahead it was before; each further than the one before, the others do not matter.
+    past: VecDeque<Past>,
+    step: Option<Step>,
+    pace: Option<Pace>,
+    fast: Option<Fast>,
+}
+
+/// Rates in parts per million, and what is granted on top.
+#[derive(Clone, Copy, Debug)]
+struct Rates {
+    factor: u32,
+    /// What clocks do by themselves.
+    wander: u32,
+    /// What is left of the allowance then: of the time for which a key was to stand, its holder gives up
+    /// so much.
+    spare: u32,
+    constant: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    offset: Offset,
+    /// When the first reading of this offset was received, and the last one sent.
+    since: Time,
+    at: Time,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Past {
+    lowest: i64,
+    /// It was so until then at the latest.
+    until: Time,
+    /// When this was first noted; offsets of about that time are remembered together.
+    noted: Time,
+}
+
+/// The offset that the next interval is counted from.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    offset: Offset,
+    at: Time,
+    /// How many intervals in a row it has run fast, and what it has gained in them.
+    run: u32,
+    gained: i64,
+}
+
+impl Reading {
+    fn offset(self) -> Offset {
+        let shown = nanos(self.shown_us.saturating_mul(1_000));
+        Offset {
+            lowest: shown.saturating_sub(nanos(self.received.as_nanos())),
+            highest: shown.saturating_add(1_000).saturating_sub(nanos(self.sent.as_nanos())),
+        }
+    }
+
+    /// When it showed that, on our clock, if it was so far ahead.
+    fn on_ours(self, ahead: i64) -> Time {
+        let shown = nanos(self.shown_us.saturating_mul(1_000)).saturating_add(1_000);
+        Time::from_nanos(u64::try_from(shown.saturating_sub(ahead)).unwrap_or_default())
+    }
+}
+
+impl Offset {
+    fn widened(self, by: Duration) -> Self {
+        let by = length(by);
+        let (lowest, highest) = (self.lowest.saturating_sub(by), self.highest.saturating_add(by));
+        Self { lowest, highest }
+    }
+
+    /// What both say together, if both can be right.
+    pub(crate) fn narrowed(self, other: Self) -> Option<Self> {
+        let (lowest, highest) = (self.lowest.max(other.lowest), self.highest.min(other.highest));
+        (lowest <= highest).then_some(Self { lowest, highest })
+    }
+
+    /// How much more this is than `before`.
+    fn beyond(self, before: Self) -> Self {
+        Self {
+            lowest: self.lowest.saturating_sub(before.highest),
+            highest: self.highest.saturating_sub(before.lowest),
+        }
+    }
+}
+
+impl NodeClock {
+    /// A clock that was not read yet. A key that was granted before a step can stand for `term` after.
+    pub(crate) fn new(drift: Drift, term: Duration) -> Self {
+        let factor = drift.parts_per_million();
+        let wander = WANDER.min(factor / 4);
+        let constant = drift.constant().saturating_sub(PRECISION);
+        let rates = Rates { factor, wander, spare: factor - 3 * wander, constant };
+        let (now, past, step, pace, fast) = Default::default();
+        Self { rates, term, now, past, step, pace, fast }
+    }
+
+    /// Takes a reading, and says what the grants are worth that came before it over the same connection.
+    pub(crate) fn handle_reading(&mut self, reading: Reading) -> Told {
+        let received = reading.received;
+        let seen = reading.offset();
+        while self.past.front().is_some_and(|past| past.until.after(self.term) <= received) {
+            self.past.pop_front();
+        }
+        let Some(known) = self.now else {
+            self.now = Some(Known { offset: seen, since: received, at: reading.sent });
+            self.pace = Some(Pace { offset: seen, at: reading.sent, run: 0, gained: 0 });
+            return Told { counts_from: received, step: None };
+        };
+        if received < known.since {
+            // Another task was quicker: it tells of a time before the last step.
+            return Told { counts_from: self.counts_from(reading), step: None };
+        }
+        let before = known.offset.widened(share(received.since(known.at), self.rates.wander));
+        // What is too little for a step to be seen may be one.
+        let hidden = reading.on_ours(before.lowest.saturating_add(length(self.rates.constant)));
+        let step = if let Some(offset) = before.narrowed(seen) {
+            self.now = Some(Known { offset, at: known.at.max(reading.sent), ..known });
+            None
+        } else {
+            self.note_past(before.lowest, received);
+            self.now = Some(Known { offset: seen, since: received, at: reading.sent });
+            let step = Step { after: known.at, before: received, by: seen.beyond(before) };
+            Some(step).filter(|step| step.by.lowest > 0)
+        };
+        self.step = step.or(self.step);
+        self.look_at_pace(reading);
+        Told { counts_from: self.counts_from(reading).max(hidden), step }
+    }
+
+    /// It was at least `lowest` ahead until `until`.
+    fn note_past(&mut self, lowest: i64, until: Time) {
+        // A key that was granted later, with the clock not further ahead, is what matters.
+        while self.past.back().is_some_and(|past| past.lowest >= lowest) {
+            self.past.pop_back();
+        }
+        let grain = self.term / GRAIN;
+        match self.past.back_mut() {
+            Some(past) if until.since(past.noted) < grain => past.until = until,
+            _ => self.past.push_back(Past { lowest, until, noted: until }),
+        }
+    }
+
+    /// From when on a grant counts that came with `reading`.
+    fn counts_from(&self, reading: Reading) -> Time {
+        let counts = self.past.iter().map(|past| {
+            let over = reading.on_ours(past.lowest);
+            // It was to stand from then on at the latest, and its holder has given up a share of that.
+            let spared = share(over.since(past.until), self.rates.spare);
+            let spared = spared.saturating_add(self.rates.constant);
+            Time::from_nanos(over.as_nanos().saturating_sub(nanos_of(spared)))
+        });
+        counts.fold(reading.received, Time::max)
+    }
+
+    /// Whether it has gained too much in several intervals in a row.
+    fn look_at_pace(&mut self, reading: Reading) {
+        let (Some(pace), Some(known)) = (self.pace, self.now) else { return };
+        let went_by = reading.received.since(pace.at);
+        if went_by < INTERVAL {
+            return;
+        }
+        let gained = known.offset.lowest.saturating_sub(pace.offset.highest);
+        let is_fast = gained > length(share(went_by, self.rates.factor));
+        let (run, gained) =
+            if is_fast { (pace.run + 1, pace.gained.saturating_add(gained)) } else { (0, 0) };
+        self.pace = Some(Pace { offset: known.offset, at: reading.sent, run, gained });
+        if run >= SEVERAL {
+            let ahead = Duration::from_nanos(u64::try_from(gained).unwrap_or_default());
+            self.fast = Some(Fast { ahead, until: reading.received.after(self.term) });
+        }
+    }
+
+    /// Why nothing that it grants counts at `now`.
+    pub(crate) fn fast(&self, now: Time) -> Option<Fast> {
+        self.fast.filter(|fast| now < fast.until)
+    }
+
+    /// When it was last read, if it was.
+    pub(crate) fn read_at(&self) -> Option<Time> {
+        self.now.map(|known| known.at)
+    }
+
+    /// How far ahead it is, as far as it is known.
+    pub(crate) fn offset(&self) -> Option<Offset> {
+        self.now.map(|known| known.offset)
+    }
+
+    /// The last step ahead that was seen.
+    pub(crate) fn step(&self) -> Option<Step> {
+        self.step
+    }
+
+    /// It was our clock that stood still for `length` at least: what was before is counted anew.
+    pub(crate) fn handle_standstill(&mut self, length: i64) {
+        self.step = None;
+        for past in &mut self.past {
+            past.lowest = past.lowest.saturating_add(length);
+        }
+        if let (Some(pace), Some(known)) = (&mut self.pace, self.now) {
+            *pace = Pace { offset: known.offset, at: known.at, run: 0, gained: 0 };
+        }
+    }
+}
+
+fn share(of: Duration, parts_per_million: u32) -> Duration {
+    let nanos = of.as_nanos() * u128::from(parts_per_million) / 1_000_000;
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+fn nanos_of(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn length(duration: Duration) -> i64 {
+    nanos(nanos_of(duration))
+}
+
+fn nanos(nanos: u64) -> i64 {
+    i64::try_from(nanos).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+#[path = "node_clock_tests.rs"]
+mod tests;

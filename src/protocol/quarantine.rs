@@ -1,0 +1,262 @@
+//! I14: what nodes may have forgotten in a restart or a flush, and for how long their grants do not
+//! count.
+//!
+//! Why (the trace that the Redlock page answers with *delayed restarts*):
+//! 1. A holds the lock on a bare quorum, the nodes a, b and c of five.
+//! 2. c is restarted, and comes back empty.
+//! 3. B is granted the lock by c, d and e: a quorum, while A holds it.
+//!
+//! So a node that came back without its memory grants nothing that counts until every lock that it
+//! may have forgotten has ended. Redlock leaves it to the operator not to start the server before;
+//! here each client sees to it by itself, on its own clock.
+//!
+//! A server that a client meets for the first time tells how long it has been up. If that is less than
+//! the term, it is *young*: it may have been restarted, or its deployment is new and nothing was
+//! forgotten. What speaks against the second is any server that this client has known for longer than
+//! the term, or that had been up for longer when it was met, whatever has become of it since.
+
+use super::quorum::{NodeId, NodeSet, Quorum};
+use super::validity::Time;
+use std::time::Duration;
+
+/// What is done about nodes that were restarted, and may have forgotten locks in that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// Nothing.
+    Off,
+    /// Nodes that are seen to be another process than before do not count, and young ones do not, unless
+    /// the deployment is new.
+    Observed,
+    /// Young ones never count.
+    Strict,
+}
+
+/// A missing lock and the push of a flush come by different ways: so far apart they belong together
+/// in whichever order.
+const TOGETHER: Duration = Duration::from_secs(1);
+
+/// `uptime_in_seconds` is a difference of whole seconds.
+const UPTIME_ERROR: Duration = Duration::from_secs(1);
+
+/// What a server said of itself when a connection to it was set up. `R` tells its runs apart.
+#[derive(Clone, Debug)]
+pub(crate) struct Server<R> {
+    /// Which run of the server it is, if it tells.
+    pub(crate) run: Option<R>,
+    /// How long it has been up, in whole seconds, if it tells.
+    pub(crate) uptime: Option<Duration>,
+    /// True if its owner vouches that it keeps all it has promised when it is restarted.
+    pub(crate) is_trusted: bool,
+}
+
+/// What a client knows of its nodes' memories.
+#[derive(Debug)]
+pub(crate) struct Quarantine<R> {
+    rule: Rule,
+    /// How long after a restart something that was forgotten can still be believed in.
+    term: Duration,
+    nodes: Vec<Record<R>>,
+    /// Nodes that a connection was set up to, or could not be.
+    tried: NodeSet,
+    /// The age of the oldest server that was met, as it was then.
+    oldest: Option<Age>,
+}
+
+#[derive(Debug)]
+struct Record<R> {
+    /// What the server said when it was last connected to.
+    server: Option<Server<R>>,
+    /// A connection has ended since.
+    was_lost: bool,
+    sentence: Option<Sentence>,
+    /// While it is young.
+    youth: Option<Sentence>,
+    /// It counts though it is young: it was there when the deployment was new.
+    is_native: bool,
+    flushed: Option<Time>,
+    missed: Option<Time>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Age {
+    at: Time,
+    age: Duration,
+}
+
+impl Age {
+    fn now(self, now: Time) -> Duration {
+        self.age.saturating_add(now.since(self.at))
+    }
+}
+
+/// For how long grants do not count, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sentence {
+    pub(crate) event: Event,
+    /// When it was noticed, and how long it had been so by then.
+    pub(crate) noticed: Time,
+    pub(crate) before: Duration,
+    pub(crate) until: Time,
+}
+
+/// What a node may have forgotten locks in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    Restart,
+    /// The server does not tell.
+    MaybeRestart,
+    Flush,
+}
+
+impl<R: PartialEq + Clone> Quarantine<R> {
+    /// Nodes that were not met yet.
+    pub(crate) fn new(quorum: Quorum, rule: Rule, term: Duration) -> Self {
+        let record = |_| Record {
+            server: None,
+            was_lost: false,
+            sentence: None,
+            youth: None,
+            is_native: false,
+            flushed: None,
+            missed: None,
+        };
+        let nodes = quorum.ids().map(record).collect();
+        Self { rule, term, nodes, tried: NodeSet::default(), oldest: None }
+    }
+
+    /// A connection to `node` was set up, and the server behind it said this before `now`.
+    pub(crate) fn handle_set_up(&mut self, node: NodeId, server: Server<R>, now: Time) {
+        let age = server.uptime.map(|uptime| uptime.saturating_sub(UPTIME_ERROR));
+        if let Some(age) = age
+            && self.oldest.is_none_or(|oldest| oldest.now(now) < age)
+        {
+            self.oldest = Some(Age { at: now, age });
+            if age > self.term {
+                // It was there all the time, and could not be asked.
+                self.nodes.iter_mut().for_each(|record| record.is_native = false);
+            }
+        }
+        self.look(node, server, now);
+        self.tried.insert(node);
+        self.settle(now);
+    }
+
+    /// No connection to `node` could be made by `now`.
+    pub(crate) fn handle_unreachable(&mut self, node: NodeId, now: Time) {
+        self.tried.insert(node);
+        self.settle(now);
+    }
+
+    /// Whether `server` is what was behind `node` before, and what it comes to if it is not.
+    fn look(&mut self, node: NodeId, server: Server<R>, now: Time) {
+        let record = &mut self.nodes[node.index()];
+        let was_lost = std::mem::take(&mut record.was_lost);
+        let before = record.server.take();
+        let (is_first, is_same) = match before.as_ref().map(|before| (&before.run, &server.run)) {
+            // Of what was before nothing is known; a server that tells says how long it has been up.
+            None | Some((None, Some(_))) => (true, false),
+            Some((Some(before), Some(now))) => (false, before == now),
+            Some((_, None)) => (false, !was_lost),
+        };
+        let is_trusted = server.is_trusted && before.is_none_or(|before| before.is_trusted);
+        let event = if server.run.is_some() { Event::Restart } else { Event::MaybeRestart };
+        let before = server.uptime.unwrap_or_default();
+        record.server = Some(server);
+        if is_same || is_trusted || self.rule == Rule::Off {
+            return;
+        }
+        let age = if is_first { before.saturating_sub(UPTIME_ERROR) } else { Duration::ZERO };
+        let until = now.after(self.term.saturating_sub(age));
+        let sentence = Sentence { event, noticed: now, before, until };
+        if is_first && self.rule == Rule::Observed {
+            (record.youth, record.is_native) = (Some(sentence), false);
+        } else {
+            record.pass(sentence);
+        }
+    }
+
+    /// Once every node was tried, it is known whether the deployment is new: then those that are young
+    /// are its first servers, and count, also when the first of them is old.
+    fn settle(&mut self, now: Time) {
+        if self.tried.len() == self.nodes.len() && self.is_new(now) {
+            self.nodes.iter_mut().for_each(|record| record.is_native = record.youth.is_some());
+        }
+    }
+
+    /// True if no server is known that has been up for longer than anything stands.
+    fn is_new(&self, now: Time) -> bool {
+        self.oldest.is_none_or(|oldest| oldest.now(now) <= self.term)
+    }
+
+    /// True if it is clear which of the young nodes count: it is not before every node was tried, unless
+    /// none is young, or one is old.
+    pub(crate) fn is_settled(&self, now: Time) -> bool {
+        self.tried.len() == self.nodes.len()
+            || !self.is_new(now)
+            || self.nodes.iter().all(|record| record.youth.is_none())
+    }
+
+    /// A connection to `node` has ended.
+    pub(crate) fn handle_loss(&mut self, node: NodeId) {
+        self.nodes[node.index()].was_lost = true;
+    }
+
+    /// `node` pushed, by `now`, that keys were flushed: maybe those of another database.
+    pub(crate) fn handle_flush(&mut self, node: NodeId, now: Time) {
+        let record = &mut self.nodes[node.index()];
+        record.flushed = Some(now);
+        if record.missed.is_some_and(|at| now.since(at) < TOGETHER) {
+            self.handle_amnesia(node, now);
+        }
+    }
+
+    /// A key was missing at `now` that `node` had granted, that nobody has released, and whose time is
+    /// not over. Somebody may have taken it away; or it went in a flush.
+    pub(crate) fn handle_missing(&mut self, node: NodeId, now: Time) {
+        let record = &mut self.nodes[node.index()];
+        record.missed = Some(now);
+        match record.flushed {
+            // What went in an earlier one has ended by now.
+            Some(at) if now.since(at) < self.term => self.handle_amnesia(node, at),
+            _ => {}
+        }
+    }
+
+    fn handle_amnesia(&mut self, node: NodeId, at: Time) {
+        if self.rule != Rule::Off {
+            let (noticed, until) = (at, at.after(self.term));
+            let sentence = Sentence { event: Event::Flush, noticed, before: Duration::ZERO, until };
+            self.nodes[node.index()].pass(sentence);
+        }
+    }
+
+    /// Why what `node` grants does not count at `now`: it was restarted or flushed.
+    pub(crate) fn sentence(&self, node: NodeId, now: Time) -> Option<Sentence> {
+        self.nodes[node.index()].sentence.filter(|sentence| now < sentence.until)
+    }
+
+    /// The same, as the node was young when it was met first.
+    pub(crate) fn youth(&self, node: NodeId, now: Time) -> Option<Sentence> {
+        let record = &self.nodes[node.index()];
+        record.youth.filter(|sentence| !record.is_native && now < sentence.until)
+    }
+
+    /// When everything that `node` grants counts again, as far as it is known now.
+    pub(crate) fn ends(&self, node: NodeId) -> Time {
+        let record = &self.nodes[node.index()];
+        let both = [record.sentence, record.youth].into_iter().flatten();
+        both.map(|sentence| sentence.until).max().unwrap_or_default()
+    }
+}
+
+impl<R> Record<R> {
+    fn pass(&mut self, sentence: Sentence) {
+        if self.sentence.is_none_or(|known| known.until < sentence.until) {
+            self.sentence = Some(sentence);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "quarantine_tests.rs"]
+mod tests;

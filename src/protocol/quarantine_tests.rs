@@ -1,0 +1,315 @@
+use super::*;
+use Rule::{Observed, Off, Strict};
+use proptest::prelude::*;
+
+const TERM: Duration = Duration::from_mins(1);
+
+type Nodes = Quarantine<&'static str>;
+
+fn at(secs: u64) -> Time {
+    Time::default().after(Duration::from_secs(secs))
+}
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+fn n(node: usize) -> NodeId {
+    NodeId::new(node)
+}
+
+fn nodes(count: usize, rule: Rule) -> Nodes {
+    Quarantine::new(Quorum::majority(count), rule, TERM)
+}
+
+fn server(run: &'static str, uptime: u64) -> Server<&'static str> {
+    Server { run: Some(run), uptime: Some(secs(uptime)), is_trusted: false }
+}
+
+fn silent() -> Server<&'static str> {
+    Server { run: None, uptime: None, is_trusted: false }
+}
+
+/// One node, which has said this at these times.
+fn one(rule: Rule, said: &[(Server<&'static str>, u64)]) -> Nodes {
+    let mut nodes = nodes(1, rule);
+    for (server, when) in said {
+        nodes.handle_loss(n(0));
+        nodes.handle_set_up(n(0), server.clone(), at(*when));
+    }
+    nodes
+}
+
+/// What its grants are void for, how long ago that was, and how long until they count.
+fn void(nodes: &Nodes, node: usize, now: u64) -> Option<(Event, u64, u64)> {
+    let found = nodes.sentence(n(node), at(now)).or(nodes.youth(n(node), at(now)))?;
+    let ago = at(now).since(found.noticed) + found.before;
+    assert!(found.until <= nodes.ends(n(node)));
+    Some((found.event, ago.as_secs(), found.until.since(at(now)).as_secs()))
+}
+
+#[test]
+fn another_process_is_a_restart() {
+    for rule in [Observed, Strict] {
+        let mut it = one(rule, &[(server("a", 900), 0), (server("a", 910), 10)]);
+        assert_eq!(void(&it, 0, 10), None, "only the connection was lost");
+        it.handle_set_up(n(0), server("b", 3), at(20));
+        assert_eq!(void(&it, 0, 20), Some((Event::Restart, 3, 60)));
+        assert_eq!(void(&it, 0, 79), Some((Event::Restart, 62, 1)));
+        assert_eq!(void(&it, 0, 80), None, "it counts again");
+        it.handle_set_up(n(0), server("old", 9_000), at(90));
+        assert_eq!(void(&it, 0, 90), Some((Event::Restart, 9_000, 60)), "however old the other is");
+    }
+    let it = one(Off, &[(server("a", 900), 0), (server("b", 0), 10)]);
+    assert_eq!(void(&it, 0, 10), None);
+}
+
+#[test]
+fn at_first_sight_a_young_server_counts_only_in_a_new_deployment() {
+    // Of the uptime, up to a second is not true.
+    let it = one(Strict, &[(server("a", 11), 0)]);
+    assert_eq!((void(&it, 0, 0), void(&it, 0, 50)), (Some((Event::Restart, 11, 50)), None));
+    assert_eq!(void(&one(Observed, &[(server("a", 11), 0)]), 0, 0), None, "it is new");
+    for rule in [Observed, Strict] {
+        assert_eq!(void(&one(rule, &[(server("a", 61), 0)]), 0, 0), None, "old enough");
+    }
+    let mut three = nodes(3, Observed);
+    three.handle_set_up(n(0), server("a", 5), at(0));
+    three.handle_set_up(n(1), server("b", 4), at(0));
+    assert!(!three.is_settled(at(0)), "the third may be old");
+    assert_eq!(void(&three, 0, 0), Some((Event::Restart, 5, 56)));
+    let mut old = three;
+    old.handle_set_up(n(2), server("c", 70), at(1));
+    assert!(old.is_settled(at(1)));
+    assert_eq!(void(&old, 0, 1), Some((Event::Restart, 6, 55)), "it was restarted");
+    assert_eq!((void(&old, 2, 1), void(&old, 0, 56)), (None, None));
+}
+
+#[test]
+fn a_new_deployment_counts_when_every_node_was_tried_and_goes_on_counting() {
+    let mut five = nodes(5, Observed);
+    for (node, when) in [(0, 40), (1, 40), (2, 41)] {
+        five.handle_set_up(
+            n(node),
+            server("abc".get(node..=node).expect("three"), 40 - 20 * node as u64),
+            at(when),
+        );
+    }
+    five.handle_unreachable(n(3), at(41));
+    assert!(!five.is_settled(at(41)));
+    five.handle_unreachable(n(4), at(41));
+    assert!(five.is_settled(at(41)));
+    assert!((0..3).all(|node| void(&five, node, 41).is_none()));
+    // The fourth comes while the deployment is new, the fifth when the first is old.
+    five.handle_set_up(n(3), server("d", 0), at(60));
+    five.handle_set_up(n(4), server("e", 0), at(80));
+    assert!((0..4).all(|node| void(&five, node, 80).is_none()), "the first ones go on counting");
+    assert_eq!(void(&five, 4, 80), Some((Event::Restart, 0, 60)));
+    five.handle_set_up(n(1), server("f", 0), at(81));
+    assert_eq!(void(&five, 1, 81), Some((Event::Restart, 0, 60)), "restarts are seen all the same");
+}
+
+#[test]
+fn what_was_old_speaks_against_newness_whatever_becomes_of_it() {
+    let mut three = nodes(3, Observed);
+    three.handle_set_up(n(0), server("a", 900), at(0));
+    three.handle_loss(n(0));
+    three.handle_unreachable(n(0), at(1));
+    for node in [1, 2] {
+        three.handle_set_up(n(node), server("b", 0), at(2));
+        assert_eq!(void(&three, node, 2), Some((Event::Restart, 0, 60)));
+    }
+    assert!(three.is_settled(at(2)));
+    // It has watched the first grow old itself.
+    let mut grown = nodes(3, Observed);
+    grown.handle_set_up(n(0), server("a", 0), at(0));
+    grown.handle_unreachable(n(1), at(0));
+    grown.handle_unreachable(n(2), at(0));
+    assert_eq!(void(&grown, 0, 0), None);
+    grown.handle_set_up(n(1), server("b", 0), at(60));
+    grown.handle_set_up(n(2), server("c", 0), at(61));
+    assert_eq!((void(&grown, 1, 61), void(&grown, 0, 61)), (None, None));
+    assert_eq!(void(&grown, 2, 61), Some((Event::Restart, 0, 60)));
+}
+
+#[test]
+fn an_old_server_that_could_not_be_asked_before_takes_the_newness_back() {
+    let mut three = nodes(3, Observed);
+    three.handle_unreachable(n(2), at(0));
+    three.handle_set_up(n(0), server("a", 2), at(0));
+    three.handle_set_up(n(1), server("b", 1), at(0));
+    assert_eq!((void(&three, 0, 0), void(&three, 1, 0)), (None, None));
+    three.handle_set_up(n(2), server("c", 900), at(3));
+    assert_eq!(void(&three, 0, 3), Some((Event::Restart, 5, 56)));
+    assert_eq!(void(&three, 1, 3), Some((Event::Restart, 4, 57)));
+}
+
+#[test]
+fn a_server_that_is_vouched_for_forgets_nothing_and_has_its_age() {
+    let vouched = |run| Server { is_trusted: true, ..server(run, 0) };
+    for rule in [Observed, Strict] {
+        let mut it = one(rule, &[(vouched("a"), 0), (vouched("b"), 10)]);
+        assert_eq!(void(&it, 0, 10), None);
+        it.handle_set_up(n(0), server("c", 0), at(20));
+        assert_eq!(void(&it, 0, 20), Some((Event::Restart, 0, 60)), "not any more");
+        it.handle_set_up(n(0), vouched("d"), at(30));
+        assert_eq!(void(&it, 0, 79), Some((Event::Restart, 59, 1)), "the one before was not");
+    }
+    let mut two = nodes(2, Observed);
+    two.handle_set_up(n(0), Server { uptime: Some(secs(900)), ..vouched("a") }, at(0));
+    two.handle_set_up(n(1), server("b", 0), at(0));
+    assert_eq!(void(&two, 1, 0), Some((Event::Restart, 0, 60)));
+}
+
+#[test]
+fn a_server_that_does_not_tell_may_have_been_restarted_whenever_it_was_away() {
+    let mut it = nodes(2, Observed);
+    it.handle_set_up(n(0), silent(), at(0));
+    assert_eq!(void(&it, 0, 0), Some((Event::MaybeRestart, 0, 60)), "nothing is known yet");
+    it.handle_unreachable(n(1), at(0));
+    assert_eq!(void(&it, 0, 0), None, "nothing speaks against newness");
+    it.handle_set_up(n(0), silent(), at(10));
+    assert_eq!(void(&it, 0, 10), None, "another connection, and none was lost");
+    it.handle_loss(n(0));
+    it.handle_set_up(n(0), silent(), at(20));
+    assert_eq!(void(&it, 0, 20), Some((Event::MaybeRestart, 0, 60)));
+    let mut told = it;
+    told.handle_set_up(n(0), server("a", 900), at(90));
+    assert_eq!(void(&told, 0, 90), None, "it has been up for long, as it says now");
+    assert_eq!(void(&one(Strict, &[(silent(), 0)]), 0, 0), Some((Event::MaybeRestart, 0, 60)));
+}
+
+#[test]
+fn a_flush_counts_with_a_key_that_is_missing() {
+    let flushed = |ago, counts_in| Some((Event::Flush, ago, counts_in));
+    let old = [(server("a", 900), 0)];
+    let mut it = one(Observed, &old);
+    it.handle_flush(n(0), at(10));
+    assert_eq!(void(&it, 0, 10), None, "maybe those of another database");
+    it.handle_missing(n(0), at(30));
+    assert_eq!(void(&it, 0, 30), flushed(20, 40), "from the flush on");
+    assert_eq!(void(&it, 0, 70), None);
+    it.handle_missing(n(0), at(75));
+    assert_eq!(void(&it, 0, 75), None, "somebody has taken it away");
+    it.handle_flush(n(0), at(75));
+    assert_eq!(void(&it, 0, 75), flushed(0, 60), "the push came after the answer");
+    let mut it = one(Off, &old);
+    it.handle_flush(n(0), at(10));
+    it.handle_missing(n(0), at(10));
+    assert_eq!(void(&it, 0, 10), None);
+}
+
+/// When servers are started, from a thousand seconds on, in milliseconds; and what a client does with it.
+#[derive(Clone, Debug)]
+struct World {
+    /// For each node, when it was restarted. It was first started at the beginning.
+    restarts: Vec<Vec<u64>>,
+    /// When the client comes, and when it meets each node after that, or after a restart.
+    comes: u64,
+    delays: Vec<u64>,
+    rule: Rule,
+}
+
+const BEGIN: u64 = 1_000_000;
+/// No lock is granted for longer: the term is that and the second which uptimes are wrong by.
+const LONGEST: u64 = 59_000;
+
+impl World {
+    /// The last start of `node` before `by`.
+    fn started(&self, node: usize, by: u64) -> u64 {
+        self.restarts[node].iter().copied().filter(|at| *at <= by).max().unwrap_or_default()
+    }
+
+    /// As Redis tells it: a difference of whole seconds.
+    fn uptime(&self, node: usize, at: u64) -> Duration {
+        secs(at / 1_000 - self.started(node, at) / 1_000)
+    }
+
+    /// Everything that the client sees, in the order in which it does.
+    fn sights(&self) -> Vec<(u64, usize)> {
+        let of = |(node, restarts): (usize, &Vec<u64>)| {
+            let met = self.comes + self.delays[node];
+            let later = restarts.iter().filter(move |at| **at > met);
+            let later = later.map(move |at| (at + self.delays[node], node)).collect::<Vec<_>>();
+            [(met, node)].into_iter().chain(later)
+        };
+        let mut sights: Vec<_> = self.restarts.iter().enumerate().flat_map(of).collect();
+        sights.sort_unstable();
+        sights
+    }
+}
+
+fn world() -> impl Strategy<Value = World> {
+    let restarts = prop::collection::vec(prop::collection::vec(BEGIN..BEGIN + 200_000, 0..3), 1..6);
+    let delays = prop::collection::vec(0..1_500_u64, 5);
+    let rule = prop_oneof![Just(Observed), Just(Strict)];
+    (restarts, BEGIN..BEGIN + 200_000, delays, rule)
+        .prop_map(|(restarts, comes, delays, rule)| World { restarts, comes, delays, rule })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+    #[test]
+    fn what_counts_remembers_every_lock_unless_every_node_was_restarted_before_it_came(world in world()) {
+        let count = world.restarts.len();
+        let mut nodes = Quarantine::new(Quorum::majority(count), world.rule, TERM);
+        let mut met = 0;
+        let first_met = world.sights().iter().map(|(at, _)| *at).min().expect("a node");
+        // The client cannot know better where all are young when it comes, or restarted while it does.
+        let is_old = |node: usize| {
+            let met = world.comes + world.delays[node];
+            met - world.started(node, met) > u64::try_from(TERM.as_millis()).expect("short") + 1_000
+        };
+        let can_know = world.rule == Strict || (0..count).any(is_old);
+        for (now, node) in world.sights() {
+            let time = Time::default().after(Duration::from_millis(now));
+            let run = Some(world.started(node, now));
+            let uptime = Some(world.uptime(node, now));
+            nodes.handle_loss(n(node));
+            nodes.handle_set_up(n(node), Server { run, uptime, is_trusted: false }, time);
+            met += usize::from(now == world.comes + world.delays[node]);
+            if met < count {
+                continue;
+            }
+            prop_assert!(nodes.is_settled(time));
+            for node in 0..count {
+                let started = world.started(node, now);
+                let counts = nodes.sentence(n(node), time).is_none() && nodes.youth(n(node), time).is_none();
+                // It was met since it was started.
+                let is_known = world.sights().contains(&(started + world.delays[node], node))
+                    && started + world.delays[node] <= now || started <= first_met;
+                if counts && can_know && is_known {
+                    prop_assert!(now >= started + LONGEST, "{node} at {now}, started at {started}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_deployment_is_served_from_the_beginning_and_never_stops(
+        starts in prop::collection::vec(0..60_000_u64, 1..6), comes in 0..60_000_u64, delay in 0..900_u64,
+    ) {
+        // A client that is there before the first node is old meets each as soon as it is started.
+        let count = starts.len();
+        let mut nodes = Quarantine::new(Quorum::majority(count), Observed, TERM);
+        let begin = starts.iter().min().copied().expect("a node");
+        let comes = begin + comes % 58_000;
+        let mut sights: Vec<_> =
+            starts.iter().enumerate().map(|(node, start)| ((*start).max(comes) + delay, node)).collect();
+        sights.sort_unstable();
+        for node in 0..count {
+            nodes.handle_unreachable(n(node), Time::default().after(Duration::from_millis(comes)));
+        }
+        for (now, node) in sights {
+            let at = |now| Time::default().after(Duration::from_millis(now));
+            // Seconds begin anywhere.
+            let uptime = Some(secs((now + 250) / 1_000 - (starts[node] + 250) / 1_000));
+            nodes.handle_set_up(n(node), Server { run: Some(node), uptime, is_trusted: false }, at(now));
+            for later in [now, now + 10_000, now + 100_000] {
+                prop_assert!(nodes.youth(n(node), at(later)).is_none(), "{node} at {later}");
+                prop_assert!(nodes.sentence(n(node), at(later)).is_none());
+            }
+        }
+    }
+}
