@@ -1,7 +1,7 @@
 //! One attempt to acquire: its round, or two, with the clean-up armed.
 
 use crate::clock;
-use crate::driver::{Driver, Wish};
+use crate::driver::{Driver, NEVER, Wish};
 use crate::hold::Hold;
 use crate::node::{Ballot, Claim, Fence, Nodes, Order, Value, Wants};
 use crate::protocol::{Acquisition, Next, Round, Time, hint};
@@ -22,6 +22,8 @@ pub(crate) struct Attempt<'a> {
     place: Option<&'a Place>,
     claim: Arc<Claim>,
     t1: Time,
+    /// The end of all waiting.
+    deadline: Time,
     /// True if there was another before, which was refused.
     is_repeated: bool,
     kept: Option<Stake>,
@@ -58,12 +60,13 @@ impl<'a> Attempt<'a> {
         let value = Value::telling(wish.keys.len(), wish.metadata.as_deref());
         let hint = || hint(driver.seen.load(Ordering::Relaxed), clock::wall_us());
         let fence = wish.counters.clone().map(|counters| Fence::new(counters, hint()));
-        let claim = Claim::new(wish.keys.clone(), value).fenced(fence);
+        let claim = Claim::new(wish.keys.clone(), value, driver.quorum.nodes()).fenced(fence);
         let claim = Arc::new(claim.late_from(t1.after(driver.node_timeout / 2)));
         // The clean-up is armed before the first send (I5).
         let hold = Hold::new(claim.clone(), nodes.clone(), driver.waiters.clone());
         let kept = Some(Stake { hold, permit, valid_until: t1 });
-        Self { driver, nodes, place, claim, t1, is_repeated: false, kept }
+        let deadline = wish.deadline.unwrap_or(NEVER);
+        Self { driver, nodes, place, claim, t1, deadline, is_repeated: false, kept }
     }
 
     /// There was another before, which was refused.
@@ -127,7 +130,8 @@ impl<'a> Attempt<'a> {
         let was_crowded = self.driver.is_crowded();
         let order = |node| order(self.claim.clone(), Ballot::new(tally.clone(), node));
         self.nodes.send_each(order);
-        tally.decided(self.nodes, close_at).await;
+        let limit = self.deadline.max(close_at);
+        tally.decided_within(self.nodes, close_at, limit).await;
         let (links, is_crowded) = (self.nodes.links(), was_crowded || self.driver.is_crowded());
         tally.note_held_up(is_crowded, |node| {
             links.is_up(node) && (is_crowded || self.claim.is_held_up(node))

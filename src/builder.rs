@@ -3,8 +3,8 @@
 use crate::address;
 use crate::config_error::ConfigError;
 use crate::driver::Driver;
-use crate::node::{Endpoint, Guard, NodeShared, Pool, PushSink, Quarantine, RestartGuard};
-use crate::node::{Siblings, Suspects, Timings};
+use crate::node::{Clocks, Endpoint, Guard, NodeShared, Pool, PushSink, RestartGuard};
+use crate::node::{Siblings, Timings};
 use crate::protocol::{Drift, MAX_NODES, NodeId, Quorum, RetryPolicy, Ttl};
 use crate::redlock::Redlock;
 use crate::roster::Roster;
@@ -62,6 +62,7 @@ impl Default for Builder {
                 token_ttl: Ttl::SHORTEST,
                 node_timeout: Duration::from_millis(50),
                 connect_timeout: Duration::from_secs(1),
+                trusts_persistence: false,
                 drift: Drift::DEFAULT,
             },
             drift_factor: 0.01,
@@ -121,6 +122,19 @@ impl Builder {
     /// What is done about nodes that were restarted, and may have forgotten locks in that.
     pub fn restart_guard(mut self, guard: RestartGuard) -> Self {
         self.restart_guard = guard;
+        self
+    }
+
+    /// Vouches that each node that writes all it is told to its disk before it answers (`appendonly yes`,
+    /// `appendfsync always`) has that disk again when it restarts, and is one server: no replica is ever
+    /// promoted behind its address, and no disk is lost or set back. Then such a node counts at once after
+    /// a restart; see [`RestartGuard`].
+    ///
+    /// No client can see that for itself, so it is off by default. A node whose configuration says that it
+    /// forgets is not trusted all the same; one that does not tell (`INFO`, `CONFIG GET`) is. What else a
+    /// configuration needs to deserve it, [`check`](Redlock::check) says.
+    pub fn trust_persistence(mut self, trusts: bool) -> Self {
+        self.settings.trusts_persistence = trusts;
         self
     }
 
@@ -248,10 +262,9 @@ impl Builder {
                 return Err(ConfigError::ZeroTimeout { setting });
             }
         }
-        let span = self.settings.drift.quarantine(to_ttl("max_ttl", self.settings.max_ttl)?);
+        let term = self.settings.drift.quarantine(to_ttl("max_ttl", self.settings.max_ttl)?);
         self.settings.token_ttl = self.settings.check_token_ttl(self.token_ttl)?;
         self.settings.check_ttl(self.settings.ttl)?;
-        let guard = Guard { rule: self.restart_guard, span };
         check_metadata(self.settings.metadata.as_deref())?;
         self.settings.check_prefix()?;
 
@@ -263,13 +276,14 @@ impl Builder {
         let waiters = Waiters::new(quorum);
         let roster = Arc::new(Roster::default());
         let listeners = Arc::new(Listeners { waiters: waiters.clone(), roster: roster.clone() });
-        let suspects = Arc::new(Suspects::new(quorum, self.settings.drift, guard.span));
+        let guard = Guard::new(quorum, self.restart_guard, term);
+        let guard = Arc::new(guard.trusting_persistence(self.settings.trusts_persistence));
+        let clocks = Arc::new(Clocks::new(quorum, self.settings.drift, term));
         let shared = quorum.ids().zip(infos).zip(names).map(|((id, info), name)| {
             let endpoint = Endpoint { name, info };
             let (siblings, pushes) = (siblings.clone(), listeners.clone());
-            let (quarantine, suspects) = (Quarantine::new(guard), suspects.clone());
-            let node =
-                NodeShared::new(id, endpoint, timings, siblings, pushes, quarantine, suspects);
+            let (guard, clocks) = (guard.clone(), clocks.clone());
+            let node = NodeShared::new(id, endpoint, timings, siblings, pushes, guard, clocks);
             Arc::new(node)
         });
         let pool = Pool::new(shared.collect(), self.runtime);
@@ -310,8 +324,8 @@ impl PushSink for Listeners {
         self.roster.handle_push(node, key);
     }
 
-    fn handle_standstill(&self) {
-        self.roster.handle_standstill();
+    fn handle_step(&self, ahead: Duration) {
+        self.roster.handle_step(ahead);
     }
 }
 

@@ -24,6 +24,7 @@ fn defaults_are_as_documented() {
         ref prefix,
         ref metadata,
         is_fenced,
+        trusts_persistence,
         token_ttl: _,
         node_timeout,
         connect_timeout,
@@ -35,7 +36,7 @@ fn defaults_are_as_documented() {
     assert_eq!((&**prefix, drift), (&[][..], Drift::DEFAULT));
     assert_eq!(connect_timeout, ms(1_000));
     assert_eq!((builder.drift_factor, builder.drift_constant), (0.01, ms(2)));
-    assert_eq!((is_fenced, builder.token_ttl), (false, None));
+    assert_eq!((is_fenced, trusts_persistence, builder.token_ttl), (false, false, None));
     assert!(metadata.is_none() && builder.runtime.is_none() && builder.nodes.is_empty());
 }
 

@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The end of time.
-const NEVER: Time = Time::from_nanos(u64::MAX);
+pub(crate) const NEVER: Time = Time::from_nanos(u64::MAX);
 
 /// The most rounds under way at once in one client (I12). More callers than that wait for a place,
 /// within their wait bound.
@@ -228,7 +228,8 @@ impl Driver {
         if nodes.links().is_warm() {
             return;
         }
-        let until = clock::now().after(self.connect_timeout).min(deadline.unwrap_or(NEVER));
+        let limit = self.connect_timeout.saturating_add(self.node_timeout);
+        let until = clock::now().after(limit).min(deadline.unwrap_or(NEVER));
         let mut warm = pin!(nodes.links().wait_for(Links::is_warm));
         let mut limit = pin!(sleep_until(nodes, until));
         poll_fn(|cx| match warm.as_mut().poll(cx) {

@@ -319,10 +319,18 @@ impl Holding {
         lock(&self.checks).due()
     }
 
+    /// Keys may end sooner than the lease believes, by so much: more than it has set aside is mended.
+    pub(crate) fn handle_step(self: &Arc<Self>, ahead: Duration) {
+        let drift = lock(&self.bond).as_ref().map(|bond| bond.client.driver.drift);
+        if drift.is_some_and(|drift| ahead > drift.allowance(self.ttl)) {
+            self.refresh();
+        }
+    }
+
     /// The keys may end sooner than the lease believes: lets them stand for as long as it is valid, and
     /// extends it at once if it is to be kept up. Or as soon as that is allowed again: who shortens keys
     /// all the time looks like a clock that stands still.
-    pub(crate) fn refresh(self: &Arc<Self>) {
+    fn refresh(self: &Arc<Self>) {
         {
             let mut checks = lock(&self.checks);
             (checks.is_wanted, checks.renews) = (true, true);

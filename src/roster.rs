@@ -9,6 +9,7 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
 
 /// The leases that were acquired and not yet released, by key.
 #[derive(Default)]
@@ -99,9 +100,9 @@ impl PushSink for Roster {
         }
     }
 
-    fn handle_standstill(&self) {
+    fn handle_step(&self, ahead: Duration) {
         for holding in self.all() {
-            holding.refresh();
+            holding.handle_step(ahead);
         }
     }
 }

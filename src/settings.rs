@@ -21,6 +21,8 @@ pub(crate) struct Settings {
     pub(crate) node_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) drift: Drift,
+    /// True if nodes that write all to their disks keep all they promised.
+    pub(crate) trusts_persistence: bool,
 }
 
 impl Settings {

@@ -133,7 +133,8 @@ impl Inner {
             let late = || Answer::failed(NodeFailure::Timeout(self.driver.node_timeout));
             match answer {
                 Some(Answer { standing: Some(value), .. }) => {
-                    let claim = Arc::new(Claim::new(keys.clone(), value));
+                    let claim =
+                        Arc::new(Claim::new(keys.clone(), value, self.driver.quorum.nodes()));
                     asked.0.push(claim.clone());
                     nodes.send(node, Order::evict(claim, ballot));
                 }
@@ -147,7 +148,7 @@ impl Inner {
     async fn look(&self, nodes: &Arc<Nodes>, keys: Keys) -> Arc<Tally> {
         let t1 = clock::now();
         let tally = Tally::new(Round::new(self.driver.quorum, Goal::Survey), t1);
-        let claim = Arc::new(Claim::new(keys, Value::fresh()));
+        let claim = Arc::new(Claim::new(keys, Value::fresh(), self.driver.quorum.nodes()));
         let _asked = Asked(vec![claim.clone()]);
         nodes.send_each(|node| Order::look(claim.clone(), Ballot::new(tally.clone(), node)));
         tally.decided(nodes, t1.after(self.driver.node_timeout)).await;

@@ -61,9 +61,13 @@ impl Count {
 }
 
 impl Heard {
-    /// What a grant is that does not count.
-    fn void_vote(&self) -> NodeVote {
-        self.answer.youth.clone().map_or(NodeVote::Granted, NodeVote::Failed)
+    /// What a grant is that did not count by the end, in a round that began at `t1`.
+    fn void_vote(&self, t1: Time) -> NodeVote {
+        let now = t1.after(self.after);
+        self.answer.counts_from.map_or(NodeVote::Granted, |counts_from| {
+            let ahead = counts_from.since(now);
+            NodeVote::Failed(NodeFailure::Suspect { ahead, counts_in: ahead })
+        })
     }
 
     /// Who is in the way, if the node was asked.
@@ -104,10 +108,28 @@ impl Tally {
     /// # Cancel safety
     /// Dropping the future leaves the round as it is.
     pub(crate) async fn decided(&self, nodes: &Nodes, close_at: Time) {
+        self.decided_within(nodes, close_at, close_at).await;
+    }
+
+    /// The same; but once enough nodes have granted, and some of that counts only later, it waits for
+    /// that, up to `limit`.
+    pub(crate) async fn decided_within(&self, nodes: &Nodes, close_at: Time, limit: Time) {
+        let due = || self.judge(|round| round.due().filter(|due| *due <= limit));
+        while self.judge(|round| round.outcome().is_none()) {
+            let at = due();
+            self.decided_by_timer(nodes, at.unwrap_or(close_at)).await;
+            let now = clock::now();
+            match due() {
+                Some(due) if due <= now => drop(self.count().round.handle_time(now)),
+                // It counts at another time, as another has granted.
+                Some(_) => {}
+                None if now >= close_at => break,
+                None => {}
+            }
+        }
         if self.judge(|round| round.outcome().is_some()) {
             return;
         }
-        self.decided_by_timer(nodes, close_at).await;
         let late = clock::now().since(close_at);
         // If this process was stopped or starved, replies may be waiting to be read.
         if late <= PUNCTUAL {
@@ -167,12 +189,13 @@ impl Tally {
         (count.is_crowded || count.held_up.len() > 0) && !quorum.blocked(failed)
     }
 
-    /// Resolves when the round is decided, or at `at`.
+    /// Resolves when the round is decided, or due at another time, or at `at`.
     async fn decided_by_timer(&self, nodes: &Nodes, at: Time) {
         let mut timer = pin!(sleep_until(nodes, at));
+        let due = self.judge(Round::due);
         poll_fn(|cx| {
             let mut count = self.count();
-            if count.round.outcome().is_some() {
+            if count.round.outcome().is_some() || count.round.due() != due {
                 return Poll::Ready(());
             }
             count.waker = Some(cx.waker().clone());
@@ -193,7 +216,7 @@ impl Tally {
         let ids = count.round.quorum().ids();
         let reports = nodes.zip(ids).zip(&count.heard).map(|((name, id), heard)| {
             let vote = match (heard, count.closed_after) {
-                (Some(heard), _) if count.round.is_void(id) => heard.void_vote(),
+                (Some(heard), _) if count.round.is_void(id) => heard.void_vote(self.t1),
                 (Some(heard), _) => heard.vote(),
                 (None, Some(after)) => NodeVote::Failed(count.silence(id, after)),
                 (None, None) => NodeVote::Pending,
@@ -227,9 +250,9 @@ impl Tally {
         let heard = count.round.quorum().ids().zip(&count.heard);
         let barred = heard.filter_map(|(id, heard)| {
             let heard = heard.as_ref()?;
-            let void = heard.answer.youth.as_ref().filter(|_| count.round.is_void(id));
-            let counts_in = heard.answer.failure.as_ref().or(void)?.counts_in()?;
-            Some(self.t1.after(heard.after).after(counts_in))
+            let void = heard.answer.counts_from.filter(|_| count.round.is_void(id));
+            let counts_in = heard.answer.failure.as_ref().and_then(NodeFailure::counts_in);
+            void.or_else(|| Some(self.t1.after(heard.after).after(counts_in?)))
         });
         barred.min()
     }
@@ -259,7 +282,7 @@ impl Tally {
         let now = clock::now();
         let mut count = self.count();
         let (vote, free_in, number) = (answer.vote, answer.free_in, answer.number);
-        let is_young = answer.youth.is_some();
+        let counts_from = answer.counts_from;
         let slot = &mut count.heard[node.index()];
         if slot.is_some() {
             return None;
@@ -271,11 +294,14 @@ impl Tally {
         if let Some(number) = number {
             count.round.note_number(node, number);
         }
-        if is_young {
-            count.round.note_young(node);
+        if let Some(counts_from) = counts_from {
+            count.round.note_counts_from(node, counts_from);
         }
+        let due = count.round.due();
         let outcome = count.round.handle_vote(node, vote, now);
-        let waker = if outcome.is_some() { count.waker.take() } else { None };
+        // Whoever waits may have to look sooner, or later.
+        let is_news = outcome.is_some() || count.round.due() != due;
+        let waker = if is_news { count.waker.take() } else { None };
         drop(count);
         if let Some(waker) = waker {
             // It is woken by a node's task, which others need.

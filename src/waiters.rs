@@ -287,7 +287,7 @@ impl PushSink for Waiters {
     }
 
     /// Whoever waits asks the nodes, which go by their own clocks.
-    fn handle_standstill(&self) {}
+    fn handle_step(&self, _ahead: Duration) {}
 }
 
 impl Place {

@@ -250,7 +250,7 @@ impl Actor {
             self.last_traffic = at;
             // Replies are told apart by their order alone: the seal shows that it is kept.
             let is_sealed = written.iter().any(Order::is_to_grant);
-            self.link().write(pipeline, written, is_sealed).await;
+            self.link().write(pipeline, written, is_sealed.then_some(now)).await;
         }
     }
 
@@ -301,7 +301,7 @@ impl Actor {
     /// Gives the connection up, and what was not answered with it.
     pub(super) fn part(&mut self, failure: &NodeFailure) {
         if let Some(mut link) = self.link.take() {
-            self.node.quarantine.handle_loss();
+            self.node.guard.handle_loss(self.node.id);
             let unanswered: Vec<_> = link.take_unanswered().collect();
             self.note_broken(&link);
             self.handle_unanswered(unanswered, failure);
@@ -319,7 +319,7 @@ impl Drop for Actor {
     fn drop(&mut self) {
         self.links.note_silence(self.node.id, false);
         if let Some(mut link) = self.link.take() {
-            self.node.quarantine.handle_loss();
+            self.node.guard.handle_loss(self.node.id);
             let unanswered: Vec<_> = link.take_unanswered().collect();
             if !unanswered.is_empty() {
                 self.note_broken(&link);

@@ -34,7 +34,10 @@ pub(crate) struct Claim {
     late_from: Time,
     /// Nodes that it was written to late.
     late: AtomicU32,
-    /// For how long each node has promised to keep the keys.
+    /// Until when each node keeps the keys at the least, by what it has granted last; 0 if it has not, or
+    /// they have gone.
+    kept: Box<[AtomicU64]>,
+    /// What nodes have promised that do not tell what time it is.
     promises: Mutex<Vec<Option<Promise>>>,
 }
 
@@ -53,7 +56,8 @@ impl Promise {
 }
 
 impl Claim {
-    pub(crate) fn new(keys: Keys, value: Value) -> Self {
+    /// Keys and a value for so many `nodes`.
+    pub(crate) fn new(keys: Keys, value: Value, nodes: usize) -> Self {
         Self {
             keys,
             value,
@@ -64,6 +68,7 @@ impl Claim {
             expiry: AtomicU64::new(0),
             late_from: Time::from_nanos(u64::MAX),
             late: AtomicU32::new(0),
+            kept: (0..nodes).map(|_| AtomicU64::new(0)).collect(),
             promises: Mutex::default(),
         }
     }
@@ -134,6 +139,22 @@ impl Claim {
         Time::from_nanos(self.expiry.load(Ordering::Relaxed))
     }
 
+    /// Notes that `node` keeps the keys until then at the least.
+    pub(super) fn note_kept(&self, node: NodeId, until: Time) {
+        self.kept[node.index()].fetch_max(until.as_nanos(), Ordering::AcqRel);
+    }
+
+    /// True if `node` has granted, and is not known to have lost that.
+    pub(super) fn has_kept(&self, node: NodeId) -> bool {
+        self.kept[node.index()].load(Ordering::Acquire) > 0
+    }
+
+    /// Until when `node` was to keep the keys, which it does no more.
+    pub(super) fn forget_kept(&self, node: NodeId) -> Option<Time> {
+        let until = self.kept[node.index()].swap(0, Ordering::AcqRel);
+        (until > 0).then(|| Time::from_nanos(until))
+    }
+
     /// What `node` has promised, if that is known.
     pub(super) fn promise(&self, node: NodeId) -> Option<Promise> {
         lock(&self.promises).get(node.index()).copied().flatten()
@@ -170,7 +191,7 @@ mod tests {
 
     #[test]
     fn the_expiry_is_that_of_the_longest_standing_key() {
-        let claim = Claim::new(Keys::one(b"k".as_slice().into()), Value::fresh());
+        let claim = Claim::new(Keys::one(b"k".as_slice().into()), Value::fresh(), 2);
         let node = NodeId::new(0);
         let ttl = |ms| Ttl::from_duration(Duration::from_millis(ms)).expect("a good ttl");
         assert!(!claim.is_written(node));
@@ -185,6 +206,12 @@ mod tests {
         claim.note_promise(node, short);
         assert_eq!((claim.promise(node), claim.promise(NodeId::new(1))), (Some(long), None));
         assert_eq!((claim.forget_promise(node), claim.promise(node)), (Some(long), None));
+        assert!(!claim.has_kept(node));
+        claim.note_kept(node, Time::from_nanos(9));
+        claim.note_kept(node, Time::from_nanos(8));
+        assert!(claim.has_kept(node) && !claim.has_kept(NodeId::new(1)));
+        assert_eq!(claim.forget_kept(node), Some(Time::from_nanos(9)));
+        assert_eq!((claim.forget_kept(node), claim.has_kept(node)), (None, false));
         claim.withdraw();
         assert!(!claim.note_written(node, ttl(1), Time::from_nanos(2)), "given up");
     }

@@ -8,6 +8,7 @@ use super::order::Order;
 use super::pushes::{PushQueue, Pushed};
 use super::set_up::{ServerInfo, SetUp};
 use super::shared::NodeShared;
+use crate::protocol::{Reading, Time};
 use futures::future::BoxFuture;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisError, Value};
@@ -25,7 +26,8 @@ type Replies = BoxFuture<'static, Result<Vec<Value>, RedisError>>;
 struct Written {
     replies: Replies,
     orders: Vec<Order>,
-    is_sealed: bool,
+    /// When, by our clock, if the node is asked for its time behind them.
+    sealed: Option<Time>,
     at: Instant,
 }
 
@@ -35,6 +37,8 @@ pub(super) struct Link {
     pub(super) pushes: Arc<PushQueue>,
     pub(super) client_id: Option<i64>,
     pub(super) info: ServerInfo,
+    /// What its clock showed in the set-up, if it may be asked.
+    pub(super) reading: Option<Reading>,
     /// True if the server tells when keys that we asked about change.
     pub(super) tracks: bool,
     under_way: VecDeque<Written>,
@@ -45,8 +49,8 @@ pub(super) struct Answered {
     /// When it was written.
     pub(super) at: Instant,
     pub(super) orders: Vec<Order>,
-    /// True if the last reply is that to a `PING`.
-    pub(super) is_sealed: bool,
+    /// When it was written by our clock, if the last reply is that to a `TIME`.
+    pub(super) sealed: Option<Time>,
     pub(super) replies: Result<Vec<Value>, RedisError>,
 }
 
@@ -104,8 +108,9 @@ impl Link {
         }
         let client = redis::Client::open(node.info(resp3))?;
         let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-        let SetUp { client_id, info, tracks } = SetUp::ask(&mut connection, resp3).await?;
-        Ok(Self { connection, pushes, client_id, info, tracks, under_way: VecDeque::new() })
+        let SetUp { client_id, info, reading, tracks } = SetUp::ask(&mut connection, resp3).await?;
+        let under_way = VecDeque::new();
+        Ok(Self { connection, pushes, client_id, info, reading, tracks, under_way })
     }
 
     /// I8: sees to it that connections of ours that broke deliver nothing any more. They cannot if
@@ -131,16 +136,16 @@ impl Link {
         Ok(())
     }
 
-    /// Writes one pipeline for `orders`; if `is_sealed`, with a `PING` at its end. Pipelines are written
-    /// in the order of these calls (I8).
+    /// Writes one pipeline for `orders`; with a `TIME` at its end if it is `sealed`, which tells the time
+    /// that it is written at. Pipelines are written in the order of these calls (I8).
     pub(super) async fn write(
         &mut self,
         mut pipeline: redis::Pipeline,
         orders: Vec<Order>,
-        is_sealed: bool,
+        sealed: Option<Time>,
     ) {
-        if is_sealed {
-            pipeline.cmd("PING");
+        if sealed.is_some() {
+            pipeline.cmd("TIME");
         }
         let mut connection = self.connection.clone();
         let mut replies: Replies = Box::pin(async move {
@@ -154,7 +159,7 @@ impl Link {
             Poll::Ready(done) => Box::pin(std::future::ready(done)),
             Poll::Pending => replies,
         };
-        self.under_way.push_back(Written { replies, orders, is_sealed, at: Instant::now() });
+        self.under_way.push_back(Written { replies, orders, sealed, at: Instant::now() });
     }
 
     /// The pipelines that are not answered yet.
@@ -182,8 +187,8 @@ impl Link {
             && let Poll::Ready(replies) = oldest.replies.as_mut().poll(cx)
         {
             let written = self.under_way.pop_front().expect("the front was just polled");
-            let Written { orders, at, is_sealed, .. } = written;
-            return Poll::Ready(News::Answered(Answered { at, orders, is_sealed, replies }));
+            let Written { orders, at, sealed, .. } = written;
+            return Poll::Ready(News::Answered(Answered { at, orders, sealed, replies }));
         }
         if with_pushes { self.pushes.poll(cx).map(News::of) } else { Poll::Pending }
     }

@@ -192,7 +192,7 @@ mod tests {
     use std::task::Waker;
 
     fn release() -> Order {
-        let claim = Claim::new(Keys::one(b"k".as_slice().into()), Value::fresh());
+        let claim = Claim::new(Keys::one(b"k".as_slice().into()), Value::fresh(), 1);
         Order::release(Arc::new(claim), None)
     }
 

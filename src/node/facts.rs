@@ -135,19 +135,30 @@ impl Facts {
     }
 
     pub(crate) fn persistence(&self) -> Option<Persistence> {
-        let told = self.config.get("appendonly").map(|on| on == "yes");
-        let appends = self.number("aof_enabled").map(|on| on == 1).or(told)?;
-        if appends {
-            let fsync = match self.config.get("appendfsync").map(String::as_str) {
-                Some("always") => Some(Fsync::Always),
-                Some("everysec") => Some(Fsync::EverySecond),
-                Some("no") => Some(Fsync::Never),
-                _ => None,
-            };
-            return Some(Persistence::AppendOnly(fsync));
+        if self.appends()? {
+            return Some(Persistence::AppendOnly(self.fsync()));
         }
         let save = self.config.get("save")?;
         Some(if save.is_empty() { Persistence::Nothing } else { Persistence::Snapshots })
+    }
+
+    /// True if every command is on the disk before it is answered, if that is known.
+    pub(super) fn is_durable(&self) -> Option<bool> {
+        if self.appends()? { Some(self.fsync()? == Fsync::Always) } else { Some(false) }
+    }
+
+    fn appends(&self) -> Option<bool> {
+        let told = self.config.get("appendonly").map(|on| on == "yes");
+        self.number("aof_enabled").map(|on| on == 1).or(told)
+    }
+
+    fn fsync(&self) -> Option<Fsync> {
+        match self.config.get("appendfsync")?.as_str() {
+            "always" => Some(Fsync::Always),
+            "everysec" => Some(Fsync::EverySecond),
+            "no" => Some(Fsync::Never),
+            _ => None,
+        }
     }
 
     /// True if nothing is forced to the disk while files are written anew.

@@ -1,95 +1,161 @@
 //! What a node's answer is worth: what it tells of the node's memory and clock, and whether that
 //! lets it count.
 
+use super::connection::Link;
 use super::failure::NodeFailure;
 use super::order::Order;
+use super::reply::time_us;
 use super::shared::{NodeShared, NodeState};
 use super::standing::NodeStanding;
 use super::suspects::Finding;
 use super::vote::Answer;
 use crate::clock;
-use crate::protocol::{Time, Vote};
+use crate::protocol::{NodeId, Reading, Time, Vote, valid_until};
 use crate::safe_waker::contain;
+use redis::Value;
 use std::time::Duration;
 
+/// When the replies to a pipeline were read, and from when on what they grant counts.
+#[derive(Clone, Copy)]
+pub(super) struct Received {
+    pub(super) at: Time,
+    counts_from: Time,
+}
+
+impl Received {
+    /// Replies without a time behind them: there is nothing that they grant.
+    pub(super) fn unread(at: Time) -> Self {
+        Self { at, counts_from: at }
+    }
+}
+
+impl Reading {
+    /// What a reply to `TIME` says that was asked for at `sent` and read at `received`.
+    pub(super) fn of(reply: &Value, sent: Time, received: Time) -> Option<Self> {
+        Some(Self { sent, shown_us: time_us(reply)?, received })
+    }
+}
+
 impl NodeShared {
+    /// A connection was made, and set up.
+    pub(super) fn handle_set_up(&self, link: &Link) {
+        self.receive(link.reading, clock::now());
+        self.guard.handle_set_up(self.id, &link.info, clock::now());
+    }
+
+    /// Takes the time that the node has told behind its answers, if it may be asked, when they were read
+    /// at `at`.
+    pub(super) fn receive(&self, reading: Option<Reading>, at: Time) -> Received {
+        let Some(verdict) = self.clocks.handle_reading(self.id, reading) else {
+            return Received { at, counts_from: at };
+        };
+        if let Some(ahead) = verdict.ahead {
+            contain(|| self.pushes.handle_step(ahead));
+        }
+        Received { at, counts_from: verdict.counts_from }
+    }
+
     /// The vote that is cast for `answer` to `order`, which has just come.
-    pub(super) fn judge(&self, order: &Order, answer: Answer) -> Answer {
-        // Read after the reply, so that a late one is not taken for a fast clock.
-        let now = clock::now();
+    pub(super) fn judge(&self, order: &Order, answer: Answer, received: Received) -> Answer {
+        let now = received.at;
         self.learn(order, &answer, now);
-        if order.is_acquire() {
+        if answer.vote != Vote::Granted {
+            answer
+        } else if order.is_acquire() {
             match self.exclusion(now) {
-                Some(failure) if answer.vote == Vote::Granted => Answer::failed(failure),
-                Some(_) => answer,
-                None => Answer { youth: self.quarantine.youth(now), ..answer },
+                Some(failure) => Answer::failed(failure),
+                None => self.deferred(order, answer, received),
             }
-        } else if order.is_extension() && answer.vote == Vote::Granted {
-            self.suspects.failure(self.id, now).map_or(answer, Answer::failed)
+        } else if order.is_extension() {
+            self.clocks.failure(self.id, now).map_or(answer, Answer::failed)
         } else {
             answer
         }
+    }
+
+    /// I15: a lock that was free is not had before its former holder's time is over, also where the
+    /// node's clock has stepped ahead. One that was taken over, or is ours already, was free of others.
+    fn deferred(&self, order: &Order, answer: Answer, received: Received) -> Answer {
+        let Received { at, counts_from } = received;
+        let Some(promise) = order.first_promise().filter(|_| counts_from > at) else {
+            return answer;
+        };
+        if counts_from >= valid_until(promise.written, promise.ttl, self.clocks.suspects.drift()) {
+            let ahead = counts_from.since(at);
+            return Answer::failed(NodeFailure::Suspect { ahead, counts_in: ahead });
+        }
+        Answer { counts_from: Some(counts_from), ..answer }
     }
 
     /// Notes what the node has promised, and whether it kept what it had promised before.
     fn learn(&self, order: &Order, answer: &Answer, now: Time) {
         let (claim, node) = (order.claim(), self.id);
         match answer.vote {
-            Vote::Granted => {
-                let Some(promise) = order.promise() else {
-                    if order.is_release() {
-                        claim.forget_promise(node);
+            Vote::Granted => match order.promise() {
+                Some(promise) => {
+                    let drift = self.clocks.suspects.drift();
+                    claim.note_kept(node, valid_until(promise.written, promise.ttl, drift));
+                    if !self.clocks.is_told(node) {
+                        self.learn_of_promise(order, answer, now);
                     }
-                    return;
-                };
-                let earlier = claim.promise(node).filter(|_| order.is_extension());
-                let measured = earlier.zip(answer.left);
-                let ahead = measured.and_then(|(earlier, left)| {
-                    Some((earlier, self.suspects.ahead(earlier, left, now)?))
-                });
-                let Some((earlier, ahead)) = ahead else {
-                    claim.note_promise(node, promise);
-                    return;
-                };
-                claim.forget_promise(node);
-                claim.note_promise(node, promise);
-                let finding = self.suspects.handle_deviation(node, earlier, ahead, now);
-                if finding == Finding::StoodStill {
-                    contain(|| self.pushes.handle_standstill());
                 }
-            }
+                None if order.is_release() => forget(order, node),
+                None => {}
+            },
             Vote::Missing if order.is_extension() || order.is_first_release() => {
-                let earlier = claim.forget_promise(node);
-                let ahead = |promise| self.suspects.ahead(promise, Duration::ZERO, now);
-                if earlier.and_then(ahead).is_some() {
-                    self.quarantine.handle_missing(now);
+                let kept = claim.forget_kept(node);
+                forget(order, node);
+                // It cuts off a millisecond.
+                if kept.is_some_and(|until| until > now.after(Duration::from_millis(1))) {
+                    self.guard.handle_missing(node, now);
                 }
             }
-            Vote::Denied if order.is_extension() => drop(claim.forget_promise(node)),
+            Vote::Denied if order.is_extension() => forget(order, node),
             Vote::Missing | Vote::Denied | Vote::Failed => {}
+        }
+    }
+
+    /// Where the node does not tell what time it is: the time that was left to a key shows whether it was
+    /// kept for as long as was promised.
+    fn learn_of_promise(&self, order: &Order, answer: &Answer, now: Time) {
+        let (claim, node, suspects) = (order.claim(), self.id, &self.clocks.suspects);
+        let Some(promise) = order.promise() else { return };
+        let earlier = claim.promise(node).filter(|_| order.is_extension());
+        let measured = earlier.zip(answer.left);
+        let ahead = measured
+            .and_then(|(earlier, left)| Some((earlier, suspects.ahead(earlier, left, now)?)));
+        let Some((earlier, ahead)) = ahead else {
+            claim.note_promise(node, promise);
+            return;
+        };
+        claim.forget_promise(node);
+        claim.note_promise(node, promise);
+        if suspects.handle_deviation(node, earlier, ahead, now) == Finding::StoodStill {
+            contain(|| self.pushes.handle_step(Duration::MAX));
         }
     }
 
     /// Whether what this node grants counts now, if this is its state.
     pub(crate) fn standing(&self, state: &NodeState) -> NodeStanding {
         let now = clock::now();
+        if let Some((up_for, counts_in)) = self.guard.youth(self.id, now) {
+            return NodeStanding::Young { up_for, counts_in };
+        }
         if let Some(failure) = self.exclusion(now) {
             return NodeStanding::Excluded(failure);
         }
-        if *state != NodeState::Up {
-            return NodeStanding::Unavailable;
-        }
-        match self.quarantine.youth(now) {
-            Some(
-                NodeFailure::Restarted { ago: up_for, counts_in }
-                | NodeFailure::MaybeRestarted { ago: up_for, counts_in },
-            ) => NodeStanding::Young { up_for, counts_in },
-            _ => NodeStanding::Counted,
-        }
+        if *state == NodeState::Up { NodeStanding::Counted } else { NodeStanding::Unavailable }
     }
 
     /// Why what this node grants does not count now.
     fn exclusion(&self, now: Time) -> Option<NodeFailure> {
-        self.quarantine.failure(now).or_else(|| self.suspects.failure(self.id, now))
+        let forgot = self.guard.failure(self.id, now);
+        forgot.or_else(|| self.clocks.failure(self.id, now))
     }
+}
+
+/// What `node` had promised holds no more.
+fn forget(order: &Order, node: NodeId) {
+    order.claim().forget_kept(node);
+    order.claim().forget_promise(node);
 }

@@ -1,7 +1,9 @@
 //! How far the connections of one runtime are: what a new client waits for, and what a node that
 //! has not answered can be said to have done.
 
+use super::guard::Guard;
 use crate::protocol::{NodeId, Quorum};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tokio::sync::Notify;
 
@@ -26,15 +28,19 @@ pub(crate) struct Links {
     silent: AtomicU32,
     /// Nodes that a connection was made to, or failed to be made to, since this runtime began.
     tried: AtomicU32,
-    /// True once a quorum has been up, or every node has been tried: it stays true.
+    /// Which nodes may have forgotten something.
+    guard: Arc<Guard>,
+    /// True once a quorum has been up, or every node has been tried, and it is known whom to count: it
+    /// stays true.
     is_warm: AtomicBool,
     changed: Notify,
 }
 
 impl Links {
-    pub(super) fn new(quorum: Quorum) -> Self {
+    pub(super) fn new(quorum: Quorum, guard: Arc<Guard>) -> Self {
         Self {
             quorum,
+            guard,
             up: AtomicU32::new(0),
             silent: AtomicU32::new(0),
             tried: AtomicU32::new(0),
@@ -50,10 +56,6 @@ impl Links {
         if phase != Phase::Connecting {
             self.tried.fetch_or(node.bit(), Ordering::AcqRel);
         }
-        let tried = self.tried.load(Ordering::Acquire).count_ones() as usize;
-        if tried == self.quorum.nodes() || self.has_quorum() {
-            self.is_warm.store(true, Ordering::Release);
-        }
         self.changed.notify_waiters();
     }
 
@@ -64,9 +66,16 @@ impl Links {
     }
 
     /// True once an attempt is worth while: a quorum has been connected, or it is known of each node
-    /// that it cannot be connected to.
+    /// that it cannot be connected to; and it is clear which of them count.
     pub(crate) fn is_warm(&self) -> bool {
-        self.is_warm.load(Ordering::Acquire)
+        if self.is_warm.load(Ordering::Acquire) {
+            return true;
+        }
+        let tried = self.tried.load(Ordering::Acquire).count_ones() as usize;
+        let is_warm =
+            (tried == self.quorum.nodes() || self.has_quorum()) && self.guard.is_settled();
+        self.is_warm.fetch_or(is_warm, Ordering::AcqRel);
+        is_warm
     }
 
     /// True if `node` is connected.
@@ -123,11 +132,17 @@ fn set(word: &AtomicU32, node: NodeId, on: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::RestartGuard;
+    use std::time::Duration;
 
     #[test]
     fn it_is_warm_when_a_quorum_is_up_or_every_node_was_tried() {
         let node = NodeId::new;
-        let links = Links::new(Quorum::majority(3));
+        let guard = || {
+            let second = Duration::from_secs(1);
+            Arc::new(Guard::new(Quorum::majority(3), RestartGuard::Off, second))
+        };
+        let links = Links::new(Quorum::majority(3), guard());
         links.note(node(0), Phase::Up);
         links.note(node(1), Phase::Connecting);
         assert!(!links.is_warm() && !links.has_quorum());
@@ -141,7 +156,7 @@ mod tests {
         links.note(node(1), Phase::Connecting);
         assert!(links.is_warm() && !links.has_quorum(), "it stays warm");
 
-        let dead = Links::new(Quorum::majority(3));
+        let dead = Links::new(Quorum::majority(3), guard());
         for index in 0..3 {
             assert!(!dead.is_warm());
             dead.note(node(index), Phase::Down);

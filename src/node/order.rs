@@ -148,7 +148,7 @@ impl Order {
     /// True for a release that any connection to `node` may carry: the node has answered all that could
     /// set the key, so nothing can be overtaken (I8).
     pub(super) fn can_be_released_by_others(&self, node: NodeId) -> bool {
-        self.is_release() && self.claim.promise(node).is_some() && !self.claim.is_unsure(node)
+        self.is_release() && self.claim.has_kept(node) && !self.claim.is_unsure(node)
     }
 
     /// True for a release that was written once: nothing of ours can have deleted the keys before.
@@ -159,6 +159,11 @@ impl Order {
     /// For how long the node keeps the keys if it grants this.
     pub(super) fn promise(&self) -> Option<Promise> {
         self.promise
+    }
+
+    /// The same, if it asks for a lock that is free.
+    pub(super) fn first_promise(&self) -> Option<Promise> {
+        self.promise.filter(|_| matches!(self.deed, Deed::Acquire { .. }))
     }
 
     pub(super) fn is_extension(&self) -> bool {

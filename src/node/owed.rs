@@ -134,7 +134,7 @@ mod tests {
         let node = NodeId::new(0);
         let ttl = Ttl::from_duration(Duration::from_secs(1)).expect("a good ttl");
         let owed = |is_unsure: bool, is_refused: bool| {
-            let claim = Arc::new(Claim::new(Keys::one(b"r".as_slice().into()), Value::fresh()));
+            let claim = Arc::new(Claim::new(Keys::one(b"r".as_slice().into()), Value::fresh(), 1));
             assert!(claim.note_written(node, ttl, Time::from_nanos(0)));
             if is_unsure {
                 claim.note_unsure(node);

@@ -141,7 +141,8 @@ impl Pool {
         }
         live.retain(|nodes| nodes.is_open());
         let _entered = runtime.enter();
-        let links = Arc::new(Links::new(Quorum::majority(self.shared.len())));
+        let links =
+            Arc::new(Links::new(Quorum::majority(self.shared.len()), self.shared[0].guard.clone()));
         let start = |shared: &Arc<NodeShared>| Node::start(shared.clone(), links.clone(), &runtime);
         let each = self.shared.iter().map(start).collect();
         let nodes = Arc::new(Nodes { runtime, each, links });

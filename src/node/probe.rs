@@ -1,9 +1,10 @@
 //! A look at one node, over a connection of its own.
 
-use super::facts::{Facts, word};
+use super::facts::Facts;
 use super::failure::NodeFailure;
 use super::handshake::greet;
 use super::keys::Keys;
+use super::reply::time_us;
 use super::script::{self, Form, RELEASE};
 use super::shared::NodeShared;
 use super::shield::shield;
@@ -124,12 +125,12 @@ impl Probe {
             let sent = clock::now();
             let reply = connection.send_packed_command(&redis::cmd("TIME")).await;
             let received = clock::now();
-            let Ok(Some(shown)) = reply.as_ref().map(microseconds) else {
+            let Ok(Some(shown)) = reply.as_ref().map(time_us) else {
                 return;
             };
             let rtt = received.since(sent);
             self.latency = Some(self.latency.map_or(rtt, |best| best.min(rtt)));
-            let reading = Reading::new(sent.as_nanos(), shown, received.as_nanos());
+            let reading = Reading::new(sent.as_nanos(), shown.into(), received.as_nanos());
             self.clock = Some(self.clock.map_or(reading, |known| known.narrowed(reading)));
         }
     }
@@ -180,18 +181,6 @@ fn refusal(reply: &Reply, value: &Value) -> Option<NodeFailure> {
         }
         _ => None,
     }
-}
-
-/// What `TIME` answers, in microseconds since 1970.
-fn microseconds(reply: &Reply) -> Option<i128> {
-    let Reply::Array(parts) = reply else {
-        return None;
-    };
-    let number = |part: &Reply| word(part)?.parse::<u64>().ok();
-    let [seconds, microseconds] = parts.as_slice() else {
-        return None;
-    };
-    Some(i128::from(number(seconds)?) * 1_000_000 + i128::from(number(microseconds)?))
 }
 
 /// Opens a connection, and says whether it speaks RESP3.

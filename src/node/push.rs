@@ -5,6 +5,7 @@ use super::shared::NodeShared;
 use crate::clock;
 use crate::protocol::NodeId;
 use crate::safe_waker::contain;
+use std::time::Duration;
 
 /// Who wants to know when keys change on the nodes.
 pub(crate) trait PushSink: Send + Sync {
@@ -12,16 +13,16 @@ pub(crate) trait PushSink: Send + Sync {
     /// a hint: it can come late, or never. Called from the node's task; must not block.
     fn handle_push(&self, node: NodeId, key: Option<&[u8]>);
 
-    /// The nodes have shown that more time has passed than our clock says: keys end sooner than our
-    /// leases believe. Called from a node's task; must not block.
-    fn handle_standstill(&self);
+    /// A node's clock has stepped ahead by so much at most, or ours has stood still: keys end sooner by
+    /// that than our leases believe. Called from a node's task; must not block.
+    fn handle_step(&self, ahead: Duration);
 }
 
 impl NodeShared {
     /// Tells who waits that keys have changed.
     pub(super) fn pass_on(&self, pushed: Pushed) {
         if pushed.is_flush {
-            self.quarantine.handle_flush(clock::now());
+            self.guard.handle_flush(self.id, clock::now());
         }
         if pushed.is_flush || pushed.has_lost {
             self.tell(None);

@@ -70,7 +70,10 @@ impl Actor {
                     self.take_on(link);
                     return true;
                 }
-                Err(failure) => self.handle_refusal(failure),
+                Err(failure) => {
+                    self.node.guard.handle_unreachable(self.node.id, clock::now());
+                    self.handle_refusal(failure);
+                }
             }
             next_try = Instant::now() + self.backoff.next_pause();
         }
@@ -125,7 +128,7 @@ impl Actor {
     }
 
     pub(super) fn take_on(&mut self, link: Link) {
-        self.node.quarantine.handle_set_up(&link.info, clock::now());
+        self.node.handle_set_up(&link);
         self.node.set_info(link.info.clone());
         self.note_state(NodeState::Up);
         self.owed.recover();

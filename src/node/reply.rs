@@ -1,5 +1,6 @@
 //! I11: what a node's reply means, in one table.
 
+use super::facts::word;
 use super::failure::NodeFailure;
 use super::vote::Answer;
 use crate::protocol::{LIMIT, Vote};
@@ -118,6 +119,18 @@ fn from_array(asked: Asked, parts: &[Value], secret: &str) -> Answer {
         }
         _ => Answer::failed(NodeFailure::Unexpected("an array".into())),
     }
+}
+
+/// What `TIME` answers, in microseconds since 1970.
+pub(super) fn time_us(reply: &Value) -> Option<u64> {
+    let Value::Array(parts) = reply else {
+        return None;
+    };
+    let [seconds, microseconds] = parts.as_slice() else {
+        return None;
+    };
+    let number = |part: &Value| word(part)?.parse::<u64>().ok();
+    number(seconds)?.checked_mul(1_000_000)?.checked_add(number(microseconds)?)
 }
 
 /// True if the node does not know the script it was asked to run.

@@ -1,7 +1,9 @@
 //! What is asked of a server when a connection to it is set up, and what it says of itself then.
 
-use super::facts::{Facts, Fsync, Persistence, Role};
+use super::facts::{Facts, Role};
 use super::script;
+use crate::clock;
+use crate::protocol::Reading;
 use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, Pipeline, RedisError, Value};
 use std::sync::Arc;
@@ -15,8 +17,9 @@ pub(crate) struct ServerInfo {
     pub(crate) is_replica: bool,
     /// How long the server has been up, in whole seconds.
     pub(crate) uptime: Option<Duration>,
-    /// True if it writes every command to disk before it answers: it forgets nothing in a restart.
-    pub(crate) is_durable: bool,
+    /// True if it writes every command to disk before it answers, false if not; unknown where it does not
+    /// say so.
+    pub(crate) is_durable: Option<bool>,
     /// The eviction policy, if the server may evict keys to save memory.
     pub(crate) evicting: Option<Arc<str>>,
 }
@@ -28,6 +31,8 @@ const SECTIONS: [&str; 4] = ["server", "replication", "memory", "persistence"];
 pub(super) struct SetUp {
     pub(super) client_id: Option<i64>,
     pub(super) info: ServerInfo,
+    /// What the server's clock shows, if it may be asked.
+    pub(super) reading: Option<Reading>,
     /// True if the server tells when keys that we asked about change.
     pub(super) tracks: bool,
 }
@@ -39,6 +44,7 @@ impl SetUp {
         resp3: bool,
     ) -> Result<Self, RedisError> {
         let mut pipeline = Pipeline::new();
+        pipeline.cmd("TIME");
         pipeline.cmd("CLIENT").arg("ID");
         for section in SECTIONS {
             pipeline.cmd("INFO").arg(section);
@@ -51,8 +57,12 @@ impl SetUp {
             // RESP2 would answer OK, and could not push.
             pipeline.cmd("CLIENT").arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
         }
+        let sent = clock::now();
         let replies = connection.send_packed_commands(&pipeline, 0, pipeline.len()).await?;
-        Self::read(&replies, resp3)
+        let received = clock::now();
+        let (time, rest) = replies.split_first().ok_or_else(out_of_step)?;
+        let reading = Reading::of(time, sent, received);
+        Ok(Self { reading, ..Self::read(rest, resp3)? })
     }
 
     /// What `replies` say. Each command may be forbidden to our user, or unknown to the server: what
@@ -88,7 +98,7 @@ impl SetUp {
             _ => return Err(out_of_step()),
         };
         let tracks = resp3 && matches!(last, Value::Okay);
-        Ok(Self { client_id, info, tracks })
+        Ok(Self { client_id, info, reading: None, tracks })
     }
 }
 
@@ -114,7 +124,7 @@ impl ServerInfo {
             run_id: facts.run_id().map(Arc::from),
             version: facts.release().map(Arc::from),
             uptime: facts.uptime(),
-            is_durable: facts.persistence() == Some(Persistence::AppendOnly(Some(Fsync::Always))),
+            is_durable: facts.is_durable(),
             is_replica: facts.role() == Some(Role::Replica),
             evicting: policy.map(Arc::from),
         }
@@ -151,7 +161,7 @@ mod tests {
         assert_eq!(parsed.version.as_deref(), Some("7.0.15"));
         assert_eq!(parsed.evicting.as_deref(), Some("allkeys-lru"));
         assert_eq!(parsed.uptime, Some(Duration::from_secs(7)));
-        assert!(!parsed.is_replica && !parsed.is_durable);
+        assert_eq!((parsed.is_replica, parsed.is_durable), (false, None));
         assert!(told("role:slave\r\n").is_replica);
         assert_eq!(told("maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n").evicting, None);
         assert_eq!(told(""), ServerInfo::default());
@@ -160,16 +170,17 @@ mod tests {
     #[test]
     fn durable_is_who_writes_before_it_answers() {
         for (config, always) in [
-            ("%1\r\n$11\r\nappendfsync\r\n$6\r\nalways\r\n", true),
-            ("*2\r\n$11\r\nappendfsync\r\n$6\r\nalways\r\n", true),
-            ("*2\r\n$11\r\nappendfsync\r\n$8\r\neverysec\r\n", false),
-            ("*0\r\n", false),
-            ("-NOPERM no\r\n", false),
+            ("%1\r\n$11\r\nappendfsync\r\n$6\r\nalways\r\n", Some(true)),
+            ("*2\r\n$11\r\nappendfsync\r\n$6\r\nalways\r\n", Some(true)),
+            ("*2\r\n$11\r\nappendfsync\r\n$8\r\neverysec\r\n", Some(false)),
+            ("*0\r\n", None),
+            ("-NOPERM no\r\n", None),
         ] {
             let is_durable =
                 |aof: &str| read(&bulk(aof), config).expect("a good set-up").info.is_durable;
             assert_eq!(is_durable("aof_enabled:1\r\n"), always, "{config:?}");
-            assert!(!is_durable("aof_enabled:0\r\n"));
+            assert_eq!(is_durable("aof_enabled:0\r\n"), Some(false));
+            assert_eq!(is_durable(""), None);
         }
     }
 

@@ -3,9 +3,12 @@
 use super::actor::Actor;
 use super::connection::Answered;
 use super::failure::NodeFailure;
+use super::judge::Received;
 use super::order::Order;
+use super::reply::time_us;
 use super::shared::NodeState;
-use crate::protocol::Vote;
+use crate::clock;
+use crate::protocol::{Reading, Vote};
 use crate::safe_waker::contain;
 use redis::Value;
 use tokio::time::Instant;
@@ -13,17 +16,25 @@ use tokio::time::Instant;
 impl Actor {
     /// Casts the votes that the replies are, in their order.
     pub(super) fn settle(&mut self, answered: Answered) -> Result<(), NodeFailure> {
-        let Answered { at, orders, is_sealed, replies } = answered;
-        let commands = orders.iter().map(Order::commands).sum::<usize>() + usize::from(is_sealed);
+        let Answered { at, orders, sealed, replies } = answered;
+        let commands =
+            orders.iter().map(Order::commands).sum::<usize>() + usize::from(sealed.is_some());
         self.last_traffic = Instant::now();
         self.is_looking_again = false;
         let failure = match replies {
-            Ok(replies) if replies.len() == commands && (!is_sealed || is_pong(&replies)) => {
+            Ok(replies) if replies.len() == commands && (sealed.is_none() || is_seal(&replies)) => {
+                // Read after the replies: from then on they can count.
+                let now = clock::now();
+                let reading = sealed.and_then(|sent| Reading::of(replies.last()?, sent, now));
+                let received = match sealed {
+                    Some(_) => self.node.receive(reading, now),
+                    None => Received::unread(now),
+                };
                 let mut again = Vec::new();
                 let mut rest = replies.as_slice();
                 for order in orders {
                     let (own, others) = rest.split_at(order.commands());
-                    again.extend(self.settle_one(order, own, at));
+                    again.extend(self.settle_one(order, own, (at, received)));
                     rest = others;
                 }
                 self.inbox.splice(0..0, again);
@@ -42,7 +53,7 @@ impl Actor {
         &mut self,
         mut order: Order,
         replies: &[Value],
-        written_at: Instant,
+        (written_at, received): (Instant, Received),
     ) -> Option<Order> {
         if order.is_unknown(replies) && order.fall_back_to_source() {
             return Some(order);
@@ -54,7 +65,7 @@ impl Actor {
             let answer = order.read(replies);
             has_failed = answer.vote == Vote::Failed;
             order.note_refusal(answer.failure.as_ref().is_some_and(NodeFailure::is_lasting));
-            order.answer(self.node.judge(&order, answer));
+            order.answer(self.node.judge(&order, answer, received));
         });
         if settled.is_none() {
             has_failed = true;
@@ -102,11 +113,10 @@ impl Actor {
     }
 }
 
-/// True if the last of `replies` is one to a `PING`, which may be forbidden to our user.
-fn is_pong(replies: &[Value]) -> bool {
+/// True if the last of `replies` is one to a `TIME`, which may be forbidden to our user.
+fn is_seal(replies: &[Value]) -> bool {
     match replies.last() {
-        Some(Value::SimpleString(text)) => text == "PONG",
         Some(Value::ServerError(_)) => true,
-        _ => false,
+        last => last.and_then(time_us).is_some(),
     }
 }

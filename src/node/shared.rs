@@ -1,14 +1,14 @@
 //! What all tasks of one node have in common, over all runtimes.
 
 use super::DOUBT;
+use super::clocks::Clocks;
 use super::estate::Estate;
 use super::failure::NodeFailure;
+use super::guard::Guard;
 use super::handshake::Handshake;
 use super::order::Order;
 use super::push::PushSink;
-use super::quarantine::Quarantine;
 use super::set_up::ServerInfo;
-use super::suspects::Suspects;
 use crate::clock;
 use crate::lock::lock;
 use crate::protocol::NodeId;
@@ -72,9 +72,9 @@ pub(crate) struct NodeShared {
     pub(super) handshake: Handshake,
     pub(super) siblings: Arc<Siblings>,
     pub(super) pushes: Arc<dyn PushSink>,
-    /// What it may have forgotten.
-    pub(super) quarantine: Quarantine,
-    pub(super) suspects: Arc<Suspects>,
+    /// What nodes may have forgotten.
+    pub(super) guard: Arc<Guard>,
+    pub(super) clocks: Arc<Clocks>,
     info: ConnectionInfo,
     status: Mutex<(NodeState, ServerInfo)>,
     pub(super) estate: Estate,
@@ -89,8 +89,8 @@ impl NodeShared {
         timings: Timings,
         siblings: Arc<Siblings>,
         pushes: Arc<dyn PushSink>,
-        quarantine: Quarantine,
-        suspects: Arc<Suspects>,
+        guard: Arc<Guard>,
+        clocks: Arc<Clocks>,
     ) -> Self {
         Self {
             id,
@@ -99,8 +99,8 @@ impl NodeShared {
             handshake: Handshake::default(),
             siblings,
             pushes,
-            quarantine,
-            suspects,
+            guard,
+            clocks,
             info: endpoint.info,
             status: Mutex::new((NodeState::Connecting, ServerInfo::default())),
             estate: Estate::default(),

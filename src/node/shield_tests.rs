@@ -1,7 +1,7 @@
 use super::*;
 use crate::node::{
-    Answer, Ballot, Claim, Endpoint, Guard, Keys, NodeShared, Nodes, Order, Pool, PushSink,
-    Quarantine, RestartGuard, Siblings, Suspects, Timings, Value, VoteSink,
+    Answer, Ballot, Claim, Clocks, Endpoint, Guard, Keys, NodeShared, Nodes, Order, Pool, PushSink,
+    RestartGuard, Siblings, Timings, Value, VoteSink,
 };
 use crate::protocol::{Drift, NodeId, Quorum, Ttl, Vote};
 use kit::Server;
@@ -49,7 +49,7 @@ impl PushSink for Nervous {
         panic!("a waker of somebody's panics");
     }
 
-    fn handle_standstill(&self) {}
+    fn handle_step(&self, _ahead: Duration) {}
 }
 
 fn nodes(server: &Server, pushes: Arc<Nervous>) -> (Pool, Arc<Nodes>, Arc<NodeShared>) {
@@ -57,16 +57,17 @@ fn nodes(server: &Server, pushes: Arc<Nervous>) -> (Pool, Arc<Nodes>, Arc<NodeSh
     let info = server.url().into_connection_info().expect("a good address");
     let name: Arc<str> = "node".into();
     let siblings = Arc::new(Siblings::new(vec![name.clone()]));
-    let guard = Guard { rule: RestartGuard::Off, span: second };
-    let suspects = Suspects::new(Quorum::majority(1), Drift::DEFAULT, second);
+    let quorum = Quorum::majority(1);
+    let guard = Guard::new(quorum, RestartGuard::Off, second);
+    let clocks = Clocks::new(quorum, Drift::DEFAULT, second);
     let shared = Arc::new(NodeShared::new(
         NodeId::new(0),
         Endpoint { name, info },
         Timings { answer: 5 * second, connect: 5 * second },
         siblings,
         pushes,
-        Quarantine::new(guard),
-        Arc::new(suspects),
+        Arc::new(guard),
+        Arc::new(clocks),
     ));
     let pool = Pool::new([shared.clone()].into(), None);
     let nodes = pool.here().expect("a runtime");
@@ -79,7 +80,8 @@ async fn a_waker_that_panics_takes_no_other_order_with_it() {
     let pushes = Arc::<Nervous>::default();
     let (_pool, nodes, shared) = nodes(&server, pushes.clone());
     let ttl = Ttl::from_duration(Duration::from_mins(1)).expect("a good ttl");
-    let claim = |key: &str| Arc::new(Claim::new(Keys::one(key.as_bytes().into()), Value::fresh()));
+    let claim =
+        |key: &str| Arc::new(Claim::new(Keys::one(key.as_bytes().into()), Value::fresh(), 1));
     let claims = ["a", "b", "c"].map(claim);
     // They are written as one pipeline, as soon as there is a connection.
     let listeners =

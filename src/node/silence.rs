@@ -5,6 +5,7 @@ use super::connection::Link;
 use super::failure::NodeFailure;
 use super::shared::NodeState;
 use super::shield::shield;
+use crate::clock;
 use futures::future::BoxFuture;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 /// A connection without traffic is tried this often, so that one that died in silence is replaced
-/// before somebody needs it.
+/// before somebody needs it, and a clock that steps is seen.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// A node that leaves a command without an answer this many node timeouts, but at least
@@ -101,7 +102,8 @@ impl Actor {
             }
             None if idle >= HEARTBEAT => {
                 self.last_traffic = now;
-                self.link().write(redis::Pipeline::new(), Vec::new(), true).await;
+                let now = clock::now();
+                self.link().write(redis::Pipeline::new(), Vec::new(), Some(now)).await;
             }
             None => {}
         }

@@ -1,8 +1,9 @@
-//! Nodes whose clocks have left ours, told from a clock of ours that stood still.
+//! Nodes whose clocks have left ours, told from a clock of ours that stood still, where they may not be
+//! asked what time it is.
 //!
 //! A node keeps keys by its wall clock. If that jumps ahead or runs too fast, the node forgets locks
-//! before their time, and nothing but the time left to a key tells: the script that extends it
-//! answers how much it found. If that is less than the drift allowance explains, time went by on the
+//! before their time. Where `TIME` is forbidden, nothing but the time left to a key tells: the script
+//! that extends it answers how much it found. If that is less than the drift allowance explains, time went by on the
 //! node that did not go by here. Then one of the two is wrong; where more nodes say so than a quorum
 //! can do without, it is not they.
 
@@ -22,7 +23,7 @@ const TOGETHER: Duration = Duration::from_secs(1);
 const PRECISION: Duration = Duration::from_millis(1);
 
 /// What all nodes of a client have in common.
-pub(crate) struct Suspects {
+pub(super) struct Suspects {
     quorum: Quorum,
     drift: Drift,
     /// How long a node is suspect, after what made it so.
@@ -57,9 +58,13 @@ pub(super) enum Finding {
 }
 
 impl Suspects {
-    pub(crate) fn new(quorum: Quorum, drift: Drift, span: Duration) -> Self {
+    pub(super) fn new(quorum: Quorum, drift: Drift, span: Duration) -> Self {
         let book = Book { marks: vec![None; quorum.nodes()], stood_still: None };
         Self { quorum, drift, span, marked: AtomicU32::new(0), book: Mutex::new(book) }
+    }
+
+    pub(super) fn drift(&self) -> Drift {
+        self.drift
     }
 
     /// How far ahead of our clock a node's is at least, on which a key that it has promised us has

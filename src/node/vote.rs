@@ -2,7 +2,7 @@
 
 use super::failure::NodeFailure;
 use super::value::Value;
-use crate::protocol::{NodeId, Vote};
+use crate::protocol::{NodeId, Time, Vote};
 use crate::safe_waker::contain;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +16,8 @@ pub(crate) struct Answer {
     pub(crate) free_in: Option<Duration>,
     /// When an extension is Granted: how long the key had to live before, if not for ever.
     pub(crate) left: Option<Duration>,
-    /// If the node may have been restarted lately: what its grant is as good as, unless the
-    /// deployment is new (I14).
-    pub(crate) youth: Option<NodeFailure>,
+    /// When granted: from when on that counts, if not at once (I15).
+    pub(crate) counts_from: Option<Time>,
     /// Which of several keys that is.
     pub(crate) place: usize,
     /// Where the counters beside the keys stand, if a fencing token is wanted.
@@ -34,7 +33,7 @@ impl Answer {
             failure: None,
             free_in: None,
             left: None,
-            youth: None,
+            counts_from: None,
             place: 0,
             number: None,
             standing: None,

@@ -1,7 +1,7 @@
 //! The clocks of all nodes of a client: whose has stepped, or runs fast, and whether it was ours that
 //! stood still.
 
-use super::node_clock::{Fast, NodeClock, Offset, Reading, Step};
+use super::node_clock::{Fast, NodeClock, Reading, Step};
 use super::quorum::{NodeId, Quorum};
 use super::validity::{Drift, Time};
 use std::time::Duration;
@@ -80,11 +80,6 @@ impl ClockSkew {
     /// Why nothing that `node` grants counts at `now`.
     pub(crate) fn fast(&self, node: NodeId, now: Time) -> Option<Fast> {
         self.clocks[node.index()].fast(now)
-    }
-
-    /// How far the clock of `node` is ahead of ours, in nanoseconds, as far as it is known.
-    pub(crate) fn offset(&self, node: NodeId) -> Option<Offset> {
-        self.clocks[node.index()].offset()
     }
 }
 

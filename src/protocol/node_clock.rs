@@ -114,6 +114,9 @@ struct Past {
     lowest: i64,
     /// It was so until then at the latest.
     until: Time,
+    /// Until when, on our clock, somebody relies on a key of that time that was dropped when the clock
+    /// showed the most, before it was put back again; in nanoseconds.
+    over: i64,
     /// When this was first noted; offsets of about that time are remembered together.
     noted: Time,
 }
@@ -133,14 +136,13 @@ impl Reading {
         let shown = nanos(self.shown_us.saturating_mul(1_000));
         Offset {
             lowest: shown.saturating_sub(nanos(self.received.as_nanos())),
-            highest: shown.saturating_add(1_000).saturating_sub(nanos(self.sent.as_nanos())),
+            highest: self.shown().saturating_sub(nanos(self.sent.as_nanos())),
         }
     }
 
-    /// When it showed that, on our clock, if it was so far ahead.
-    fn on_ours(self, ahead: i64) -> Time {
-        let shown = nanos(self.shown_us.saturating_mul(1_000)).saturating_add(1_000);
-        Time::from_nanos(u64::try_from(shown.saturating_sub(ahead)).unwrap_or_default())
+    /// What it showed, at the latest.
+    fn shown(self) -> i64 {
+        nanos(self.shown_us.saturating_mul(1_000)).saturating_add(1_000)
     }
 }
 
@@ -194,39 +196,47 @@ impl NodeClock {
             return Told { counts_from: self.counts_from(reading), step: None };
         }
         let before = known.offset.widened(share(received.since(known.at), self.rates.wander));
-        // What is too little for a step to be seen may be one.
-        let hidden = reading.on_ours(before.lowest.saturating_add(length(self.rates.constant)));
         let step = if let Some(offset) = before.narrowed(seen) {
             self.now = Some(Known { offset, at: known.at.max(reading.sent), ..known });
             None
         } else {
             self.note_past(before.lowest, received);
+            if seen.highest < before.lowest {
+                let latest = before.highest.saturating_add(nanos(received.as_nanos()));
+                for past in &mut self.past {
+                    past.over = past.over.max(latest.saturating_sub(past.lowest));
+                }
+            }
             self.now = Some(Known { offset: seen, since: received, at: reading.sent });
             let step = Step { after: known.at, before: received, by: seen.beyond(before) };
             Some(step).filter(|step| step.by.lowest > 0)
         };
         self.step = step.or(self.step);
         self.look_at_pace(reading);
-        Told { counts_from: self.counts_from(reading).max(hidden), step }
+        Told { counts_from: self.counts_from(reading), step }
     }
 
     /// It was at least `lowest` ahead until `until`.
     fn note_past(&mut self, lowest: i64, until: Time) {
         // A key that was granted later, with the clock not further ahead, is what matters.
-        while self.past.back().is_some_and(|past| past.lowest >= lowest) {
-            self.past.pop_back();
+        let mut over = 0;
+        while let Some(past) = self.past.pop_back_if(|past| past.lowest >= lowest) {
+            over = past.over.max(over);
         }
         let grain = self.term / GRAIN;
         match self.past.back_mut() {
-            Some(past) if until.since(past.noted) < grain => past.until = until,
-            _ => self.past.push_back(Past { lowest, until, noted: until }),
+            Some(past) if until.since(past.noted) < grain => {
+                (past.until, past.over) = (until, past.over.max(over));
+            }
+            _ => self.past.push_back(Past { lowest, until, over, noted: until }),
         }
     }
 
     /// From when on a grant counts that came with `reading`.
     fn counts_from(&self, reading: Reading) -> Time {
         let counts = self.past.iter().map(|past| {
-            let over = reading.on_ours(past.lowest);
+            let over = reading.shown().saturating_sub(past.lowest).max(past.over);
+            let over = Time::from_nanos(u64::try_from(over).unwrap_or_default());
             // It was to stand from then on at the latest, and its holder has given up a share of that.
             let spared = share(over.since(past.until), self.rates.spare);
             let spared = spared.saturating_add(self.rates.constant);
@@ -261,11 +271,6 @@ impl NodeClock {
     /// When it was last read, if it was.
     pub(crate) fn read_at(&self) -> Option<Time> {
         self.now.map(|known| known.at)
-    }
-
-    /// How far ahead it is, as far as it is known.
-    pub(crate) fn offset(&self) -> Option<Offset> {
-        self.now.map(|known| known.offset)
     }
 
     /// The last step ahead that was seen.
