@@ -131,7 +131,7 @@ impl<R: PartialEq + Clone> Quarantine<R> {
             && self.oldest.is_none_or(|oldest| oldest.now(now) < age)
         {
             self.oldest = Some(Age { at: now, age });
-            if age > self.term {
+            if age >= self.term {
                 // It was there all the time, and could not be asked.
                 self.nodes.iter_mut().for_each(|record| record.is_native = false);
             }
@@ -185,7 +185,7 @@ impl<R: PartialEq + Clone> Quarantine<R> {
 
     /// True if no server is known that has been up for longer than anything stands.
     fn is_new(&self, now: Time) -> bool {
-        self.oldest.is_none_or(|oldest| oldest.now(now) <= self.term)
+        self.oldest.is_none_or(|oldest| oldest.now(now) < self.term)
     }
 
     /// True if it is clear which of the young nodes count: it is not before every node was tried, unless
