@@ -1,7 +1,7 @@
 //! One attempt to acquire: its round, or two, with the clean-up armed.
 
 use crate::clock;
-use crate::driver::{Driver, NEVER, Wish};
+use crate::driver::{Driver, Wish};
 use crate::hold::Hold;
 use crate::node::{Ballot, Claim, Fence, Nodes, Order, Value, Wants};
 use crate::protocol::{Acquisition, Next, Round, Time, hint};
@@ -11,7 +11,12 @@ use crate::waiters::Place;
 use rand::random;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
+
+/// How long an attempt without a deadline waits until what was granted counts, where nodes' clocks have
+/// stepped ahead.
+const MOST_LAG: Duration = Duration::from_secs(1);
 
 /// An attempt under way.
 pub(crate) struct Attempt<'a> {
@@ -22,8 +27,8 @@ pub(crate) struct Attempt<'a> {
     place: Option<&'a Place>,
     claim: Arc<Claim>,
     t1: Time,
-    /// The end of all waiting.
-    deadline: Time,
+    /// The end of all waiting, if there is one.
+    deadline: Option<Time>,
     /// True if there was another before, which was refused.
     is_repeated: bool,
     kept: Option<Stake>,
@@ -65,7 +70,7 @@ impl<'a> Attempt<'a> {
         // The clean-up is armed before the first send (I5).
         let hold = Hold::new(claim.clone(), nodes.clone(), driver.waiters.clone());
         let kept = Some(Stake { hold, permit, valid_until: t1 });
-        let deadline = wish.deadline.unwrap_or(NEVER);
+        let deadline = wish.deadline;
         Self { driver, nodes, place, claim, t1, deadline, is_repeated: false, kept }
     }
 
@@ -130,7 +135,7 @@ impl<'a> Attempt<'a> {
         let was_crowded = self.driver.is_crowded();
         let order = |node| order(self.claim.clone(), Ballot::new(tally.clone(), node));
         self.nodes.send_each(order);
-        let limit = self.deadline.max(close_at);
+        let limit = self.deadline.unwrap_or_else(|| t1.after(MOST_LAG)).max(close_at);
         tally.decided_within(self.nodes, close_at, limit).await;
         let (links, is_crowded) = (self.nodes.links(), was_crowded || self.driver.is_crowded());
         tally.note_held_up(is_crowded, |node| {

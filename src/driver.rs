@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The end of time.
-pub(crate) const NEVER: Time = Time::from_nanos(u64::MAX);
+const NEVER: Time = Time::from_nanos(u64::MAX);
 
 /// The most rounds under way at once in one client (I12). More callers than that wait for a place,
 /// within their wait bound.

@@ -50,6 +50,11 @@ impl Clocks {
         self.told.load(Ordering::Relaxed) & node.bit() != 0
     }
 
+    /// How much later what `node` grants counts.
+    pub(super) fn lag(&self, node: NodeId, now: Time) -> Duration {
+        lock(&self.skew).lag(node, now)
+    }
+
     /// Why nothing that `node` grants counts now, whatever it is: its clock runs fast.
     pub(super) fn failure(&self, node: NodeId, now: Time) -> Option<NodeFailure> {
         if self.fast.load(Ordering::Acquire) & node.bit() == 0 {

@@ -60,10 +60,12 @@ pub enum NodeFailure {
         /// How long until it counts again.
         counts_in: Duration,
     },
-    /// The server's clock has jumped ahead or runs too fast, so that it forgets locks before their
-    /// time: what it grants, and what it extends, does not count. Mend its clock (`chronyd`, `ntpd`).
+    /// The server's clock runs too fast, so that it forgets locks before their time: what it grants, and
+    /// what it extends, does not count. Or it has stepped ahead, by so much that a lock which it grants now
+    /// would be of no use when the time of a former holder is over for certain; see
+    /// [`NodeStanding::Deferred`](crate::NodeStanding::Deferred). Mend its clock (`chronyd`, `ntpd`).
     Suspect {
-        /// How far ahead of ours it was at least, when it was noticed.
+        /// How far ahead of ours it has got at least.
         ahead: Duration,
         /// How long until it counts again, if it does not deviate any more.
         counts_in: Duration,

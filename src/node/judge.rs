@@ -144,7 +144,11 @@ impl NodeShared {
         if let Some(failure) = self.exclusion(now) {
             return NodeStanding::Excluded(failure);
         }
-        if *state == NodeState::Up { NodeStanding::Counted } else { NodeStanding::Unavailable }
+        if *state != NodeState::Up {
+            return NodeStanding::Unavailable;
+        }
+        let lag = self.clocks.lag(self.id, now);
+        if lag.is_zero() { NodeStanding::Counted } else { NodeStanding::Deferred { lag } }
     }
 
     /// Why what this node grants does not count now.

@@ -15,9 +15,17 @@ pub enum NodeStanding {
     /// It is not asked for locks now: it is not connected, or hangs. See
     /// [`NodeInfo::state`](crate::NodeInfo::state).
     Unavailable,
-    /// The server had been up for only a short time when this client saw it first: it may have
-    /// forgotten locks in a restart. It counts while so many are young that the deployment must be
-    /// new; see [`RestartGuard::Observed`](crate::RestartGuard::Observed).
+    /// It counts; but a lock that it grants does not before so much has passed, as its clock has stepped
+    /// ahead: until then, whoever held the lock before may rely on it. An attempt that needs this node
+    /// waits for that, if the lock is still of use then.
+    Deferred {
+        /// How much later it counts. This gets less, and ends when every key has ended that was set
+        /// before the step.
+        lag: Duration,
+    },
+    /// The server had been up for only a short time when this client saw it first, and the deployment is
+    /// not new: it may have forgotten locks in a restart. Until it is older, what it grants does not
+    /// count; see [`RestartGuard::Observed`](crate::RestartGuard::Observed).
     Young {
         /// How long it has been up, as far as it is known.
         up_for: Duration,
@@ -35,7 +43,7 @@ impl NodeStanding {
     /// How long until what it grants counts again; zero if it does now, or as soon as it is available.
     pub fn counts_in(&self) -> Duration {
         match self {
-            Self::Counted | Self::Unavailable => Duration::ZERO,
+            Self::Counted | Self::Deferred { .. } | Self::Unavailable => Duration::ZERO,
             Self::Young { counts_in, .. } => *counts_in,
             Self::Excluded(failure) => failure.counts_in().unwrap_or_default(),
         }
@@ -47,6 +55,9 @@ impl fmt::Display for NodeStanding {
         match self {
             Self::Counted => f.write_str("counted"),
             Self::Unavailable => f.write_str("not available"),
+            Self::Deferred { lag } => {
+                write!(f, "counted {} later: its clock has stepped ahead", short(*lag))
+            }
             Self::Young { up_for, counts_in } => {
                 write!(f, "young: up for {}, old in {}", short(*up_for), short(*counts_in))
             }

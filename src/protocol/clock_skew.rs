@@ -51,7 +51,7 @@ impl ClockSkew {
         Verdict { counts_from: told.counts_from, ahead, stood_still: true }
     }
 
-    /// For how long our clock has stood still at least, if that explains `step`, which was just seen: if
+    /// For how long our clock has stood still at most, if that explains `step`, which was just seen: if
     /// all nodes that are read have stepped by as much, at the same moment of ours. There is no telling
     /// where only one is.
     fn standstill(&self, step: Step, now: Time) -> Option<i64> {
@@ -74,7 +74,12 @@ impl ClockSkew {
                 None => return None,
             }
         }
-        (alike >= 2).then_some(by.lowest)
+        (alike >= 2).then_some(by.highest)
+    }
+
+    /// How much later what `node` grants at `now` counts.
+    pub(crate) fn lag(&self, node: NodeId, now: Time) -> Duration {
+        self.clocks[node.index()].lag(now)
     }
 
     /// Why nothing that `node` grants counts at `now`.

@@ -183,9 +183,7 @@ impl NodeClock {
     pub(crate) fn handle_reading(&mut self, reading: Reading) -> Told {
         let received = reading.received;
         let seen = reading.offset();
-        while self.past.front().is_some_and(|past| past.until.after(self.term) <= received) {
-            self.past.pop_front();
-        }
+        while self.past.pop_front_if(|past| past.until.after(self.term) <= received).is_some() {}
         let Some(known) = self.now else {
             self.now = Some(Known { offset: seen, since: received, at: reading.sent });
             self.pace = Some(Pace { offset: seen, at: reading.sent, run: 0, gained: 0 });
@@ -234,7 +232,8 @@ impl NodeClock {
 
     /// From when on a grant counts that came with `reading`.
     fn counts_from(&self, reading: Reading) -> Time {
-        let counts = self.past.iter().map(|past| {
+        let recent = |past: &&Past| reading.received < past.until.after(self.term);
+        let counts = self.past.iter().filter(recent).map(|past| {
             let over = reading.shown().saturating_sub(past.lowest).max(past.over);
             let over = Time::from_nanos(u64::try_from(over).unwrap_or_default());
             // It was to stand from then on at the latest, and its holder has given up a share of that.
@@ -263,6 +262,14 @@ impl NodeClock {
         }
     }
 
+    /// How much later what it grants at `now` counts.
+    pub(crate) fn lag(&self, now: Time) -> Duration {
+        let Some(known) = self.now else { return Duration::ZERO };
+        let shown = nanos(now.as_nanos()).saturating_add(known.offset.lowest).max(0);
+        let shown_us = u64::try_from(shown).unwrap_or_default() / 1_000;
+        self.counts_from(Reading { sent: now, shown_us, received: now }).since(now)
+    }
+
     /// Why nothing that it grants counts at `now`.
     pub(crate) fn fast(&self, now: Time) -> Option<Fast> {
         self.fast.filter(|fast| now < fast.until)
@@ -278,7 +285,7 @@ impl NodeClock {
         self.step
     }
 
-    /// It was our clock that stood still for `length` at least: what was before is counted anew.
+    /// It was our clock that stood still for `length` at most, and this one has not stepped then.
     pub(crate) fn handle_standstill(&mut self, length: i64) {
         self.step = None;
         for past in &mut self.past {

@@ -98,10 +98,19 @@ async fn clocks_that_are_put_back_only_make_a_lost_lock_last_longer() {
 
 /// Holds every lease to the very end of its validity, and never releases it: so the next holder has
 /// to wait until a quorum of the nodes finds that it has expired.
-async fn hold_to_the_end(redlock: Redlock, holds: Arc<Holds>, until: Instant) {
+async fn hold_to_the_end(
+    redlock: Redlock,
+    holds: Arc<Holds>,
+    until: Instant,
+    may_be_refused: bool,
+) {
     let mut leases = Vec::new();
     while Instant::now() < until {
-        let lease = redlock.acquire("r").wait(SOON).await.expect("the ones before expire");
+        let lease = match redlock.acquire("r").wait(SOON).await {
+            Ok(lease) => lease,
+            Err(_) if may_be_refused => return,
+            Err(refused) => panic!("the ones before expire: {refused}"),
+        };
         let since = Instant::now();
         holds.note_until(since, lease.valid_until());
         sleep(lease.validity()).await;
@@ -110,7 +119,11 @@ async fn hold_to_the_end(redlock: Redlock, holds: Arc<Holds>, until: Instant) {
 }
 
 /// Three clients with this allowance compete on five nodes that drift.
-async fn contest(parts_per_million: [i32; 5], drift_factor: f64) -> Arc<Holds> {
+async fn contest(
+    parts_per_million: [i32; 5],
+    drift_factor: f64,
+    may_be_refused: bool,
+) -> Arc<Holds> {
     let (cluster, holds) = (clocked(5), Arc::new(Holds::default()));
     for (node, drift) in cluster.iter().zip(parts_per_million) {
         node.clock().drift(drift);
@@ -120,7 +133,7 @@ async fn contest(parts_per_million: [i32; 5], drift_factor: f64) -> Arc<Holds> {
         let retry = RetryPolicy::jittered(ms(1)..ms(6));
         let settings = short(&cluster).ttl(TTL).retry(retry).drift_factor(drift_factor);
         let redlock = settings.build().expect("good settings");
-        tokio::spawn(hold_to_the_end(redlock, holds.clone(), until))
+        tokio::spawn(hold_to_the_end(redlock, holds.clone(), until, may_be_refused))
     });
     for client in clients.collect::<Vec<_>>() {
         client.await.expect("no failure");
@@ -131,16 +144,16 @@ async fn contest(parts_per_million: [i32; 5], drift_factor: f64) -> Arc<Holds> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn leases_exclude_each_other_on_nodes_that_drift_less_than_the_allowance() {
     // The default allowance is 1 %, and 2 ms.
-    let holds = contest([5_000, -5_000, 5_000, -5_000, 5_000], 0.01).await;
+    let holds = contest([5_000, -5_000, 5_000, -5_000, 5_000], 0.01, false).await;
     assert!(holds.assert_disjoint() >= 3, "it was handed on");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_majority_that_drifts_more_than_the_allowance_breaks_exclusion_and_a_larger_one_mends_it()
-{
+async fn a_majority_that_drifts_more_than_the_allowance_is_found_out_and_a_larger_one_allows_for_it()
+ {
     let fast = [200_000, 200_000, 200_000, 0, 0];
-    let holds = contest(fast, 0.01).await;
-    assert!(!holds.overlaps().is_empty(), "a fifth too fast, and one part in a hundred allowed");
-    let holds = contest(fast, 0.2).await;
+    let holds = contest(fast, 0.01, true).await;
+    assert!(holds.assert_disjoint() >= 1, "served at first, and then no more");
+    let holds = contest(fast, 0.2, false).await;
     assert!(holds.assert_disjoint() >= 3, "it was handed on");
 }

@@ -7,6 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::SystemTime;
 
 /// The most that a peer says unasked, so that a test that goes wrong ends.
 const MOST_SAID: usize = 24 << 20;
@@ -20,8 +21,8 @@ enum Manner {
     SaysOk,
     /// It answers even the set-up so.
     AlwaysSaysOk,
-    /// It knows no `PING`.
-    RefusesPing,
+    /// It does not tell what time it is.
+    RefusesTime,
 }
 
 /// A peer that stands where a server should, until the end of the test process.
@@ -82,8 +83,14 @@ fn serve(
                 }
                 "+OK\r\n".to_owned()
             }
-            ["PING"] if manner == Manner::RefusesPing => "-NOPERM no PING\r\n".to_owned(),
-            ["PING"] if manner != Manner::SaysOk => "+PONG\r\n".to_owned(),
+            ["TIME"] if manner == Manner::RefusesTime => "-NOPERM no TIME\r\n".to_owned(),
+            ["TIME"] if manner != Manner::SaysOk => {
+                let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+                let now = now.expect("after 1970");
+                let [seconds, micros] =
+                    [now.as_secs().to_string(), now.subsec_micros().to_string()];
+                format!("*2\r\n{}{}", bulk(&seconds), bulk(&micros))
+            }
             ["SET", key, ..] if manner != Manner::SaysOk => {
                 let is_free = store.insert((*key).to_owned());
                 if is_free { "+OK\r\n" } else { "_\r\n" }.to_owned()
@@ -94,7 +101,7 @@ fn serve(
             _ => "+OK\r\n".to_owned(),
         };
         let endless = match words.first() {
-            Some(&("SET" | "PING" | "EVALSHA")) if manner == Manner::SaysOk => 1000,
+            Some(&("SET" | "TIME" | "EVALSHA")) if manner == Manner::SaysOk => 1000,
             _ if manner == Manner::AlwaysSaysOk => 1000,
             _ => 1,
         };
@@ -142,7 +149,7 @@ fn command(requests: &mut impl BufRead) -> Option<Vec<String>> {
 
 fn client(peers: &[Peer]) -> Redlock {
     let builder = Redlock::builder().nodes(peers.iter().map(|peer| &peer.url));
-    builder.node_timeout(ms(2_000)).ttl(ms(60_000)).build().expect("good settings")
+    builder.node_timeout(ms(10_000)).ttl(ms(60_000)).build().expect("good settings")
 }
 
 #[tokio::test]
@@ -185,8 +192,8 @@ async fn a_peer_that_says_ok_to_everything_is_no_server() {
 }
 
 #[tokio::test]
-async fn a_node_that_permits_no_ping_has_a_vote() {
-    let peers = [(); 3].map(|()| Peer::start(Manner::RefusesPing));
+async fn a_node_that_does_not_tell_the_time_has_a_vote() {
+    let peers = [(); 3].map(|()| Peer::start(Manner::RefusesTime));
     let redlock = client(&peers);
     let lease = redlock.acquire("r").wait(SOON).await.expect("a free lock");
     lease.release().await.expect("they answer");

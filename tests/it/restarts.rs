@@ -137,8 +137,8 @@ async fn a_new_deployment_works_at_once_unless_the_guard_is_strict() {
     let observed = builder(&cluster).build().expect("good settings");
     let lease = observed.try_acquire("r").await.expect("a free lock");
     eventually("all count", || lease.report().granted() == 3).await;
-    let standing = observed.nodes()[0].standing().clone();
-    assert!(matches!(standing, NodeStanding::Young { .. }), "{standing}");
+    let counts = |node: &quorlock::NodeInfo| *node.standing() == NodeStanding::Counted;
+    assert!(observed.nodes().iter().all(counts), "{:?}", observed.nodes());
     lease.release().await.expect("nodes are up");
 
     let strict = || builder(&cluster).restart_guard(RestartGuard::Strict);
@@ -152,9 +152,10 @@ async fn a_new_deployment_works_at_once_unless_the_guard_is_strict() {
 }
 
 #[tokio::test]
-async fn a_durable_node_counts_whatever_the_guard() {
+async fn a_durable_node_counts_whatever_the_guard_if_somebody_vouches_for_it() {
     let cluster = Cluster::start_with(3, &Server::builder().durable());
-    let redlock = builder(&cluster).restart_guard(RestartGuard::Strict).build().expect("good");
+    let strict = || builder(&cluster).restart_guard(RestartGuard::Strict);
+    let redlock = strict().trust_persistence(true).build().expect("good settings");
     warm_up(&redlock).await;
     for node in &cluster {
         node.restart();
@@ -163,6 +164,17 @@ async fn a_durable_node_counts_whatever_the_guard() {
     let lease = redlock.try_acquire("r").await.expect("nothing was forgotten");
     eventually("all count", || lease.report().granted() == 3).await;
     assert!(redlock.nodes().iter().all(|node| *node.standing() == NodeStanding::Counted));
+    drop(lease);
+    let refused = strict().build().expect("good").try_acquire("r").await.expect_err("it is young");
+    assert!(reason(&refused, 0).starts_with("restarted "), "{refused}");
+}
+
+#[tokio::test]
+async fn whoever_is_vouched_for_and_says_that_it_forgets_is_not_trusted() {
+    let cluster = Cluster::start(3);
+    let settings = builder(&cluster).trust_persistence(true).restart_guard(RestartGuard::Strict);
+    let refused = settings.build().expect("good").try_acquire("r").await.expect_err("too young");
+    assert!(reason(&refused, 0).starts_with("restarted "), "{refused}");
 }
 
 #[tokio::test]

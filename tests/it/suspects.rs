@@ -39,7 +39,8 @@ async fn jump(node: &Server, by: Duration) {
 
 fn is_suspect(redlock: &Redlock, node: usize) -> bool {
     let info = redlock.nodes().swap_remove(node);
-    matches!(info.standing(), NodeStanding::Excluded(NodeFailure::Suspect { .. }))
+    use NodeStanding::{Deferred, Excluded};
+    matches!(info.standing(), Deferred { .. } | Excluded(NodeFailure::Suspect { .. }))
 }
 
 fn suspects(redlock: &Redlock) -> usize {
@@ -47,7 +48,7 @@ fn suspects(redlock: &Redlock) -> usize {
 }
 
 #[tokio::test]
-async fn a_node_whose_clock_jumps_ahead_is_suspect_and_the_others_carry_the_lock() {
+async fn a_node_whose_clock_jumps_ahead_grants_nothing_for_long_and_the_others_carry_the_lock() {
     let cluster = clocked(3);
     let redlock = builder(&cluster).ttl(TTL).build().expect("good settings");
     let lease = granted_by_all(&redlock, "r").await;
@@ -58,25 +59,21 @@ async fn a_node_whose_clock_jumps_ahead_is_suspect_and_the_others_carry_the_lock
     lease.extend(TTL).await.expect("two hold it, and can be believed");
     eventually("it is noticed", || is_suspect(&redlock, 1)).await;
     assert_eq!(suspects(&redlock), 1);
-    let NodeStanding::Excluded(NodeFailure::Suspect { ahead, counts_in }) =
-        redlock.nodes()[1].standing().clone()
-    else {
+    let NodeStanding::Deferred { lag } = redlock.nodes()[1].standing().clone() else {
         panic!("{:?}", redlock.nodes())
     };
-    assert!(ahead > JUMP / 2 && ahead < JUMP * 2, "{ahead:?}");
-    assert!(counts_in > ms(0));
+    assert!(lag > JUMP / 2 && lag < JUMP * 2, "{lag:?}");
 
     let other = redlock.acquire("other").await.expect("two count");
     let text = || other.report().to_string();
     eventually("it is named", || text().contains(" suspect: its clock is ")).await;
-    // With it alone there is no quorum any more: neither for a lock nor for an extension.
+    // With it alone there is no quorum for a new lock any more.
     cluster[2].kill();
     let refused = redlock.try_acquire("third").await.expect_err("one counts");
     let AcquireError::NoQuorum { report } = &refused else { panic!("{refused}") };
     assert!(matches!(report.nodes()[1].vote(), NodeVote::Failed(NodeFailure::Suspect { .. })));
-    lease.extend(TTL).await.expect_err("one counts");
-    assert!(lease.is_valid(), "nothing has changed");
-    // But it is released, and that counts.
+    // But what it extends is set anew, and what it releases is gone: that counts.
+    lease.extend(TTL).await.expect("two hold it");
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     drop(other);
     eventually("no key is left", || cluster[..2].iter().all(|node| node.keys().is_empty())).await;
