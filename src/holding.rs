@@ -1,5 +1,6 @@
 //! What a lease, its renewal and whoever waits for its loss have in common.
 
+use crate::checks::Checks;
 use crate::clock;
 use crate::extension::{Cause, Extension};
 use crate::hold::Hold;
@@ -15,9 +16,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
-
-/// The least time between two checks: others can touch a key thousands of times a second.
-const CHECK_PAUSE: Duration = Duration::from_millis(100);
 
 /// A lock that is held, with the guards that hold it.
 ///
@@ -52,34 +50,6 @@ pub(crate) struct Bond {
     // Dropped in this order: the releases are sent while the client's nodes are there.
     pub(crate) hold: Hold,
     pub(crate) client: Arc<Inner>,
-}
-
-/// When the nodes are asked whether it is still held.
-#[derive(Default)]
-struct Checks {
-    /// Not before then again.
-    next: Time,
-    /// One is under way, until then at the latest.
-    under_way: Option<Time>,
-    /// True if something happened since.
-    is_wanted: bool,
-    /// True if it is also to be extended then.
-    renews: bool,
-}
-
-impl Checks {
-    /// When the next one may begin, if one is wanted.
-    fn due(&self) -> Option<Time> {
-        let next = self.under_way.map_or(self.next, |until| until.max(self.next));
-        self.is_wanted.then_some(next)
-    }
-
-    /// What was wanted, if that may begin at `now`: it is then taken as begun.
-    fn begin(&mut self, now: Time) -> Option<Self> {
-        self.due().filter(|due| now >= *due)?;
-        let next = Self { next: now.after(CHECK_PAUSE), ..Self::default() };
-        Some(std::mem::replace(self, next))
-    }
 }
 
 impl Bond {

@@ -8,6 +8,7 @@ mod attempt;
 pub mod blocking;
 mod builder;
 mod check;
+mod checks;
 mod clock;
 mod config_error;
 mod driver;

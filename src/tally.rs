@@ -119,12 +119,12 @@ impl Tally {
             let at = due();
             self.decided_by_timer(nodes, at.unwrap_or(close_at)).await;
             let now = clock::now();
-            match due() {
-                Some(due) if due <= now => drop(self.count().round.handle_time(now)),
-                // It counts at another time, as another has granted.
-                Some(_) => {}
-                None if now >= close_at => break,
-                None => {}
+            // Another may have granted meanwhile, so that it counts at another time.
+            let due = due();
+            if due.is_some_and(|due| due <= now) {
+                self.count().round.handle_time(now);
+            } else if due.is_none() && now >= close_at {
+                break;
             }
         }
         if self.judge(|round| round.outcome().is_some()) {

@@ -3,7 +3,7 @@
 use super::failure::NodeFailure;
 use super::suspects::Suspects;
 use crate::lock::lock;
-use crate::protocol::{ClockSkew, Drift, NodeId, Quorum, Reading, Time, Verdict};
+use crate::protocol::{ClockSkew, Drift, NodeId, Quorum, Reading, Time, Told};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -31,18 +31,18 @@ impl Clocks {
     }
 
     /// Takes what the clock of `node` shows, if it may be read.
-    pub(super) fn handle_reading(&self, node: NodeId, reading: Option<Reading>) -> Option<Verdict> {
+    pub(super) fn handle_reading(&self, node: NodeId, reading: Option<Reading>) -> Option<Told> {
         let Some(reading) = reading else {
             self.told.fetch_and(!node.bit(), Ordering::Relaxed);
             return None;
         };
         self.told.fetch_or(node.bit(), Ordering::Relaxed);
         let mut skew = lock(&self.skew);
-        let verdict = skew.handle_reading(node, reading);
+        let told = skew.handle_reading(node, reading);
         if skew.fast(node, reading.received).is_some() {
             self.fast.fetch_or(node.bit(), Ordering::Release);
         }
-        Some(verdict)
+        Some(told)
     }
 
     /// True if `node` tells what time it is.

@@ -46,13 +46,13 @@ impl NodeShared {
     /// Takes the time that the node has told behind its answers, if it may be asked, when they were read
     /// at `at`.
     pub(super) fn receive(&self, reading: Option<Reading>, at: Time) -> Received {
-        let Some(verdict) = self.clocks.handle_reading(self.id, reading) else {
+        let Some(told) = self.clocks.handle_reading(self.id, reading) else {
             return Received { at, counts_from: at };
         };
-        if let Some(ahead) = verdict.ahead {
+        if let Some(ahead) = told.ahead {
             contain(|| self.pushes.handle_step(ahead));
         }
-        Received { at, counts_from: verdict.counts_from }
+        Received { at, counts_from: told.counts_from }
     }
 
     /// The vote that is cast for `answer` to `order`, which has just come.

@@ -1,93 +1,40 @@
-//! The clocks of all nodes of a client: whose has stepped, or runs fast, and whether it was ours that
-//! stood still.
+//! The clocks of all nodes of a client.
+//!
+//! Where a node's clock has got ahead, it may have stepped, or ours has stood still, as when a virtual
+//! machine is frozen. No reading tells the two apart, also where all nodes deviate alike: they may have
+//! one source of time. So both are allowed for. What the node grants counts later, as if it had stepped;
+//! and our leases are mended, as if we had slept.
 
-use super::node_clock::{Fast, NodeClock, Reading, Step};
+use super::node_clock::{Fast, NodeClock, Reading, Told};
 use super::quorum::{NodeId, Quorum};
 use super::validity::{Drift, Time};
 use std::time::Duration;
 
-/// A node that was not read for so long has nothing to say of what is new: idle ones are read every
-/// five seconds.
-const SILENCE: Duration = Duration::from_secs(12);
-
 /// What the clocks of a client's nodes show.
 #[derive(Debug)]
 pub(crate) struct ClockSkew {
-    clocks: Vec<NodeClock>,
-}
-
-/// What a reading has come to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Verdict {
-    /// The grants that came before it over the same connection count from then on.
-    pub(crate) counts_from: Time,
-    /// By how much, at most, keys end sooner than was promised, if that was seen just now: the node's
-    /// clock has stepped ahead, or ours has stood still.
-    pub(crate) ahead: Option<Duration>,
-    /// True if it was our clock, and no node's.
-    pub(crate) stood_still: bool,
+    nodes: Vec<NodeClock>,
 }
 
 impl ClockSkew {
     /// Clocks that were not read yet. A key stands for `term` at most.
     pub(crate) fn new(quorum: Quorum, drift: Drift, term: Duration) -> Self {
-        Self { clocks: quorum.ids().map(|_| NodeClock::new(drift, term)).collect() }
+        Self { nodes: quorum.ids().map(|_| NodeClock::new(drift, term)).collect() }
     }
 
-    /// Takes what the clock of `node` showed.
-    pub(crate) fn handle_reading(&mut self, node: NodeId, reading: Reading) -> Verdict {
-        let told = self.clocks[node.index()].handle_reading(reading);
-        let ahead = told
-            .step
-            .map(|step| Duration::from_nanos(u64::try_from(step.by.highest).unwrap_or_default()));
-        let standstill = told.step.and_then(|step| self.standstill(step, reading.received));
-        let Some(length) = standstill else {
-            return Verdict { counts_from: told.counts_from, ahead, stood_still: false };
-        };
-        for clock in self.clocks.iter_mut().filter(|clock| clock.step().is_some()) {
-            clock.handle_standstill(length);
-        }
-        // Nothing has happened on the node; what its last steps come to is told with the next reading.
-        Verdict { counts_from: told.counts_from, ahead, stood_still: true }
-    }
-
-    /// For how long our clock has stood still at most, if that explains `step`, which was just seen: if
-    /// all nodes that are read have stepped by as much, at the same moment of ours. There is no telling
-    /// where only one is.
-    fn standstill(&self, step: Step, now: Time) -> Option<i64> {
-        let (mut after, mut before, mut by) = (step.after, step.before, step.by);
-        let mut alike = 0;
-        for clock in &self.clocks {
-            let Some(read_at) = clock.read_at() else { continue };
-            let other = clock.step().and_then(|other| {
-                let by = by.narrowed(other.by)?;
-                let together = (after.max(other.after), before.min(other.before));
-                (together.0 <= together.1).then_some((together, by))
-            });
-            match other {
-                Some((together, narrowed)) => {
-                    (after, before) = together;
-                    by = narrowed;
-                    alike += 1;
-                }
-                None if now.since(read_at) > SILENCE => {}
-                None => return None,
-            }
-        }
-        (alike >= 2).then_some(by.highest)
+    /// Takes what the clock of `node` showed, and says what the grants are worth that came before that
+    /// over the same connection.
+    pub(crate) fn handle_reading(&mut self, node: NodeId, reading: Reading) -> Told {
+        self.nodes[node.index()].handle_reading(reading)
     }
 
     /// How much later what `node` grants at `now` counts.
     pub(crate) fn lag(&self, node: NodeId, now: Time) -> Duration {
-        self.clocks[node.index()].lag(now)
+        self.nodes[node.index()].lag(now)
     }
 
     /// Why nothing that `node` grants counts at `now`.
     pub(crate) fn fast(&self, node: NodeId, now: Time) -> Option<Fast> {
-        self.clocks[node.index()].fast(now)
+        self.nodes[node.index()].fast(now)
     }
 }
-
-#[cfg(test)]
-#[path = "clock_skew_tests.rs"]
-mod tests;

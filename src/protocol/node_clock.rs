@@ -28,8 +28,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// It runs fast if it gains too much in so many intervals in a row; else it has stepped.
 const SEVERAL: u32 = 3;
 
-/// Offsets within this part of the term are remembered together.
-const GRAIN: u32 = 32;
+/// So many earlier offsets are remembered (I12); where there are more, neighbours are remembered together.
+const MOST_PAST: usize = 64;
 
 /// A node's clock as it was read: it showed this time after `sent` and before `received` on ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,23 +47,14 @@ pub(crate) struct Offset {
     pub(crate) highest: i64,
 }
 
-/// A step ahead that was seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Step {
-    /// It was after the first of these and before the second.
-    pub(crate) after: Time,
-    pub(crate) before: Time,
-    /// At least and at most by so much.
-    pub(crate) by: Offset,
-}
-
 /// What a reading says of the grants that came with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
     /// They count from then on: no holder whose key was dropped early relies on it any more.
     pub(crate) counts_from: Time,
-    /// The step that this reading has brought to light.
-    pub(crate) step: Option<Step>,
+    /// By how much the clock has stepped ahead at most, if this reading has brought that to light. It may
+    /// as well be ours that stood still: then it is our own leases that end sooner than they believe.
+    pub(crate) ahead: Option<Duration>,
 }
 
 /// Why a node's grants do not count at all: its clock runs fast.
@@ -84,7 +75,6 @@ pub(crate) struct NodeClock {
     now: Option<Known>,
     /// How far ahead it was before; each further than the one before, the others do not matter.
     past: VecDeque<Past>,
-    step: Option<Step>,
     pace: Option<Pace>,
     fast: Option<Fast>,
 }
@@ -117,8 +107,8 @@ struct Past {
     /// Until when, on our clock, somebody relies on a key of that time that was dropped when the clock
     /// showed the most, before it was put back again; in nanoseconds.
     over: i64,
-    /// When this was first noted; offsets of about that time are remembered together.
-    noted: Time,
+    /// The `until` of the earliest that this stands for.
+    begun: Time,
 }
 
 /// The offset that the next interval is counted from.
@@ -175,8 +165,8 @@ impl NodeClock {
         let wander = WANDER.min(factor / 4);
         let constant = drift.constant().saturating_sub(PRECISION);
         let rates = Rates { factor, wander, spare: factor - 3 * wander, constant };
-        let (now, past, step, pace, fast) = Default::default();
-        Self { rates, term, now, past, step, pace, fast }
+        let (now, past, pace, fast) = Default::default();
+        Self { rates, term, now, past, pace, fast }
     }
 
     /// Takes a reading, and says what the grants are worth that came before it over the same connection.
@@ -187,14 +177,14 @@ impl NodeClock {
         let Some(known) = self.now else {
             self.now = Some(Known { offset: seen, since: received, at: reading.sent });
             self.pace = Some(Pace { offset: seen, at: reading.sent, run: 0, gained: 0 });
-            return Told { counts_from: received, step: None };
+            return Told { counts_from: received, ahead: None };
         };
         if received < known.since {
             // Another task was quicker: it tells of a time before the last step.
-            return Told { counts_from: self.counts_from(reading), step: None };
+            return Told { counts_from: self.counts_from(reading), ahead: None };
         }
         let before = known.offset.widened(share(received.since(known.at), self.rates.wander));
-        let step = if let Some(offset) = before.narrowed(seen) {
+        let ahead = if let Some(offset) = before.narrowed(seen) {
             self.now = Some(Known { offset, at: known.at.max(reading.sent), ..known });
             None
         } else {
@@ -206,12 +196,12 @@ impl NodeClock {
                 }
             }
             self.now = Some(Known { offset: seen, since: received, at: reading.sent });
-            let step = Step { after: known.at, before: received, by: seen.beyond(before) };
-            Some(step).filter(|step| step.by.lowest > 0)
+            let by = seen.beyond(before);
+            let most = Duration::from_nanos(u64::try_from(by.highest).unwrap_or_default());
+            (by.lowest > 0).then_some(most)
         };
-        self.step = step.or(self.step);
         self.look_at_pace(reading);
-        Told { counts_from: self.counts_from(reading), step }
+        Told { counts_from: self.counts_from(reading), ahead }
     }
 
     /// It was at least `lowest` ahead until `until`.
@@ -221,12 +211,24 @@ impl NodeClock {
         while let Some(past) = self.past.pop_back_if(|past| past.lowest >= lowest) {
             over = past.over.max(over);
         }
-        let grain = self.term / GRAIN;
-        match self.past.back_mut() {
-            Some(past) if until.since(past.noted) < grain => {
-                (past.until, past.over) = (until, past.over.max(over));
-            }
-            _ => self.past.push_back(Past { lowest, until, over, noted: until }),
+        self.past.push_back(Past { lowest, until, over, begun: until });
+        if self.past.len() > MOST_PAST {
+            self.merge_past(until);
+        }
+    }
+
+    /// Remembers two neighbours together, as if it had been as little ahead as in the earlier one until the
+    /// later one ended. The older they are, the less that makes of a difference.
+    fn merge_past(&mut self, now: Time) {
+        let apart = |index: &usize| {
+            let (begun, until) = (self.past[*index].begun, self.past[index + 1].until);
+            until.since(begun).as_nanos() * 1_000 / (now.since(until).as_nanos() + 1)
+        };
+        if let Some(index) = (0..self.past.len() - 1).min_by_key(apart)
+            && let Some(later) = self.past.remove(index + 1)
+        {
+            let earlier = &mut self.past[index];
+            (earlier.until, earlier.over) = (later.until, earlier.over.max(later.over));
         }
     }
 
@@ -273,27 +275,6 @@ impl NodeClock {
     /// Why nothing that it grants counts at `now`.
     pub(crate) fn fast(&self, now: Time) -> Option<Fast> {
         self.fast.filter(|fast| now < fast.until)
-    }
-
-    /// When it was last read, if it was.
-    pub(crate) fn read_at(&self) -> Option<Time> {
-        self.now.map(|known| known.at)
-    }
-
-    /// The last step ahead that was seen.
-    pub(crate) fn step(&self) -> Option<Step> {
-        self.step
-    }
-
-    /// It was our clock that stood still for `length` at most, and this one has not stepped then.
-    pub(crate) fn handle_standstill(&mut self, length: i64) {
-        self.step = None;
-        for past in &mut self.past {
-            past.lowest = past.lowest.saturating_add(length);
-        }
-        if let (Some(pace), Some(known)) = (&mut self.pace, self.now) {
-            *pace = Pace { offset: known.offset, at: known.at, run: 0, gained: 0 };
-        }
     }
 }
 

@@ -39,8 +39,9 @@ async fn jump(node: &Server, by: Duration) {
 
 fn is_suspect(redlock: &Redlock, node: usize) -> bool {
     let info = redlock.nodes().swap_remove(node);
-    use NodeStanding::{Deferred, Excluded};
-    matches!(info.standing(), Deferred { .. } | Excluded(NodeFailure::Suspect { .. }))
+    let standing = info.standing();
+    let is_deferred = matches!(standing, NodeStanding::Deferred { .. });
+    is_deferred || matches!(standing, NodeStanding::Excluded(NodeFailure::Suspect { .. }))
 }
 
 fn suspects(redlock: &Redlock) -> usize {
@@ -124,7 +125,7 @@ async fn a_suspicion_ends() {
 }
 
 #[tokio::test]
-async fn when_all_clocks_jump_it_was_ours_that_stood_still_and_all_leases_are_renewed() {
+async fn when_all_clocks_jump_ours_may_have_stood_still_and_all_leases_are_renewed() {
     let cluster = clocked(5);
     let redlock = builder(&cluster).ttl(TTL).build().expect("good settings");
     let [asked, left_alone] =
@@ -139,17 +140,17 @@ async fn when_all_clocks_jump_it_was_ours_that_stood_still_and_all_leases_are_re
 
     cluster.iter().map(Server::clock).for_each(|clock| clock.jump(JUMP));
     assert!(left("left alone") < AFTER && left("kept up") < AFTER);
-    asked.extend(TTL).await.expect("it is noticed, and all are believed");
+    asked.extend(TTL).await.expect("it is noticed, and what they extend counts");
     eventually("it stands as long as it is valid", || left("left alone") > NEARLY).await;
     eventually("it is extended", || left("kept up") > NEARLY).await;
     // The next third of its validity is minutes away.
     eventually("it is extended at once", || kept_up.valid_until() > until + ms(1)).await;
-    assert_eq!(suspects(&redlock), 0, "{:?}", redlock.nodes());
+    // They may have stepped, all of them: whoever had a lock before relies on it.
+    eventually("all are found out", || suspects(&redlock) == 5).await;
     for lease in [asked, left_alone, kept_up] {
         lease.extend(TTL).await.expect("all hold it");
         assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     }
-    assert_eq!(suspects(&redlock), 0);
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
@@ -184,7 +185,8 @@ async fn holder() {
         println!("{jump}");
     }
     plain.extend(MINUTE).await.expect("all hold it");
-    assert_eq!(suspects(&redlock), 0, "{:?}", redlock.nodes());
+    // They may have stepped, all of them: whoever had a lock before relies on it.
+    eventually("all are found out", || suspects(&redlock) == 5).await;
     for lease in [plain, kept_up] {
         assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     }
