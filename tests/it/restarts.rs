@@ -12,10 +12,10 @@ use quorlock::{
 use std::time::{Duration, Instant};
 
 /// Older than any guard waits for.
-const AGE: Duration = Duration::from_hours(3);
+pub(crate) const AGE: Duration = Duration::from_hours(3);
 
 /// Servers that have been up for long, as they tell: their wall clocks say so.
-async fn old(nodes: usize) -> Cluster {
+pub(crate) async fn old(nodes: usize) -> Cluster {
     let cluster = Cluster::start_with(nodes, &Server::builder().clock());
     cluster.iter().for_each(|node| node.clock().jump(AGE));
     let uptime = |node: &Server| {
@@ -26,7 +26,7 @@ async fn old(nodes: usize) -> Cluster {
 }
 
 /// Uses the client, until all its nodes are up.
-async fn warm_up(redlock: &Redlock) {
+pub(crate) async fn warm_up(redlock: &Redlock) {
     drop(redlock.acquire("warm").wait(SOON).await.expect("nodes are up"));
     let is_up = || redlock.nodes().iter().all(|node| *node.state() == NodeState::Up);
     eventually("all nodes are up", is_up).await;
