@@ -2,10 +2,10 @@
 #![cfg(target_os = "linux")]
 
 use crate::quorum::Holds;
-use crate::restarts::{AGE, old};
+use crate::restarts::{grow_old, old};
 use crate::{builder, eventually, ms};
 use futures::future::join_all;
-use kit::{Cluster, Server};
+use kit::Cluster;
 use quorlock::{AcquireError, Lease, NodeFailure, NodeVote, Redlock};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -18,7 +18,7 @@ use tokio::time::{sleep, sleep_until};
 const MINUTE: Duration = Duration::from_mins(1);
 /// Short, so that many rounds fit; and no node turns old within a round.
 const TTL: Duration = Duration::from_secs(2);
-const ROUND: Duration = Duration::from_millis(1_200);
+const ROUND: Duration = Duration::from_millis(1_000);
 
 /// What newcomers have seen.
 #[derive(Default)]
@@ -32,16 +32,6 @@ struct Seen {
 fn fresh(cluster: &Cluster) -> Redlock {
     let builder = builder(cluster).max_ttl(TTL).ttl(TTL).node_timeout(ms(500));
     builder.build().expect("good settings")
-}
-
-/// All have been up for hours, as they tell; and what they held has ended.
-async fn age(cluster: &Cluster) {
-    cluster.iter().for_each(|node| node.clock().jump(AGE));
-    let uptime = |node: &Server| {
-        node.info("server")["uptime_in_seconds"].parse::<u64>().expect("whole seconds")
-    };
-    eventually("they are old", || cluster.iter().all(|node| uptime(node) > 10_000)).await;
-    eventually("no key is left", || cluster.is_empty()).await;
 }
 
 fn names_a_restart(refused: &AcquireError) -> bool {
@@ -92,7 +82,9 @@ async fn roll(cluster: Arc<Cluster>, mut random: StdRng) {
 
 /// A holds the lock on all nodes, a majority is restarted, and three clients come that are new.
 async fn round(cluster: &Arc<Cluster>, random: &mut StdRng) -> Seen {
-    age(cluster).await;
+    // What they held has ended by then.
+    grow_old(cluster).await;
+    eventually("no key is left", || cluster.is_empty()).await;
     let a = fresh(cluster);
     let acquire = a.acquire("r");
     let is_kept_up = random.random_ratio(2, 3);
@@ -103,7 +95,7 @@ async fn round(cluster: &Arc<Cluster>, random: &mut StdRng) -> Seen {
     let rolling = tokio::spawn(roll(cluster.clone(), StdRng::from_rng(random)));
     let newcomers: Vec<_> = (0..3)
         .map(|_| {
-            let from = begun + ms(random.random_range(0..900));
+            let from = begun + ms(random.random_range(0..700));
             tokio::spawn(come(cluster.clone(), holder.clone(), (from, begun + ROUND)))
         })
         .collect();
