@@ -18,7 +18,7 @@ use tokio::time::{sleep, sleep_until};
 const MINUTE: Duration = Duration::from_mins(1);
 /// Short, so that many rounds fit; and no node turns old within a round.
 const TTL: Duration = Duration::from_secs(2);
-const ROUND: Duration = Duration::from_millis(1_000);
+const ROUND: Duration = Duration::from_secs(1);
 
 /// What newcomers have seen.
 #[derive(Default)]

@@ -7,6 +7,7 @@ use futures::future::join_all;
 use kit::Cluster;
 use quorlock::{AcquireError, Lease, NodeFailure, NodeStanding, NodeVote, Redlock, Report};
 use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use std::fmt;
 use std::sync::Arc;
@@ -129,48 +130,66 @@ fn moment(random: &mut StdRng, ttl: Duration) -> Duration {
     ttl.mul_f64(random.random_range(0.2..0.9))
 }
 
-fn length(random: &mut StdRng) -> Duration {
-    if random.random_ratio(1, 6) { up_to(random, 1_000, 5_000) } else { up_to(random, 5, 200) }
+/// One for each node. No two are alike: that would speak for a client's clock that stood still.
+fn lengths(random: &mut StdRng) -> [Duration; 3] {
+    let mut lengths =
+        [(5, 50), (80, 125), (155, 200)].map(|(least, most)| up_to(random, least, most));
+    if random.random_ratio(1, 3) {
+        lengths[random.random_range(0..3)] = up_to(random, 1_000, 5_000);
+    }
+    lengths.shuffle(random);
+    lengths
 }
 
 /// The clocks of a majority step, or of all.
 fn plan(random: &mut StdRng) -> Plan {
     let ttl = up_to(random, 600, 1_200);
-    let comer =
-        [Comer::Trying, Comer::Trying, Comer::Late, Comer::Waiting][random.random_range(0..4)];
+    let (comer, lengths) = (comer(random), lengths(random));
     let skipped = random.random_range(0..6);
     let nodes = (0..3).filter(|node| *node != skipped);
     let forward = |after, node, by| Step { after, node, by, is_back: false };
     let steps = match random.random_range(0..10) {
-        // At once, each by a length of its own.
         0..3 => {
-            let after = moment(random, ttl);
-            nodes.map(|node| forward(after, node, length(random))).collect()
+            let at_once = moment(random, ttl);
+            nodes.map(|node| forward(at_once, node, lengths[node])).collect()
         }
-        // At once, and all alike.
+        // A majority, alike.
         3..5 => {
-            let (after, by) = (moment(random, ttl), length(random));
-            nodes.map(|node| forward(after, node, by)).collect()
+            let at_once = moment(random, ttl);
+            nodes.take(2).map(|node| forward(at_once, node, lengths[0])).collect()
         }
         // One after the other; some go back.
         5..8 => {
             let step = |node| {
-                let (after, is_back) = (moment(random, ttl), random.random_ratio(1, 5));
-                let by = if is_back { up_to(random, 5, 200) } else { length(random) };
-                Step { after, node, by, is_back }
+                let is_back = random.random_ratio(1, 5);
+                let by = if is_back { up_to(random, 5, 200) } else { lengths[node] };
+                Step { after: moment(random, ttl), node, by, is_back }
             };
             nodes.map(step).collect()
         }
         // Many, each of which the allowance for drift may explain.
         _ => {
-            let few = |node| (0..8).map(move |_| node);
-            nodes
-                .flat_map(few)
-                .map(|node| forward(moment(random, ttl), node, up_to(random, 2, 12)))
-                .collect()
+            let small = |node: usize| [(2, 5), (5, 8), (8, 11)][node];
+            let step = |node| {
+                let (least, most) = small(node);
+                forward(moment(random, ttl), node, up_to(random, least, most))
+            };
+            nodes.flat_map(|node| [node; 8]).map(step).collect()
         }
     };
     Plan { ttl, comer, steps }
+}
+
+/// All clocks step by as much, at once.
+fn plan_alike(random: &mut StdRng) -> Plan {
+    let ttl = up_to(random, 600, 1_200);
+    let (comer, [by, ..], after) = (comer(random), lengths(random), moment(random, ttl));
+    let steps = (0..3).map(|node| Step { after, node, by, is_back: false }).collect();
+    Plan { ttl, comer, steps }
+}
+
+fn comer(random: &mut StdRng) -> Comer {
+    [Comer::Trying, Comer::Trying, Comer::Late, Comer::Waiting][random.random_range(0..4)]
 }
 
 async fn step_all(cluster: Arc<Cluster>, mut steps: Vec<Step>, since: Instant) {
@@ -223,14 +242,13 @@ async fn play(cluster: &Arc<Cluster>, plan: &Plan) -> Option<Duration> {
     is_shared.then_some(overlap)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn whoever_knew_the_clocks_before_they_stepped_waits_for_the_end_of_the_lease() {
+/// So many plays on each of six clusters: what they were in which two held the lock.
+async fn play_all(plays: u64, plan: fn(&mut StdRng) -> Plan) {
     const AT_ONCE: u64 = 6;
-    const PLAYS: u64 = 14;
     let on_one_cluster = |seed| async move {
         let (cluster, mut random) = (Arc::new(old(3).await), StdRng::seed_from_u64(seed));
         let mut shared = Vec::new();
-        for round in 0..PLAYS {
+        for round in 0..plays {
             let plan = plan(&mut random);
             if let Some(overlap) = play(&cluster, &plan).await {
                 shared.push(format!("{seed}/{round}, for {overlap:?}: {plan:?}"));
@@ -240,6 +258,16 @@ async fn whoever_knew_the_clocks_before_they_stepped_waits_for_the_end_of_the_le
     };
     let shared = join_all((0..AT_ONCE).map(|seed| tokio::spawn(on_one_cluster(seed)))).await;
     let shared: Vec<_> = shared.into_iter().flat_map(|played| played.expect("no panic")).collect();
-    let (count, all) = (shared.len(), AT_ONCE * PLAYS);
+    let (count, all) = (shared.len(), AT_ONCE * plays);
     assert!(shared.is_empty(), "{count} of {all}: two held it\n{}", shared.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_knew_the_clocks_before_they_stepped_waits_for_the_end_of_the_lease() {
+    play_all(12, plan).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_let_in_either_where_all_clocks_step_alike() {
+    play_all(4, plan_alike).await;
 }
