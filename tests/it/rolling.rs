@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use crate::quorum::Holds;
-use crate::restarts::{grow_old, old};
+use crate::restarts::{grow_old, old, warm_up};
 use crate::{builder, eventually, ms};
 use futures::future::join_all;
 use kit::Cluster;
@@ -86,6 +86,7 @@ async fn round(cluster: &Arc<Cluster>, random: &mut StdRng) -> Seen {
     grow_old(cluster).await;
     eventually("no key is left", || cluster.is_empty()).await;
     let a = fresh(cluster);
+    warm_up(&a).await;
     let acquire = a.acquire("r");
     let is_kept_up = random.random_ratio(2, 3);
     let acquire = if is_kept_up { acquire.auto_extend(MINUTE) } else { acquire };
