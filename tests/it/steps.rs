@@ -183,6 +183,14 @@ fn plan(random: &mut StdRng) -> Plan {
     Plan { ttl, comer, steps }
 }
 
+/// All clocks step by as much, at once.
+fn plan_alike(random: &mut StdRng) -> Plan {
+    let ttl = up_to(random, 600, 1_200);
+    let (comer, [by, ..], after) = (comer(random), lengths(random), moment(random, ttl));
+    let steps = (0..3).map(|node| Step { after, node, by, is_back: false }).collect();
+    Plan { ttl, comer, steps }
+}
+
 fn comer(random: &mut StdRng) -> Comer {
     [Comer::Trying, Comer::Trying, Comer::Late, Comer::Waiting][random.random_range(0..4)]
 }
@@ -260,4 +268,9 @@ async fn play_all(plays: u64, plan: fn(&mut StdRng) -> Plan) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_knew_the_clocks_before_they_stepped_waits_for_the_end_of_the_lease() {
     play_all(12, plan).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_let_in_either_where_all_clocks_step_alike() {
+    play_all(4, plan_alike).await;
 }
