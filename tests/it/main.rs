@@ -13,8 +13,10 @@ mod cool_down;
 mod dead;
 mod endings;
 mod errors;
+mod failovers;
 mod fencing;
 mod forks;
+mod fresh;
 mod garbage;
 mod guarded;
 mod handover;
@@ -39,6 +41,7 @@ mod renewal;
 #[cfg(feature = "blocking")]
 mod resolver;
 mod restarts;
+mod rolling;
 mod runtimes;
 mod seldom;
 mod sets;
@@ -48,6 +51,7 @@ mod silence;
 mod spoilt;
 #[path = "../../examples/fencing/stale.rs"]
 mod stale;
+mod steps;
 mod stopping;
 mod suspects;
 mod touched;

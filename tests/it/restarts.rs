@@ -15,18 +15,23 @@ use std::time::{Duration, Instant};
 const AGE: Duration = Duration::from_hours(3);
 
 /// Servers that have been up for long, as they tell: their wall clocks say so.
-async fn old(nodes: usize) -> Cluster {
+pub(crate) async fn old(nodes: usize) -> Cluster {
     let cluster = Cluster::start_with(nodes, &Server::builder().clock());
+    grow_old(&cluster).await;
+    cluster
+}
+
+/// Moves the clocks so far that all tell that they have been up for long.
+pub(crate) async fn grow_old(cluster: &Cluster) {
     cluster.iter().for_each(|node| node.clock().jump(AGE));
     let uptime = |node: &Server| {
         node.info("server")["uptime_in_seconds"].parse::<u64>().expect("whole seconds")
     };
     eventually("they are old", || cluster.iter().all(|node| uptime(node) > 10_000)).await;
-    cluster
 }
 
 /// Uses the client, until all its nodes are up.
-async fn warm_up(redlock: &Redlock) {
+pub(crate) async fn warm_up(redlock: &Redlock) {
     drop(redlock.acquire("warm").wait(SOON).await.expect("nodes are up"));
     let is_up = || redlock.nodes().iter().all(|node| *node.state() == NodeState::Up);
     eventually("all nodes are up", is_up).await;

@@ -37,6 +37,7 @@ pub enum Direction {
 ///   [`refuse`](Self::refuse), [`hold_connects`](Self::hold_connects).
 /// - Faults that happen once: [`reset`](Self::reset), [`close`](Self::close),
 ///   [`cut_next_reply`](Self::cut_next_reply).
+/// - Another server: [`turn_to`](Self::turn_to).
 ///
 /// # Rules
 ///
@@ -156,6 +157,12 @@ impl Proxy {
     /// server sees nothing of them, until switched off. Live ones go on.
     pub fn hold_connects(&self, on: bool) {
         self.ask(move |relay| relay.hold_connects(on));
+    }
+
+    /// Forwards new connections to `target`, and those that are held: as an address does that has failed
+    /// over to another server. The others go on; [`reset`](Self::reset) ends them.
+    pub fn turn_to(&self, target: SocketAddr) {
+        self.ask(move |relay| relay.turn_to(target));
     }
 
     /// Ends all faults. What was held or delayed is delivered now; what a black hole took is lost.

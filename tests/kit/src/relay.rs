@@ -118,6 +118,10 @@ impl Relay {
         }
     }
 
+    pub(crate) fn turn_to(&mut self, target: SocketAddr) {
+        self.target = target;
+    }
+
     pub(crate) fn heal(&mut self) {
         let now = Instant::now();
         for wire in [&mut self.requests, &mut self.replies] {

@@ -25,13 +25,16 @@ const PORTS_TRIED: usize = 16;
 /// How many bytes of a server's log a panic shows.
 const LOG_TAIL_BYTES: usize = 4096;
 
+/// What a server has on its disk: before Redis 7.0 the append-only file is one file.
+const SAVED: [&str; 3] = ["appendonlydir", "appendonly.aof", "dump.rdb"];
+
 /// One `redis-server` process on a port and in a directory of its own.
 ///
 /// - Getters: [`url`](Self::url) and its kin, [`port`](Self::port), [`addr`](Self::addr),
 ///   [`pid`](Self::pid), [`is_running`](Self::is_running), [`is_stopped`](Self::is_stopped),
 ///   [`log`](Self::log).
 /// - Faults: [`stop`](Self::stop) and [`cont`](Self::cont), [`kill`](Self::kill) and
-///   [`restart`](Self::restart), and those of its [`clock`](Self::clock). They take `&self` and may
+///   [`restart`](Self::restart), [`lose_disk`](Self::lose_disk), and those of its [`clock`](Self::clock). They take `&self` and may
 ///   be called from any thread.
 /// - Looking inside: [`cmd`](Self::cmd), [`get`](Self::get), [`keys`](Self::keys) and others. Each
 ///   call opens a connection of its own, past every [`Proxy`](crate::Proxy), and panics when no
@@ -203,6 +206,23 @@ impl Server {
     /// its port are then refused. Does nothing when it has been killed already.
     pub fn kill(&self) {
         drop(self.slot().take());
+    }
+
+    /// Kills the server, and removes what it has saved: after [`restart`](Self::restart) it is empty, also
+    /// if it was [`durable`](ServerBuilder::durable). Its log stays, and so does its clock.
+    pub fn lose_disk(&self) {
+        self.kill();
+        for saved in SAVED {
+            let path = self.scratch.path().join(saved);
+            let removed =
+                if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            match removed {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    panic!("cannot remove {}: {error}", path.display())
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Starts the server again, on the same port, in the same directory, with the same arguments,

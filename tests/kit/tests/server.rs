@@ -100,6 +100,21 @@ fn a_durable_server_comes_back_with_its_data() {
 }
 
 #[test]
+fn a_durable_server_that_lost_its_disk_comes_back_empty() {
+    let server = Server::builder().durable().start();
+    for round in 0..2 {
+        server.set("k", "v");
+        server.lose_disk();
+        assert!(!server.is_running());
+        server.restart();
+        assert_eq!(server.get("k"), None, "round {round}");
+    }
+    server.set("k", "v");
+    server.restart();
+    assert_eq!(server.get("k"), Some(b"v".to_vec()), "it is still durable");
+}
+
+#[test]
 fn restarts_again_and_again_with_clients_connected() {
     let server = Server::start();
     for _ in 0..10 {

@@ -83,3 +83,27 @@ fn pushes_are_swallowed_and_replies_are_not() {
     receives(&client, push);
     assert_eq!(proxy.swallowed(), 3);
 }
+
+#[test]
+fn new_connections_go_where_the_proxy_is_turned_to_and_live_ones_stay() {
+    let servers = [(); 2].map(|()| Server::start());
+    for (server, value) in servers.iter().zip(["1", "2"]) {
+        server.set("k", value);
+    }
+    let proxy = Proxy::start(servers[0].addr());
+    let asks = |client| {
+        sends(client, "GET k\r\n");
+        client
+    };
+    let live = connect(&proxy);
+    receives(asks(&live), "$1\r\n1\r\n");
+    proxy.hold_connects(true);
+    let held = connect(&proxy);
+    proxy.turn_to(servers[1].addr());
+    proxy.hold_connects(false);
+    receives(asks(&live), "$1\r\n1\r\n");
+    receives(asks(&held), "$1\r\n2\r\n");
+    receives(asks(&connect(&proxy)), "$1\r\n2\r\n");
+    proxy.reset();
+    receives_reset(&live);
+}
