@@ -92,7 +92,9 @@ pub(crate) enum Line {
     /// The server of the counters refused a write: it landed after the lease's validity.
     TooLate,
     /// A lease was gone from the nodes before its validity ended.
-    Robbed(String),
+    Robbed(Robbery),
+    /// This client has heard of all nodes.
+    Ready,
     /// Something that must not be.
     Wrong(String),
     /// The client has closed, and ends.
@@ -102,6 +104,17 @@ pub(crate) enum Line {
         /// Releases that could not be delivered before it closed.
         undelivered: u64,
     },
+}
+
+/// That nodes say of a lease that it is gone, while it is valid.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Robbery {
+    /// What was said.
+    pub(crate) said: String,
+    /// How much too early.
+    pub(crate) early: u64,
+    /// When.
+    pub(crate) at: u64,
 }
 
 /// Where a client tells its lines to.

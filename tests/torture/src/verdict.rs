@@ -4,6 +4,7 @@ use crate::nemesis::WIPE;
 use crate::part::Outcome;
 use crate::record::{Breach, BreachKind, Fencing, Run, Verb};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// How many of a kind are shown in full; the record has all.
 const SHOWN: usize = 5;
@@ -16,6 +17,7 @@ pub(crate) struct Tally {
     undelivered: u64,
     losses: usize,
     robbed: usize,
+    longest_gap: u64,
 }
 
 impl Tally {
@@ -26,6 +28,7 @@ impl Tally {
         self.undelivered += part.books.undelivered;
         self.losses += part.books.losses.len();
         self.robbed += part.books.robbed.len();
+        self.longest_gap = self.longest_gap.max(part.longest_gap);
     }
 }
 
@@ -54,6 +57,10 @@ fn work(run: &Run, tally: &Tally) {
         println!("{verb:?}: {}", outcomes.join(", "));
     }
     println!("{} losses told, {} before the validity ended", tally.losses, tally.robbed);
+    if run.setting.mode == "inside" {
+        let longest = Duration::from_nanos(tally.longest_gap);
+        println!("{longest:?} was the longest time without a new lock that should have been had");
+    }
     println!("{} writes landed after the validity, and were refused", tally.late_writes);
     println!("{} releases were still owed when their client closed", tally.undelivered);
 }
