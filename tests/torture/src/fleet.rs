@@ -16,7 +16,7 @@ const END_LIMIT: Duration = Duration::from_secs(30);
 /// How often one looks whether a client is ready.
 const LOOK: Duration = Duration::from_millis(10);
 /// How many tasks one that comes and goes has.
-const TASKS_OF_A_NEWCOMER: u16 = 4;
+const TASKS_OF_A_NEWCOMER: u16 = 6;
 
 /// Several clients, each in its place. One that is killed has a successor there.
 pub(crate) struct Fleet {

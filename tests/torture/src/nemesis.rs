@@ -243,6 +243,8 @@ impl Nemesis {
             // They are drawn apart.
             N::StepForward | N::StepBack => 0,
             N::Newcomer => 14,
+            // It finds room seldom.
+            N::RollingRestart => 12,
             // Who sleeps through the end of a lease is what fencing is for.
             N::HangClient => 6,
             // Those that Redlock does not promise anything for are what a run outside is made for; and

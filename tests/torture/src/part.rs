@@ -16,7 +16,7 @@ use crate::plan::{Field, NEWCOMERS};
 use crate::record::{Fault, Fencing, Findings};
 use crate::robbed;
 use crate::room::{Room, Target};
-use crate::service::Service;
+use crate::service::{Gap, Service};
 use crate::steps::Steps;
 use crate::storm::{SIGHT, Scene};
 use kit::{Proxy, Server, ServerBuilder};
@@ -61,8 +61,8 @@ pub(crate) struct Outcome {
     pub(crate) findings: Findings,
     pub(crate) fencing: Fencing,
     pub(crate) updates: u64,
-    /// The longest time in which nobody got a lock that should have been had.
-    pub(crate) longest_gap: u64,
+    /// When a lock should have been had, and was not; each up to the next lock.
+    pub(crate) gaps: Vec<Gap>,
     pub(crate) server: String,
 }
 
@@ -95,7 +95,7 @@ impl Part {
         let sightless = blind.iter().map(|place| format!("client {place} has not seen all nodes"));
         findings.others.extend(sightless);
         log.tell_failures(&mut findings.others);
-        let longest_gap = self.longest_gap(span, &books, &log, &mut findings);
+        let gaps = self.gaps(span, &books, &log, &mut findings);
         if is_inside {
             findings.others.extend(robbed::unexplained(&books.robbed, &log.steps(), &faults));
         }
@@ -107,7 +107,7 @@ impl Part {
         findings.lost_updates = lost;
         let fencing = self.fencing(&cells, &books, &faults, &mut findings);
         let server = version(&cells);
-        Outcome { books, faults, findings, fencing, updates, longest_gap, server }
+        Outcome { books, faults, findings, fencing, updates, gaps, server }
     }
 
     fn server(&self) -> ServerBuilder {
@@ -138,20 +138,20 @@ impl Part {
     }
 
     /// Outside the promise nodes forget and are away as they like.
-    fn longest_gap(
+    fn gaps(
         &self,
         span: (u64, u64),
         books: &Books,
         log: &Log,
         findings: &mut Findings,
-    ) -> u64 {
+    ) -> Vec<Gap> {
         if !self.field.is_inside {
-            return 0;
+            return Vec::new();
         }
         let service = Service { nodes: self.field.nodes, span, ailments: &log.ailments() };
         let gaps = service.gaps(&books.holds);
         findings.others.extend(gaps.iter().filter_map(|gap| gap.complaint()));
-        gaps.last().map_or(0, |gap| gap.lasts)
+        gaps
     }
 
     fn orders(&self, nodes: &[Node], cells: &Server) -> Orders {

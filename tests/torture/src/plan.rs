@@ -22,6 +22,8 @@ const DRAWS: usize = 20;
 const STEP_PERIOD: Duration = Duration::from_millis(700);
 /// The shortest step, and how many times that the longest is.
 const STEP: (Duration, f64) = (Duration::from_millis(5), 40.0);
+/// How soon after the last of several restarts clients come new.
+const SOON: Duration = Duration::from_millis(600);
 /// How many clients there may be at a time beside those that stay.
 pub(crate) const NEWCOMERS: u16 = 2;
 
@@ -116,7 +118,11 @@ impl Field {
                 let planned = self.draw(rng, nemesis, at);
                 self.has_room(&plan, &planned).then_some(planned)
             });
+            let rolling = drawn.iter().find_map(|one| one.rolling.clone());
             plan.extend(drawn);
+            for beside in rolling.iter().flat_map(|rolling| self.beside(rng, at, rolling)) {
+                plan.extend(Some(beside).filter(|beside| self.has_room(&plan, beside)));
+            }
             at += pause(rng, PERIOD);
         }
         plan.extend(self.steps(seed, part));
@@ -186,6 +192,19 @@ impl Field {
         };
         let delay = most.mul_f64(rng.random());
         Planned { nemesis, target, at, lasts, delay, rolling }
+    }
+
+    /// What makes restarts of nodes dangerous: clients that come new when most nodes have forgotten
+    /// the locks of one that hangs, and cannot put them back.
+    fn beside(&self, rng: &mut StdRng, at: Duration, rolling: &Rolling) -> Vec<Planned> {
+        let hang = self.draw(rng, Nemesis::HangClient, at);
+        let mut beside = vec![Planned { lasts: rolling.span() + LONGEST_TTL, ..hang }];
+        for place in 0..NEWCOMERS {
+            let at = at + rolling.span() + SOON.mul_f64(rng.random());
+            let target = Target::Newcomer(place);
+            beside.push(Planned { target, ..self.draw(rng, Nemesis::Newcomer, at) });
+        }
+        beside
     }
 
     fn rolling(&self, rng: &mut StdRng) -> Rolling {

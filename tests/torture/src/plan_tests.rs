@@ -101,6 +101,26 @@ fn inside_the_promise_one_old_node_is_in_reach_while_others_forget() {
 }
 
 #[test]
+fn clients_come_new_while_nodes_are_restarted_and_both_come_often() {
+    for nodes in [3, 5] {
+        let field = Field { lasts: Duration::from_secs(40), ..field(nodes, true) };
+        let mut rolling = 0;
+        let mut visited = 0;
+        for seed in 0..8 {
+            let plan = Field { turn: seed, ..field }.plan(seed, 0);
+            for one in plan.iter().filter(|one| one.rolling.is_some()) {
+                let new = |new: &&Planned| new.nemesis.kind() == Kind::Newcomer;
+                let is_then = |new: &Planned| (one.at..one.end()).contains(&new.at);
+                rolling += 1;
+                visited += plan.iter().filter(new).filter(|new| is_then(new)).count();
+            }
+        }
+        assert!(rolling >= 8, "{rolling} in eight times 40 s, of {nodes} nodes");
+        assert!(visited >= 2 * rolling, "{visited} newcomers in {rolling}, of {nodes} nodes");
+    }
+}
+
+#[test]
 fn every_nemesis_has_its_turn_and_they_come_often() {
     let plan = field(5, false).plan(1, 0);
     let seen: BTreeSet<_> = plan.iter().map(|fault| fault.nemesis).collect();

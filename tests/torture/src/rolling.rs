@@ -11,8 +11,9 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use std::time::Duration;
 
-/// From how long to how long it is from one restart to the next.
-const GAP: (Duration, Duration) = (Duration::from_millis(700), Duration::from_millis(1_300));
+/// From how long to how long it takes from the first restart to the last. No lock that nobody extends
+/// stands longer than the longest ttl; and one that is extended is put back where it was forgotten.
+const SPAN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(1_600));
 /// A restart takes time, too.
 const MARGIN: Duration = Duration::from_millis(500);
 
@@ -49,13 +50,18 @@ impl Rolling {
         from.shuffle(rng);
         let least = usize::from(nodes / 2 + 1).min(from.len());
         from.truncate(rng.random_range(least..=from.len()).max(1));
-        Self { nodes: from, witness: None, gap: rng.random_range(GAP.0..=GAP.1) }
+        let gap = rng.random_range(SPAN.0..=SPAN.1) / gaps(&from).max(1);
+        Self { nodes: from, witness: None, gap }
+    }
+
+    /// How long it is from the first restart to the last.
+    pub(crate) fn span(&self) -> Duration {
+        self.gap * gaps(&self.nodes)
     }
 
     /// How long it lasts, with the time until nothing is left that was forgotten.
     pub(crate) fn lasts(&self) -> Duration {
-        let gaps = u32::try_from(self.nodes.len().saturating_sub(1)).unwrap_or(u32::MAX);
-        self.gap * gaps + self.settles()
+        self.span() + self.settles()
     }
 
     /// How long it takes after the last restart.
@@ -69,6 +75,10 @@ impl Rolling {
         let witness = self.witness.map(|node| (Target::Node(node), Kind::Witness));
         restarted.chain(witness).collect()
     }
+}
+
+fn gaps(nodes: &[u16]) -> u32 {
+    u32::try_from(nodes.len().saturating_sub(1)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -85,6 +95,7 @@ mod tests {
             let rolling = Rolling::inside(rng, 5, |_| false);
             let distinct: BTreeSet<_> = rolling.nodes.iter().chain(&rolling.witness).collect();
             assert_eq!(distinct.len(), rolling.nodes.len() + 1);
+            assert!((SPAN.0 / 2..=SPAN.1).contains(&rolling.span()), "{:?}", rolling.span());
             counts.insert(rolling.nodes.len());
             witnesses.insert(rolling.witness);
 

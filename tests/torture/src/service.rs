@@ -22,16 +22,15 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A time in which a node is not well.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ailment {
-    /// The node; `None` if it is all.
-    node: Option<u16>,
+    node: u16,
     from: u64,
     until: u64,
 }
 
 impl Ailment {
-    /// What comes of a nemesis that was at work on a node, or on all, between two times.
-    pub(crate) fn of(nemesis: Nemesis, node: Option<u16>, from: u64, until: u64) -> Option<Self> {
-        if !matches!(nemesis.kind(), Kind::Server | Kind::Wire | Kind::Network | Kind::Rolling) {
+    /// What comes of a nemesis that was at work on a node between two times.
+    pub(crate) fn of(nemesis: Nemesis, node: u16, from: u64, until: u64) -> Option<Self> {
+        if !matches!(nemesis.kind(), Kind::Server | Kind::Wire | Kind::Rolling) {
             return None;
         }
         let counts_in = if nemesis.restarts() { TERM } else { Duration::ZERO };
@@ -88,9 +87,7 @@ impl Service<'_> {
     fn is_due(&self, at: u64) -> bool {
         let unwell = |node: u16| {
             let mut all = self.ailments.iter();
-            all.any(|one| {
-                one.node.is_none_or(|its| its == node) && one.from <= at && at <= one.until
-            })
+            all.any(|one| one.node == node && one.from <= at && at <= one.until)
         };
         let unwell = (0..self.nodes).filter(|node| unwell(*node)).count();
         unwell <= usize::from((self.nodes - 1) / 2)
@@ -126,7 +123,7 @@ mod tests {
     }
 
     fn ailment(node: u16, from: u64, until: u64) -> Ailment {
-        Ailment { node: Some(node), from: from * SECOND, until: until * SECOND }
+        Ailment { node, from: from * SECOND, until: until * SECOND }
     }
 
     fn gap(lasts: u64, from: u64) -> Gap {
@@ -155,7 +152,7 @@ mod tests {
     #[test]
     fn a_node_is_ill_until_it_is_found_and_counts_again() {
         let until = |nemesis, lasts| {
-            let all = Ailment::of(nemesis, Some(0), 0, boot::nanos(lasts));
+            let all = Ailment::of(nemesis, 0, 0, boot::nanos(lasts));
             all.map(|one| Duration::from_nanos(one.until))
         };
         let second = Duration::from_secs(1);

@@ -84,7 +84,7 @@ impl Scene<'_> {
             node.heal(*nemesis, undo)
         });
         let Fault { from, until, .. } = self.note_end(index);
-        open(&self.log.ailments).extend(Ailment::of(*nemesis, Some(number), from, until));
+        open(&self.log.ailments).extend(Ailment::of(*nemesis, number, from, until));
         if !nemesis.shakes().is_zero() {
             self.room.linger((Target::Node(number), Kind::Shaken), nemesis.shakes());
         }
@@ -108,8 +108,7 @@ impl Scene<'_> {
         self.nodes.iter().for_each(|node| node.delay(planned.delay));
         thread::sleep(planned.lasts);
         self.nodes.iter().for_each(|node| node.delay(Duration::ZERO));
-        let Fault { from, until, .. } = self.note_end(index);
-        open(&self.log.ailments).extend(Ailment::of(planned.nemesis, None, from, until));
+        self.note_end(index);
     }
 
     fn wipe(&self, planned: &Planned) -> io::Result<()> {
