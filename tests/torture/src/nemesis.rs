@@ -9,7 +9,7 @@ pub(crate) const WIPE: &str = "FLUSHALL on all nodes at once";
 /// The name of the nemesis that lets most nodes forget, but not all.
 pub(crate) const ROLLING: &str = "restart nodes empty, one after the other";
 
-/// How long a node does not count that was restarted: max_ttl x (1 + 2 x 1 %) + 1 s.
+/// How long a node does not count that was restarted: the longest ttl x (1 + 2 x 1 %) + 1 s.
 pub(crate) const TERM: Duration = Duration::from_millis(3_040);
 /// How long after its start all see that a server is older than that: it tells whole seconds.
 pub(crate) const OLD: Duration = TERM.saturating_add(Duration::from_millis(2_500));
