@@ -60,7 +60,8 @@ async fn live(orders: Orders, is_ended: watch::Receiver<bool>) -> bool {
         }
     };
     let redlock = Redlock::builder().nodes(&orders.nodes).node_timeout(NODE_TIMEOUT);
-    let redlock = redlock.ttl(LONGEST_TTL).max_ttl(LONGEST_TTL).build();
+    let redlock = redlock.ttl(LONGEST_TTL).max_ttl(LONGEST_TTL);
+    let redlock = redlock.trust_persistence(orders.is_trusting).build();
     let redlock = redlock.expect("good settings");
     let mut tasks = JoinSet::new();
     for number in 0..orders.tasks {

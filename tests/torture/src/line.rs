@@ -23,6 +23,8 @@ pub(crate) struct Orders {
     pub(crate) nodes: Vec<String>,
     /// The server of the shared counters.
     pub(crate) cell: String,
+    /// Whether durable nodes are trusted to keep their data.
+    pub(crate) is_trusting: bool,
     /// When the run began, on the boot clock.
     pub(crate) origin: u64,
     /// What is wrong with this client on purpose.

@@ -163,6 +163,7 @@ impl Part {
             resources: RESOURCES,
             nodes: nodes.iter().map(|node| node.proxy.url()).collect(),
             cell: cells.url(),
+            is_trusting: self.field.is_trusting(),
             origin: self.origin,
             sabotage: self.sabotage,
         }
