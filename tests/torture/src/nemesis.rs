@@ -236,15 +236,21 @@ impl Nemesis {
     }
 
     /// How often it comes, beside others.
-    pub(crate) fn weight(self) -> u32 {
+    pub(crate) fn weight(self, is_inside: bool) -> u32 {
         match self {
             // It takes a node away for long.
             N::DelayedRestart => 1,
             // They are drawn apart.
             N::StepForward | N::StepBack => 0,
             N::Newcomer => 14,
-            // It finds room seldom.
-            N::RollingRestart => 12,
+            // Inside the promise it finds room seldom.
+            N::RollingRestart => {
+                if is_inside {
+                    12
+                } else {
+                    1
+                }
+            }
             // Who sleeps through the end of a lease is what fencing is for.
             N::HangClient => 6,
             // Those that Redlock does not promise anything for are what a run outside is made for; and

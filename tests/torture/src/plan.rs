@@ -112,9 +112,9 @@ impl Field {
         while at < self.lasts {
             let allowed: Vec<_> =
                 Nemesis::ALL.into_iter().filter(|one| self.allows(*one, at)).collect();
-            let weights: u32 = allowed.iter().map(|one| one.weight()).sum();
+            let weights: u32 = allowed.iter().map(|one| one.weight(self.is_inside)).sum();
             let drawn = (0..DRAWS).find_map(|_| {
-                let nemesis = drawn(rng, &allowed, weights);
+                let nemesis = self.drawn(rng, &allowed, weights);
                 let planned = self.draw(rng, nemesis, at);
                 self.has_room(&plan, &planned).then_some(planned)
             });
@@ -156,6 +156,17 @@ impl Field {
 
     fn era(&self, at: Duration) -> Era {
         Era::at(at, self.lasts, self.turn)
+    }
+
+    fn drawn(&self, rng: &mut StdRng, nemeses: &[Nemesis], weights: u32) -> Nemesis {
+        let mut left = rng.random_range(0..weights);
+        for nemesis in nemeses {
+            match left.checked_sub(nemesis.weight(self.is_inside)) {
+                Some(less) => left = less,
+                None => return *nemesis,
+            }
+        }
+        unreachable!("the weights add up to more")
     }
 
     fn allows(&self, nemesis: Nemesis, at: Duration) -> bool {
@@ -260,17 +271,6 @@ impl Field {
 /// Until the next one. Exponential: they come in bunches, as in life.
 fn pause(rng: &mut StdRng, mean: Duration) -> Duration {
     mean.mul_f64(-(1.0 - rng.random::<f64>()).ln())
-}
-
-fn drawn(rng: &mut StdRng, nemeses: &[Nemesis], weights: u32) -> Nemesis {
-    let mut left = rng.random_range(0..weights);
-    for nemesis in nemeses {
-        match left.checked_sub(nemesis.weight()) {
-            Some(less) => left = less,
-            None => return *nemesis,
-        }
-    }
-    unreachable!("the weights add up to more")
 }
 
 #[cfg(test)]
