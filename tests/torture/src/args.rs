@@ -56,7 +56,8 @@ pub(crate) struct Wish {
 /// Which faults are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mode {
-    /// A minority of nodes at a time, and none that forgets: nothing may be found
+    /// A minority of nodes at a time; clocks step for those who know them, and nodes forget while one
+    /// that does not is in reach: nothing may be found
     Inside,
     /// Any: overlaps are counted, but fencing must hold
     Outside,

@@ -1,6 +1,7 @@
 //! What must not be, found in the books of a run.
 
-use crate::record::{Call, Fault, Hold, Overlap};
+use crate::record::{Call, Fault, Hold, Overlap, Verb};
+use crate::steps::Steps;
 use std::collections::BTreeMap;
 
 /// What a busy machine may add to what is promised.
@@ -47,10 +48,15 @@ pub(crate) fn at_work(faults: &[Fault], from: u64, until: u64) -> Vec<String> {
     names
 }
 
-/// The calls that took longer than their bound and the slack.
-pub(crate) fn overdue<'a>(calls: &'a [Call], pauses: &Pauses) -> Vec<&'a Call> {
+/// The calls that took longer than their bound and the slack. An acquire may wait until what clocks
+/// have stepped is made up for.
+pub(crate) fn overdue<'a>(calls: &'a [Call], pauses: &Pauses, steps: &Steps) -> Vec<&'a Call> {
     let took = |call: &Call| pauses.running(call.client, call.from, call.until);
-    calls.iter().filter(|call| took(call) > call.bound + SLACK).collect()
+    let waits = |call: &Call| match call.verb {
+        Verb::Acquire => steps.felt(call.from, call.until),
+        Verb::Extend | Verb::Release => 0,
+    };
+    calls.iter().filter(|call| took(call) > call.bound + SLACK + waits(call)).collect()
 }
 
 /// The losses that were told after the end of the validity and the slack.
@@ -82,7 +88,7 @@ impl Pauses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{End, Verb};
+    use crate::record::End;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -149,13 +155,18 @@ mod tests {
         };
         let calls = [call(2 * SECOND), call(2 * SECOND + 1), call(4 * SECOND)];
         let mut pauses = Pauses::default();
-        assert_eq!(overdue(&calls, &pauses).len(), 2);
+        let mut steps = Steps::default();
+        assert_eq!(overdue(&calls, &pauses, &steps).len(), 2);
         pauses.note(2, 0, 10 * SECOND);
-        assert_eq!(overdue(&calls, &pauses).len(), 2, "another one was stopped");
+        assert_eq!(overdue(&calls, &pauses, &steps).len(), 2, "another one was stopped");
         pauses.note(3, SECOND, 2 * SECOND);
-        assert_eq!(overdue(&calls, &pauses), [&calls[2]]);
+        assert_eq!(overdue(&calls, &pauses, &steps), [&calls[2]]);
+        steps.note(0, SECOND, SECOND);
+        assert!(overdue(&calls, &pauses, &steps).is_empty(), "a step was waited for");
+        let extension = [Call { verb: Verb::Extend, ..calls[2].clone() }];
+        assert_eq!(overdue(&extension, &pauses, &steps).len(), 1, "it counts at once");
         pauses.note(3, 3 * SECOND, 10 * SECOND);
-        assert!(overdue(&calls, &pauses).is_empty());
+        assert!(overdue(&calls, &pauses, &Steps::default()).is_empty());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::cell::Cells;
 use crate::choice::LONGEST_TTL;
 use crate::fenced_cell::FencedCells;
 use crate::line::{END, Line, Orders, Teller};
+use crate::sight;
 use crate::task::{NODE_TIMEOUT, Task};
 use quorlock::Redlock;
 use std::io::stdin;
@@ -59,7 +60,8 @@ async fn live(orders: Orders, is_ended: watch::Receiver<bool>) -> bool {
         }
     };
     let redlock = Redlock::builder().nodes(&orders.nodes).node_timeout(NODE_TIMEOUT);
-    let redlock = redlock.ttl(LONGEST_TTL).max_ttl(LONGEST_TTL).build();
+    let redlock = redlock.ttl(LONGEST_TTL).max_ttl(LONGEST_TTL);
+    let redlock = redlock.trust_persistence(orders.is_trusting).build();
     let redlock = redlock.expect("good settings");
     let mut tasks = JoinSet::new();
     for number in 0..orders.tasks {
@@ -67,6 +69,9 @@ async fn live(orders: Orders, is_ended: watch::Receiver<bool>) -> bool {
         let (redlock, cells, is_ended) = (redlock.clone(), cells.clone(), is_ended.clone());
         let fenced = FencedCells::beside(&cells);
         tasks.spawn(Task { number, orders, teller, redlock, cells, fenced, is_ended }.run());
+    }
+    if sight::of_all(&redlock, &orders, is_ended).await {
+        teller.tell(&Line::Ready);
     }
     let mut is_well = true;
     while let Some(task) = tasks.join_next().await {

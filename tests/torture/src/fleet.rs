@@ -8,14 +8,21 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{ChildStdin, Command};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a client may take to end when it is told to: what it waits for and holds, and closing.
 const END_LIMIT: Duration = Duration::from_secs(30);
 
+/// How often one looks whether a client is ready.
+const LOOK: Duration = Duration::from_millis(10);
+/// How many tasks one that comes and goes has.
+const TASKS_OF_A_NEWCOMER: u16 = 6;
+
 /// Several clients, each in its place. One that is killed has a successor there.
 pub(crate) struct Fleet {
     places: Vec<Mutex<Place>>,
+    /// How many of the places, the first ones, are for clients that stay.
+    stay: u16,
     orders: Orders,
     ledger: Arc<Ledger>,
 }
@@ -23,7 +30,7 @@ pub(crate) struct Fleet {
 struct Place {
     client: Option<Client>,
     /// How many have had the place before.
-    killed: u16,
+    gone: u16,
 }
 
 struct Client {
@@ -35,22 +42,31 @@ struct Client {
 }
 
 impl Fleet {
-    /// Starts `clients` of them, with these orders but numbers of their own.
-    pub(crate) fn launch(clients: u16, orders: Orders, ledger: &Arc<Ledger>) -> Self {
-        let place = |_| Mutex::new(Place { client: None, killed: 0 });
-        let places = (0..clients).map(place).collect();
-        let fleet = Self { places, orders, ledger: ledger.clone() };
-        (0..clients).for_each(|place| fleet.start(place));
+    /// Starts `stay` of them, with these orders but numbers of their own; for `newcomers` more there
+    /// are places.
+    pub(crate) fn launch(stay: u16, newcomers: u16, orders: Orders, ledger: &Arc<Ledger>) -> Self {
+        let place = |_| Mutex::new(Place { client: None, gone: 0 });
+        let places = (0..stay + newcomers).map(place).collect();
+        let fleet = Self { places, stay, orders, ledger: ledger.clone() };
+        (0..stay).for_each(|place| fleet.start(place));
         fleet
     }
 
-    fn start(&self, number: u16) {
+    /// The place of a newcomer, among all.
+    pub(crate) fn newcomer(&self, newcomer: u16) -> u16 {
+        self.stay + newcomer
+    }
+
+    /// Starts a client in a place that has none.
+    pub(crate) fn start(&self, number: u16) {
+        let stays = number < self.stay;
         let mut place = self.place(number);
-        let clients = u16::try_from(self.places.len()).expect("that many were asked for");
-        let number = number + place.killed * clients;
+        let places = u16::try_from(self.places.len()).expect("that many were asked for");
+        let number = number + place.gone * places;
         // Only the first one of a place is a saboteur.
         let sabotage = self.orders.sabotage.filter(|_| number == 0);
-        let orders = Orders { client: number, sabotage, ..self.orders.clone() };
+        let tasks = if stays { self.orders.tasks } else { TASKS_OF_A_NEWCOMER };
+        let orders = Orders { client: number, tasks, sabotage, ..self.orders.clone() };
         place.client = Some(Client::start(&orders, &self.ledger));
     }
 
@@ -72,36 +88,45 @@ impl Fleet {
 
     /// Kills a client.
     pub(crate) fn kill(&self, place: u16) {
-        let client = {
-            let mut place = self.place(place);
-            place.killed += 1;
-            place.client.take()
-        };
-        if let Some(client) = client {
+        if let Some(client) = self.take(place) {
             client.end();
         }
     }
 
-    /// Starts the successor of one that was killed.
-    pub(crate) fn succeed(&self, place: u16) {
-        self.start(place);
+    /// Tells a client to come to an end, and waits until it has. Its place is free at once.
+    pub(crate) fn dismiss(&self, place: u16) {
+        if let Some(mut client) = self.take(place) {
+            client.tell_to_end();
+            let what = client.ended();
+            self.ledger.open().others.extend(what);
+        }
+    }
+
+    fn take(&self, place: u16) -> Option<Client> {
+        let mut place = self.place(place);
+        place.gone += 1;
+        place.client.take()
+    }
+
+    /// Waits until the client in that place has seen all nodes; false if that takes too long.
+    pub(crate) fn await_ready(&self, place: u16, limit: Duration) -> bool {
+        let begun = Instant::now();
+        while begun.elapsed() < limit {
+            match self.place(place).client.as_ref().map(|client| client.number) {
+                Some(number) if !self.ledger.open().ready.contains(&number) => {}
+                _ => return true,
+            }
+            thread::sleep(LOOK);
+        }
+        false
     }
 
     /// Tells all to come to an end, and waits until they have.
     pub(crate) fn end(self) {
         let mut clients: Vec<_> = self.places.into_iter().filter_map(client_of).collect();
-        for client in &mut clients {
-            // One that has crashed does not hear it; its exit code tells.
-            let _ = writeln!(client.stdin, "{END}");
-        }
+        clients.iter_mut().for_each(Client::tell_to_end);
         for client in clients {
-            let number = client.number;
-            let what = match client.child.wait(END_LIMIT) {
-                Some(0) => None,
-                Some(code) => Some(format!("client {number} ended with {code}")),
-                None => Some(format!("client {number} did not end within {END_LIMIT:?}")),
-            };
-            client.end();
+            let what = client.ended();
             self.ledger.open().others.extend(what);
         }
     }
@@ -129,6 +154,23 @@ impl Client {
             read(stderr, ledger, move |ledger, line| ledger.take_complaint(number, line)),
         ];
         Self { number, child, stdin, readers }
+    }
+
+    fn tell_to_end(&mut self) {
+        // One that has crashed does not hear it; its exit code tells.
+        let _ = writeln!(self.stdin, "{END}");
+    }
+
+    /// Waits until it has ended; says so if it does not as it should.
+    fn ended(self) -> Option<String> {
+        let number = self.number;
+        let what = match self.child.wait(END_LIMIT) {
+            Some(0) => None,
+            Some(code) => Some(format!("client {number} ended with {code}")),
+            None => Some(format!("client {number} did not end within {END_LIMIT:?}")),
+        };
+        self.end();
+        what
     }
 
     /// Ends the process, if it still runs, and reads its pipes to their end.

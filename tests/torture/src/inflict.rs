@@ -5,6 +5,7 @@ use kit::{Direction, Proxy, Server};
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -45,6 +46,7 @@ impl Node {
             Nemesis::HangNode => server.stop(),
             Nemesis::DelayedRestart => server.kill(),
             Nemesis::DurableRestart | Nemesis::EmptyRestart => server.restart(),
+            Nemesis::RollingRestart => self.restart_empty()?,
             Nemesis::FlushAll => server.flushall(),
             Nemesis::BlackHole => {
                 proxy.black_hole(Direction::Requests);
@@ -71,6 +73,8 @@ impl Node {
             Nemesis::FastClock => server.clock().drift(FAST),
             // It is not put back: locks that were set in between would stand for a minute more.
             Nemesis::JumpClock => server.clock().jump(JUMP),
+            Nemesis::StepForward => server.clock().jump(delay),
+            Nemesis::StepBack => server.clock().jump_back(delay),
             Nemesis::OutOfMemory
             | Nemesis::ReadOnly
             | Nemesis::Busy
@@ -78,7 +82,11 @@ impl Node {
             | Nemesis::Password
             | Nemesis::CannotSave
             | Nemesis::TooManyClients => self.misconfigure(nemesis, &mut undo)?,
-            Nemesis::HangClient | Nemesis::KillClient | Nemesis::SlowNetwork | Nemesis::WipeAll => {
+            Nemesis::HangClient
+            | Nemesis::KillClient
+            | Nemesis::Newcomer
+            | Nemesis::SlowNetwork
+            | Nemesis::WipeAll => {
                 unreachable!("these are not done to a node")
             }
         }
@@ -104,6 +112,23 @@ impl Node {
     pub(crate) fn delay(&self, delay: Duration) {
         self.proxy.delay(Direction::Requests, delay / 2);
         self.proxy.delay(Direction::Replies, delay / 2);
+    }
+
+    /// Kills the server, and starts it again without its memory, and without its disk if it has one.
+    fn restart_empty(&self) -> io::Result<()> {
+        let directory = Operator::of(&self.server)?.directory()?;
+        self.server.kill();
+        for log in ["appendonlydir", "appendonly.aof"] {
+            let log = Path::new(&directory).join(log);
+            // One of them is there, or none: that hangs on the version, and on whether it is durable.
+            let gone = if log.is_dir() { fs::remove_dir_all(&log) } else { fs::remove_file(&log) };
+            gone.or_else(|error| match error.kind() {
+                ErrorKind::NotFound => Ok(()),
+                _ => Err(error),
+            })?;
+        }
+        self.server.restart();
+        Ok(())
     }
 
     /// Lets the server forget all it has been told.

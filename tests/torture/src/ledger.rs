@@ -1,7 +1,7 @@
 //! The books of a part, as its clients tell them.
 
 use crate::check::{Pauses, Told};
-use crate::line::Line;
+use crate::line::{Line, Robbery};
 use crate::record::{Call, End, Hold};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,9 @@ pub(crate) struct Books {
     /// Writes that the server of the counters refused, as they landed after the validity.
     pub(crate) late_writes: u64,
     /// Leases that were gone from the nodes before their validity ended.
-    pub(crate) robbed: Vec<String>,
+    pub(crate) robbed: Vec<(u16, Robbery)>,
+    /// Clients that have heard of all nodes.
+    pub(crate) ready: HashSet<u16>,
     pub(crate) panics: u64,
     pub(crate) leaked_tasks: u64,
     /// Releases that could not be delivered before a client closed.
@@ -86,7 +88,10 @@ impl Books {
             Line::Told { until, at } => self.losses.push(Told { client, until, at }),
             Line::Called(call) => self.calls.push(call),
             Line::TooLate => self.late_writes += 1,
-            Line::Robbed(how) => self.robbed.push(format!("client {client}: {how}")),
+            Line::Robbed(how) => self.robbed.push((client, how)),
+            Line::Ready => {
+                self.ready.insert(client);
+            }
             Line::Wrong(what) => self.others.push(format!("client {client}: {what}")),
             Line::Finished { tasks, undelivered } => {
                 self.leaked_tasks += tasks;

@@ -23,6 +23,8 @@ pub(crate) struct Orders {
     pub(crate) nodes: Vec<String>,
     /// The server of the shared counters.
     pub(crate) cell: String,
+    /// Whether durable nodes are trusted to keep their data.
+    pub(crate) is_trusting: bool,
     /// When the run began, on the boot clock.
     pub(crate) origin: u64,
     /// What is wrong with this client on purpose.
@@ -92,7 +94,9 @@ pub(crate) enum Line {
     /// The server of the counters refused a write: it landed after the lease's validity.
     TooLate,
     /// A lease was gone from the nodes before its validity ended.
-    Robbed(String),
+    Robbed(Robbery),
+    /// This client has heard of all nodes.
+    Ready,
     /// Something that must not be.
     Wrong(String),
     /// The client has closed, and ends.
@@ -102,6 +106,17 @@ pub(crate) enum Line {
         /// Releases that could not be delivered before it closed.
         undelivered: u64,
     },
+}
+
+/// That nodes say of a lease that it is gone, while it is valid.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Robbery {
+    /// What was said.
+    pub(crate) said: String,
+    /// How much too early.
+    pub(crate) early: u64,
+    /// When.
+    pub(crate) at: u64,
 }
 
 /// Where a client tells its lines to.

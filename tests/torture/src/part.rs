@@ -10,14 +10,19 @@ use crate::fleet::Fleet;
 use crate::inflict::Node;
 use crate::ledger::{Books, Ledger};
 use crate::line::{Orders, Sabotage};
-use crate::plan::Field;
+use crate::log::Log;
+use crate::nemesis::{Kind, OLD};
+use crate::plan::{Field, NEWCOMERS};
 use crate::record::{Fault, Fencing, Findings};
-use crate::room::Room;
-use crate::storm::Scene;
+use crate::robbed;
+use crate::room::{Room, Target};
+use crate::service::{Gap, Service};
+use crate::steps::Steps;
+use crate::storm::{SIGHT, Scene};
 use kit::{Proxy, Server, ServerBuilder};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,8 +34,8 @@ const TASKS: u16 = 10;
 pub(crate) const RESOURCES: u16 = 20;
 /// How long all is quiet between the last fault and the end.
 const CALM: Duration = Duration::from_secs(1);
-/// One fault in so many may fail to be made.
-const MOST_MISSING: usize = 20;
+/// How old nodes are that clients are to see as old.
+const AGE: Duration = Duration::from_hours(3);
 /// How long after the longest ttl no key may be left.
 const MARGIN: Duration = Duration::from_millis(500);
 /// How long a server may take to see that its clients have gone.
@@ -56,6 +61,8 @@ pub(crate) struct Outcome {
     pub(crate) findings: Findings,
     pub(crate) fencing: Fencing,
     pub(crate) updates: u64,
+    /// When a lock should have been had, and was not; each up to the next lock.
+    pub(crate) gaps: Vec<Gap>,
     pub(crate) server: String,
 }
 
@@ -65,33 +72,32 @@ impl Part {
         let nodes: Vec<_> = (0..self.field.nodes).map(|node| self.node(node)).collect();
         let cells = self.server().start();
         let ledger = Arc::new(Ledger::default());
-        let faults = Mutex::default();
-        let fleet = Fleet::launch(CLIENTS, self.orders(&nodes, &cells), &ledger);
-        let failures = {
-            let (nodes, fleet, faults) = (&nodes, &fleet, &faults);
-            let room = Room::new(self.field.limits());
-            let failures = Mutex::default();
-            let scene = Scene { nodes, fleet, room, origin: self.origin, faults, failures };
-            self.storm(&scene, &ledger);
-            scene.failures.into_inner().unwrap_or_else(PoisonError::into_inner)
-        };
+        let log = Log::default();
+        let room = self.room();
+        let fleet = Fleet::launch(CLIENTS, NEWCOMERS, self.orders(&nodes, &cells), &ledger);
+        // Clocks are not to step before all have measured them.
+        let is_blind = |place: &u16| !fleet.await_ready(*place, SIGHT);
+        let blind: Vec<_> = (0..CLIENTS).filter(is_blind).collect();
+        let (is_inside, origin) = (self.field.is_inside, self.origin);
+        let scene =
+            Scene { nodes: &nodes, fleet: &fleet, room: &room, is_inside, origin, log: &log };
+        let from = boot::now() - origin;
+        self.storm(&scene, &ledger);
+        let span = (from, boot::now() - origin);
         for node in &nodes {
             node.proxy.heal();
         }
         thread::sleep(CALM);
         fleet.end();
-        let faults = faults.into_inner().unwrap_or_else(PoisonError::into_inner);
         let books = ledger.open().clone();
-        let mut findings = found(&books, &faults);
-        // That a fault could not be made says nothing of the library; but they must not all be missing.
-        for failure in &failures {
-            eprintln!("a fault could not be made: {failure}");
-        }
-        if failures.len() * MOST_MISSING > faults.len() {
-            findings.others.extend(failures);
-        }
-        if self.field.is_inside {
-            findings.others.extend(books.robbed.iter().cloned());
+        let faults = log.faults();
+        let mut findings = found(&books, &faults, &log.steps());
+        let sightless = blind.iter().map(|place| format!("client {place} has not seen all nodes"));
+        findings.others.extend(sightless);
+        log.tell_failures(&mut findings.others);
+        let gaps = self.gaps(span, &books, &log, &mut findings);
+        if is_inside {
+            findings.others.extend(robbed::unexplained(&books.robbed, &log.steps(), &faults));
         }
         findings.leaked_connections = nodes.iter().map(|node| connections(&node.server)).sum();
         thread::sleep(LONGEST_TTL + MARGIN);
@@ -100,7 +106,8 @@ impl Part {
         let (updates, lost) = audits.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         findings.lost_updates = lost;
         let fencing = self.fencing(&cells, &books, &faults, &mut findings);
-        Outcome { books, faults, findings, fencing, updates, server: version(&cells) }
+        let server = version(&cells);
+        Outcome { books, faults, findings, fencing, updates, gaps, server }
     }
 
     fn server(&self) -> ServerBuilder {
@@ -114,8 +121,37 @@ impl Part {
         let builder = self.server().clock();
         let builder = if Field::is_durable(node) { builder.durable() } else { builder };
         let server = builder.start();
+        if self.field.is_old() {
+            server.clock().jump(AGE);
+        }
         let proxy = Proxy::start(server.addr());
         Node { server, proxy }
+    }
+
+    /// Nobody is broken yet; but nodes that are young are no witnesses.
+    fn room(&self) -> Room {
+        let room = Room::new(self.field.limits());
+        for node in (0..self.field.nodes).filter(|_| !self.field.is_old()) {
+            room.linger((Target::Node(node), Kind::Shaken), OLD);
+        }
+        room
+    }
+
+    /// Outside the promise nodes forget and are away as they like.
+    fn gaps(
+        &self,
+        span: (u64, u64),
+        books: &Books,
+        log: &Log,
+        findings: &mut Findings,
+    ) -> Vec<Gap> {
+        if !self.field.is_inside {
+            return Vec::new();
+        }
+        let service = Service { nodes: self.field.nodes, span, ailments: &log.ailments() };
+        let gaps = service.gaps(&books.holds);
+        findings.others.extend(gaps.iter().filter_map(|gap| gap.complaint()));
+        gaps
     }
 
     fn orders(&self, nodes: &[Node], cells: &Server) -> Orders {
@@ -127,6 +163,7 @@ impl Part {
             resources: RESOURCES,
             nodes: nodes.iter().map(|node| node.proxy.url()).collect(),
             cell: cells.url(),
+            is_trusting: self.field.is_trusting(),
             origin: self.origin,
             sabotage: self.sabotage,
         }
@@ -172,7 +209,7 @@ impl Part {
             let books = ledger.open();
             (books.over(), books.calls.len())
         };
-        let faults = scene.faults.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let faults = scene.log.faults();
         let at_work = faults.iter().filter(|fault| fault.until == u64::MAX).count();
         println!(
             "{:6.1} s  {} nodes  {:6} calls  {:6} tenures  {:4} faults, {at_work} at work  {} \
@@ -188,8 +225,8 @@ impl Part {
 }
 
 /// What the books tell.
-fn found(books: &Books, faults: &[Fault]) -> Findings {
-    let overdue = check::overdue(&books.calls, &books.pauses);
+fn found(books: &Books, faults: &[Fault], steps: &Steps) -> Findings {
+    let overdue = check::overdue(&books.calls, &books.pauses, steps);
     for call in &overdue {
         println!(
             "took longer than {:?} and {SLACK} ns: {call:?}",

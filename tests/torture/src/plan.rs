@@ -1,10 +1,13 @@
 //! The schedule of faults, made from the seed before anything begins.
 
 use crate::choice::{LONGEST_TTL, mixed};
-use crate::nemesis::{Kind, Nemesis};
-use crate::room::{Limits, Target, Victims};
+use crate::era::Era;
+use crate::nemesis::{Kind, Nemesis, OLD};
+use crate::rolling::Rolling;
+use crate::room::{Claim, Limits, Target, Victims};
 use crate::task::NODE_TIMEOUT;
 use rand::rngs::StdRng;
+use rand::seq::index;
 use rand::{RngExt, SeedableRng};
 use std::time::Duration;
 
@@ -15,6 +18,15 @@ const CALM: Duration = Duration::from_millis(500);
 /// How many times a fault is drawn anew when there is no room for it.
 const DRAWS: usize = 20;
 
+/// The mean time between two moments at which clocks step.
+const STEP_PERIOD: Duration = Duration::from_millis(700);
+/// The shortest step, and how many times that the longest is.
+const STEP: (Duration, f64) = (Duration::from_millis(5), 40.0);
+/// How soon after the last of several restarts clients come new.
+const SOON: Duration = Duration::from_millis(600);
+/// How many clients there may be at a time beside those that stay.
+pub(crate) const NEWCOMERS: u16 = 2;
+
 /// A fault to come.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Planned {
@@ -23,8 +35,10 @@ pub(crate) struct Planned {
     /// When, from the beginning of the part on.
     pub(crate) at: Duration,
     pub(crate) lasts: Duration,
-    /// A delay, for the nemeses that have one.
+    /// A delay, for the nemeses that have one; of a step, how far.
     pub(crate) delay: Duration,
+    /// Which nodes, for the nemesis that has several.
+    pub(crate) rolling: Option<Rolling>,
 }
 
 /// What there is to be faulted.
@@ -35,6 +49,28 @@ pub(crate) struct Field {
     /// How long it lasts.
     pub(crate) lasts: Duration,
     pub(crate) is_inside: bool,
+    /// Which of two ways of everything that comes in turns is first.
+    pub(crate) turn: u64,
+}
+
+impl Planned {
+    /// Who is broken by it, and in what ways.
+    pub(crate) fn claims(&self) -> Vec<Claim> {
+        match &self.rolling {
+            Some(rolling) => rolling.claims(),
+            None => vec![(self.target, self.nemesis.kind())],
+        }
+    }
+
+    fn end(&self) -> Duration {
+        self.at + self.lasts
+    }
+
+    /// Until when the nodes that it broke are no witnesses.
+    fn shakes_until(&self) -> Duration {
+        let settles = self.rolling.as_ref().map_or(Duration::ZERO, Rolling::settles);
+        self.end().saturating_sub(settles) + self.nemesis.shakes()
+    }
 }
 
 impl Field {
@@ -47,7 +83,19 @@ impl Field {
         Limits {
             nodes: if self.is_inside { minority } else { nodes },
             clients: clients.div_ceil(2),
+            is_inside: self.is_inside,
         }
+    }
+
+    /// Whether clients are told that durable nodes keep their data whatever happens. Then they do, and
+    /// count at once when they come back; else they can lose their disks, too.
+    pub(crate) fn is_trusting(&self) -> bool {
+        self.turn.is_multiple_of(2)
+    }
+
+    /// Whether the nodes are old when clients first see them; else the deployment itself is new.
+    pub(crate) fn is_old(&self) -> bool {
+        self.turn % 4 < 2
     }
 
     /// Whether a node keeps its data when it is killed. Every other one does, so that both kinds are
@@ -59,112 +107,172 @@ impl Field {
     /// The faults of a part, in order. All end before it does.
     pub(crate) fn plan(&self, seed: u64, part: u16) -> Vec<Planned> {
         let rng = &mut StdRng::seed_from_u64(mixed(seed, 0xFA_0175 + u64::from(part)));
-        let allowed: Vec<_> = Nemesis::ALL.into_iter().filter(|one| self.allows(*one)).collect();
-        let weights: u32 = allowed.iter().map(|one| one.weight()).sum();
         let mut plan: Vec<Planned> = Vec::new();
         let mut at = CALM;
         while at < self.lasts {
+            let allowed: Vec<_> =
+                Nemesis::ALL.into_iter().filter(|one| self.allows(*one, at)).collect();
+            let weights: u32 = allowed.iter().map(|one| one.weight(self.is_inside)).sum();
             let drawn = (0..DRAWS).find_map(|_| {
-                let nemesis = drawn(rng, &allowed, weights);
+                let nemesis = self.drawn(rng, &allowed, weights);
                 let planned = self.draw(rng, nemesis, at);
                 self.has_room(&plan, &planned).then_some(planned)
             });
+            let rolling = drawn.iter().find_map(|one| one.rolling.clone());
             plan.extend(drawn);
-            // Exponential: they come in bunches, as in life.
-            at += PERIOD.mul_f64(-(1.0 - rng.random::<f64>()).ln());
+            for beside in rolling.iter().flat_map(|rolling| self.beside(rng, at, rolling)) {
+                plan.extend(Some(beside).filter(|beside| self.has_room(&plan, beside)));
+            }
+            at += pause(rng, PERIOD);
         }
+        plan.extend(self.steps(seed, part));
+        plan.sort_by_key(|planned| planned.at);
         plan
     }
 
-    fn allows(&self, nemesis: Nemesis) -> bool {
-        nemesis.is_promised() || !self.is_inside
+    /// The steps of clocks: mostly of one at a time, and mostly forward.
+    fn steps(&self, seed: u64, part: u16) -> Vec<Planned> {
+        let rng = &mut StdRng::seed_from_u64(mixed(seed, 0x57E9 + u64::from(part)));
+        let mut steps = Vec::new();
+        let mut at = CALM;
+        while at < self.lasts {
+            let nodes = usize::from(self.nodes);
+            let together = if rng.random_bool(0.3) { rng.random_range(1..=nodes) } else { 1 };
+            for node in index::sample(rng, nodes, together) {
+                let is_back = rng.random_bool(0.2);
+                let nemesis = if is_back { Nemesis::StepBack } else { Nemesis::StepForward };
+                let (lasts, _) = nemesis.lasts();
+                // As many short ones as long ones, on a scale of ratios.
+                let delay = STEP.0.mul_f64(STEP.1.powf(rng.random()));
+                let target = Target::Node(u16::try_from(node).expect("one of those there are"));
+                let step = Planned { nemesis, target, at, lasts, delay, rolling: None };
+                let is_allowed = !self.is_inside || self.era(at).allows_step(at);
+                steps.extend(Some(step).filter(|step| is_allowed && step.end() < self.lasts));
+            }
+            at += pause(rng, STEP_PERIOD);
+        }
+        steps
+    }
+
+    fn era(&self, at: Duration) -> Era {
+        Era::at(at, self.lasts, self.turn)
+    }
+
+    fn drawn(&self, rng: &mut StdRng, nemeses: &[Nemesis], weights: u32) -> Nemesis {
+        let mut left = rng.random_range(0..weights);
+        for nemesis in nemeses {
+            match left.checked_sub(nemesis.weight(self.is_inside)) {
+                Some(less) => left = less,
+                None => return *nemesis,
+            }
+        }
+        unreachable!("the weights add up to more")
+    }
+
+    fn allows(&self, nemesis: Nemesis, at: Duration) -> bool {
+        let suits = match nemesis {
+            Nemesis::RollingRestart => {
+                self.nodes > 1 && !(self.is_inside && self.era(at).has_steps)
+            }
+            Nemesis::Newcomer | Nemesis::KillClient => {
+                !self.is_inside || self.era(at).allows_newcomer(at)
+            }
+            _ => true,
+        };
+        suits && (nemesis.is_promised(true) || !self.is_inside)
     }
 
     fn draw(&self, rng: &mut StdRng, nemesis: Nemesis, at: Duration) -> Planned {
-        let target = match nemesis.kind() {
-            Kind::Client => Target::Client(rng.random_range(0..self.clients)),
-            Kind::Network | Kind::Memory => Target::Network,
-            Kind::Server | Kind::Clock | Kind::Wire => {
+        let target = match (nemesis, nemesis.kind()) {
+            (Nemesis::Newcomer, _) => Target::Newcomer(rng.random_range(0..NEWCOMERS)),
+            (_, Kind::Client | Kind::Newcomer) => Target::Client(rng.random_range(0..self.clients)),
+            (_, Kind::Server | Kind::Clock | Kind::Wire | Kind::Step) => {
                 Target::Node(rng.random_range(0..self.nodes))
             }
+            _ => Target::Network,
         };
+        let rolling = (nemesis == Nemesis::RollingRestart).then(|| self.rolling(rng));
         let (shortest, longest) = nemesis.lasts();
         // Many short ones and few long ones.
         let share = rng.random::<f64>().powi(2);
         let lasts = shortest + longest.saturating_sub(shortest).mul_f64(share);
+        let lasts = rolling.as_ref().map_or(lasts, Rolling::lasts);
         let most = match nemesis {
             Nemesis::SlowNetwork => NODE_TIMEOUT * 3 / 4,
             _ => 2 * LONGEST_TTL,
         };
         let delay = most.mul_f64(rng.random());
-        Planned { nemesis, target, at, lasts, delay }
+        Planned { nemesis, target, at, lasts, delay, rolling }
+    }
+
+    /// What makes restarts of nodes dangerous: clients that come new when most nodes have forgotten
+    /// the locks of one that hangs, and cannot put them back.
+    fn beside(&self, rng: &mut StdRng, at: Duration, rolling: &Rolling) -> Vec<Planned> {
+        let hang = self.draw(rng, Nemesis::HangClient, at);
+        let mut beside = vec![Planned { lasts: rolling.span() + LONGEST_TTL, ..hang }];
+        for place in 0..NEWCOMERS {
+            let at = at + rolling.span() + SOON.mul_f64(rng.random());
+            let target = Target::Newcomer(place);
+            beside.push(Planned { target, ..self.draw(rng, Nemesis::Newcomer, at) });
+        }
+        beside
+    }
+
+    fn rolling(&self, rng: &mut StdRng) -> Rolling {
+        if self.is_inside {
+            let is_trusted = |node| self.is_trusting() && Self::is_durable(node);
+            Rolling::inside(rng, self.nodes, is_trusted)
+        } else {
+            Rolling::outside(rng, self.nodes)
+        }
     }
 
     fn has_room(&self, plan: &[Planned], next: &Planned) -> bool {
         let is_suited = match next.target {
             Target::Node(node) => next.nemesis.suits(Self::is_durable(node)),
-            Target::Client(_) | Target::Network => true,
+            Target::Client(_) | Target::Newcomer(_) | Target::Network => true,
         };
+        let end = next.end();
+        // Who comes new has seen all before clocks step again.
+        let knows_in_time = match next.nemesis {
+            Nemesis::KillClient | Nemesis::Newcomer if self.is_inside => {
+                self.era(next.at).allows_newcomer(end)
+            }
+            _ => true,
+        };
+        is_suited
+            && knows_in_time
+            && end < self.lasts
+            && self.victims(plan, next.at).have_room(&next.claims(), self.limits())
+    }
+
+    /// Who is broken at that time.
+    fn victims(&self, plan: &[Planned], at: Duration) -> Victims {
         let mut victims = Victims::default();
-        for earlier in plan.iter().filter(|earlier| earlier.at + earlier.lasts >= next.at) {
-            victims.enter(earlier.target, earlier.nemesis.kind());
+        for earlier in plan.iter().filter(|earlier| earlier.end() >= at) {
+            victims.enter(&earlier.claims());
         }
-        let ends_in_time = next.at + next.lasts < self.lasts;
-        let kind = next.nemesis.kind();
-        is_suited && ends_in_time && victims.has_room(next.target, kind, self.limits())
+        for earlier in plan.iter().filter(|earlier| earlier.shakes_until() >= at) {
+            for (target, kind) in earlier.claims() {
+                let is_shaken = matches!(kind, Kind::Server | Kind::Wire | Kind::Rolling);
+                if is_shaken {
+                    victims.enter(&[(target, Kind::Shaken)]);
+                }
+            }
+        }
+        if !self.is_old() && at < OLD {
+            let young = (0..self.nodes).map(|node| (Target::Node(node), Kind::Shaken));
+            victims.enter(&young.collect::<Vec<_>>());
+        }
+        victims
     }
 }
 
-fn drawn(rng: &mut StdRng, nemeses: &[Nemesis], weights: u32) -> Nemesis {
-    let mut left = rng.random_range(0..weights);
-    for nemesis in nemeses {
-        match left.checked_sub(nemesis.weight()) {
-            Some(less) => left = less,
-            None => return *nemesis,
-        }
-    }
-    unreachable!("the weights add up to more")
+/// Until the next one. Exponential: they come in bunches, as in life.
+fn pause(rng: &mut StdRng, mean: Duration) -> Duration {
+    mean.mul_f64(-(1.0 - rng.random::<f64>()).ln())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeSet;
-
-    fn field(nodes: u16, is_inside: bool) -> Field {
-        Field { nodes, clients: 4, lasts: Duration::from_mins(2), is_inside }
-    }
-
-    #[test]
-    fn the_same_seed_gives_the_same_plan() {
-        let inside = field(5, true);
-        assert_eq!(inside.plan(7, 0), inside.plan(7, 0));
-        assert_ne!(inside.plan(7, 0), inside.plan(8, 0));
-        assert_ne!(inside.plan(7, 0), inside.plan(7, 1));
-    }
-
-    #[test]
-    fn inside_the_promise_a_minority_is_broken_at_a_time() {
-        for (nodes, most) in [(1, 1), (3, 1), (5, 2)] {
-            let plan = field(nodes, true).plan(3, 0);
-            for (index, fault) in plan.iter().enumerate() {
-                let at_work = plan[..=index].iter().filter(|one| one.at + one.lasts >= fault.at);
-                let broken: BTreeSet<_> = at_work
-                    .filter(|one| matches!(one.target, Target::Node(_)))
-                    .map(|one| one.target)
-                    .collect();
-                assert!(broken.len() <= most, "{broken:?} of {nodes}");
-                assert!(fault.nemesis.is_promised());
-            }
-        }
-    }
-
-    #[test]
-    fn every_nemesis_has_its_turn_and_they_come_often() {
-        let plan = field(5, false).plan(1, 0);
-        let seen: BTreeSet<_> = plan.iter().map(|fault| fault.nemesis).collect();
-        assert_eq!(seen.len(), Nemesis::ALL.len(), "{seen:?}");
-        assert!((300..500).contains(&plan.len()), "{}", plan.len());
-        assert!(plan.is_sorted_by_key(|fault| fault.at));
-    }
-}
+#[path = "plan_tests.rs"]
+mod tests;

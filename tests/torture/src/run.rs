@@ -29,7 +29,9 @@ pub(crate) fn run(wish: &Wish) -> ExitCode {
     for (number, nodes) in (0..).zip(&sizes) {
         let lasts = Duration::from_secs(wish.seconds) / parts;
         let is_inside = wish.mode == Mode::Inside;
-        let field = Field { nodes: *nodes, clients: CLIENTS, lasts, is_inside };
+        // So a run of several parts has all ways of what comes in turns, and the next seed the others.
+        let turn = seed + u64::from(number);
+        let field = Field { nodes: *nodes, clients: CLIENTS, lasts, is_inside, turn };
         let (program, sabotage) = (wish.server.clone(), wish.sabotage);
         let part = Part { number, seed, field, program, origin, sabotage };
         let from = boot::now() - origin;

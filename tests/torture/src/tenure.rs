@@ -1,7 +1,7 @@
 //! Keeps the books of one tenure, as its holder sees it.
 
 use crate::boot;
-use crate::line::{Line, Teller};
+use crate::line::{Line, Robbery, Teller};
 use crate::record::End;
 use quorlock::LeaseRef;
 use std::time::Duration;
@@ -107,10 +107,10 @@ impl<'a> Tenure<'a> {
     /// To be called when somebody says that the nodes have forgotten the lease: it must not be so
     /// before its validity ends.
     pub(crate) fn doubt(&self, said: &str) {
-        let left = Duration::from_nanos(self.until.saturating_sub(boot::now()));
-        if !left.is_zero() {
-            let at = Duration::from_nanos(boot::now() - self.origin);
-            self.teller.tell(&Line::Robbed(format!("{said}, {left:?} too early, at {at:?}")));
+        let now = boot::now();
+        let (said, early) = (said.to_owned(), self.until.saturating_sub(now));
+        if early > 0 {
+            self.teller.tell(&Line::Robbed(Robbery { said, early, at: now - self.origin }));
         }
     }
 

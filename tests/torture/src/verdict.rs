@@ -4,6 +4,7 @@ use crate::nemesis::WIPE;
 use crate::part::Outcome;
 use crate::record::{Breach, BreachKind, Fencing, Run, Verb};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// How many of a kind are shown in full; the record has all.
 const SHOWN: usize = 5;
@@ -16,6 +17,8 @@ pub(crate) struct Tally {
     undelivered: u64,
     losses: usize,
     robbed: usize,
+    longest_gap: u64,
+    due: u64,
 }
 
 impl Tally {
@@ -26,6 +29,9 @@ impl Tally {
         self.undelivered += part.books.undelivered;
         self.losses += part.books.losses.len();
         self.robbed += part.books.robbed.len();
+        let gaps = part.gaps.iter().map(|gap| gap.lasts);
+        self.due += gaps.clone().sum::<u64>();
+        self.longest_gap = self.longest_gap.max(gaps.max().unwrap_or(0));
     }
 }
 
@@ -54,6 +60,12 @@ fn work(run: &Run, tally: &Tally) {
         println!("{verb:?}: {}", outcomes.join(", "));
     }
     println!("{} losses told, {} before the validity ended", tally.losses, tally.robbed);
+    if run.setting.mode == "inside" {
+        let [due, longest] = [tally.due, tally.longest_gap].map(Duration::from_nanos);
+        println!(
+            "A majority was well for {due:.1?}, in which one lock followed another in {longest:.1?}"
+        );
+    }
     println!("{} writes landed after the validity, and were refused", tally.late_writes);
     println!("{} releases were still owed when their client closed", tally.undelivered);
 }
