@@ -146,7 +146,10 @@ impl Builder {
         self
     }
 
-    /// How long to wait for a node's answer. It bounds what a hung node can cost; the Redlock page
+    /// How long to wait for a node's answer. It bounds what a hung node can cost, and with it an attempt;
+    /// only where clocks of nodes have stepped ahead, a single attempt waits for up to a second more until
+    /// what they granted [counts](crate::NodeStanding::Deferred).
+    /// the Redlock page
     /// advises 5 to 50 ms for a ttl of 10 s. Use more over slow networks: several round trips.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.settings.node_timeout = timeout;
@@ -154,8 +157,9 @@ impl Builder {
     }
 
     /// How long to wait for a connection and its set-up. Only a client that is new waits for it, with
-    /// its first acquires, until a quorum is connected; see [`ready`](Redlock::ready). Later on, a node
-    /// that is not connected within the node timeout has failed.
+    /// its first acquires, until a quorum is connected, or, while it knows of none but young nodes, until
+    /// every node is or could not be; see [`ready`](Redlock::ready) and [`RestartGuard::Observed`]. Later
+    /// on, a node that is not connected within the node timeout has failed.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.settings.connect_timeout = timeout;
         self

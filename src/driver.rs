@@ -240,11 +240,12 @@ impl Driver {
         .await;
     }
 
-    /// Resolves when a quorum is connected on the current runtime.
+    /// Resolves when a quorum is connected on the current runtime, and no attempt has to wait for more.
     pub(crate) async fn wait_until_ready(&self) -> Result<(), Defeat> {
         loop {
             let nodes = self.ready()?;
-            let mut ready = pin!(nodes.links().wait_for(Links::has_quorum));
+            let mut ready =
+                pin!(nodes.links().wait_for(|links| links.has_quorum() && links.is_warm()));
             // A client that is closed, or a runtime that is shut down, tells nobody.
             let mut look = pin!(sleep_until(&nodes, clock::now().after(READY_LOOK)));
             let is_ready = poll_fn(|cx| match ready.as_mut().poll(cx) {

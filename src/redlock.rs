@@ -56,7 +56,9 @@ impl Redlock {
     /// One attempt to lock `resource`, which takes at most one [node timeout](Builder::node_timeout)
     /// (two with a [fencing token](Acquire::fenced)). Where no quorum is connected yet, as in a
     /// program that has just started, it first waits for that, at most one
-    /// [connect timeout](Builder::connect_timeout); see [`ready`](Self::ready).
+    /// [connect timeout](Builder::connect_timeout); see [`ready`](Self::ready). Where the clocks of so
+    /// many nodes have stepped ahead that it needs one of them, it waits for up to a second until what they
+    /// granted [counts](crate::NodeStanding::Deferred).
     ///
     /// A resource is any sequence of bytes; its key is the [prefix](Builder::key_prefix) and it. Only
     /// keys that contain `#quorlock:` are the library's own, such as those of fencing counters: they are
@@ -309,8 +311,10 @@ impl Redlock {
     }
 
     /// Resolves when a quorum of the nodes is connected on the current runtime, or on the
-    /// [given](Builder::runtime) one; at once if it is. Starts the connections if need be. Call it when
-    /// a service starts, so that its first acquire does not wait for them:
+    /// [given](Builder::runtime) one; at once if it is. Where these are all young, it waits for the others,
+    /// too, which may tell that the deployment is not; see [`RestartGuard::Observed`]. Starts the
+    /// connections if need be. Call it when a service starts, so that its first acquire does not wait for
+    /// them:
     ///
     /// ```no_run
     /// # async fn start(redlock: quorlock::Redlock) -> Result<(), Box<dyn std::error::Error>> {

@@ -76,10 +76,15 @@ pub enum Finding {
         /// What the server answered.
         failure: NodeFailure,
     },
-    /// It has replicas. A note.
+    /// It has replicas: if one is promoted behind its address, locks can be forgotten. A warning.
     HasReplicas {
         /// How many.
         count: u64,
+    },
+    /// Redis Sentinel watches it, and may promote a replica in its place. A warning.
+    Watched {
+        /// How many Sentinels do.
+        sentinels: u64,
     },
     /// It runs in cluster mode. A note.
     Clustered,
@@ -98,12 +103,13 @@ impl Finding {
         match self {
             Self::Refused { command: "SCRIPT LOAD", .. }
             | Self::NoPushes { .. }
-            | Self::HasReplicas { .. }
             | Self::Clustered
             | Self::Unknown { .. } => Severity::Note,
             Self::ClockOff { .. }
             | Self::NotDurable { .. }
             | Self::RestsOnRewrite
+            | Self::HasReplicas { .. }
+            | Self::Watched { .. }
             | Self::Old { .. } => Severity::Warning,
             Self::Unreachable { .. }
             | Self::Replica
@@ -185,11 +191,15 @@ impl fmt::Display for Finding {
             }
             Self::NotDurable { persistence } => {
                 write!(f, "{}; set appendonly yes and appendfsync always, ", loss(*persistence))?;
-                write!(f, "or keep a restarted node away for longer than the longest ttl")
+                write!(
+                    f,
+                    "and trust_persistence, if it is to count at once after a restart; else "
+                )?;
+                write!(f, "the restart guard leaves it out for max_ttl")
             }
             Self::RestsOnRewrite => {
                 write!(f, "no-appendfsync-on-rewrite is yes: a crash of the machine during a ")?;
-                write!(f, "rewrite forgets locks; set it to no")
+                write!(f, "rewrite forgets locks; set it to no before you use trust_persistence")
             }
             Self::Old { version: (major, minor) } => {
                 write!(f, "it is like Redis {major}.{minor}, older than 6.2, the oldest that ")?;
@@ -202,8 +212,26 @@ impl fmt::Display for Finding {
                 write!(f, "longer; permit +client|tracking with RESP3 (Redis from 6.0 on)")
             }
             Self::HasReplicas { count } => {
-                write!(f, "replicas: {count}; if one is promoted, it may not know the latest ")?;
-                write!(f, "locks: keep it away for longer than the longest ttl")
+                write!(
+                    f,
+                    "replicas: {count}; if one is promoted behind this address, it may not "
+                )?;
+                write!(
+                    f,
+                    "know the latest locks, and clients that are new cannot see that: let a "
+                )?;
+                write!(f, "node be one server; trust_persistence is not for it")
+            }
+            Self::Watched { sentinels } => {
+                write!(
+                    f,
+                    "Sentinels that watch it: {sentinels}; a replica that they promote may not "
+                )?;
+                write!(
+                    f,
+                    "know the latest locks, and clients that are new cannot see that: let a "
+                )?;
+                write!(f, "node be one server; trust_persistence is not for it")
             }
             Self::Clustered => {
                 write!(

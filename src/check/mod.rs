@@ -203,6 +203,9 @@ fn findings(probe: &Probe) -> Vec<Finding> {
     if facts.replicas() > 0 {
         found.push(Finding::HasReplicas { count: facts.replicas() });
     }
+    if facts.sentinels() > 0 {
+        found.push(Finding::Watched { sentinels: facts.sentinels() });
+    }
     if facts.is_clustered() {
         found.push(Finding::Clustered);
     }

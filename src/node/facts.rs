@@ -49,6 +49,8 @@ pub(crate) struct Facts {
     info: BTreeMap<String, String>,
     config: BTreeMap<String, String>,
     hello: BTreeMap<String, String>,
+    /// How many listen to channels.
+    listeners: BTreeMap<String, String>,
 }
 
 impl Facts {
@@ -67,6 +69,11 @@ impl Facts {
     /// Adds the reply to `HELLO`. An error adds nothing.
     pub(super) fn add_hello(&mut self, reply: &Value) {
         self.hello.extend(pairs(reply));
+    }
+
+    /// Adds the reply to `PUBSUB NUMSUB`. An error adds nothing.
+    pub(super) fn add_listeners(&mut self, reply: &Value) {
+        self.listeners.extend(pairs(reply));
     }
 
     pub(crate) fn run_id(&self) -> Option<&str> {
@@ -110,6 +117,11 @@ impl Facts {
     /// How many replicas follow the server.
     pub(crate) fn replicas(&self) -> u64 {
         self.number("connected_slaves").unwrap_or_default()
+    }
+
+    /// How many Sentinels watch the server, and may promote a replica in its place.
+    pub(crate) fn sentinels(&self) -> u64 {
+        self.listeners.values().filter_map(|count| count.parse::<u64>().ok()).sum()
     }
 
     /// True if the server says that it runs in cluster mode.

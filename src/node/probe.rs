@@ -28,6 +28,9 @@ const SETTINGS: [&str; 6] = [
     "maxmemory-policy",
 ];
 
+/// The channel that each Redis Sentinel listens to on the servers it watches.
+const SENTINELS: &str = "__sentinel__:hello";
+
 /// What was found out about a node.
 #[derive(Debug)]
 pub(crate) struct Probe {
@@ -93,6 +96,7 @@ impl Probe {
         }
         pipeline.cmd("CLIENT").arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
         pipeline.cmd("INFO");
+        pipeline.cmd("PUBSUB").arg("NUMSUB").arg(SENTINELS);
         for setting in SETTINGS {
             pipeline.cmd("CONFIG").arg("GET").arg(setting);
         }
@@ -103,9 +107,10 @@ impl Probe {
 
         let mut facts = Facts::default();
         let (told, trials) = replies.split_at(told.min(replies.len()));
-        if let [hello, _, info, config @ ..] = told {
+        if let [hello, _, info, sentinels, config @ ..] = told {
             facts.add_hello(hello);
             facts.add_info(info);
+            facts.add_listeners(sentinels);
             for reply in config {
                 facts.add_config(reply);
             }

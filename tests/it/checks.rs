@@ -2,11 +2,14 @@
 
 use crate::errors::{PASSWORD, USER, told};
 use crate::{SOON, builder, client, eventually, ms};
-use kit::{Cluster, Direction, Proxy, Server, ServerBuilder};
+use kit::{Child, Cluster, Direction, Proxy, Server, ServerBuilder};
 use quorlock::{
     ClientError, Finding, Fsync, NodeCheck, NodeFailure, Persistence, Redlock, Role, Severity,
 };
+use std::process::Command;
 use std::time::{Duration, Instant};
+use std::{env, fs};
+use tokio::time::sleep;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -124,6 +127,34 @@ async fn a_replica_is_told_and_so_is_a_master_that_has_one() {
     assert_eq!((nodes[0].role(), nodes[1].role()), (Some(Role::Master), Some(Role::Replica)));
     assert!(nodes[1].findings().contains(&Finding::Replica), "{}", nodes[1]);
     assert!(told(&nodes[1]).contains("SET is refused (READONLY"), "{}", nodes[1]);
+}
+
+#[tokio::test]
+async fn a_node_that_sentinels_watch_is_told() {
+    let server = Server::builder().durable().start();
+    let directory = env::temp_dir().join(format!("sentinel-{}", std::process::id()));
+    fs::create_dir(&directory).expect("a directory");
+    let config = directory.join("sentinel.conf");
+    let watches = format!(
+        "port 0\nunixsocket {0}/s\nsentinel monitor m 127.0.0.1 {1} 1\n",
+        directory.display(),
+        server.port()
+    );
+    fs::write(&config, watches).expect("a file");
+    let program = env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
+    let (sentinel, _pipes) = Child::spawn(Command::new(program).arg(&config).arg("--sentinel"));
+    let redlock = of(&[&server]);
+    let found = async || redlock.check().await.expect("a client that works").swap_remove(0);
+    let begun = Instant::now();
+    let mut node = found().await;
+    while node.findings().is_empty() && begun.elapsed() < SOON {
+        sleep(ms(100)).await;
+        node = found().await;
+    }
+    assert_eq!(node.findings(), [Finding::Watched { sentinels: 1 }], "{node}");
+    assert_eq!(node.worst(), Some(Severity::Warning));
+    drop(sentinel);
+    fs::remove_dir_all(directory).expect("it is ours");
 }
 
 #[tokio::test]
