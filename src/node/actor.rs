@@ -235,7 +235,7 @@ impl Actor {
         orders.extend(left);
         orders.append(&mut self.inbox);
         let now = clock::now();
-        let mut pipeline = redis::Pipeline::with_capacity(orders.len());
+        let mut pipeline = redis::Pipeline::with_capacity(orders.len() + 1);
         let mut written = Vec::with_capacity(orders.len());
         let tracks = self.link().tracks;
         for mut order in orders {

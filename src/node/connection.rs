@@ -6,6 +6,7 @@ use super::failure::NodeFailure;
 use super::handshake::greet;
 use super::order::Order;
 use super::pushes::{PushQueue, Pushed};
+use super::script::begin;
 use super::set_up::{ServerInfo, SetUp};
 use super::shared::NodeShared;
 use crate::protocol::{Reading, Time};
@@ -145,7 +146,7 @@ impl Link {
         sealed: Option<Time>,
     ) {
         if sealed.is_some() {
-            pipeline.cmd("TIME");
+            begin(&mut pipeline, "TIME", 0, 0);
         }
         let mut connection = self.connection.clone();
         let mut replies: Replies = Box::pin(async move {

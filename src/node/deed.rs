@@ -3,7 +3,7 @@
 use super::claim::Claim;
 use super::fence::{Fence, Follow};
 use super::reply::Asked;
-use super::script::{ACQUIRE, EXTEND, Form, LOOK, RELEASE};
+use super::script::{ACQUIRE, EXTEND, Form, LOOK, RELEASE, begin};
 use super::value::Value;
 use crate::protocol::{Time, Ttl};
 use redis::Pipeline;
@@ -158,9 +158,13 @@ fn remaining(until: Time, now: Time) -> Ttl {
     Ttl::covering(until.since(now))
 }
 
+/// Of a 64-bit number.
+const MOST_DIGITS: usize = 20;
+
 /// Sets the key if there is none.
 fn set(pipeline: &mut Pipeline, key: &[u8], value: &[u8], ttl: u64) {
-    pipeline.cmd("SET").arg(key).arg(value).arg("NX").arg("PX").arg(ttl);
+    let bytes = key.len() + value.len() + "NXPX".len() + MOST_DIGITS;
+    begin(pipeline, "SET", 5, bytes).arg(key).arg(value).arg("NX").arg("PX").arg(ttl);
 }
 
 /// Asks how long the keys have to live, and to be told once when one changes.

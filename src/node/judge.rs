@@ -22,13 +22,6 @@ pub(super) struct Received {
     counts_from: Time,
 }
 
-impl Received {
-    /// Replies without a time behind them: there is nothing that they grant.
-    pub(super) fn unread(at: Time) -> Self {
-        Self { at, counts_from: at }
-    }
-}
-
 impl Reading {
     /// What a reply to `TIME` says that was asked for at `sent` and read at `received`.
     pub(super) fn of(reply: &Value, sent: Time, received: Time) -> Option<Self> {
@@ -39,13 +32,19 @@ impl Reading {
 impl NodeShared {
     /// A connection was made, and set up.
     pub(super) fn handle_set_up(&self, link: &Link) {
-        self.receive(link.reading, clock::now());
-        self.guard.handle_set_up(self.id, &link.info, clock::now());
+        let now = clock::now();
+        self.read_clock(link.reading, now);
+        self.guard.handle_set_up(self.id, &link.info, now);
     }
 
-    /// Takes the time that the node has told behind its answers, if it may be asked, when they were read
-    /// at `at`.
-    pub(super) fn receive(&self, reading: Option<Reading>, at: Time) -> Received {
+    /// Takes replies that were read at `at`. If they were `sealed`, written at that time of ours with a
+    /// `TIME` behind them, the node's clock showed `time` then, or it does not tell.
+    pub(super) fn receive(&self, sealed: Option<Time>, time: Option<u64>, at: Time) -> Received {
+        let Some(sent) = sealed else { return Received { at, counts_from: at } };
+        self.read_clock(time.map(|shown_us| Reading { sent, shown_us, received: at }), at)
+    }
+
+    fn read_clock(&self, reading: Option<Reading>, at: Time) -> Received {
         let Some(told) = self.clocks.handle_reading(self.id, reading) else {
             return Received { at, counts_from: at };
         };

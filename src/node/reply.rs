@@ -1,6 +1,5 @@
 //! I11: what a node's reply means, in one table.
 
-use super::facts::word;
 use super::failure::NodeFailure;
 use super::vote::Answer;
 use crate::protocol::{LIMIT, Vote};
@@ -129,8 +128,15 @@ pub(super) fn time_us(reply: &Value) -> Option<u64> {
     let [seconds, microseconds] = parts.as_slice() else {
         return None;
     };
-    let number = |part: &Value| word(part)?.parse::<u64>().ok();
     number(seconds)?.checked_mul(1_000_000)?.checked_add(number(microseconds)?)
+}
+
+/// A number that is sent as its digits.
+fn number(reply: &Value) -> Option<u64> {
+    let Value::BulkString(digits) = reply else { return None };
+    let digit = |digit: &u8| digit.is_ascii_digit().then(|| u64::from(digit - b'0'));
+    let add = |number: u64, next| number.checked_mul(10)?.checked_add(digit(next)?);
+    if digits.is_empty() { None } else { digits.iter().try_fold(0, add) }
 }
 
 /// True if the node does not know the script it was asked to run.

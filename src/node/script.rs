@@ -44,6 +44,9 @@ struct Fenced {
     done_from: i64,
 }
 
+/// Room for what a script is given besides keys: two values, a ttl, and what lets counters follow.
+const ARGUMENTS: usize = 128;
+
 /// How a script is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
@@ -89,10 +92,13 @@ impl Script {
     ) -> &'a mut redis::Pipeline {
         let followed = self.fenced.as_ref().zip(follow);
         let text = followed.map_or(&self.plain, |(fenced, _)| &fenced.text);
-        match form {
-            Form::Hash => pipeline.cmd("EVALSHA").arg(&text.hash),
-            Form::Source => pipeline.cmd("EVAL").arg(&text.source),
+        let (name, text) = match form {
+            Form::Hash => ("EVALSHA", &text.hash),
+            Form::Source => ("EVAL", &text.source),
         };
+        // Twice the keys, their number, and what may come after them.
+        let bytes = text.len() + 2 * keys.iter().map(<[u8]>::len).sum::<usize>() + ARGUMENTS;
+        begin(pipeline, name, 2 * keys.len() + 8, bytes).arg(text);
         let Some((fenced, follow)) = followed else {
             return with_keys(pipeline.arg(keys.len()), keys);
         };
@@ -102,6 +108,19 @@ impl Script {
             .arg(follow.ttl.as_millis())
             .arg(fenced.done_from)
     }
+}
+
+/// Begins a command with room for so many arguments, which have so many bytes together: most of what it
+/// takes to make one is to let it grow.
+pub(super) fn begin<'a>(
+    pipeline: &'a mut redis::Pipeline,
+    name: &str,
+    arguments: usize,
+    bytes: usize,
+) -> &'a mut redis::Pipeline {
+    let mut command = redis::Cmd::with_capacity(arguments + 1, bytes + name.len());
+    command.arg(name);
+    pipeline.add_command(command)
 }
 
 fn with_keys<'a>(pipeline: &'a mut redis::Pipeline, keys: &Keys) -> &'a mut redis::Pipeline {

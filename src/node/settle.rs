@@ -8,7 +8,7 @@ use super::order::Order;
 use super::reply::time_us;
 use super::shared::NodeState;
 use crate::clock;
-use crate::protocol::{Reading, Vote};
+use crate::protocol::{Time, Vote};
 use crate::safe_waker::contain;
 use redis::Value;
 use tokio::time::Instant;
@@ -21,31 +21,28 @@ impl Actor {
             orders.iter().map(Order::commands).sum::<usize>() + usize::from(sealed.is_some());
         self.last_traffic = Instant::now();
         self.is_looking_again = false;
-        let failure = match replies {
-            Ok(replies) if replies.len() == commands && (sealed.is_none() || is_seal(&replies)) => {
-                // Read after the replies: from then on they can count.
-                let now = clock::now();
-                let reading = sealed.and_then(|sent| Reading::of(replies.last()?, sent, now));
-                let received = match sealed {
-                    Some(_) => self.node.receive(reading, now),
-                    None => Received::unread(now),
-                };
-                let mut again = Vec::new();
-                let mut rest = replies.as_slice();
-                for order in orders {
-                    let (own, others) = rest.split_at(order.commands());
-                    again.extend(self.settle_one(order, own, (at, received)));
-                    rest = others;
-                }
-                self.inbox.splice(0..0, again);
-                self.recover();
-                return Ok(());
+        let replies = replies.map_err(|error| NodeFailure::disconnected(&error));
+        let told =
+            replies.and_then(|replies| Ok((read_seal(&replies, commands, sealed)?, replies)));
+        let (time, replies) = match told {
+            Ok(told) => told,
+            Err(failure) => {
+                self.handle_unanswered(orders, &failure);
+                return Err(failure);
             }
-            Ok(_) => NodeFailure::Unexpected("replies out of step".into()),
-            Err(error) => NodeFailure::disconnected(&error),
         };
-        self.handle_unanswered(orders, &failure);
-        Err(failure)
+        // Read after the replies: from then on they can count.
+        let received = self.node.receive(sealed, time, clock::now());
+        let mut again = Vec::new();
+        let mut rest = replies.as_slice();
+        for order in orders {
+            let (own, others) = rest.split_at(order.commands());
+            again.extend(self.settle_one(order, own, (at, received)));
+            rest = others;
+        }
+        self.inbox.splice(0..0, again);
+        self.recover();
+        Ok(())
     }
 
     /// Casts the vote that `replies` are. Returns the order if it is to be written again at once.
@@ -113,10 +110,19 @@ impl Actor {
     }
 }
 
-/// True if the last of `replies` is one to a `TIME`, which may be forbidden to our user.
-fn is_seal(replies: &[Value]) -> bool {
+/// What time it is by the last of the `replies` to so many `commands`, if that was asked; `TIME` may be
+/// forbidden to our user. An error if they are out of step.
+fn read_seal(
+    replies: &[Value],
+    commands: usize,
+    sealed: Option<Time>,
+) -> Result<Option<u64>, NodeFailure> {
+    let out_of_step = || NodeFailure::Unexpected("replies out of step".into());
     match replies.last() {
-        Some(Value::ServerError(_)) => true,
-        last => last.and_then(time_us).is_some(),
+        _ if replies.len() != commands => Err(out_of_step()),
+        Some(last) if sealed.is_some() && !matches!(last, Value::ServerError(_)) => {
+            time_us(last).map(Some).ok_or_else(out_of_step)
+        }
+        _ => Ok(None),
     }
 }
