@@ -228,7 +228,7 @@ impl Driver {
         if nodes.links().is_warm() {
             return;
         }
-        let limit = self.connect_timeout.saturating_add(self.node_timeout);
+        let limit = self.connect_timeout.saturating_add(READY_LOOK);
         let until = clock::now().after(limit).min(deadline.unwrap_or(NEVER));
         let mut warm = pin!(nodes.links().wait_for(Links::is_warm));
         let mut limit = pin!(sleep_until(nodes, until));

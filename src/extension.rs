@@ -29,9 +29,12 @@ pub(crate) struct Extension {
 
 impl VoteSink for Extension {
     fn handle_answer(&self, node: NodeId, answer: Answer) {
-        let is_missing = answer.vote == Vote::Missing;
+        let (is_missing, is_granted) = (answer.vote == Vote::Missing, answer.vote == Vote::Granted);
         let decided = self.tally.count_answer(node, answer);
         let Some(holding) = self.holding.upgrade() else { return };
+        if is_granted && decided.is_none() {
+            holding.handle_grant(node);
+        }
         if decided.is_some() {
             match self.cause {
                 Cause::Asked => {}

@@ -2,11 +2,12 @@
 
 use crate::checks::Checks;
 use crate::clock;
+use crate::doubt::Doubt;
 use crate::extension::{Cause, Extension};
 use crate::hold::Hold;
 use crate::lock::lock;
 use crate::node::{Ballot, Claim, NodeShared, Nodes, Order};
-use crate::protocol::{Extended, Goal, NodeId, NodeSet, Renewal, Round, Step};
+use crate::protocol::{Extended, Goal, NodeId, Renewal, Round, Step};
 use crate::protocol::{Tenure, Time, Ttl};
 use crate::redlock::Inner;
 use crate::tally::Tally;
@@ -36,9 +37,7 @@ pub(crate) struct Holding {
     renewal: Mutex<Renewal>,
     /// The extension under way that nobody waits for, and when to stop waiting for its votes.
     upkeep: Mutex<Option<(Arc<Extension>, Time)>>,
-    /// Nodes that may not hold the key any more: something happened to it since they were last asked, or
-    /// they did not say then that it is ours.
-    touched: Mutex<NodeSet>,
+    doubt: Mutex<Doubt>,
     checks: Mutex<Checks>,
     ended: Notify,
     /// Rings for the upkeep and the end, once somebody wants to be told.
@@ -60,8 +59,13 @@ impl Bond {
 }
 
 impl Holding {
-    /// What `hold` holds, acquired with `ttl`, with one guard.
-    pub(crate) fn new(client: Arc<Inner>, hold: Hold, ttl: Ttl, renewal: Renewal) -> Arc<Self> {
+    /// What `hold` holds, acquired with `ttl` in that round, with one guard.
+    pub(crate) fn new(
+        client: Arc<Inner>,
+        hold: Hold,
+        (ttl, renewal): (Ttl, Renewal),
+        acquired: Arc<Tally>,
+    ) -> Arc<Self> {
         let (claim, prefix) = (hold.claim().clone(), client.settings.prefix.len());
         let shared = client.driver.pool.all().clone();
         Arc::new(Self {
@@ -73,7 +77,7 @@ impl Holding {
             guards: AtomicUsize::new(1),
             renewal: Mutex::new(renewal),
             upkeep: Mutex::default(),
-            touched: Mutex::default(),
+            doubt: Mutex::new(Doubt::after_acquire(acquired)),
             checks: Mutex::default(),
             ended: Notify::new(),
             alarm: Mutex::default(),
@@ -195,7 +199,7 @@ impl Holding {
             Cause::Check => lock(&self.checks).under_way = Some(close_at),
             Cause::Asked => {}
         }
-        *lock(&self.touched) = NodeSet::default();
+        *lock(&self.doubt) = Doubt::begin();
         // Whoever waits for the loss wants to be told at once.
         let watches = cause != Cause::Asked || self.is_watched();
         nodes.send_each(|node| {
@@ -208,7 +212,7 @@ impl Holding {
     /// Takes how an extension has ended that is no upkeep.
     pub(crate) fn settle(&self, extension: &Extension) -> Extended {
         let now = clock::now();
-        self.note_doubtful(&extension.tally);
+        lock(&self.doubt).handle_outcome(&extension.tally);
         let extended = extension.tally.judge(|round| self.renewal().handle_outcome(round, now));
         self.tell(extended);
         extended
@@ -217,7 +221,7 @@ impl Holding {
     /// Takes how an extension of the upkeep has ended.
     pub(crate) fn settle_upkeep(&self, extension: &Extension) {
         lock(&self.upkeep).take();
-        self.note_doubtful(&extension.tally);
+        lock(&self.doubt).handle_outcome(&extension.tally);
         let (t1, now) = (extension.tally.t1(), clock::now());
         let upkeep = |round: &Round| self.renewal().handle_upkeep(round, t1, now);
         let extended = extension.tally.judge(upkeep);
@@ -241,11 +245,9 @@ impl Holding {
         }
     }
 
-    /// Notes the nodes that have not said that they hold the key: it takes fewer others to lose it.
-    pub(crate) fn note_doubtful(&self, tally: &Tally) {
-        let (quorum, granted) = tally.judge(|round| (round.quorum(), round.granted()));
-        let mut touched = lock(&self.touched);
-        *touched = touched.union(quorum.ids().collect::<NodeSet>().without(granted));
+    /// `node` has said that it holds the keys.
+    pub(crate) fn handle_grant(&self, node: NodeId) {
+        lock(&self.doubt).handle_grant(node);
     }
 
     fn tell(&self, extended: Extended) {
@@ -261,13 +263,9 @@ impl Holding {
             // Nobody waits to be told.
             return;
         }
-        let touched = {
-            let mut touched = lock(&self.touched);
-            touched.insert(node);
-            touched.len()
-        };
+        let doubtful = lock(&self.doubt).handle_touch(node);
         let quorum = lock(&self.bond).as_ref().map(|bond| bond.client.driver.quorum);
-        if quorum.is_some_and(|quorum| quorum.blocked(touched)) {
+        if quorum.is_some_and(|quorum| quorum.blocked(doubtful)) {
             lock(&self.checks).is_wanted = true;
             if let Some(due) = self.check(clock::now()) {
                 self.hasten(due);

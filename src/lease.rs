@@ -47,8 +47,7 @@ impl Lease {
         if let Some(most) = max_hold {
             renewal = renewal.kept_up(ttl, tally.t1(), most);
         }
-        let holding = Holding::new(client.clone(), hold, ttl, renewal);
-        holding.note_doubtful(&tally);
+        let holding = Holding::new(client.clone(), hold, (ttl, renewal), tally.clone());
         if !client.roster.enter(&holding) {
             // Nobody has worked under it.
             holding.release().iter_mut().for_each(|bond| bond.hold.keep_no_longer());

@@ -11,6 +11,7 @@ mod check;
 mod checks;
 mod clock;
 mod config_error;
+mod doubt;
 mod driver;
 mod ending;
 mod error;

@@ -2,7 +2,7 @@
 
 use crate::late_packets::deliver_all;
 use crate::quorum::Holds;
-use crate::{MAX_TTL, SOON, client, eventually, ms};
+use crate::{MAX_TTL, SOON, builder, client, eventually, ms};
 use kit::{Cluster, Direction, Proxy, Server, ServerBuilder};
 use quorlock::{
     AcquireError, NodeFailure, NodeState, NodeVote, Redlock, ReleaseError, ReleaseOutcome,
@@ -109,7 +109,8 @@ async fn servers_that_close_idle_connections_are_no_trouble() {
 async fn a_server_that_was_restarted_between_two_uses_counts_again() {
     // With their data: a node that has forgotten its locks may rightly be left out for a while.
     let cluster = Cluster::start_with(3, &Server::builder().durable());
-    let redlock = client(&cluster);
+    let settings = builder(&cluster).trust_persistence(true);
+    let redlock = settings.build().expect("good settings");
     lock_on_all(&redlock, &cluster).await;
     for node in &cluster {
         node.restart();

@@ -17,7 +17,7 @@ async fn a_server_that_loads_at_the_set_up_is_tried_again_and_counts_once_it_has
     let fill = format!("for i = 1, {KEYS} do redis.call('SET', 'k' .. i, 'x') end");
     cluster[0].cmd(&["EVAL", &fill, "0"]);
     let redlock = Redlock::builder().nodes(cluster.urls()).node_timeout(ms(1_000));
-    let redlock = redlock.ttl(ms(50_000)).build().expect("good settings");
+    let redlock = redlock.ttl(ms(50_000)).trust_persistence(true).build().expect("good settings");
     let kept = redlock.acquire("kept").wait(SOON).await.expect("free");
     let dropped = redlock.acquire("dropped").wait(SOON).await.expect("free");
     for lease in [&kept, &dropped] {
