@@ -9,7 +9,8 @@
 //! With each grant the node tells its time. Say that it shows T when it grants. Whoever was granted the
 //! lock when its clock was o ahead of ours, for a ttl that ends at T at the latest, relies on it until
 //! T - o at the latest on our clock, less the allowance for drift. So the grant counts from then on,
-//! with the least o of all times at which such a key can have been granted.
+//! with the least o of all times at which such a key can have been granted. When the clock is set back,
+//! what it showed before that stands for T: keys that were dropped do not come back.
 
 use super::validity::{Drift, Time};
 use std::collections::VecDeque;
@@ -84,6 +85,8 @@ pub(crate) struct NodeClock {
     now: Option<Known>,
     /// How far ahead it was before; each further than the one before, the others do not matter.
     past: VecDeque<Past>,
+    /// Grants count from then on at the earliest, for the keys that it had dropped before it was set back.
+    dropped: Time,
     step: Option<Step>,
     pace: Option<Pace>,
     fast: Option<Fast>,
@@ -133,14 +136,13 @@ impl Reading {
         let shown = nanos(self.shown_us.saturating_mul(1_000));
         Offset {
             lowest: shown.saturating_sub(nanos(self.received.as_nanos())),
-            highest: shown.saturating_add(1_000).saturating_sub(nanos(self.sent.as_nanos())),
+            highest: self.shown().saturating_sub(nanos(self.sent.as_nanos())),
         }
     }
 
-    /// When it showed that, on our clock, if it was so far ahead.
-    fn on_ours(self, ahead: i64) -> Time {
-        let shown = nanos(self.shown_us.saturating_mul(1_000)).saturating_add(1_000);
-        Time::from_nanos(u64::try_from(shown.saturating_sub(ahead)).unwrap_or_default())
+    /// What it showed at most.
+    fn shown(self) -> i64 {
+        nanos(self.shown_us.saturating_mul(1_000)).saturating_add(1_000)
     }
 }
 
@@ -173,8 +175,8 @@ impl NodeClock {
         let wander = WANDER.min(factor / 4);
         let constant = drift.constant().saturating_sub(PRECISION);
         let rates = Rates { factor, wander, spare: factor - 3 * wander, constant };
-        let (now, past, step, pace, fast) = Default::default();
-        Self { rates, term, now, past, step, pace, fast }
+        let (now, past, dropped, step, pace, fast) = Default::default();
+        Self { rates, term, now, past, dropped, step, pace, fast }
     }
 
     /// Takes a reading, and says what the grants are worth that came before it over the same connection.
@@ -194,12 +196,15 @@ impl NodeClock {
             return Told { counts_from: self.counts_from(reading), step: None };
         }
         let before = known.offset.widened(share(received.since(known.at), self.rates.wander));
-        // What is too little for a step to be seen may be one.
-        let hidden = reading.on_ours(before.lowest.saturating_add(length(self.rates.constant)));
         let step = if let Some(offset) = before.narrowed(seen) {
             self.now = Some(Known { offset, at: known.at.max(reading.sent), ..known });
             None
         } else {
+            if seen.highest < before.lowest {
+                // The grants that came with this reading may have come before that, too.
+                let shown = before.highest.saturating_add(nanos(received.as_nanos()));
+                self.dropped = self.dropped.max(self.relied_until(shown));
+            }
             self.note_past(before.lowest, received);
             self.now = Some(Known { offset: seen, since: received, at: reading.sent });
             let step = Step { after: known.at, before: received, by: seen.beyond(before) };
@@ -207,7 +212,7 @@ impl NodeClock {
         };
         self.step = step.or(self.step);
         self.look_at_pace(reading);
-        Told { counts_from: self.counts_from(reading).max(hidden), step }
+        Told { counts_from: self.counts_from(reading), step }
     }
 
     /// It was at least `lowest` ahead until `until`.
@@ -225,14 +230,21 @@ impl NodeClock {
 
     /// From when on a grant counts that came with `reading`.
     fn counts_from(&self, reading: Reading) -> Time {
-        let counts = self.past.iter().map(|past| {
-            let over = reading.on_ours(past.lowest);
+        reading.received.max(self.dropped).max(self.relied_until(reading.shown()))
+    }
+
+    /// Until when, at the latest, anybody relies on a key that ended before the clock showed this, and
+    /// was granted when it was less far ahead.
+    fn relied_until(&self, shown: i64) -> Time {
+        let ends = self.past.iter().map(|past| {
+            let over = u64::try_from(shown.saturating_sub(past.lowest)).unwrap_or_default();
+            let over = Time::from_nanos(over);
             // It was to stand from then on at the latest, and its holder has given up a share of that.
             let spared = share(over.since(past.until), self.rates.spare);
             let spared = spared.saturating_add(self.rates.constant);
             Time::from_nanos(over.as_nanos().saturating_sub(nanos_of(spared)))
         });
-        counts.fold(reading.received, Time::max)
+        ends.max().unwrap_or_default()
     }
 
     /// Whether it has gained too much in several intervals in a row.

@@ -153,7 +153,7 @@ fn a_server_that_is_vouched_for_forgets_nothing_and_has_its_age() {
         it.handle_set_up(n(0), server("c", 0), at(20));
         assert_eq!(void(&it, 0, 20), Some((Event::Restart, 0, 60)), "not any more");
         it.handle_set_up(n(0), vouched("d"), at(30));
-        assert_eq!(void(&it, 0, 79), Some((Event::Restart, 59, 1)), "the one before was not");
+        assert_eq!(void(&it, 0, 79), Some((Event::Restart, 49, 11)), "the one before was not");
     }
     let mut two = nodes(2, Observed);
     two.handle_set_up(n(0), Server { uptime: Some(secs(900)), ..vouched("a") }, at(0));
