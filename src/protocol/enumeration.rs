@@ -160,7 +160,7 @@ fn a_grant_counts_from_its_time_on_and_the_round_waits_for_that_if_it_needs_it()
             }
         }
     });
-    assert_eq!(seen, 158_763);
+    assert_eq!(seen, 162_009);
 }
 
 #[test]
