@@ -24,7 +24,7 @@ pub(crate) struct Verdict {
     /// By how much, at most, keys end sooner than was promised, if that was seen just now: the node's
     /// clock has stepped ahead, or ours has stood still.
     pub(crate) ahead: Option<Duration>,
-    /// True if it was our clock, and no node's.
+    /// True if it may have been our clock, and no node's: all have stepped alike.
     pub(crate) stood_still: bool,
 }
 
@@ -40,21 +40,19 @@ impl ClockSkew {
         let ahead = told
             .step
             .map(|step| Duration::from_nanos(u64::try_from(step.by.highest).unwrap_or_default()));
-        let standstill = told.step.and_then(|step| self.standstill(step, reading.received));
-        let Some(length) = standstill else {
+        if !told.step.is_some_and(|step| self.is_standstill(step, reading.received)) {
             return Verdict { counts_from: told.counts_from, ahead, stood_still: false };
-        };
-        for clock in self.clocks.iter_mut().filter(|clock| clock.step().is_some()) {
-            clock.handle_standstill(length);
         }
-        // Nothing has happened on the node; what its last steps come to is told with the next reading.
+        for clock in self.clocks.iter_mut().filter(|clock| clock.step().is_some()) {
+            clock.handle_standstill();
+        }
         Verdict { counts_from: told.counts_from, ahead, stood_still: true }
     }
 
-    /// For how long our clock has stood still at least, if that explains `step`, which was just seen: if
-    /// all nodes that are read have stepped by as much, at the same moment of ours. There is no telling
-    /// where only one is.
-    fn standstill(&self, step: Step, now: Time) -> Option<i64> {
+    /// True if `step`, which was just seen, can be explained by our clock having stood still: if all nodes
+    /// that are read have stepped by as much, at the same moment of ours. There is no telling where only
+    /// one is.
+    fn is_standstill(&self, step: Step, now: Time) -> bool {
         let (mut after, mut before, mut by) = (step.after, step.before, step.by);
         let mut alike = 0;
         for clock in &self.clocks {
@@ -71,10 +69,10 @@ impl ClockSkew {
                     alike += 1;
                 }
                 None if now.since(read_at) > SILENCE => {}
-                None => return None,
+                None => return false,
             }
         }
-        (alike >= 2).then_some(by.lowest)
+        alike >= 2
     }
 
     /// Why nothing that `node` grants counts at `now`.

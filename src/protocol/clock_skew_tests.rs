@@ -43,7 +43,7 @@ fn our_clock_has_stood_still_if_all_that_are_read_say_so_alike() {
     let last = three.read(2, 2_000);
     assert!(last.stood_still && last.ahead.is_some());
     for node in 0..3 {
-        assert!(three.late(node, 2_001) <= 2, "no node's grants are late for it");
+        assert!(three.late(node, 2_001) > 480, "all nodes can have stepped alike");
     }
 }
 
