@@ -181,7 +181,11 @@ impl World {
     pub(crate) fn think_from(&mut self, client: usize, from: Time) {
         let ttl = self.scenario.ttl_ns();
         let naps = !self.is_healed && self.dice.chance(self.scenario.naps);
-        let pause = self.dice.of_any_size(ttl / 256, if naps { 4 * ttl } else { ttl / 2 });
+        let pause = if naps {
+            self.dice.of_any_size(ttl / 2, 4 * ttl)
+        } else {
+            self.dice.of_any_size(ttl / 256, ttl / 2)
+        };
         let at = from.after(Duration::from_nanos(pause));
         self.set_task(client, Task::Thinking, at);
     }

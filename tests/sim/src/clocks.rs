@@ -1,6 +1,6 @@
 //! What a client makes of the times that nodes tell with what they grant.
 
-use crate::clock::Instant;
+use crate::clock::{Instant, MS};
 use crate::counts::Count;
 use crate::event::Event;
 use crate::mutation::Mutation;
@@ -42,8 +42,11 @@ impl World {
     ) -> Option<Worth> {
         let shown_us = answer.shown_us?;
         let received = self.local(client);
+        let prompt = Duration::from_nanos(2 * self.scenario.weather.delay.1 + MS);
         let link = &mut self.clients[client].links[node];
-        link.read_at = link.read_at.max(written);
+        if received.since(written) < prompt {
+            link.read_at = link.read_at.max(written);
+        }
         let reading = Reading { sent: written, shown_us, received };
         let verdict = self.clients[client].mind.clocks.handle_reading(NodeId::new(node), reading);
         if let Some(ahead) = verdict.ahead {
@@ -189,8 +192,9 @@ impl World {
         }
     }
 
-    /// True if every client knows of all steps of a node's clock up to now: one that goes back and forth
-    /// between two readings is seen by nobody. Who is connected and idle is read every five seconds.
+    /// True if every client knows of all steps of a node's clock up to now, by a reading that took no longer
+    /// than usual: one that goes back and forth between two of them is seen by nobody. Who is connected
+    /// and idle reads it every five seconds.
     pub(crate) fn is_known_by_all(&self, node: usize, stepped: Instant) -> bool {
         let idle = Duration::from_secs(6);
         self.clients.iter().all(|it| {

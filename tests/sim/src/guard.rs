@@ -52,7 +52,8 @@ impl Scenario {
             _ => self.longest_ttl(),
         };
         let longest = Ttl::from_duration(Duration::from_nanos(longest)).expect("a good ttl");
-        self.drift.quarantine(longest)
+        let second = Duration::from_secs(u64::from(self.has(Mutation::TrustedUptime)));
+        self.drift.quarantine(longest) - second
     }
 
     pub(crate) fn quarantine(&self) -> Quarantine<u32> {
@@ -124,8 +125,10 @@ impl World {
                 is_young && !quorum.blocked(quorum.ids().filter(seems_young).count())
             }
             Some(Mutation::ForgottenWitness) => {
-                let here = quorum.ids().map(NodeId::index).filter(|node| it.links[*node].is_up);
-                is_young && here.into_iter().any(|node| mind.sights[node].is_old)
+                let is_old = |node: &NodeId| mind.sights[node.index()].is_old;
+                let mut old = quorum.ids().filter(is_old).peekable();
+                let is_met = old.peek().is_some();
+                is_young && (!is_met || old.any(|node| it.links[node.index()].is_up))
             }
             Some(Mutation::ForgottenNatives) => {
                 let oldest = mind.oldest.map(|(at, age)| now.since(at) + age);

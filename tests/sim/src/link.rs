@@ -96,7 +96,7 @@ pub(crate) struct Link {
     /// When it was begun to be set up, and when something was written or read last.
     pub(crate) connecting_since: Time,
     pub(crate) last_traffic: Time,
-    /// When the last thing was written that has told the node's time.
+    /// When the last thing was written that has told the node's time without delay.
     pub(crate) read_at: Time,
     /// The network passes nothing until then.
     pub(crate) blocked_until: Instant,
@@ -242,6 +242,7 @@ impl World {
     /// Sees to it that the task looks when something is due.
     pub(crate) fn set_alarm(&mut self, client: usize, node: usize) {
         let (now, timeout) = (self.local(client), self.scenario.node_timeout);
+        let beats = !self.scenario.has(Mutation::NoHeartbeat);
         let link = self.link(client, node);
         if !link.is_up {
             return;
@@ -251,7 +252,7 @@ impl World {
         let is_owed = !link.releases.is_empty() || link.extension.is_some();
         let owed = (is_owed && !link.is_stalled).then_some(link.owed_from);
         let is_idle = link.under_way.is_empty() && !link.is_stalled;
-        let beat = is_idle.then(|| link.last_traffic.after(HEARTBEAT));
+        let beat = (is_idle && beats).then(|| link.last_traffic.after(HEARTBEAT));
         let due = overdue.into_iter().chain(owed).chain(beat).min().map(|due| due.max(now));
         if let Some(due) = due
             && link.alarm_at.is_none_or(|at| due < at)
@@ -298,11 +299,8 @@ impl World {
     fn read_if_idle(&mut self, client: usize, node: usize) {
         let now = self.local(client);
         let link = self.link(client, node);
-        if !link.under_way.is_empty() || now.since(link.last_traffic) < HEARTBEAT {
-            return;
-        }
-        link.last_traffic = now;
-        if !self.scenario.has(Mutation::NoHeartbeat) {
+        let is_idle = link.under_way.is_empty() && now.since(link.last_traffic) >= HEARTBEAT;
+        if is_idle && !self.scenario.has(Mutation::NoHeartbeat) {
             self.counts.add(Count::Beats);
             self.write(client, node, Order { claim: 0, deed: Deed::Beat, round: 0 });
         }

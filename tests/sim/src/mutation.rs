@@ -75,7 +75,7 @@ mutations! {
     NoQuarantine "no-quarantine" GUARD_OBSERVED "A node that was restarted counts at once.",
     ShortQuarantine "short-quarantine" GUARD_OBSERVED "A quarantine lasts for a ttl, though leases are extended to a longer one.",
     YoungCount "young-count" GUARD_MINORITY "Nodes that are young at first sight count.",
-    TrustedUptime "trusted-uptime" GUARD_STRICT "An uptime in whole seconds is taken as it is.",
+    TrustedUptime "trusted-uptime" GUARD_STRICT "An uptime in whole seconds is taken as it is, and no second is granted for it.",
     BlindStrict "blind-strict" GUARD_STRICT "A node that is young at first sight counts at once.",
     NewByVotes "new-by-votes" GUARD_ROLLING "A deployment is new if most of its nodes are young.",
     HastyNewness "hasty-newness" GUARD_ROLLING "A deployment is judged before every node was tried.",

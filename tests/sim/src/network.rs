@@ -117,7 +117,9 @@ impl World {
         self.queue.push(arrival, Event::Arrive { packet });
         if has_tail {
             self.packets.push(Packet { has_tail: false, tail_of: Some(packet), ..sent });
-            let arrival = arrival + self.delay();
+            let delay = self.delay();
+            let longest = nanos(self.scenario.node_timeout).max(2 * delay);
+            let arrival = arrival + self.dice.of_any_size(delay, longest);
             self.connections[index(connection)].last_request = arrival;
             self.queue.push(arrival, Event::Arrive { packet: packet + 1 });
         }

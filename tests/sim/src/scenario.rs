@@ -71,7 +71,7 @@ impl Scenario {
             Mode::Guarded(Guarded::Fresh) => dice.pick(&[3_000, 10_000]),
             // A guard counts by the second: the run has to outlast it.
             mode if mode.restarts_groups() => dice.pick(&[1_000, 1_000, 3_000, 10_000]),
-            mode if mode.has_steps() => dice.pick(&[300, 1_000, 3_000, 10_000]),
+            mode if mode.has_steps() => dice.pick(&[300, 1_000, 3_000, 10_000, 10_000]),
             _ => dice.pick(&[100, 300, 1_000, 3_000, 10_000]),
         };
         let ttl = Ttl::from_duration(Duration::from_millis(ttl_ms)).expect("a good ttl");
@@ -92,6 +92,7 @@ impl Scenario {
         };
         let nodes: &[usize] = match mode {
             Mode::Wiped(_) => &[3, 5, 7],
+            mode if mode.has_steps() => &[1, 1, 2, 3, 3, 3, 4, 5, 5, 6, 7],
             _ => &[1, 2, 3, 3, 3, 4, 5, 5, 5, 6, 7],
         };
         let nodes = dice.pick(nodes);
@@ -129,8 +130,8 @@ impl Scenario {
             trusted: u32::try_from(trusted).expect("few nodes"),
             starts: steps::starts(mode, nodes, 2 * ttl_ms * MS, dice),
             least_step: (5 * MS).max(4 * weather.delay.1 + horizon / 5_000),
-            cuts: if mode.has_steps() { dice.pick(&[0, 20, 100]) } else { 0 },
-            naps: if mode.has_steps() { dice.pick(&[0, 100, 300]) } else { 0 },
+            cuts: if mode.has_steps() { dice.pick(&[0, 50, 300]) } else { 0 },
+            naps: if mode.has_steps() { dice.pick(&[0, 200, 500]) } else { 0 },
             horizon,
         }
     }
@@ -196,7 +197,7 @@ fn weather(mode: Mode, ttl: Instant, timeout: Instant, dice: &mut Dice) -> Weath
     }
     Weather {
         delay: (least, least * dice.pick(&[2, 4])),
-        slow: dice.pick(&[0, 0, 10, 50, 200]),
+        slow: dice.pick(if mode.has_steps() { &[0, 20, 100, 300] } else { &[0, 0, 10, 50, 200] }),
         long: if dice.chance(500) { 2 * timeout } else { ttl },
         breaks: dice.pick(&[0, 0, 5, 30]),
         late: dice.pick(&[0, 500, 900]),

@@ -45,6 +45,8 @@ fn step_some(scenario: &Scenario, dice: &mut Dice, plan: &mut Vec<Planned>) {
     let length = |dice: &mut Dice| dice.of_any_size(scenario.least_step, LONGEST);
     let by = length(dice);
     let is_back = !is_new && dice.chance(300);
+    // As soon as everybody knows, it goes the other way.
+    let returns = (!is_new && dice.chance(300)).then(|| dice.of_any_size(MS, 2 * S));
     let first = dice.index(nodes);
     let mut at = dice.below(scenario.horizon);
     for place in 0..count {
@@ -52,6 +54,11 @@ fn step_some(scenario: &Scenario, dice: &mut Dice, plan: &mut Vec<Planned>) {
         let by = if is_alike { by } else { length(dice) };
         let by = if is_back { -signed(by) } else { signed(by) };
         plan.push(Planned { at, lasting: 0, fault: Fault::Step { node, by } });
+        if let Some(later) = returns {
+            let by = if is_alike { -by } else { -by.signum() * signed(length(dice)) };
+            let fault = Fault::Step { node, by };
+            plan.push(Planned { at: at + later, lasting: 0, fault });
+        }
         at += if apart > 0 { dice.below(apart) } else { 0 };
     }
 }
