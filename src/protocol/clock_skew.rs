@@ -43,8 +43,8 @@ impl ClockSkew {
         if !told.step.is_some_and(|step| self.is_standstill(step, reading.received)) {
             return Verdict { counts_from: told.counts_from, ahead, stood_still: false };
         }
-        for clock in self.clocks.iter_mut().filter(|clock| clock.step().is_some()) {
-            clock.handle_standstill();
+        for it in self.clocks.iter_mut().filter(|it| it.step().is_some()) {
+            it.handle_standstill();
         }
         Verdict { counts_from: told.counts_from, ahead, stood_still: true }
     }
@@ -55,9 +55,9 @@ impl ClockSkew {
     fn is_standstill(&self, step: Step, now: Time) -> bool {
         let (mut after, mut before, mut by) = (step.after, step.before, step.by);
         let mut alike = 0;
-        for clock in &self.clocks {
-            let Some(read_at) = clock.read_at() else { continue };
-            let other = clock.step().and_then(|other| {
+        for it in &self.clocks {
+            let Some(read_at) = it.read_at() else { continue };
+            let other = it.step().and_then(|other| {
                 let by = by.narrowed(other.by)?;
                 let together = (after.max(other.after), before.min(other.before));
                 (together.0 <= together.1).then_some((together, by))

@@ -5,16 +5,14 @@ use crate::clocks::Worth;
 use crate::counts::Count;
 use crate::event::Event;
 use crate::fencing::Wall;
-use crate::guard::Sight;
 use crate::holding::Holding;
 use crate::link::{Claim, Deed, Link, Order};
+use crate::mind::Mind;
 use crate::mutation::Mutation;
 use crate::node::Answer;
 use crate::protocol::{
-    Acquisition, ClockSkew, Next, NodeId, NodeSet, Outcome, Quarantine, Quorum, Refusal,
-    RetryPolicy, Round, Time, Vote,
+    Acquisition, Next, NodeId, NodeSet, Outcome, Quorum, Refusal, RetryPolicy, Round, Time, Vote,
 };
-use crate::scenario::Scenario;
 use crate::trace::note;
 use crate::world::{World, index, small, word};
 use std::time::Duration;
@@ -82,31 +80,6 @@ pub(crate) struct Client {
     pub(crate) release: Option<(u32, Round)>,
     /// Since when it has been waiting for the lock.
     pub(crate) waiting_since: Instant,
-}
-
-/// What a client knows of its nodes.
-pub(crate) struct Mind {
-    pub(crate) clocks: ClockSkew,
-    pub(crate) memory: Quarantine<u32>,
-    /// Until then its first attempt waits for nodes that it has not met.
-    pub(crate) settles_by: Time,
-    /// What only clients with a mutation go by.
-    pub(crate) sights: Vec<Sight>,
-    pub(crate) oldest: Option<(Time, Duration)>,
-    pub(crate) steps: Vec<Option<(Time, Duration)>>,
-}
-
-impl Mind {
-    pub(crate) fn new(scenario: &Scenario) -> Self {
-        Self {
-            clocks: scenario.clock_skew(),
-            memory: scenario.quarantine(),
-            settles_by: Time::default(),
-            sights: vec![Sight::default(); scenario.nodes],
-            oldest: None,
-            steps: vec![None; scenario.nodes],
-        }
-    }
 }
 
 impl Client {

@@ -202,7 +202,7 @@ impl World {
             let now = it.clock.time(self.now);
             let is_idle = link.is_up && link.under_way.is_empty() && !it.is_stopped;
             let is_late = is_idle && now.since(link.last_traffic) > idle;
-            link.read_at > it.clock.time(stepped) || is_late || !link.is_met
+            link.read_at > it.clock.time(stepped) || is_late || !it.mind.sights[node].is_met
         })
     }
 }

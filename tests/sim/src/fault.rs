@@ -40,6 +40,9 @@ pub(crate) struct Planned {
 
 /// The faults of a run. Each kind is off in many runs, so that others show what they do alone.
 pub(crate) fn plan(scenario: &Scenario, dice: &mut Dice) -> Vec<Planned> {
+    if scenario.mode == Mode::Guarded(Guarded::Fresh) {
+        return plan_calm(scenario, dice);
+    }
     let mut plan = Vec::new();
     let ttl = scenario.ttl_ns();
     // Half of the runs spare a majority of the nodes. The others are worse than what is promised,
@@ -88,16 +91,6 @@ pub(crate) fn plan(scenario: &Scenario, dice: &mut Dice) -> Vec<Planned> {
             plan.push(timed(fault, scenario, dice));
         }
     }
-    if scenario.mode == Mode::Guarded(Guarded::Fresh) {
-        plan.clear();
-        let is_hung = scenario.nodes > 2 && dice.chance(300);
-        let fault = Fault::Pause { node: dice.index(scenario.nodes) };
-        if is_hung {
-            let at = dice.below(scenario.longest_ttl());
-            plan.push(Planned { at, lasting: scenario.horizon, fault });
-        }
-        return plan;
-    }
     outside(scenario, dice, &mut plan);
     plan_steps(scenario, dice, &mut plan);
     plan_rolls(scenario, dice, &mut plan);
@@ -112,6 +105,15 @@ pub(crate) fn plan(scenario: &Scenario, dice: &mut Dice) -> Vec<Planned> {
         plan.retain(|planned| planned.at + planned.lasting < scenario.horizon);
     }
     plan
+}
+
+/// At most one node hangs.
+fn plan_calm(scenario: &Scenario, dice: &mut Dice) -> Vec<Planned> {
+    let fault = Fault::Pause { node: dice.index(scenario.nodes) };
+    let hangs = scenario.nodes > 2 && dice.chance(300);
+    let at = dice.below(scenario.longest_ttl());
+    let lasting = scenario.horizon;
+    hangs.then_some(Planned { at, lasting, fault }).into_iter().collect()
 }
 
 fn timed(fault: Fault, scenario: &Scenario, dice: &mut Dice) -> Planned {

@@ -1,11 +1,12 @@
 //! The restart guard: which nodes count for a client that has seen them restart, or young.
 
-use crate::client::{Client, Mind};
+use crate::client::Client;
 use crate::clock::{Instant, MS};
 use crate::counts::Count;
 use crate::event::Event;
 use crate::fault::{Fault, Planned};
 use crate::link::Link;
+use crate::mind::Mind;
 use crate::mode::{Guarded, Mode, Outside, Stepped};
 use crate::mutation::Mutation;
 use crate::protocol::{NodeId, Quarantine, Quorum, Rule, Server, Time, Ttl};
@@ -37,9 +38,10 @@ impl Guard {
     }
 }
 
-/// What clients with a mutation know of a node's age.
+/// What a client has seen of a node. How old it was, only clients with a mutation go by.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sight {
+    pub(crate) is_met: bool,
     young_until: Time,
     is_old: bool,
 }
@@ -53,7 +55,7 @@ impl Scenario {
         };
         let longest = Ttl::from_duration(Duration::from_nanos(longest)).expect("a good ttl");
         let second = Duration::from_secs(u64::from(self.has(Mutation::TrustedUptime)));
-        self.drift.quarantine(longest) - second
+        self.drift.quarantine(longest).saturating_sub(second)
     }
 
     pub(crate) fn quarantine(&self) -> Quarantine<u32> {
@@ -84,7 +86,7 @@ impl World {
         let now = self.local(client);
         let id = NodeId::new(node);
         let it = &mut self.clients[client];
-        let is_first = !std::mem::replace(&mut it.links[node].is_met, true);
+        let is_first = !std::mem::replace(&mut it.mind.sights[node].is_met, true);
         let server = self.scenario.server(node, run, uptime_s, is_first);
         let age = server.uptime.unwrap_or_default().saturating_sub(Duration::from_secs(1));
         let term = self.scenario.term();
@@ -189,6 +191,6 @@ impl World {
     /// True if this is the connection by which a client meets the node that never restarts: that one is
     /// promised to be there.
     pub(crate) fn is_first_meeting(&self, client: usize, node: usize) -> bool {
-        self.scenario.witness == Some(node) && !self.clients[client].links[node].is_met
+        self.scenario.witness == Some(node) && !self.clients[client].mind.sights[node].is_met
     }
 }

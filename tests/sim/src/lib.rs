@@ -22,6 +22,7 @@ mod guard;
 mod holding;
 mod ledger;
 mod link;
+mod mind;
 mod mistake;
 mod mode;
 mod mutation;

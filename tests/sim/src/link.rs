@@ -91,8 +91,6 @@ pub(crate) struct Link {
     pub(crate) doubt_until: Time,
     /// Connections that broke, and were not ended since.
     pub(crate) broken: Vec<u32>,
-    /// It has been up at some time.
-    pub(crate) is_met: bool,
     /// When it was begun to be set up, and when something was written or read last.
     pub(crate) connecting_since: Time,
     pub(crate) last_traffic: Time,
@@ -108,7 +106,6 @@ impl Link {
         Self {
             connection: Some(connection),
             is_up: true,
-            is_met: true,
             owed_pause: FIRST_OWED_PAUSE,
             last_traffic: now,
             ..Self::default()

@@ -76,10 +76,7 @@ impl Arguments {
                 let few = self.from..self.from.saturating_add(self.seeds / 10);
                 let is_guarded = guard(&few, mutation);
                 let is_caught = mutations();
-                measure("overlaps", &self.seeds(), |mode| {
-                    is_outside(mode) && !mode.restarts_groups()
-                });
-                measure("overlaps", &few, |mode| is_outside(mode) && mode.restarts_groups());
+                outside(&few);
                 wiped(&few);
                 Ok(is_kept && is_guarded && is_caught)
             }

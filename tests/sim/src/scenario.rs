@@ -83,13 +83,6 @@ impl Scenario {
         let timeout = ttl_ms * MS / share;
         let doubt = if dice.chance(500) { 10_000 } else { 1_000 };
         let (retry, longest_delay) = retry(ttl, is_liveness, dice);
-        let drift = match mutation {
-            Some(Mutation::NoDrift) => {
-                let none = Drift::DEFAULT.with_factor(0.0).expect("a share");
-                none.with_constant(Duration::ZERO)
-            }
-            _ => Drift::DEFAULT,
-        };
         let nodes: &[usize] = match mode {
             Mode::Wiped(_) => &[3, 5, 7],
             mode if mode.has_steps() => &[1, 1, 2, 3, 3, 3, 4, 5, 5, 6, 7],
@@ -114,7 +107,7 @@ impl Scenario {
             nodes,
             clients: dice.pick(&[2, 2, 3, 4, 5]),
             ttl,
-            drift,
+            drift: drift(mutation),
             node_timeout: Duration::from_nanos(timeout),
             connect_timeout: Duration::from_nanos((4 * timeout).min(1_000 * MS)),
             doubt: Duration::from_millis(doubt),
@@ -173,6 +166,12 @@ impl Scenario {
         // Nodes whose clocks are set by NTP begin their seconds together.
         if self.mode.restarts_groups() { clock.on_the_second() } else { clock }
     }
+}
+
+fn drift(mutation: Option<Mutation>) -> Drift {
+    let drift = Drift::DEFAULT;
+    let none = drift.with_factor(0.0).map(|none| none.with_constant(Duration::ZERO));
+    none.filter(|_| mutation == Some(Mutation::NoDrift)).unwrap_or(drift)
 }
 
 /// How to try again, and the longest delay of that.

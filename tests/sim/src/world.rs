@@ -1,7 +1,7 @@
 //! One run: a world of nodes, networks and clients, from a seed.
 
 use crate::checker::Checker;
-use crate::client::{Client, Mind, Task};
+use crate::client::{Client, Task};
 use crate::clock::{Instant, MS};
 use crate::counts::{Count, Counts};
 use crate::dice::Dice;
@@ -9,6 +9,7 @@ use crate::event::{Event, Queue};
 use crate::fault::{self, Planned};
 use crate::ledger::Ledger;
 use crate::link::{Claim, Link};
+use crate::mind::Mind;
 use crate::mode::Mode;
 use crate::mutation::Mutation;
 use crate::network::{Connection, Packet};
@@ -135,7 +136,6 @@ impl World {
             let (uptime_s, shown_us) = (it.uptime_s(0), Some(it.shown_us(0)));
             let answer = Answer { shown_us, ..Answer::of(Vote::Granted) };
             self.read_clock(client, node, way, answer);
-            self.clients[client].links[node].is_met = false;
             self.meet(client, node, 0, uptime_s);
             self.set_alarm(client, node);
         }
