@@ -48,7 +48,10 @@ impl World {
             link.read_at = link.read_at.max(written);
         }
         let reading = Reading { sent: written, shown_us, received };
-        let verdict = self.clients[client].mind.clocks.handle_reading(NodeId::new(node), reading);
+        let clocks = &mut self.clients[client].mind.clocks;
+        let verdict = clocks.handle_reading(NodeId::new(node), reading);
+        let offset = clocks.offset(NodeId::new(node));
+        note!(self, "c{client} reads n{node}: {reading:?}, {offset:?}, {verdict:?}");
         if let Some(ahead) = verdict.ahead {
             let is_ours = if verdict.stood_still { ", or our clock stood still" } else { "" };
             note!(self, "c{client}: n{node} is ahead by {ahead:?}{is_ours}");

@@ -329,6 +329,7 @@ impl World {
         let worth = self.read_clock(client, node, written, answer);
         self.settle(client, node, sent.order, written, answer.vote);
         self.recover(client, node);
+        self.set_alarm(client, node);
         self.count_vote(client, NodeId::new(node), sent.order.round, (answer, worth));
     }
 

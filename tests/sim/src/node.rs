@@ -363,11 +363,13 @@ impl World {
         node.clock.jump(self.now, by);
     }
 
-    /// A node's clock steps, once everybody knows of the step before, if that went the other way.
+    /// A node's clock steps; but once everybody knows of the step before, if that went the other way, or if
+    /// this one is shorter than the ways that a packet can be held up.
     pub(crate) fn step_node(&mut self, at: usize, by: i64) -> bool {
         let is_ahead = by > 0;
+        let slow = 2 * (self.scenario.weather.long + self.scenario.weather.delay.1);
         if let Some((stepped, was_ahead)) = self.nodes[at].last_step
-            && was_ahead != is_ahead
+            && (was_ahead != is_ahead || by.unsigned_abs() < slow)
             && !self.is_known_by_all(at, stepped)
         {
             return false;
