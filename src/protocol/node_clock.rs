@@ -9,7 +9,8 @@
 //! With each grant the node tells its time. Say that it shows T when it grants. Whoever was granted the
 //! lock when its clock was o ahead of ours, for a ttl that ends at T at the latest, relies on it until
 //! T - o at the latest on our clock, less the allowance for drift. So the grant counts from then on,
-//! with the least o of all times at which such a key can have been granted.
+//! with the least o of all times at which such a key can have been granted. When the clock is set back,
+//! what it showed before that stands for T: keys that were dropped do not come back.
 
 use super::validity::{Drift, Time};
 use std::collections::VecDeque;
@@ -75,6 +76,8 @@ pub(crate) struct NodeClock {
     now: Option<Known>,
     /// How far ahead it was before; each further than the one before, the others do not matter.
     past: VecDeque<Past>,
+    /// Grants count from then on at the earliest, for the keys that it had dropped before it was set back.
+    dropped: Time,
     pace: Option<Pace>,
     fast: Option<Fast>,
 }
@@ -104,9 +107,6 @@ struct Past {
     lowest: i64,
     /// It was so until then at the latest.
     until: Time,
-    /// Until when, on our clock, somebody relies on a key of that time that was dropped when the clock
-    /// showed the most, before it was put back again; in nanoseconds.
-    over: i64,
     /// The `until` of the earliest that this stands for.
     begun: Time,
 }
@@ -165,8 +165,8 @@ impl NodeClock {
         let wander = WANDER.min(factor / 4);
         let constant = drift.constant().saturating_sub(PRECISION);
         let rates = Rates { factor, wander, spare: factor - 3 * wander, constant };
-        let (now, past, pace, fast) = Default::default();
-        Self { rates, term, now, past, pace, fast }
+        let (now, past, dropped, pace, fast) = Default::default();
+        Self { rates, term, now, past, dropped, pace, fast }
     }
 
     /// Takes a reading, and says what the grants are worth that came before it over the same connection.
@@ -188,13 +188,12 @@ impl NodeClock {
             self.now = Some(Known { offset, at: known.at.max(reading.sent), ..known });
             None
         } else {
-            self.note_past(before.lowest, received);
             if seen.highest < before.lowest {
-                let latest = before.highest.saturating_add(nanos(received.as_nanos()));
-                for past in &mut self.past {
-                    past.over = past.over.max(latest.saturating_sub(past.lowest));
-                }
+                // The grants that came with this reading may have come before that, too.
+                let shown = before.highest.saturating_add(nanos(received.as_nanos()));
+                self.dropped = self.dropped.max(self.relied_until(shown, received));
             }
+            self.note_past(before.lowest, received);
             self.now = Some(Known { offset: seen, since: received, at: reading.sent });
             let by = seen.beyond(before);
             let most = Duration::from_nanos(u64::try_from(by.highest).unwrap_or_default());
@@ -207,11 +206,8 @@ impl NodeClock {
     /// It was at least `lowest` ahead until `until`.
     fn note_past(&mut self, lowest: i64, until: Time) {
         // A key that was granted later, with the clock not further ahead, is what matters.
-        let mut over = 0;
-        while let Some(past) = self.past.pop_back_if(|past| past.lowest >= lowest) {
-            over = past.over.max(over);
-        }
-        self.past.push_back(Past { lowest, until, over, begun: until });
+        while self.past.pop_back_if(|past| past.lowest >= lowest).is_some() {}
+        self.past.push_back(Past { lowest, until, begun: until });
         if self.past.len() > MOST_PAST {
             self.merge_past(until);
         }
@@ -227,23 +223,29 @@ impl NodeClock {
         if let Some(index) = (0..self.past.len() - 1).min_by_key(apart)
             && let Some(later) = self.past.remove(index + 1)
         {
-            let earlier = &mut self.past[index];
-            (earlier.until, earlier.over) = (later.until, earlier.over.max(later.over));
+            self.past[index].until = later.until;
         }
     }
 
     /// From when on a grant counts that came with `reading`.
     fn counts_from(&self, reading: Reading) -> Time {
-        let recent = |past: &&Past| reading.received < past.until.after(self.term);
-        let counts = self.past.iter().filter(recent).map(|past| {
-            let over = reading.shown().saturating_sub(past.lowest).max(past.over);
-            let over = Time::from_nanos(u64::try_from(over).unwrap_or_default());
+        let relied_until = self.relied_until(reading.shown(), reading.received);
+        reading.received.max(self.dropped).max(relied_until)
+    }
+
+    /// Until when, at the latest, anybody relies `now` on a key that ended before the clock showed this,
+    /// and was granted when it was less far ahead.
+    fn relied_until(&self, shown: i64, now: Time) -> Time {
+        let recent = self.past.iter().filter(|past| now < past.until.after(self.term));
+        let ends = recent.map(|past| {
+            let over = u64::try_from(shown.saturating_sub(past.lowest)).unwrap_or_default();
+            let over = Time::from_nanos(over);
             // It was to stand from then on at the latest, and its holder has given up a share of that.
             let spared = share(over.since(past.until), self.rates.spare);
             let spared = spared.saturating_add(self.rates.constant);
             Time::from_nanos(over.as_nanos().saturating_sub(nanos_of(spared)))
         });
-        counts.fold(reading.received, Time::max)
+        ends.max().unwrap_or_default()
     }
 
     /// Whether it has gained too much in several intervals in a row.

@@ -189,11 +189,9 @@ impl<R: PartialEq + Clone> Quarantine<R> {
     }
 
     /// True if it is clear which of the young nodes count: it is not before every node was tried, unless
-    /// none is young, or one is old.
+    /// one is old. Who was not met yet may be young.
     pub(crate) fn is_settled(&self, now: Time) -> bool {
-        self.tried.len() == self.nodes.len()
-            || !self.is_new(now)
-            || self.nodes.iter().all(|record| record.youth.is_none())
+        self.tried.len() == self.nodes.len() || !self.is_new(now) || self.rule != Rule::Observed
     }
 
     /// A connection to `node` has ended.

@@ -74,6 +74,8 @@ fn at_first_sight_a_young_server_counts_only_in_a_new_deployment() {
         assert_eq!(void(&one(rule, &[(server("a", 61), 0)]), 0, 0), None, "old enough");
     }
     let mut three = nodes(3, Observed);
+    assert!(!three.is_settled(at(0)), "those that it meets may be young");
+    assert!(nodes(3, Strict).is_settled(at(0)) && nodes(3, Off).is_settled(at(0)));
     three.handle_set_up(n(0), server("a", 5), at(0));
     three.handle_set_up(n(1), server("b", 4), at(0));
     assert!(!three.is_settled(at(0)), "the third may be old");

@@ -1,7 +1,8 @@
 //! What must never be, in true time.
 
 use crate::client::Task;
-use crate::clock::{Instant, MS};
+use crate::clock::{Instant, MS, S};
+use crate::counts::Count;
 use crate::link::patience;
 use crate::mode::Mode;
 use crate::protocol::Loss;
@@ -72,13 +73,20 @@ impl Scenario {
 
     /// Within this the lock is won, once it is free and somebody waits for it.
     fn longest_wait(&self) -> Instant {
-        self.longest_ttl() / 50 * 51 + 2 * nanos(self.longest_delay) + self.delivery()
+        // Grants count later by the steps of clocks, and keys stand longer; drift is seen as a small step.
+        let steps = self.steps_ns() + self.ttl_ns() / 20;
+        self.longest_ttl() / 50 * 51 + 2 * nanos(self.longest_delay) + self.delivery() + steps
     }
 }
 
 impl World {
     /// After the healing: whoever gets the lock must have got it in time.
     pub(crate) fn check_wait(&mut self, client: usize) {
+        let since = self.clients[client].waiting_since;
+        let since = self.checker.free_since(client).max(since);
+        if self.now.saturating_sub(since) > 2 * S {
+            self.counts.add(Count::Gaps);
+        }
         if !self.is_healed || self.scenario.mode != Mode::Liveness {
             return;
         }

@@ -1,16 +1,17 @@
 //! A client's task: acquires, holds, releases, again and again (`src/driver.rs` of the library).
 
 use crate::clock::{Clock, Instant, MS};
+use crate::clocks::Worth;
 use crate::counts::Count;
 use crate::event::Event;
 use crate::fencing::Wall;
 use crate::holding::Holding;
 use crate::link::{Claim, Deed, Link, Order};
+use crate::mind::Mind;
 use crate::mutation::Mutation;
 use crate::node::Answer;
 use crate::protocol::{
-    Acquisition, Goal, Next, NodeId, NodeSet, Outcome, Quorum, Refusal, RetryPolicy, Round, Time,
-    Vote,
+    Acquisition, Next, NodeId, NodeSet, Outcome, Quorum, Refusal, RetryPolicy, Round, Time, Vote,
 };
 use crate::trace::note;
 use crate::world::{World, index, small, word};
@@ -25,6 +26,8 @@ const PUNCTUAL: Duration = Duration::from_millis(5);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
     Thinking,
+    /// Not all nodes were met yet.
+    Settling,
     /// T1 was read, and nothing is sent yet.
     Sending,
     Open,
@@ -44,7 +47,9 @@ pub(crate) struct Attempt {
     /// When that was, in true time.
     pub(crate) began: Instant,
     pub(crate) close_at: Time,
-    first_reply: Option<Time>,
+    /// When it looks next whether its time is over.
+    looks_at: Time,
+    pub(crate) first_reply: Option<Time>,
     /// Where counters stand, as nodes have told that granted.
     pub(crate) numbers: Vec<(NodeId, u64)>,
 }
@@ -55,6 +60,7 @@ pub(crate) struct Client {
     /// The highest number that it was ever answered.
     pub(crate) seen: u64,
     pub(crate) links: Vec<Link>,
+    pub(crate) mind: Mind,
     pub(crate) is_stopped: bool,
     pub(crate) stopped_at: Instant,
     /// What happened while it was stopped.
@@ -62,9 +68,11 @@ pub(crate) struct Client {
     pub(crate) task: Task,
     pub(crate) turn: u32,
     pub(crate) acquisition: Option<Acquisition>,
+    /// When the acquire has to end.
+    pub(crate) deadline: Time,
     pub(crate) attempt: Option<Attempt>,
     /// The last attempt that was given up.
-    given_up: Option<Attempt>,
+    pub(crate) given_up: Option<Attempt>,
     pub(crate) holding: Option<Holding>,
     /// The last lease, after its end.
     pub(crate) past: Option<Holding>,
@@ -75,18 +83,20 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(clock: Clock, wall: Wall, links: Vec<Link>) -> Self {
+    pub(crate) fn new(clock: Clock, wall: Wall, links: Vec<Link>, mind: Mind) -> Self {
         Self {
             clock,
             wall,
             seen: 0,
             links,
+            mind,
             is_stopped: false,
             stopped_at: 0,
             backlog: Vec::new(),
             task: Task::Thinking,
             turn: 0,
             acquisition: None,
+            deadline: Time::default(),
             attempt: None,
             given_up: None,
             holding: None,
@@ -120,6 +130,9 @@ impl World {
             Task::Sending => self.send_attempt(client),
             Task::Open => self.handle_timeout(client),
             Task::Grace => {
+                if self.goes_on(client) {
+                    return;
+                }
                 let now = self.local(client);
                 if let Some(attempt) = &mut self.clients[client].attempt {
                     attempt.round.handle_close(now);
@@ -127,7 +140,7 @@ impl World {
                 self.judge(client);
             }
             Task::Judging => self.judge(client),
-            Task::Resting => self.attempt(client),
+            Task::Settling | Task::Resting => self.attempt(client),
             Task::Working => self.work(client),
             Task::Done => {}
         }
@@ -140,7 +153,12 @@ impl World {
 
     pub(crate) fn think_from(&mut self, client: usize, from: Time) {
         let ttl = self.scenario.ttl_ns();
-        let pause = self.dice.of_any_size(ttl / 256, ttl / 2);
+        let naps = !self.is_healed && self.dice.chance(self.scenario.naps);
+        let pause = if naps {
+            self.dice.of_any_size(ttl / 2, 4 * ttl)
+        } else {
+            self.dice.of_any_size(ttl / 256, ttl / 2)
+        };
         let at = from.after(Duration::from_nanos(pause));
         self.set_task(client, Task::Thinking, at);
     }
@@ -161,6 +179,7 @@ impl World {
             .giving_up_early(self.dice.chance(100))
             .fenced(self.scenario.fencing.is_on);
         self.clients[client].acquisition = Some(acquisition);
+        self.clients[client].deadline = deadline;
         self.clients[client].waiting_since = self.now;
         self.attempt(client);
     }
@@ -168,6 +187,12 @@ impl World {
     /// Starts an attempt, if there is time for it.
     fn attempt(&mut self, client: usize) {
         let now = self.local(client);
+        let mind = &self.clients[client].mind;
+        if now < mind.settles_by && !mind.memory.is_settled(now) {
+            self.counts.add(Count::Settlings);
+            self.set_task(client, Task::Settling, self.clients[client].mind.settles_by);
+            return;
+        }
         let value = self.dice.word();
         let value =
             if self.scenario.has(Mutation::ReusedValue) { client as u64 + 1 } else { value };
@@ -183,7 +208,9 @@ impl World {
         let claim = word(self.claims.len() - 1);
         let (id, t1, began, first_reply) = (self.rounds, now, self.now, None);
         let numbers = Vec::new();
-        it.attempt = Some(Attempt { id, claim, round, t1, began, close_at, first_reply, numbers });
+        let looks_at = close_at;
+        it.attempt =
+            Some(Attempt { id, claim, round, t1, began, close_at, looks_at, first_reply, numbers });
         self.counts.add(Count::Attempts);
         // The process may be held up between reading T1 and writing.
         if !self.is_healed && self.dice.chance(20) {
@@ -201,27 +228,47 @@ impl World {
         let deed = Deed::Acquire { ttl: self.scenario.ttl, hint: self.hint(client) };
         let order = Order { claim: attempt.claim, deed, round: attempt.id };
         note!(self, "c{client} attempts {:x}", self.claims[index(order.claim)].value);
-        self.set_task(client, Task::Open, close_at);
+        self.open_until(client, close_at);
         self.send_each(client, order);
+    }
+
+    /// Waits for votes until then.
+    pub(crate) fn open_until(&mut self, client: usize, at: Time) {
+        let attempt = self.clients[client].attempt.as_mut().expect("an attempt is under way");
+        attempt.looks_at = at;
+        self.set_task(client, Task::Open, at);
     }
 
     /// The round's time is over: a last look at replies that may be there.
     fn handle_timeout(&mut self, client: usize) {
+        if self.goes_on(client) {
+            return;
+        }
         let now = self.local(client);
         let attempt = self.clients[client].attempt.as_ref().expect("an attempt is under way");
-        let is_late = now.since(attempt.close_at) > PUNCTUAL;
+        if now < attempt.close_at {
+            self.open_until(client, attempt.close_at);
+            return;
+        }
+        let is_late = now.since(attempt.looks_at) > PUNCTUAL;
         let grace = if is_late { GRACE } else { LAST_LOOK };
         self.set_task(client, Task::Grace, now.after(grace));
     }
 
     /// A node's answer, for whichever round it belongs to.
-    pub(crate) fn count_vote(&mut self, client: usize, node: NodeId, round: u32, answer: Answer) {
+    pub(crate) fn count_vote(
+        &mut self,
+        client: usize,
+        node: NodeId,
+        round: u32,
+        (answer, worth): (Answer, Option<Worth>),
+    ) {
         if round == 0 {
             return;
         }
         let it = &mut self.clients[client];
         if it.attempt.as_ref().is_some_and(|attempt| attempt.id == round) {
-            self.count_grant(client, node, answer);
+            self.count_grant(client, node, answer, worth);
         } else if let Some((id, release)) = &mut it.release
             && *id == round
         {
@@ -232,18 +279,19 @@ impl World {
         } else if it.given_up.as_ref().is_some_and(|attempt| attempt.id == round) {
             self.count_late_grant(client, node, answer);
         } else {
-            self.count_extended(client, node, round, answer.vote);
+            let vote = self.weigh_extension(client, node, answer.vote);
+            self.count_extended(client, node, round, vote);
         }
     }
 
-    fn count_grant(&mut self, client: usize, node: NodeId, answer: Answer) {
+    fn count_grant(&mut self, client: usize, node: NodeId, answer: Answer, worth: Option<Worth>) {
         let now = self.local(client);
         let vote = match (answer.vote, self.scenario.mutation) {
             (Vote::Failed, Some(Mutation::FailedIsGranted))
             | (Vote::Denied, Some(Mutation::DeniedIsGranted)) => Vote::Granted,
             (vote, _) => vote,
         };
-        let vote = self.guard_vote(client, node, vote);
+        let vote = self.weigh(client, node, vote, worth);
         self.note_number(client, node, answer);
         let it = &mut self.clients[client];
         let attempt = it.attempt.as_mut().expect("it has the vote's round");
@@ -252,33 +300,24 @@ impl World {
             attempt.round.note_free_at(now.after(Duration::from_millis(free_in)));
         }
         let is_decided = attempt.round.handle_vote(node, vote, now).is_some();
-        if is_decided && matches!(it.task, Task::Open | Task::Grace) {
-            let wake = if !self.is_healed && self.dice.chance(self.scenario.judged_late) {
-                self.counts.add(Count::LateJudged);
-                self.dice.of_any_size(MS, self.scenario.longest_ttl())
-            } else {
-                self.dice.below(100_000)
-            };
-            self.set_task(client, Task::Judging, now.after(Duration::from_nanos(wake)));
+        let is_waiting = matches!(it.task, Task::Open | Task::Grace);
+        match (is_waiting, is_decided) {
+            (true, true) => self.hear_decision(client),
+            (true, false) => self.wait_for_grants(client),
+            (false, _) => {}
         }
     }
 
-    /// A vote for an attempt that was given up: nobody counts it.
-    fn count_late_grant(&mut self, client: usize, node: NodeId, answer: Answer) {
+    /// The round is decided: the task hears of it, at once or long after.
+    pub(crate) fn hear_decision(&mut self, client: usize) {
         let now = self.local(client);
-        let quorum = self.quorum();
-        let it = &mut self.clients[client];
-        let attempt = it.given_up.as_mut().expect("it has the vote's round");
-        attempt.round.handle_vote(node, answer.vote, now);
-        if self.scenario.has(Mutation::LateVotesWin)
-            && matches!(it.task, Task::Thinking | Task::Resting)
-            && quorum.reached(attempt.round.granted().len())
-            && let Goal::Acquire { valid_until } = attempt.round.goal()
-            && now < valid_until
-        {
-            let attempt = it.given_up.take().expect("it was just there");
-            self.hold(client, &attempt, valid_until);
-        }
+        let wake = if !self.is_healed && self.dice.chance(self.scenario.judged_late) {
+            self.counts.add(Count::LateJudged);
+            self.dice.of_any_size(MS, self.scenario.longest_ttl())
+        } else {
+            self.dice.below(100_000)
+        };
+        self.set_task(client, Task::Judging, now.after(Duration::from_nanos(wake)));
     }
 
     /// Judges how the attempt stands, and goes on from there.
@@ -310,31 +349,6 @@ impl World {
         }
     }
 
-    /// What a client with a mutation makes of it.
-    fn misjudge(&self, next: Next, attempt: &Attempt, now: Time) -> Next {
-        let (ttl, round) = (self.scenario.ttl, &attempt.round);
-        let Goal::Acquire { valid_until } = round.goal() else { return next };
-        let validity = ttl.as_duration().saturating_sub(self.scenario.drift.allowance(ttl));
-        let is_won = matches!(round.outcome(), Some(Outcome::Won | Outcome::TooLate));
-        let (granted, answered) = (round.granted().len(), round.votes().len());
-        match self.scenario.mutation {
-            Some(Mutation::ValidFromReply) if is_won => {
-                let valid_until = attempt.first_reply.unwrap_or(now).after(validity);
-                if now < valid_until { Next::Lease { valid_until, token: None } } else { next }
-            }
-            // It takes it for good for as long as a piece of work takes.
-            Some(Mutation::LateWin) if is_won && now >= valid_until => {
-                Next::Lease { valid_until: now.after(ttl.as_duration() / 4), token: None }
-            }
-            Some(Mutation::QuorumOfAnswers)
-                if 2 * granted > answered && !is_won && now < valid_until =>
-            {
-                Next::Lease { valid_until, token: None }
-            }
-            _ => next,
-        }
-    }
-
     /// I5: every node that the claim was written to is told to release it.
     pub(crate) fn give_up(&mut self, client: usize, claim: u32, granted: NodeSet, round: u32) {
         self.claims[index(claim)].is_withdrawn = true;
@@ -359,7 +373,7 @@ impl World {
         self.think(client);
     }
 
-    fn hold(&mut self, client: usize, attempt: &Attempt, valid_until: Time) {
+    pub(crate) fn hold(&mut self, client: usize, attempt: &Attempt, valid_until: Time) {
         self.counts.add(Count::Wins);
         self.clients[client].acquisition = None;
         let ttl = self.scenario.ttl_ns();

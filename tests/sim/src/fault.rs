@@ -4,45 +4,31 @@ use crate::clock::{Instant, MS, S};
 use crate::counts::Count;
 use crate::dice::Dice;
 use crate::event::Event;
-use crate::mode::{Guarded, Mode, Outside};
+use crate::mode::{Guarded, Mode, Outside, Stepped};
 use crate::mutation::Mutation;
 use crate::scenario::Scenario;
+use crate::steps::{plan_rolls, plan_steps};
 use crate::trace::note;
 use crate::world::{World, index, small};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     /// The node does nothing; what comes waits.
-    Pause {
-        node: usize,
-    },
+    Pause { node: usize },
     /// The node's process ends.
-    Crash {
-        node: usize,
-        forgets: bool,
-    },
-    Jump {
-        node: usize,
-        by: i64,
-    },
+    Crash { node: usize, forgets: bool },
+    /// The node's clock is set.
+    Jump { node: usize, by: i64 },
+    /// The same, once all clients have read it since it was set the other way.
+    Step { node: usize, by: i64 },
     /// The node's key goes before its time.
-    Fade {
-        node: usize,
-    },
+    Fade { node: usize },
     /// The client's wall clock is set.
-    Wall {
-        client: usize,
-        by_us: i64,
-    },
+    Wall { client: usize, by_us: i64 },
     /// Nothing passes between the two.
-    Block {
-        client: usize,
-        node: usize,
-    },
+    Block { client: usize, node: usize },
     /// The client's process is stopped: its clock goes on.
-    Stop {
-        client: usize,
-    },
+    Stop { client: usize },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +40,9 @@ pub(crate) struct Planned {
 
 /// The faults of a run. Each kind is off in many runs, so that others show what they do alone.
 pub(crate) fn plan(scenario: &Scenario, dice: &mut Dice) -> Vec<Planned> {
+    if scenario.mode == Mode::Guarded(Guarded::Fresh) {
+        return plan_calm(scenario, dice);
+    }
     let mut plan = Vec::new();
     let ttl = scenario.ttl_ns();
     // Half of the runs spare a majority of the nodes. The others are worse than what is promised,
@@ -76,6 +65,7 @@ pub(crate) fn plan(scenario: &Scenario, dice: &mut Dice) -> Vec<Planned> {
                 2 => Fault::Crash { node, forgets: true },
                 // Back: keys stand longer. Once a key has expired it stays so.
                 3 if scenario.mode != Mode::Liveness
+                    && !scenario.mode.has_steps()
                     && scenario.mode.is_promised()
                     && dice.chance(300) =>
                 {
@@ -102,6 +92,8 @@ pub(crate) fn plan(scenario: &Scenario, dice: &mut Dice) -> Vec<Planned> {
         }
     }
     outside(scenario, dice, &mut plan);
+    plan_steps(scenario, dice, &mut plan);
+    plan_rolls(scenario, dice, &mut plan);
     let (count, most) = groups(scenario, dice);
     if scenario.mode == Mode::Guarded(Guarded::Minority) {
         plan.retain(|planned| !matches!(planned.fault, Fault::Crash { node, .. } if node >= most));
@@ -113,6 +105,15 @@ pub(crate) fn plan(scenario: &Scenario, dice: &mut Dice) -> Vec<Planned> {
         plan.retain(|planned| planned.at + planned.lasting < scenario.horizon);
     }
     plan
+}
+
+/// At most one node hangs.
+fn plan_calm(scenario: &Scenario, dice: &mut Dice) -> Vec<Planned> {
+    let fault = Fault::Pause { node: dice.index(scenario.nodes) };
+    let hangs = scenario.nodes > 2 && dice.chance(300);
+    let at = dice.below(scenario.longest_ttl());
+    let lasting = scenario.horizon;
+    hangs.then_some(Planned { at, lasting, fault }).into_iter().collect()
 }
 
 fn timed(fault: Fault, scenario: &Scenario, dice: &mut Dice) -> Planned {
@@ -140,7 +141,12 @@ fn outside(scenario: &Scenario, dice: &mut Dice, plan: &mut Vec<Planned>) {
             Outside::Jump => {
                 Fault::Jump { node, by: signed(dice.of_any_size(MS, scenario.longest_ttl())) }
             }
-            Outside::FastNodes | Outside::Unguarded | Outside::Newcomers => return,
+            Outside::Standstill => {
+                let fault = Fault::Stop { client: dice.index(scenario.clients) };
+                plan.push(timed(fault, scenario, dice));
+                continue;
+            }
+            _ => return,
         };
         let at = dice.below(scenario.horizon);
         plan.push(Planned { at, lasting: MS, fault });
@@ -153,9 +159,10 @@ fn groups(scenario: &Scenario, dice: &mut Dice) -> (u64, usize) {
     let minority = (nodes - 1) / 2;
     match scenario.mode {
         Mode::Guarded(Guarded::Minority) => (dice.between(1, 5), minority),
-        Mode::Guarded(_) | Mode::Outside(Outside::Unguarded | Outside::Newcomers) => {
-            (dice.between(1, 4), nodes)
-        }
+        Mode::Guarded(Guarded::Rolling) => (0, 0),
+        Mode::Guarded(_)
+        | Mode::Stepped(Stepped::Restarts)
+        | Mode::Outside(Outside::Unguarded | Outside::Newcomers) => (dice.between(1, 4), nodes),
         Mode::Tokens if dice.chance(300) => (dice.between(1, 4), nodes),
         Mode::Wiped(wiped) => (1, if wiped.is_majority { nodes - minority } else { minority }),
         _ => (0, 0),
@@ -182,7 +189,7 @@ fn restart_group(most: usize, scenario: &Scenario, dice: &mut Dice, plan: &mut V
     }
 }
 
-fn signed(by: u64) -> i64 {
+pub(crate) fn signed(by: u64) -> i64 {
     i64::try_from(by).expect("a short time")
 }
 
@@ -197,6 +204,11 @@ impl World {
             Fault::Jump { node, by } => {
                 self.counts.add(if by < 0 { Count::JumpsBack } else { Count::JumpsForth });
                 self.jump_node(node, by);
+            }
+            Fault::Step { node, by } => {
+                if !self.step_node(node, by) {
+                    self.queue.push(self.now + 50 * MS, Event::Fault { index: place });
+                }
             }
             Fault::Fade { node } => self.fade(node),
             Fault::Wall { client, by_us } => {
@@ -232,7 +244,8 @@ impl World {
         let it = &mut self.clients[client];
         it.is_stopped = false;
         let mut waiting = std::mem::take(&mut it.backlog);
-        if self.scenario.has(Mutation::SleepingClock) {
+        let stands_still = self.scenario.mode == Mode::Outside(Outside::Standstill);
+        if stands_still || self.scenario.has(Mutation::SleepingClock) {
             self.set_back(client);
         }
         match self.dice.below(3) {

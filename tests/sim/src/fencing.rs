@@ -1,6 +1,6 @@
 //! A client's side of fencing tokens: hints by its wall clock, and the round that confirms.
 
-use crate::client::{Attempt, Task};
+use crate::client::Attempt;
 use crate::clock::Instant;
 use crate::counts::Count;
 use crate::dice::Dice;
@@ -67,7 +67,9 @@ impl Fencing {
                 },
                 ..off
             },
-            Mode::Guarded(_) => Self { is_on: dice.chance(500), hints: dice.chance(500), ..off },
+            Mode::Guarded(_) | Mode::Stepped(_) => {
+                Self { is_on: dice.chance(500), hints: dice.chance(500), ..off }
+            }
             _ => off,
         }
     }
@@ -153,7 +155,7 @@ impl World {
         attempt.numbers.clear();
         let (claim, round, close_at) = (attempt.claim, attempt.id, attempt.close_at);
         it.attempt = Some(attempt);
-        self.set_task(client, Task::Open, close_at);
+        self.open_until(client, close_at);
         if self.scenario.has(Mutation::EarlyRepair) {
             let until = now.after(self.scenario.ttl.as_duration());
             self.send_each(client, Order { claim, deed: Deed::Repair { until }, round: 0 });

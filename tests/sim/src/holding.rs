@@ -112,7 +112,12 @@ impl World {
 
     /// Starts an extension to `ttl`, or else a check, if it is still held; returns when to stop waiting
     /// for votes.
-    fn extend(&mut self, client: usize, ttl: Option<Ttl>, is_upkeep: bool) -> Option<Time> {
+    pub(crate) fn extend(
+        &mut self,
+        client: usize,
+        ttl: Option<Ttl>,
+        is_upkeep: bool,
+    ) -> Option<Time> {
         let (t1, id) = (self.local(client), self.rounds + 1);
         let timeout = t1.after(self.scenario.node_timeout);
         let holding = self.clients[client].holding.as_mut().expect("a lease");

@@ -3,7 +3,6 @@
 use crate::clock::Instant;
 use crate::counts::Count;
 use crate::event::Event;
-use crate::guard::Sight;
 use crate::mutation::Mutation;
 use crate::protocol::{NodeId, Time, Ttl, Vote};
 use crate::trace::note;
@@ -16,10 +15,13 @@ const PATIENCE: u32 = 10;
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) const FIRST_OWED_PAUSE: Duration = Duration::from_millis(10);
 const LAST_OWED_PAUSE: Duration = Duration::from_millis(500);
+const HEARTBEAT: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
     SetUp,
+    /// Only tell the time: nothing else was asked for long.
+    Beat,
     /// With the number to which the counter is to go at least.
     Acquire {
         ttl: Ttl,
@@ -36,6 +38,13 @@ pub(crate) enum Deed {
         until: Time,
     },
     Release,
+}
+
+impl Deed {
+    /// True if a command is written, and behind it the question for the time.
+    pub(crate) fn is_pipelined(self) -> bool {
+        !matches!(self, Self::SetUp | Self::Beat | Self::Release)
+    }
 }
 
 /// What a node is asked, for a claim; the vote goes to a round, or to nobody (0).
@@ -82,18 +91,25 @@ pub(crate) struct Link {
     pub(crate) doubt_until: Time,
     /// Connections that broke, and were not ended since.
     pub(crate) broken: Vec<u32>,
-    /// What the restart guard knows.
-    pub(crate) sight: Sight,
+    /// When it was begun to be set up, and when something was written or read last.
+    pub(crate) connecting_since: Time,
+    pub(crate) last_traffic: Time,
+    /// When the last thing was written that has told the node's time without delay.
+    pub(crate) read_at: Time,
     /// The network passes nothing until then.
     pub(crate) blocked_until: Instant,
 }
 
 impl Link {
     /// A connection that is up from the start.
-    pub(crate) fn on(connection: u32) -> Self {
-        let owed_pause = FIRST_OWED_PAUSE;
-        let sight = Sight::of(0);
-        Self { connection: Some(connection), is_up: true, owed_pause, sight, ..Self::default() }
+    pub(crate) fn on(connection: u32, now: Time) -> Self {
+        Self {
+            connection: Some(connection),
+            is_up: true,
+            owed_pause: FIRST_OWED_PAUSE,
+            last_traffic: now,
+            ..Self::default()
+        }
     }
 }
 
@@ -124,7 +140,7 @@ impl World {
     fn is_void(&self, node: usize, now: Time, order: Order) -> bool {
         let claim = &self.claims[index(order.claim)];
         match order.deed {
-            Deed::SetUp => false,
+            Deed::SetUp | Deed::Beat => false,
             Deed::Acquire { .. } | Deed::Raise { .. } => claim.is_withdrawn,
             Deed::Extend { until } => claim.is_withdrawn || now >= until,
             Deed::Repair { until } => {
@@ -137,7 +153,7 @@ impl World {
         }
     }
 
-    fn write(&mut self, client: usize, node: usize, order: Order) {
+    pub(crate) fn write(&mut self, client: usize, node: usize, order: Order) {
         let now = self.local(client);
         if self.is_void(node, now, order) {
             return;
@@ -146,7 +162,7 @@ impl World {
         let ttl = match order.deed {
             Deed::Acquire { ttl, .. } => Some(ttl),
             Deed::Extend { until } | Deed::Repair { until } => Some(left(until)),
-            Deed::SetUp | Deed::Raise { .. } | Deed::Release => None,
+            Deed::SetUp | Deed::Beat | Deed::Raise { .. } | Deed::Release => None,
         };
         if let Some(ttl) = ttl {
             let claim = &mut self.claims[index(order.claim)];
@@ -159,7 +175,9 @@ impl World {
         }
         let connection = self.link(client, node).connection.expect("written on a connection");
         let packet = self.transmit(connection, order, ttl.map_or(0, Ttl::as_millis));
-        self.link(client, node).under_way.push_back((packet, now));
+        let link = self.link(client, node);
+        link.under_way.push_back((packet, now));
+        link.last_traffic = now;
         self.set_alarm(client, node);
     }
 
@@ -221,6 +239,7 @@ impl World {
     /// Sees to it that the task looks when something is due.
     pub(crate) fn set_alarm(&mut self, client: usize, node: usize) {
         let (now, timeout) = (self.local(client), self.scenario.node_timeout);
+        let beats = !self.scenario.has(Mutation::NoHeartbeat);
         let link = self.link(client, node);
         if !link.is_up {
             return;
@@ -229,7 +248,9 @@ impl World {
         let overdue = link.under_way.front().map(|(_, at)| at.after(silence));
         let is_owed = !link.releases.is_empty() || link.extension.is_some();
         let owed = (is_owed && !link.is_stalled).then_some(link.owed_from);
-        let due = overdue.into_iter().chain(owed).min().map(|due| due.max(now));
+        let is_idle = link.under_way.is_empty() && !link.is_stalled;
+        let beat = (is_idle && beats).then(|| link.last_traffic.after(HEARTBEAT));
+        let due = overdue.into_iter().chain(owed).chain(beat).min().map(|due| due.max(now));
         if let Some(due) = due
             && link.alarm_at.is_none_or(|at| due < at)
         {
@@ -267,11 +288,23 @@ impl World {
             }
         }
         self.write_owed(client, node);
+        self.read_if_idle(client, node);
         self.set_alarm(client, node);
     }
 
+    /// A connection without traffic is asked for the time now and then.
+    fn read_if_idle(&mut self, client: usize, node: usize) {
+        let now = self.local(client);
+        let link = self.link(client, node);
+        let is_idle = link.under_way.is_empty() && now.since(link.last_traffic) >= HEARTBEAT;
+        if is_idle && !self.scenario.has(Mutation::NoHeartbeat) {
+            self.counts.add(Count::Beats);
+            self.write(client, node, Order { claim: 0, deed: Deed::Beat, round: 0 });
+        }
+    }
+
     pub(crate) fn note_unsure(&mut self, node: usize, order: Order) {
-        if !matches!(order.deed, Deed::Raise { .. } | Deed::Release) {
+        if !matches!(order.deed, Deed::Beat | Deed::Raise { .. } | Deed::Release) {
             self.claims[index(order.claim)].unsure |= 1 << node;
         }
     }
@@ -284,8 +317,7 @@ impl World {
             return;
         }
         if sent.order.deed == Deed::SetUp {
-            let uptime_s = sent.answer.and_then(|answer| answer.number);
-            self.take_on(client, node, uptime_s.expect("a set-up tells it"));
+            self.take_on(client, node, sent.answer.expect("a reply has an answer"));
             return;
         }
         let front = self.link(client, node).under_way.pop_front();
@@ -293,9 +325,12 @@ impl World {
         let overtakes = self.scenario.has(Mutation::OvertakingRelease);
         assert!(overtakes || first == packet, "out of step");
         let answer = sent.answer.expect("a reply has an answer");
+        self.link(client, node).last_traffic = self.local(client);
+        let worth = self.read_clock(client, node, written, answer);
         self.settle(client, node, sent.order, written, answer.vote);
         self.recover(client, node);
-        self.count_vote(client, NodeId::new(node), sent.order.round, answer);
+        self.set_alarm(client, node);
+        self.count_vote(client, NodeId::new(node), sent.order.round, (answer, worth));
     }
 
     /// A release, or an extension, that the node has answered: it may be owed all the same.

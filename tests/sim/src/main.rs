@@ -21,9 +21,10 @@ struct Arguments {
     /// The first of them
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Inside the promise: safety, liveness, tokens, guard-observed, guard-minority, guard-strict.
-    /// Several: guard, mutations, outside, wiped (counters are lost); all, which plays a tenth of the
-    /// seeds of what is about restart guards and lost counters. And what outside and wiped list
+    /// Inside the promise: safety, liveness, tokens, steps, steps-restarts, guard-observed,
+    /// guard-minority, guard-strict, guard-rolling, guard-fresh. Several: guard, mutations, outside, wiped
+    /// (counters are lost); all, which plays a tenth of the seeds of what is about restart guards, steps of
+    /// clocks and lost counters. And what outside and wiped list
     #[arg(long, default_value = "all")]
     mode: String,
     /// Plays this seed only
@@ -75,10 +76,7 @@ impl Arguments {
                 let few = self.from..self.from.saturating_add(self.seeds / 10);
                 let is_guarded = guard(&few, mutation);
                 let is_caught = mutations();
-                measure("overlaps", &self.seeds(), |mode| {
-                    is_outside(mode) && !mode.restarts_groups()
-                });
-                measure("overlaps", &few, |mode| is_outside(mode) && mode.restarts_groups());
+                outside(&few);
                 wiped(&few);
                 Ok(is_kept && is_guarded && is_caught)
             }
@@ -130,9 +128,9 @@ fn inside(seeds: &Range<u64>, mode: Mode, mutation: Option<Mutation>) -> bool {
     sweep.violations == 0 || !mode.is_promised()
 }
 
-/// The restart guard, in each of its modes.
+/// The restart guard and the steps of clocks, in each of their modes.
 fn guard(seeds: &Range<u64>, mutation: Option<Mutation>) -> bool {
-    let is_guarded = |(_, mode): &(&str, Mode)| matches!(mode, Mode::Guarded(_));
+    let is_guarded = |(_, mode): &(&str, Mode)| matches!(mode, Mode::Guarded(_) | Mode::Stepped(_));
     let mut all = true;
     for (_, mode) in Mode::ALL.into_iter().filter(is_guarded) {
         all &= inside(seeds, mode, mutation);

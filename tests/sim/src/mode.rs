@@ -13,6 +13,8 @@ pub enum Mode {
     Tokens,
     /// Nodes forget all and restart at once, and clients guard against it: no two hold at a time.
     Guarded(Guarded),
+    /// Clocks of nodes step, and every client has read them before: no two hold at a time.
+    Stepped(Stepped),
     /// One kind of fault outside the promise: how often do two hold at a time?
     Outside(Outside),
     /// Counters are lost: how often do tokens not follow the order of leases?
@@ -28,6 +30,20 @@ pub enum Guarded {
     Minority,
     /// `Strict`, and clients that come new. Any number restarts.
     Strict,
+    /// `Observed`, and clients that come new. Up to all nodes but one restart, one after the other; that
+    /// one is met by whoever comes.
+    Rolling,
+    /// `Observed`, and clients that come new to nodes that are. Nothing restarts, and no vote is withheld.
+    Fresh,
+}
+
+/// What happens beside steps of nodes' clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stepped {
+    /// What happens in the safety mode; but clocks keep within 100 parts per million.
+    Known,
+    /// Nodes forget all and restart at once, too. Clients guard against it, and have seen every node before.
+    Restarts,
 }
 
 /// Faults against which Redlock promises nothing.
@@ -43,12 +59,29 @@ pub enum Outside {
     Unguarded,
     /// The same under the guard `Observed`, and clients that come new.
     Newcomers,
+    /// Nodes restart one after the other, the others are silent, and clients come new.
+    SilentOld,
+    /// The clocks of most nodes step ahead at once, and clients come new after it.
+    StepNewcomers,
+    /// Clocks step, and drift to the edge of the allowance.
+    StepDrift,
+    /// Clients' clocks stand still, for as long as the process does.
+    Standstill,
 }
 
 impl Outside {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Amnesia, Self::Jump, Self::FastNodes, Self::Unguarded, Self::Newcomers];
+    pub const ALL: [Self; 9] = [
+        Self::Amnesia,
+        Self::Jump,
+        Self::FastNodes,
+        Self::StepNewcomers,
+        Self::StepDrift,
+        Self::Standstill,
+        Self::Unguarded,
+        Self::Newcomers,
+        Self::SilentOld,
+    ];
 }
 
 /// A loss of counters: at one moment so many nodes forget all, and restart at once.
@@ -75,18 +108,26 @@ const fn wiped(is_majority: bool, hint: Hint) -> Mode {
 
 impl Mode {
     /// All modes, with their names on the command line.
-    pub const ALL: [(&str, Self); 21] = [
+    pub const ALL: [(&str, Self); 29] = [
         ("safety", Self::Safety),
         ("liveness", Self::Liveness),
         ("tokens", Self::Tokens),
         ("guard-observed", Self::Guarded(Guarded::Observed)),
         ("guard-minority", Self::Guarded(Guarded::Minority)),
         ("guard-strict", Self::Guarded(Guarded::Strict)),
+        ("guard-rolling", Self::Guarded(Guarded::Rolling)),
+        ("guard-fresh", Self::Guarded(Guarded::Fresh)),
+        ("steps", Self::Stepped(Stepped::Known)),
+        ("steps-restarts", Self::Stepped(Stepped::Restarts)),
         ("amnesia", Self::Outside(Outside::Amnesia)),
         ("jump", Self::Outside(Outside::Jump)),
         ("fast-nodes", Self::Outside(Outside::FastNodes)),
+        ("steps-newcomers", Self::Outside(Outside::StepNewcomers)),
+        ("steps-drift", Self::Outside(Outside::StepDrift)),
+        ("standstill", Self::Outside(Outside::Standstill)),
         ("guard-off", Self::Outside(Outside::Unguarded)),
         ("guard-newcomers", Self::Outside(Outside::Newcomers)),
+        ("guard-silent", Self::Outside(Outside::SilentOld)),
         ("wiped-minority-no-hint", wiped(false, Hint::None)),
         ("wiped-minority-5-ms", wiped(false, Hint::Within(5))),
         ("wiped-minority-50-ms", wiped(false, Hint::Within(50))),
@@ -116,6 +157,17 @@ impl Mode {
 
     /// True if groups of nodes forget all at once, and restart at once.
     pub fn restarts_groups(self) -> bool {
-        matches!(self, Self::Guarded(_) | Self::Outside(Outside::Unguarded | Outside::Newcomers))
+        matches!(
+            self,
+            Self::Guarded(_)
+                | Self::Stepped(Stepped::Restarts)
+                | Self::Outside(Outside::Unguarded | Outside::Newcomers | Outside::SilentOld)
+        )
+    }
+
+    /// True if it is about steps of nodes' clocks.
+    pub(crate) fn has_steps(self) -> bool {
+        let outside = matches!(self, Self::Outside(Outside::StepNewcomers | Outside::StepDrift));
+        outside || matches!(self, Self::Stepped(_))
     }
 }

@@ -1,11 +1,14 @@
 //! Named ways to break the protocol. The simulation has to catch each.
 
-use crate::mode::Guarded;
 use crate::mode::Mode::{self, Liveness, Safety, Tokens};
+use crate::mode::{Guarded, Stepped};
 
 const GUARD_OBSERVED: Mode = Mode::Guarded(Guarded::Observed);
 const GUARD_MINORITY: Mode = Mode::Guarded(Guarded::Minority);
 const GUARD_STRICT: Mode = Mode::Guarded(Guarded::Strict);
+const GUARD_ROLLING: Mode = Mode::Guarded(Guarded::Rolling);
+const GUARD_FRESH: Mode = Mode::Guarded(Guarded::Fresh);
+const STEPS: Mode = Mode::Stepped(Stepped::Known);
 
 macro_rules! mutations {
     ($($name:ident $label:literal $mode:ident $what:literal,)*) => {
@@ -72,8 +75,22 @@ mutations! {
     NoQuarantine "no-quarantine" GUARD_OBSERVED "A node that was restarted counts at once.",
     ShortQuarantine "short-quarantine" GUARD_OBSERVED "A quarantine lasts for a ttl, though leases are extended to a longer one.",
     YoungCount "young-count" GUARD_MINORITY "Nodes that are young at first sight count.",
-    TrustedUptime "trusted-uptime" GUARD_STRICT "An uptime in whole seconds is taken as it is.",
+    TrustedUptime "trusted-uptime" GUARD_STRICT "An uptime in whole seconds is taken as it is, and no second is granted for it.",
     BlindStrict "blind-strict" GUARD_STRICT "A node that is young at first sight counts at once.",
+    NewByVotes "new-by-votes" GUARD_ROLLING "A deployment is new if most of its nodes are young.",
+    HastyNewness "hasty-newness" GUARD_ROLLING "A deployment is judged before every node was tried.",
+    ForgottenWitness "forgotten-witness" GUARD_ROLLING "An old node that is not connected does not speak against newness.",
+    ForgottenNatives "forgotten-natives" GUARD_FRESH "Young nodes of a new deployment do not count once the first is old.",
+    TrustedDisk "trusted-disk" GUARD_OBSERVED "Nodes with a durable configuration are trusted, though nobody vouches for their disks.",
+    Undeferred "undeferred" STEPS "A grant counts at once, whatever the node's clock has done.",
+    Unwaited "unwaited" STEPS "A grant that counts later is counted without waiting for that.",
+    BarredCount "barred-count" STEPS "A grant that would count when its validity is over counts at once.",
+    FromWriting "from-writing" STEPS "A grant counts so much later than it was asked for, not than it was read.",
+    LastStep "last-step" STEPS "A grant counts later by the last step, not by all.",
+    ForgottenOffsets "forgotten-offsets" STEPS "A step is forgotten while keys stand that were granted before.",
+    SeveralStoodStill "several-stood-still" STEPS "If two nodes' clocks step, our own is said to have stood still.",
+    NoHeartbeat "no-heartbeat" STEPS "Who is idle does not ask nodes for the time.",
+    TimeFirst "time-first" STEPS "The time is asked for before the command, not behind it.",
     ForgottenRelease "forgotten-release" Liveness "Nodes that cannot be told of a release at once never are.",
     ReleaseToGranters "release-to-granters" Liveness "Only nodes that granted are told of a release.",
     OvertakingRelease "overtaking-release" Liveness "Releases go by a connection of their own.",

@@ -45,6 +45,9 @@ pub(crate) struct Packet {
     pub(crate) number: u64,
     pub(crate) answer: Option<Answer>,
     is_held_up: bool,
+    /// The network has cut the pipeline in two: the other half comes later.
+    pub(crate) has_tail: bool,
+    pub(crate) tail_of: Option<u32>,
 }
 
 impl World {
@@ -77,7 +80,18 @@ impl World {
 
     /// Sends an order; returns the packet.
     pub(crate) fn transmit(&mut self, connection: u32, order: Order, px: u64) -> u32 {
-        let delay = self.delay();
+        let (client, node) = {
+            let it = &self.connections[index(connection)];
+            (it.client, it.node)
+        };
+        // The one node that is promised to be there is there within the connect timeout.
+        let is_promised = order.deed == Deed::SetUp && self.is_first_meeting(client, node);
+        let delay = if is_promised {
+            let most = nanos(self.scenario.connect_timeout) / 3;
+            self.dice.of_any_size(most / 64, most)
+        } else {
+            self.delay()
+        };
         let it = &mut self.connections[index(connection)];
         let blocked_until = self.clients[it.client].links[it.node].blocked_until;
         let mut arrival = self.now.max(blocked_until) + delay;
@@ -95,14 +109,36 @@ impl World {
             _ => claim.token,
         };
         let (answer, is_held_up) = (None, false);
-        self.packets.push(Packet { connection, order, value, px, number, answer, is_held_up });
+        let (has_tail, tail_of) = (order.deed.is_pipelined() && self.is_cut(), None);
+        let sent =
+            Packet { connection, order, value, px, number, answer, is_held_up, has_tail, tail_of };
+        self.packets.push(sent);
         let packet = word(self.packets.len() - 1);
         self.queue.push(arrival, Event::Arrive { packet });
-        if !self.is_healed && self.dice.chance(self.scenario.weather.breaks) {
+        if has_tail {
+            self.packets.push(Packet { has_tail: false, tail_of: Some(packet), ..sent });
+            let delay = self.delay();
+            let longest = nanos(self.scenario.node_timeout).max(2 * delay);
+            let arrival = arrival + self.dice.of_any_size(delay, longest);
+            self.connections[index(connection)].last_request = arrival;
+            self.queue.push(arrival, Event::Arrive { packet: packet + 1 });
+        }
+        if !is_promised && !self.is_healed && self.dice.chance(self.scenario.weather.breaks) {
             let soon = self.now + self.dice.below(3 * delay);
             self.queue.push(soon, Event::Break { connection });
         }
         packet
+    }
+
+    fn is_cut(&mut self) -> bool {
+        let cuts = self.scenario.cuts;
+        cuts > 0 && !self.is_healed && self.dice.chance(cuts)
+    }
+
+    /// Nothing is in the way between the two that are promised to meet.
+    pub(crate) fn clear_the_way(&mut self, client: usize, node: usize) {
+        self.clients[client].links[node].blocked_until = self.now;
+        self.wake_node(node);
     }
 
     /// True if the bytes of a packet that arrives are taken; held up on a broken connection, they
@@ -147,10 +183,13 @@ impl World {
 
     /// Sends a node's answer.
     pub(crate) fn reply(&mut self, packet: u32, answer: Answer) {
-        let delay = self.delay();
         let sent = &mut self.packets[index(packet)];
         sent.answer = Some(answer);
-        let it = &mut self.connections[index(sent.connection)];
+        let (deed, connection) = (sent.order.deed, sent.connection);
+        let it = &self.connections[index(connection)];
+        let is_promised = deed == Deed::SetUp && self.is_first_meeting(it.client, it.node);
+        let delay = if is_promised { self.scenario.weather.delay.0 } else { self.delay() };
+        let it = &mut self.connections[index(connection)];
         if it.state != State::Open {
             self.counts.add(Count::RepliesLost);
             return;

@@ -26,6 +26,10 @@ pub(crate) struct Node {
     started: u64,
     is_down: bool,
     is_paused: bool,
+    /// When its process starts for the first time, if that is in the run.
+    pub(crate) starts_at: Instant,
+    /// When its clock stepped last, and whether ahead.
+    last_step: Option<(Instant, bool)>,
     /// Grows with each start of the process.
     pub(crate) run: u32,
     /// Grows with each pause and crash, so that the end of an earlier one does not end this.
@@ -44,11 +48,13 @@ pub(crate) struct Answer {
     pub(crate) free_in: Option<u64>,
     /// Where the counter stands. Of a set-up: how many seconds the process says it has been up.
     pub(crate) number: Option<u64>,
+    /// What its clock shows, if it was asked.
+    pub(crate) shown_us: Option<u64>,
 }
 
 impl Answer {
     pub(crate) fn of(vote: Vote) -> Self {
-        Self { vote, free_in: None, number: None }
+        Self { vote, free_in: None, number: None, shown_us: None }
     }
 
     fn numbered(number: u64) -> Self {
@@ -66,6 +72,8 @@ impl Node {
             started: 0,
             is_down: false,
             is_paused: false,
+            starts_at: 0,
+            last_step: None,
             run: 0,
             turn: 0,
             loading_until: 0,
@@ -90,8 +98,12 @@ impl Node {
 
     /// As Redis says it: the difference of two clock readings without their fractions, so up to a
     /// second more than it is.
-    fn uptime_s(&self, now: Instant) -> u64 {
+    pub(crate) fn uptime_s(&self, now: Instant) -> u64 {
         (self.clock.read(now) / S).saturating_sub(self.started / S)
+    }
+
+    pub(crate) fn shown_us(&self, now: Instant) -> u64 {
+        self.clock.read(now) / 1_000
     }
 
     fn execute(
@@ -197,15 +209,44 @@ impl World {
         }
     }
 
+    /// A packet is read: all of its pipeline, or one half.
     fn execute(&mut self, packet: u32) {
+        let sent = self.packets[index(packet)];
+        let (head, is_tail) = (sent.tail_of.unwrap_or(packet), sent.tail_of.is_some());
+        if !is_tail && !sent.has_tail {
+            self.answer(packet);
+            return;
+        }
+        let at = self.connections[index(sent.connection)].node;
+        let is_command = is_tail == self.scenario.has(Mutation::TimeFirst);
+        if is_command {
+            self.answer(head);
+        } else {
+            let shown_us = Some(self.nodes[at].shown_us(self.now));
+            let it = &mut self.packets[index(head)];
+            let answer = it.answer.unwrap_or(Answer::of(Vote::Failed));
+            it.answer = Some(Answer { shown_us, ..answer });
+        }
+        if is_tail && let Some(answer) = self.packets[index(head)].answer {
+            self.reply(head, answer);
+        }
+    }
+
+    fn answer(&mut self, packet: u32) {
         let sent = self.packets[index(packet)];
         let connection = &mut self.connections[index(sent.connection)];
         let at = connection.node;
         let mutation = self.scenario.mutation;
+        let shown_us = self.nodes[at].shown_us(self.now);
         if sent.order.deed == Deed::SetUp {
             connection.run = Some(self.nodes[at].run);
             self.end_old_connections(sent.connection);
-            self.reply(packet, Answer::numbered(self.nodes[at].uptime_s(self.now)));
+            let answer = Answer::numbered(self.nodes[at].uptime_s(self.now));
+            self.reply(packet, Answer { shown_us: Some(shown_us), ..answer });
+            return;
+        }
+        if sent.order.deed == Deed::Beat {
+            self.reply(packet, Answer { shown_us: Some(shown_us), ..Answer::of(Vote::Granted) });
             return;
         }
         let is_old = connection.state != State::Open;
@@ -232,7 +273,13 @@ impl World {
             sent.value,
             if is_old { " (late)" } else { "" }
         );
-        self.reply(packet, answer);
+        if sent.has_tail {
+            let shown_us = sent.answer.and_then(|answer| answer.shown_us);
+            self.packets[index(packet)].answer = Some(Answer { shown_us, ..answer });
+        } else {
+            let shown_us = sent.order.deed.is_pipelined().then_some(shown_us);
+            self.reply(packet, Answer { shown_us, ..answer });
+        }
     }
 
     pub(crate) fn pause_node(&mut self, at: usize, until: Instant) {
@@ -247,10 +294,13 @@ impl World {
     }
 
     pub(crate) fn resume_node(&mut self, at: usize, turn: u32) {
-        let node = &mut self.nodes[at];
-        if node.turn != turn {
-            return;
+        if self.nodes[at].turn == turn {
+            self.wake_node(at);
         }
+    }
+
+    pub(crate) fn wake_node(&mut self, at: usize) {
+        let node = &mut self.nodes[at];
         node.is_paused = false;
         for packet in std::mem::take(&mut node.backlog) {
             if self.is_readable(packet) {
@@ -260,6 +310,8 @@ impl World {
     }
 
     pub(crate) fn crash_node(&mut self, at: usize, forgets: bool, until: Instant) {
+        // What is trusted keeps its promise.
+        let forgets = forgets && self.scenario.trusted & 1 << at == 0;
         let node = &mut self.nodes[at];
         if node.is_down {
             return;
@@ -309,5 +361,30 @@ impl World {
         let node = &mut self.nodes[at];
         node.key = node.stored(self.now);
         node.clock.jump(self.now, by);
+    }
+
+    /// A node's clock steps; but once everybody knows of the step before, if that went the other way, or if
+    /// this one is shorter than the ways that a packet can be held up.
+    pub(crate) fn step_node(&mut self, at: usize, by: i64) -> bool {
+        let is_ahead = by > 0;
+        let slow = 2 * (self.scenario.weather.long + self.scenario.weather.delay.1);
+        if let Some((stepped, was_ahead)) = self.nodes[at].last_step
+            && (was_ahead != is_ahead || by.unsigned_abs() < slow)
+            && !self.is_known_by_all(at, stepped)
+        {
+            return false;
+        }
+        self.counts.add(if is_ahead { Count::JumpsForth } else { Count::JumpsBack });
+        self.nodes[at].last_step = Some((self.now, is_ahead));
+        self.jump_node(at, by);
+        true
+    }
+
+    /// A node that is started for the first time in the middle of the run.
+    pub(crate) fn expect_node(&mut self, at: usize, starts_at: Instant) {
+        let node = &mut self.nodes[at];
+        node.is_down = true;
+        node.starts_at = starts_at;
+        self.queue.push(starts_at, Event::Restart { node: small(at), turn: node.turn });
     }
 }

@@ -1,8 +1,11 @@
 //! How a client gets its connection to a node (`src/node/reconnect.rs` of the library).
 
+use crate::client::Task;
 use crate::event::Event;
 use crate::link::{Deed, FIRST_OWED_PAUSE, Order};
 use crate::mutation::Mutation;
+use crate::node::Answer;
+use crate::protocol::NodeId;
 use crate::world::{World, index, nanos, small};
 use std::time::Duration;
 
@@ -27,6 +30,7 @@ impl World {
     /// The connection is gone: what was not answered may still run.
     pub(crate) fn handle_loss(&mut self, client: usize, node: usize, is_hung: bool) {
         let now = self.local(client);
+        self.clients[client].mind.memory.handle_loss(NodeId::new(node));
         let link = self.link(client, node);
         let connection = link.connection.take().expect("it was up");
         link.is_up = false;
@@ -59,8 +63,14 @@ impl World {
     }
 
     pub(crate) fn connect(&mut self, client: usize, node: usize) {
+        if self.is_first_meeting(client, node) {
+            self.clear_the_way(client, node);
+        }
         let connection = self.open_connection(client, node, None);
-        self.link(client, node).connection = Some(connection);
+        let now = self.local(client);
+        let link = self.link(client, node);
+        link.connection = Some(connection);
+        link.connecting_since = now;
         self.transmit(connection, Order { claim: 0, deed: Deed::SetUp, round: 0 }, 0);
         let until = self.local(client).after(self.scenario.connect_timeout);
         self.at_local(client, until, Event::Refused { client: small(client), connection });
@@ -75,31 +85,35 @@ impl World {
         link.connection = None;
         link.is_down = true;
         let waiting = std::mem::take(&mut link.inbox);
+        let now = self.local(client);
+        self.clients[client].mind.memory.handle_unreachable(NodeId::new(node), now);
         for order in waiting {
             self.refuse(client, node, order);
         }
+        self.settle_down(client);
         let pause = self.connect_pause(client, node);
         self.connect_after(client, node, pause);
     }
 
     /// A connection is set up.
-    pub(crate) fn take_on(&mut self, client: usize, node: usize, uptime_s: u64) {
+    pub(crate) fn take_on(&mut self, client: usize, node: usize, answer: Answer) {
         let (now, doubt) = (self.local(client), self.scenario.doubt);
         let is_doubtful = !self.scenario.kills && !self.scenario.has(Mutation::NoKill);
-        let link = &mut self.clients[client].links[node];
+        let link = &self.clients[client].links[node];
         let run = self.connections[index(link.connection.expect("being set up"))].run;
-        let noticed = self.scenario.look(&mut link.sight, run, uptime_s, now);
+        self.read_clock(client, node, link.connecting_since, answer);
+        let uptime_s = answer.number.expect("a set-up tells it");
+        self.meet(client, node, run.expect("a process has taken it"), uptime_s);
+        let link = &mut self.clients[client].links[node];
         let is_same_run = |old: &u32| self.connections[index(*old)].run == run;
         if is_doubtful && link.broken.iter().any(is_same_run) {
             link.doubt_until = now.after(doubt);
-        }
-        if let Some(what) = noticed {
-            self.counts.add(what);
         }
         link.broken.clear();
         link.is_up = true;
         link.is_down = false;
         link.connected_at = now;
+        link.last_traffic = now;
         link.owed_pause = FIRST_OWED_PAUSE;
         link.owed_from = now;
         let waiting = std::mem::take(&mut link.inbox);
@@ -108,5 +122,15 @@ impl World {
             self.send(client, node, order);
         }
         self.set_alarm(client, node);
+        self.settle_down(client);
+    }
+
+    /// The first attempt waits no longer than until it is clear which nodes count.
+    fn settle_down(&mut self, client: usize) {
+        let now = self.local(client);
+        let it = &self.clients[client];
+        if it.task == Task::Settling && it.mind.memory.is_settled(now) {
+            self.set_task(client, Task::Settling, now);
+        }
     }
 }

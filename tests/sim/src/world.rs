@@ -9,6 +9,7 @@ use crate::event::{Event, Queue};
 use crate::fault::{self, Planned};
 use crate::ledger::Ledger;
 use crate::link::{Claim, Link};
+use crate::mind::Mind;
 use crate::mode::Mode;
 use crate::mutation::Mutation;
 use crate::network::{Connection, Packet};
@@ -100,24 +101,45 @@ impl World {
 
     fn populate(&mut self) {
         note!(self, "{:?}", self.scenario);
+        for (node, starts_at) in self.scenario.starts.clone().into_iter().enumerate() {
+            self.expect_node(node, starts_at);
+        }
         for (place, planned) in self.faults.iter().enumerate() {
             self.queue.push(planned.at, Event::Fault { index: word(place) });
         }
+        let is_new = !self.scenario.starts.is_empty();
         for client in 0..self.scenario.clients {
-            if self.scenario.guard.has_newcomers && client > 0 && self.dice.chance(500) {
+            if self.scenario.guard.has_newcomers && (is_new || client > 0 && self.dice.chance(500))
+            {
                 self.expect_newcomer(client);
                 continue;
             }
-            let nodes = 0..self.scenario.nodes;
-            let links = nodes.map(|node| Link::on(self.open_connection(client, node, Some(0))));
-            let links = links.collect();
-            let clock = Scenario::clock(&mut self.dice);
-            let wall = self.scenario.fencing.wall(&mut self.dice);
-            self.clients.push(Client::new(clock, wall, links));
-            self.think(client);
+            self.welcome(client);
         }
         let last = if self.scenario.mode == Mode::Liveness { Event::Heal } else { Event::End };
         self.queue.push(self.scenario.horizon, last);
+    }
+
+    /// A client that knows all nodes.
+    fn welcome(&mut self, client: usize) {
+        let clock = self.scenario.clock(&mut self.dice);
+        let wall = self.scenario.fencing.wall(&mut self.dice);
+        let nodes = 0..self.scenario.nodes;
+        let now = clock.time(0);
+        let link = |node| Link::on(self.open_connection(client, node, Some(0)), now);
+        let links = nodes.clone().map(link).collect();
+        let mind = Mind::new(&self.scenario);
+        self.clients.push(Client::new(clock, wall, links, mind));
+        let way = nanos_before(now, self.scenario.weather.delay.1);
+        for node in nodes {
+            let it = &self.nodes[node];
+            let (uptime_s, shown_us) = (it.uptime_s(0), Some(it.shown_us(0)));
+            let answer = Answer { shown_us, ..Answer::of(Vote::Granted) };
+            self.read_clock(client, node, way, answer);
+            self.meet(client, node, 0, uptime_s);
+            self.set_alarm(client, node);
+        }
+        self.think(client);
     }
 
     fn play(mut self) -> Outcome {
@@ -166,7 +188,7 @@ impl World {
             Event::Connect { client, node } => self.connect(client.into(), node.into()),
             Event::Alarm { client, node } => self.handle_alarm(client.into(), node.into()),
             Event::Fail { client, node, round } => {
-                let answer = Answer::of(Vote::Failed);
+                let answer = (Answer::of(Vote::Failed), None);
                 self.count_vote(client.into(), NodeId::new(node.into()), round, answer);
             }
             Event::Task { client, turn } => {
@@ -226,6 +248,10 @@ impl World {
         let late = self.dice.below(MS / 8);
         self.queue.push(at + late, event);
     }
+}
+
+fn nanos_before(time: Time, nanos: Instant) -> Time {
+    Time::from_nanos(time.as_nanos() - nanos)
 }
 
 /// Places in lists, as words that events carry.

@@ -1,6 +1,6 @@
 //! A part of what `make sim` plays, small enough for every run of the tests.
 
-use sim::{Count, Counts, Guarded, Hint, Mode, Mutation, Outside, Wiped, run, sweep};
+use sim::{Count, Counts, Guarded, Hint, Mode, Mutation, Outside, Stepped, Wiped, run, sweep};
 
 /// Mutations must be caught within so many seeds.
 const MOST_SEEDS: u64 = 20_000;
@@ -37,9 +37,24 @@ fn committed_tokens_follow_the_order_of_tenures_whatever_becomes_of_keys() {
 
 #[test]
 fn no_two_hold_at_a_time_where_nodes_that_have_forgotten_do_not_count() {
-    for guarded in [Guarded::Observed, Guarded::Minority, Guarded::Strict] {
+    for guarded in [Guarded::Observed, Guarded::Minority, Guarded::Strict, Guarded::Rolling] {
         play(500, Mode::Guarded(guarded));
     }
+}
+
+#[test]
+fn no_two_hold_at_a_time_whatever_steps_the_clocks_of_nodes_make() {
+    let counts = play(1_000, Mode::Stepped(Stepped::Known));
+    assert!(counts.get(Count::Waits) > 500, "grants that count later are waited for");
+    assert!(counts.get(Count::Checks) > 100, "leases are mended");
+    let counts = play(500, Mode::Stepped(Stepped::Restarts));
+    assert!(counts.get(Count::Quarantines) > 500 && counts.get(Count::Deferred) > 500);
+}
+
+#[test]
+fn a_new_deployment_is_served_while_its_nodes_start_one_after_the_other() {
+    let counts = play(500, Mode::Guarded(Guarded::Fresh));
+    assert!(counts.get(Count::Wins) > 5 * 500 && counts.get(Count::Settlings) > 50);
 }
 
 /// Of each kind, something has happened, but for what can `never` be.
@@ -51,7 +66,11 @@ fn expect_all_but(never: &[Count], counts: &Counts) {
 }
 
 /// What the restart guard does, and what only newcomers see.
-const GUARD: [Count; 4] = [Count::Quarantines, Count::Youths, Count::Unheard, Count::Newcomers];
+const GUARD: [Count; 5] =
+    [Count::Quarantines, Count::Youths, Count::Unheard, Count::Newcomers, Count::Settlings];
+
+/// What only steps of clocks bring about.
+const STEPS: [Count; 2] = [Count::Barred, Count::FastGrants];
 
 #[test]
 fn much_happens_in_a_run() {
@@ -59,21 +78,21 @@ fn much_happens_in_a_run() {
     // What only happens when the protocol is broken, or outside the promise.
     let fenced = [Count::Committed, Count::Raises, Count::Confirmed];
     let never = [QuorumLost, TakenOver, AmnesiaCrashes, JumpsForth, Fades, WallJumps];
-    let never = [&never[..], &fenced, &GUARD].concat();
+    let never = [&never[..], &fenced, &GUARD, &STEPS].concat();
     expect_all_but(&never, &play(500, Mode::Safety));
 }
 
 #[test]
 fn much_happens_to_tokens_and_to_clients_that_guard_against_restarts() {
     let counts = play(500, Mode::Tokens);
-    expect_all_but(&[&[Count::EmptyCrashes], &GUARD[..]].concat(), &counts);
+    expect_all_but(&[&[Count::EmptyCrashes, Count::FastGrants], &GUARD[..]].concat(), &counts);
     let (raises, confirmed) = (counts.get(Count::Raises), counts.get(Count::Confirmed));
     assert!(confirmed > 500 && confirmed < raises, "{confirmed} of {raises}");
     let counts = play(500, Mode::Guarded(Guarded::Minority));
     // A holder of a bare majority can find it taken by one who may not count a node that has restarted.
     let seldom = Count::TakenOver;
-    let never = [Count::JumpsForth, Count::Fades, Count::WallJumps];
-    let never = never.into_iter().chain((counts.get(seldom) == 0).then_some(seldom));
+    let never = [Count::JumpsForth, Count::Fades, Count::WallJumps].into_iter().chain(STEPS);
+    let never = never.chain((counts.get(seldom) == 0).then_some(seldom));
     expect_all_but(&never.collect::<Vec<_>>(), &counts);
 }
 
@@ -109,9 +128,13 @@ fn faults_outside_the_promise_do_harm() {
     for outside in Outside::ALL {
         let mode = Mode::Outside(outside);
         let sweep = sweep(0..300, mode, None, false);
-        // Where whole groups of nodes forget at once, much is lost.
-        let most = if mode.restarts_groups() { 225 } else { 150 };
-        assert!(sweep.violations > 0, "{outside:?}: the checker sees nothing");
+        // Where whole groups of nodes forget at once, much is lost; what nodes' clocks do is found out.
+        let (least, most) = match outside {
+            Outside::Jump | Outside::FastNodes | Outside::StepDrift => (0, 3),
+            _ if mode.restarts_groups() => (1, 225),
+            _ => (1, 150),
+        };
+        assert!(sweep.violations >= least, "{outside:?}: the checker sees nothing");
         assert!(sweep.violations < most, "{outside:?}: in {} of 300 runs", sweep.violations);
     }
 }
