@@ -143,6 +143,18 @@ fn loss(persistence: Persistence) -> &'static str {
     }
 }
 
+fn forgets(persistence: Persistence) -> String {
+    format!(
+        "{}; set appendonly yes and appendfsync always, and trust_persistence, if it is to count at once \
+         after a restart; else the restart guard leaves it out for max_ttl",
+        loss(persistence)
+    )
+}
+
+/// What comes of a replica that takes the place of the node.
+const PROMOTED: &str = "a replica that is promoted may not know the latest locks, and clients that are new \
+                        cannot see that: let a node be one server; trust_persistence is not for it";
+
 impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -189,14 +201,7 @@ impl fmt::Display for Finding {
                 write!(f, "step that mends it may (put forward, a node forgets locks); ")?;
                 write!(f, "synchronise it by slewing, and keep locks away while it is stepped")
             }
-            Self::NotDurable { persistence } => {
-                write!(f, "{}; set appendonly yes and appendfsync always, ", loss(*persistence))?;
-                write!(
-                    f,
-                    "and trust_persistence, if it is to count at once after a restart; else "
-                )?;
-                write!(f, "the restart guard leaves it out for max_ttl")
-            }
+            Self::NotDurable { persistence } => f.write_str(&forgets(*persistence)),
             Self::RestsOnRewrite => {
                 write!(f, "no-appendfsync-on-rewrite is yes: a crash of the machine during a ")?;
                 write!(f, "rewrite forgets locks; set it to no before you use trust_persistence")
@@ -211,27 +216,9 @@ impl fmt::Display for Finding {
                 write!(f, "it does not tell when locks are released ({failure}): waiting takes ")?;
                 write!(f, "longer; permit +client|tracking with RESP3 (Redis from 6.0 on)")
             }
-            Self::HasReplicas { count } => {
-                write!(
-                    f,
-                    "replicas: {count}; if one is promoted behind this address, it may not "
-                )?;
-                write!(
-                    f,
-                    "know the latest locks, and clients that are new cannot see that: let a "
-                )?;
-                write!(f, "node be one server; trust_persistence is not for it")
-            }
+            Self::HasReplicas { count } => write!(f, "replicas: {count}; {PROMOTED}"),
             Self::Watched { sentinels } => {
-                write!(
-                    f,
-                    "Sentinels that watch it: {sentinels}; a replica that they promote may not "
-                )?;
-                write!(
-                    f,
-                    "know the latest locks, and clients that are new cannot see that: let a "
-                )?;
-                write!(f, "node be one server; trust_persistence is not for it")
+                write!(f, "Sentinels that watch it: {sentinels}; {PROMOTED}")
             }
             Self::Clustered => {
                 write!(
