@@ -18,10 +18,10 @@ pub(crate) fn plan_steps(scenario: &Scenario, dice: &mut Dice, plan: &mut Vec<Pl
             }
         }
         // So few and short that the lock is soon to be had.
-        Mode::Liveness if dice.chance(400) => {
+        Mode::Liveness if scenario.steps => {
             let most = scenario.steps_ns() / 4;
             for _ in 0..dice.between(1, 5) {
-                let by = either_way(dice.of_any_size(5 * MS, most), dice);
+                let by = either_way(dice.of_any_size(scenario.least_step.min(most), most), dice);
                 let fault = Fault::Step { node: dice.index(scenario.nodes), by };
                 plan.push(Planned { at: dice.below(scenario.horizon / 2), lasting: 0, fault });
             }
