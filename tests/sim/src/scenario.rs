@@ -52,8 +52,6 @@ pub(crate) struct Scenario {
     pub(crate) trusted: u32,
     /// When the nodes of a new deployment start.
     pub(crate) starts: Vec<Instant>,
-    /// Nodes' clocks step.
-    pub(crate) steps: bool,
     /// The shortest step of a node's clock: twice as long as the ways there and back, and the 200
     /// millionths which clocks may go by themselves.
     pub(crate) least_step: Instant,
@@ -124,7 +122,6 @@ impl Scenario {
             witness: is_rolling.then(|| dice.index(nodes)),
             trusted: u32::try_from(trusted).expect("few nodes"),
             starts: steps::starts(mode, nodes, 2 * ttl_ms * MS, dice),
-            steps: mode.has_steps() || is_liveness && dice.chance(400),
             least_step: (5 * MS).max(4 * weather.delay.1 + horizon / 5_000),
             cuts: if mode.has_steps() { dice.pick(&[0, 50, 300]) } else { 0 },
             naps: if mode.has_steps() { dice.pick(&[0, 200, 500]) } else { 0 },
@@ -153,7 +150,7 @@ impl Scenario {
     /// A clock whose drift is within the allowance: the fastest node gains 1 % on the slowest client.
     /// Where clocks step, they run as well as crystals do: to within 100 parts per million.
     pub(crate) fn clock(&self, dice: &mut Dice) -> Clock {
-        let is_good = self.steps && self.mode != Mode::Outside(Outside::StepDrift);
+        let is_good = self.mode.has_steps() && self.mode != Mode::Outside(Outside::StepDrift);
         let most = dice.pick(if is_good { &[0, 50, 100] } else { &[0, 500, 4_970] });
         let rate = 1_000_000 - most + dice.pick(&[0, most, 2 * most]);
         Clock::new(dice.between(1_000_000_000 * MS, 2_000_000_000 * MS) / 1_000, rate)

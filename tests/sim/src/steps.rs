@@ -17,15 +17,6 @@ pub(crate) fn plan_steps(scenario: &Scenario, dice: &mut Dice, plan: &mut Vec<Pl
                 step_some(scenario, dice, plan);
             }
         }
-        // So few and short that the lock is soon to be had.
-        Mode::Liveness if scenario.steps => {
-            let most = scenario.steps_ns() / 4;
-            for _ in 0..dice.between(1, 5) {
-                let by = either_way(dice.of_any_size(scenario.least_step.min(most), most), dice);
-                let fault = Fault::Step { node: dice.index(scenario.nodes), by };
-                plan.push(Planned { at: dice.below(scenario.horizon / 2), lasting: 0, fault });
-            }
-        }
         _ => {}
     }
 }
@@ -61,10 +52,6 @@ fn step_some(scenario: &Scenario, dice: &mut Dice, plan: &mut Vec<Planned>) {
         }
         at += if apart > 0 { dice.below(apart) } else { 0 };
     }
-}
-
-fn either_way(by: Instant, dice: &mut Dice) -> i64 {
-    if dice.chance(500) { signed(by) } else { -signed(by) }
 }
 
 /// Nodes that restart empty, one after the other: up to all but one.
