@@ -171,7 +171,8 @@ async fn a_durable_node_counts_whatever_the_guard_if_somebody_vouches_for_it() {
     assert!(redlock.nodes().iter().all(|node| *node.standing() == NodeStanding::Counted));
     drop(lease);
     let refused = strict().build().expect("good").try_acquire("r").await.expect_err("it is young");
-    assert!(reason(&refused, 0).starts_with("restarted "), "{refused}");
+    // Two were enough to decide.
+    assert!(refused.to_string().matches(" restarted ").count() >= 2, "{refused}");
 }
 
 #[tokio::test]
@@ -179,7 +180,7 @@ async fn whoever_is_vouched_for_and_says_that_it_forgets_is_not_trusted() {
     let cluster = Cluster::start(3);
     let settings = builder(&cluster).trust_persistence(true).restart_guard(RestartGuard::Strict);
     let refused = settings.build().expect("good").try_acquire("r").await.expect_err("too young");
-    assert!(reason(&refused, 0).starts_with("restarted "), "{refused}");
+    assert!(refused.to_string().matches(" restarted ").count() >= 2, "{refused}");
 }
 
 #[tokio::test]
