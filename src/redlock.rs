@@ -312,7 +312,7 @@ impl Redlock {
 
     /// Resolves when a quorum of the nodes is connected on the current runtime, or on the
     /// [given](Builder::runtime) one; at once if it is. Where these are all young, it waits for the others,
-    /// too, which may tell that the deployment is not; see [`RestartGuard::Observed`]. Starts the
+    /// too, which may tell that the deployment is not; see [`RestartGuard::Observed`](crate::RestartGuard::Observed). Starts the
     /// connections if need be. Call it when a service starts, so that its first acquire does not wait for
     /// them:
     ///
