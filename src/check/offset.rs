@@ -1,6 +1,6 @@
 //! How the nodes' wall clocks stand to each other.
 
-use crate::node::{Reading, short};
+use crate::node::{WallClock, short};
 use std::fmt;
 use std::time::Duration;
 
@@ -46,29 +46,29 @@ impl ClockOffset {
     }
 }
 
-impl Reading {
+impl WallClock {
     /// Twice the middle of what it may be: so that nothing is rounded.
     fn twice_middle(&self) -> i128 {
-        self.lowest + self.highest
+        i128::from(self.offset.lowest) + i128::from(self.offset.highest)
     }
 
     fn width(&self) -> i128 {
-        self.highest - self.lowest
+        i128::from(self.offset.highest) - i128::from(self.offset.lowest)
     }
 }
 
 /// The offset of each node whose clock was read, if another's was, too.
-pub(super) fn offsets(readings: &[Option<Reading>]) -> Vec<Option<ClockOffset>> {
-    let of = |(place, reading): (usize, &Option<Reading>)| {
+pub(super) fn offsets(readings: &[Option<WallClock>]) -> Vec<Option<ClockOffset>> {
+    let of = |(place, reading): (usize, &Option<WallClock>)| {
         let reading = reading.as_ref()?;
         let others = readings.iter().enumerate().filter(|(other, _)| *other != place);
-        let others: Vec<&Reading> = others.filter_map(|(_, other)| other.as_ref()).collect();
+        let others: Vec<&WallClock> = others.filter_map(|(_, other)| other.as_ref()).collect();
         offset(reading, &others)
     };
     readings.iter().enumerate().map(of).collect()
 }
 
-fn offset(own: &Reading, others: &[&Reading]) -> Option<ClockOffset> {
+fn offset(own: &WallClock, others: &[&WallClock]) -> Option<ClockOffset> {
     let mut middles: Vec<i128> = others.iter().map(|other| other.twice_middle()).collect();
     middles.sort_unstable();
     let upper = *middles.get(middles.len() / 2)?;
@@ -92,16 +92,20 @@ impl fmt::Display for ClockOffset {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Offset;
     use proptest::prelude::*;
 
-    const MS: i128 = 1_000_000;
+    const MS: i64 = 1_000_000;
 
-    fn at(middle_ms: i128, half_ms: i128) -> Reading {
-        let (lowest, highest) = ((middle_ms - half_ms) * MS, (middle_ms + half_ms) * MS);
-        Reading { lowest, highest, moved: Duration::ZERO }
+    fn between(lowest: i64, highest: i64) -> WallClock {
+        WallClock { offset: Offset { lowest, highest }, moved: Duration::ZERO }
     }
 
-    fn millis(readings: &[Option<Reading>]) -> Vec<Option<i64>> {
+    fn at(middle_ms: i64, half_ms: i64) -> WallClock {
+        between((middle_ms - half_ms) * MS, (middle_ms + half_ms) * MS)
+    }
+
+    fn millis(readings: &[Option<WallClock>]) -> Vec<Option<i64>> {
         let offsets = offsets(readings).into_iter();
         offsets.map(|offset| offset.map(|offset| offset.as_micros() / 1000)).collect()
     }
@@ -138,12 +142,12 @@ mod tests {
         /// Wherever in their readings the true clocks are.
         #[test]
         fn the_true_offset_is_within_the_uncertainty(
-            clocks in prop::collection::vec((-50_i128..50, 0_i128..20, -100_i128..=100), 2..6),
+            clocks in prop::collection::vec((-50_i64..50, 0_i64..20, -100_i64..=100), 2..6),
         ) {
             let readings: Vec<_> = clocks.iter().map(|(ms, half, _)| Some(at(*ms, *half))).collect();
             let truth = clocks.iter().map(|(ms, half, share)| {
                 let nanos = ms * MS + half * MS * share / 100;
-                Some(Reading { lowest: nanos, highest: nanos, moved: Duration::ZERO })
+                Some(between(nanos, nanos))
             });
             let truth: Vec<_> = truth.collect();
             for (seen, is) in offsets(&readings).into_iter().zip(offsets(&truth)) {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 /// What all nodes of a client have in common.
 pub(crate) struct Clocks {
+    pub(super) drift: Drift,
     skew: Mutex<ClockSkew>,
     /// The nodes that tell what time it is, by bit.
     told: AtomicU32,
@@ -23,6 +24,7 @@ impl Clocks {
     /// Keys stand for `term` at most.
     pub(crate) fn new(quorum: Quorum, drift: Drift, term: Duration) -> Self {
         Self {
+            drift,
             skew: Mutex::new(ClockSkew::new(quorum, drift, term)),
             told: AtomicU32::new(0),
             fast: AtomicU32::new(0),

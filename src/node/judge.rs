@@ -4,7 +4,6 @@
 use super::connection::Link;
 use super::failure::NodeFailure;
 use super::order::Order;
-use super::reply::time_us;
 use super::shared::{NodeShared, NodeState};
 use super::standing::NodeStanding;
 use super::suspects::Finding;
@@ -12,7 +11,6 @@ use super::vote::Answer;
 use crate::clock;
 use crate::protocol::{NodeId, Reading, Time, Vote, valid_until};
 use crate::safe_waker::contain;
-use redis::Value;
 use std::time::Duration;
 
 /// When the replies to a pipeline were read, and from when on what they grant counts.
@@ -20,13 +18,6 @@ use std::time::Duration;
 pub(super) struct Received {
     pub(super) at: Time,
     counts_from: Time,
-}
-
-impl Reading {
-    /// What a reply to `TIME` says that was asked for at `sent` and read at `received`.
-    pub(super) fn of(reply: &Value, sent: Time, received: Time) -> Option<Self> {
-        Some(Self { sent, shown_us: time_us(reply)?, received })
-    }
 }
 
 impl NodeShared {
@@ -46,7 +37,8 @@ impl NodeShared {
 
     fn read_clock(&self, reading: Option<Reading>, at: Time) -> Received {
         let Some(told) = self.clocks.handle_reading(self.id, reading) else {
-            return Received { at, counts_from: at };
+            // What was known of the clock by then still holds.
+            return Received { at, counts_from: at.after(self.clocks.lag(self.id, at)) };
         };
         if let Some(ahead) = told.ahead {
             contain(|| self.pushes.handle_step(ahead));
@@ -79,7 +71,7 @@ impl NodeShared {
         let Some(promise) = order.first_promise().filter(|_| counts_from > at) else {
             return answer;
         };
-        if counts_from >= valid_until(promise.written, promise.ttl, self.clocks.suspects.drift()) {
+        if counts_from >= valid_until(promise.written, promise.ttl, self.clocks.drift) {
             let ahead = counts_from.since(at);
             return Answer::failed(NodeFailure::Suspect { ahead, counts_in: ahead });
         }
@@ -92,7 +84,7 @@ impl NodeShared {
         match answer.vote {
             Vote::Granted => match order.promise() {
                 Some(promise) => {
-                    let drift = self.clocks.suspects.drift();
+                    let drift = self.clocks.drift;
                     claim.note_kept(node, valid_until(promise.written, promise.ttl, drift));
                     if !self.clocks.is_told(node) {
                         self.learn_of_promise(order, answer, now);

@@ -56,7 +56,7 @@ pub(crate) use keys::Keys;
 pub(crate) use links::Links;
 pub(crate) use order::Order;
 pub(crate) use pool::{Nodes, Pool};
-pub(crate) use probe::{Probe, Reading};
+pub(crate) use probe::{Probe, WallClock};
 pub(crate) use push::PushSink;
 pub use runtime::RuntimeDriver;
 pub(crate) use runtime::{NoRuntime, lack};

@@ -10,6 +10,7 @@ use super::shared::NodeShared;
 use super::shield::shield;
 use super::value::Value;
 use crate::clock;
+use crate::protocol::{Offset, Reading};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Pipeline, RedisError, Value as Reply};
 use std::time::Duration;
@@ -40,17 +41,15 @@ pub(crate) struct Probe {
     /// Why the server does not push that keys have changed, if it does not.
     pub(crate) no_pushes: Option<NodeFailure>,
     /// What its clock shows, if it tells.
-    pub(crate) clock: Option<Reading>,
+    pub(crate) clock: Option<WallClock>,
     /// The best round trip of a command.
     pub(crate) latency: Option<Duration>,
 }
 
-/// What a node's wall clock shows when ours shows 0: it lies from `lowest` to `highest`, in
-/// nanoseconds. A reply was written between our sending and our receiving, so each reading bounds it.
+/// What several readings of a node's clock say together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reading {
-    pub(crate) lowest: i128,
-    pub(crate) highest: i128,
+pub(crate) struct WallClock {
+    pub(crate) offset: Offset,
     /// How far apart two readings are that cannot both be right: by so much the clock was put
     /// forward or back between them.
     pub(crate) moved: Duration,
@@ -130,33 +129,31 @@ impl Probe {
             let sent = clock::now();
             let reply = connection.send_packed_command(&redis::cmd("TIME")).await;
             let received = clock::now();
-            let Ok(Some(shown)) = reply.as_ref().map(time_us) else {
+            let Ok(Some(shown_us)) = reply.as_ref().map(time_us) else {
                 return;
             };
             let rtt = received.since(sent);
             self.latency = Some(self.latency.map_or(rtt, |best| best.min(rtt)));
-            let reading = Reading::new(sent.as_nanos(), shown.into(), received.as_nanos());
-            self.clock = Some(self.clock.map_or(reading, |known| known.narrowed(reading)));
+            let offset = Reading { sent, shown_us, received }.offset();
+            let narrowed = |known: WallClock| known.narrowed(offset);
+            self.clock = Some(self.clock.map_or(WallClock::new(offset), narrowed));
         }
     }
 }
 
-impl Reading {
-    /// One reading, which shows so many `microseconds`; cut off after the last of them.
-    fn new(sent: u64, microseconds: i128, received: u64) -> Self {
-        let (from, until) = (microseconds * 1000, microseconds * 1000 + 1000);
-        let (lowest, highest) = (from - i128::from(received), until - i128::from(sent));
-        Self { lowest, highest, moved: Duration::ZERO }
+impl WallClock {
+    fn new(offset: Offset) -> Self {
+        Self { offset, moved: Duration::ZERO }
     }
 
     /// What this and a later reading say together.
-    fn narrowed(self, later: Self) -> Self {
-        let (lowest, highest) = (self.lowest.max(later.lowest), self.highest.min(later.highest));
-        if lowest <= highest {
-            return Self { lowest, highest, moved: self.moved };
+    fn narrowed(self, later: Offset) -> Self {
+        if let Some(offset) = self.offset.narrowed(later) {
+            return Self { offset, ..self };
         }
-        let apart = u64::try_from(lowest - highest).unwrap_or(u64::MAX);
-        Self { moved: self.moved.max(Duration::from_nanos(apart)), ..later }
+        let by = later.beyond(self.offset);
+        let apart = Duration::from_nanos(by.lowest.max(by.highest.saturating_neg()).unsigned_abs());
+        Self { offset: later, moved: self.moved.max(apart) }
     }
 }
 
@@ -200,18 +197,28 @@ async fn open(node: &NodeShared, resp3: bool) -> Result<(MultiplexedConnection, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Time;
 
     #[test]
     fn readings_narrow_each_other_and_tell_a_clock_that_was_put() {
+        let read = |sent, shown_us, received| {
+            let [sent, received] = [sent, received].map(Time::from_nanos);
+            Reading { sent, shown_us, received }.offset()
+        };
+        let range = |clock: WallClock| (clock.offset.lowest, clock.offset.highest);
         // Sent at 1 ms, received at 5 ms, by our clock.
-        let wide = Reading::new(1_000_000, 10_000, 5_000_000);
-        assert_eq!((wide.lowest, wide.highest), (5_000_000, 9_001_000));
-        let narrow = wide.narrowed(Reading::new(6_000_000, 13_000, 6_100_000));
-        assert_eq!((narrow.lowest, narrow.highest), (6_900_000, 7_001_000));
+        let wide = WallClock::new(read(1_000_000, 10_000, 5_000_000));
+        assert_eq!(range(wide), (5_000_000, 9_001_000));
+        let narrow = wide.narrowed(read(6_000_000, 13_000, 6_100_000));
+        assert_eq!(range(narrow), (6_900_000, 7_001_000));
         assert_eq!(narrow.moved, Duration::ZERO);
         // A second later on our clock, two on theirs.
-        let put = narrow.narrowed(Reading::new(1_006_000_000, 2_013_000, 1_006_100_000));
+        let put = narrow.narrowed(read(1_006_000_000, 2_013_000, 1_006_100_000));
         assert_eq!(put.moved, Duration::from_micros(1_006_900 - 7_001));
-        assert_eq!((put.lowest, put.highest), (1_006_900_000, 1_007_001_000), "as it is now");
+        assert_eq!(range(put), (1_006_900_000, 1_007_001_000), "as it is now");
+        // And as far back again.
+        let back = put.narrowed(read(2_006_000_000, 2_013_000, 2_006_100_000));
+        assert_eq!(range(back), (6_900_000, 7_001_000));
+        assert_eq!(back.moved, Duration::from_micros(1_006_900 - 7_001));
     }
 }

@@ -1,6 +1,7 @@
 //! What is asked of a server when a connection to it is set up, and what it says of itself then.
 
 use super::facts::{Facts, Role};
+use super::reply::time_us;
 use super::script;
 use crate::clock;
 use crate::protocol::Reading;
@@ -61,7 +62,7 @@ impl SetUp {
         let replies = connection.send_packed_commands(&pipeline, 0, pipeline.len()).await?;
         let received = clock::now();
         let (time, rest) = replies.split_first().ok_or_else(out_of_step)?;
-        let reading = Reading::of(time, sent, received);
+        let reading = time_us(time).map(|shown_us| Reading { sent, shown_us, received });
         Ok(Self { reading, ..Self::read(rest, resp3)? })
     }
 

@@ -63,10 +63,6 @@ impl Suspects {
         Self { quorum, drift, span, marked: AtomicU32::new(0), book: Mutex::new(book) }
     }
 
-    pub(super) fn drift(&self) -> Drift {
-        self.drift
-    }
-
     /// How far ahead of our clock a node's is at least, on which a key that it has promised us has
     /// only `left` to live; `None` if that can be due to drift. `now` is read after the answer: a late
     /// one makes the key seem to stand for longer than it should, never shorter.

@@ -62,7 +62,7 @@ mod enumeration;
 pub(crate) use acquisition::{Acquisition, Next, Refusal};
 pub(crate) use clock_skew::ClockSkew;
 pub(crate) use fencing::{LIMIT, hint};
-pub(crate) use node_clock::{Reading, Told};
+pub(crate) use node_clock::{Offset, Reading, Told};
 pub(crate) use quarantine::{Event, Quarantine, Rule, Sentence, Server};
 pub(crate) use quorum::{MAX_NODES, NodeId, NodeSet, Quorum};
 pub use renewal::Loss;

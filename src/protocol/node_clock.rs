@@ -122,7 +122,8 @@ struct Pace {
 }
 
 impl Reading {
-    fn offset(self) -> Offset {
+    /// What it says by itself.
+    pub(crate) fn offset(self) -> Offset {
         let shown = nanos(self.shown_us.saturating_mul(1_000));
         Offset {
             lowest: shown.saturating_sub(nanos(self.received.as_nanos())),
@@ -150,7 +151,7 @@ impl Offset {
     }
 
     /// How much more this is than `before`.
-    fn beyond(self, before: Self) -> Self {
+    pub(crate) fn beyond(self, before: Self) -> Self {
         Self {
             lowest: self.lowest.saturating_sub(before.highest),
             highest: self.highest.saturating_sub(before.lowest),

@@ -48,6 +48,14 @@ fn suspects(redlock: &Redlock) -> usize {
     (0..redlock.nodes().len()).filter(|node| is_suspect(redlock, *node)).count()
 }
 
+/// A lock that is free is not to be had, as what that node grants does not count.
+async fn refused_for_suspect(redlock: &Redlock, node: usize) {
+    let refused = redlock.try_acquire("third").await.expect_err("too few count");
+    let AcquireError::NoQuorum { report } = &refused else { panic!("{refused}") };
+    let vote = report.nodes()[node].vote();
+    assert!(matches!(vote, NodeVote::Failed(NodeFailure::Suspect { .. })), "{report}");
+}
+
 #[tokio::test]
 async fn a_node_whose_clock_jumps_ahead_grants_nothing_for_long_and_the_others_carry_the_lock() {
     let cluster = clocked(3);
@@ -70,9 +78,7 @@ async fn a_node_whose_clock_jumps_ahead_grants_nothing_for_long_and_the_others_c
     eventually("it is named", || text().contains(" suspect: its clock is ")).await;
     // With it alone there is no quorum for a new lock any more.
     cluster[2].kill();
-    let refused = redlock.try_acquire("third").await.expect_err("one counts");
-    let AcquireError::NoQuorum { report } = &refused else { panic!("{refused}") };
-    assert!(matches!(report.nodes()[1].vote(), NodeVote::Failed(NodeFailure::Suspect { .. })));
+    refused_for_suspect(&redlock, 1).await;
     // But what it extends is set anew, and what it releases is gone: that counts.
     lease.extend(TTL).await.expect("two hold it");
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
@@ -103,11 +109,24 @@ async fn where_nodes_do_not_tell_the_time_their_keys_tell_that_a_clock_has_jumpe
     assert!(ahead > JUMP / 2 && ahead < JUMP * 2, "{ahead:?}");
     // With it alone there is no quorum any more: neither for a lock nor for an extension.
     cluster[2].kill();
-    let refused = redlock.try_acquire("third").await.expect_err("one counts");
-    let AcquireError::NoQuorum { report } = &refused else { panic!("{refused}") };
-    assert!(matches!(report.nodes()[1].vote(), NodeVote::Failed(NodeFailure::Suspect { .. })));
+    refused_for_suspect(&redlock, 1).await;
     lease.extend(TTL).await.expect_err("one counts");
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released), "that counts");
+}
+
+#[tokio::test]
+async fn a_step_stays_known_when_the_node_does_not_tell_the_time_any_more() {
+    let cluster = clocked(1);
+    let node = &cluster[0];
+    node.cmd(&["ACL", "SETUSER", "timed", "on", ">pw", "~*", "&*", "+@all"]);
+    let url = format!("redis://timed:pw@{}", node.addr());
+    let redlock = Redlock::builder().nodes([url]).node_timeout(ms(1_000)).max_ttl(HOUR).ttl(TTL);
+    let redlock = redlock.build().expect("good settings");
+    let _lease = granted_by_all(&redlock, "r").await;
+    jump(node, JUMP).await;
+    refused_for_suspect(&redlock, 0).await;
+    node.cmd(&["ACL", "SETUSER", "timed", "-time"]);
+    refused_for_suspect(&redlock, 0).await;
 }
 
 #[tokio::test]
