@@ -60,3 +60,22 @@ impl Doubt {
 fn unheard(round: &Round) -> NodeSet {
     round.quorum().ids().collect::<NodeSet>().without(round.granted())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_doubted_until_they_grant_also_late_and_from_a_touch_on() {
+        let node = NodeId::new;
+        let unheard = [node(1), node(2)].into_iter().collect();
+        let mut doubt = Doubt { touched: NodeSet::default(), asked: Asked::Extension { unheard } };
+        doubt.handle_grant(node(2));
+        assert_eq!(doubt.handle_touch(node(0)), 2, "that and the one that was not heard of");
+        assert_eq!(doubt.handle_touch(node(1)), 2);
+        let mut asked = Doubt::begin();
+        assert_eq!(asked.handle_touch(node(1)), 1, "the others are being asked");
+        asked.handle_grant(node(1));
+        assert_eq!(asked.handle_touch(node(0)), 2, "a touch may have come after the grant");
+    }
+}

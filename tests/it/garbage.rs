@@ -64,9 +64,11 @@ fn serve(
 ) {
     let mut requests = BufReader::new(stream);
     let replies = Arc::new(Mutex::new(stream.try_clone().expect("a socket")));
-    let mut store = std::collections::HashSet::new();
+    let (mut store, mut is_set_up) = (std::collections::HashSet::new(), false);
     while let Some(command) = command(&mut requests) {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        // The set-up asks for the time, too.
+        is_set_up |= matches!(words.first(), Some(&("SET" | "EVALSHA")));
         let reply = match words.as_slice() {
             _ if manner == Manner::AlwaysSaysOk => "+OK\r\n".to_owned(),
             ["HELLO", ..] => "%1\r\n$6\r\nserver\r\n$5\r\nredis\r\n".to_owned(),
@@ -84,7 +86,7 @@ fn serve(
                 "+OK\r\n".to_owned()
             }
             ["TIME"] if manner == Manner::RefusesTime => "-NOPERM no TIME\r\n".to_owned(),
-            ["TIME"] if manner != Manner::SaysOk => {
+            ["TIME"] if manner != Manner::SaysOk || !is_set_up => {
                 let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
                 let now = now.expect("after 1970");
                 let [seconds, micros] =
@@ -101,7 +103,7 @@ fn serve(
             _ => "+OK\r\n".to_owned(),
         };
         let endless = match words.first() {
-            Some(&("SET" | "TIME" | "EVALSHA")) if manner == Manner::SaysOk => 1000,
+            Some(&("SET" | "TIME" | "EVALSHA")) if manner == Manner::SaysOk && is_set_up => 1000,
             _ if manner == Manner::AlwaysSaysOk => 1000,
             _ => 1,
         };
