@@ -196,6 +196,10 @@ pub(crate) fn signed(by: u64) -> i64 {
 impl World {
     pub(crate) fn handle_fault(&mut self, place: u32) {
         let Planned { fault, lasting, .. } = self.faults[index(place)];
+        if self.hinders_meeting(fault) {
+            self.queue.push(self.now + 50 * MS, Event::Fault { index: place });
+            return;
+        }
         let until = self.now + lasting;
         note!(self, "fault: {fault:?} for {} ms", lasting / MS);
         match fault {

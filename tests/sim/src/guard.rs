@@ -193,4 +193,20 @@ impl World {
     pub(crate) fn is_first_meeting(&self, client: usize, node: usize) -> bool {
         self.scenario.witness == Some(node) && !self.clients[client].mind.sights[node].is_met
     }
+
+    /// True if a fault would keep a client from meeting the node that is promised to be there: it is about
+    /// to.
+    pub(crate) fn hinders_meeting(&self, fault: Fault) -> bool {
+        let Some(witness) = self.scenario.witness else { return false };
+        let is_meeting = |client: usize| {
+            let is_connecting = self.clients[client].links[witness].connection.is_some();
+            is_connecting && self.is_first_meeting(client, witness)
+        };
+        match fault {
+            Fault::Pause { node } => node == witness && (0..self.clients.len()).any(is_meeting),
+            Fault::Block { client, node } => node == witness && is_meeting(client),
+            Fault::Stop { client } => is_meeting(client),
+            _ => false,
+        }
+    }
 }
