@@ -9,9 +9,8 @@
 //! quorlock = { version = "0.1", features = ["test-util"] }
 //! ```
 
-use crate::clock;
-use crate::redlock::Redlock;
-use crate::timer;
+use crate::client::Redlock;
+use crate::time::{clock, timer};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 

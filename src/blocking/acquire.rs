@@ -2,10 +2,10 @@
 
 use super::background::Background;
 use super::lease::Lease;
+use crate::client::{TryUsingError, UsingError, sorted};
 use crate::error::AcquireError;
+use crate::lease::ReleaseOutcome;
 use crate::protocol::RetryPolicy;
-use crate::release::ReleaseOutcome;
-use crate::using::{TryUsingError, UsingError, sorted};
 use std::time::Duration;
 
 /// An acquire with its settings; [`call`](Self::call) makes it. See [`Acquire`](crate::Acquire).

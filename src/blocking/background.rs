@@ -1,6 +1,6 @@
 //! The thread that connections run on when the program has no runtime.
 
-use crate::lock::lock;
+use crate::sync::lock;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

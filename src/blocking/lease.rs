@@ -1,11 +1,9 @@
 //! A lock with an end.
 
 use super::background::Background;
-use crate::ending::Ended;
 use crate::error::{ExtendError, ReenterError, ReleaseError};
-use crate::lease_ref::LeaseRef;
+use crate::lease::{Ended, LeaseRef, ReleaseOutcome};
 use crate::protocol::Loss;
-use crate::release::ReleaseOutcome;
 use std::ops::Deref;
 use std::pin::pin;
 use std::time::Duration;

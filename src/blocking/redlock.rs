@@ -3,15 +3,11 @@
 use super::acquire::Acquire;
 use super::background::Background;
 use super::lease::Lease;
-use crate::builder::Builder;
 use crate::check::NodeCheck;
-use crate::config_error::ConfigError;
-use crate::error::{ClientError, CloseError, ReleaseError};
-use crate::node_info::NodeInfo;
-use crate::release::ReleaseOutcome;
-use crate::report::Report;
-use crate::status::Status;
-use crate::using::{TryUsingError, UsingError};
+use crate::client::{Builder, NodeInfo, Status, TryUsingError, UsingError};
+use crate::error::{ClientError, CloseError, ConfigError, ReleaseError};
+use crate::lease::ReleaseOutcome;
+use crate::round::Report;
 use std::task::Poll;
 
 /// A client of N independent Redis masters, for callers without a runtime; see

@@ -1,7 +1,7 @@
 //! What speaks against a node.
 
 use super::offset::ClockOffset;
-use crate::node::{Fsync, NodeFailure, Persistence, short};
+use crate::wire::{Fsync, NodeFailure, Persistence, short};
 use std::fmt;
 use std::time::Duration;
 

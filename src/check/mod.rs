@@ -6,9 +6,10 @@ mod offset;
 pub use finding::{Finding, Severity};
 pub use offset::ClockOffset;
 
+use crate::client::Inner;
 use crate::error::ClientError;
-use crate::node::{Facts, Fsync, Keys, NodeFailure, Persistence, Probe, Role, Value, short};
-use crate::redlock::Inner;
+use crate::node::Probe;
+use crate::wire::{Facts, Fsync, Keys, NodeFailure, Persistence, Role, Value, short};
 use offset::offsets;
 use std::fmt;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! How the nodes' wall clocks stand to each other.
 
-use crate::node::{WallClock, short};
+use crate::node::WallClock;
+use crate::wire::short;
 use std::fmt;
 use std::time::Duration;
 

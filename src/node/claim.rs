@@ -1,10 +1,8 @@
 //! What one attempt may have left on the nodes.
 
-use super::fence::Fence;
-use super::keys::Keys;
-use super::value::Value;
-use crate::lock::lock;
 use crate::protocol::{NodeId, Time, Ttl};
+use crate::sync::lock;
+use crate::wire::{Fence, Keys, Subject, Value};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -85,6 +83,11 @@ impl Claim {
 
     pub(crate) fn fence(&self) -> Option<&Fence> {
         self.fence.as_ref()
+    }
+
+    /// What its commands are about.
+    pub(super) fn subject(&self) -> Subject<'_> {
+        Subject { keys: &self.keys, value: &self.value, fence: self.fence.as_ref() }
     }
 
     pub(crate) fn keys(&self) -> &Keys {

@@ -1,9 +1,9 @@
 //! The nodes' clocks, as a client reads them: with what they grant, and when they are idle.
 
-use super::failure::NodeFailure;
 use super::suspects::Suspects;
-use crate::lock::lock;
 use crate::protocol::{ClockSkew, Drift, NodeId, Quorum, Reading, Time, Told};
+use crate::sync::lock;
+use crate::wire::NodeFailure;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

@@ -2,14 +2,14 @@
 
 use super::DOUBT;
 use super::estate::Broken;
-use super::failure::NodeFailure;
 use super::handshake::greet;
-use super::order::Order;
 use super::pushes::{PushQueue, Pushed};
-use super::script::begin;
+use super::queued::Order;
 use super::set_up::{ServerInfo, SetUp};
 use super::shared::NodeShared;
 use crate::protocol::{Reading, Time};
+use crate::wire::NodeFailure;
+use crate::wire::script::begin;
 use futures::future::BoxFuture;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisError, Value};

@@ -1,8 +1,8 @@
 //! What a node's tasks leave behind, and which of the others take it on.
 
-use super::order::Order;
-use crate::lock::lock;
+use super::queued::Order;
 use crate::protocol::{NodeId, Time};
+use crate::sync::lock;
 use futures::task::AtomicWaker;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -186,9 +186,8 @@ impl Estate {
 mod tests {
     use super::*;
     use crate::node::claim::Claim;
-    use crate::node::keys::Keys;
-    use crate::node::value::Value;
-    use crate::safe_waker::tests::Count;
+    use crate::sync::tests::Count;
+    use crate::wire::{Keys, Value};
     use std::task::Waker;
 
     fn release() -> Order {

@@ -1,10 +1,10 @@
 //! What nodes may have forgotten in a restart or a flush, as a client is told of it.
 
-use super::failure::NodeFailure;
 use super::set_up::ServerInfo;
-use crate::clock;
-use crate::lock::lock;
 use crate::protocol::{Event, NodeId, Quarantine, Quorum, Rule, Sentence, Server, Time};
+use crate::sync::lock;
+use crate::time::clock;
+use crate::wire::NodeFailure;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -2,15 +2,14 @@
 //! lets it count.
 
 use super::connection::Link;
-use super::failure::NodeFailure;
-use super::order::Order;
+use super::queued::Order;
 use super::shared::{NodeShared, NodeState};
 use super::standing::NodeStanding;
 use super::suspects::Finding;
-use super::vote::Answer;
-use crate::clock;
 use crate::protocol::{NodeId, Reading, Time, Vote, valid_until};
-use crate::safe_waker::contain;
+use crate::sync::contain;
+use crate::time::clock;
+use crate::wire::{Answer, NodeFailure};
 use std::time::Duration;
 
 /// When the replies to a pipeline were read, and from when on what they grant counts.

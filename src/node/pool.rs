@@ -1,12 +1,12 @@
 //! The nodes' tasks, one set for each runtime that a client is used on.
 
-use super::actor::Actor;
 use super::links::Links;
-use super::order::Order;
+use super::queued::Order;
 use super::runtime::{NoRuntime, lack};
 use super::shared::NodeShared;
-use crate::lock::lock;
+use super::task::Actor;
 use crate::protocol::{NodeId, Quorum};
+use crate::sync::lock;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};

@@ -1,16 +1,12 @@
 //! A look at one node, over a connection of its own.
 
-use super::facts::Facts;
-use super::failure::NodeFailure;
 use super::handshake::greet;
-use super::keys::Keys;
-use super::reply::time_us;
-use super::script::{self, Form, RELEASE};
 use super::shared::NodeShared;
 use super::shield::shield;
-use super::value::Value;
-use crate::clock;
 use crate::protocol::{Offset, Reading};
+use crate::time::clock;
+use crate::wire::script::{self, Form, RELEASE};
+use crate::wire::{Facts, Keys, NodeFailure, Value, time_us};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Pipeline, RedisError, Value as Reply};
 use std::time::Duration;

@@ -2,9 +2,9 @@
 
 use super::pushes::Pushed;
 use super::shared::NodeShared;
-use crate::clock;
 use crate::protocol::NodeId;
-use crate::safe_waker::contain;
+use crate::sync::contain;
+use crate::time::clock;
 use std::time::Duration;
 
 /// Who wants to know when keys change on the nodes.

@@ -1,6 +1,6 @@
 //! What a server has pushed and nobody has looked at yet.
 
-use crate::lock::lock;
+use crate::sync::lock;
 use futures::task::AtomicWaker;
 use redis::{PushInfo, PushKind, Value};
 use std::sync::Mutex;
@@ -91,7 +91,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::safe_waker::tests::Count;
+    use crate::sync::tests::Count;
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
     use std::task::Waker;

@@ -1,11 +1,11 @@
 //! How a node's task gets its connection, and what it says while it has none.
 
-use super::actor::{Actor, MOST_ORDERS};
 use super::connection::Link;
-use super::failure::NodeFailure;
 use super::shared::NodeState;
 use super::shield::shield;
-use crate::clock;
+use super::task::{Actor, MOST_ORDERS};
+use crate::time::clock;
+use crate::wire::NodeFailure;
 use rand::random_range;
 use std::future::poll_fn;
 use std::time::Duration;

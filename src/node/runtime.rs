@@ -1,6 +1,6 @@
 //! Whether a runtime can run the nodes' tasks.
 
-use crate::lock::lock;
+use crate::sync::lock;
 use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

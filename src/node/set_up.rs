@@ -1,10 +1,8 @@
 //! What is asked of a server when a connection to it is set up, and what it says of itself then.
 
-use super::facts::{Facts, Role};
-use super::reply::time_us;
-use super::script;
-use crate::clock;
 use crate::protocol::Reading;
+use crate::time::clock;
+use crate::wire::{Facts, Role, script, time_us};
 use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, Pipeline, RedisError, Value};
 use std::sync::Arc;

@@ -1,15 +1,14 @@
 //! What a node's task does with the replies to a pipeline.
 
-use super::actor::Actor;
 use super::connection::Answered;
-use super::failure::NodeFailure;
 use super::judge::Received;
-use super::order::Order;
-use super::reply::time_us;
+use super::queued::Order;
 use super::shared::NodeState;
-use crate::clock;
+use super::task::Actor;
 use crate::protocol::{Time, Vote};
-use crate::safe_waker::contain;
+use crate::sync::contain;
+use crate::time::clock;
+use crate::wire::{NodeFailure, time_us};
 use redis::Value;
 use tokio::time::Instant;
 

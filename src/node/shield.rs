@@ -1,6 +1,6 @@
 //! Panics of other people's code, which end neither a node's task nor what it has under way.
 
-use super::failure::NodeFailure;
+use crate::wire::NodeFailure;
 use futures::FutureExt;
 use std::any::Any;
 use std::panic::AssertUnwindSafe;

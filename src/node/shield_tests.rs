@@ -1,9 +1,10 @@
 use super::*;
 use crate::node::{
-    Answer, Ballot, Claim, Clocks, Endpoint, Guard, Keys, NodeShared, Nodes, Order, Pool, PushSink,
-    RestartGuard, Siblings, Timings, Value, VoteSink,
+    Ballot, Claim, Clocks, Endpoint, Guard, NodeShared, Nodes, Order, Pool, PushSink, RestartGuard,
+    Siblings, Timings, VoteSink,
 };
 use crate::protocol::{Drift, NodeId, Quorum, Ttl, Vote};
+use crate::wire::{Answer, Keys, Value};
 use kit::Server;
 use redis::IntoConnectionInfo;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -89,7 +90,7 @@ async fn a_waker_that_panics_takes_no_other_order_with_it() {
     for (claim, listener) in claims.iter().zip(&listeners) {
         let order = |node| {
             let ballot = Ballot::new(listener.clone(), node);
-            Order::acquire(claim.clone(), ttl, crate::node::Wants::Nothing, ballot)
+            Order::acquire(claim.clone(), ttl, crate::wire::Wants::Nothing, ballot)
         };
         nodes.send_each(order);
     }
@@ -122,5 +123,5 @@ async fn a_panic_is_a_failure_with_its_message() {
     assert_eq!(done, Ok(7));
     let broken = shield::<()>(async { panic!("\n no provider\nsecond line") }, failure).await;
     assert_eq!(broken, Err(failure("panicked: no provider".into())));
-    assert!(crate::safe_waker::contain(|| panic!("{}", 7)).is_none());
+    assert!(crate::sync::contain(|| panic!("{}", 7)).is_none());
 }

@@ -1,11 +1,11 @@
 //! What a node's task does while its node is silent.
 
-use super::actor::{Actor, MOST_UNDER_WAY};
 use super::connection::Link;
-use super::failure::NodeFailure;
 use super::shared::NodeState;
 use super::shield::shield;
-use crate::clock;
+use super::task::{Actor, MOST_UNDER_WAY};
+use crate::time::clock;
+use crate::wire::NodeFailure;
 use futures::future::BoxFuture;
 use std::task::{Context, Poll};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Whether what a node grants counts.
 
-use super::failure::{NodeFailure, short};
+use crate::wire::{NodeFailure, short};
 use std::fmt;
 use std::time::Duration;
 

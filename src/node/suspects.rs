@@ -8,9 +8,9 @@
 //! can do without, it is not they.
 
 use super::claim::Promise;
-use super::failure::NodeFailure;
-use crate::lock::lock;
 use crate::protocol::{Drift, NodeId, Quorum, Time};
+use crate::sync::lock;
+use crate::wire::NodeFailure;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //!
 //! Nothing here reads a clock, draws a random number, does I/O, waits, or logs. **The rule of
 //! time**: every method that needs to know the time takes it as a parameter `now`, read by the
-//! caller from one clock (`crate::clock`) after whatever it reports happened; calls are made in
+//! caller from one clock (`crate::time::clock`) after whatever it reports happened; calls are made in
 //! the order of their `now`. The same objects are therefore driven by the library, by enumeration
 //! of every arrival order, and by simulation.
 //!

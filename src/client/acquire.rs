@@ -1,0 +1,358 @@
+//! An acquire in the making, and the future that it is.
+
+use super::redlock::Inner;
+use super::settings::check_metadata;
+use crate::acquire::{Defeat, Wish};
+use crate::error::{AcquireError, ConfigError};
+use crate::lease::Lease;
+use crate::node::NoRuntime;
+use crate::protocol::{Refusal, RetryPolicy, Time};
+use crate::round::Tally;
+use crate::time::clock;
+use crate::wire::{Keys, Value};
+use futures::future::BoxFuture;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// An acquire with its settings. It is a future: `.await` it, spawn it, or race it in `select!`.
+/// It does nothing before it is polled; the settings count from then, and so does the wait bound.
+///
+/// # Cancel safety
+/// If it is dropped, at whatever point, every node that may have set the key is told to release it,
+/// also one that hangs at the time and resumes later.
+#[must_use = "futures do nothing unless polled"]
+pub struct Acquire {
+    client: Arc<Inner>,
+    target: Target,
+    ttl: Duration,
+    /// `None` for a single attempt that takes its time.
+    wait: Option<Duration>,
+    retry: RetryPolicy,
+    gives_up_early: bool,
+    /// The most time to hold it, if it is to be extended in the background.
+    auto_extend: Option<Duration>,
+    /// How long the lock is kept from others, whatever becomes of the lease.
+    at_least: Duration,
+    /// When so much is left, the work under it has to stop.
+    pub(crate) stop_before: Option<Duration>,
+    metadata: Option<Arc<str>>,
+    is_fenced: bool,
+    running: Option<Running>,
+}
+
+/// What is to be locked.
+#[derive(Clone)]
+enum Target {
+    One(Box<[u8]>),
+    All(Vec<Box<[u8]>>),
+    /// What this value stands for.
+    HandedOver(Box<[u8]>, Arc<Value>),
+}
+
+/// The most resources of one lease: a node does nothing else while it looks at them.
+const MOST_RESOURCES: usize = 1_000;
+
+type Running = BoxFuture<'static, Result<Lease, AcquireError>>;
+
+impl Acquire {
+    fn new(client: Arc<Inner>, target: Target) -> Self {
+        let (ttl, metadata) = (client.settings.ttl, client.settings.metadata.clone());
+        let is_fenced = client.settings.is_fenced;
+        Self {
+            client,
+            target,
+            ttl,
+            wait: None,
+            retry: RetryPolicy::none(),
+            gives_up_early: false,
+            auto_extend: None,
+            at_least: Duration::ZERO,
+            stop_before: None,
+            metadata,
+            is_fenced,
+            running: None,
+        }
+    }
+
+    pub(crate) fn one(client: Arc<Inner>, resource: &[u8]) -> Self {
+        Self::new(client, Target::One(resource.into()))
+    }
+
+    pub(crate) fn all<I>(client: Arc<Inner>, resources: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        let resources = resources.into_iter().map(|resource| resource.as_ref().into());
+        Self::new(client, Target::All(resources.collect()))
+    }
+
+    pub(crate) fn handed_over(client: Arc<Inner>, resource: &[u8], value: &str) -> Self {
+        let value = Arc::new(Value::of(value.as_bytes()));
+        Self::new(client, Target::HandedOver(resource.into(), value))
+    }
+
+    /// Waits and tries again as the client's settings say.
+    pub(crate) fn patient(self) -> Self {
+        let (wait, retry) = (self.client.settings.wait, self.client.settings.retry.clone());
+        self.wait(wait).retry(retry)
+    }
+
+    /// How long the nodes keep the lock, in place of the client's [`ttl`](crate::Builder::ttl).
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How long to try in all, in place of the client's [`wait`](crate::Builder::wait).
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    /// When to try again, in place of the client's [`retry`](crate::Builder::retry). With
+    /// [`try_acquire`](crate::Redlock::try_acquire), which has no wait bound of its own, that of the
+    /// [client](crate::Builder::wait) holds then.
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.retry = policy;
+        self
+    }
+
+    /// At most so many attempts, within the wait bound.
+    ///
+    /// An attempt is made when there is reason to believe that the lock is free, and else as the
+    /// [retry policy](Self::retry) says.
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.retry = self.retry.limit(attempts.saturating_sub(1));
+        self
+    }
+
+    /// Gives up at once when the holder's remaining ttl already exceeds the time left to wait. It
+    /// could still be released earlier: that chance is given up too.
+    pub fn give_up_early(mut self) -> Self {
+        self.gives_up_early = true;
+        self
+    }
+
+    /// Extends the lease in the background, each time a third of its validity has passed, until it
+    /// is released or dropped, or has been held for `max_hold`: then it is lost, so that a holder
+    /// that hangs does not keep the lock for ever. Without a limit:
+    /// [`auto_extend_forever`](Self::auto_extend_forever).
+    ///
+    /// Nodes that lost the key get it back while a majority has it. When extensions fail they are
+    /// tried again until the validity ends; see [`lost`](crate::LeaseRef::lost).
+    ///
+    /// A `max_hold` that is not longer than the [node timeout](crate::Builder::node_timeout) is refused
+    /// as [`MaxHoldTooShort`](crate::ConfigError::MaxHoldTooShort): a lease could end while it is
+    /// acquired.
+    pub fn auto_extend(mut self, max_hold: Duration) -> Self {
+        self.auto_extend = Some(max_hold);
+        self
+    }
+
+    /// Extends the lease in the background for as long as its holder keeps it; else as
+    /// [`auto_extend`](Self::auto_extend). A holder that hangs, and whose process lives, keeps the lock
+    /// for good: for a leader whose work is watched by other means.
+    pub fn auto_extend_forever(self) -> Self {
+        self.auto_extend(Duration::MAX)
+    }
+
+    /// Keeps the lock from others for `time`, counted from when it is acquired, also if the lease is
+    /// released or dropped before: from then on a value that nobody owns stands in its place, as with
+    /// [`release_after`](crate::Lease::release_after). For jobs that must not run again at once
+    /// however quickly they are done, on whichever host: clocks that differ a little, or a job that
+    /// fails, do not make it run twice. At most the [ttl](Self::ttl); whole milliseconds count.
+    ///
+    /// The acquire is refused, before any node is asked, if `time` is longer than the ttl:
+    /// [`AtLeastExceedsTtl`](crate::ConfigError::AtLeastExceedsTtl).
+    pub fn at_least(mut self, time: Duration) -> Self {
+        self.at_least = time;
+        self
+    }
+
+    /// What is told to those who ask [who holds the lock](crate::Redlock::status), in place of the
+    /// client's [`metadata`](crate::Builder::metadata). It stands in the value under the key, and
+    /// everybody who can read the key can read it. At most 4096 bytes.
+    pub fn metadata(mut self, metadata: impl Into<String>) -> Self {
+        self.metadata = Some(metadata.into().into());
+        self
+    }
+
+    /// Gives the lease a [fencing token](crate::LeaseRef::token): a number that is higher than that of
+    /// every lease that ended before, for resources that can refuse who comes too late.
+    ///
+    /// Each node that grants draws a number from a counter of the resource. If a quorum draws the same
+    /// one, as a rule, the token costs no round trip; if not, a second one, for which the nodes have
+    /// another node timeout. With [`acquire_all`](crate::Redlock::acquire_all) the one token of the
+    /// lease is ordered against every lease that has one of its resources. Leases without a token do
+    /// not count: use it for all leases of a resource, or for none.
+    ///
+    /// The counter's key begins with the lock's and is in its hash slot. A key that is empty, or has
+    /// braces that are no hash tag, such as `a{b`, can have none, and is
+    /// [refused](ConfigError::NoCounter); `{user:7}/inbox` is fine.
+    pub fn fenced(mut self) -> Self {
+        self.is_fenced = true;
+        self
+    }
+
+    /// Renewed for as long as it is held, unless a bound was set.
+    pub(crate) fn renewed(mut self) -> Self {
+        self.auto_extend.get_or_insert(Duration::MAX);
+        self
+    }
+
+    fn start(&self) -> Running {
+        let client = self.client.clone();
+        let is_adoption = matches!(self.target, Target::HandedOver(..));
+        // What was handed over is there or not: waiting does not help.
+        let wait = self.wait.or_else(|| {
+            // Every loop has a bound, also that of a single attempt which was told to try again.
+            self.retry.retries().then_some(self.client.settings.wait)
+        });
+        let wait = wait.filter(|_| !is_adoption);
+        let schedule =
+            if is_adoption { RetryPolicy::none().schedule() } else { self.retry.schedule() };
+        let deadline = wait.map(|wait| clock::now().after(wait));
+        let wish = self.wish(deadline);
+        let (max_hold, at_least, margin) = (self.auto_extend, self.at_least, self.stop_before);
+        Box::pin(async move {
+            let wish = wish?;
+            let (ttl, keys) = (wish.ttl, wish.keys.clone());
+            match client.driver.win(wish, schedule).await {
+                Ok(win) => Lease::new(&client, win, ttl, (max_hold, at_least))
+                    .map(|lease| lease.stopping_at(margin))
+                    .ok_or(AcquireError::Closed),
+                Err(defeat) if is_adoption => Err(client.explain(defeat, &keys).of_adoption()),
+                Err(defeat) => Err(client.explain(defeat, &keys)),
+            }
+        })
+    }
+
+    fn wish(&self, deadline: Option<Time>) -> Result<Wish, ConfigError> {
+        let settings = &self.client.settings;
+        let (keys, adopts) = match &self.target {
+            Target::One(resource) => (Keys::one(settings.key(resource)?), None),
+            Target::HandedOver(resource, value) => {
+                if let Some(resources) = value.several() {
+                    return Err(ConfigError::AdoptsSet { resources });
+                }
+                (Keys::one(settings.key(resource)?), Some(value.clone()))
+            }
+            Target::All(resources) => {
+                let keys = resources.iter().map(|resource| settings.key(resource));
+                (Keys::all(keys.collect::<Result<_, _>>()?).ok_or(ConfigError::NoResources)?, None)
+            }
+        };
+        if keys.len() > MOST_RESOURCES {
+            let (given, most) = (keys.len(), MOST_RESOURCES);
+            return Err(ConfigError::TooManyResources { given, most });
+        }
+        check_metadata(self.metadata.as_deref())?;
+        if self.at_least > self.ttl {
+            let (at_least, ttl) = (self.at_least, self.ttl);
+            return Err(ConfigError::AtLeastExceedsTtl { at_least, ttl });
+        }
+        settings.check_max_hold(self.auto_extend)?;
+        let counters = self.is_fenced.then(|| settings.counters(&keys)).transpose()?;
+        let ttl = settings.check_ttl(self.ttl)?;
+        settings.check_margin(self.stop_before, ttl, self.auto_extend)?;
+        Ok(Wish {
+            keys,
+            ttl,
+            metadata: self.metadata.clone(),
+            adopts,
+            counters,
+            is_last_chance: !self.retry.retries(),
+            is_watched: self.auto_extend.is_some(),
+            deadline,
+            gives_up_early: self.gives_up_early,
+        })
+    }
+}
+
+impl Inner {
+    fn explain(&self, defeat: Defeat, keys: &Keys) -> AcquireError {
+        let names = || self.driver.pool.shared().iter().map(|node| node.name.clone());
+        let report = |tally: Arc<Tally>| Box::new(tally.report(names()));
+        let held_here = || keys.iter().any(|key| self.roster.holds(key));
+        match defeat {
+            Defeat::Closed => AcquireError::Closed,
+            Defeat::NoRuntime(NoRuntime::Absent) => AcquireError::NoRuntime,
+            Defeat::NoRuntime(NoRuntime::Lacks(missing)) => {
+                AcquireError::IncompleteRuntime { missing }
+            }
+            Defeat::NotPolled(tally) => AcquireError::NotPolled { report: report(tally) },
+            Defeat::Overloaded(tally) => AcquireError::Overloaded { report: tally.map(report) },
+            Defeat::Refused(Refusal::NoQuorum, Some(tally)) if tally.is_overloaded() => {
+                AcquireError::Overloaded { report: Some(report(tally)) }
+            }
+            Defeat::Refused(refusal, Some(tally)) => {
+                let report = report(tally);
+                match refusal {
+                    Refusal::Contended => {
+                        AcquireError::Contended { report, held_here: held_here() }
+                    }
+                    // It was cut short, and did not see what stands before it.
+                    Refusal::Timeout if held_here() => {
+                        AcquireError::Contended { report, held_here: true }
+                    }
+                    Refusal::NoQuorum => AcquireError::NoQuorum { report },
+                    Refusal::Expired => AcquireError::Expired { report },
+                    Refusal::Timeout => AcquireError::Timeout { report: Some(report) },
+                }
+            }
+            Defeat::Refused(_, None) => AcquireError::Timeout { report: None },
+        }
+    }
+}
+
+impl AcquireError {
+    /// The same, if it was an adoption.
+    fn of_adoption(self) -> Self {
+        match self {
+            Self::Contended { report, .. } => Self::NotHeld { report },
+            other => other,
+        }
+    }
+}
+
+impl Future for Acquire {
+    type Output = Result<Lease, AcquireError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.running.is_none() {
+            self.running = Some(self.start());
+        }
+        let running = self.running.as_mut().expect("started above");
+        running.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for Acquire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acquire")
+            .field("target", &self.target)
+            .field("ttl", &self.ttl)
+            .field("wait", &self.wait)
+            .field("retry", &self.retry)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Names what is to be locked, and no value.
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(resource) | Self::HandedOver(resource, _) => {
+                write!(f, "{:?}", String::from_utf8_lossy(resource))
+            }
+            Self::All(resources) => f
+                .debug_list()
+                .entries(resources.iter().map(|one| String::from_utf8_lossy(one)))
+                .finish(),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The addresses of nodes, and what is wrong with one that is none: told in plain words, without the
+//! user and the password that may be in it.
+
+use crate::error::ConfigError;
+use redis::{ConnectionInfo, IntoConnectionInfo};
+
+/// Of several addresses in one text.
+const LIST: &str = "it looks like several; nodes() takes a list, with one URL for each node";
+
+const TCP: [&str; 4] = ["redis", "rediss", "valkey", "valkeys"];
+const TLS: [&str; 2] = ["rediss", "valkeys"];
+const UNIX: [&str; 3] = ["unix", "redis+unix", "valkey+unix"];
+
+/// The node that `url` is; `position` is its place in the list.
+pub(crate) fn parse(position: usize, url: &str) -> Result<ConnectionInfo, ConfigError> {
+    let url = url.trim();
+    let bad = |reason: &str| {
+        let url = without_secrets(url);
+        ConfigError::BadUrl { position, url, reason: reason.to_owned() }
+    };
+    let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    let wants_tls = scheme.is_some_and(|scheme| TLS.contains(&&*scheme));
+    if wants_tls && !cfg!(feature = "tls-rustls") {
+        return Err(ConfigError::TlsNotEnabled { url: without_secrets(url) });
+    }
+    match fault(url) {
+        Some(reason) => Err(bad(reason)),
+        None => url.into_connection_info().map_err(|error| bad(reason(&error))),
+    }
+}
+
+/// What is wrong with it. What the parser would take for something else than was meant is looked for
+/// first: `redis://me:12#34@host` is the address of the host `me` to it.
+fn fault(url: &str) -> Option<&'static str> {
+    if url.is_empty() {
+        return Some("it is empty");
+    }
+    if url.chars().any(char::is_control) {
+        return Some("a control character is in it: percent-encode it if it belongs to a password");
+    }
+    let starts = TCP.iter().chain(&UNIX).map(|scheme| format!("{scheme}://"));
+    let is_list =
+        |start: String| [",", " "].iter().any(|gap| url.contains(&format!("{gap}{start}")));
+    if starts.into_iter().any(is_list) {
+        return Some(LIST);
+    }
+    let Some((scheme, rest)) = url.split_once("://") else {
+        let is_list = url.contains(',') && !url.contains('@');
+        return Some(if is_list { LIST } else { "it does not begin with redis://" });
+    };
+    let scheme = scheme.to_ascii_lowercase();
+    if UNIX.contains(&&*scheme) {
+        return fault_of_path(rest);
+    }
+    if !TCP.contains(&&*scheme) {
+        return Some("its scheme is none of Redis: begin it with redis://, rediss:// or unix://");
+    }
+    fault_of_host(rest, TLS.contains(&&*scheme))
+}
+
+fn fault_of_path(rest: &str) -> Option<&'static str> {
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    if rest.contains('#') {
+        return Some("a # is no part of it: write it as %23");
+    }
+    if !path.starts_with('/') {
+        return Some("it names no path: write unix:///path/to/socket?user=...&pass=...");
+    }
+    let db = query.split('&').find_map(|pair| pair.strip_prefix("db="));
+    db.and_then(|db| (!is_database(db)).then_some("its db is no number of a database"))
+}
+
+fn fault_of_host(rest: &str, has_tls: bool) -> Option<&'static str> {
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at(end);
+    if tail.contains('@') {
+        return Some(
+            "its user or its password has characters that have a meaning of their own in a URL: \
+             percent-encode them (# as %23, / as %2F, ? as %3F, @ as %40)",
+        );
+    }
+    let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
+    if place.contains(',') {
+        return Some(LIST);
+    }
+    let (address, fragment) = tail.split_once('#').map_or((tail, None), |(a, f)| (a, Some(f)));
+    if fragment.is_some_and(|fragment| !(has_tls && fragment == "insecure")) {
+        return Some("a # is no part of it: write it as %23 if it belongs to a password");
+    }
+    // An address of version 6 has colons of its own, in brackets.
+    let bracket = place.rfind(']').unwrap_or(0);
+    let colon = place[bracket..].find(':').map(|colon| bracket + colon);
+    let is_broken = place.starts_with('[') && bracket == 0;
+    let (host, port) = match colon.filter(|_| !is_broken) {
+        Some(colon) => (&place[..colon], &place[colon + 1..]),
+        None => (place, ""),
+    };
+    if host.is_empty() {
+        return Some("it names no host");
+    }
+    // No port after the colon stands for the default one.
+    if !port.is_empty() && !port.parse::<u16>().is_ok_and(|port| port > 0) {
+        return Some("its port is no number from 1 to 65535");
+    }
+    let path = address.split('?').next().unwrap_or_default().trim_matches('/');
+    (!path.is_empty() && !is_database(path)).then_some("its path is no number of a database")
+}
+
+fn is_database(text: &str) -> bool {
+    text.parse::<i64>().is_ok_and(|database| database >= 0)
+}
+
+/// What the parser objects to, in our words: its own may repeat what stands there.
+fn reason(error: &redis::RedisError) -> &'static str {
+    let said = error.to_string();
+    let knows = |words: &str| said.contains(words);
+    if knows("UTF-8") {
+        "its user or its password is no UTF-8 when it is decoded: write a % as %25"
+    } else if knows("wildcard") {
+        "0.0.0.0 and :: are no addresses to connect to"
+    } else if knows("protocol") {
+        "its protocol is none of 2, 3, resp2 and resp3"
+    } else {
+        "its host is neither a name nor an address; write redis://user:password@host:port"
+    }
+}
+
+/// The address without user and password, to be shown.
+fn without_secrets(url: &str) -> String {
+    // A password may follow the path of a socket, or be what a # has cut off.
+    let shown = match url.split_once(['?', '#']) {
+        Some((path, _)) if path.contains("unix:") => path,
+        _ => url,
+    };
+    // Everything up to the last @ may be a user or a password.
+    let shown = match (shown.split_once("://"), shown.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, place))) if is_scheme(scheme) => format!("{scheme}://{place}"),
+        (_, Some((_, place))) => place.to_owned(),
+        (_, None) => shown.to_owned(),
+    };
+    shown.split(['?', '#']).next().unwrap_or_default().to_owned()
+}
+
+/// True if it can be one: what stands before `://` may also be the start of a password.
+fn is_scheme(text: &str) -> bool {
+    TCP.contains(&text) || UNIX.contains(&text) || ["http", "https", "tcp"].contains(&text)
+}

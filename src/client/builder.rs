@@ -1,0 +1,375 @@
+//! Configuration: every setting, its default, and what cannot work.
+
+use super::redlock::Redlock;
+use super::settings::{Settings, check_metadata, owner, to_ttl};
+use crate::acquire::{Driver, Waiters};
+use crate::client::address;
+use crate::error::ConfigError;
+use crate::lease::Roster;
+use crate::node::{
+    Clocks, Endpoint, Guard, NodeShared, Pool, PushSink, RestartGuard, Siblings, Timings,
+};
+use crate::protocol::{Drift, MAX_NODES, NodeId, Quorum, RetryPolicy, Ttl};
+use redis::{ConnectionAddr, ConnectionInfo};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+
+/// Settings of a [`Redlock`] client.
+///
+/// # Default
+///
+/// | setting | default |
+/// |---|---|
+/// | [`ttl`](Self::ttl) | 10 s |
+/// | [`max_ttl`](Self::max_ttl) | 60 s |
+/// | [`restart_guard`](Self::restart_guard) | [`Observed`](RestartGuard::Observed) |
+/// | [`wait`](Self::wait) | 10 s |
+/// | [`node_timeout`](Self::node_timeout) | 50 ms |
+/// | [`connect_timeout`](Self::connect_timeout) | 1 s |
+/// | [`drift_factor`](Self::drift_factor) | 0.01 |
+/// | [`drift_constant`](Self::drift_constant) | 2 ms |
+/// | [`retry`](Self::retry) | jittered, 50 ms to 250 ms |
+/// | [`key_prefix`](Self::key_prefix) | none |
+/// | [`metadata`](Self::metadata) | none |
+/// | [`fenced`](Self::fenced) | no |
+/// | [`token_ttl`](Self::token_ttl) | 24 h |
+#[derive(Clone)]
+#[must_use = "a builder does nothing until build() is called"]
+pub struct Builder {
+    nodes: Vec<Result<ConnectionInfo, ConfigError>>,
+    settings: Settings,
+    drift_factor: f64,
+    drift_constant: Duration,
+    token_ttl: Option<Duration>,
+    restart_guard: RestartGuard,
+    runtime: Option<Handle>,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            nodes: Vec::new(),
+            settings: Settings {
+                ttl: Duration::from_secs(10),
+                max_ttl: Duration::from_mins(1),
+                wait: Duration::from_secs(10),
+                retry: RetryPolicy::default(),
+                prefix: Box::default(),
+                metadata: None,
+                is_fenced: false,
+                token_ttl: Ttl::SHORTEST,
+                node_timeout: Duration::from_millis(50),
+                connect_timeout: Duration::from_secs(1),
+                trusts_persistence: false,
+                drift: Drift::DEFAULT,
+            },
+            drift_factor: 0.01,
+            drift_constant: Duration::from_millis(2),
+            token_ttl: None,
+            restart_guard: RestartGuard::default(),
+            runtime: None,
+        }
+    }
+}
+
+impl Builder {
+    /// Adds nodes by URL, one for each: `redis://[user:password@]host[:port][/db]`, `rediss://…` (feature
+    /// `tls-rustls`) or `unix:///path/to/socket[?user=…&pass=…&db=…]`. They must be independent masters:
+    /// no replicas of each other, and no server twice. In a password, `#`, `/`, `?` and `%` are
+    /// percent-encoded (`%23`, `%2F`, `%3F`, `%25`).
+    pub fn nodes<I>(mut self, urls: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: AsRef<str>,
+    {
+        for url in urls {
+            self.nodes.push(address::parse(self.nodes.len() + 1, url.as_ref()));
+        }
+        self
+    }
+
+    /// Adds nodes by client of the `redis` crate, version 1: for TLS with certificates of your own
+    /// (`redis::Client::build_with_tls`), or settings that a URL cannot carry. No connection of the
+    /// client is used: quorlock makes its own.
+    pub fn clients(mut self, clients: impl IntoIterator<Item = redis::Client>) -> Self {
+        let infos = clients.into_iter().map(|client| Ok(client.get_connection_info().clone()));
+        self.nodes.extend(infos);
+        self
+    }
+
+    /// How long the nodes keep a lock that nobody extends or releases. Whole milliseconds count.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.settings.ttl = ttl;
+        self
+    }
+
+    /// The longest ttl, extension or [cool-down](crate::Lease::release_after) that any client of these
+    /// nodes asks for. **All clients of a deployment have to share this setting**: a node that has
+    /// forgotten its locks is not counted until the last of them must have ended, whoever held it, and
+    /// this is how long that takes. A client that uses longer ttls than others wait for can lose its
+    /// lock to them after a restart.
+    ///
+    /// A longer ttl is refused by name, wherever it is given. To raise it, raise it on all clients
+    /// first, and then use it. A short one makes for short quarantines; see
+    /// [`restart_guard`](Self::restart_guard).
+    pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
+        self.settings.max_ttl = max_ttl;
+        self
+    }
+
+    /// What is done about nodes that were restarted, and may have forgotten locks in that.
+    pub fn restart_guard(mut self, guard: RestartGuard) -> Self {
+        self.restart_guard = guard;
+        self
+    }
+
+    /// Vouches that each node that writes all it is told to its disk before it answers (`appendonly yes`,
+    /// `appendfsync always`) has that disk again when it restarts, and is one server: no replica is ever
+    /// promoted behind its address, and no disk is lost or set back. Then such a node counts at once after
+    /// a restart; see [`RestartGuard`].
+    ///
+    /// No client can see that for itself, so it is off by default. A node whose configuration says that it
+    /// forgets is not trusted all the same; one that does not tell (`INFO`, `CONFIG GET`) is. What else a
+    /// configuration needs to deserve it, [`check`](Redlock::check) says.
+    pub fn trust_persistence(mut self, trusts: bool) -> Self {
+        self.settings.trusts_persistence = trusts;
+        self
+    }
+
+    /// How long [`acquire`](Redlock::acquire) tries, in all. A wait shorter than a round trip ends
+    /// in [`Timeout`](crate::AcquireError::Timeout); use [`try_acquire`](Redlock::try_acquire) for
+    /// a single attempt.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.settings.wait = wait;
+        self
+    }
+
+    /// How long to wait for a node's answer. It bounds what a hung node can cost, and with it an attempt;
+    /// only where clocks of nodes have stepped ahead, a single attempt waits for up to a second more until
+    /// what they granted [counts](crate::NodeStanding::Deferred).
+    /// the Redlock page
+    /// advises 5 to 50 ms for a ttl of 10 s. Use more over slow networks: several round trips.
+    pub fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.node_timeout = timeout;
+        self
+    }
+
+    /// How long to wait for a connection and its set-up. Only a client that is new waits for it, with
+    /// its first acquires, until a quorum is connected, or, while it knows of none but young nodes, until
+    /// every node is or could not be; see [`ready`](Redlock::ready) and [`RestartGuard::Observed`]. Later
+    /// on, a node that is not connected within the node timeout has failed.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.connect_timeout = timeout;
+        self
+    }
+
+    /// The share of the ttl that is set aside for clocks that run at different rates, from 0 to
+    /// below 1. The Redlock reference implementation uses 0.01.
+    pub fn drift_factor(mut self, factor: f64) -> Self {
+        self.drift_factor = factor;
+        self
+    }
+
+    /// What is set aside on top of it, for the millisecond precision of expiry in Redis.
+    pub fn drift_constant(mut self, constant: Duration) -> Self {
+        self.drift_constant = constant;
+        self
+    }
+
+    /// When a refused attempt of [`acquire`](Redlock::acquire) is tried again.
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.settings.retry = policy;
+        self
+    }
+
+    /// What is put before each resource to make its key. It must not contain `#quorlock:`, which
+    /// marks the library's own keys.
+    pub fn key_prefix(mut self, prefix: impl Into<Vec<u8>>) -> Self {
+        self.settings.prefix = prefix.into().into();
+        self
+    }
+
+    /// What every lock tells to those who ask [who holds it](Redlock::status): text of at most 4096
+    /// bytes. It ends the value under the key, after a colon.
+    pub fn metadata(mut self, metadata: impl Into<String>) -> Self {
+        self.settings.metadata = Some(metadata.into().into());
+        self
+    }
+
+    /// Lets every lock tell the host and the process that hold it: `metadata("host:pid")`.
+    pub fn owner(self) -> Self {
+        self.metadata(owner())
+    }
+
+    /// Gives every lease a fencing token; see [`Acquire::fenced`](crate::Acquire::fenced).
+    pub fn fenced(mut self) -> Self {
+        self.settings.is_fenced = true;
+        self
+    }
+
+    /// How long the nodes keep the counter of a resource after it was last acquired, extended or
+    /// released with a fencing token. Not shorter than [`max_ttl`](Self::max_ttl), which takes the
+    /// place of the default where it is longer.
+    ///
+    /// While the counter stands, tokens grow whatever the clocks do. Once it is gone, the next token
+    /// is taken from the acquiring client's wall clock in microseconds: it is higher than all before
+    /// it as long as that clock is not behind those of earlier holders by more than the time that has
+    /// passed since. Counters have an end so that they do not pile up for resources that nobody uses
+    /// any more.
+    pub fn token_ttl(mut self, ttl: Duration) -> Self {
+        self.token_ttl = Some(ttl);
+        self
+    }
+
+    /// Runs all connections on this runtime. Without it, each runtime that the client is used on
+    /// gets connections of its own; with it, the client can also be used outside of any runtime.
+    pub fn runtime(mut self, handle: Handle) -> Self {
+        self.runtime = Some(handle);
+        self
+    }
+
+    #[cfg(feature = "blocking")]
+    pub(crate) fn given_runtime(&self) -> Option<&Handle> {
+        self.runtime.as_ref()
+    }
+
+    #[cfg(feature = "blocking")]
+    pub(crate) fn given_connect_timeout(&self) -> Duration {
+        self.settings.connect_timeout
+    }
+
+    /// Checks the settings and makes the client. Does no I/O and needs no runtime: connections are
+    /// made by the first acquire.
+    ///
+    /// # Errors
+    /// Says what cannot work, by name.
+    pub fn build(mut self) -> Result<Redlock, ConfigError> {
+        let infos = std::mem::take(&mut self.nodes).into_iter().collect::<Result<Vec<_>, _>>()?;
+        let quorum = match infos.len() {
+            0 => return Err(ConfigError::NoNodes),
+            given if given > MAX_NODES => {
+                return Err(ConfigError::TooManyNodes { given, most: MAX_NODES });
+            }
+            count => Quorum::majority(count),
+        };
+        let factor = self.drift_factor;
+        let drift = Drift::DEFAULT.with_factor(factor);
+        let drift = drift.ok_or(ConfigError::BadDriftFactor { factor })?;
+        self.settings.drift = drift.with_constant(self.drift_constant);
+        for (setting, timeout) in [
+            ("node_timeout", self.settings.node_timeout),
+            ("connect_timeout", self.settings.connect_timeout),
+        ] {
+            if timeout.is_zero() {
+                return Err(ConfigError::ZeroTimeout { setting });
+            }
+        }
+        let term = self.settings.drift.quarantine(to_ttl("max_ttl", self.settings.max_ttl)?);
+        self.settings.token_ttl = self.settings.check_token_ttl(self.token_ttl)?;
+        self.settings.check_ttl(self.settings.ttl)?;
+        check_metadata(self.settings.metadata.as_deref())?;
+        self.settings.check_prefix()?;
+
+        let names = distinct_names(&infos)?;
+        provide_tls(&infos);
+        let siblings = Arc::new(Siblings::new(names.clone()));
+        let timings =
+            Timings { answer: self.settings.node_timeout, connect: self.settings.connect_timeout };
+        let waiters = Waiters::new(quorum);
+        let roster = Arc::new(Roster::default());
+        let listeners = Arc::new(Listeners { waiters: waiters.clone(), roster: roster.clone() });
+        let guard = Guard::new(quorum, self.restart_guard, term);
+        let guard = Arc::new(guard.trusting_persistence(self.settings.trusts_persistence));
+        let clocks = Arc::new(Clocks::new(quorum, self.settings.drift, term));
+        let shared = quorum.ids().zip(infos).zip(names).map(|((id, info), name)| {
+            let endpoint = Endpoint { name, info };
+            let (siblings, pushes) = (siblings.clone(), listeners.clone());
+            let (guard, clocks) = (guard.clone(), clocks.clone());
+            let node = NodeShared::new(id, endpoint, timings, siblings, pushes, guard, clocks);
+            Arc::new(node)
+        });
+        let pool = Pool::new(shared.collect(), self.runtime);
+        let timeouts = (self.settings.node_timeout, self.settings.connect_timeout);
+        let driver = Driver::new(quorum, self.settings.drift, timeouts, pool, waiters);
+        Ok(Redlock::new(driver, roster, self.settings))
+    }
+}
+
+/// Names the nodes by address only, without user and password.
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes = self.nodes.iter().map(|node| match node {
+            Ok(info) => info.addr().to_string(),
+            Err(error) => error.to_string(),
+        });
+        f.debug_struct("Builder")
+            .field("nodes", &nodes.collect::<Vec<_>>())
+            .field("settings", &self.settings)
+            .field("drift_factor", &self.drift_factor)
+            .field("drift_constant", &self.drift_constant)
+            .field("token_ttl", &self.token_ttl)
+            .field("restart_guard", &self.restart_guard)
+            .field("runtime", &self.runtime)
+            .finish()
+    }
+}
+
+/// Who wants to know that keys have changed on the nodes.
+struct Listeners {
+    waiters: Arc<Waiters>,
+    roster: Arc<Roster>,
+}
+
+impl PushSink for Listeners {
+    fn handle_push(&self, node: NodeId, key: Option<&[u8]>) {
+        self.waiters.handle_push(node, key);
+        self.roster.handle_push(node, key);
+    }
+
+    fn handle_step(&self, ahead: Duration) {
+        self.roster.handle_step(ahead);
+    }
+}
+
+/// The nodes' addresses, without user and password, and no two alike.
+fn distinct_names(infos: &[ConnectionInfo]) -> Result<Vec<Arc<str>>, ConfigError> {
+    let mut names: Vec<Arc<str>> = Vec::with_capacity(infos.len());
+    for info in infos {
+        let name = match info.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                format!("{}:{port}", host.trim_end_matches('.').to_ascii_lowercase())
+            }
+            other => other.to_string(),
+        };
+        if names.iter().any(|known| **known == *name) {
+            return Err(ConfigError::SameNode { name });
+        }
+        names.push(name.into());
+    }
+    Ok(names)
+}
+
+/// rustls needs a provider of cryptography for the process; an application's own choice stands.
+fn provide_tls(infos: &[ConnectionInfo]) {
+    #[cfg(feature = "tls-rustls")]
+    if infos.iter().any(|info| matches!(info.addr(), ConnectionAddr::TcpTls { .. })) {
+        // An error says that there is one already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+    #[cfg(not(feature = "tls-rustls"))]
+    let _ = infos;
+}
+
+#[cfg(test)]
+#[path = "builder_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "message_tests.rs"]
+mod message_tests;
+
+#[cfg(test)]
+#[path = "edge_tests.rs"]
+mod edge_tests;

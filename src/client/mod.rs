@@ -1,0 +1,23 @@
+//! What users configure and call.
+//!
+//! Here live the builder, the client, and each of its verbs: they check what they are given, hand it to the
+//! rooms below, and put what comes of it into words. No vote is counted here.
+
+mod acquire;
+mod address;
+mod builder;
+mod node_info;
+mod redlock;
+mod settings;
+mod status;
+mod stopping;
+mod using;
+
+pub use acquire::Acquire;
+pub use builder::Builder;
+pub use node_info::NodeInfo;
+pub(crate) use redlock::Inner;
+pub use redlock::Redlock;
+pub use status::{LockState, NodeStatus, Status};
+pub(crate) use using::sorted;
+pub use using::{TryUsingError, UsingError};

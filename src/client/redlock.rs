@@ -1,0 +1,355 @@
+//! The client.
+
+use super::acquire::Acquire;
+use super::builder::Builder;
+use super::node_info::NodeInfo;
+use super::settings::Settings;
+use super::status::Status;
+use super::using::{TryUsingError, UsingError};
+use crate::acquire::Driver;
+use crate::check::NodeCheck;
+use crate::error::{ClientError, CloseError, ReleaseError};
+use crate::lease::{Lease, LeaseRef, ReleaseOutcome, Roster};
+use crate::round::Report;
+use std::fmt;
+use std::sync::Arc;
+
+/// A client of N independent Redis masters.
+///
+/// Cloning is cheap, and clones share connections. A client can be used from any number of tasks,
+/// threads and runtimes at once, also as a `static`; each runtime gets connections of its own.
+#[derive(Clone)]
+pub struct Redlock {
+    inner: Arc<Inner>,
+}
+
+/// What clones of a client and its leases share.
+pub(crate) struct Inner {
+    pub(crate) driver: Driver,
+    pub(crate) roster: Arc<Roster>,
+    pub(crate) settings: Settings,
+}
+
+impl Redlock {
+    /// Starts a configuration.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(crate) fn new(driver: Driver, roster: Arc<Roster>, settings: Settings) -> Self {
+        Self { inner: Arc::new(Inner { driver, roster, settings }) }
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(crate) fn roster(&self) -> &Roster {
+        &self.inner.roster
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(crate) fn driver(&self) -> &Driver {
+        &self.inner.driver
+    }
+
+    /// One attempt to lock `resource`, which takes at most one [node timeout](Builder::node_timeout)
+    /// (two with a [fencing token](Acquire::fenced)). Where no quorum is connected yet, as in a
+    /// program that has just started, it first waits for that, at most one
+    /// [connect timeout](Builder::connect_timeout); see [`ready`](Self::ready). Where the clocks of so
+    /// many nodes have stepped ahead that it needs one of them, it waits for up to a second until what they
+    /// granted [counts](crate::NodeStanding::Deferred).
+    ///
+    /// A resource is any sequence of bytes; its key is the [prefix](Builder::key_prefix) and it. Only
+    /// keys that contain `#quorlock:` are the library's own, such as those of fencing counters: they are
+    /// [refused](crate::ConfigError::ReservedResource) here and in every other verb.
+    ///
+    /// # Errors
+    /// See [`AcquireError`](crate::AcquireError).
+    ///
+    /// # Cancel safety
+    /// See [`Acquire`].
+    pub fn try_acquire(&self, resource: impl AsRef<[u8]>) -> Acquire {
+        Acquire::one(self.inner.clone(), resource.as_ref())
+    }
+
+    /// Locks `resource`, and waits for it if it is held, within the [wait bound](Acquire::wait).
+    ///
+    /// # Errors
+    /// See [`AcquireError`](crate::AcquireError).
+    ///
+    /// # Cancel safety
+    /// See [`Acquire`].
+    pub fn acquire(&self, resource: impl AsRef<[u8]>) -> Acquire {
+        Acquire::one(self.inner.clone(), resource.as_ref()).patient()
+    }
+
+    /// Locks several resources at once, and waits for them if some are held: one lease, with one
+    /// validity, of all or nothing, on every node. At most 1000; one that is given twice counts once.
+    ///
+    /// Nothing is held while it waits, so sets that overlap never deadlock, in whatever order they
+    /// are given. It stands in the line of the resource that is in the way.
+    ///
+    /// Nodes that run in cluster mode want all keys of a command in one hash slot: give the resources
+    /// a common hash tag there, such as `{user:7}/inbox` and `{user:7}/outbox`, or use a
+    /// [prefix](Builder::key_prefix) with one, such as `{lock}:`. Else each such node fails with
+    /// `CROSSSLOT`.
+    ///
+    /// # Errors
+    /// See [`AcquireError`](crate::AcquireError).
+    ///
+    /// # Cancel safety
+    /// See [`Acquire`].
+    pub fn acquire_all<I>(&self, resources: I) -> Acquire
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        self.try_acquire_all(resources).patient()
+    }
+
+    /// One attempt to lock several resources at once; see [`acquire_all`](Self::acquire_all).
+    ///
+    /// # Errors
+    /// See [`AcquireError`](crate::AcquireError).
+    ///
+    /// # Cancel safety
+    /// See [`Acquire`].
+    pub fn try_acquire_all<I>(&self, resources: I) -> Acquire
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        Acquire::all(self.inner.clone(), resources)
+    }
+
+    /// Takes over the lock of `resource` from a holder who has handed us the
+    /// [value](crate::LeaseRef::value) of its lease: on each node the value is swapped for a fresh
+    /// one. The holder's lease is then lost to it, as [taken over](crate::Loss::TakenOver).
+    ///
+    /// Of two who adopt the same value at once, one wins, if all of an odd number of nodes answer. An
+    /// adoption that fails on a quorum may have ended the lock on the other nodes: then nobody has it.
+    /// There is one attempt; the [wait bound](Acquire::wait) and the [retry policy](Acquire::retry)
+    /// are not used. A lease of several resources cannot be handed over.
+    ///
+    /// # Errors
+    /// [`NotHeld`](crate::AcquireError::NotHeld) if that value does not stand there;
+    /// [`AdoptsSet`](crate::ConfigError::AdoptsSet) if it is that of a lease of several resources, and
+    /// then the nodes are not asked; else see [`AcquireError`](crate::AcquireError).
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, nodes that have swapped the value release it.
+    pub fn adopt(&self, resource: impl AsRef<[u8]>, value: impl AsRef<str>) -> Acquire {
+        Acquire::handed_over(self.inner.clone(), resource.as_ref(), value.as_ref())
+    }
+
+    /// Who holds `resource`, as each node tells. Takes at most one node timeout.
+    ///
+    /// # Errors
+    /// [`ClientError`] if no node can be asked; a node that fails is part of the answer.
+    ///
+    /// # Cancel safety
+    /// The future can be dropped at any time.
+    pub async fn status(&self, resource: impl AsRef<[u8]>) -> Result<Status, ClientError> {
+        self.inner.status(resource.as_ref()).await
+    }
+
+    /// Takes the lock of `resource` away from whoever holds it: on each node, the value that is read
+    /// there is deleted, once. Whoever gets the lock in between is not touched, and a node that does
+    /// not answer is not told later. Takes at most two node timeouts.
+    ///
+    /// **The holder does not know at once**: it may go on working. In the report, a node that deleted
+    /// a lock has granted, and one that had none is missing.
+    ///
+    /// # Errors
+    /// [`ClientError`] if no node can be asked.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, some nodes may have deleted the lock.
+    pub async fn force_release(&self, resource: impl AsRef<[u8]>) -> Result<Report, ClientError> {
+        self.inner.force_release(resource.as_ref()).await
+    }
+
+    /// Releases all leases of this client and its clones, whoever holds them: each is then lost to
+    /// its holder, as [closed](crate::Loss::Closed). Returns what the nodes say of each, by its
+    /// (first) resource. Takes at most one node timeout.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped after it was polled, the releases go on in the background.
+    pub async fn release_all(&self) -> Vec<(Vec<u8>, Result<ReleaseOutcome, ReleaseError>)> {
+        self.inner.release_all().await
+    }
+
+    /// Does `work` under the lock of `resource`, which is renewed until the work ends: short for
+    /// [`acquire`](Self::acquire) and [`using`](Acquire::using).
+    ///
+    /// # Errors
+    /// See [`UsingError`].
+    ///
+    /// # Cancel safety
+    /// See [`Acquire::using`].
+    pub async fn using<T, F>(&self, resource: impl AsRef<[u8]>, work: F) -> Result<T, UsingError<T>>
+    where
+        F: AsyncFnOnce(&Lease) -> T,
+    {
+        self.acquire(resource).using(work).await
+    }
+
+    /// Does `work` under the lock of `resource`: short for [`acquire`](Self::acquire) and
+    /// [`using_fut`](Acquire::using_fut).
+    ///
+    /// # Errors
+    /// See [`UsingError`].
+    ///
+    /// # Cancel safety
+    /// See [`Acquire::using_fut`].
+    pub async fn using_fut<F, Fut>(
+        &self,
+        resource: impl AsRef<[u8]>,
+        work: F,
+    ) -> Result<Fut::Output, UsingError<Fut::Output>>
+    where
+        F: FnOnce(LeaseRef) -> Fut,
+        Fut: Future,
+    {
+        self.acquire(resource).using_fut(work).await
+    }
+
+    /// Does `work` that can fail under the lock of `resource`: short for [`acquire`](Self::acquire) and
+    /// [`try_using`](Acquire::try_using).
+    ///
+    /// # Errors
+    /// See [`TryUsingError`].
+    ///
+    /// # Cancel safety
+    /// See [`Acquire::try_using`].
+    pub async fn try_using<T, E, F>(
+        &self,
+        resource: impl AsRef<[u8]>,
+        work: F,
+    ) -> Result<T, TryUsingError<T, E>>
+    where
+        F: AsyncFnOnce(&Lease) -> Result<T, E>,
+    {
+        self.acquire(resource).try_using(work).await
+    }
+
+    /// Does `work` that can fail under the lock of `resource`: short for [`acquire`](Self::acquire) and
+    /// [`try_using_fut`](Acquire::try_using_fut).
+    ///
+    /// # Errors
+    /// See [`TryUsingError`].
+    ///
+    /// # Cancel safety
+    /// See [`Acquire::try_using_fut`].
+    pub async fn try_using_fut<T, E, F, Fut>(
+        &self,
+        resource: impl AsRef<[u8]>,
+        work: F,
+    ) -> Result<T, TryUsingError<T, E>>
+    where
+        F: FnOnce(LeaseRef) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        self.acquire(resource).try_using_fut(work).await
+    }
+
+    /// Ends the client for all its clones: further acquires, and those that wait, are refused with
+    /// [`Closed`](crate::AcquireError::Closed); leases that are still held are released, and lost to
+    /// their holders as [closed](crate::Loss::Closed). Returns when every release is delivered, those
+    /// of dropped leases and given-up attempts included.
+    ///
+    /// Call it before a short-lived process ends, so that nothing stays locked until its ttl. Takes
+    /// at most one [connect timeout](Builder::connect_timeout).
+    ///
+    /// # Errors
+    /// Names the nodes that did not take their releases in time, and counts the attempts whose futures
+    /// are neither polled nor dropped. Their keys expire by themselves.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped after it was polled the client stays closed, and deliveries go on in
+    /// the background.
+    pub async fn close(&self) -> Result<(), CloseError> {
+        self.inner.close().await
+    }
+
+    /// What a client that was closed has not delivered yet.
+    #[cfg(feature = "blocking")]
+    pub(crate) fn undelivered(&self) -> CloseError {
+        self.inner.driver.remains()
+    }
+
+    /// Looks at each node, over a connection of its own that is closed afterwards: whether a lock is
+    /// safe on it, and what to set there if it is not. In the order in which they were given to the
+    /// builder. Run it when a service starts, or from a monitor.
+    ///
+    /// ```no_run
+    /// # async fn check(redlock: quorlock::Redlock) -> Result<(), Box<dyn std::error::Error>> {
+    /// for node in redlock.check().await? {
+    ///     println!("{node}");
+    ///     if node.worst() == Some(quorlock::Severity::Danger) {
+    ///         return Err(format!("{} is not fit for locks", node.name()).into());
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// All nodes are looked at at once, which takes at most one
+    /// [connect timeout](Builder::connect_timeout) and two [node timeouts](Builder::node_timeout).
+    /// The commands that a lock needs are tried on a key that does not exist, the
+    /// [prefix](Builder::key_prefix) followed by `quorlock-check:` and a random number: nothing is
+    /// set. The scripts of this crate stay in the servers' cache, as they do after any acquire.
+    ///
+    /// # Errors
+    /// [`ClientError`] if no node can be asked; a node that fails is part of the answer.
+    ///
+    /// # Cancel safety
+    /// The future can be dropped at any time: its connections are closed.
+    pub async fn check(&self) -> Result<Vec<NodeCheck>, ClientError> {
+        self.inner.check().await
+    }
+
+    /// Resolves when a quorum of the nodes is connected on the current runtime, or on the
+    /// [given](Builder::runtime) one; at once if it is. Where these are all young, it waits for the others,
+    /// too, which may tell that the deployment is not; see [`RestartGuard::Observed`](crate::RestartGuard::Observed). Starts the
+    /// connections if need be. Call it when a service starts, so that its first acquire does not wait for
+    /// them:
+    ///
+    /// ```no_run
+    /// # async fn start(redlock: quorlock::Redlock) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// tokio::time::timeout(Duration::from_secs(5), redlock.ready()).await??;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// It waits for as long as it takes, also through an outage: bound it as above. Whether the nodes
+    /// are fit for locks is what [`check`](Self::check) tells.
+    ///
+    /// # Errors
+    /// [`ClientError`] if no node can be connected to: the client is closed, or there is no runtime.
+    ///
+    /// # Cancel safety
+    /// The future can be dropped at any time; connecting goes on in the background.
+    pub async fn ready(&self) -> Result<(), ClientError> {
+        self.inner
+            .driver
+            .wait_until_ready()
+            .await
+            .map_err(|defeat| ClientError::from_defeat(&defeat))
+    }
+
+    /// How the client stands with each of its nodes, as last seen; asks nobody.
+    pub fn nodes(&self) -> Vec<NodeInfo> {
+        let nodes = self.inner.driver.pool.shared().iter();
+        nodes.map(|node| NodeInfo::of(node)).collect()
+    }
+}
+
+impl fmt::Debug for Redlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redlock")
+            .field("nodes", &self.nodes())
+            .field("settings", &self.inner.settings)
+            .finish()
+    }
+}

@@ -1,0 +1,241 @@
+//! Who holds a lock, as the nodes tell.
+
+use super::redlock::Inner;
+use crate::acquire::Defeat;
+use crate::error::{ClientError, ConfigError};
+use crate::node::{Ballot, Claim, Nodes, Order};
+use crate::protocol::{Goal, Round};
+use crate::round::{Holder, NodeVote, Report, Tally};
+use crate::time::clock;
+use crate::wire::{Answer, Keys, NodeFailure, Value, short};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What stands at a resource's key on each node, as it was when they were asked.
+///
+/// Prints on one line, for example `held by worker-7 (need 3): a:6379 held by worker-7 for 9.8s,
+/// b:6379 free, …`. It names no values.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Status {
+    needed: usize,
+    nodes: Box<[NodeStatus]>,
+}
+
+/// One node's part of a [`Status`].
+#[derive(Clone, PartialEq, Eq)]
+pub struct NodeStatus {
+    name: Arc<str>,
+    state: LockState,
+    latency: Option<Duration>,
+}
+
+/// What stands at a key on one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LockState {
+    /// Nothing.
+    Free,
+    /// A lock.
+    Held(Holder),
+    /// Something that is no string, for example a lock of another library's format: nobody can have
+    /// the lock there.
+    Foreign {
+        /// How long it has to live; `None` if it stands for ever.
+        ttl: Option<Duration>,
+    },
+    /// It gave no answer that counts, for this reason.
+    Failed(NodeFailure),
+}
+
+impl Status {
+    /// The nodes, in the order they were given to the builder.
+    pub fn nodes(&self) -> &[NodeStatus] {
+        &self.nodes
+    }
+
+    /// How many nodes make a quorum.
+    pub fn needed(&self) -> usize {
+        self.needed
+    }
+
+    /// Who holds the lock on a quorum of nodes; `None` if nobody is seen to. What is left of it is
+    /// the time for which a quorum still stands.
+    pub fn holder(&self) -> Option<Holder> {
+        let held: Vec<&Holder> = self.nodes.iter().filter_map(NodeStatus::holder).collect();
+        held.iter().find_map(|one| {
+            let same = held.iter().filter(|other| other.is_same(one));
+            let mut ttls: Vec<_> = same.map(|one| one.ttl().unwrap_or(Duration::MAX)).collect();
+            ttls.sort_unstable();
+            let ttl = *ttls.get(ttls.len().checked_sub(self.needed)?)?;
+            let ttl = Some(ttl).filter(|ttl| *ttl < Duration::MAX);
+            Some(one.with_ttl(ttl))
+        })
+    }
+
+    /// True if one holder has the lock on a quorum of nodes.
+    pub fn is_held(&self) -> bool {
+        self.holder().is_some()
+    }
+}
+
+impl NodeStatus {
+    /// The node's address, without user and password.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What stands at the key there.
+    pub fn state(&self) -> &LockState {
+        &self.state
+    }
+
+    /// Who holds the lock there, if somebody does.
+    pub fn holder(&self) -> Option<&Holder> {
+        match &self.state {
+            LockState::Held(holder) => Some(holder),
+            LockState::Free | LockState::Foreign { .. } | LockState::Failed(_) => None,
+        }
+    }
+
+    /// From just before the question was sent to this node's answer; `None` without an answer.
+    pub fn latency(&self) -> Option<Duration> {
+        self.latency
+    }
+}
+
+impl Inner {
+    /// Asks each node what stands at `resource`.
+    pub(crate) async fn status(&self, resource: &[u8]) -> Result<Status, ClientError> {
+        let (nodes, keys) = (self.ready()?, self.keys_of(resource)?);
+        let looked = self.look(&nodes, keys).await;
+        let report = looked.report(nodes.names().cloned());
+        let each = report.nodes().iter().zip(looked.answers());
+        let each = each.map(|(node, answer)| NodeStatus {
+            name: node.name().into(),
+            state: LockState::new(node.vote(), answer),
+            latency: node.latency(),
+        });
+        Ok(Status { needed: report.needed(), nodes: each.collect() })
+    }
+
+    /// Deletes on each node the value that is read there, once.
+    pub(crate) async fn force_release(&self, resource: &[u8]) -> Result<Report, ClientError> {
+        let (nodes, keys) = (self.ready()?, self.keys_of(resource)?);
+        let looked = self.look(&nodes, keys.clone()).await;
+        let t1 = clock::now();
+        let tally = Tally::new(Round::new(self.driver.quorum, Goal::Survey), t1);
+        let mut asked = Asked::default();
+        for (node, answer) in self.driver.quorum.ids().zip(looked.answers()) {
+            let ballot = Ballot::new(tally.clone(), node);
+            let late = || Answer::failed(NodeFailure::Timeout(self.driver.node_timeout));
+            match answer {
+                Some(Answer { standing: Some(value), .. }) => {
+                    let claim =
+                        Arc::new(Claim::new(keys.clone(), value, self.driver.quorum.nodes()));
+                    asked.0.push(claim.clone());
+                    nodes.send(node, Order::evict(claim, ballot));
+                }
+                other => ballot.cast(other.unwrap_or_else(late)),
+            }
+        }
+        tally.decided(&nodes, t1.after(self.driver.node_timeout)).await;
+        Ok(tally.report(nodes.names().cloned()))
+    }
+
+    async fn look(&self, nodes: &Arc<Nodes>, keys: Keys) -> Arc<Tally> {
+        let t1 = clock::now();
+        let tally = Tally::new(Round::new(self.driver.quorum, Goal::Survey), t1);
+        let claim = Arc::new(Claim::new(keys, Value::fresh(), self.driver.quorum.nodes()));
+        let _asked = Asked(vec![claim.clone()]);
+        nodes.send_each(|node| Order::look(claim.clone(), Ballot::new(tally.clone(), node)));
+        tally.decided(nodes, t1.after(self.driver.node_timeout)).await;
+        tally
+    }
+
+    fn keys_of(&self, resource: &[u8]) -> Result<Keys, ConfigError> {
+        Ok(Keys::one(self.settings.key(resource)?))
+    }
+
+    fn ready(&self) -> Result<Arc<Nodes>, ClientError> {
+        self.driver.ready().map_err(|defeat| ClientError::from_defeat(&defeat))
+    }
+}
+
+impl ClientError {
+    /// Why the nodes cannot be asked.
+    pub(crate) fn from_defeat(defeat: &Defeat) -> Self {
+        match defeat {
+            Defeat::NoRuntime(reason) => (*reason).into(),
+            _ => Self::Closed,
+        }
+    }
+}
+
+/// Claims that are asked about: nothing more is written once nobody waits for the answers.
+#[derive(Default)]
+struct Asked(Vec<Arc<Claim>>);
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|claim| claim.withdraw());
+    }
+}
+
+impl LockState {
+    fn new(vote: &NodeVote, answer: Option<Answer>) -> Self {
+        match (vote, answer) {
+            (NodeVote::Failed(failure), _) => Self::Failed(failure.clone()),
+            (NodeVote::Missing, _) => Self::Free,
+            (_, Some(Answer { standing: Some(value), free_in: ttl, .. })) => {
+                Self::Held(Holder::new(value, ttl))
+            }
+            (_, Some(Answer { free_in: ttl, .. })) => Self::Foreign { ttl },
+            // Nobody is asked for longer than the node timeout.
+            (_, None) => Self::Failed(NodeFailure::ShutDown),
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.holder() {
+            Some(holder) => write!(f, "held by {holder}")?,
+            None => write!(f, "not held")?,
+        }
+        write!(f, " (need {}):", self.needed)?;
+        for (place, node) in self.nodes.iter().enumerate() {
+            write!(f, "{} {node}", if place == 0 { "" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for NodeStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lasting = |ttl: &Option<Duration>| {
+            ttl.map_or_else(|| "for ever".to_owned(), |ttl| format!("for {}", short(ttl)))
+        };
+        write!(f, "{} ", self.name)?;
+        match &self.state {
+            LockState::Free => write!(f, "free"),
+            LockState::Held(holder) => write!(f, "held by {holder} {}", lasting(&holder.ttl())),
+            LockState::Foreign { ttl } => write!(f, "no lock of ours {}", lasting(ttl)),
+            LockState::Failed(failure) => write!(f, "{failure}"),
+        }
+    }
+}
+
+/// The same line: an error in a log is to be read.
+impl fmt::Debug for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The same line: an error in a log is to be read.
+impl fmt::Debug for NodeStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

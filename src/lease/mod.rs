@@ -1,0 +1,168 @@
+//! A held lock, and all who hold it.
+//!
+//! Here live the lease, its views, its renewal, its release, and the register of a client's leases. What
+//! was won comes from [`acquire`](crate::acquire); how long it is valid is for
+//! [`protocol`](crate::protocol) to say.
+
+mod checks;
+mod doubt;
+mod ending;
+mod extension;
+mod registry;
+mod release;
+mod state;
+mod token;
+mod view;
+
+pub use ending::Ended;
+pub(crate) use registry::Roster;
+pub use release::ReleaseOutcome;
+pub use token::{FencingToken, ParseTokenError, TokenRangeError};
+pub use view::LeaseRef;
+
+use self::release::release;
+use self::state::Holding;
+use crate::acquire::{Stake, Win};
+use crate::client::Inner;
+use crate::error::ReleaseError;
+use crate::protocol::{Renewal, Ttl};
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A held lock. It ends at [`valid_until`](LeaseRef::valid_until), unless it is extended; when it is
+/// [released](Self::release); or when it is dropped. What can be asked of it stands at [`LeaseRef`].
+///
+/// Dropping a lease releases it in the background, never blocks and never panics, with or without
+/// a runtime. The release needs the runtime that the lease was acquired on to go on running; in a
+/// short-lived process use [`release`](Self::release) or [`Redlock::close`](crate::Redlock::close),
+/// else the lock may stay until its ttl ends.
+#[must_use = "a lease is released when it is dropped"]
+pub struct Lease {
+    lease: LeaseRef,
+    /// True while this guard counts.
+    is_guard: bool,
+}
+
+impl Lease {
+    /// The lease that `win` is, acquired with `ttl`, and kept up for `max_hold` if that is given; `None`
+    /// if the client was closed meanwhile.
+    pub(crate) fn new(
+        client: &Arc<Inner>,
+        win: Win,
+        ttl: Ttl,
+        (max_hold, at_least): (Option<Duration>, Duration),
+    ) -> Option<Self> {
+        // The permit is kept until the lease is in the roster.
+        let Win { stake, valid_until, tally } = win;
+        let Stake { mut hold, permit: _permit, .. } = stake;
+        if !at_least.is_zero() {
+            hold.keep_until(tally.t1().after(at_least));
+        }
+        let driver = &client.driver;
+        let mut renewal = Renewal::new(driver.quorum, driver.drift, valid_until);
+        if let Some(most) = max_hold {
+            renewal = renewal.kept_up(ttl, tally.t1(), most);
+        }
+        let holding = Holding::new(client.clone(), hold, (ttl, renewal), tally.clone());
+        if !client.roster.enter(&holding) {
+            // Nobody has worked under it.
+            holding.release().iter_mut().for_each(|bond| bond.hold.keep_no_longer());
+            return None;
+        }
+        if max_hold.is_some() {
+            holding.watch();
+        }
+        Some(Self::guard(LeaseRef::new(holding, tally)))
+    }
+
+    /// A guard that was counted already.
+    pub(crate) fn guard(lease: LeaseRef) -> Self {
+        Self { lease, is_guard: true }
+    }
+
+    /// Lets its work be told to stop when so much is left.
+    pub(crate) fn set_margin(&mut self, margin: Duration) {
+        self.lease.margin = margin;
+    }
+
+    /// A view of the lease for other tasks, which does not keep it.
+    pub fn view(&self) -> LeaseRef {
+        self.lease.clone()
+    }
+
+    /// Ends the lease on all nodes, and tells whether it was held to the end. Expiry is an outcome,
+    /// not an error; there is one round, without retries.
+    ///
+    /// Takes at most one node timeout, and returns as soon as a quorum has deleted it. Nodes that do
+    /// not answer are told again when they do.
+    ///
+    /// # Errors
+    /// [`NoQuorum`](ReleaseError::NoQuorum) if too few nodes answered to know.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the release goes on in the background, as when a lease is dropped.
+    pub async fn release(self) -> Result<ReleaseOutcome, ReleaseError> {
+        self.end(None).await
+    }
+
+    /// Ends the lease, but lets nobody have the lock for `cool_down` from now on: on each node a value
+    /// that nobody owns stands in its place for that time. For work that must not be done too often.
+    ///
+    /// Otherwise as [`release`](Self::release); if other guards of the lease are left, nothing is
+    /// done. Whole milliseconds count; less than one is a plain release.
+    ///
+    /// # Errors
+    /// [`Invalid`](ReleaseError::Invalid) if the time is longer than
+    /// [`max_ttl`](crate::Builder::max_ttl): the lock then stands for the `max_ttl`, so that nobody has
+    /// it at once. [`NoQuorum`](ReleaseError::NoQuorum) if too few nodes answered to know.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the release goes on in the background.
+    pub async fn release_after(self, cool_down: Duration) -> Result<ReleaseOutcome, ReleaseError> {
+        // If it was given up before, there is nothing to cool down.
+        let (ttl, checked) = match self.lease.holding().access() {
+            Some((client, _)) => client.settings.check_cool_down(cool_down),
+            None => (None, Ok(())),
+        };
+        let ended = self.end(ttl).await;
+        checked?;
+        ended
+    }
+
+    async fn end(mut self, cool_down: Option<Ttl>) -> Result<ReleaseOutcome, ReleaseError> {
+        self.is_guard = false;
+        let holding = self.lease.holding();
+        match holding.leave() {
+            0 => match holding.release() {
+                Some(bond) => release(bond, cool_down).await,
+                None => Ok(ReleaseOutcome::AlreadyReleased),
+            },
+            guards => Ok(ReleaseOutcome::StillHeld { guards }),
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let holding = self.lease.holding();
+        if self.is_guard && holding.leave() == 0 {
+            drop(holding.release());
+        }
+    }
+}
+
+impl Deref for Lease {
+    type Target = LeaseRef;
+
+    fn deref(&self) -> &LeaseRef {
+        &self.lease
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lease.fmt(f)
+    }
+}

@@ -1,0 +1,45 @@
+//! How a node's answer finds its way into a round.
+
+use crate::protocol::NodeId;
+use crate::sync::contain;
+use crate::wire::{Answer, NodeFailure};
+use std::sync::Arc;
+
+/// Where votes are counted.
+pub(crate) trait VoteSink: Send + Sync {
+    /// Takes `node`'s answer. Called from the node's task; must not block.
+    fn handle_answer(&self, node: NodeId, answer: Answer);
+}
+
+/// The right to one vote (I1). If it is dropped unused, as when a runtime is shut down, the node
+/// has failed: a round never waits for a task that is gone.
+pub(crate) struct Ballot {
+    sink: Option<Arc<dyn VoteSink>>,
+    node: NodeId,
+}
+
+impl Ballot {
+    pub(crate) fn new(sink: Arc<dyn VoteSink>, node: NodeId) -> Self {
+        Self { sink: Some(sink), node }
+    }
+
+    /// Whoever counts it may wake tasks: a waker that panics takes nothing else with it.
+    pub(crate) fn cast(mut self, answer: Answer) {
+        if let Some(sink) = self.sink.take() {
+            contain(|| sink.handle_answer(self.node, answer));
+        }
+    }
+
+    /// Gives the vote up without a trace: nobody waits for it any more.
+    pub(crate) fn discard(mut self) {
+        self.sink = None;
+    }
+}
+
+impl Drop for Ballot {
+    fn drop(&mut self) {
+        if let Some(sink) = self.sink.take() {
+            contain(|| sink.handle_answer(self.node, Answer::failed(NodeFailure::ShutDown)));
+        }
+    }
+}

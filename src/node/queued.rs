@@ -1,0 +1,262 @@
+//! A deed on its way to a node.
+
+use super::ballot::Ballot;
+use super::claim::{Claim, Promise};
+use crate::protocol::{NodeId, Time, Ttl, Vote};
+use crate::wire::{Answer, Cooling, Deed, Form, NodeFailure, Value, Wants, reply};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// One command for one node, and the vote that its answer is.
+pub(crate) struct Order {
+    claim: Arc<Claim>,
+    deed: Deed,
+    ballot: Option<Ballot>,
+    form: Form,
+    debt: Option<Debt>,
+    /// True if the node refused it, and will go on to until somebody sees to that.
+    is_refused: bool,
+    /// How often it was written, and what the node promises if it grants what was written last.
+    times: u32,
+    promise: Option<Promise>,
+    /// How many commands it was written as, and which reply is the answer.
+    commands: usize,
+    verdict: usize,
+}
+
+/// A release that has not been delivered yet, counted while it exists.
+struct Debt(Arc<AtomicUsize>);
+
+impl Drop for Debt {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl Order {
+    pub(crate) fn acquire(claim: Arc<Claim>, ttl: Ttl, wants: Wants, ballot: Ballot) -> Self {
+        Self::new(claim, Deed::Acquire { ttl, wants }, Some(ballot))
+    }
+
+    /// Takes over the locks that `from` stands for.
+    pub(crate) fn adopt(claim: Arc<Claim>, ttl: Ttl, from: Arc<Value>, ballot: Ballot) -> Self {
+        Self::new(claim, Deed::Adopt { ttl, from }, Some(ballot))
+    }
+
+    /// Raises the counters to `token`, while the keys are ours.
+    pub(crate) fn raise(claim: Arc<Claim>, token: u64, ballot: Ballot) -> Self {
+        Self::new(claim, Deed::Raise { token }, Some(ballot))
+    }
+
+    pub(crate) fn extend(claim: Arc<Claim>, until: Time, watches: bool, ballot: Ballot) -> Self {
+        Self::new(claim, Deed::Extend { until, watches }, Some(ballot))
+    }
+
+    /// Nobody counts its vote, and it is not kept for a node that is away.
+    pub(crate) fn repair(claim: Arc<Claim>, until: Time) -> Self {
+        Self::new(claim, Deed::Repair { until }, None)
+    }
+
+    pub(crate) fn release(claim: Arc<Claim>, ballot: Option<Ballot>) -> Self {
+        Self::new(claim, Deed::Release { cooling: None }, ballot)
+    }
+
+    /// A release that leaves `cooling` in the locks' place.
+    pub(crate) fn cool_down(
+        claim: Arc<Claim>,
+        cooling: Arc<Cooling>,
+        ballot: Option<Ballot>,
+    ) -> Self {
+        Self::new(claim, Deed::Release { cooling: Some(cooling) }, ballot)
+    }
+
+    /// Asks what stands at the claim's key.
+    pub(crate) fn look(claim: Arc<Claim>, ballot: Ballot) -> Self {
+        Self::new(claim, Deed::Look, Some(ballot))
+    }
+
+    /// Deletes what was read, once: it is not kept for a node that is away.
+    pub(crate) fn evict(claim: Arc<Claim>, ballot: Ballot) -> Self {
+        Self::new(claim, Deed::Evict, Some(ballot))
+    }
+
+    fn new(claim: Arc<Claim>, deed: Deed, ballot: Option<Ballot>) -> Self {
+        let (form, debt, promise) = (Form::Hash, None, None);
+        let (times, is_refused) = (0, false);
+        let (commands, verdict) = (1, 0);
+        Self { claim, deed, ballot, form, debt, is_refused, times, promise, commands, verdict }
+    }
+
+    /// Counts this order in `debts` until it is done, if it is a release.
+    pub(super) fn count_in(&mut self, debts: &Arc<AtomicUsize>) {
+        if self.is_release() && self.debt.is_none() {
+            debts.fetch_add(1, Ordering::Release);
+            self.debt = Some(Debt(debts.clone()));
+        }
+    }
+
+    pub(super) fn claim(&self) -> &Arc<Claim> {
+        &self.claim
+    }
+
+    pub(super) fn is_release(&self) -> bool {
+        matches!(self.deed, Deed::Release { .. })
+    }
+
+    /// True if this asks for locks that we have not got yet, or for their fencing token.
+    pub(super) fn is_acquire(&self) -> bool {
+        matches!(self.deed, Deed::Acquire { .. } | Deed::Adopt { .. } | Deed::Raise { .. })
+    }
+
+    /// True if the node is asked to grant something: a lock, a token, more time.
+    pub(super) fn is_to_grant(&self) -> bool {
+        self.is_acquire() || self.is_upkeep()
+    }
+
+    /// Notes whether the node has just refused this for good.
+    pub(super) fn note_refusal(&mut self, is_refused: bool) {
+        self.is_refused = is_refused;
+    }
+
+    pub(super) fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
+    /// True if it was written to a node, and may have run there.
+    pub(super) fn was_written(&self) -> bool {
+        self.times > 0
+    }
+
+    /// True for what keeps up a lease that is held.
+    pub(super) fn is_upkeep(&self) -> bool {
+        matches!(self.deed, Deed::Extend { .. } | Deed::Repair { .. })
+    }
+
+    /// False if it makes no sense any more to keep this for `node`: the key must have expired, or the
+    /// lease has ended. A release is of use while a command may still run late there.
+    pub(super) fn is_of_use(&self, node: NodeId, now: Time) -> bool {
+        match self.deed {
+            Deed::Release { .. } => self.claim.is_unsure(node) || now < self.claim.expiry(),
+            _ => !self.is_void(node, now),
+        }
+    }
+
+    /// True for a release that any connection to `node` may carry: the node has answered all that could
+    /// set the key, so nothing can be overtaken (I8).
+    pub(super) fn can_be_released_by_others(&self, node: NodeId) -> bool {
+        self.is_release() && self.claim.has_kept(node) && !self.claim.is_unsure(node)
+    }
+
+    /// True for a release that was written once: nothing of ours can have deleted the keys before.
+    pub(super) fn is_first_release(&self) -> bool {
+        self.is_release() && self.times == 1
+    }
+
+    /// For how long the node keeps the keys if it grants this.
+    pub(super) fn promise(&self) -> Option<Promise> {
+        self.promise
+    }
+
+    /// The same, if it asks for a lock that is free.
+    pub(super) fn first_promise(&self) -> Option<Promise> {
+        self.promise.filter(|_| matches!(self.deed, Deed::Acquire { .. }))
+    }
+
+    pub(super) fn is_extension(&self) -> bool {
+        matches!(self.deed, Deed::Extend { .. })
+    }
+
+    /// True if this lets the key stand for longer than `other`, which is an extension too.
+    pub(super) fn outlasts(&self, other: &Self) -> bool {
+        match (&self.deed, &other.deed) {
+            (Deed::Extend { until: this, .. }, Deed::Extend { until: other, .. }) => this > other,
+            _ => false,
+        }
+    }
+
+    /// True if it makes no sense any more to write this to `node`: what it belongs to has ended,
+    /// or there is nothing to release.
+    pub(super) fn is_void(&self, node: NodeId, now: Time) -> bool {
+        match self.deed {
+            Deed::Extend { until, .. } | Deed::Repair { until } => {
+                self.claim.is_withdrawn() || now >= until
+            }
+            Deed::Release { .. } => !self.claim.is_written(node),
+            _ => self.claim.is_withdrawn(),
+        }
+    }
+
+    /// Answers an order that [is void](Self::is_void), without asking the node.
+    pub(super) fn answer_void(mut self) {
+        if self.is_release() {
+            self.answer(Answer::of(Vote::Missing));
+        } else if let Some(ballot) = self.ballot.take() {
+            // Nobody waits for it any more.
+            ballot.discard();
+        }
+    }
+
+    /// Notes on the claim that this was written to `node`, and may run there at any time.
+    pub(super) fn note_unsure(&self, node: NodeId) {
+        if !self.is_release() {
+            self.claim.note_unsure(node);
+        }
+    }
+
+    /// Sends the source of the script next time, not its hash. False if that was done already.
+    pub(super) fn fall_back_to_source(&mut self) -> bool {
+        std::mem::replace(&mut self.form, Form::Source) == Form::Hash
+    }
+
+    /// Casts the vote, if it is still to be cast.
+    pub(super) fn answer(&mut self, answer: Answer) {
+        if let Some(ballot) = self.ballot.take() {
+            ballot.cast(answer);
+        }
+    }
+
+    pub(super) fn fail(&mut self, failure: NodeFailure) {
+        self.answer(Answer::failed(failure));
+    }
+
+    /// How many replies it has.
+    pub(super) fn commands(&self) -> usize {
+        self.commands
+    }
+
+    /// Adds the commands to `pipeline`, and notes on the claim that they are being written to
+    /// `node`. `tracks` says whether the connection can be told when keys change. False if this must
+    /// not be written any more.
+    pub(super) fn write(
+        &mut self,
+        node: NodeId,
+        now: Time,
+        tracks: bool,
+        pipeline: &mut redis::Pipeline,
+    ) -> bool {
+        if let Some(ttl) = self.deed.lasting(now) {
+            if !self.claim.note_written(node, ttl, now) {
+                return false;
+            }
+            // A repair leaves keys of a set as they are that were not lost.
+            let is_whole = !matches!(self.deed, Deed::Repair { .. });
+            self.promise = is_whole.then_some(Promise { written: now, ttl });
+        }
+        self.times += 1;
+        let before = pipeline.len();
+        self.verdict = self.deed.write(self.claim.subject(), self.form, now, tracks, pipeline);
+        self.commands = pipeline.len() - before;
+        true
+    }
+
+    /// True if the node does not know the script that this asked it to run.
+    pub(super) fn is_unknown(&self, replies: &[redis::Value]) -> bool {
+        replies.get(self.verdict).is_some_and(reply::is_noscript)
+    }
+
+    /// What `replies` say.
+    pub(super) fn read(&self, replies: &[redis::Value]) -> Answer {
+        let secret = self.claim.value().secret();
+        reply::answer_with_ttl(self.deed.asked(), replies, self.verdict, secret)
+    }
+}

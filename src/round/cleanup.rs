@@ -1,0 +1,99 @@
+//! A claim on the nodes that is given up when it is dropped.
+
+use crate::node::{Ballot, Claim, Nodes, Order};
+use crate::protocol::{NodeId, Time, Ttl};
+use crate::time::clock;
+use crate::wire::{Cooling, Value};
+use std::sync::Arc;
+
+/// I5: armed before the first send, and whatever happens then (a refusal, a dropped future, a
+/// panic), every node is told to release. Nothing here waits or needs a runtime.
+pub(crate) struct Hold {
+    claim: Arc<Claim>,
+    nodes: Arc<Nodes>,
+    is_armed: bool,
+    /// Who waits for the keys in this process, unless the attempt for them was refused.
+    heirs: Option<Arc<dyn Heirs>>,
+    /// What stays in its place, whoever gives it up, once it was won.
+    cooling: Option<Arc<Cooling>>,
+}
+
+/// Who waits for locks in this process.
+pub(crate) trait Heirs: Send + Sync {
+    /// A lock on `key` has ended in this process, and the deletes are in the mailboxes. It can be
+    /// had from `at` on.
+    fn handle_release(&self, key: &[u8], at: Time);
+}
+
+impl Hold {
+    pub(crate) fn new(claim: Arc<Claim>, nodes: Arc<Nodes>, heirs: Arc<dyn Heirs>) -> Self {
+        Self { claim, nodes, is_armed: true, heirs: Some(heirs), cooling: None }
+    }
+
+    pub(crate) fn claim(&self) -> &Arc<Claim> {
+        &self.claim
+    }
+
+    pub(crate) fn nodes(&self) -> &Arc<Nodes> {
+        &self.nodes
+    }
+
+    /// The attempt was refused: what it leaves stands in nobody's way but for a moment, and nobody is
+    /// told when that ends. (An attempt that is cut off may have won, and others were refused for it.)
+    pub(crate) fn note_refused(&mut self) {
+        self.heirs = None;
+    }
+
+    /// Whenever it is given up, nobody is to have the lock before `until`.
+    pub(crate) fn keep_until(&mut self, until: Time) {
+        if self.cooling.as_ref().is_none_or(|known| known.until < until) {
+            self.cooling = Some(Arc::new(Cooling { value: Value::fresh(), until }));
+        }
+    }
+
+    /// It can be had as soon as it is given up.
+    pub(crate) fn keep_no_longer(&mut self) {
+        self.cooling = None;
+    }
+
+    /// Gives the claim up by way of `nodes`, with a vote from each; lets nobody have the lock for
+    /// `cool_down` from `t1` on.
+    pub(crate) fn release(
+        mut self,
+        nodes: &Nodes,
+        (t1, cool_down): (Time, Option<Ttl>),
+        ballot: impl Fn(NodeId) -> Ballot,
+    ) {
+        if let Some(cool_down) = cool_down {
+            self.keep_until(t1.after(cool_down.as_duration()));
+        }
+        self.give_up(nodes, |node| Some(ballot(node)));
+    }
+
+    fn give_up(&mut self, nodes: &Nodes, ballot: impl Fn(NodeId) -> Option<Ballot>) {
+        if !std::mem::take(&mut self.is_armed) {
+            return;
+        }
+        let claim = &self.claim;
+        claim.withdraw();
+        let now = clock::now();
+        let cooling = self.cooling.take().filter(|cooling| now < cooling.until);
+        match &cooling {
+            None => nodes.send_each(|node| Order::release(claim.clone(), ballot(node))),
+            Some(cooling) => nodes
+                .send_each(|node| Order::cool_down(claim.clone(), cooling.clone(), ballot(node))),
+        }
+        // The deletes are in the mailboxes: what is put there from now on comes after them (I8).
+        if let Some(heirs) = self.heirs.take() {
+            let at = cooling.map_or(now, |cooling| cooling.until);
+            claim.keys().iter().for_each(|key| heirs.handle_release(key, at));
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let nodes = self.nodes.clone();
+        self.give_up(&nodes, |_| None);
+    }
+}

@@ -1,0 +1,14 @@
+//! One round: every node is asked, its votes are counted, and whoever was asked is told what to clean up.
+//!
+//! Here live the tally of one round, what it reports, and the guard that releases. No second attempt, no
+//! waiting for others, no lease: a round knows nothing of what comes after it.
+
+mod cleanup;
+mod holder;
+mod report;
+mod tally;
+
+pub(crate) use cleanup::{Heirs, Hold};
+pub use holder::Holder;
+pub use report::{NodeReport, NodeVote, Report};
+pub(crate) use tally::Tally;

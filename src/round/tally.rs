@@ -1,0 +1,327 @@
+//! A round under way: its votes as they come in, and the task that waits for the decision.
+
+use super::holder::Holder;
+use super::report::{NodeReport, NodeVote, Report};
+use crate::node::{Links, Nodes, VoteSink, sleep_until};
+use crate::protocol::{NodeId, NodeSet, Outcome, Round, Time, Vote};
+use crate::sync::{contain, lock};
+use crate::time::clock;
+use crate::wire::{Answer, NodeFailure};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+/// A timer that rings within this was not held up.
+const PUNCTUAL: Duration = Duration::from_millis(5);
+
+/// What a round gets on top in any case, and when its timer was held up.
+const LAST_LOOK: Duration = Duration::from_millis(1);
+const GRACE: Duration = Duration::from_millis(10);
+
+/// Counts the votes of one round, and wakes the one task that waits for it once: at the decision.
+pub(crate) struct Tally {
+    t1: Time,
+    count: Mutex<Count>,
+}
+
+struct Count {
+    round: Round,
+    heard: Box<[Option<Heard>]>,
+    /// How long the round was open, once it was closed without all votes.
+    closed_after: Option<Duration>,
+    /// The nodes that were not connected when it was closed.
+    unconnected: NodeSet,
+    /// The nodes that were connected, and were not asked in time.
+    held_up: NodeSet,
+    /// True if so much was under way in this client that it reads answers late.
+    is_crowded: bool,
+    waker: Option<Waker>,
+}
+
+/// What a node said, and how long after T1.
+struct Heard {
+    answer: Answer,
+    after: Duration,
+}
+
+impl Count {
+    /// Why nothing was heard of `node` until the round was closed.
+    fn silence(&self, node: NodeId, after: Duration) -> NodeFailure {
+        if self.unconnected.contains(node) {
+            NodeFailure::Connecting(after)
+        } else if self.held_up.contains(node) {
+            NodeFailure::Queued(after)
+        } else {
+            NodeFailure::Timeout(after)
+        }
+    }
+}
+
+impl Heard {
+    /// What a grant is that did not count by the end, in a round that began at `t1`.
+    fn void_vote(&self, t1: Time) -> NodeVote {
+        let now = t1.after(self.after);
+        self.answer.counts_from.map_or(NodeVote::Granted, |counts_from| {
+            let ahead = counts_from.since(now);
+            NodeVote::Failed(NodeFailure::Suspect { ahead, counts_in: ahead })
+        })
+    }
+
+    /// Who is in the way, if the node was asked.
+    fn holder(&self) -> Option<Holder> {
+        let value = self.answer.standing.clone().filter(|_| self.answer.vote == Vote::Denied)?;
+        let ttl = self.answer.free_in.filter(|ttl| *ttl < Duration::MAX);
+        Some(Holder::new(value, ttl))
+    }
+
+    fn is_stalled(&self) -> bool {
+        matches!(self.answer.failure, Some(NodeFailure::Stalled(_)))
+    }
+
+    fn vote(&self) -> NodeVote {
+        match (self.answer.vote, &self.answer.failure) {
+            (Vote::Granted, _) => NodeVote::Granted,
+            (Vote::Denied, _) => NodeVote::Held,
+            (Vote::Missing, _) => NodeVote::Missing,
+            (Vote::Failed, Some(failure)) => NodeVote::Failed(failure.clone()),
+            (Vote::Failed, None) => NodeVote::Failed(NodeFailure::ShutDown),
+        }
+    }
+}
+
+impl Tally {
+    /// The count of `round`, whose first command is sent after `t1`.
+    pub(crate) fn new(round: Round, t1: Time) -> Arc<Self> {
+        let heard = round.quorum().ids().map(|_| None).collect();
+        let (unconnected, held_up) = Default::default();
+        let (closed_after, waker, is_crowded) = Default::default();
+        let count = Count { round, heard, closed_after, unconnected, held_up, is_crowded, waker };
+        let count = Mutex::new(count);
+        Arc::new(Self { t1, count })
+    }
+
+    /// Resolves when the round is decided, at the latest soon after `close_at`.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the round as it is.
+    pub(crate) async fn decided(&self, nodes: &Nodes, close_at: Time) {
+        self.decided_within(nodes, close_at, close_at).await;
+    }
+
+    /// The same; but once enough nodes have granted, and some of that counts only later, it waits for
+    /// that, up to `limit`.
+    pub(crate) async fn decided_within(&self, nodes: &Nodes, close_at: Time, limit: Time) {
+        let due = || self.judge(|round| round.due().filter(|due| *due <= limit));
+        while self.judge(|round| round.outcome().is_none()) {
+            let at = due();
+            self.decided_by_timer(nodes, at.unwrap_or(close_at)).await;
+            let now = clock::now();
+            // Another may have granted meanwhile, so that it counts at another time.
+            let due = due();
+            if due.is_some_and(|due| due <= now) {
+                self.count().round.handle_time(now);
+            } else if due.is_none() && now >= close_at {
+                break;
+            }
+        }
+        if self.judge(|round| round.outcome().is_some()) {
+            return;
+        }
+        let late = clock::now().since(close_at);
+        // If this process was stopped or starved, replies may be waiting to be read.
+        if late <= PUNCTUAL {
+            self.decided_by_timer(nodes, clock::now().after(LAST_LOOK)).await;
+        } else if self.may_be_unread(nodes.links()) {
+            self.decided_by_timer(nodes, clock::now().after(GRACE)).await;
+        }
+        self.note_unconnected(nodes.links());
+        self.close();
+    }
+
+    /// True if a node that has not voted may have answered: its task has not found that it stalls.
+    fn may_be_unread(&self, links: &Links) -> bool {
+        let count = self.count();
+        let votes = count.round.votes();
+        let mut silent = count.round.quorum().ids().filter(|node| !votes.contains(*node));
+        count.round.outcome().is_none()
+            && silent.any(|node| links.is_up(node) && !links.is_silent(node))
+    }
+
+    fn note_unconnected(&self, links: &Links) {
+        let mut count = self.count();
+        if count.round.outcome().is_none() {
+            let ids = count.round.quorum().ids();
+            count.unconnected = ids.filter(|node| !links.is_up(*node)).collect();
+        }
+    }
+
+    /// Closes a round in which nobody could be asked.
+    pub(crate) fn close_unasked(&self, links: &Links) {
+        self.note_unconnected(links);
+        self.close();
+        self.note_held_up(false, |node| links.is_up(node));
+    }
+
+    /// Notes which nodes were not asked in time, if the round was closed without all votes.
+    pub(crate) fn note_held_up(&self, is_crowded: bool, is_held_up: impl Fn(NodeId) -> bool) {
+        let mut count = self.count();
+        count.is_crowded = is_crowded;
+        if count.closed_after.is_some() {
+            let votes = count.round.votes();
+            let silent = count.round.quorum().ids().filter(|node| !votes.contains(*node));
+            count.held_up = silent.filter(|node| is_held_up(*node)).collect();
+        }
+    }
+
+    /// True if there was no quorum because of nodes that were not asked in time.
+    pub(crate) fn is_overloaded(&self) -> bool {
+        let count = self.count();
+        let (quorum, votes) = (count.round.quorum(), count.round.votes());
+        let is_failed = |node: NodeId| match &count.heard[node.index()] {
+            Some(heard) if heard.is_stalled() => !count.is_crowded,
+            Some(heard) => heard.answer.vote == Vote::Failed || count.round.is_void(node),
+            None => !votes.contains(node) && !count.held_up.contains(node),
+        };
+        let failed = quorum.ids().filter(|node| is_failed(*node)).count();
+        (count.is_crowded || count.held_up.len() > 0) && !quorum.blocked(failed)
+    }
+
+    /// Resolves when the round is decided, or due at another time, or at `at`.
+    async fn decided_by_timer(&self, nodes: &Nodes, at: Time) {
+        let mut timer = pin!(sleep_until(nodes, at));
+        let due = self.judge(Round::due);
+        poll_fn(|cx| {
+            let mut count = self.count();
+            if count.round.outcome().is_some() || count.round.due() != due {
+                return Poll::Ready(());
+            }
+            count.waker = Some(cx.waker().clone());
+            drop(count);
+            timer.as_mut().poll(cx)
+        })
+        .await;
+    }
+
+    /// Looks at the round as it stands.
+    pub(crate) fn judge<T>(&self, look: impl FnOnce(&Round) -> T) -> T {
+        look(&self.count().round)
+    }
+
+    /// What has been heard up to now, late votes included.
+    pub(crate) fn report(&self, nodes: impl Iterator<Item = Arc<str>>) -> Report {
+        let count = self.count();
+        let ids = count.round.quorum().ids();
+        let reports = nodes.zip(ids).zip(&count.heard).map(|((name, id), heard)| {
+            let vote = match (heard, count.closed_after) {
+                (Some(heard), _) if count.round.is_void(id) => heard.void_vote(self.t1),
+                (Some(heard), _) => heard.vote(),
+                (None, Some(after)) => NodeVote::Failed(count.silence(id, after)),
+                (None, None) => NodeVote::Pending,
+            };
+            let holder = heard.as_ref().and_then(Heard::holder);
+            let latency = heard.as_ref().map(|heard| heard.after);
+            NodeReport::new(name, vote, latency).with_holder(holder)
+        });
+        let reports = reports.collect();
+        // What stands for ever is not free at any time.
+        let free_at = count.round.earliest_free().filter(|at| at.as_nanos() < u64::MAX);
+        let retry_after = free_at.map(|at| at.since(clock::now()));
+        Report::new(count.round.quorum().needed(), reports).with_retry_after(retry_after)
+    }
+
+    /// What each node answered up to now.
+    pub(crate) fn answers(&self) -> Vec<Option<Answer>> {
+        let count = self.count();
+        count.heard.iter().map(|heard| heard.as_ref().map(|heard| heard.answer.clone())).collect()
+    }
+
+    /// The highest number that a counter was seen to show.
+    pub(crate) fn highest_number(&self) -> Option<u64> {
+        let count = self.count();
+        count.heard.iter().flatten().filter_map(|heard| heard.answer.number).max()
+    }
+
+    /// When the first of the nodes counts again that did not count in this round.
+    pub(crate) fn counts_again_at(&self) -> Option<Time> {
+        let count = self.count();
+        let heard = count.round.quorum().ids().zip(&count.heard);
+        let barred = heard.filter_map(|(id, heard)| {
+            let heard = heard.as_ref()?;
+            let void = heard.answer.counts_from.filter(|_| count.round.is_void(id));
+            let counts_in = heard.answer.failure.as_ref().and_then(NodeFailure::counts_in);
+            void.or_else(|| Some(self.t1.after(heard.after).after(counts_in?)))
+        });
+        barred.min()
+    }
+
+    /// Which of several keys was in the way, on the first node that said so.
+    pub(crate) fn obstacle(&self) -> Option<usize> {
+        let count = self.count();
+        let mut answers = count.heard.iter().flatten().map(|heard| &heard.answer);
+        answers.find(|answer| answer.vote == Vote::Denied).map(|answer| answer.place)
+    }
+
+    fn count(&self) -> MutexGuard<'_, Count> {
+        lock(&self.count)
+    }
+}
+
+impl VoteSink for Tally {
+    fn handle_answer(&self, node: NodeId, answer: Answer) {
+        self.count_answer(node, answer);
+    }
+}
+
+impl Tally {
+    /// Counts `node`'s answer; returns the outcome if it is the one that decided.
+    pub(crate) fn count_answer(&self, node: NodeId, answer: Answer) -> Option<Outcome> {
+        // Read after the reply, as I3 demands.
+        let now = clock::now();
+        let mut count = self.count();
+        let (vote, free_in, number) = (answer.vote, answer.free_in, answer.number);
+        let counts_from = answer.counts_from;
+        let slot = &mut count.heard[node.index()];
+        if slot.is_some() {
+            return None;
+        }
+        *slot = Some(Heard { answer, after: now.since(self.t1) });
+        if let Some(free_in) = free_in.filter(|_| vote == Vote::Denied) {
+            count.round.note_free_at(now.after(free_in));
+        }
+        if let Some(number) = number {
+            count.round.note_number(node, number);
+        }
+        if let Some(counts_from) = counts_from {
+            count.round.note_counts_from(node, counts_from);
+        }
+        let due = count.round.due();
+        let outcome = count.round.handle_vote(node, vote, now);
+        // Whoever waits may have to look sooner, or later.
+        let is_news = outcome.is_some() || count.round.due() != due;
+        let waker = if is_news { count.waker.take() } else { None };
+        drop(count);
+        if let Some(waker) = waker {
+            // It is woken by a node's task, which others need.
+            contain(|| waker.wake());
+        }
+        outcome
+    }
+
+    /// Stops waiting for votes; returns the outcome if this decided.
+    pub(crate) fn close(&self) -> Option<Outcome> {
+        let mut count = self.count();
+        let now = clock::now();
+        let outcome = count.round.handle_close(now);
+        if outcome.is_some() {
+            count.closed_after = Some(now.since(self.t1));
+        }
+        outcome
+    }
+
+    /// When the round began, before its first command was sent.
+    pub(crate) fn t1(&self) -> Time {
+        self.t1
+    }
+}

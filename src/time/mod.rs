@@ -1,0 +1,12 @@
+//! Our clock, and what rings by it.
+//!
+//! Here live the readings of clocks, alarms and the thread that rings them. No Redis, no runtime, and no
+//! rule about what a time means: those are in [`protocol`](crate::protocol).
+
+pub(crate) mod clock;
+mod sleeper;
+pub(crate) mod timer;
+mod wakeup;
+
+pub(crate) use timer::{Alarm, Ring};
+pub(crate) use wakeup::Wakeup;

@@ -1,0 +1,115 @@
+//! How the timer's thread sleeps: until a time on our clock, or until it is woken.
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use boottime::Fds;
+
+use crate::protocol::Time;
+use crate::sync::lock;
+use crate::time::clock;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// The longest sleep without a look at the clock.
+const LONG: Duration = Duration::from_mins(1);
+
+/// A thread's bed. One thread sleeps, any can wake it.
+#[derive(Default)]
+pub(crate) struct Sleeper {
+    /// `None` where the system gives no descriptors, or has none that count sleep.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fds: Option<Fds>,
+    is_woken: Mutex<bool>,
+    condition: Condvar,
+}
+
+impl Sleeper {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub(crate) fn new() -> Self {
+        Self { fds: Fds::open().ok(), ..Self::default() }
+    }
+
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sleeps until `at`, if given, or until woken; a wake-up before the sleep counts. May return
+    /// early.
+    pub(crate) fn sleep_until(&self, at: Option<Time>) {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        if let Some(fds) = &self.fds
+            && fds.sleep_until(at).is_ok()
+        {
+            return;
+        }
+        let left = at.map_or(LONG, |at| at.since(clock::now()).min(LONG));
+        let is_woken = lock(&self.is_woken);
+        let slept = self.condition.wait_timeout_while(is_woken, left, |is_woken| !*is_woken);
+        *slept.unwrap_or_else(PoisonError::into_inner).0 = false;
+    }
+
+    pub(crate) fn wake(&self) {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        if let Some(fds) = &self.fds {
+            fds.wake();
+        }
+        *lock(&self.is_woken) = true;
+        self.condition.notify_one();
+    }
+}
+
+/// Sleep by descriptors: a timer on `CLOCK_BOOTTIME` rings as soon as a suspended machine goes on.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod boottime {
+    use crate::protocol::Time;
+    use crate::time::clock;
+    use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+    use rustix::fd::OwnedFd;
+    use rustix::io::{Errno, read, write};
+    use rustix::time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
+    };
+
+    pub(super) struct Fds {
+        timer: OwnedFd,
+        bell: OwnedFd,
+    }
+
+    impl Fds {
+        pub(super) fn open() -> Result<Self, Errno> {
+            let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+            let timer = timerfd_create(TimerfdClockId::Boottime, flags)?;
+            let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+            Ok(Self { timer, bell })
+        }
+
+        pub(super) fn sleep_until(&self, at: Option<Time>) -> Result<(), Errno> {
+            const SECOND: u64 = 1_000_000_000;
+            // A time of zero disarms the timer; no alarm is due at boot.
+            let nanos = at.map_or(0, |at| clock::on_system(at).as_nanos().max(1));
+            let it_value = Timespec {
+                tv_sec: i64::try_from(nanos / SECOND).expect("fits: 2^64 / 10^9"),
+                tv_nsec: i64::try_from(nanos % SECOND).expect("below 10^9"),
+            };
+            let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let spec = Itimerspec { it_interval, it_value };
+            timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &spec)?;
+            let mut fds =
+                [PollFd::new(&self.timer, PollFlags::IN), PollFd::new(&self.bell, PollFlags::IN)];
+            match poll(&mut fds, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(other) => return Err(other),
+            }
+            let mut count = [0; 8];
+            // Nothing to read is no error: only the other one rang.
+            let _ = read(&self.bell, &mut count);
+            Ok(())
+        }
+
+        pub(super) fn wake(&self) {
+            // It fails only if 2^64 wake-ups have not been read.
+            let _ = write(&self.bell, &1_u64.to_ne_bytes());
+        }
+    }
+}

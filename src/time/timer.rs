@@ -1,0 +1,262 @@
+//! One thread for the whole process that rings alarms.
+//!
+//! Leases end by this timer, not by tokio's: a task that blocks can hold up tokio's timers for all
+//! workers, and they stand still while the machine sleeps. A wake-up from this thread does not.
+
+use super::sleeper::Sleeper;
+use crate::protocol::Time;
+use crate::sync::{contain, lock};
+use crate::time::clock;
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
+use std::process;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::thread;
+use std::time::Duration;
+
+/// What an alarm rings.
+pub(crate) trait Ring: Send + Sync {
+    /// Called on the timer's thread, soon after the alarm was due; must not block. Returns when to
+    /// ring again. If it panics, it is rung again after [`AFTER_PANIC`].
+    fn ring(self: Arc<Self>, now: Time) -> Option<Time>;
+}
+
+/// The pause after a bell has panicked.
+const AFTER_PANIC: Duration = Duration::from_millis(10);
+
+/// An alarm that was set; it is cancelled when this is dropped.
+pub(crate) struct Alarm {
+    timer: &'static Timer,
+    id: u64,
+}
+
+impl Alarm {
+    /// Rings `bell` at `at`, and then whenever it asks to be rung again.
+    pub(crate) fn set(at: Time, bell: Weak<dyn Ring>) -> Self {
+        Timer::here().set(at, bell)
+    }
+
+    /// Rings at `at` at the latest.
+    pub(crate) fn hasten(&self, at: Time) {
+        if self.is_ours() && self.timer.book().hasten(self.id, at) {
+            self.timer.start();
+            self.timer.sleeper.wake();
+        }
+    }
+
+    /// False after a fork, in the child: the thread that would ring it is the parent's.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.timer.process == process::id()
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if self.is_ours() {
+            self.timer.book().strike(self.id);
+        }
+    }
+}
+
+/// Looks at the clock anew: it was moved.
+#[cfg(feature = "test-util")]
+pub(crate) fn wake() {
+    Timer::here().sleeper.wake();
+}
+
+/// So many processes can come from each other by fork, and have a timer that their threads share.
+const GENERATIONS: usize = 64;
+
+/// The timers of this process and of those that it was forked from, the eldest first.
+///
+/// 1. A thread of the parent has locked the timer's book.
+/// 2. Another one forks.
+/// 3. In the child the book is locked for good, and no thread rings.
+///
+/// So a child makes a timer of its own, at a place that no process before it has touched.
+static TIMERS: [Place; GENERATIONS] = [const { Place::empty() }; GENERATIONS];
+
+thread_local! {
+    /// The timer of this thread, where there are too many generations.
+    static SPARE: Cell<Option<&'static Timer>> = const { Cell::new(None) };
+}
+
+struct Place {
+    /// Whose it is; 0 if it is nobody's.
+    process: AtomicU32,
+    timer: OnceLock<Timer>,
+}
+
+impl Place {
+    const fn empty() -> Self {
+        Self { process: AtomicU32::new(0), timer: OnceLock::new() }
+    }
+
+    /// The timer of `process`, if this is its place, or was nobody's.
+    fn timer_of(&'static self, process: u32) -> Option<&'static Timer> {
+        let taken = self.process.compare_exchange(0, process, Ordering::AcqRel, Ordering::Acquire);
+        let is_ours = taken.map_or_else(|known| known == process, |_| true);
+        is_ours.then(|| self.timer.get_or_init(|| Timer::new(process)))
+    }
+}
+
+struct Timer {
+    process: u32,
+    book: Mutex<Book>,
+    sleeper: Sleeper,
+    is_running: AtomicBool,
+}
+
+/// The alarms, by time and by id.
+#[derive(Default)]
+struct Book {
+    bells: BTreeMap<(Time, u64), Weak<dyn Ring>>,
+    due: HashMap<u64, Due>,
+    last_id: u64,
+}
+
+/// When an alarm rings.
+#[derive(Clone, Copy)]
+enum Due {
+    At(Time),
+    /// It is ringing, and says itself when it rings again; but then at the latest.
+    Ringing {
+        again: Option<Time>,
+    },
+}
+
+impl Book {
+    fn enter(&mut self, id: u64, at: Time, bell: Weak<dyn Ring>) {
+        self.due.insert(id, Due::At(at));
+        self.bells.insert((at, id), bell);
+    }
+
+    fn strike(&mut self, id: u64) {
+        if let Some(Due::At(at)) = self.due.remove(&id) {
+            self.bells.remove(&(at, id));
+        }
+    }
+
+    /// True if the next look at the book must come sooner.
+    fn hasten(&mut self, id: u64, at: Time) -> bool {
+        match self.due.get_mut(&id) {
+            Some(Due::At(due)) if at < *due => {
+                let due = *due;
+                let Some(bell) = self.bells.remove(&(due, id)) else { return false };
+                self.enter(id, at, bell);
+                true
+            }
+            Some(Due::Ringing { again }) => {
+                *again = Some(again.map_or(at, |known| known.min(at)));
+                false
+            }
+            Some(Due::At(_)) | None => false,
+        }
+    }
+
+    /// The next alarm that is due at `now`. It stays known by its id, so that it can be cancelled.
+    fn take_due(&mut self, now: Time) -> Option<(u64, Weak<dyn Ring>)> {
+        let first = self.bells.first_entry().filter(|first| first.key().0 <= now)?;
+        let ((_, id), bell) = first.remove_entry();
+        self.due.insert(id, Due::Ringing { again: None });
+        Some((id, bell))
+    }
+
+    /// Takes when an alarm that has rung rings again.
+    fn put_back(&mut self, id: u64, bell: Weak<dyn Ring>, answer: Option<Time>) {
+        match (self.due.get(&id).copied(), answer) {
+            (Some(Due::Ringing { again }), Some(at)) => {
+                self.enter(id, again.map_or(at, |again| again.min(at)), bell);
+            }
+            (Some(Due::Ringing { .. }), None) => drop(self.due.remove(&id)),
+            // It was cancelled meanwhile.
+            (Some(Due::At(_)) | None, _) => {}
+        }
+    }
+}
+
+/// The timer's thread; when it is gone, the next alarm starts another.
+struct Running(&'static Timer);
+
+impl Running {
+    fn run(self) {
+        self.0.run();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.is_running.store(false, Ordering::Release);
+    }
+}
+
+impl Timer {
+    /// This process's.
+    fn here() -> &'static Self {
+        let process = process::id();
+        let found = TIMERS.iter().find_map(|place| place.timer_of(process));
+        found.unwrap_or_else(|| Self::spare(process))
+    }
+
+    /// This thread's.
+    fn spare(process: u32) -> &'static Self {
+        let known = SPARE.get().filter(|timer| timer.process == process);
+        known.unwrap_or_else(|| {
+            let timer: &'static Self = Box::leak(Box::new(Self::new(process)));
+            SPARE.set(Some(timer));
+            timer
+        })
+    }
+
+    fn new(process: u32) -> Self {
+        let (book, sleeper) = (Mutex::default(), Sleeper::new());
+        Self { process, book, sleeper, is_running: AtomicBool::new(false) }
+    }
+
+    fn set(&'static self, at: Time, bell: Weak<dyn Ring>) -> Alarm {
+        let id = {
+            let mut book = self.book();
+            book.last_id += 1;
+            let id = book.last_id;
+            book.enter(id, at, bell);
+            id
+        };
+        self.start();
+        self.sleeper.wake();
+        Alarm { timer: self, id }
+    }
+
+    /// Starts the thread, if it does not run. If the system refuses one, the next alarm tries again.
+    fn start(&'static self) {
+        if self.is_running.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let running = Running(self);
+        let thread = thread::Builder::new().name("quorlock-timer".to_owned());
+        // Where there is no thread, what it was to do is dropped, and so does not run.
+        let _ = thread.spawn(move || running.run());
+    }
+
+    fn run(&self) {
+        loop {
+            loop {
+                let now = clock::now();
+                let Some((id, bell)) = self.book().take_due(now) else { break };
+                let answer = contain(|| bell.upgrade().and_then(|bell| bell.ring(now)));
+                let again = answer.unwrap_or_else(|| Some(now.after(AFTER_PANIC)));
+                self.book().put_back(id, bell, again);
+            }
+            let next = self.book().bells.keys().next().map(|(at, _)| *at);
+            self.sleeper.sleep_until(next);
+        }
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        lock(&self.book)
+    }
+}
+
+#[cfg(test)]
+#[path = "timer_tests.rs"]
+mod tests;

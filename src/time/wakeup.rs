@@ -1,0 +1,101 @@
+//! A task's own alarm.
+
+use super::timer::{Alarm, Ring};
+use crate::protocol::Time;
+use crate::sync::lock;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::task::{Context, Poll, Waker};
+
+/// Resolves at a time on our clock, by the timer's thread: also while the runtime's timers are held up.
+pub(crate) struct Wakeup {
+    bell: Arc<Bell>,
+    _alarm: Alarm,
+}
+
+#[derive(Default)]
+struct Bell(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    has_rung: bool,
+    task: Option<Waker>,
+}
+
+impl Wakeup {
+    pub(crate) fn at(at: Time) -> Self {
+        let bell = Arc::new(Bell::default());
+        let this: Arc<dyn Ring> = bell.clone();
+        let weak: Weak<dyn Ring> = Arc::downgrade(&this);
+        Self { bell, _alarm: Alarm::set(at, weak) }
+    }
+}
+
+impl Bell {
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.0)
+    }
+}
+
+impl Ring for Bell {
+    fn ring(self: Arc<Self>, _now: Time) -> Option<Time> {
+        let task = {
+            let mut state = self.state();
+            state.has_rung = true;
+            state.task.take()
+        };
+        if let Some(task) = task {
+            task.wake();
+        }
+        None
+    }
+}
+
+impl Future for Wakeup {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let task = cx.waker().clone();
+        let mut state = self.bell.state();
+        if state.has_rung {
+            return Poll::Ready(());
+        }
+        let before = state.task.replace(task);
+        drop(state);
+        drop(before);
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::clock;
+    use std::pin::pin;
+    use std::sync::mpsc::{Sender, channel};
+    use std::task::Wake;
+    use std::time::Duration;
+
+    struct Task(Sender<()>);
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {
+            self.0.send(()).expect("somebody listens");
+        }
+    }
+
+    #[test]
+    fn the_task_that_polled_it_last_is_woken() {
+        let mut wakeup = pin!(Wakeup::at(clock::now().after(Duration::from_millis(300))));
+        let [(first, early), (second, late)] = [(); 2].map(|()| {
+            let (told, heard) = channel();
+            (Waker::from(Arc::new(Task(told))), heard)
+        });
+        for waker in [&first, &second] {
+            assert!(wakeup.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+        }
+        late.recv_timeout(Duration::from_secs(20)).expect("it rings");
+        assert!(wakeup.as_mut().poll(&mut Context::from_waker(&first)).is_ready());
+        assert!(early.try_recv().is_err(), "it has nothing to do with it any more");
+    }
+}

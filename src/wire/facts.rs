@@ -1,0 +1,285 @@
+//! What a server says of itself when it is checked.
+
+use redis::Value;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// What a server is to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Role {
+    /// It takes writes by itself.
+    Master,
+    /// It follows another server.
+    Replica,
+}
+
+/// What a server keeps when it restarts.
+///
+/// Source: the page "Redis persistence" of the Redis documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Persistence {
+    /// Nothing.
+    Nothing,
+    /// What stood in its last snapshot (RDB).
+    Snapshots,
+    /// An append-only file (AOF), which is forced to the disk so often; `None` if the server does not
+    /// say how often.
+    AppendOnly(Option<Fsync>),
+}
+
+/// How often an append-only file is forced to the disk (`appendfsync`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fsync {
+    /// Before each answer: what was answered is kept.
+    Always,
+    /// Each second.
+    EverySecond,
+    /// When the operating system likes to.
+    Never,
+}
+
+/// The fields of `INFO`, the settings of `CONFIG GET` and the words of `HELLO` that could be had.
+#[derive(Debug, Default)]
+pub(crate) struct Facts {
+    info: BTreeMap<String, String>,
+    config: BTreeMap<String, String>,
+    hello: BTreeMap<String, String>,
+    /// How many listen to channels.
+    listeners: BTreeMap<String, String>,
+}
+
+impl Facts {
+    /// Adds the reply to `INFO`. An error adds nothing.
+    pub(crate) fn add_info(&mut self, reply: &Value) {
+        let text = word(reply).unwrap_or_default();
+        let fields = text.lines().filter_map(|line| line.split_once(':'));
+        self.info.extend(fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())));
+    }
+
+    /// Adds a reply to `CONFIG GET`. An error adds nothing.
+    pub(crate) fn add_config(&mut self, reply: &Value) {
+        self.config.extend(pairs(reply));
+    }
+
+    /// Adds the reply to `HELLO`. An error adds nothing.
+    pub(crate) fn add_hello(&mut self, reply: &Value) {
+        self.hello.extend(pairs(reply));
+    }
+
+    /// Adds the reply to `PUBSUB NUMSUB`. An error adds nothing.
+    pub(crate) fn add_listeners(&mut self, reply: &Value) {
+        self.listeners.extend(pairs(reply));
+    }
+
+    pub(crate) fn run_id(&self) -> Option<&str> {
+        self.field("run_id")
+    }
+
+    /// The server's name and its version.
+    pub(crate) fn version(&self) -> Option<String> {
+        let told = self.field("valkey_version").map(|version| format!("Valkey {version}"));
+        let told = told.or_else(|| Some(format!("Redis {}", self.field("redis_version")?)));
+        told.or_else(|| {
+            Some(format!("{} {}", self.hello.get("server")?, self.hello.get("version")?))
+        })
+    }
+
+    /// The server's own version, without its name.
+    pub(crate) fn release(&self) -> Option<&str> {
+        self.field("valkey_version").or_else(|| self.field("redis_version"))
+    }
+
+    /// The version of Redis whose commands the server has: major and minor.
+    pub(crate) fn level(&self) -> Option<(u32, u32)> {
+        let told = self.field("redis_version");
+        let mut parts = told.or_else(|| Some(self.hello.get("version")?))?.split('.');
+        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+    }
+
+    pub(crate) fn role(&self) -> Option<Role> {
+        let told = self.field("role").or_else(|| self.hello.get("role").map(String::as_str));
+        match told? {
+            "master" => Some(Role::Master),
+            "slave" | "replica" => Some(Role::Replica),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn uptime(&self) -> Option<Duration> {
+        self.number("uptime_in_seconds").map(Duration::from_secs)
+    }
+
+    /// How many replicas follow the server.
+    pub(crate) fn replicas(&self) -> u64 {
+        self.number("connected_slaves").unwrap_or_default()
+    }
+
+    /// How many Sentinels watch the server, and may promote a replica in its place.
+    pub(crate) fn sentinels(&self) -> u64 {
+        self.listeners.values().filter_map(|count| count.parse::<u64>().ok()).sum()
+    }
+
+    /// True if the server says that it runs in cluster mode.
+    pub(crate) fn is_clustered(&self) -> bool {
+        self.number("cluster_enabled") == Some(1)
+            || self.hello.get("mode").is_some_and(|mode| mode == "cluster")
+    }
+
+    /// The bytes that the server may use; 0 if there is no limit.
+    pub(crate) fn maxmemory(&self) -> Option<u64> {
+        let told = self.config.get("maxmemory").and_then(|bytes| bytes.parse().ok());
+        self.number("maxmemory").or(told)
+    }
+
+    pub(crate) fn eviction_policy(&self) -> Option<&str> {
+        self.field("maxmemory_policy")
+            .or_else(|| self.config.get("maxmemory-policy").map(String::as_str))
+    }
+
+    /// How many keys have been evicted since the server started.
+    pub(crate) fn evicted(&self) -> u64 {
+        self.number("evicted_keys").unwrap_or_default()
+    }
+
+    pub(crate) fn persistence(&self) -> Option<Persistence> {
+        if self.appends()? {
+            return Some(Persistence::AppendOnly(self.fsync()));
+        }
+        let save = self.config.get("save")?;
+        Some(if save.is_empty() { Persistence::Nothing } else { Persistence::Snapshots })
+    }
+
+    /// True if every command is on the disk before it is answered, if that is known.
+    pub(crate) fn is_durable(&self) -> Option<bool> {
+        if self.appends()? { Some(self.fsync()? == Fsync::Always) } else { Some(false) }
+    }
+
+    fn appends(&self) -> Option<bool> {
+        let told = self.config.get("appendonly").map(|on| on == "yes");
+        self.number("aof_enabled").map(|on| on == 1).or(told)
+    }
+
+    fn fsync(&self) -> Option<Fsync> {
+        match self.config.get("appendfsync")?.as_str() {
+            "always" => Some(Fsync::Always),
+            "everysec" => Some(Fsync::EverySecond),
+            "no" => Some(Fsync::Never),
+            _ => None,
+        }
+    }
+
+    /// True if nothing is forced to the disk while files are written anew.
+    pub(crate) fn rests_on_rewrite(&self) -> bool {
+        self.config.get("no-appendfsync-on-rewrite").is_some_and(|rests| rests == "yes")
+    }
+
+    fn field(&self, name: &str) -> Option<&str> {
+        self.info.get(name).map(String::as_str)
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        self.field(name)?.parse().ok()
+    }
+}
+
+/// The names and values of a map, or of a list that stands for one.
+fn pairs(reply: &Value) -> Vec<(String, String)> {
+    let pair = |name: &Value, value: &Value| Some((word(name)?.into(), word(value)?.into()));
+    match reply {
+        Value::Map(pairs) => pairs.iter().filter_map(|(name, value)| pair(name, value)).collect(),
+        Value::Array(list) => {
+            list.chunks_exact(2).filter_map(|two| pair(&two[0], &two[1])).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+pub(crate) fn word(reply: &Value) -> Option<Cow<'_, str>> {
+    match reply {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes)),
+        Value::VerbatimString { text, .. } | Value::SimpleString(text) => Some(text.into()),
+        Value::Int(number) => Some(number.to_string().into()),
+        _ => None,
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Master => "master",
+            Self::Replica => "replica",
+        })
+    }
+}
+
+impl fmt::Display for Persistence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "saves nothing",
+            Self::Snapshots => "saves snapshots",
+            Self::AppendOnly(None) => "appendonly, appendfsync unknown",
+            Self::AppendOnly(Some(Fsync::Always)) => "appendfsync always",
+            Self::AppendOnly(Some(Fsync::EverySecond)) => "appendfsync everysec",
+            Self::AppendOnly(Some(Fsync::Never)) => "appendfsync no",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(info: &str, config: &[(&str, &str)], hello: &[(&str, &str)]) -> Facts {
+        let bytes = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let map = |pairs: &[(&str, &str)]| {
+            Value::Map(pairs.iter().map(|(name, value)| (bytes(name), bytes(value))).collect())
+        };
+        let mut facts = Facts::default();
+        facts.add_info(&bytes(info));
+        facts.add_config(&map(config));
+        facts.add_hello(&map(hello));
+        facts
+    }
+
+    #[test]
+    fn versions_are_compared_by_what_redis_they_are_like() {
+        let old = facts("redis_version:5.0.14\r\n", &[], &[]);
+        assert_eq!((old.version().as_deref(), old.level()), (Some("Redis 5.0.14"), Some((5, 0))));
+        let valkey = facts("redis_version:7.2.4\r\nvalkey_version:9.1.2\r\n", &[], &[]);
+        assert_eq!(valkey.version().as_deref(), Some("Valkey 9.1.2"));
+        assert_eq!(valkey.level(), Some((7, 2)));
+        let greeted = facts("", &[], &[("server", "redis"), ("version", "7.0.15")]);
+        assert_eq!(greeted.version().as_deref(), Some("redis 7.0.15"));
+        assert_eq!(greeted.level(), Some((7, 0)));
+        assert_eq!(facts("redis_version:new\r\n", &[], &[]).level(), None);
+    }
+
+    #[test]
+    fn what_is_not_told_is_not_guessed() {
+        let silent = facts("", &[], &[]);
+        assert_eq!((silent.version(), silent.level(), silent.role()), (None, None, None));
+        assert_eq!((silent.persistence(), silent.maxmemory(), silent.uptime()), (None, None, None));
+        let no_config = facts("aof_enabled:0\r\n", &[], &[]);
+        assert_eq!(no_config.persistence(), None, "it may save snapshots");
+        let no_config = facts("aof_enabled:1\r\n", &[], &[]);
+        assert_eq!(no_config.persistence(), Some(Persistence::AppendOnly(None)));
+        let no_info = facts("", &[("appendonly", "no"), ("save", "")], &[("role", "replica")]);
+        assert_eq!(no_info.persistence(), Some(Persistence::Nothing));
+        assert_eq!(no_info.role(), Some(Role::Replica));
+    }
+
+    #[test]
+    fn a_list_stands_for_a_map_where_the_protocol_has_none() {
+        let bytes = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let mut facts = Facts::default();
+        facts.add_config(&Value::Array(vec![bytes("maxmemory"), bytes("1000")]));
+        assert_eq!(facts.maxmemory(), Some(1000));
+        facts.add_config(&Value::Nil);
+        assert_eq!(facts.maxmemory(), Some(1000));
+    }
+}

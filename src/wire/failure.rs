@@ -1,0 +1,237 @@
+//! Why a node's vote is Failed.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why a node gave no answer that counts. It is never a sign that somebody holds the lock.
+///
+/// Prints as a short phrase, for example `timeout 50ms` or `connection refused`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NodeFailure {
+    /// No answer within this time (the node timeout, or what the wait bound left of it).
+    Timeout(Duration),
+    /// Nothing could be sent to it within this time: the first connection to it is being made, or a new
+    /// one after the old was lost. See [`Redlock::ready`](crate::Redlock::ready).
+    Connecting(Duration),
+    /// Not asked in time, or so late that it could not answer within this time: this client had too
+    /// much else to send. Nothing speaks against the node.
+    Queued(Duration),
+    /// Not asked: it has left an earlier command without an answer for this long.
+    Stalled(Duration),
+    /// Not asked: there is no connection, for this reason.
+    Unreachable(Arc<str>),
+    /// The connection broke before the answer came; the command may have run.
+    Disconnected(Arc<str>),
+    /// The node answered with this error (for example `LOADING`, `READONLY`, `OOM`, `BUSY`).
+    Refused {
+        /// The error's first word.
+        code: Arc<str>,
+        /// The rest of it.
+        detail: Arc<str>,
+    },
+    /// The node is a replica. Redlock needs independent masters.
+    Replica,
+    /// The node is the same server process as this other one, under another address.
+    SameServer(Arc<str>),
+    /// The server was restarted, and may have forgotten locks in that: what it grants does not count
+    /// yet. See [`RestartGuard`](crate::RestartGuard).
+    Restarted {
+        /// How long ago that was, as far as it is known.
+        ago: Duration,
+        /// How long until it counts again.
+        counts_in: Duration,
+    },
+    /// The connection to the server was lost and made anew, or is the first one, and our user may not
+    /// ask by `INFO` whether the server was restarted: so what it grants does not count yet. Permit it
+    /// (`ACL SETUSER … +info`).
+    MaybeRestarted {
+        /// How long ago the connection was made.
+        ago: Duration,
+        /// How long until it counts again.
+        counts_in: Duration,
+    },
+    /// The server has lost its keys in a flush: what it grants does not count yet. See
+    /// [`RestartGuard`](crate::RestartGuard).
+    Flushed {
+        /// How long ago that was.
+        ago: Duration,
+        /// How long until it counts again.
+        counts_in: Duration,
+    },
+    /// The server's clock runs too fast, so that it forgets locks before their time: what it grants, and
+    /// what it extends, does not count. Or it has stepped ahead, by so much that a lock which it grants now
+    /// would be of no use when the time of a former holder is over for certain; see
+    /// [`NodeStanding::Deferred`](crate::NodeStanding::Deferred). Mend its clock (`chronyd`, `ntpd`).
+    Suspect {
+        /// How far ahead of ours it has got at least.
+        ahead: Duration,
+        /// How long until it counts again, if it does not deviate any more.
+        counts_in: Duration,
+    },
+    /// The node sent something that is no answer to the command.
+    Unexpected(Arc<str>),
+    /// The runtime that ran the connection was shut down.
+    ShutDown,
+}
+
+impl NodeFailure {
+    /// How long until the node counts again, if it is only for a time that it does not.
+    pub(crate) fn counts_in(&self) -> Option<Duration> {
+        match *self {
+            Self::Restarted { counts_in, .. }
+            | Self::MaybeRestarted { counts_in, .. }
+            | Self::Flushed { counts_in, .. }
+            | Self::Suspect { counts_in, .. } => Some(counts_in),
+            _ => None,
+        }
+    }
+
+    /// True for an error reply that stays the same until somebody changes what our user may do, or what
+    /// the server is.
+    pub(crate) fn is_lasting(&self) -> bool {
+        let Self::Refused { code, .. } = self else { return false };
+        matches!(&**code, "NOPERM" | "NOAUTH" | "ERR" | "MOVED" | "CROSSSLOT")
+    }
+
+    /// The failure behind an error of a connection that could not be made.
+    pub(crate) fn unreachable(error: &redis::RedisError) -> Self {
+        Self::Unreachable(phrase(error).into())
+    }
+
+    /// The failure behind an error of a connection that was in use.
+    pub(crate) fn disconnected(error: &redis::RedisError) -> Self {
+        Self::Disconnected(phrase(error).into())
+    }
+
+    /// The failure behind an error reply. `secret` does not appear in it.
+    pub(crate) fn refused(error: &redis::ServerError, secret: &str) -> Self {
+        // A server that does not know a command repeats its arguments.
+        let detail = error.details().unwrap_or_default();
+        let detail = detail.split(", with args").next().unwrap_or_default();
+        // An error inside of a script ends with the script's hash and line.
+        let detail = detail.split(" script: ").next().unwrap_or_default();
+        let detail = without_user(detail).replace(secret, "<value>");
+        Self::Refused { code: error.code().into(), detail: detail.into() }
+    }
+}
+
+/// A refusal of the access rules without the name of our user, which servers from Redis 7.2 on tell.
+fn without_user(detail: &str) -> String {
+    let named = detail.split_once(" has no permissions");
+    let named = named.and_then(|(before, right)| Some((before.rsplit_once("User ")?, right)));
+    match named {
+        Some(((start, user), right)) if !user.contains(' ') => {
+            format!("{start}This user has no permissions{right}")
+        }
+        _ => detail.to_owned(),
+    }
+}
+
+/// What went wrong with a connection, without the crate's preamble and without addresses.
+fn phrase(error: &redis::RedisError) -> String {
+    if error.is_connection_refusal() {
+        return "connection refused".to_owned();
+    }
+    if error.is_timeout() {
+        return "timeout".to_owned();
+    }
+    match (error.code(), error.detail()) {
+        (Some(code), Some(detail)) => format!("{code} {detail}"),
+        (Some(code), None) => code.to_owned(),
+        (None, _) => error.to_string(),
+    }
+}
+
+impl fmt::Display for NodeFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout(after) => write!(f, "timeout {}", short(*after)),
+            Self::Connecting(after) => write!(f, "connecting for {}", short(*after)),
+            Self::Queued(after) => write!(f, "queued here for {}", short(*after)),
+            Self::Stalled(silence) => write!(f, "stalled for {}", short(*silence)),
+            Self::Unreachable(reason) => write!(f, "{reason}"),
+            Self::Disconnected(reason) => write!(f, "disconnected: {reason}"),
+            Self::Refused { code, detail } if detail.is_empty() => write!(f, "{code}"),
+            Self::Refused { code, detail } => write!(f, "{code} {detail}"),
+            Self::Replica => write!(f, "a replica; give the address of a master"),
+            Self::SameServer(other) => write!(f, "the same server as {other}"),
+            Self::Restarted { ago, counts_in } => {
+                write!(f, "restarted {} ago, counts again in {}", short(*ago), short(*counts_in))
+            }
+            Self::MaybeRestarted { ago, counts_in } => {
+                let (ago, counts_in) = (short(*ago), short(*counts_in));
+                write!(f, "maybe restarted {ago} ago (permit INFO), counts again in {counts_in}")
+            }
+            Self::Flushed { ago, counts_in } => {
+                write!(f, "flushed {} ago, counts again in {}", short(*ago), short(*counts_in))
+            }
+            Self::Suspect { ahead, counts_in } => {
+                let (ahead, counts_in) = (short(*ahead), short(*counts_in));
+                write!(f, "suspect: its clock is {ahead} ahead, counts again in {counts_in}")
+            }
+            Self::Unexpected(reply) => write!(f, "unexpected reply: {reply}"),
+            Self::ShutDown => write!(f, "the runtime was shut down"),
+        }
+    }
+}
+
+impl std::error::Error for NodeFailure {}
+
+/// A duration as people read it in a report: `0.9ms`, `50ms`, `1.2s`.
+pub(crate) fn short(duration: Duration) -> String {
+    let ms = duration.as_secs_f64() * 1e3;
+    if ms < 9.95 {
+        format!("{ms:.1}ms")
+    } else if ms < 999.5 {
+        format!("{ms:.0}ms")
+    } else {
+        format!("{:.1}s", ms / 1e3)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_short() {
+        let cases = [
+            (0, "0.0ms"),
+            (940, "0.9ms"),
+            (9_940, "9.9ms"),
+            (9_960, "10ms"),
+            (50_000, "50ms"),
+            (1_240_000, "1.2s"),
+        ];
+        for (us, text) in cases {
+            assert_eq!(short(Duration::from_micros(us)), text);
+        }
+    }
+
+    #[test]
+    fn an_unknown_command_does_not_repeat_its_arguments() {
+        let value = "0123456789abcdef0123456789abcdef";
+        let text =
+            format!("-ERR unknown command 'SET', with args beginning with: 'k' '{value}'\r\n");
+        let reply = redis::parse_redis_value(text.as_bytes()).expect("an error reply");
+        let redis::Value::ServerError(error) = reply else { panic!("not an error: {reply:?}") };
+        let failure = NodeFailure::refused(&error, value).to_string();
+        assert_eq!(failure, "ERR unknown command 'SET'");
+        let text = format!("-ERR odd {value}\r\n");
+        let reply = redis::parse_redis_value(text.as_bytes()).expect("an error reply");
+        let redis::Value::ServerError(error) = reply else { panic!("not an error: {reply:?}") };
+        assert_eq!(NodeFailure::refused(&error, value).to_string(), "ERR odd <value>");
+    }
+
+    #[test]
+    fn a_refusal_does_not_name_our_user() {
+        let refusal = "User walter has no permissions to run the 'set' command";
+        let unnamed = "This user has no permissions to run the 'set' command";
+        assert_eq!(without_user(refusal), unnamed);
+        assert_eq!(without_user(&format!("in script: {refusal}")), format!("in script: {unnamed}"));
+        assert_eq!(without_user(unnamed), unnamed, "as older servers say it");
+        assert_eq!(without_user("User"), "User");
+    }
+}

@@ -1,0 +1,28 @@
+//! What is said to Redis, and how its replies are read.
+//!
+//! Here live commands, scripts, keys, values, and the meaning of each reply. No connection, no task, no
+//! clock: whoever writes says what time it is.
+
+mod answer;
+mod command;
+mod companion;
+mod counters;
+mod facts;
+mod failure;
+mod keys;
+pub(crate) mod reply;
+pub(crate) mod script;
+mod value;
+
+pub(crate) use answer::Answer;
+pub(crate) use command::{Cooling, Deed, Subject, Wants};
+pub(crate) use companion::is_reserved;
+pub(crate) use counters::{Counters, Fence};
+pub(crate) use facts::Facts;
+pub use facts::{Fsync, Persistence, Role};
+pub use failure::NodeFailure;
+pub(crate) use failure::short;
+pub(crate) use keys::Keys;
+pub(crate) use reply::time_us;
+pub(crate) use script::Form;
+pub(crate) use value::Value;

@@ -1,0 +1,178 @@
+//! The ownership string stored under a key.
+
+use std::fmt;
+use uuid::Uuid;
+
+/// The hex digits of a UUID.
+const DIGITS: usize = 32;
+
+/// What stands under a key: 32 hex digits of a `UUIDv4` made from the operating system's
+/// randomness, fresh for every attempt (I7). If it stands under several keys, for one lease, a plus
+/// sign and their number follow; with metadata, a colon and that. The value of somebody else's lock
+/// can be any bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Value(Form);
+
+#[derive(Clone, PartialEq, Eq)]
+enum Form {
+    Plain([u8; DIGITS]),
+    Long(Box<[u8]>),
+}
+
+impl Value {
+    pub(crate) fn fresh() -> Self {
+        let mut digits = [0; DIGITS];
+        Uuid::new_v4().simple().encode_lower(&mut digits);
+        Self(Form::Plain(digits))
+    }
+
+    /// A fresh value for so many `keys`, that tells `metadata` to whoever reads it.
+    pub(crate) fn telling(keys: usize, metadata: Option<&str>) -> Self {
+        let fresh = Self::fresh();
+        if keys == 1 && metadata.is_none() {
+            return fresh;
+        }
+        let mark = if keys > 1 { format!("+{keys}") } else { String::new() };
+        let told = metadata.map_or_else(String::new, |told| format!(":{told}"));
+        Self(Form::Long(format!("{}{mark}{told}", fresh.as_str()).into_bytes().into()))
+    }
+
+    /// A value as it was read, or handed over.
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        Self(Form::Long(bytes.into()))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match &self.0 {
+            Form::Plain(digits) => digits,
+            Form::Long(bytes) => bytes,
+        }
+    }
+
+    /// One of ours is text.
+    pub(crate) fn as_str(&self) -> &str {
+        std::str::from_utf8(self.bytes()).unwrap_or_default()
+    }
+
+    /// The part that must not be shown.
+    pub(crate) fn secret(&self) -> &str {
+        self.as_str().get(..DIGITS).unwrap_or(self.as_str())
+    }
+
+    /// Enough of it to tell two apart, and too little to take the lock away.
+    pub(crate) fn hint(&self) -> String {
+        let most = (self.bytes().len() / 4).min(6);
+        String::from_utf8_lossy(&self.bytes()[..most]).into_owned()
+    }
+
+    /// What the holder tells, if the value has our format.
+    pub(crate) fn metadata(&self) -> Option<&str> {
+        self.parts()?.1
+    }
+
+    /// Under how many keys it stands for one lease, if it says that these are several.
+    pub(crate) fn several(&self) -> Option<usize> {
+        self.parts().map(|(keys, _)| keys).filter(|keys| *keys > 1)
+    }
+
+    /// Under how many keys it stands, and the metadata; `None` if it has not our format.
+    fn parts(&self) -> Option<(usize, Option<&str>)> {
+        let (digits, rest) = self.bytes().split_at_checked(DIGITS)?;
+        if !digits.iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
+        let rest = std::str::from_utf8(rest).ok()?;
+        let (mark, told) =
+            rest.split_once(':').map_or((rest, None), |(mark, told)| (mark, Some(told)));
+        if mark.is_empty() {
+            return Some((1, told));
+        }
+        let number = mark.strip_prefix('+')?;
+        let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+        let keys = number.parse().ok().filter(|keys| is_number && *keys > 1)?;
+        Some((keys, told))
+    }
+}
+
+/// Shows the first digits only: who knows a value can take the lock away.
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}…", self.hint())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn values_are_fresh_hex_and_never_shown_whole() {
+        let values: Vec<_> = (0..1_000).map(|_| Value::fresh()).collect();
+        let distinct: HashSet<_> = values.iter().map(|v| v.as_str().to_owned()).collect();
+        assert_eq!(distinct.len(), values.len());
+        for value in values {
+            let digits = value.as_str();
+            assert!(digits.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)));
+            assert_eq!(format!("{value:?}"), format!("{}…", &digits[..6]));
+            assert_eq!(value.metadata(), None);
+        }
+    }
+
+    #[test]
+    fn metadata_follows_the_digits_and_is_read_back() {
+        for (keys, mark) in [(1, ""), (2, "+2"), (1_000, "+1000")] {
+            for told in
+                [None, Some(""), Some("worker-7"), Some("host:42"), Some("größe"), Some("+7")]
+            {
+                let value = Value::telling(keys, told);
+                assert_eq!(
+                    (value.metadata(), value.several()),
+                    (told, Some(keys).filter(|k| *k > 1))
+                );
+                let metadata = told.map_or(String::new(), |told| format!(":{told}"));
+                assert_eq!(value.as_str()[DIGITS..], format!("{mark}{metadata}"));
+                assert_eq!(Value::of(value.bytes()).bytes(), value.bytes());
+                assert_eq!(value.secret(), &value.as_str()[..DIGITS]);
+                assert!(!format!("{value:?}").contains(value.secret()));
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_number_above_one_says_that_there_are_several_keys() {
+        let digits = Value::fresh().as_str().to_owned();
+        for rest in [
+            "+",
+            "+0",
+            "+1",
+            "+-2",
+            "++2",
+            "+2x",
+            "+ 2",
+            "2",
+            "-2",
+            "+99999999999999999999",
+            "+:+2",
+        ] {
+            let value = Value::of(format!("{digits}{rest}").as_bytes());
+            assert_eq!((value.several(), value.metadata()), (None, None), "{rest}");
+        }
+        let in_metadata = Value::of(format!("{digits}:+2").as_bytes());
+        assert_eq!((in_metadata.several(), in_metadata.metadata()), (None, Some("+2")));
+        for no_digits in ["+2", "x+2", "0123+2", &"x".repeat(DIGITS), ""] {
+            assert_eq!(Value::of(format!("{no_digits}+2").as_bytes()).several(), None);
+        }
+    }
+
+    #[test]
+    fn others_values_tell_nothing_and_break_nothing() {
+        for others in
+            [&b""[..], b"1", b"\xff\xfe", &[b'x'; 40], b"some-token-of-another-library:zz"]
+        {
+            let value = Value::of(others);
+            assert_eq!((value.metadata(), value.several()), (None, None));
+            assert!(value.hint().chars().count() <= others.len() / 4);
+        }
+    }
+}
