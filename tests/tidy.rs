@@ -1,6 +1,6 @@
 //! The house rules that a compiler does not keep: see docs/DESIGN.md, section 2.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{TokenStream, TokenTree};
 use std::fs;
 use std::path::{Path, PathBuf};
 use syn::spanned::Spanned;
@@ -8,6 +8,7 @@ use syn::visit::{self, Visit};
 
 const MOST_LINES_OF_A_FILE: usize = 400;
 const MOST_LINES_OF_A_FUNCTION: usize = 70;
+const MOST_FLAT_FILES: usize = 8;
 const EMPTY_NAMES: [&str; 5] = ["util", "common", "types", "helpers", "core"];
 
 /// Words that have no place in the pure core: clocks, randomness, I/O, waiting, logging.
@@ -35,23 +36,25 @@ const IMPURE: [&str; 21] = [
     "Mutex",
 ];
 
-/// Which parts of the crate each part may import. The arrows run one way.
-const ARROWS: [(&str, &[&str]); 14] = [
-    ("protocol", &["protocol"]),
-    ("lock.rs", &[]),
-    ("node", &["node", "protocol", "clock", "lock", "safe_waker"]),
-    ("pause.rs", &["node", "protocol", "clock", "wakeup"]),
-    ("wakeup.rs", &["protocol", "lock", "timer"]),
-    ("clock.rs", &["protocol"]),
-    ("sleeper.rs", &["protocol", "clock", "lock"]),
-    ("safe_waker.rs", &[]),
-    ("timer.rs", &["protocol", "clock", "lock", "safe_waker", "sleeper"]),
-    ("test_util.rs", &["clock", "timer", "redlock"]),
-    ("report.rs", &["node", "holder"]),
-    ("holder.rs", &["node"]),
-    ("hold.rs", &["node", "protocol", "clock"]),
-    ("tally.rs", &["node", "protocol", "clock", "report", "holder", "safe_waker", "pause", "lock"]),
+/// The rooms of the crate, from the ground up: each may import from those before it, and from no other.
+const FLOORS: [&str; 13] = [
+    "sync",
+    "protocol",
+    "time",
+    "wire",
+    "node",
+    "round",
+    "error",
+    "check",
+    "acquire",
+    "lease",
+    "client",
+    "blocking",
+    "test_util",
 ];
+
+/// What stands beside the rooms: the door, and the longer texts.
+const DOORS: [&str; 2] = ["lib", "_docs"];
 
 struct Source {
     path: PathBuf,
@@ -120,12 +123,17 @@ fn is_test(item: &syn::Item) -> bool {
     })
 }
 
+/// True for a file that holds tests only.
+fn is_test_file(source: &Source) -> bool {
+    source.path.to_string_lossy().ends_with("_tests.rs")
+}
+
 /// Every identifier of `tokens`, with its line.
 fn words(tokens: TokenStream, found: &mut Vec<(String, usize)>) {
     for token in tokens {
         match token {
-            proc_macro2::TokenTree::Group(group) => words(group.stream(), found),
-            proc_macro2::TokenTree::Ident(word) => {
+            TokenTree::Group(group) => words(group.stream(), found),
+            TokenTree::Ident(word) => {
                 found.push((word.to_string(), word.span().start().line));
             }
             _ => {}
@@ -173,29 +181,83 @@ fn the_protocol_is_pure() {
     assert!(impure.is_empty(), "clock, randomness, I/O or waiting: {impure:#?}");
 }
 
-#[test]
-fn arrows_run_one_way() {
-    let mut wrong = Vec::new();
-    for source in sources("src") {
-        let path = source.path.strip_prefix("src").expect("below src").to_owned();
-        let Some((_, allowed)) = ARROWS.iter().find(|(part, _)| path.starts_with(part)) else {
-            continue;
-        };
-        let production = source.text.split("#[cfg(test)]").next().unwrap_or_default();
-        for (place, line) in production.lines().enumerate() {
-            let code = line.split("//").next().unwrap_or_default();
-            for import in code.split("crate::").skip(1) {
-                let part = import
-                    .split(|c: char| !c.is_alphanumeric() && c != '_')
-                    .next()
-                    .unwrap_or_default();
-                if !allowed.contains(&part) {
-                    wrong.push(format!("{}:{}: crate::{part}", path.display(), place + 1));
-                }
+/// The room that a file of `src` belongs to.
+fn room(source: &Source) -> String {
+    let path = source.path.strip_prefix("src").expect("below src");
+    let first = path.iter().next().and_then(|part| part.to_str()).expect("a name");
+    first.trim_end_matches(".rs").to_owned()
+}
+
+/// The modules of the crate's root that `tokens` name, with the line: `crate::node`, `crate::{node, wire}`.
+fn imports(tokens: TokenStream, found: &mut Vec<(String, usize)>) {
+    let mut path = Vec::new();
+    for token in tokens {
+        match token {
+            TokenTree::Ident(word) if path == ["crate", ":", ":"] => {
+                found.push((word.to_string(), word.span().start().line));
+                path.clear();
             }
+            TokenTree::Ident(word) => path = vec![word.to_string()],
+            TokenTree::Punct(mark) => path.push(mark.as_char().to_string()),
+            TokenTree::Group(group) if path == ["crate", ":", ":"] => {
+                let line = group.span_open().start().line;
+                let names = group.stream().to_string();
+                let firsts = names.split(',').map(|name| name.split("::").next().unwrap_or(name));
+                found.extend(firsts.map(|name| (name.trim().to_owned(), line)));
+                path.clear();
+            }
+            TokenTree::Group(group) => {
+                imports(group.stream(), found);
+                path.clear();
+            }
+            TokenTree::Literal(_) => path.clear(),
         }
     }
-    assert!(wrong.is_empty(), "imports against the arrows: {wrong:#?}");
+}
+
+#[test]
+fn arrows_run_down() {
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for source in sources("src").iter().filter(|source| !is_test_file(source)) {
+        let room = room(source);
+        if DOORS.contains(&&*room) {
+            continue;
+        }
+        let Some(floor) = FLOORS.iter().position(|name| *name == room) else {
+            wrong.push(format!("{}: give it a floor", source.path.display()));
+            continue;
+        };
+        let mut found = Vec::new();
+        for item in source.file.items.iter().filter(|item| !is_test(item)) {
+            imports(quote::ToTokens::to_token_stream(item), &mut found);
+        }
+        count += found.len();
+        let is_above = |name: &str| !FLOORS[..=floor].contains(&name);
+        // What is public can be had from the door by who stands above all rooms.
+        let is_top = matches!(&*room, "blocking" | "test_util");
+        let is_public = |name: &str| name.starts_with(char::is_uppercase);
+        let up = found.iter().filter(|(name, _)| is_above(name) && !(is_top && is_public(name)));
+        let at = |(name, line): &(String, usize)| {
+            format!("{}:{line}: crate::{name}", source.path.display())
+        };
+        wrong.extend(up.map(at));
+    }
+    assert!(count > 100, "imports must be found: {count}");
+    assert!(wrong.is_empty(), "imports of what stands above: {wrong:#?}");
+}
+
+#[test]
+fn every_room_says_what_may_live_there() {
+    for room in FLOORS.iter().filter(|room| **room != "test_util") {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(room).join("mod.rs");
+        let text = fs::read_to_string(&path).expect("a room has a door");
+        let mut head = text.lines().take_while(|line| line.is_empty() || line.starts_with("//"));
+        let says = |line: &str| line.trim_start_matches(['/', '!', ' ']).starts_with("Here live");
+        assert!(head.any(says), "{room}: what may live there?");
+    }
+    let flat = sources("src").iter().filter(|it| it.path.components().count() == 2).count();
+    assert!(flat <= MOST_FLAT_FILES, "{flat} files lie flat in src");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::attempt::{Attempt, AttemptResult, Ended};
 use super::wait_queue::{Place, Waiters};
 use super::waiter::Stake;
 use crate::error::CloseError;
-use crate::node::{Links, NoRuntime, Nodes, Pool, sleep_until};
+use crate::node::{Links, NoRuntime, Nodes, Pool, Timings, sleep_until};
 use crate::protocol::{
     Acquisition, Drift, Goal, Next, Outcome, Quorum, Refusal, Round, Schedule, Time, Ttl,
 };
@@ -43,7 +43,7 @@ pub(crate) struct Driver {
     pub(crate) drift: Drift,
     pub(crate) node_timeout: Duration,
     connect_timeout: Duration,
-    pub(crate) pool: Pool,
+    pub(crate) pool: Arc<Pool>,
     pub(crate) waiters: Arc<Waiters>,
     /// The highest number that a fencing counter was seen to show.
     pub(crate) seen: AtomicU64,
@@ -96,8 +96,8 @@ impl Driver {
     pub(crate) fn new(
         quorum: Quorum,
         drift: Drift,
-        (node_timeout, connect_timeout): (Duration, Duration),
-        pool: Pool,
+        timings: Timings,
+        pool: Arc<Pool>,
         waiters: Arc<Waiters>,
     ) -> Self {
         let permits = Arc::new(Semaphore::new(MOST_ROUNDS));
@@ -106,8 +106,8 @@ impl Driver {
         Self {
             quorum,
             drift,
-            node_timeout,
-            connect_timeout,
+            node_timeout: timings.answer,
+            connect_timeout: timings.connect,
             pool,
             waiters,
             seen,

@@ -1,4 +1,7 @@
 //! Whether locks are safe on the nodes.
+//!
+//! Here live the findings of a look at the nodes, and what is advised. Nothing here changes how a lock is
+//! acquired.
 
 mod finding;
 mod offset;
@@ -6,9 +9,7 @@ mod offset;
 pub use finding::{Finding, Severity};
 pub use offset::ClockOffset;
 
-use crate::client::Inner;
-use crate::error::ClientError;
-use crate::node::Probe;
+use crate::node::{NoRuntime, Pool, Probe};
 use crate::wire::{Facts, Fsync, Keys, NodeFailure, Persistence, Role, Value, short};
 use offset::offsets;
 use std::fmt;
@@ -128,32 +129,29 @@ impl NodeCheck {
     }
 }
 
-impl Inner {
-    /// Looks at each node, all at once.
-    pub(crate) async fn check(&self) -> Result<Vec<NodeCheck>, ClientError> {
-        if self.driver.is_closed() {
-            return Err(ClientError::Closed);
-        }
-        let runtime = self.driver.pool.runtime()?;
-        // Nothing stands there: nobody else can guess it.
-        let key = format!("quorlock-check:{}", Value::fresh().as_str());
-        let keys = Keys::one(self.settings.key(key.as_bytes())?);
-        let nodes = self.driver.pool.shared();
-        let mut looks = JoinSet::new();
-        for node in nodes.iter().cloned() {
-            let keys = keys.clone();
-            let look = async move { (node.id, Probe::look(&node, &keys).await) };
-            looks.spawn_on(look, &runtime);
-        }
-        let mut probes: Vec<_> = nodes.iter().map(|_| Err(NodeFailure::ShutDown)).collect();
-        while let Some(looked) = looks.join_next().await {
-            if let Ok((id, probe)) = looked {
-                probes[id.index()] = probe;
-            }
-        }
-        let names: Vec<Arc<str>> = nodes.iter().map(|node| node.name.clone()).collect();
-        Ok(compared(&names, &probes))
+/// What the commands of a lock are tried on. Nothing stands there: nobody else can guess it.
+pub(crate) fn probe_resource() -> Vec<u8> {
+    format!("quorlock-check:{}", Value::fresh().as_str()).into()
+}
+
+/// Looks at each node, all at once. Commands are tried on `key`.
+pub(crate) async fn check(pool: &Pool, key: Box<[u8]>) -> Result<Vec<NodeCheck>, NoRuntime> {
+    let runtime = pool.runtime()?;
+    let (keys, nodes) = (Keys::one(key), pool.shared());
+    let mut looks = JoinSet::new();
+    for node in nodes.iter().cloned() {
+        let keys = keys.clone();
+        let look = async move { (node.id, Probe::look(&node, &keys).await) };
+        looks.spawn_on(look, &runtime);
     }
+    let mut probes: Vec<_> = nodes.iter().map(|_| Err(NodeFailure::ShutDown)).collect();
+    while let Some(looked) = looks.join_next().await {
+        if let Ok((id, probe)) = looked {
+            probes[id.index()] = probe;
+        }
+    }
+    let names: Vec<Arc<str>> = nodes.iter().map(|node| node.name.clone()).collect();
+    Ok(compared(&names, &probes))
 }
 
 /// What is found in each node by itself, and beside the others.

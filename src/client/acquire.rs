@@ -37,7 +37,7 @@ pub struct Acquire {
     /// How long the lock is kept from others, whatever becomes of the lease.
     at_least: Duration,
     /// When so much is left, the work under it has to stop.
-    pub(crate) stop_before: Option<Duration>,
+    stop_before: Option<Duration>,
     metadata: Option<Arc<str>>,
     is_fenced: bool,
     running: Option<Running>,
@@ -198,6 +198,39 @@ impl Acquire {
         self
     }
 
+    /// Gives work a signal before its lock ends: [`stopping`](crate::LeaseRef::stopping) resolves when less
+    /// than `margin` of the validity is left, and no renewal has come through. What [`using`](Self::using)
+    /// runs can then end in order; if it has not by the end of the validity, it is dropped as ever.
+    ///
+    /// A renewal begins when two thirds of the validity are left, and is tried again until it succeeds.
+    /// So the `margin` has to be less than two thirds for a lease that is renewed, and less than the
+    /// whole validity for another: else it is refused as
+    /// [`MarginTooLong`](crate::ConfigError::MarginTooLong). Without it, the signal comes with the end.
+    ///
+    /// ```no_run
+    /// # async fn step() {}
+    /// # async fn example(redlock: quorlock::Redlock) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// let work = async |lease: &quorlock::Lease| {
+    ///     let mut stopping = std::pin::pin!(lease.stopping());
+    ///     let mut steps = 0;
+    ///     loop {
+    ///         tokio::select! {
+    ///             () = step() => steps += 1,
+    ///             left = &mut stopping => break println!("{steps} steps, {left:?} to clean up"),
+    ///         }
+    ///     }
+    /// };
+    /// redlock.acquire("orders/42").stop_before(Duration::from_secs(2)).using(work).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn stop_before(mut self, margin: Duration) -> Self {
+        self.stop_before = Some(margin);
+        self
+    }
+
     /// Renewed for as long as it is held, unless a bound was set.
     pub(crate) fn renewed(mut self) -> Self {
         self.auto_extend.get_or_insert(Duration::MAX);
@@ -222,7 +255,7 @@ impl Acquire {
             let wish = wish?;
             let (ttl, keys) = (wish.ttl, wish.keys.clone());
             match client.driver.win(wish, schedule).await {
-                Ok(win) => Lease::new(&client, win, ttl, (max_hold, at_least))
+                Ok(win) => Lease::new(&client.backing, win, ttl, (max_hold, at_least))
                     .map(|lease| lease.stopping_at(margin))
                     .ok_or(AcquireError::Closed),
                 Err(defeat) if is_adoption => Err(client.explain(defeat, &keys).of_adoption()),
@@ -255,10 +288,10 @@ impl Acquire {
             let (at_least, ttl) = (self.at_least, self.ttl);
             return Err(ConfigError::AtLeastExceedsTtl { at_least, ttl });
         }
-        settings.check_max_hold(self.auto_extend)?;
+        settings.limits.check_max_hold(self.auto_extend)?;
         let counters = self.is_fenced.then(|| settings.counters(&keys)).transpose()?;
-        let ttl = settings.check_ttl(self.ttl)?;
-        settings.check_margin(self.stop_before, ttl, self.auto_extend)?;
+        let ttl = settings.limits.check_ttl(self.ttl)?;
+        settings.limits.check_margin(self.stop_before, ttl, self.auto_extend)?;
         Ok(Wish {
             keys,
             ttl,
@@ -277,7 +310,7 @@ impl Inner {
     fn explain(&self, defeat: Defeat, keys: &Keys) -> AcquireError {
         let names = || self.driver.pool.shared().iter().map(|node| node.name.clone());
         let report = |tally: Arc<Tally>| Box::new(tally.report(names()));
-        let held_here = || keys.iter().any(|key| self.roster.holds(key));
+        let held_here = || keys.iter().any(|key| self.backing.registry.holds(key));
         match defeat {
             Defeat::Closed => AcquireError::Closed,
             Defeat::NoRuntime(NoRuntime::Absent) => AcquireError::NoRuntime,

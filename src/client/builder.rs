@@ -1,15 +1,15 @@
 //! Configuration: every setting, its default, and what cannot work.
 
 use super::redlock::Redlock;
-use super::settings::{Settings, check_metadata, owner, to_ttl};
+use super::settings::{Options, Settings, owner};
 use crate::acquire::{Driver, Waiters};
 use crate::client::address;
 use crate::error::ConfigError;
-use crate::lease::Roster;
+use crate::lease::{Backing, Limits, Roster, to_ttl};
 use crate::node::{
     Clocks, Endpoint, Guard, NodeShared, Pool, PushSink, RestartGuard, Siblings, Timings,
 };
-use crate::protocol::{Drift, MAX_NODES, NodeId, Quorum, RetryPolicy, Ttl};
+use crate::protocol::{MAX_NODES, NodeId, Quorum, RetryPolicy};
 use redis::{ConnectionAddr, ConnectionInfo};
 use std::fmt;
 use std::sync::Arc;
@@ -35,43 +35,12 @@ use tokio::runtime::Handle;
 /// | [`metadata`](Self::metadata) | none |
 /// | [`fenced`](Self::fenced) | no |
 /// | [`token_ttl`](Self::token_ttl) | 24 h |
-#[derive(Clone)]
+#[derive(Clone, Default)]
 #[must_use = "a builder does nothing until build() is called"]
 pub struct Builder {
     nodes: Vec<Result<ConnectionInfo, ConfigError>>,
-    settings: Settings,
-    drift_factor: f64,
-    drift_constant: Duration,
-    token_ttl: Option<Duration>,
-    restart_guard: RestartGuard,
+    options: Options,
     runtime: Option<Handle>,
-}
-
-impl Default for Builder {
-    fn default() -> Self {
-        Self {
-            nodes: Vec::new(),
-            settings: Settings {
-                ttl: Duration::from_secs(10),
-                max_ttl: Duration::from_mins(1),
-                wait: Duration::from_secs(10),
-                retry: RetryPolicy::default(),
-                prefix: Box::default(),
-                metadata: None,
-                is_fenced: false,
-                token_ttl: Ttl::SHORTEST,
-                node_timeout: Duration::from_millis(50),
-                connect_timeout: Duration::from_secs(1),
-                trusts_persistence: false,
-                drift: Drift::DEFAULT,
-            },
-            drift_factor: 0.01,
-            drift_constant: Duration::from_millis(2),
-            token_ttl: None,
-            restart_guard: RestartGuard::default(),
-            runtime: None,
-        }
-    }
 }
 
 impl Builder {
@@ -101,7 +70,7 @@ impl Builder {
 
     /// How long the nodes keep a lock that nobody extends or releases. Whole milliseconds count.
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.settings.ttl = ttl;
+        self.options.ttl = ttl;
         self
     }
 
@@ -115,13 +84,13 @@ impl Builder {
     /// first, and then use it. A short one makes for short quarantines; see
     /// [`restart_guard`](Self::restart_guard).
     pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
-        self.settings.max_ttl = max_ttl;
+        self.options.max_ttl = max_ttl;
         self
     }
 
     /// What is done about nodes that were restarted, and may have forgotten locks in that.
     pub fn restart_guard(mut self, guard: RestartGuard) -> Self {
-        self.restart_guard = guard;
+        self.options.restart_guard = guard;
         self
     }
 
@@ -134,7 +103,7 @@ impl Builder {
     /// forgets is not trusted all the same; one that does not tell (`INFO`, `CONFIG GET`) is. What else a
     /// configuration needs to deserve it, [`check`](Redlock::check) says.
     pub fn trust_persistence(mut self, trusts: bool) -> Self {
-        self.settings.trusts_persistence = trusts;
+        self.options.trusts_persistence = trusts;
         self
     }
 
@@ -142,7 +111,7 @@ impl Builder {
     /// in [`Timeout`](crate::AcquireError::Timeout); use [`try_acquire`](Redlock::try_acquire) for
     /// a single attempt.
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.settings.wait = wait;
+        self.options.wait = wait;
         self
     }
 
@@ -152,7 +121,7 @@ impl Builder {
     /// the Redlock page
     /// advises 5 to 50 ms for a ttl of 10 s. Use more over slow networks: several round trips.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.node_timeout = timeout;
+        self.options.node_timeout = timeout;
         self
     }
 
@@ -161,40 +130,40 @@ impl Builder {
     /// every node is or could not be; see [`ready`](Redlock::ready) and [`RestartGuard::Observed`]. Later
     /// on, a node that is not connected within the node timeout has failed.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.connect_timeout = timeout;
+        self.options.connect_timeout = timeout;
         self
     }
 
     /// The share of the ttl that is set aside for clocks that run at different rates, from 0 to
     /// below 1. The Redlock reference implementation uses 0.01.
     pub fn drift_factor(mut self, factor: f64) -> Self {
-        self.drift_factor = factor;
+        self.options.drift_factor = factor;
         self
     }
 
     /// What is set aside on top of it, for the millisecond precision of expiry in Redis.
     pub fn drift_constant(mut self, constant: Duration) -> Self {
-        self.drift_constant = constant;
+        self.options.drift_constant = constant;
         self
     }
 
     /// When a refused attempt of [`acquire`](Redlock::acquire) is tried again.
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
-        self.settings.retry = policy;
+        self.options.retry = policy;
         self
     }
 
     /// What is put before each resource to make its key. It must not contain `#quorlock:`, which
     /// marks the library's own keys.
     pub fn key_prefix(mut self, prefix: impl Into<Vec<u8>>) -> Self {
-        self.settings.prefix = prefix.into().into();
+        self.options.prefix = prefix.into().into();
         self
     }
 
     /// What every lock tells to those who ask [who holds it](Redlock::status): text of at most 4096
     /// bytes. It ends the value under the key, after a colon.
     pub fn metadata(mut self, metadata: impl Into<String>) -> Self {
-        self.settings.metadata = Some(metadata.into().into());
+        self.options.metadata = Some(metadata.into().into());
         self
     }
 
@@ -205,7 +174,7 @@ impl Builder {
 
     /// Gives every lease a fencing token; see [`Acquire::fenced`](crate::Acquire::fenced).
     pub fn fenced(mut self) -> Self {
-        self.settings.is_fenced = true;
+        self.options.is_fenced = true;
         self
     }
 
@@ -219,7 +188,7 @@ impl Builder {
     /// passed since. Counters have an end so that they do not pile up for resources that nobody uses
     /// any more.
     pub fn token_ttl(mut self, ttl: Duration) -> Self {
-        self.token_ttl = Some(ttl);
+        self.options.token_ttl = Some(ttl);
         self
     }
 
@@ -237,7 +206,7 @@ impl Builder {
 
     #[cfg(feature = "blocking")]
     pub(crate) fn given_connect_timeout(&self) -> Duration {
-        self.settings.connect_timeout
+        self.options.connect_timeout
     }
 
     /// Checks the settings and makes the client. Does no I/O and needs no runtime: connections are
@@ -245,8 +214,9 @@ impl Builder {
     ///
     /// # Errors
     /// Says what cannot work, by name.
-    pub fn build(mut self) -> Result<Redlock, ConfigError> {
-        let infos = std::mem::take(&mut self.nodes).into_iter().collect::<Result<Vec<_>, _>>()?;
+    pub fn build(self) -> Result<Redlock, ConfigError> {
+        let Self { nodes, options, runtime } = self;
+        let infos = nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
         let quorum = match infos.len() {
             0 => return Err(ConfigError::NoNodes),
             given if given > MAX_NODES => {
@@ -254,35 +224,20 @@ impl Builder {
             }
             count => Quorum::majority(count),
         };
-        let factor = self.drift_factor;
-        let drift = Drift::DEFAULT.with_factor(factor);
-        let drift = drift.ok_or(ConfigError::BadDriftFactor { factor })?;
-        self.settings.drift = drift.with_constant(self.drift_constant);
-        for (setting, timeout) in [
-            ("node_timeout", self.settings.node_timeout),
-            ("connect_timeout", self.settings.connect_timeout),
-        ] {
-            if timeout.is_zero() {
-                return Err(ConfigError::ZeroTimeout { setting });
-            }
-        }
-        let term = self.settings.drift.quarantine(to_ttl("max_ttl", self.settings.max_ttl)?);
-        self.settings.token_ttl = self.settings.check_token_ttl(self.token_ttl)?;
-        self.settings.check_ttl(self.settings.ttl)?;
-        check_metadata(self.settings.metadata.as_deref())?;
-        self.settings.check_prefix()?;
-
+        let settings = Settings::new(&options)?;
         let names = distinct_names(&infos)?;
         provide_tls(&infos);
+
+        let Limits { max_ttl, node_timeout, drift } = settings.limits;
+        let term = drift.quarantine(to_ttl("max_ttl", max_ttl)?);
         let siblings = Arc::new(Siblings::new(names.clone()));
-        let timings =
-            Timings { answer: self.settings.node_timeout, connect: self.settings.connect_timeout };
+        let timings = Timings { answer: node_timeout, connect: settings.connect_timeout };
         let waiters = Waiters::new(quorum);
         let roster = Arc::new(Roster::default());
         let listeners = Arc::new(Listeners { waiters: waiters.clone(), roster: roster.clone() });
-        let guard = Guard::new(quorum, self.restart_guard, term);
-        let guard = Arc::new(guard.trusting_persistence(self.settings.trusts_persistence));
-        let clocks = Arc::new(Clocks::new(quorum, self.settings.drift, term));
+        let guard = Guard::new(quorum, options.restart_guard, term);
+        let guard = Arc::new(guard.trusting_persistence(options.trusts_persistence));
+        let clocks = Arc::new(Clocks::new(quorum, drift, term));
         let shared = quorum.ids().zip(infos).zip(names).map(|((id, info), name)| {
             let endpoint = Endpoint { name, info };
             let (siblings, pushes) = (siblings.clone(), listeners.clone());
@@ -290,10 +245,11 @@ impl Builder {
             let node = NodeShared::new(id, endpoint, timings, siblings, pushes, guard, clocks);
             Arc::new(node)
         });
-        let pool = Pool::new(shared.collect(), self.runtime);
-        let timeouts = (self.settings.node_timeout, self.settings.connect_timeout);
-        let driver = Driver::new(quorum, self.settings.drift, timeouts, pool, waiters);
-        Ok(Redlock::new(driver, roster, self.settings))
+        let pool = Arc::new(Pool::new(shared.collect(), runtime));
+        let driver = Driver::new(quorum, drift, timings, pool.clone(), waiters);
+        let (limits, prefix) = (settings.limits, settings.prefix.len());
+        let backing = Backing { pool, registry: roster, quorum, limits, prefix };
+        Ok(Redlock::new(driver, Arc::new(backing), settings))
     }
 }
 
@@ -306,11 +262,7 @@ impl fmt::Debug for Builder {
         });
         f.debug_struct("Builder")
             .field("nodes", &nodes.collect::<Vec<_>>())
-            .field("settings", &self.settings)
-            .field("drift_factor", &self.drift_factor)
-            .field("drift_constant", &self.drift_constant)
-            .field("token_ttl", &self.token_ttl)
-            .field("restart_guard", &self.restart_guard)
+            .field("options", &self.options)
             .field("runtime", &self.runtime)
             .finish()
     }

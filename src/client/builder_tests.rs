@@ -1,5 +1,5 @@
 use super::*;
-use crate::protocol::Ttl;
+use crate::protocol::{Drift, Ttl};
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -16,7 +16,7 @@ fn refused(builder: Builder) -> ConfigError {
 #[test]
 fn defaults_are_as_documented() {
     let builder = Builder::default();
-    let Settings {
+    let Options {
         ttl,
         max_ttl,
         wait,
@@ -24,20 +24,24 @@ fn defaults_are_as_documented() {
         ref prefix,
         ref metadata,
         is_fenced,
-        trusts_persistence,
-        token_ttl: _,
+        token_ttl,
         node_timeout,
         connect_timeout,
-        drift,
-    } = builder.settings;
+        drift_factor,
+        drift_constant,
+        restart_guard,
+        trusts_persistence,
+    } = builder.options;
     assert_eq!((ttl, wait, node_timeout), (ms(10_000), ms(10_000), ms(50)));
-    assert_eq!((max_ttl, builder.restart_guard), (ms(60_000), RestartGuard::Observed));
+    assert_eq!((max_ttl, restart_guard), (ms(60_000), RestartGuard::Observed));
     assert_eq!(format!("{retry:?}"), "jittered 50ms..250ms");
-    assert_eq!((&**prefix, drift), (&[][..], Drift::DEFAULT));
     assert_eq!(connect_timeout, ms(1_000));
-    assert_eq!((builder.drift_factor, builder.drift_constant), (0.01, ms(2)));
-    assert_eq!((is_fenced, trusts_persistence, builder.token_ttl), (false, false, None));
-    assert!(metadata.is_none() && builder.runtime.is_none() && builder.nodes.is_empty());
+    assert_eq!((drift_factor, drift_constant), (0.01, ms(2)));
+    assert_eq!((is_fenced, trusts_persistence, token_ttl), (false, false, None));
+    assert!(prefix.is_empty() && metadata.is_none());
+    assert!(builder.runtime.is_none() && builder.nodes.is_empty());
+    let settings = Settings::new(&builder.options).expect("good settings");
+    assert_eq!(settings.limits.drift, Drift::DEFAULT);
 }
 
 #[test]
@@ -53,8 +57,8 @@ fn counters_outlive_the_longest_lease() {
         if let Some(token_ttl) = token_ttl {
             builder = builder.token_ttl(token_ttl);
         }
-        let asked = builder.token_ttl;
-        let checked = builder.settings.check_token_ttl(asked).map(Ttl::as_duration);
+        let settings = Settings::new(&builder.options);
+        let checked = settings.map(|settings| settings.token_ttl.as_duration());
         assert_eq!(checked.clone().ok(), used);
         assert_eq!(builder.build().err(), checked.err());
     }

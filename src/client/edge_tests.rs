@@ -2,6 +2,7 @@
 //! setting that cannot.
 
 use super::*;
+use crate::protocol::Ttl;
 use proptest::prelude::*;
 use proptest::sample::select;
 

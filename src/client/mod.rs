@@ -10,13 +10,11 @@ mod node_info;
 mod redlock;
 mod settings;
 mod status;
-mod stopping;
 mod using;
 
 pub use acquire::Acquire;
 pub use builder::Builder;
 pub use node_info::NodeInfo;
-pub(crate) use redlock::Inner;
 pub use redlock::Redlock;
 pub use status::{LockState, NodeStatus, Status};
 pub(crate) use using::sorted;

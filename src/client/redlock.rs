@@ -7,9 +7,9 @@ use super::settings::Settings;
 use super::status::Status;
 use super::using::{TryUsingError, UsingError};
 use crate::acquire::Driver;
-use crate::check::NodeCheck;
+use crate::check::{NodeCheck, check, probe_resource};
 use crate::error::{ClientError, CloseError, ReleaseError};
-use crate::lease::{Lease, LeaseRef, ReleaseOutcome, Roster};
+use crate::lease::{Backing, Lease, LeaseRef, ReleaseOutcome, Roster};
 use crate::round::Report;
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub struct Redlock {
 /// What clones of a client and its leases share.
 pub(crate) struct Inner {
     pub(crate) driver: Driver,
-    pub(crate) roster: Arc<Roster>,
+    pub(crate) backing: Arc<Backing>,
     pub(crate) settings: Settings,
 }
 
@@ -36,13 +36,13 @@ impl Redlock {
         Builder::default()
     }
 
-    pub(crate) fn new(driver: Driver, roster: Arc<Roster>, settings: Settings) -> Self {
-        Self { inner: Arc::new(Inner { driver, roster, settings }) }
+    pub(crate) fn new(driver: Driver, backing: Arc<Backing>, settings: Settings) -> Self {
+        Self { inner: Arc::new(Inner { driver, backing, settings }) }
     }
 
     #[cfg(feature = "test-util")]
     pub(crate) fn roster(&self) -> &Roster {
-        &self.inner.roster
+        &self.inner.backing.registry
     }
 
     #[cfg(feature = "test-util")]
@@ -174,7 +174,7 @@ impl Redlock {
     /// # Cancel safety
     /// If the future is dropped after it was polled, the releases go on in the background.
     pub async fn release_all(&self) -> Vec<(Vec<u8>, Result<ReleaseOutcome, ReleaseError>)> {
-        self.inner.release_all().await
+        self.inner.backing.release_all().await
     }
 
     /// Does `work` under the lock of `resource`, which is renewed until the work ends: short for
@@ -267,7 +267,8 @@ impl Redlock {
     /// If the future is dropped after it was polled the client stays closed, and deliveries go on in
     /// the background.
     pub async fn close(&self) -> Result<(), CloseError> {
-        self.inner.close().await
+        self.inner.backing.close();
+        self.inner.driver.close(self.inner.settings.connect_timeout).await
     }
 
     /// What a client that was closed has not delivered yet.
@@ -304,7 +305,11 @@ impl Redlock {
     /// # Cancel safety
     /// The future can be dropped at any time: its connections are closed.
     pub async fn check(&self) -> Result<Vec<NodeCheck>, ClientError> {
-        self.inner.check().await
+        let Inner { driver, settings, .. } = &*self.inner;
+        if driver.is_closed() {
+            return Err(ClientError::Closed);
+        }
+        Ok(check(&driver.pool, settings.key(&probe_resource())?).await?)
     }
 
     /// Resolves when a quorum of the nodes is connected on the current runtime, or on the

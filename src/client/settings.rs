@@ -1,16 +1,60 @@
 //! What every acquire starts from, and what cannot work.
 
 use crate::error::ConfigError;
-use crate::protocol::{Drift, RetryPolicy, Ttl, TtlError};
+use crate::lease::{Limits, to_ttl};
+use crate::node::RestartGuard;
+use crate::protocol::{Drift, RetryPolicy, Ttl};
 use crate::wire::{Counters, Keys, is_reserved};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The settings of one client.
+/// What was asked for, as it was given: some of it may not work.
+#[derive(Clone, Debug)]
+pub(super) struct Options {
+    pub(super) ttl: Duration,
+    pub(super) max_ttl: Duration,
+    pub(super) wait: Duration,
+    pub(super) retry: RetryPolicy,
+    pub(super) prefix: Box<[u8]>,
+    pub(super) metadata: Option<Arc<str>>,
+    /// True if every lease has a fencing token.
+    pub(super) is_fenced: bool,
+    pub(super) token_ttl: Option<Duration>,
+    pub(super) node_timeout: Duration,
+    pub(super) connect_timeout: Duration,
+    pub(super) drift_factor: f64,
+    pub(super) drift_constant: Duration,
+    pub(super) restart_guard: RestartGuard,
+    /// True if nodes that write all to their disks keep all they promised.
+    pub(super) trusts_persistence: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            ttl: Duration::from_secs(10),
+            max_ttl: Duration::from_mins(1),
+            wait: Duration::from_secs(10),
+            retry: RetryPolicy::default(),
+            prefix: Box::default(),
+            metadata: None,
+            is_fenced: false,
+            token_ttl: None,
+            node_timeout: Duration::from_millis(50),
+            connect_timeout: Duration::from_secs(1),
+            drift_factor: 0.01,
+            drift_constant: Duration::from_millis(2),
+            restart_guard: RestartGuard::default(),
+            trusts_persistence: false,
+        }
+    }
+}
+
+/// The settings of one client. They work, each by itself and all together.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) ttl: Duration,
-    pub(crate) max_ttl: Duration,
+    pub(crate) limits: Limits,
     pub(crate) wait: Duration,
     pub(crate) retry: RetryPolicy,
     pub(crate) prefix: Box<[u8]>,
@@ -18,14 +62,45 @@ pub(crate) struct Settings {
     /// True if every lease has a fencing token.
     pub(crate) is_fenced: bool,
     pub(crate) token_ttl: Ttl,
-    pub(crate) node_timeout: Duration,
     pub(crate) connect_timeout: Duration,
-    pub(crate) drift: Drift,
-    /// True if nodes that write all to their disks keep all they promised.
-    pub(crate) trusts_persistence: bool,
 }
 
 impl Settings {
+    /// What `options` come to.
+    pub(super) fn new(options: &Options) -> Result<Self, ConfigError> {
+        let factor = options.drift_factor;
+        let drift = Drift::DEFAULT.with_factor(factor);
+        let drift = drift.ok_or(ConfigError::BadDriftFactor { factor })?;
+        for (setting, timeout) in
+            [("node_timeout", options.node_timeout), ("connect_timeout", options.connect_timeout)]
+        {
+            if timeout.is_zero() {
+                return Err(ConfigError::ZeroTimeout { setting });
+            }
+        }
+        let (max_ttl, node_timeout) = (options.max_ttl, options.node_timeout);
+        to_ttl("max_ttl", max_ttl)?;
+        let drift = drift.with_constant(options.drift_constant);
+        let limits = Limits { max_ttl, node_timeout, drift };
+        let token_ttl = check_token_ttl(options.token_ttl, max_ttl)?;
+        limits.check_ttl(options.ttl)?;
+        check_metadata(options.metadata.as_deref())?;
+        if is_reserved(&options.prefix) {
+            return Err(ConfigError::ReservedPrefix { prefix: shown(&options.prefix) });
+        }
+        Ok(Self {
+            ttl: options.ttl,
+            limits,
+            wait: options.wait,
+            retry: options.retry.clone(),
+            prefix: options.prefix.clone(),
+            metadata: options.metadata.clone(),
+            is_fenced: options.is_fenced,
+            token_ttl,
+            connect_timeout: options.connect_timeout,
+        })
+    }
+
     /// The key of a resource, if it is not one of the library's own.
     pub(crate) fn key(&self, resource: &[u8]) -> Result<Box<[u8]>, ConfigError> {
         let key = [&*self.prefix, resource].concat();
@@ -33,15 +108,6 @@ impl Settings {
             return Err(ConfigError::ReservedResource { resource: shown(resource) });
         }
         Ok(key.into())
-    }
-
-    /// Says so if every key with the prefix would be one of the library's own.
-    pub(crate) fn check_prefix(&self) -> Result<(), ConfigError> {
-        if is_reserved(&self.prefix) {
-            let prefix = shown(&self.prefix);
-            return Err(ConfigError::ReservedPrefix { prefix });
-        }
-        Ok(())
     }
 
     /// The counters beside `keys`, for a fencing token.
@@ -52,83 +118,18 @@ impl Settings {
             ConfigError::NoCounter { resource: shown(resource) }
         })
     }
-
-    /// For how long a key can stand that nobody holds, if that is to be `asked`: the longest there is
-    /// comes with what is wrong.
-    pub(crate) fn check_cool_down(
-        &self,
-        asked: Duration,
-    ) -> (Option<Ttl>, Result<(), ConfigError>) {
-        let max_ttl = self.max_ttl;
-        let too_long = ConfigError::CoolDownExceedsMax { cool_down: asked, max_ttl };
-        let checked = if asked > max_ttl { Err(too_long) } else { Ok(()) };
-        // Less than a millisecond is none.
-        (Ttl::from_duration(asked.min(max_ttl)).ok(), checked)
-    }
-
-    /// How long counters are to stand: as long as the longest lease at least.
-    pub(crate) fn check_token_ttl(&self, asked: Option<Duration>) -> Result<Ttl, ConfigError> {
-        let max_ttl = self.max_ttl;
-        let token_ttl = asked.unwrap_or(max_ttl.max(TOKEN_TTL));
-        if token_ttl < max_ttl {
-            return Err(ConfigError::TokenTtlBelowMax { token_ttl, max_ttl });
-        }
-        to_ttl("token_ttl", token_ttl)
-    }
-
-    /// The ttl that `asked` is, if it can work with the other settings.
-    pub(crate) fn check_ttl(&self, asked: Duration) -> Result<Ttl, ConfigError> {
-        let ttl = to_ttl("ttl", asked)?;
-        let max_ttl = self.max_ttl;
-        if asked > max_ttl {
-            return Err(ConfigError::TtlExceedsMax { ttl: asked, max_ttl });
-        }
-        let (drift, node_timeout) = (self.drift.allowance(ttl), self.node_timeout);
-        let validity = ttl.as_duration().saturating_sub(drift);
-        if validity.is_zero() {
-            return Err(ConfigError::DriftExceedsTtl { ttl: asked, drift });
-        }
-        if node_timeout >= validity {
-            let ttl = asked;
-            return Err(ConfigError::NodeTimeoutExceedsValidity { node_timeout, ttl, validity });
-        }
-        Ok(ttl)
-    }
-
-    /// The ttl of an extension after which at least `validity` is left: it may take a node timeout. Where
-    /// that is more than a key may stand for, the longest ttl, if it gives as much at the start.
-    pub(crate) fn ttl_for(&self, validity: Duration) -> Result<Ttl, ConfigError> {
-        let max_ttl = self.max_ttl;
-        let ttl_for = |validity| self.drift.ttl_for(validity);
-        let asked = ttl_for(validity).map_or(Duration::MAX, Ttl::as_duration);
-        if asked > max_ttl {
-            return Err(ConfigError::EnsureExceedsMax { validity, max_ttl });
-        }
-        let with_time = ttl_for(validity.saturating_add(self.node_timeout));
-        let ttl = with_time.map_or(max_ttl, |ttl| ttl.as_duration().min(max_ttl));
-        self.check_ttl(ttl)
-    }
-
-    /// Says so if a lease that is held for at most so long could end while it is acquired.
-    pub(crate) fn check_max_hold(&self, asked: Option<Duration>) -> Result<(), ConfigError> {
-        let node_timeout = self.node_timeout;
-        match asked {
-            Some(max_hold) if max_hold <= node_timeout => {
-                Err(ConfigError::MaxHoldTooShort { max_hold, node_timeout })
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 /// How long a counter stands where nothing else was asked for.
 const TOKEN_TTL: Duration = Duration::from_hours(24);
 
-/// What was `asked` for by `setting`, as the nodes can be told it.
-pub(crate) fn to_ttl(setting: &'static str, asked: Duration) -> Result<Ttl, ConfigError> {
-    Ttl::from_duration(asked).map_err(|reason| match reason {
-        TtlError::TooShort | TtlError::TooLong => ConfigError::BadTtl { setting, ttl: asked },
-    })
+/// How long counters are to stand: as long as the longest lease at least.
+fn check_token_ttl(asked: Option<Duration>, max_ttl: Duration) -> Result<Ttl, ConfigError> {
+    let token_ttl = asked.unwrap_or(max_ttl.max(TOKEN_TTL));
+    if token_ttl < max_ttl {
+        return Err(ConfigError::TokenTtlBelowMax { token_ttl, max_ttl });
+    }
+    to_ttl("token_ttl", token_ttl)
 }
 
 /// The longest metadata: it is sent with every command of its lease.

@@ -49,8 +49,8 @@ impl VoteSink for Extension {
         let is_held = matches!(holding.tenure(), Tenure::Held { .. });
         if is_held && outcome == Some(Outcome::Won) && (decided.is_some() || is_missing) {
             // It is being given up.
-            let Some((client, nodes)) = holding.access() else { return };
-            for lost in client.driver.quorum.ids().filter(|id| missing.contains(*id)) {
+            let Some((backing, nodes)) = holding.access() else { return };
+            for lost in backing.quorum.ids().filter(|id| missing.contains(*id)) {
                 if decided.is_some() || lost == node {
                     nodes.send(lost, Order::repair(holding.claim().clone(), self.until));
                 }

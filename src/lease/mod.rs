@@ -4,17 +4,21 @@
 //! was won comes from [`acquire`](crate::acquire); how long it is valid is for
 //! [`protocol`](crate::protocol) to say.
 
+mod backing;
 mod checks;
 mod doubt;
 mod ending;
 mod extension;
+mod limits;
 mod registry;
 mod release;
 mod state;
 mod token;
 mod view;
 
+pub(crate) use backing::Backing;
 pub use ending::Ended;
+pub(crate) use limits::{Limits, to_ttl};
 pub(crate) use registry::Roster;
 pub use release::ReleaseOutcome;
 pub use token::{FencingToken, ParseTokenError, TokenRangeError};
@@ -23,7 +27,6 @@ pub use view::LeaseRef;
 use self::release::release;
 use self::state::Holding;
 use crate::acquire::{Stake, Win};
-use crate::client::Inner;
 use crate::error::ReleaseError;
 use crate::protocol::{Renewal, Ttl};
 use std::fmt;
@@ -49,7 +52,7 @@ impl Lease {
     /// The lease that `win` is, acquired with `ttl`, and kept up for `max_hold` if that is given; `None`
     /// if the client was closed meanwhile.
     pub(crate) fn new(
-        client: &Arc<Inner>,
+        backing: &Arc<Backing>,
         win: Win,
         ttl: Ttl,
         (max_hold, at_least): (Option<Duration>, Duration),
@@ -60,13 +63,12 @@ impl Lease {
         if !at_least.is_zero() {
             hold.keep_until(tally.t1().after(at_least));
         }
-        let driver = &client.driver;
-        let mut renewal = Renewal::new(driver.quorum, driver.drift, valid_until);
+        let mut renewal = Renewal::new(backing.quorum, backing.limits.drift, valid_until);
         if let Some(most) = max_hold {
             renewal = renewal.kept_up(ttl, tally.t1(), most);
         }
-        let holding = Holding::new(client.clone(), hold, (ttl, renewal), tally.clone());
-        if !client.roster.enter(&holding) {
+        let holding = Holding::new(backing.clone(), hold, (ttl, renewal), tally.clone());
+        if !backing.registry.enter(&holding) {
             // Nobody has worked under it.
             holding.release().iter_mut().for_each(|bond| bond.hold.keep_no_longer());
             return None;
@@ -82,9 +84,10 @@ impl Lease {
         Self { lease, is_guard: true }
     }
 
-    /// Lets its work be told to stop when so much is left.
-    pub(crate) fn set_margin(&mut self, margin: Duration) {
-        self.lease.margin = margin;
+    /// The same lease, whose work is told to stop when so much is left.
+    pub(crate) fn stopping_at(mut self, margin: Option<Duration>) -> Self {
+        self.lease.margin = margin.unwrap_or_default();
+        self
     }
 
     /// A view of the lease for other tasks, which does not keep it.
@@ -123,7 +126,7 @@ impl Lease {
     pub async fn release_after(self, cool_down: Duration) -> Result<ReleaseOutcome, ReleaseError> {
         // If it was given up before, there is nothing to cool down.
         let (ttl, checked) = match self.lease.holding().access() {
-            Some((client, _)) => client.settings.check_cool_down(cool_down),
+            Some((backing, _)) => backing.limits.check_cool_down(cool_down),
             None => (None, Ok(())),
         };
         let ended = self.end(ttl).await;

@@ -1,13 +1,11 @@
 //! Leases that end by somebody's will.
 
 use super::state::Bond;
-use crate::client::Inner;
-use crate::error::{CloseError, ReleaseError};
+use crate::error::ReleaseError;
 use crate::node::{Ballot, Nodes};
 use crate::protocol::{Goal, Outcome, Round, Time, Ttl};
 use crate::round::Tally;
 use crate::time::clock;
-use futures::future::join_all;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -55,8 +53,8 @@ pub(crate) fn release(
     cool_down: Option<Ttl>,
 ) -> impl Future<Output = Result<ReleaseOutcome, ReleaseError>> + use<> {
     let mut nodes = bond.nodes();
-    let Bond { hold, client } = bond;
-    let (quorum, timeout) = (client.driver.quorum, client.driver.node_timeout);
+    let Bond { hold, backing } = bond;
+    let (quorum, timeout) = (backing.quorum, backing.limits.node_timeout);
     let t1 = clock::now();
     let tally = Tally::new(Round::new(quorum, Goal::Release), t1);
     hold.release(&nodes, (t1, cool_down), |node| Ballot::new(tally.clone(), node));
@@ -65,8 +63,7 @@ pub(crate) fn release(
         while !is_decided_on(&nodes, &tally, close_at).await {
             // The runtime that was to deliver it has been shut down. What it had not written goes by
             // way of whichever runtime can, and so by way of this one.
-            let Some(others) = client.driver.pool.here().ok().filter(|nodes| nodes.is_open())
-            else {
+            let Some(others) = backing.pool.here().ok().filter(|nodes| nodes.is_open()) else {
                 tally.decided(&nodes, close_at).await;
                 break;
             };
@@ -100,26 +97,4 @@ async fn is_decided_on(nodes: &Nodes, tally: &Tally, close_at: Time) -> bool {
         Poll::Pending => closed.as_mut().poll(cx).map(|()| false),
     })
     .await
-}
-
-impl Inner {
-    /// Releases all leases, with what the nodes say of each.
-    pub(crate) async fn release_all(&self) -> Vec<(Vec<u8>, Result<ReleaseOutcome, ReleaseError>)> {
-        let held = self.roster.all();
-        let under_way = held.iter().filter_map(|holding| {
-            let released = release(holding.close()?, None);
-            let resource = holding.resources().next().unwrap_or_default().to_vec();
-            Some(async move { (resource, released.await) })
-        });
-        // All are in the mailboxes before the first is waited for.
-        join_all(under_way.collect::<Vec<_>>()).await
-    }
-
-    /// Takes no more leases, gives up those that there are, and waits until all is delivered.
-    pub(crate) async fn close(&self) -> Result<(), CloseError> {
-        for holding in self.roster.close() {
-            drop(holding.close());
-        }
-        self.driver.close(self.settings.connect_timeout).await
-    }
 }

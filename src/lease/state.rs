@@ -1,9 +1,9 @@
 //! What a lease, its renewal and whoever waits for its loss have in common.
 
+use super::backing::Backing;
 use super::checks::Checks;
 use super::doubt::Doubt;
 use super::extension::{Cause, Extension};
-use crate::client::Inner;
 use crate::node::{Ballot, Claim, NodeShared, Nodes, Order};
 use crate::protocol::{Extended, Goal, NodeId, Renewal, Round, Step, Tenure, Time, Ttl};
 use crate::round::{Hold, Tally};
@@ -45,32 +45,32 @@ pub(crate) struct Holding {
 pub(crate) struct Bond {
     // Dropped in this order: the releases are sent while the client's nodes are there.
     pub(crate) hold: Hold,
-    pub(crate) client: Arc<Inner>,
+    pub(crate) backing: Arc<Backing>,
 }
 
 impl Bond {
     /// The nodes that it was acquired on, or others if their runtime is gone.
     pub(crate) fn nodes(&self) -> Arc<Nodes> {
-        self.client.driver.pool.open(self.hold.nodes())
+        self.backing.pool.open(self.hold.nodes())
     }
 }
 
 impl Holding {
     /// What `hold` holds, acquired with `ttl` in that round, with one guard.
     pub(crate) fn new(
-        client: Arc<Inner>,
+        backing: Arc<Backing>,
         hold: Hold,
         (ttl, renewal): (Ttl, Renewal),
         acquired: Arc<Tally>,
     ) -> Arc<Self> {
-        let (claim, prefix) = (hold.claim().clone(), client.settings.prefix.len());
-        let shared = client.driver.pool.all().clone();
+        let (claim, prefix) = (hold.claim().clone(), backing.prefix);
+        let shared = backing.pool.all().clone();
         Arc::new(Self {
             claim,
             ttl,
             prefix,
             shared,
-            bond: Mutex::new(Some(Bond { hold, client })),
+            bond: Mutex::new(Some(Bond { hold, backing })),
             guards: AtomicUsize::new(1),
             renewal: Mutex::new(renewal),
             upkeep: Mutex::default(),
@@ -100,10 +100,10 @@ impl Holding {
         self.shared.iter().map(|node| node.name.clone())
     }
 
-    /// The client and its nodes, until the lease is given up.
-    pub(crate) fn access(&self) -> Option<(Arc<Inner>, Arc<Nodes>)> {
+    /// What its client has for it, and the nodes, until the lease is given up.
+    pub(crate) fn access(&self) -> Option<(Arc<Backing>, Arc<Nodes>)> {
         let bond = lock(&self.bond);
-        bond.as_ref().map(|bond| (bond.client.clone(), bond.nodes()))
+        bond.as_ref().map(|bond| (bond.backing.clone(), bond.nodes()))
     }
 
     /// What is told of its end.
@@ -154,7 +154,7 @@ impl Holding {
     fn take_bond(&self) -> Option<Bond> {
         let bond = lock(&self.bond).take();
         if let Some(bond) = &bond {
-            bond.client.roster.remove(&self.claim);
+            bond.backing.registry.remove(&self.claim);
         }
         let nothing_to_do = (lock(&self.alarm).take(), lock(&self.upkeep).take());
         drop(nothing_to_do);
@@ -174,8 +174,8 @@ impl Holding {
             Some(ttl) => (ttl, self.renewal().begin(ttl, t1)?),
             None => self.renewal().begin_check(t1)?,
         };
-        let Some((client, nodes)) = self.access() else { return Err(self.tenure()) };
-        let timeout = t1.after(client.driver.node_timeout);
+        let Some((backing, nodes)) = self.access() else { return Err(self.tenure()) };
+        let timeout = t1.after(backing.limits.node_timeout);
         let close_at = match round.goal() {
             // 1. Thousands of leases are extended at once, after a hiccup of the nodes. 2. The nodes need
             // longer than the node timeout for all. 3. All rounds are closed, and all come again. So what
@@ -261,7 +261,7 @@ impl Holding {
             return;
         }
         let doubtful = lock(&self.doubt).handle_touch(node);
-        let quorum = lock(&self.bond).as_ref().map(|bond| bond.client.driver.quorum);
+        let quorum = lock(&self.bond).as_ref().map(|bond| bond.backing.quorum);
         if quorum.is_some_and(|quorum| quorum.blocked(doubtful)) {
             lock(&self.checks).is_wanted = true;
             if let Some(due) = self.check(clock::now()) {
@@ -286,7 +286,7 @@ impl Holding {
 
     /// Keys may end sooner than the lease believes, by so much: more than it has set aside is mended.
     pub(crate) fn handle_step(self: &Arc<Self>, ahead: Duration) {
-        let drift = lock(&self.bond).as_ref().map(|bond| bond.client.driver.drift);
+        let drift = lock(&self.bond).as_ref().map(|bond| bond.backing.limits.drift);
         if drift.is_some_and(|drift| ahead > drift.allowance(self.ttl)) {
             self.refresh();
         }

@@ -1,9 +1,9 @@
 //! A view of a lease that does not keep it.
 
+use super::backing::Backing;
 use super::ending::Ended;
 use super::state::Holding;
 use super::token::FencingToken;
-use crate::client::Inner;
 use crate::error::{ExtendError, ReenterError};
 use crate::lease::Lease;
 use crate::node::Nodes;
@@ -134,7 +134,7 @@ impl LeaseRef {
     /// If the future is dropped, nodes may keep the lock for longer, but the lease does not count on
     /// it. It stays as it was.
     pub async fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
-        let ttl = self.access()?.0.settings.check_ttl(ttl)?;
+        let ttl = self.access()?.0.limits.check_ttl(ttl)?;
         self.extend_to(ttl, Duration::ZERO).await
     }
 
@@ -164,18 +164,18 @@ impl LeaseRef {
     /// # Cancel safety
     /// That of [`extend`](Self::extend).
     pub async fn ensure(&self, validity: Duration) -> Result<(), ExtendError> {
-        let (client, _) = self.access()?;
+        let (backing, _) = self.access()?;
         if self.validity() >= validity {
             // It may have ended since it was looked at, if nothing is asked for.
             return self.access().map(drop);
         }
-        let ttl = client.settings.ttl_for(validity)?.max(self.holding.ttl());
-        drop(client);
+        let ttl = backing.limits.ttl_for(validity)?.max(self.holding.ttl());
+        drop(backing);
         self.extend_to(ttl, validity).await
     }
 
     /// What an extension takes, if it is still held.
-    fn access(&self) -> Result<(Arc<Inner>, Arc<Nodes>), ExtendError> {
+    fn access(&self) -> Result<(Arc<Backing>, Arc<Nodes>), ExtendError> {
         match self.holding.tenure() {
             Tenure::Held { .. } => self.holding.access().ok_or(ExtendError::Released),
             ended => Err(refusal(ended, None)),
@@ -184,7 +184,7 @@ impl LeaseRef {
 
     /// Extends it once, so that at least `least` is left then.
     async fn extend_to(&self, ttl: Ttl, least: Duration) -> Result<(), ExtendError> {
-        let (_client, nodes) = self.access()?;
+        let (_backing, nodes) = self.access()?;
         let begun = self.holding.extend(ttl);
         let extension = begun.map_err(|ended| refusal(ended, None))?;
         let tally = &extension.tally;
@@ -269,6 +269,16 @@ impl LeaseRef {
     /// The future can be dropped and made anew at any time.
     pub async fn endangered(&self, margin: Duration) -> Duration {
         self.holding.endangered(margin).await
+    }
+
+    /// Resolves when the work under this lease has to stop: when less is left of the validity than was
+    /// given to [`stop_before`](crate::Acquire::stop_before), and no renewal has come through; without that, when
+    /// the lease has ended. Returns what is left. See [`endangered`](Self::endangered).
+    ///
+    /// # Cancel safety
+    /// The future can be dropped and made anew at any time.
+    pub async fn stopping(&self) -> Duration {
+        self.endangered(self.margin).await
     }
 }
 

@@ -1,4 +1,8 @@
-//! Everything that knows Redis: one task per node that owns its connection.
+//! One task per node, which owns its connection.
+//!
+//! Here live connections, the tasks that serve them, what a client keeps of a node over all of them, and
+//! what is owed there. No word of Redis' language: that is in [`wire`](crate::wire). No rule about what
+//! nodes may have forgotten or how their clocks run: those are in [`protocol`](crate::protocol).
 //!
 //! A [`Node`] is a handle with a mailbox. Orders go in without waiting, from any thread, also
 //! outside of a runtime; the node's task writes all that waits as one pipeline, in order (I8), and

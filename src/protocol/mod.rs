@@ -1,5 +1,8 @@
 //! The Redlock algorithm without Redis: votes in, decisions out.
 //!
+//! Here live the rules: what a quorum is, how long a lock is valid, when to try again, which nodes count.
+//! No Redis, no task, no waiting.
+//!
 //! Nothing here reads a clock, draws a random number, does I/O, waits, or logs. **The rule of
 //! time**: every method that needs to know the time takes it as a parameter `now`, read by the
 //! caller from one clock (`crate::time::clock`) after whatever it reports happened; calls are made in

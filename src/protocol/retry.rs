@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn each_policy_gives_its_delays() {
         let (low, high) = (0, u64::MAX);
-        assert_eq!(delays(&RetryPolicy::none(), high, 9), []);
+        assert!(delays(&RetryPolicy::none(), high, 9).is_empty());
         assert_eq!(delays(&RetryPolicy::fixed(ms(7)), high, 2), [ms(7), ms(7)]);
         assert_eq!(
             delays(&RetryPolicy::linear(ms(2), ms(5)), low, 4),

@@ -1,0 +1,95 @@
+//! How long a lease of a client may be asked for.
+
+use crate::error::ConfigError;
+use crate::protocol::{Drift, Ttl, TtlError};
+use std::time::Duration;
+
+/// What bounds the times of all leases of one client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// The longest that any client of the nodes may ask for.
+    pub(crate) max_ttl: Duration,
+    pub(crate) node_timeout: Duration,
+    pub(crate) drift: Drift,
+}
+
+impl Limits {
+    /// The ttl that `asked` is, if it can work with the other settings.
+    pub(crate) fn check_ttl(&self, asked: Duration) -> Result<Ttl, ConfigError> {
+        let ttl = to_ttl("ttl", asked)?;
+        let max_ttl = self.max_ttl;
+        if asked > max_ttl {
+            return Err(ConfigError::TtlExceedsMax { ttl: asked, max_ttl });
+        }
+        let (drift, node_timeout) = (self.drift.allowance(ttl), self.node_timeout);
+        let validity = ttl.as_duration().saturating_sub(drift);
+        if validity.is_zero() {
+            return Err(ConfigError::DriftExceedsTtl { ttl: asked, drift });
+        }
+        if node_timeout >= validity {
+            let ttl = asked;
+            return Err(ConfigError::NodeTimeoutExceedsValidity { node_timeout, ttl, validity });
+        }
+        Ok(ttl)
+    }
+
+    /// The ttl of an extension after which at least `validity` is left: it may take a node timeout. Where
+    /// that is more than a key may stand for, the longest ttl, if it gives as much at the start.
+    pub(crate) fn ttl_for(&self, validity: Duration) -> Result<Ttl, ConfigError> {
+        let max_ttl = self.max_ttl;
+        let ttl_for = |validity| self.drift.ttl_for(validity);
+        let asked = ttl_for(validity).map_or(Duration::MAX, Ttl::as_duration);
+        if asked > max_ttl {
+            return Err(ConfigError::EnsureExceedsMax { validity, max_ttl });
+        }
+        let with_time = ttl_for(validity.saturating_add(self.node_timeout));
+        let ttl = with_time.map_or(max_ttl, |ttl| ttl.as_duration().min(max_ttl));
+        self.check_ttl(ttl)
+    }
+
+    /// Says so if a lease that is held for at most so long could end while it is acquired.
+    pub(crate) fn check_max_hold(&self, asked: Option<Duration>) -> Result<(), ConfigError> {
+        let node_timeout = self.node_timeout;
+        match asked {
+            Some(max_hold) if max_hold <= node_timeout => {
+                Err(ConfigError::MaxHoldTooShort { max_hold, node_timeout })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Says so if work would be told to stop before it could begin, or before each renewal.
+    pub(crate) fn check_margin(
+        &self,
+        margin: Option<Duration>,
+        ttl: Ttl,
+        max_hold: Option<Duration>,
+    ) -> Result<(), ConfigError> {
+        let validity = ttl.as_duration().saturating_sub(self.drift.allowance(ttl));
+        let limit = max_hold.map_or(validity, |most| (validity / 3).saturating_mul(2).min(most));
+        match margin {
+            Some(margin) if margin >= limit => Err(ConfigError::MarginTooLong { margin, limit }),
+            _ => Ok(()),
+        }
+    }
+
+    /// For how long a key can stand that nobody holds, if that is to be `asked`: the longest there is
+    /// comes with what is wrong.
+    pub(crate) fn check_cool_down(
+        &self,
+        asked: Duration,
+    ) -> (Option<Ttl>, Result<(), ConfigError>) {
+        let max_ttl = self.max_ttl;
+        let too_long = ConfigError::CoolDownExceedsMax { cool_down: asked, max_ttl };
+        let checked = if asked > max_ttl { Err(too_long) } else { Ok(()) };
+        // Less than a millisecond is none.
+        (Ttl::from_duration(asked.min(max_ttl)).ok(), checked)
+    }
+}
+
+/// What was `asked` for by `setting`, as the nodes can be told it.
+pub(crate) fn to_ttl(setting: &'static str, asked: Duration) -> Result<Ttl, ConfigError> {
+    Ttl::from_duration(asked).map_err(|reason| match reason {
+        TtlError::TooShort | TtlError::TooLong => ConfigError::BadTtl { setting, ttl: asked },
+    })
+}
