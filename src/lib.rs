@@ -24,7 +24,7 @@ pub use error::{AcquireError, ClientError, CloseError, ConfigError};
 pub use error::{ExtendError, ReenterError, ReleaseError};
 pub use lease::TokenRangeError;
 pub use lease::{Ended, FencingToken, Lease, LeaseRef, ParseTokenError, ReleaseOutcome};
-pub use node::{NodeStanding, NodeState, RestartGuard, RuntimeDriver};
+pub use node::{NodeState, RestartGuard, RuntimeDriver, VoteEligibility};
 pub use protocol::{Loss, RetryPolicy};
 pub use round::{Holder, NodeReport, NodeVote, Report};
 pub use wire::{Fsync, NodeFailure, Persistence, Role};

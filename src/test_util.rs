@@ -91,7 +91,7 @@ impl Census {
 pub fn census(redlock: &Redlock) -> Census {
     let driver = redlock.driver();
     Census {
-        leases: redlock.roster().count(),
+        leases: redlock.registry().count(),
         waiters: driver.waiters.count(),
         rounds: driver.rounds(),
         releases: driver.pool.shared().iter().map(|node| node.debts()).sum(),

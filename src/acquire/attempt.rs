@@ -1,13 +1,13 @@
 //! One attempt to acquire: its round, or two, with the clean-up armed.
 
-use super::driver::{Driver, Wish};
-use super::wait_queue::Place;
-use super::waiter::Stake;
-use crate::node::{Ballot, Claim, Nodes, Order};
+use super::driver::{AcquireRequest, Driver};
+use super::wait_queue::QueueSlot;
+use super::waiter::AttemptGuard;
+use crate::node::{Ballot, Claim, Nodes, QueuedCommand};
 use crate::protocol::{Acquisition, Next, Round, Time, hint};
-use crate::round::{Hold, Tally};
+use crate::round::{ReleaseGuard, Tally};
 use crate::time::clock;
-use crate::wire::{Fence, Value, Wants};
+use crate::wire::{Counters, Value, Wants};
 use rand::random;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 /// How long an attempt without a deadline waits until what was granted counts, where nodes' clocks have
 /// stepped ahead.
-const MOST_LAG: Duration = Duration::from_secs(1);
+const MAX_LAG: Duration = Duration::from_secs(1);
 
 /// An attempt under way.
 pub(crate) struct Attempt<'a> {
@@ -24,14 +24,14 @@ pub(crate) struct Attempt<'a> {
     nodes: &'a Arc<Nodes>,
     /// Where it stands in line, if it waits: the stake is kept there, so that it can be given up when
     /// the future is not polled.
-    place: Option<&'a Place>,
+    place: Option<&'a QueueSlot>,
     claim: Arc<Claim>,
     t1: Time,
     /// The end of all waiting, if there is one.
     deadline: Option<Time>,
     /// True if there was another before, which was refused.
     is_repeated: bool,
-    kept: Option<Stake>,
+    kept: Option<AttemptGuard>,
 }
 
 /// What became of an attempt.
@@ -44,7 +44,7 @@ pub(crate) enum AttemptResult {
 /// How an attempt ended.
 pub(crate) struct Ended {
     /// Gives up whatever it left on the nodes when it is dropped.
-    pub(crate) stake: Stake,
+    pub(crate) guard: AttemptGuard,
     /// The round that asked for the locks.
     pub(crate) asked: Arc<Tally>,
     /// The round that is the reason for what is next.
@@ -57,19 +57,19 @@ impl<'a> Attempt<'a> {
     pub(crate) fn new(
         driver: &'a Driver,
         nodes: &'a Arc<Nodes>,
-        wish: &Wish,
-        place: Option<&'a Place>,
+        wish: &AcquireRequest,
+        place: Option<&'a QueueSlot>,
         permit: OwnedSemaphorePermit,
     ) -> Self {
         let t1 = clock::now();
         let value = Value::telling(wish.keys.len(), wish.metadata.as_deref());
         let hint = || hint(driver.seen.load(Ordering::Relaxed), clock::wall_us());
-        let fence = wish.counters.clone().map(|counters| Fence::new(counters, hint()));
+        let fence = wish.counters.clone().map(|counters| Counters::new(counters, hint()));
         let claim = Claim::new(wish.keys.clone(), value, driver.quorum.nodes()).fenced(fence);
         let claim = Arc::new(claim.late_from(t1.after(driver.node_timeout / 2)));
         // The clean-up is armed before the first send (I5).
-        let hold = Hold::new(claim.clone(), nodes.clone(), driver.waiters.clone());
-        let kept = Some(Stake { hold, permit, valid_until: t1 });
+        let release = ReleaseGuard::new(claim.clone(), nodes.clone(), driver.waiters.clone());
+        let kept = Some(AttemptGuard { release, permit, valid_until: t1 });
         let deadline = wish.deadline;
         Self { driver, nodes, place, claim, t1, deadline, is_repeated: false, kept }
     }
@@ -83,7 +83,11 @@ impl<'a> Attempt<'a> {
     ///
     /// # Cancel safety
     /// Dropping the future releases on every node what the attempt may have set there.
-    pub(crate) async fn run(mut self, wish: &Wish, acquisition: &mut Acquisition) -> AttemptResult {
+    pub(crate) async fn run(
+        mut self,
+        wish: &AcquireRequest,
+        acquisition: &mut Acquisition,
+    ) -> AttemptResult {
         let t1 = self.t1;
         let is_repeated = self.is_repeated;
         let order = |claim, ballot| wish.order(claim, is_repeated, ballot);
@@ -92,17 +96,17 @@ impl<'a> Attempt<'a> {
             Err(cut) => return AttemptResult::GivenUp(cut),
         };
         self.note_numbers(&asked);
-        let (reason, next) = match judge(&asked, acquisition) {
+        let (reason, next) = match next_step(&asked, acquisition) {
             Next::Raise { valid_until, token } => {
                 self.driver.raises.fetch_add(1, Ordering::Relaxed);
                 let t1 = clock::now();
                 let begun = acquisition.begin_raise(valid_until, token, t1);
-                let order = |claim, ballot| Order::raise(claim, token, ballot);
+                let order = |claim, ballot| QueuedCommand::raise(claim, token, ballot);
                 let raised = match self.round(t1, begun, order).await {
                     Ok(raised) => raised,
                     Err(cut) => return AttemptResult::GivenUp(cut),
                 };
-                let next = judge(&raised, acquisition);
+                let next = next_step(&raised, acquisition);
                 (raised, next)
             }
             next => (asked.clone(), next),
@@ -111,7 +115,7 @@ impl<'a> Attempt<'a> {
             fence.commit(token);
         }
         match self.kept {
-            Some(stake) => AttemptResult::Ended(Ended { stake, asked, reason, next }),
+            Some(guard) => AttemptResult::Ended(Ended { guard, asked, reason, next }),
             None => AttemptResult::GivenUp(reason),
         }
     }
@@ -122,28 +126,31 @@ impl<'a> Attempt<'a> {
         &mut self,
         t1: Time,
         (round, close_at): (Round, Time),
-        order: impl Fn(Arc<Claim>, Ballot) -> Order,
+        order: impl Fn(Arc<Claim>, Ballot) -> QueuedCommand,
     ) -> Result<Arc<Tally>, Arc<Tally>> {
         let valid_until = round.goal().valid_until();
         let tally = Tally::new(round, t1);
         if let Some(place) = self.place
-            && let Some(stake) = self.kept.take()
+            && let Some(guard) = self.kept.take()
         {
-            place.begin(Stake { valid_until: valid_until.unwrap_or(t1), ..stake }, tally.clone());
+            place.begin(
+                AttemptGuard { valid_until: valid_until.unwrap_or(t1), ..guard },
+                tally.clone(),
+            );
         }
         // The last of a crowd end when it is gone, with answers that were late because of it.
         let was_crowded = self.driver.is_crowded();
         let order = |node| order(self.claim.clone(), Ballot::new(tally.clone(), node));
         self.nodes.send_each(order);
-        let limit = self.deadline.unwrap_or_else(|| t1.after(MOST_LAG)).max(close_at);
+        let limit = self.deadline.unwrap_or_else(|| t1.after(MAX_LAG)).max(close_at);
         tally.decided_within(self.nodes, close_at, limit).await;
         let (links, is_crowded) = (self.nodes.links(), was_crowded || self.driver.is_crowded());
         tally.note_held_up(is_crowded, |node| {
             links.is_up(node) && (is_crowded || self.claim.is_held_up(node))
         });
         if let Some(place) = self.place {
-            let Some(stake) = place.end() else { return Err(tally) };
-            self.kept = Some(stake);
+            let Some(guard) = place.end() else { return Err(tally) };
+            self.kept = Some(guard);
         }
         Ok(tally)
     }
@@ -157,8 +164,8 @@ impl<'a> Attempt<'a> {
     }
 }
 
-impl Wish {
-    fn order(&self, claim: Arc<Claim>, is_repeated: bool, ballot: Ballot) -> Order {
+impl AcquireRequest {
+    fn order(&self, claim: Arc<Claim>, is_repeated: bool, ballot: Ballot) -> QueuedCommand {
         // Who waits is told when the lock is free, and who keeps it when it is touched. Who holds it
         // is not asked where most find it free.
         let wants = match self.deadline {
@@ -168,12 +175,12 @@ impl Wish {
             None => Wants::Nothing,
         };
         match &self.adopts {
-            None => Order::acquire(claim, self.ttl, wants, ballot),
-            Some(from) => Order::adopt(claim, self.ttl, from.clone(), ballot),
+            None => QueuedCommand::acquire(claim, self.ttl, wants, ballot),
+            Some(from) => QueuedCommand::adopt(claim, self.ttl, from.clone(), ballot),
         }
     }
 }
 
-fn judge(tally: &Tally, acquisition: &mut Acquisition) -> Next {
-    tally.judge(|round| acquisition.handle_outcome(round, clock::now(), random()))
+fn next_step(tally: &Tally, acquisition: &mut Acquisition) -> Next {
+    tally.with_round(|round| acquisition.handle_outcome(round, clock::now(), random()))
 }

@@ -1,8 +1,8 @@
 //! Carries protocol objects over the nodes: sends, timers, one wake per decision.
 
 use super::attempt::{Attempt, AttemptResult, Ended};
-use super::wait_queue::{Place, Waiters};
-use super::waiter::Stake;
+use super::wait_queue::{QueueSlot, WaitQueues};
+use super::waiter::AttemptGuard;
 use crate::error::CloseError;
 use crate::node::{Links, NoRuntime, Nodes, Pool, Timings, sleep_until};
 use crate::protocol::{
@@ -10,7 +10,7 @@ use crate::protocol::{
 };
 use crate::round::Tally;
 use crate::time::clock;
-use crate::wire::{Counters, Keys, Value};
+use crate::wire::{CounterKeys, Keys, Value};
 use rand::random;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -25,7 +25,7 @@ const NEVER: Time = Time::from_nanos(u64::MAX);
 
 /// The most rounds under way at once in one client (I12). More callers than that wait for a place,
 /// within their wait bound.
-const MOST_ROUNDS: usize = 1 << 14;
+const MAX_ROUNDS: usize = 1 << 14;
 
 /// From so many rounds under way on, nodes that are slow to answer say more of this process than of
 /// themselves. (Where nodes hang, rounds end at once, and few are under way.)
@@ -44,7 +44,7 @@ pub(crate) struct Driver {
     pub(crate) node_timeout: Duration,
     connect_timeout: Duration,
     pub(crate) pool: Arc<Pool>,
-    pub(crate) waiters: Arc<Waiters>,
+    pub(crate) waiters: Arc<WaitQueues>,
     /// The highest number that a fencing counter was seen to show.
     pub(crate) seen: AtomicU64,
     /// How many attempts had to confirm their token in a second round.
@@ -54,7 +54,7 @@ pub(crate) struct Driver {
 }
 
 /// What is to be acquired, and how long to try.
-pub(crate) struct Wish {
+pub(crate) struct AcquireRequest {
     pub(crate) keys: Keys,
     pub(crate) ttl: Ttl,
     /// What to tell those who ask who holds it.
@@ -62,7 +62,7 @@ pub(crate) struct Wish {
     /// The value that stands there and is to be taken over, if it is not to be free.
     pub(crate) adopts: Option<Arc<Value>>,
     /// The counters beside the keys, if a fencing token is wanted.
-    pub(crate) counters: Option<Arc<Counters>>,
+    pub(crate) counters: Option<Arc<CounterKeys>>,
     /// True if it has one attempt only: who is in the way is asked at once.
     pub(crate) is_last_chance: bool,
     /// True to be told when the lock is touched, also when nobody waits for it.
@@ -74,14 +74,14 @@ pub(crate) struct Wish {
 }
 
 /// A lock that is held.
-pub(crate) struct Win {
-    pub(crate) stake: Stake,
+pub(crate) struct Acquired {
+    pub(crate) guard: AttemptGuard,
     pub(crate) valid_until: Time,
     pub(crate) tally: Arc<Tally>,
 }
 
 /// Why there is none.
-pub(crate) enum Defeat {
+pub(crate) enum AcquireFailure {
     /// What the nodes said in the round that is the reason, if there was one.
     Refused(Refusal, Option<Arc<Tally>>),
     /// The future was not polled, and what its attempt may have won was given up.
@@ -98,9 +98,9 @@ impl Driver {
         drift: Drift,
         timings: Timings,
         pool: Arc<Pool>,
-        waiters: Arc<Waiters>,
+        waiters: Arc<WaitQueues>,
     ) -> Self {
-        let permits = Arc::new(Semaphore::new(MOST_ROUNDS));
+        let permits = Arc::new(Semaphore::new(MAX_ROUNDS));
         let (seen, raises) = (AtomicU64::new(0), AtomicU64::new(0));
         let is_closed = AtomicBool::new(false);
         Self {
@@ -121,7 +121,11 @@ impl Driver {
     ///
     /// # Cancel safety
     /// Dropping the future releases on every node what an attempt may have set there.
-    pub(crate) async fn win(&self, wish: Wish, schedule: Schedule) -> Result<Win, Defeat> {
+    pub(crate) async fn win(
+        &self,
+        wish: AcquireRequest,
+        schedule: Schedule,
+    ) -> Result<Acquired, AcquireFailure> {
         let timings = (wish.ttl, self.drift);
         let (timeout, deadline) = (self.node_timeout, wish.deadline.unwrap_or(NEVER));
         let acquisition = Acquisition::new(self.quorum, timings, timeout, deadline, schedule)
@@ -138,15 +142,15 @@ impl Driver {
 
     async fn compete(
         &self,
-        wish: &Wish,
+        wish: &AcquireRequest,
         mut acquisition: Acquisition,
-        mut place: Option<Place>,
-    ) -> Result<Win, Defeat> {
+        mut place: Option<QueueSlot>,
+    ) -> Result<Acquired, AcquireFailure> {
         let begun = clock::now();
         let mut latest_refusal = None;
         loop {
             let nodes = self.ready()?;
-            let out_of_time = |place: Option<&Place>, latest: Option<Arc<Tally>>| {
+            let out_of_time = |place: Option<&QueueSlot>, latest: Option<Arc<Tally>>| {
                 let refused = latest.or_else(|| place?.refused());
                 Err(refused.map_or_else(|| self.unasked(&nodes, begun), out_of_time_after))
             };
@@ -157,11 +161,11 @@ impl Driver {
                 return out_of_time(Some(place), latest_refusal);
             }
             let Some(permit) = self.permit(&nodes, wish.deadline).await else {
-                return Err(Defeat::Overloaded(latest_refusal));
+                return Err(AcquireFailure::Overloaded(latest_refusal));
             };
             // All of that may have taken long; and who closes the client looks for permits last.
             if self.is_closed() {
-                return Err(Defeat::Closed);
+                return Err(AcquireFailure::Closed);
             }
             // What one wins that was bypassed meanwhile would be looked after by nobody: it goes back to
             // its place first. So does one whose runtime was shut down.
@@ -176,7 +180,9 @@ impl Driver {
                 .repeated(latest_refusal.is_some());
             let ended = match attempt.run(wish, &mut acquisition).await {
                 AttemptResult::Ended(ended) => ended,
-                AttemptResult::GivenUp(_) if self.is_closed() => return Err(Defeat::Closed),
+                AttemptResult::GivenUp(_) if self.is_closed() => {
+                    return Err(AcquireFailure::Closed);
+                }
                 AttemptResult::GivenUp(tally) => {
                     if acquisition.handle_given_up(clock::now(), random()) {
                         continue;
@@ -184,16 +190,16 @@ impl Driver {
                     return Err(given_up(tally));
                 }
             };
-            let Ended { mut stake, asked, reason, next } = ended;
+            let Ended { mut guard, asked, reason, next } = ended;
             if !matches!(next, Next::Lease { .. }) {
-                stake.hold.note_refused();
+                guard.release.note_refused();
             }
             match next {
                 Next::Lease { valid_until, .. } => {
-                    return Ok(Win { stake, valid_until, tally: asked });
+                    return Ok(Acquired { guard, valid_until, tally: asked });
                 }
                 Next::Retry { at } => {
-                    drop(stake);
+                    drop(guard);
                     if let Some(place) = &mut place {
                         place.refuse(&reason, &wish.keys);
                     }
@@ -215,12 +221,12 @@ impl Driver {
     }
 
     /// The nodes, if they can be asked.
-    pub(crate) fn ready(&self) -> Result<Arc<Nodes>, Defeat> {
+    pub(crate) fn ready(&self) -> Result<Arc<Nodes>, AcquireFailure> {
         if self.is_closed() {
-            return Err(Defeat::Closed);
+            return Err(AcquireFailure::Closed);
         }
-        let nodes = self.pool.here().map_err(Defeat::NoRuntime)?;
-        if nodes.is_open() { Ok(nodes) } else { Err(Defeat::NoRuntime(NoRuntime::Absent)) }
+        let nodes = self.pool.here().map_err(AcquireFailure::NoRuntime)?;
+        if nodes.is_open() { Ok(nodes) } else { Err(AcquireFailure::NoRuntime(NoRuntime::Absent)) }
     }
 
     /// Waits for the first connections of a client that is new here, for as long as they may take:
@@ -242,7 +248,7 @@ impl Driver {
     }
 
     /// Resolves when a quorum is connected on the current runtime, and no attempt has to wait for more.
-    pub(crate) async fn wait_until_ready(&self) -> Result<(), Defeat> {
+    pub(crate) async fn wait_until_ready(&self) -> Result<(), AcquireFailure> {
         loop {
             let nodes = self.ready()?;
             let mut ready =
@@ -260,14 +266,14 @@ impl Driver {
     }
 
     /// The defeat of one whose time ended before it could ask the nodes.
-    fn unasked(&self, nodes: &Nodes, begun: Time) -> Defeat {
+    fn unasked(&self, nodes: &Nodes, begun: Time) -> AcquireFailure {
         let tally = Tally::new(Round::new(self.quorum, Goal::Survey), begun);
         tally.close_unasked(nodes.links());
-        Defeat::Refused(Refusal::Timeout, Some(tally))
+        AcquireFailure::Refused(Refusal::Timeout, Some(tally))
     }
 
     /// Waits for the turn; false if the deadline came first.
-    async fn has_turn(&self, place: &mut Place, nodes: &Nodes, wish: &Wish) -> bool {
+    async fn has_turn(&self, place: &mut QueueSlot, nodes: &Nodes, wish: &AcquireRequest) -> bool {
         let mut turn = pin!(place.turn());
         if poll_fn(|cx| Poll::Ready(turn.as_mut().poll(cx).is_ready())).await {
             return true;
@@ -300,7 +306,7 @@ impl Driver {
 
     /// How many attempts are under way.
     pub(crate) fn rounds(&self) -> usize {
-        MOST_ROUNDS - self.permits.available_permits()
+        MAX_ROUNDS - self.permits.available_permits()
     }
 
     /// Refuses all acquires from now on, and waits up to `limit` until every round is over and every
@@ -341,38 +347,38 @@ impl Driver {
 fn refused(
     refusal: Refusal,
     (latest, earlier): (Arc<Tally>, Option<Arc<Tally>>),
-    place: Option<&Place>,
-) -> Defeat {
-    let seen = place.filter(|_| refusal == Refusal::Timeout).and_then(Place::refused);
-    let refused = Defeat::Refused(refusal, Some(earlier.unwrap_or(latest)));
+    place: Option<&QueueSlot>,
+) -> AcquireFailure {
+    let seen = place.filter(|_| refusal == Refusal::Timeout).and_then(QueueSlot::refused);
+    let refused = AcquireFailure::Refused(refusal, Some(earlier.unwrap_or(latest)));
     seen.map_or(refused, out_of_time_after)
 }
 
 /// The defeat of one whose last attempt was given up because it was not polled.
-fn given_up(cut: Arc<Tally>) -> Defeat {
-    match cut.judge(Round::outcome) {
-        Some(Outcome::Won | Outcome::TooLate) | None => Defeat::NotPolled(cut),
+fn given_up(cut: Arc<Tally>) -> AcquireFailure {
+    match cut.with_round(Round::outcome) {
+        Some(Outcome::Won | Outcome::TooLate) | None => AcquireFailure::NotPolled(cut),
         Some(_) => out_of_time_after(cut),
     }
 }
 
 /// The defeat of one whose time ended after `refused`: its own last attempt, or what the first in its
 /// line saw.
-fn out_of_time_after(refused: Arc<Tally>) -> Defeat {
-    let refusal = match refused.judge(Round::outcome) {
+fn out_of_time_after(refused: Arc<Tally>) -> AcquireFailure {
+    let refusal = match refused.with_round(Round::outcome) {
         Some(Outcome::NoQuorum) | None => Refusal::NoQuorum,
         Some(Outcome::TooLate) => Refusal::Expired,
         Some(Outcome::Denied | Outcome::Missing | Outcome::Won) => Refusal::Contended,
     };
-    Defeat::Refused(refusal, Some(refused))
+    AcquireFailure::Refused(refusal, Some(refused))
 }
 
 /// Waits until `at`, or until there is news that makes an attempt worth while.
-async fn rest(place: Option<&Place>, nodes: &Nodes, at: Time) {
+async fn rest(place: Option<&QueueSlot>, nodes: &Nodes, at: Time) {
     let mut until = at;
     loop {
         let mut timer = pin!(sleep_until(nodes, until));
-        let news = poll_fn(|cx| match place.map_or(Poll::Pending, Place::poll_news) {
+        let news = poll_fn(|cx| match place.map_or(Poll::Pending, QueueSlot::poll_news) {
             Poll::Ready(try_at) if try_at < until => Poll::Ready(Some(try_at)),
             _ => timer.as_mut().poll(cx).map(|()| None),
         });

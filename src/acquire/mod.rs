@@ -9,6 +9,6 @@ mod queue;
 mod wait_queue;
 mod waiter;
 
-pub(crate) use driver::{Defeat, Driver, Win, Wish};
-pub(crate) use wait_queue::Waiters;
-pub(crate) use waiter::Stake;
+pub(crate) use driver::{AcquireFailure, AcquireRequest, Acquired, Driver};
+pub(crate) use wait_queue::WaitQueues;
+pub(crate) use waiter::AttemptGuard;

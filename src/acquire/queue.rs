@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// So often in a row a lock passes from lease to lease inside this process; then the first in line
-/// holds back for [`MANNERS`], so that other processes get a turn (they know within a round trip).
-/// Each time nobody took the turn, the number doubles, up to [`MOST_ALONE`]. Short runs are what
+/// holds back for [`YIELD_DELAY`], so that other processes get a turn (they know within a round trip).
+/// Each time nobody took the turn, the number doubles, up to [`MAX_ALONE`]. Short runs are what
 /// makes waiting fair: the time to a process's turn is a matter of luck, which many turns even out.
-const MOST_IN_A_ROW: u32 = 4;
-const MOST_ALONE: u32 = 1 << 8;
-pub(crate) const MANNERS: Duration = Duration::from_millis(5);
+const MAX_IN_A_ROW: u32 = 4;
+const MAX_ALONE: u32 = 1 << 8;
+pub(crate) const YIELD_DELAY: Duration = Duration::from_millis(5);
 
 /// So many of a line compete at most because those before them did not move.
-const MOST_LET_IN: usize = 1 << 4;
+const MAX_LET_IN: usize = 1 << 4;
 
 /// When somebody joined, beside others: who was first is served first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,7 +26,7 @@ pub(crate) struct Ticket(pub(crate) u64);
 pub(crate) type Woken = Vec<Arc<Waiter>>;
 
 /// Those who wait for one key.
-pub(crate) struct Line {
+pub(crate) struct Queue {
     waiters: BTreeMap<Ticket, Arc<Waiter>>,
     in_a_row: u32,
     /// How many in a row before others get a turn.
@@ -40,12 +40,12 @@ pub(crate) struct Line {
     pub(crate) refused: Option<Arc<Tally>>,
 }
 
-impl Default for Line {
+impl Default for Queue {
     fn default() -> Self {
         Self {
             waiters: BTreeMap::new(),
             in_a_row: 0,
-            limit: MOST_IN_A_ROW,
+            limit: MAX_IN_A_ROW,
             has_yielded: false,
             let_in: 1,
             refused: None,
@@ -53,7 +53,7 @@ impl Default for Line {
     }
 }
 
-impl Line {
+impl Queue {
     pub(crate) fn first(&self) -> Option<&Arc<Waiter>> {
         self.waiters.values().next()
     }
@@ -96,7 +96,7 @@ impl Line {
 
     /// Notes that one whose turn it was did not move.
     pub(crate) fn note_bypassed(&mut self) {
-        self.let_in = (self.let_in * 2).min(MOST_LET_IN);
+        self.let_in = (self.let_in * 2).min(MAX_LET_IN);
     }
 
     /// Gives the first in line their turn.
@@ -115,7 +115,7 @@ impl Line {
     pub(crate) fn passes_on(&mut self) -> bool {
         if std::mem::take(&mut self.has_yielded) {
             // It was ours again: nobody else wanted it.
-            self.limit = (self.limit * 2).min(MOST_ALONE);
+            self.limit = (self.limit * 2).min(MAX_ALONE);
         }
         self.let_in = 1;
         self.in_a_row += 1;
@@ -130,7 +130,7 @@ impl Line {
     /// Somebody else let go of the lock: nodes do not tell us of our own releases.
     pub(crate) fn handle_others(&mut self) {
         if std::mem::take(&mut self.has_yielded) {
-            self.limit = MOST_IN_A_ROW;
+            self.limit = MAX_IN_A_ROW;
         }
         self.let_in = 1;
         self.in_a_row = 0;

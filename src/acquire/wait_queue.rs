@@ -1,6 +1,6 @@
 //! Who waits for which lock in this process, in order, and what wakes them.
 //!
-//! Waiters of a key stand in line, and only the first competes on the nodes: what a release costs
+//! WaitQueues of a key stand in line, and only the first competes on the nodes: what a release costs
 //! does not grow with the number of waiters. A waiter is woken by a lease of this process that ends
 //! (the turn passes as soon as the deletes are in the mailboxes; the nodes' order does the rest), by
 //! the nodes when somebody else's key is gone, and always by a timer of its own.
@@ -11,11 +11,11 @@
 //! - What an attempt has won is given up when its deadline or its validity is over; and while others
 //!   of this process want it, after [`PATIENCE`](super::waiter::PATIENCE).
 
-use super::queue::{Line, MANNERS, Ticket, Woken};
-use super::waiter::{Neglect, Stake, State, Turn, Waiter};
+use super::queue::{Queue, Ticket, Woken, YIELD_DELAY};
+use super::waiter::{AttemptGuard, Neglect, State, Turn, Waiter};
 use crate::node::PushSink;
 use crate::protocol::{NodeId, NodeSet, Quorum, Time};
-use crate::round::{Heirs, Tally};
+use crate::round::{ReleaseListener, Tally};
 use crate::sync::lock;
 use crate::time::{Alarm, Ring, clock};
 use crate::wire::Keys;
@@ -34,15 +34,15 @@ const SLICE: usize = 512;
 const SLICE_PAUSE: Duration = Duration::from_millis(5);
 
 /// The lines of one client.
-pub(crate) struct Waiters {
+pub(crate) struct WaitQueues {
     quorum: Quorum,
-    book: Mutex<Book>,
+    queues: Mutex<Queues>,
     this: Weak<Self>,
 }
 
 #[derive(Default)]
-struct Book {
-    lines: BTreeMap<Box<[u8]>, Line>,
+struct Queues {
+    by_key: BTreeMap<Box<[u8]>, Queue>,
     /// Those who stand in no line yet.
     roaming: BTreeMap<Ticket, Arc<Waiter>>,
     last_ticket: u64,
@@ -64,36 +64,36 @@ enum Swept {
 
 /// A place in a line; given up when dropped. Who wants several locks stands in the line of the one
 /// that it was refused for, and in none before that.
-pub(crate) struct Place {
-    waiters: Arc<Waiters>,
-    line: Option<Box<[u8]>>,
+pub(crate) struct QueueSlot {
+    waiters: Arc<WaitQueues>,
+    queue: Option<Box<[u8]>>,
     ticket: Ticket,
     pub(crate) waiter: Arc<Waiter>,
 }
 
-impl Waiters {
+impl WaitQueues {
     pub(crate) fn new(quorum: Quorum) -> Arc<Self> {
-        Arc::new_cyclic(|this| Self { quorum, book: Mutex::default(), this: this.clone() })
+        Arc::new_cyclic(|this| Self { quorum, queues: Mutex::default(), this: this.clone() })
     }
 
     /// A place at the end of the line for these keys, for an acquire that ends by `deadline`.
-    pub(crate) fn join(self: &Arc<Self>, keys: &Keys, deadline: Time) -> Place {
-        let line = (keys.len() == 1).then(|| keys.first().into());
+    pub(crate) fn join(self: &Arc<Self>, keys: &Keys, deadline: Time) -> QueueSlot {
+        let queue = (keys.len() == 1).then(|| keys.first().into());
         let waiter = Arc::new(Waiter::new(deadline));
-        let ticket = self.book().next_ticket();
-        let place = Place { waiters: self.clone(), line, ticket, waiter };
-        place.enter();
-        place
+        let ticket = self.queues().next_ticket();
+        let index = QueueSlot { waiters: self.clone(), queue, ticket, waiter };
+        index.enter();
+        index
     }
 
     /// Gives up all attempts under way, and lets everybody have a look, whoever stands before them.
     pub(crate) fn close(&self) {
         let mut given_up = Vec::new();
         let woken = {
-            let mut book = self.book();
-            let lines = std::mem::take(&mut book.lines).into_values();
-            let roaming = std::mem::take(&mut book.roaming).into_values();
-            lines.flat_map(Line::into_waiters).chain(roaming).collect::<Woken>()
+            let mut all = self.queues();
+            let queues = std::mem::take(&mut all.by_key).into_values();
+            let roaming = std::mem::take(&mut all.roaming).into_values();
+            queues.flat_map(Queue::into_waiters).chain(roaming).collect::<Woken>()
         };
         for waiter in &woken {
             waiter.state().give_up(&mut given_up);
@@ -105,16 +105,16 @@ impl Waiters {
     /// How many stand in all lines, or in none yet.
     #[cfg(feature = "test-util")]
     pub(crate) fn count(&self) -> usize {
-        let book = self.book();
-        book.lines.values().map(Line::len).sum::<usize>() + book.roaming.len()
+        let queues = self.queues();
+        queues.by_key.values().map(Queue::len).sum::<usize>() + queues.roaming.len()
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        lock(&self.book)
+    fn queues(&self) -> MutexGuard<'_, Queues> {
+        lock(&self.queues)
     }
 }
 
-impl Book {
+impl Queues {
     fn next_ticket(&mut self) -> Ticket {
         self.last_ticket += 1;
         Ticket(self.last_ticket)
@@ -122,27 +122,27 @@ impl Book {
 
     /// Looks at some of the waiters for those that do not move, and sets them aside. Returns what
     /// their attempts may have won, and whether the sweep has come to its end.
-    fn sweep(&mut self, now: Time, woken: &mut Woken) -> (Vec<Stake>, bool) {
+    fn sweep(&mut self, now: Time, woken: &mut Woken) -> (Vec<AttemptGuard>, bool) {
         let (seen, next) = self.slice();
         let is_whole = matches!(next, Swept::Nothing);
         self.swept = next;
         let mut given_up = Vec::new();
-        for (ticket, line, waiter) in seen {
+        for (ticket, queue, waiter) in seen {
             let is_due = match waiter.neglect(now) {
                 None => false,
                 Some(Neglect::GiveUp) => true,
                 // It is in nobody's way while nobody stands behind it.
                 Some(Neglect::Bypass) => {
-                    let line = line.as_ref().and_then(|key| self.lines.get(key));
-                    line.is_some_and(|line| line.has_others(ticket))
+                    let queue = queue.as_ref().and_then(|key| self.by_key.get(key));
+                    queue.is_some_and(|queue| queue.has_others(ticket))
                 }
                 Some(Neglect::GiveUpIfWanted) => self.is_wanted(&waiter, ticket),
             };
             if is_due && waiter.set_aside(now, &mut given_up) {
-                if let Some(line) = line.as_ref().and_then(|key| self.lines.get_mut(key)) {
-                    line.note_bypassed();
+                if let Some(queue) = queue.as_ref().and_then(|key| self.by_key.get_mut(key)) {
+                    queue.note_bypassed();
                 }
-                self.remove(line.as_deref(), ticket, woken);
+                self.remove(queue.as_deref(), ticket, woken);
             }
         }
         (given_up, is_whole)
@@ -165,16 +165,19 @@ impl Book {
                 let last = *last;
                 return (seen, Swept::Roaming(last));
             }
-            return (seen, if self.lines.is_empty() { Swept::Nothing } else { Swept::Lines(None) });
+            return (
+                seen,
+                if self.by_key.is_empty() { Swept::Nothing } else { Swept::Lines(None) },
+            );
         }
-        let lines = match &self.swept {
-            Swept::Lines(Some(key)) => self.lines.range::<[u8], _>((Excluded(&**key), Unbounded)),
-            _ => self.lines.range::<[u8], _>((Unbounded, Unbounded)),
+        let queues = match &self.swept {
+            Swept::Lines(Some(key)) => self.by_key.range::<[u8], _>((Excluded(&**key), Unbounded)),
+            _ => self.by_key.range::<[u8], _>((Unbounded, Unbounded)),
         };
         let mut last = None;
         let mut count = 0;
-        for (key, line) in lines.take(SLICE) {
-            let competing = line.competing();
+        for (key, queue) in queues.take(SLICE) {
+            let competing = queue.competing();
             seen.extend(competing.map(|(ticket, one)| (ticket, Some(key.clone()), one.clone())));
             last = Some(key);
             count += 1;
@@ -187,40 +190,40 @@ impl Book {
     /// True if somebody else of this process stands in line for any key of the attempt that `waiter`
     /// has under way.
     fn is_wanted(&self, waiter: &Waiter, ticket: Ticket) -> bool {
-        let claim = waiter.state().stake.as_ref().map(|stake| stake.hold.claim().clone());
+        let claim = waiter.state().guard.as_ref().map(|guard| guard.release.claim().clone());
         claim.is_some_and(|claim| {
-            let mut lines = claim.keys().iter().filter_map(|key| self.lines.get(key));
-            lines.any(|line| line.has_others(ticket))
+            let mut queues = claim.keys().iter().filter_map(|key| self.by_key.get(key));
+            queues.any(|queue| queue.has_others(ticket))
         })
     }
 
     fn insert(
         &mut self,
-        line: Option<&[u8]>,
+        queue: Option<&[u8]>,
         ticket: Ticket,
         waiter: Arc<Waiter>,
         woken: &mut Woken,
     ) {
-        let Some(key) = line else {
+        let Some(key) = queue else {
             waiter.state().turn = Turn::Mine;
             self.roaming.insert(ticket, waiter);
             return;
         };
-        if !self.lines.contains_key(key) {
-            self.lines.insert(key.into(), Line::default());
+        if !self.by_key.contains_key(key) {
+            self.by_key.insert(key.into(), Queue::default());
         }
-        self.lines.get_mut(key).expect("entered above").insert(ticket, waiter, woken);
+        self.by_key.get_mut(key).expect("entered above").insert(ticket, waiter, woken);
     }
 
-    fn remove(&mut self, line: Option<&[u8]>, ticket: Ticket, woken: &mut Woken) {
-        let Some(key) = line else {
+    fn remove(&mut self, queue: Option<&[u8]>, ticket: Ticket, woken: &mut Woken) {
+        let Some(key) = queue else {
             self.roaming.remove(&ticket);
             return;
         };
-        let Some(line) = self.lines.get_mut(key) else { return };
-        line.remove(ticket, woken);
-        if line.len() == 0 {
-            self.lines.remove(key);
+        let Some(queue) = self.by_key.get_mut(key) else { return };
+        queue.remove(ticket, woken);
+        if queue.len() == 0 {
+            self.by_key.remove(key);
         }
     }
 }
@@ -232,27 +235,27 @@ fn wake(woken: Woken) {
     }
 }
 
-impl Heirs for Waiters {
+impl ReleaseListener for WaitQueues {
     fn handle_release(&self, key: &[u8], at: Time) {
-        let mut book = self.book();
-        let Some(line) = book.lines.get_mut(key) else { return };
-        let at = if line.passes_on() { at } else { at.after(MANNERS) };
-        let first = line.first().cloned();
-        drop(book);
+        let mut queues = self.queues();
+        let Some(queue) = queues.by_key.get_mut(key) else { return };
+        let at = if queue.passes_on() { at } else { at.after(YIELD_DELAY) };
+        let first = queue.first().cloned();
+        drop(queues);
         if let Some(first) = first {
             first.wake_for(at);
         }
     }
 }
 
-impl Ring for Waiters {
+impl Ring for WaitQueues {
     fn ring(self: Arc<Self>, now: Time) -> Option<Time> {
-        let mut book = self.book();
+        let mut queues = self.queues();
         let mut woken = Woken::new();
-        let (given_up, is_whole) = book.sweep(now, &mut woken);
-        let is_empty = book.lines.is_empty() && book.roaming.is_empty();
-        let alarm = if is_empty { book.alarm.take() } else { None };
-        drop(book);
+        let (given_up, is_whole) = queues.sweep(now, &mut woken);
+        let is_empty = queues.by_key.is_empty() && queues.roaming.is_empty();
+        let alarm = if is_empty { queues.alarm.take() } else { None };
+        drop(queues);
         // Releases are sent without the lock, and before the next are told.
         drop((given_up, alarm));
         wake(woken);
@@ -261,25 +264,25 @@ impl Ring for Waiters {
     }
 }
 
-impl PushSink for Waiters {
+impl PushSink for WaitQueues {
     fn handle_push(&self, node: NodeId, key: Option<&[u8]>) {
-        let mut book = self.book();
-        let lines: Vec<_> = match key {
-            Some(key) => book.lines.get_mut(key).into_iter().collect(),
-            None => book.lines.values_mut().collect(),
+        let mut all = self.queues();
+        let queues: Vec<_> = match key {
+            Some(key) => all.by_key.get_mut(key).into_iter().collect(),
+            None => all.by_key.values_mut().collect(),
         };
         let mut told = Vec::new();
-        for line in lines {
-            if let Some(first) = line.first().cloned()
+        for queue in queues {
+            if let Some(first) = queue.first().cloned()
                 && let Some(at) = first.handle_push(node, self.quorum)
             {
                 if key.is_some() {
-                    line.handle_others();
+                    queue.handle_others();
                 }
                 told.push((first, at));
             }
         }
-        drop(book);
+        drop(all);
         for (first, at) in told {
             first.wake_for(at);
         }
@@ -289,23 +292,23 @@ impl PushSink for Waiters {
     fn handle_step(&self, _ahead: Duration) {}
 }
 
-impl Place {
+impl QueueSlot {
     fn enter(&self) {
         let mut woken = Woken::new();
-        let mut book = self.waiters.book();
-        book.insert(self.line.as_deref(), self.ticket, self.waiter.clone(), &mut woken);
+        let mut queues = self.waiters.queues();
+        queues.insert(self.queue.as_deref(), self.ticket, self.waiter.clone(), &mut woken);
         // One that was set before a fork rings in the parent only.
-        if book.alarm.as_ref().is_none_or(|alarm| !alarm.is_ours()) {
+        if queues.alarm.as_ref().is_none_or(|alarm| !alarm.is_ours()) {
             let bell: Weak<dyn Ring> = self.waiters.this.clone();
-            book.alarm = Some(Alarm::set(clock::now().after(SWEEP), bell));
+            queues.alarm = Some(Alarm::set(clock::now().after(SWEEP), bell));
         }
-        drop(book);
+        drop(queues);
         wake(woken);
     }
 
     fn leave(&self) {
         let mut woken = Woken::new();
-        self.waiters.book().remove(self.line.as_deref(), self.ticket, &mut woken);
+        self.waiters.queues().remove(self.queue.as_deref(), self.ticket, &mut woken);
         wake(woken);
     }
 
@@ -320,7 +323,7 @@ impl Place {
                 Turn::Bypassed => self.waiter.state().turn = Turn::Mine,
                 Turn::GivenUp => {
                     self.waiter.state().turn = Turn::Waiting;
-                    self.ticket = self.waiters.book().next_ticket();
+                    self.ticket = self.waiters.queues().next_ticket();
                 }
             }
             self.enter();
@@ -332,13 +335,13 @@ impl Place {
 
     /// What the first in line saw last, for one whose time ended before its turn.
     pub(crate) fn refused(&self) -> Option<Arc<Tally>> {
-        self.waiters.book().lines.get(self.line.as_ref()?)?.refused.clone()
+        self.waiters.queues().by_key.get(self.queue.as_ref()?)?.refused.clone()
     }
 
     /// Notes an attempt that begins.
-    pub(crate) fn begin(&self, stake: Stake, tally: Arc<Tally>) {
+    pub(crate) fn begin(&self, guard: AttemptGuard, tally: Arc<Tally>) {
         let mut waiter = self.waiter.state();
-        waiter.stake = Some(stake);
+        waiter.guard = Some(guard);
         waiter.tally = Some(tally);
         waiter.freed = NodeSet::default();
         waiter.try_at = None;
@@ -350,25 +353,25 @@ impl Place {
     }
 
     /// What the attempt holds; `None` if it was given up because the future was not polled.
-    pub(crate) fn end(&self) -> Option<Stake> {
-        self.waiter.state().stake.take()
+    pub(crate) fn end(&self) -> Option<AttemptGuard> {
+        self.waiter.state().guard.take()
     }
 
     /// Notes that the attempt for `keys` was refused, and stands in the line of the one that was in
     /// the way.
     pub(crate) fn refuse(&mut self, tally: &Arc<Tally>, keys: &Keys) {
-        let obstacle = tally.obstacle().and_then(|place| keys.get(place));
-        if let Some(key) = obstacle.filter(|key| Some(*key) != self.line.as_deref()) {
+        let obstacle = tally.obstacle().and_then(|index| keys.get(index));
+        if let Some(key) = obstacle.filter(|key| Some(*key) != self.queue.as_deref()) {
             self.leave();
-            self.line = Some(key.into());
+            self.queue = Some(key.into());
             self.waiter.state().turn = Turn::Waiting;
-            self.ticket = self.waiters.book().next_ticket();
+            self.ticket = self.waiters.queues().next_ticket();
             self.enter();
         }
         self.waiter.state().refused_at = Some(clock::now());
-        let Some(key) = &self.line else { return };
-        if let Some(line) = self.waiters.book().lines.get_mut(key) {
-            line.refused = Some(tally.clone());
+        let Some(key) = &self.queue else { return };
+        if let Some(queue) = self.waiters.queues().by_key.get_mut(key) {
+            queue.refused = Some(tally.clone());
         }
     }
 
@@ -382,12 +385,12 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for QueueSlot {
     fn drop(&mut self) {
         // The round under way knows this waiter as the one to wake, and may outlive it: its hold
         // must be given up now, and before the next in line asks.
-        let State { stake, tally, task, .. } = std::mem::take(&mut *self.waiter.state());
-        drop((stake, tally, task));
+        let State { guard, tally, task, .. } = std::mem::take(&mut *self.waiter.state());
+        drop((guard, tally, task));
         self.leave();
     }
 }

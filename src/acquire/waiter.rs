@@ -1,7 +1,7 @@
 //! One acquire that waits.
 
 use crate::protocol::{NodeId, NodeSet, Quorum, Round, Time};
-use crate::round::{Hold, Tally};
+use crate::round::{ReleaseGuard, Tally};
 use crate::sync::{contain, lock};
 use crate::time::clock;
 use rand::random_range;
@@ -47,7 +47,7 @@ pub(crate) struct State {
     pub(crate) tally: Option<Arc<Tally>>,
     pub(crate) refused_at: Option<Time>,
     /// What the attempt under way may hold.
-    pub(crate) stake: Option<Stake>,
+    pub(crate) guard: Option<AttemptGuard>,
 }
 
 /// Whether it may compete on the nodes.
@@ -67,8 +67,8 @@ pub(crate) enum Turn {
 
 /// What an attempt under way may hold. Dropped in this order: a client that closes waits for the
 /// permits, and then everything must have been given up.
-pub(crate) struct Stake {
-    pub(crate) hold: Hold,
+pub(crate) struct AttemptGuard {
+    pub(crate) release: ReleaseGuard,
     pub(crate) permit: OwnedSemaphorePermit,
     /// Until when winning it means anything.
     pub(crate) valid_until: Time,
@@ -118,7 +118,7 @@ impl Waiter {
     pub(crate) fn neglect(&self, now: Time) -> Option<Neglect> {
         let state = self.state();
         let idle = state.idle(now).filter(|idle| *idle >= BYPASS_AFTER)?;
-        let Some(held) = &state.stake else { return Some(Neglect::Bypass) };
+        let Some(held) = &state.guard else { return Some(Neglect::Bypass) };
         if now >= self.deadline || now >= held.valid_until {
             return Some(Neglect::GiveUp);
         }
@@ -126,7 +126,7 @@ impl Waiter {
     }
 
     /// Takes its turn away, and what its attempt holds, unless it has moved by `now`. False if it has.
-    pub(crate) fn set_aside(&self, now: Time, given_up: &mut Vec<Stake>) -> bool {
+    pub(crate) fn set_aside(&self, now: Time, given_up: &mut Vec<AttemptGuard>) -> bool {
         let mut state = self.state();
         let is_idle = state.idle(now).is_some_and(|idle| idle >= BYPASS_AFTER);
         if is_idle {
@@ -140,7 +140,7 @@ impl Waiter {
     pub(crate) fn handle_push(&self, node: NodeId, quorum: Quorum) -> Option<Time> {
         let mut state = self.state();
         state.freed.insert(node);
-        let granted = state.tally.as_ref().map(|tally| tally.judge(Round::granted));
+        let granted = state.tally.as_ref().map(|tally| tally.with_round(Round::granted));
         let free = granted.map_or(state.freed, |granted| granted.union(state.freed));
         if state.try_at.is_some() || !quorum.reached(free.len()) {
             return None;
@@ -164,9 +164,9 @@ impl State {
     }
 
     /// Takes its turn away, and what its attempt holds.
-    pub(crate) fn give_up(&mut self, given_up: &mut Vec<Stake>) {
-        self.turn = if self.stake.is_some() { Turn::GivenUp } else { Turn::Bypassed };
-        given_up.extend(self.stake.take());
+    pub(crate) fn give_up(&mut self, given_up: &mut Vec<AttemptGuard>) {
+        self.turn = if self.guard.is_some() { Turn::GivenUp } else { Turn::Bypassed };
+        given_up.extend(self.guard.take());
     }
 }
 

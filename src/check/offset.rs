@@ -79,8 +79,8 @@ fn offset(own: &WallClock, others: &[&WallClock]) -> Option<ClockOffset> {
     // A median moves by no more than the most that any of its numbers moves.
     let widest = others.iter().map(|other| other.width()).max()?;
     let twice_unsure = own.width() + widest;
-    let unsure = u64::try_from(twice_unsure / 2 + 1).unwrap_or(u64::MAX);
-    Some(ClockOffset { nanos: twice / 2, uncertainty: Duration::from_nanos(unsure) })
+    let in_doubt = u64::try_from(twice_unsure / 2 + 1).unwrap_or(u64::MAX);
+    Some(ClockOffset { nanos: twice / 2, uncertainty: Duration::from_nanos(in_doubt) })
 }
 
 impl fmt::Display for ClockOffset {

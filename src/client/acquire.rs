@@ -2,7 +2,7 @@
 
 use super::redlock::Inner;
 use super::settings::check_metadata;
-use crate::acquire::{Defeat, Wish};
+use crate::acquire::{AcquireFailure, AcquireRequest};
 use crate::error::{AcquireError, ConfigError};
 use crate::lease::Lease;
 use crate::node::NoRuntime;
@@ -53,7 +53,7 @@ enum Target {
 }
 
 /// The most resources of one lease: a node does nothing else while it looks at them.
-const MOST_RESOURCES: usize = 1_000;
+const MAX_RESOURCES: usize = 1_000;
 
 type Running = BoxFuture<'static, Result<Lease, AcquireError>>;
 
@@ -264,7 +264,7 @@ impl Acquire {
         })
     }
 
-    fn wish(&self, deadline: Option<Time>) -> Result<Wish, ConfigError> {
+    fn wish(&self, deadline: Option<Time>) -> Result<AcquireRequest, ConfigError> {
         let settings = &self.client.settings;
         let (keys, adopts) = match &self.target {
             Target::One(resource) => (Keys::one(settings.key(resource)?), None),
@@ -279,8 +279,8 @@ impl Acquire {
                 (Keys::all(keys.collect::<Result<_, _>>()?).ok_or(ConfigError::NoResources)?, None)
             }
         };
-        if keys.len() > MOST_RESOURCES {
-            let (given, most) = (keys.len(), MOST_RESOURCES);
+        if keys.len() > MAX_RESOURCES {
+            let (given, most) = (keys.len(), MAX_RESOURCES);
             return Err(ConfigError::TooManyResources { given, most });
         }
         check_metadata(self.metadata.as_deref())?;
@@ -292,7 +292,7 @@ impl Acquire {
         let counters = self.is_fenced.then(|| settings.counters(&keys)).transpose()?;
         let ttl = settings.limits.check_ttl(self.ttl)?;
         settings.limits.check_margin(self.stop_before, ttl, self.auto_extend)?;
-        Ok(Wish {
+        Ok(AcquireRequest {
             keys,
             ttl,
             metadata: self.metadata.clone(),
@@ -307,22 +307,24 @@ impl Acquire {
 }
 
 impl Inner {
-    fn explain(&self, defeat: Defeat, keys: &Keys) -> AcquireError {
+    fn explain(&self, defeat: AcquireFailure, keys: &Keys) -> AcquireError {
         let names = || self.driver.pool.shared().iter().map(|node| node.name.clone());
         let report = |tally: Arc<Tally>| Box::new(tally.report(names()));
         let held_here = || keys.iter().any(|key| self.backing.registry.holds(key));
         match defeat {
-            Defeat::Closed => AcquireError::Closed,
-            Defeat::NoRuntime(NoRuntime::Absent) => AcquireError::NoRuntime,
-            Defeat::NoRuntime(NoRuntime::Lacks(missing)) => {
+            AcquireFailure::Closed => AcquireError::Closed,
+            AcquireFailure::NoRuntime(NoRuntime::Absent) => AcquireError::NoRuntime,
+            AcquireFailure::NoRuntime(NoRuntime::Lacks(missing)) => {
                 AcquireError::IncompleteRuntime { missing }
             }
-            Defeat::NotPolled(tally) => AcquireError::NotPolled { report: report(tally) },
-            Defeat::Overloaded(tally) => AcquireError::Overloaded { report: tally.map(report) },
-            Defeat::Refused(Refusal::NoQuorum, Some(tally)) if tally.is_overloaded() => {
+            AcquireFailure::NotPolled(tally) => AcquireError::NotPolled { report: report(tally) },
+            AcquireFailure::Overloaded(tally) => {
+                AcquireError::Overloaded { report: tally.map(report) }
+            }
+            AcquireFailure::Refused(Refusal::NoQuorum, Some(tally)) if tally.is_overloaded() => {
                 AcquireError::Overloaded { report: Some(report(tally)) }
             }
-            Defeat::Refused(refusal, Some(tally)) => {
+            AcquireFailure::Refused(refusal, Some(tally)) => {
                 let report = report(tally);
                 match refusal {
                     Refusal::Contended => {
@@ -337,7 +339,7 @@ impl Inner {
                     Refusal::Timeout => AcquireError::Timeout { report: Some(report) },
                 }
             }
-            Defeat::Refused(_, None) => AcquireError::Timeout { report: None },
+            AcquireFailure::Refused(_, None) => AcquireError::Timeout { report: None },
         }
     }
 }

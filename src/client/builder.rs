@@ -2,10 +2,10 @@
 
 use super::redlock::Redlock;
 use super::settings::{Options, Settings, owner};
-use crate::acquire::{Driver, Waiters};
+use crate::acquire::{Driver, WaitQueues};
 use crate::client::address;
 use crate::error::ConfigError;
-use crate::lease::{Backing, Limits, Roster, to_ttl};
+use crate::lease::{Backing, LeaseRegistry, Limits, to_ttl};
 use crate::node::{
     Clocks, Endpoint, Guard, NodeShared, Pool, PushSink, RestartGuard, Siblings, Timings,
 };
@@ -117,7 +117,7 @@ impl Builder {
 
     /// How long to wait for a node's answer. It bounds what a hung node can cost, and with it an attempt;
     /// only where clocks of nodes have stepped ahead, a single attempt waits for up to a second more until
-    /// what they granted [counts](crate::NodeStanding::Deferred).
+    /// what they granted [counts](crate::VoteEligibility::Deferred).
     /// the Redlock page
     /// advises 5 to 50 ms for a ttl of 10 s. Use more over slow networks: several round trips.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
@@ -185,7 +185,7 @@ impl Builder {
     /// While the counter stands, tokens grow whatever the clocks do. Once it is gone, the next token
     /// is taken from the acquiring client's wall clock in microseconds: it is higher than all before
     /// it as long as that clock is not behind those of earlier holders by more than the time that has
-    /// passed since. Counters have an end so that they do not pile up for resources that nobody uses
+    /// passed since. CounterKeys have an end so that they do not pile up for resources that nobody uses
     /// any more.
     pub fn token_ttl(mut self, ttl: Duration) -> Self {
         self.options.token_ttl = Some(ttl);
@@ -232,9 +232,10 @@ impl Builder {
         let term = drift.quarantine(to_ttl("max_ttl", max_ttl)?);
         let siblings = Arc::new(Siblings::new(names.clone()));
         let timings = Timings { answer: node_timeout, connect: settings.connect_timeout };
-        let waiters = Waiters::new(quorum);
-        let roster = Arc::new(Roster::default());
-        let listeners = Arc::new(Listeners { waiters: waiters.clone(), roster: roster.clone() });
+        let waiters = WaitQueues::new(quorum);
+        let registry = Arc::new(LeaseRegistry::default());
+        let listeners =
+            Arc::new(Listeners { waiters: waiters.clone(), registry: registry.clone() });
         let guard = Guard::new(quorum, options.restart_guard, term);
         let guard = Arc::new(guard.trusting_persistence(options.trusts_persistence));
         let clocks = Arc::new(Clocks::new(quorum, drift, term));
@@ -248,7 +249,7 @@ impl Builder {
         let pool = Arc::new(Pool::new(shared.collect(), runtime));
         let driver = Driver::new(quorum, drift, timings, pool.clone(), waiters);
         let (limits, prefix) = (settings.limits, settings.prefix.len());
-        let backing = Backing { pool, registry: roster, quorum, limits, prefix };
+        let backing = Backing { pool, registry, quorum, limits, prefix };
         Ok(Redlock::new(driver, Arc::new(backing), settings))
     }
 }
@@ -270,18 +271,18 @@ impl fmt::Debug for Builder {
 
 /// Who wants to know that keys have changed on the nodes.
 struct Listeners {
-    waiters: Arc<Waiters>,
-    roster: Arc<Roster>,
+    waiters: Arc<WaitQueues>,
+    registry: Arc<LeaseRegistry>,
 }
 
 impl PushSink for Listeners {
     fn handle_push(&self, node: NodeId, key: Option<&[u8]>) {
         self.waiters.handle_push(node, key);
-        self.roster.handle_push(node, key);
+        self.registry.handle_push(node, key);
     }
 
     fn handle_step(&self, ahead: Duration) {
-        self.roster.handle_step(ahead);
+        self.registry.handle_step(ahead);
     }
 }
 

@@ -1,13 +1,13 @@
 //! A node as a client sees it.
 
-use crate::node::{NodeShared, NodeStanding, NodeState};
+use crate::node::{NodeShared, NodeState, VoteEligibility};
 
 /// How a client stands with one of its nodes, as last seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeInfo {
     name: String,
     state: NodeState,
-    standing: NodeStanding,
+    eligibility: VoteEligibility,
     version: Option<String>,
     evicting: Option<String>,
 }
@@ -17,7 +17,7 @@ impl NodeInfo {
         let (state, info) = node.status();
         Self {
             name: node.name.to_string(),
-            standing: node.standing(&state),
+            eligibility: node.eligibility(&state),
             state,
             version: info.version.as_deref().map(str::to_owned),
             evicting: info.evicting.as_deref().map(str::to_owned),
@@ -36,8 +36,8 @@ impl NodeInfo {
 
     /// Whether what it grants counts, or for how long it does not: because it was restarted, or because
     /// its clock is not to be trusted.
-    pub fn standing(&self) -> &NodeStanding {
-        &self.standing
+    pub fn eligibility(&self) -> &VoteEligibility {
+        &self.eligibility
     }
 
     /// The server's version, if it told.

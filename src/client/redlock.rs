@@ -9,7 +9,7 @@ use super::using::{TryUsingError, UsingError};
 use crate::acquire::Driver;
 use crate::check::{NodeCheck, check, probe_resource};
 use crate::error::{ClientError, CloseError, ReleaseError};
-use crate::lease::{Backing, Lease, LeaseRef, ReleaseOutcome, Roster};
+use crate::lease::{Backing, Lease, LeaseRef, LeaseRegistry, ReleaseOutcome};
 use crate::round::Report;
 use std::fmt;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Redlock {
     }
 
     #[cfg(feature = "test-util")]
-    pub(crate) fn roster(&self) -> &Roster {
+    pub(crate) fn registry(&self) -> &LeaseRegistry {
         &self.inner.backing.registry
     }
 
@@ -55,7 +55,7 @@ impl Redlock {
     /// program that has just started, it first waits for that, at most one
     /// [connect timeout](Builder::connect_timeout); see [`ready`](Self::ready). Where the clocks of so
     /// many nodes have stepped ahead that it needs one of them, it waits for up to a second until what they
-    /// granted [counts](crate::NodeStanding::Deferred).
+    /// granted [counts](crate::VoteEligibility::Deferred).
     ///
     /// A resource is any sequence of bytes; its key is the [prefix](Builder::key_prefix) and it. Only
     /// keys that contain `#quorlock:` are the library's own, such as those of fencing counters: they are

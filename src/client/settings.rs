@@ -4,7 +4,7 @@ use crate::error::ConfigError;
 use crate::lease::{Limits, to_ttl};
 use crate::node::RestartGuard;
 use crate::protocol::{Drift, RetryPolicy, Ttl};
-use crate::wire::{Counters, Keys, is_reserved};
+use crate::wire::{CounterKeys, Keys, is_reserved};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -111,8 +111,8 @@ impl Settings {
     }
 
     /// The counters beside `keys`, for a fencing token.
-    pub(crate) fn counters(&self, keys: &Keys) -> Result<Arc<Counters>, ConfigError> {
-        let counters = Counters::beside(keys, self.token_ttl);
+    pub(crate) fn counters(&self, keys: &Keys) -> Result<Arc<CounterKeys>, ConfigError> {
+        let counters = CounterKeys::beside(keys, self.token_ttl);
         counters.map(Arc::new).map_err(|key| {
             let resource = key.get(self.prefix.len()..).unwrap_or_default();
             ConfigError::NoCounter { resource: shown(resource) }
@@ -133,28 +133,28 @@ fn check_token_ttl(asked: Option<Duration>, max_ttl: Duration) -> Result<Ttl, Co
 }
 
 /// The longest metadata: it is sent with every command of its lease.
-const MOST_METADATA: usize = 4096;
+const MAX_METADATA: usize = 4096;
 
 /// Says so if there is too much of it.
 pub(crate) fn check_metadata(metadata: Option<&str>) -> Result<(), ConfigError> {
     match metadata.map_or(0, str::len) {
-        length if length > MOST_METADATA => {
-            Err(ConfigError::LongMetadata { length, most: MOST_METADATA })
+        length if length > MAX_METADATA => {
+            Err(ConfigError::LongMetadata { length, most: MAX_METADATA })
         }
         _ => Ok(()),
     }
 }
 
 /// So much of a name is shown, in characters.
-const MOST_SHOWN: usize = 64;
+const MAX_SHOWN: usize = 64;
 
 /// A resource, or a part of one, for people: on one line, and not longer than a line.
 fn shown(name: &[u8]) -> String {
     let mut shown = String::new();
     for chunk in name.utf8_chunks() {
-        shown.extend(chunk.valid().escape_debug().take(MOST_SHOWN + 1));
+        shown.extend(chunk.valid().escape_debug().take(MAX_SHOWN + 1));
         shown.extend(chunk.invalid().escape_ascii().map(char::from));
-        if let Some((end, _)) = shown.char_indices().nth(MOST_SHOWN) {
+        if let Some((end, _)) = shown.char_indices().nth(MAX_SHOWN) {
             shown.truncate(end);
             shown.push('…');
             break;
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(shown(&[b'a'; 64]), "a".repeat(64));
         for long in [vec![b'a'; 1 << 20], vec![0xff; 1 << 20], "ö\u{1f409}\0".repeat(999).into()] {
             let shown = shown(&long);
-            assert_eq!(shown.chars().count(), MOST_SHOWN + 1, "{shown}");
+            assert_eq!(shown.chars().count(), MAX_SHOWN + 1, "{shown}");
             assert!(shown.ends_with('…'), "{shown}");
         }
     }

@@ -1,9 +1,9 @@
 //! Who holds a lock, as the nodes tell.
 
 use super::redlock::Inner;
-use crate::acquire::Defeat;
+use crate::acquire::AcquireFailure;
 use crate::error::{ClientError, ConfigError};
-use crate::node::{Ballot, Claim, Nodes, Order};
+use crate::node::{Ballot, Claim, Nodes, QueuedCommand};
 use crate::protocol::{Goal, Round};
 use crate::round::{Holder, NodeVote, Report, Tally};
 use crate::time::clock;
@@ -130,11 +130,11 @@ impl Inner {
             let ballot = Ballot::new(tally.clone(), node);
             let late = || Answer::failed(NodeFailure::Timeout(self.driver.node_timeout));
             match answer {
-                Some(Answer { standing: Some(value), .. }) => {
+                Some(Answer { found: Some(value), .. }) => {
                     let claim =
                         Arc::new(Claim::new(keys.clone(), value, self.driver.quorum.nodes()));
                     asked.0.push(claim.clone());
-                    nodes.send(node, Order::evict(claim, ballot));
+                    nodes.send(node, QueuedCommand::evict(claim, ballot));
                 }
                 other => ballot.cast(other.unwrap_or_else(late)),
             }
@@ -148,7 +148,8 @@ impl Inner {
         let tally = Tally::new(Round::new(self.driver.quorum, Goal::Survey), t1);
         let claim = Arc::new(Claim::new(keys, Value::fresh(), self.driver.quorum.nodes()));
         let _asked = Asked(vec![claim.clone()]);
-        nodes.send_each(|node| Order::look(claim.clone(), Ballot::new(tally.clone(), node)));
+        nodes
+            .send_each(|node| QueuedCommand::look(claim.clone(), Ballot::new(tally.clone(), node)));
         tally.decided(nodes, t1.after(self.driver.node_timeout)).await;
         tally
     }
@@ -164,9 +165,9 @@ impl Inner {
 
 impl ClientError {
     /// Why the nodes cannot be asked.
-    pub(crate) fn from_defeat(defeat: &Defeat) -> Self {
+    pub(crate) fn from_defeat(defeat: &AcquireFailure) -> Self {
         match defeat {
-            Defeat::NoRuntime(reason) => (*reason).into(),
+            AcquireFailure::NoRuntime(reason) => (*reason).into(),
             _ => Self::Closed,
         }
     }
@@ -187,7 +188,7 @@ impl LockState {
         match (vote, answer) {
             (NodeVote::Failed(failure), _) => Self::Failed(failure.clone()),
             (NodeVote::Missing, _) => Self::Free,
-            (_, Some(Answer { standing: Some(value), free_in: ttl, .. })) => {
+            (_, Some(Answer { found: Some(value), free_in: ttl, .. })) => {
                 Self::Held(Holder::new(value, ttl))
             }
             (_, Some(Answer { free_in: ttl, .. })) => Self::Foreign { ttl },

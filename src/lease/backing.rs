@@ -1,7 +1,7 @@
 //! What leases need of their client for as long as they are held.
 
 use super::limits::Limits;
-use super::registry::Roster;
+use super::registry::LeaseRegistry;
 use super::release::{ReleaseOutcome, release};
 use crate::error::ReleaseError;
 use crate::node::Pool;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// What all leases of one client have in common.
 pub(crate) struct Backing {
     pub(crate) pool: Arc<Pool>,
-    pub(crate) registry: Arc<Roster>,
+    pub(crate) registry: Arc<LeaseRegistry>,
     pub(crate) quorum: Quorum,
     pub(crate) limits: Limits,
     /// How much of each key is the prefix.
@@ -23,9 +23,9 @@ impl Backing {
     /// Releases all leases, with what the nodes say of each.
     pub(crate) async fn release_all(&self) -> Vec<(Vec<u8>, Result<ReleaseOutcome, ReleaseError>)> {
         let held = self.registry.all();
-        let under_way = held.iter().filter_map(|holding| {
-            let released = release(holding.close()?, None);
-            let resource = holding.resources().next().unwrap_or_default().to_vec();
+        let under_way = held.iter().filter_map(|state| {
+            let released = release(state.close()?, None);
+            let resource = state.resources().next().unwrap_or_default().to_vec();
             Some(async move { (resource, released.await) })
         });
         // All are in the mailboxes before the first is waited for.
@@ -34,8 +34,8 @@ impl Backing {
 
     /// Takes no more leases, and gives up those that there are.
     pub(crate) fn close(&self) {
-        for holding in self.registry.close() {
-            drop(holding.close());
+        for state in self.registry.close() {
+            drop(state.close());
         }
     }
 }

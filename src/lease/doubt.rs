@@ -33,7 +33,7 @@ impl Doubt {
 
     /// An extension was decided.
     pub(crate) fn handle_outcome(&mut self, tally: &Tally) {
-        self.asked = Asked::Extension { unheard: tally.judge(unheard) };
+        self.asked = Asked::Extension { unheard: tally.with_round(unheard) };
     }
 
     /// `node` holds the keys: its vote has come, maybe late.
@@ -48,7 +48,7 @@ impl Doubt {
     pub(crate) fn handle_touch(&mut self, node: NodeId) -> usize {
         self.touched.insert(node);
         let unheard = match &self.asked {
-            Asked::Acquire(tally) => tally.judge(unheard),
+            Asked::Acquire(tally) => tally.with_round(unheard),
             Asked::UnderWay => NodeSet::default(),
             Asked::Extension { unheard } => *unheard,
         };

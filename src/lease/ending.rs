@@ -1,6 +1,6 @@
 //! How the end of a lease is waited for.
 
-use super::state::Holding;
+use super::state::LeaseState;
 use crate::protocol::{Loss, Tenure};
 use crate::sync::safely;
 use crate::time::{Wakeup, clock};
@@ -28,7 +28,7 @@ impl fmt::Display for Ended {
     }
 }
 
-impl Holding {
+impl LeaseState {
     /// Resolves when the lease has ended, not later than its validity ends.
     pub(crate) async fn ended(self: &Arc<Self>) -> Ended {
         loop {

@@ -1,7 +1,7 @@
 //! An extension of a lease, under way.
 
-use super::state::Holding;
-use crate::node::{Order, VoteSink};
+use super::state::LeaseState;
+use crate::node::{QueuedCommand, VoteSink};
 use crate::protocol::{NodeId, Outcome, Tenure, Time, Vote};
 use crate::round::Tally;
 use crate::wire::Answer;
@@ -22,7 +22,7 @@ pub(crate) enum Cause {
 pub(crate) struct Extension {
     pub(crate) tally: Arc<Tally>,
     pub(crate) close_at: Time,
-    pub(crate) holding: Weak<Holding>,
+    pub(crate) state: Weak<LeaseState>,
     /// T1 + ttl: until when the nodes that grant it keep the key.
     pub(crate) until: Time,
     pub(crate) cause: Cause,
@@ -32,27 +32,27 @@ impl VoteSink for Extension {
     fn handle_answer(&self, node: NodeId, answer: Answer) {
         let (is_missing, is_granted) = (answer.vote == Vote::Missing, answer.vote == Vote::Granted);
         let decided = self.tally.count_answer(node, answer);
-        let Some(holding) = self.holding.upgrade() else { return };
+        let Some(state) = self.state.upgrade() else { return };
         if is_granted && decided.is_none() {
-            holding.handle_grant(node);
+            state.handle_grant(node);
         }
         if decided.is_some() {
             match self.cause {
                 Cause::Asked => {}
-                Cause::Upkeep => holding.settle_upkeep(self),
-                Cause::Check => holding.settle_check(self),
+                Cause::Upkeep => state.settle_upkeep(self),
+                Cause::Check => state.settle_check(self),
             }
         }
         // The vote is over, and a majority holds the key: nodes that lost it get it back. Not once
         // the lease is known to be lost.
-        let (outcome, missing) = self.tally.judge(|round| (round.outcome(), round.missing()));
-        let is_held = matches!(holding.tenure(), Tenure::Held { .. });
+        let (outcome, missing) = self.tally.with_round(|round| (round.outcome(), round.missing()));
+        let is_held = matches!(state.tenure(), Tenure::Held { .. });
         if is_held && outcome == Some(Outcome::Won) && (decided.is_some() || is_missing) {
             // It is being given up.
-            let Some((backing, nodes)) = holding.access() else { return };
+            let Some((backing, nodes)) = state.access() else { return };
             for lost in backing.quorum.ids().filter(|id| missing.contains(*id)) {
                 if decided.is_some() || lost == node {
-                    nodes.send(lost, Order::repair(holding.claim().clone(), self.until));
+                    nodes.send(lost, QueuedCommand::repair(state.claim().clone(), self.until));
                 }
             }
         }

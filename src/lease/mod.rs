@@ -19,14 +19,14 @@ mod view;
 pub(crate) use backing::Backing;
 pub use ending::Ended;
 pub(crate) use limits::{Limits, to_ttl};
-pub(crate) use registry::Roster;
+pub(crate) use registry::LeaseRegistry;
 pub use release::ReleaseOutcome;
 pub use token::{FencingToken, ParseTokenError, TokenRangeError};
 pub use view::LeaseRef;
 
 use self::release::release;
-use self::state::Holding;
-use crate::acquire::{Stake, Win};
+use self::state::LeaseState;
+use crate::acquire::{Acquired, AttemptGuard};
 use crate::error::ReleaseError;
 use crate::protocol::{Renewal, Ttl};
 use std::fmt;
@@ -53,30 +53,30 @@ impl Lease {
     /// if the client was closed meanwhile.
     pub(crate) fn new(
         backing: &Arc<Backing>,
-        win: Win,
+        win: Acquired,
         ttl: Ttl,
         (max_hold, at_least): (Option<Duration>, Duration),
     ) -> Option<Self> {
         // The permit is kept until the lease is in the roster.
-        let Win { stake, valid_until, tally } = win;
-        let Stake { mut hold, permit: _permit, .. } = stake;
+        let Acquired { guard, valid_until, tally } = win;
+        let AttemptGuard { mut release, permit: _permit, .. } = guard;
         if !at_least.is_zero() {
-            hold.keep_until(tally.t1().after(at_least));
+            release.keep_until(tally.t1().after(at_least));
         }
         let mut renewal = Renewal::new(backing.quorum, backing.limits.drift, valid_until);
         if let Some(most) = max_hold {
             renewal = renewal.kept_up(ttl, tally.t1(), most);
         }
-        let holding = Holding::new(backing.clone(), hold, (ttl, renewal), tally.clone());
-        if !backing.registry.enter(&holding) {
+        let state = LeaseState::new(backing.clone(), release, (ttl, renewal), tally.clone());
+        if !backing.registry.enter(&state) {
             // Nobody has worked under it.
-            holding.release().iter_mut().for_each(|bond| bond.hold.keep_no_longer());
+            state.release().iter_mut().for_each(|bond| bond.guard.keep_no_longer());
             return None;
         }
         if max_hold.is_some() {
-            holding.watch();
+            state.watch();
         }
-        Some(Self::guard(LeaseRef::new(holding, tally)))
+        Some(Self::guard(LeaseRef::new(state, tally)))
     }
 
     /// A guard that was counted already.
@@ -125,7 +125,7 @@ impl Lease {
     /// If the future is dropped, the release goes on in the background.
     pub async fn release_after(self, cool_down: Duration) -> Result<ReleaseOutcome, ReleaseError> {
         // If it was given up before, there is nothing to cool down.
-        let (ttl, checked) = match self.lease.holding().access() {
+        let (ttl, checked) = match self.lease.state().access() {
             Some((backing, _)) => backing.limits.check_cool_down(cool_down),
             None => (None, Ok(())),
         };
@@ -136,9 +136,9 @@ impl Lease {
 
     async fn end(mut self, cool_down: Option<Ttl>) -> Result<ReleaseOutcome, ReleaseError> {
         self.is_guard = false;
-        let holding = self.lease.holding();
-        match holding.leave() {
-            0 => match holding.release() {
+        let state = self.lease.state();
+        match state.leave() {
+            0 => match state.release() {
                 Some(bond) => release(bond, cool_down).await,
                 None => Ok(ReleaseOutcome::AlreadyReleased),
             },
@@ -149,9 +149,9 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let holding = self.lease.holding();
-        if self.is_guard && holding.leave() == 0 {
-            drop(holding.release());
+        let state = self.lease.state();
+        if self.is_guard && state.leave() == 0 {
+            drop(state.release());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The leases of one client.
 
-use super::state::Holding;
+use super::state::LeaseState;
 use crate::node::{Claim, PushSink};
 use crate::protocol::{NodeId, Tenure};
 use crate::sync::lock;
@@ -13,103 +13,103 @@ use std::time::Duration;
 
 /// The leases that were acquired and not yet released, by key.
 #[derive(Default)]
-pub(crate) struct Roster {
-    book: Mutex<Book>,
+pub(crate) struct LeaseRegistry {
+    state: Mutex<State>,
 }
 
 #[derive(Default)]
-struct Book {
-    leases: HashMap<Entry, Weak<Holding>>,
+struct State {
+    leases: HashMap<Entry, Weak<LeaseState>>,
     is_closed: bool,
 }
 
 /// One of the keys of a claim.
 struct Entry {
     claim: Arc<Claim>,
-    place: usize,
+    index: usize,
 }
 
-impl Roster {
+impl LeaseRegistry {
     /// Enters a lease; false if the client has been closed meanwhile.
-    pub(crate) fn enter(&self, holding: &Arc<Holding>) -> bool {
-        let mut book = self.book();
-        if book.is_closed {
+    pub(crate) fn enter(&self, lease: &Arc<LeaseState>) -> bool {
+        let mut state = self.state();
+        if state.is_closed {
             return false;
         }
-        let claim = holding.claim();
-        for place in 0..claim.keys().len() {
-            let entry = Entry { claim: claim.clone(), place };
+        let claim = lease.claim();
+        for index in 0..claim.keys().len() {
+            let entry = Entry { claim: claim.clone(), index };
             // An older lease of the same key must have ended; its entry would keep its claim.
-            book.leases.remove(&entry);
-            book.leases.insert(entry, Arc::downgrade(holding));
+            state.leases.remove(&entry);
+            state.leases.insert(entry, Arc::downgrade(lease));
         }
         true
     }
 
     /// Strikes out the lease of `claim`, but not a later one of the same keys.
     pub(crate) fn remove(&self, claim: &Arc<Claim>) {
-        let mut book = self.book();
+        let mut state = self.state();
         for key in claim.keys().iter() {
-            let known = book.leases.get_key_value(key);
+            let known = state.leases.get_key_value(key);
             if known.is_some_and(|(entry, _)| Arc::ptr_eq(&entry.claim, claim)) {
-                book.leases.remove(key);
+                state.leases.remove(key);
             }
         }
     }
 
     /// True if a lease on `key` is valid in this client.
     pub(crate) fn holds(&self, key: &[u8]) -> bool {
-        let known = self.book().leases.get(key).and_then(Weak::upgrade);
-        known.is_some_and(|holding| {
-            matches!(holding.renewal().tenure(clock::now()), Tenure::Held { .. })
+        let known = self.state().leases.get(key).and_then(Weak::upgrade);
+        known.is_some_and(|lease| {
+            matches!(lease.renewal().tenure(clock::now()), Tenure::Held { .. })
         })
     }
 
     /// The leases that there are now, each once.
-    pub(crate) fn all(&self) -> Vec<Arc<Holding>> {
-        let book = self.book();
-        let firsts = book.leases.iter().filter(|(entry, _)| entry.place == 0);
-        firsts.filter_map(|(_, holding)| holding.upgrade()).collect()
+    pub(crate) fn all(&self) -> Vec<Arc<LeaseState>> {
+        let state = self.state();
+        let firsts = state.leases.iter().filter(|(entry, _)| entry.index == 0);
+        firsts.filter_map(|(_, lease)| lease.upgrade()).collect()
     }
 
     /// How many keys are entered.
     #[cfg(feature = "test-util")]
     pub(crate) fn count(&self) -> usize {
-        self.book().leases.len()
+        self.state().leases.len()
     }
 
     /// Takes no more leases; those that there are.
-    pub(crate) fn close(&self) -> Vec<Arc<Holding>> {
-        self.book().is_closed = true;
+    pub(crate) fn close(&self) -> Vec<Arc<LeaseState>> {
+        self.state().is_closed = true;
         self.all()
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        lock(&self.book)
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
     }
 }
 
-impl PushSink for Roster {
+impl PushSink for LeaseRegistry {
     fn handle_push(&self, node: NodeId, key: Option<&[u8]>) {
         let told = match key {
-            Some(key) => self.book().leases.get(key).and_then(Weak::upgrade).into_iter().collect(),
+            Some(key) => self.state().leases.get(key).and_then(Weak::upgrade).into_iter().collect(),
             None => self.all(),
         };
-        for holding in told {
-            holding.handle_push(node);
+        for lease in told {
+            lease.handle_push(node);
         }
     }
 
     fn handle_step(&self, ahead: Duration) {
-        for holding in self.all() {
-            holding.handle_step(ahead);
+        for lease in self.all() {
+            lease.handle_step(ahead);
         }
     }
 }
 
 impl Entry {
     fn key(&self) -> &[u8] {
-        self.claim.keys().get(self.place).unwrap_or_default()
+        self.claim.keys().get(self.index).unwrap_or_default()
     }
 }
 

@@ -53,11 +53,11 @@ pub(crate) fn release(
     cool_down: Option<Ttl>,
 ) -> impl Future<Output = Result<ReleaseOutcome, ReleaseError>> + use<> {
     let mut nodes = bond.nodes();
-    let Bond { hold, backing } = bond;
+    let Bond { guard, backing } = bond;
     let (quorum, timeout) = (backing.quorum, backing.limits.node_timeout);
     let t1 = clock::now();
     let tally = Tally::new(Round::new(quorum, Goal::Release), t1);
-    hold.release(&nodes, (t1, cool_down), |node| Ballot::new(tally.clone(), node));
+    guard.release(&nodes, (t1, cool_down), |node| Ballot::new(tally.clone(), node));
     async move {
         let mut close_at = t1.after(timeout);
         while !is_decided_on(&nodes, &tally, close_at).await {
@@ -69,7 +69,7 @@ pub(crate) fn release(
             };
             (nodes, close_at) = (others, clock::now().after(timeout));
         }
-        match tally.judge(Round::outcome) {
+        match tally.with_round(Round::outcome) {
             Some(Outcome::Won) => Ok(ReleaseOutcome::Released),
             Some(Outcome::Denied) => Ok(ReleaseOutcome::TakenOver),
             Some(Outcome::Missing) => Ok(ReleaseOutcome::Expired),

@@ -4,9 +4,9 @@ use super::backing::Backing;
 use super::checks::Checks;
 use super::doubt::Doubt;
 use super::extension::{Cause, Extension};
-use crate::node::{Ballot, Claim, NodeShared, Nodes, Order};
+use crate::node::{Ballot, Claim, NodeShared, Nodes, QueuedCommand};
 use crate::protocol::{Extended, Goal, NodeId, Renewal, Round, Step, Tenure, Time, Ttl};
-use crate::round::{Hold, Tally};
+use crate::round::{ReleaseGuard, Tally};
 use crate::sync::lock;
 use crate::time::{Alarm, Ring, clock};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use tokio::sync::futures::Notified;
 ///
 /// Renewal needs no task: the timer's thread puts extensions into the nodes' mailboxes, and the
 /// nodes' tasks settle them. It works while a blocked task holds up the runtime's timers.
-pub(crate) struct Holding {
+pub(crate) struct LeaseState {
     claim: Arc<Claim>,
     /// The ttl that it was acquired with.
     ttl: Ttl,
@@ -44,33 +44,33 @@ pub(crate) struct Holding {
 /// What is given up at the end, and what that takes.
 pub(crate) struct Bond {
     // Dropped in this order: the releases are sent while the client's nodes are there.
-    pub(crate) hold: Hold,
+    pub(crate) guard: ReleaseGuard,
     pub(crate) backing: Arc<Backing>,
 }
 
 impl Bond {
     /// The nodes that it was acquired on, or others if their runtime is gone.
     pub(crate) fn nodes(&self) -> Arc<Nodes> {
-        self.backing.pool.open(self.hold.nodes())
+        self.backing.pool.open(self.guard.nodes())
     }
 }
 
-impl Holding {
+impl LeaseState {
     /// What `hold` holds, acquired with `ttl` in that round, with one guard.
     pub(crate) fn new(
         backing: Arc<Backing>,
-        hold: Hold,
+        guard: ReleaseGuard,
         (ttl, renewal): (Ttl, Renewal),
         acquired: Arc<Tally>,
     ) -> Arc<Self> {
-        let (claim, prefix) = (hold.claim().clone(), backing.prefix);
+        let (claim, prefix) = (guard.claim().clone(), backing.prefix);
         let shared = backing.pool.all().clone();
         Arc::new(Self {
             claim,
             ttl,
             prefix,
             shared,
-            bond: Mutex::new(Some(Bond { hold, backing })),
+            bond: Mutex::new(Some(Bond { guard, backing })),
             guards: AtomicUsize::new(1),
             renewal: Mutex::new(renewal),
             upkeep: Mutex::default(),
@@ -189,8 +189,8 @@ impl Holding {
         };
         let until = t1.after(ttl.as_duration());
         let tally = Tally::new(round, t1);
-        let holding = Arc::downgrade(self);
-        let extension = Arc::new(Extension { tally, close_at, holding, until, cause });
+        let state = Arc::downgrade(self);
+        let extension = Arc::new(Extension { tally, close_at, state, until, cause });
         match cause {
             Cause::Upkeep => *lock(&self.upkeep) = Some((extension.clone(), close_at)),
             Cause::Check => lock(&self.checks).under_way = Some(close_at),
@@ -201,7 +201,7 @@ impl Holding {
         let watches = cause != Cause::Asked || self.is_watched();
         nodes.send_each(|node| {
             let ballot = Ballot::new(extension.clone(), node);
-            Order::extend(self.claim.clone(), until, watches, ballot)
+            QueuedCommand::extend(self.claim.clone(), until, watches, ballot)
         });
         Ok(extension)
     }
@@ -210,7 +210,8 @@ impl Holding {
     pub(crate) fn settle(&self, extension: &Extension) -> Extended {
         let now = clock::now();
         lock(&self.doubt).handle_outcome(&extension.tally);
-        let extended = extension.tally.judge(|round| self.renewal().handle_outcome(round, now));
+        let extended =
+            extension.tally.with_round(|round| self.renewal().handle_outcome(round, now));
         self.tell(extended);
         extended
     }
@@ -221,7 +222,7 @@ impl Holding {
         lock(&self.doubt).handle_outcome(&extension.tally);
         let (t1, now) = (extension.tally.t1(), clock::now());
         let upkeep = |round: &Round| self.renewal().handle_upkeep(round, t1, now);
-        let extended = extension.tally.judge(upkeep);
+        let extended = extension.tally.with_round(upkeep);
         self.tell(extended);
         // A failed one is due again before the alarm that was set for its end.
         if matches!(extended, Extended::Unchanged(_)) {
@@ -334,7 +335,7 @@ impl Holding {
     }
 }
 
-impl Ring for Holding {
+impl Ring for LeaseState {
     fn ring(self: Arc<Self>, now: Time) -> Option<Time> {
         let under_way = lock(&self.upkeep).clone();
         if let Some((extension, close_at)) = under_way

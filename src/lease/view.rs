@@ -2,7 +2,7 @@
 
 use super::backing::Backing;
 use super::ending::Ended;
-use super::state::Holding;
+use super::state::LeaseState;
 use super::token::FencingToken;
 use crate::error::{ExtendError, ReenterError};
 use crate::lease::Lease;
@@ -18,36 +18,36 @@ use std::time::{Duration, Instant};
 /// lost. It can be cloned and moved to other tasks; the lock ends with its guards all the same.
 #[derive(Clone)]
 pub struct LeaseRef {
-    holding: Arc<Holding>,
+    state: Arc<LeaseState>,
     won: Arc<Tally>,
     /// When so much is left, the work under it has to stop.
     pub(crate) margin: Duration,
 }
 
 impl LeaseRef {
-    pub(crate) fn new(holding: Arc<Holding>, won: Arc<Tally>) -> Self {
-        Self { holding, won, margin: Duration::ZERO }
+    pub(crate) fn new(state: Arc<LeaseState>, won: Arc<Tally>) -> Self {
+        Self { state, won, margin: Duration::ZERO }
     }
 
-    pub(crate) fn holding(&self) -> &Arc<Holding> {
-        &self.holding
+    pub(crate) fn state(&self) -> &Arc<LeaseState> {
+        &self.state
     }
 
     /// What is locked, without the key prefix; the first of several.
     pub fn resource(&self) -> &[u8] {
-        self.holding.resources().next().unwrap_or_default()
+        self.state.resources().next().unwrap_or_default()
     }
 
     /// All that is locked by this one lease, sorted, without the key prefix: one resource, or those
     /// given to [`acquire_all`](crate::Redlock::acquire_all).
     pub fn resources(&self) -> impl Iterator<Item = &[u8]> {
-        self.holding.resources()
+        self.state.resources()
     }
 
     /// The fencing token, if it was acquired with one: see [`Acquire::fenced`](crate::Acquire::fenced).
     /// It stays the same when the lease is extended.
     pub fn token(&self) -> Option<FencingToken> {
-        self.holding.claim().fence()?.token().map(FencingToken::new)
+        self.state.claim().fence()?.token().map(FencingToken::new)
     }
 
     /// The random value that stands under the key, or all keys of the lease: 32 hex digits; then, if
@@ -55,13 +55,13 @@ impl LeaseRef {
     /// knows it can release the lock, or [adopt](crate::Redlock::adopt) it, unless it has several keys.
     /// It is the one place where it is shown whole.
     pub fn value(&self) -> &str {
-        self.holding.claim().value().as_str()
+        self.state.claim().value().as_str()
     }
 
     /// How long the lease is still valid: T1 + ttl - drift, less the time since T1, where T1 is
     /// when the first command was about to be sent. Zero once it has ended. Does no I/O.
     pub fn validity(&self) -> Duration {
-        self.holding.validity(clock::now())
+        self.state.validity(clock::now())
     }
 
     /// When the validity ends, on the clock of [`Instant`]; now, if it has ended. Does no I/O.
@@ -78,12 +78,12 @@ impl LeaseRef {
     /// True while the lock may be relied on: from the end of its validity on it is false, whatever
     /// the nodes do. Does no I/O.
     pub fn is_valid(&self) -> bool {
-        matches!(self.holding.tenure(), Tenure::Held { .. })
+        matches!(self.state.tenure(), Tenure::Held { .. })
     }
 
     /// Why the lease ended, if it has and was not released by its holder.
     pub fn loss(&self) -> Option<Loss> {
-        match self.holding.tenure() {
+        match self.state.tenure() {
             Tenure::Lost(loss) => Some(loss),
             Tenure::Held { .. } | Tenure::Released => None,
         }
@@ -91,12 +91,12 @@ impl LeaseRef {
 
     /// What each node said to the attempt that won. Answers that came after the decision are in it.
     pub fn report(&self) -> Report {
-        self.won.report(self.holding.names())
+        self.won.report(self.state.names())
     }
 
     /// How many guards the lease has; see [`reenter`](Self::reenter). Zero once it was released.
     pub fn guards(&self) -> usize {
-        self.holding.guards()
+        self.state.guards()
     }
 
     /// Locks again what this lease holds: another guard of the same lease, with the same validity.
@@ -110,12 +110,12 @@ impl LeaseRef {
     /// # Errors
     /// [`Lost`](ReenterError::Lost) or [`Released`](ReenterError::Released): it is not held any more.
     pub fn reenter(&self) -> Result<Lease, ReenterError> {
-        match self.holding.tenure() {
+        match self.state.tenure() {
             Tenure::Held { .. } => {}
             Tenure::Lost(reason) => return Err(ReenterError::Lost { reason }),
             Tenure::Released => return Err(ReenterError::Released),
         }
-        self.holding.enter().ok_or(ReenterError::Released)?;
+        self.state.enter().ok_or(ReenterError::Released)?;
         Ok(Lease::guard(self.clone()))
     }
 
@@ -169,15 +169,15 @@ impl LeaseRef {
             // It may have ended since it was looked at, if nothing is asked for.
             return self.access().map(drop);
         }
-        let ttl = backing.limits.ttl_for(validity)?.max(self.holding.ttl());
+        let ttl = backing.limits.ttl_for(validity)?.max(self.state.ttl());
         drop(backing);
         self.extend_to(ttl, validity).await
     }
 
     /// What an extension takes, if it is still held.
     fn access(&self) -> Result<(Arc<Backing>, Arc<Nodes>), ExtendError> {
-        match self.holding.tenure() {
-            Tenure::Held { .. } => self.holding.access().ok_or(ExtendError::Released),
+        match self.state.tenure() {
+            Tenure::Held { .. } => self.state.access().ok_or(ExtendError::Released),
             ended => Err(refusal(ended, None)),
         }
     }
@@ -185,12 +185,12 @@ impl LeaseRef {
     /// Extends it once, so that at least `least` is left then.
     async fn extend_to(&self, ttl: Ttl, least: Duration) -> Result<(), ExtendError> {
         let (_backing, nodes) = self.access()?;
-        let begun = self.holding.extend(ttl);
+        let begun = self.state.extend(ttl);
         let extension = begun.map_err(|ended| refusal(ended, None))?;
         let tally = &extension.tally;
         tally.decided(&nodes, extension.close_at).await;
         let report = || Box::new(tally.report(nodes.names().cloned()));
-        let extended = self.holding.settle(&extension);
+        let extended = self.state.settle(&extension);
         match extended {
             Extended::Until(until) | Extended::Unchanged(until) => {
                 let still_valid_for = until.since(clock::now());
@@ -229,7 +229,7 @@ impl LeaseRef {
     /// # Cancel safety
     /// The future can be dropped and made anew at any time.
     pub async fn lost(&self) -> Loss {
-        self.holding.lost().await
+        self.state.lost().await
     }
 
     /// Resolves when the lease has ended, in whatever way: lost, as [`lost`](Self::lost) tells it; or
@@ -252,7 +252,7 @@ impl LeaseRef {
     /// # Cancel safety
     /// The future can be dropped and made anew at any time.
     pub async fn ended(&self) -> Ended {
-        self.holding.ended().await
+        self.state.ended().await
     }
 
     /// Resolves when no more than `margin` of the validity is left and no renewal has come through; at
@@ -268,7 +268,7 @@ impl LeaseRef {
     /// # Cancel safety
     /// The future can be dropped and made anew at any time.
     pub async fn endangered(&self, margin: Duration) -> Duration {
-        self.holding.endangered(margin).await
+        self.state.endangered(margin).await
     }
 
     /// Resolves when the work under this lease has to stop: when less is left of the validity than was
@@ -294,7 +294,7 @@ impl fmt::Debug for LeaseRef {
         let resources = self.resources().map(String::from_utf8_lossy).collect::<Vec<_>>();
         let mut debug = f.debug_struct("Lease");
         debug.field("resource", &resources.join(", "));
-        debug.field("value", self.holding.claim().value());
+        debug.field("value", self.state.claim().value());
         debug.field("validity", &self.validity()).finish_non_exhaustive()
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::protocol::{NodeId, Time, Ttl};
 use crate::sync::lock;
-use crate::wire::{Fence, Keys, Subject, Value};
+use crate::wire::{Counters, Keys, Subject, Value};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,12 +18,12 @@ pub(crate) struct Claim {
     keys: Keys,
     value: Value,
     /// The counters beside the keys, if a fencing token is wanted.
-    fence: Option<Fence>,
+    fence: Option<Counters>,
     /// Nodes that a `SET` was written to: a release is owed there.
     written: AtomicU32,
     /// Nodes that stalled, or whose connection broke, with a command of this claim unanswered: it
     /// may yet run, also when its ttl has passed.
-    unsure: AtomicU32,
+    in_doubt: AtomicU32,
     /// Set once the claim is given up: nothing but its release is written from then on.
     withdrawn: AtomicBool,
     /// When the last key written so far must have expired on its node.
@@ -61,7 +61,7 @@ impl Claim {
             value,
             fence: None,
             written: AtomicU32::new(0),
-            unsure: AtomicU32::new(0),
+            in_doubt: AtomicU32::new(0),
             withdrawn: AtomicBool::new(false),
             expiry: AtomicU64::new(0),
             late_from: Time::from_nanos(u64::MAX),
@@ -72,7 +72,7 @@ impl Claim {
     }
 
     /// Lets the counters of `fence` follow what becomes of the keys.
-    pub(crate) fn fenced(self, fence: Option<Fence>) -> Self {
+    pub(crate) fn fenced(self, fence: Option<Counters>) -> Self {
         Self { fence, ..self }
     }
 
@@ -81,7 +81,7 @@ impl Claim {
         Self { late_from, ..self }
     }
 
-    pub(crate) fn fence(&self) -> Option<&Fence> {
+    pub(crate) fn fence(&self) -> Option<&Counters> {
         self.fence.as_ref()
     }
 
@@ -128,12 +128,12 @@ impl Claim {
     }
 
     /// Notes that `node` stalled, or its connection broke, with a command of this claim unanswered.
-    pub(super) fn note_unsure(&self, node: NodeId) {
-        self.unsure.fetch_or(node.bit(), Ordering::Relaxed);
+    pub(super) fn note_in_doubt(&self, node: NodeId) {
+        self.in_doubt.fetch_or(node.bit(), Ordering::Relaxed);
     }
 
-    pub(super) fn is_unsure(&self, node: NodeId) -> bool {
-        self.unsure.load(Ordering::Relaxed) & node.bit() != 0
+    pub(super) fn is_in_doubt(&self, node: NodeId) -> bool {
+        self.in_doubt.load(Ordering::Relaxed) & node.bit() != 0
     }
 
     /// When the last key written so far must have expired. While the claim is

@@ -1,6 +1,6 @@
 //! The nodes' clocks, as a client reads them: with what they grant, and when they are idle.
 
-use super::suspects::Suspects;
+use super::promise_skew::PromiseSkew;
 use crate::protocol::{ClockSkew, Drift, NodeId, Quorum, Reading, Time, Told};
 use crate::sync::lock;
 use crate::wire::NodeFailure;
@@ -17,7 +17,7 @@ pub(crate) struct Clocks {
     /// The nodes that have run fast, by bit: looked at with each vote.
     fast: AtomicU32,
     /// What is known of the others.
-    pub(super) suspects: Suspects,
+    pub(super) promise_skew: PromiseSkew,
 }
 
 impl Clocks {
@@ -28,7 +28,7 @@ impl Clocks {
             skew: Mutex::new(ClockSkew::new(quorum, drift, term)),
             told: AtomicU32::new(0),
             fast: AtomicU32::new(0),
-            suspects: Suspects::new(quorum, drift, term),
+            promise_skew: PromiseSkew::new(quorum, drift, term),
         }
     }
 
@@ -60,11 +60,11 @@ impl Clocks {
     /// Why nothing that `node` grants counts now, whatever it is: its clock runs fast.
     pub(super) fn failure(&self, node: NodeId, now: Time) -> Option<NodeFailure> {
         if self.fast.load(Ordering::Acquire) & node.bit() == 0 {
-            return self.suspects.failure(node, now);
+            return self.promise_skew.failure(node, now);
         }
         let fast = lock(&self.skew).fast(node, now);
         let fast = fast.map(|fast| (fast.ahead, fast.until.since(now)));
         let failure = fast.map(|(ahead, counts_in)| NodeFailure::Suspect { ahead, counts_in });
-        failure.or_else(|| self.suspects.failure(node, now))
+        failure.or_else(|| self.promise_skew.failure(node, now))
     }
 }

@@ -1,10 +1,10 @@
 //! One connection to a node, set up and probed.
 
-use super::DOUBT;
-use super::estate::Broken;
+use super::STALE_WINDOW;
+use super::handover::Broken;
 use super::handshake::greet;
 use super::pushes::{PushQueue, Pushed};
-use super::queued::Order;
+use super::queued_command::QueuedCommand;
 use super::set_up::{ServerInfo, SetUp};
 use super::shared::NodeShared;
 use crate::protocol::{Reading, Time};
@@ -26,7 +26,7 @@ type Replies = BoxFuture<'static, Result<Vec<Value>, RedisError>>;
 /// A pipeline that was written and not yet answered.
 struct Written {
     replies: Replies,
-    orders: Vec<Order>,
+    orders: Vec<QueuedCommand>,
     /// When, by our clock, if the node is asked for its time behind them.
     sealed: Option<Time>,
     at: Instant,
@@ -49,7 +49,7 @@ pub(super) struct Link {
 pub(super) struct Answered {
     /// When it was written.
     pub(super) at: Instant,
-    pub(super) orders: Vec<Order>,
+    pub(super) orders: Vec<QueuedCommand>,
     /// When it was written by our clock, if the last reply is that to a `TIME`.
     pub(super) sealed: Option<Time>,
     pub(super) replies: Result<Vec<Value>, RedisError>,
@@ -77,7 +77,7 @@ impl Link {
     pub(super) async fn establish(node: &NodeShared) -> Result<Self, NodeFailure> {
         let connecting = async {
             let mut link = greet(node, |resp3| Self::open(node, resp3)).await?;
-            link.bury(node).await?;
+            link.kill_stale(node).await?;
             Ok(link)
         };
         let link = match timeout(node.timings.connect, connecting).await {
@@ -116,8 +116,8 @@ impl Link {
 
     /// I8: sees to it that connections of ours that broke deliver nothing any more. They cannot if
     /// the server process they went to has ended, or closes them when told to.
-    pub(super) async fn bury(&mut self, node: &NodeShared) -> Result<(), RedisError> {
-        let broken = node.estate.broken();
+    pub(super) async fn kill_stale(&mut self, node: &NodeShared) -> Result<(), RedisError> {
+        let broken = node.handover.broken();
         let same_server = |one: &&Broken| one.run_id.is_some() && one.run_id == self.info.run_id;
         let mut pipeline = redis::Pipeline::new();
         for id in broken.iter().filter(same_server).filter_map(|one| one.client_id) {
@@ -131,9 +131,9 @@ impl Link {
         let are_known = self.info.run_id.is_some()
             && broken.iter().all(|one| one.run_id.is_some() && one.client_id.is_some());
         if !(are_killed && are_known) {
-            node.estate.note_doubt(Instant::now() + DOUBT);
+            node.handover.note_stale_until(Instant::now() + STALE_WINDOW);
         }
-        node.estate.forget_broken(&broken);
+        node.handover.forget_broken(&broken);
         Ok(())
     }
 
@@ -142,7 +142,7 @@ impl Link {
     pub(super) async fn write(
         &mut self,
         mut pipeline: redis::Pipeline,
-        orders: Vec<Order>,
+        orders: Vec<QueuedCommand>,
         sealed: Option<Time>,
     ) {
         if sealed.is_some() {
@@ -195,12 +195,12 @@ impl Link {
     }
 
     /// The orders that were written and not answered, oldest first.
-    pub(super) fn unanswered(&self) -> impl Iterator<Item = &Order> {
+    pub(super) fn unanswered(&self) -> impl Iterator<Item = &QueuedCommand> {
         self.under_way.iter().flat_map(|written| &written.orders)
     }
 
     /// Takes the orders that were written and not answered, oldest first.
-    pub(super) fn take_unanswered(&mut self) -> impl Iterator<Item = Order> {
+    pub(super) fn take_unanswered(&mut self) -> impl Iterator<Item = QueuedCommand> {
         self.under_way.drain(..).flat_map(|written| written.orders)
     }
 }

@@ -139,16 +139,17 @@ impl Guard {
         let quarantine = lock(&self.quarantine);
         quarantine
             .sentence(node, now)
-            .or_else(|| quarantine.youth(node, now))
+            .or_else(|| quarantine.recent_start(node, now))
             .map(|it| it.failure(now))
     }
 
     /// For how long `node` has been up, and how long it does not count for that alone.
-    pub(super) fn youth(&self, node: NodeId, now: Time) -> Option<(Duration, Duration)> {
+    pub(super) fn recent_start(&self, node: NodeId, now: Time) -> Option<(Duration, Duration)> {
         let quarantine = lock(&self.quarantine);
-        let youth =
-            quarantine.youth(node, now).filter(|_| quarantine.sentence(node, now).is_none())?;
-        Some((youth.ago(now), youth.until.since(now)))
+        let recent_start = quarantine
+            .recent_start(node, now)
+            .filter(|_| quarantine.sentence(node, now).is_none())?;
+        Some((recent_start.ago(now), recent_start.until.since(now)))
     }
 }
 

@@ -9,22 +9,24 @@
 //! casts each order's vote when its reply comes. A node that hangs or dies is kept apart here: its
 //! task answers for it, and knows what it still has to be told.
 
+mod apply_guards;
 mod ballot;
 mod claim;
 mod clocks;
 mod connection;
-mod estate;
+mod eligibility;
 mod guard;
+mod handover;
 mod handshake;
-mod judge;
 mod links;
 mod mailbox;
 mod pending;
 mod pool;
 mod probe;
+mod promise_skew;
 mod push;
 mod pushes;
-mod queued;
+mod queued_command;
 mod reconnect;
 mod runtime;
 mod set_up;
@@ -33,29 +35,27 @@ mod shared;
 mod shield;
 mod silence;
 mod sleep;
-mod standing;
-mod suspects;
 mod task;
 
 pub(crate) use ballot::{Ballot, VoteSink};
 pub(crate) use claim::Claim;
 pub(crate) use clocks::Clocks;
+pub use eligibility::VoteEligibility;
 pub(crate) use guard::Guard;
 pub use guard::RestartGuard;
 pub(crate) use links::Links;
 pub(crate) use pool::{Nodes, Pool};
 pub(crate) use probe::{Probe, WallClock};
 pub(crate) use push::PushSink;
-pub(crate) use queued::Order;
+pub(crate) use queued_command::QueuedCommand;
 pub use runtime::RuntimeDriver;
 pub(crate) use runtime::{NoRuntime, lack};
 pub use shared::NodeState;
 pub(crate) use shared::{Endpoint, NodeShared, Siblings, Timings};
 pub(crate) use sleep::sleep_until;
-pub use standing::NodeStanding;
 
 use std::time::Duration;
 
 /// How long a connection of ours that broke can still deliver bytes to a live server: the user
 /// timeout set on its socket (`TCP_USER_TIMEOUT`, RFC 5482; on Linux, elsewhere the system's).
-pub(crate) const DOUBT: Duration = Duration::from_secs(10);
+pub(crate) const STALE_WINDOW: Duration = Duration::from_secs(10);

@@ -1,7 +1,7 @@
 //! What a node that is away still has to be told.
 
-use super::DOUBT;
-use super::queued::Order;
+use super::STALE_WINDOW;
+use super::queued_command::QueuedCommand;
 use crate::protocol::{NodeId, Time};
 use crate::time::clock;
 use rand::random_range;
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 /// The most releases kept for one node (I12). Only commands that were written are owed a release,
 /// and nothing is written to a node that is away, so a node has to fail again and again under load
 /// to come near. Beyond, the oldest is dropped: its key lives for its ttl.
-const MOST_RELEASES: usize = 1 << 16;
+const MAX_RELEASES: usize = 1 << 16;
 
 /// Between two tries of an order that the node answered with an error, such as `BUSY`: doubling
 /// from the first to the last, drawn from the upper half.
@@ -20,16 +20,16 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LAST_PAUSE: Duration = Duration::from_millis(500);
 
 /// Releases and extensions that have to reach a node when it answers again.
-pub(super) struct Owed {
+pub(super) struct Pending {
     node: NodeId,
-    releases: VecDeque<Order>,
+    releases: VecDeque<QueuedCommand>,
     /// By claim, the longest.
-    extensions: HashMap<usize, Order>,
+    extensions: HashMap<usize, QueuedCommand>,
     pause: Duration,
     not_before: Instant,
 }
 
-impl Owed {
+impl Pending {
     pub(super) fn new(node: NodeId) -> Self {
         Self {
             node,
@@ -41,10 +41,10 @@ impl Owed {
     }
 
     /// Keeps an order whose vote has been cast. Acquires are not owed to anybody.
-    pub(super) fn keep(&mut self, order: Order) {
+    pub(super) fn keep(&mut self, order: QueuedCommand) {
         if order.is_release() {
             self.releases.push_back(order);
-            if self.releases.len() > MOST_RELEASES {
+            if self.releases.len() > MAX_RELEASES {
                 self.releases.pop_front();
             }
         } else if order.is_extension() && !order.claim().is_withdrawn() {
@@ -67,10 +67,10 @@ impl Owed {
         let node = self.node;
         self.releases.retain(|order| {
             let expiry = order.claim().expiry();
-            match (order.claim().is_unsure(node), last || order.is_refused()) {
+            match (order.claim().is_in_doubt(node), last || order.is_refused()) {
                 (false, _) => now < expiry,
                 (true, false) => true,
-                (true, true) => now < expiry.after(DOUBT),
+                (true, true) => now < expiry.after(STALE_WINDOW),
             }
         });
         self.extensions.retain(|_, order| !order.is_void(node, now));
@@ -82,7 +82,7 @@ impl Owed {
     }
 
     /// Takes up to `most` orders that are due at `at`, releases first; see [`prune`](Self::prune).
-    pub(super) fn take(&mut self, most: usize, at: Instant, last: bool) -> Vec<Order> {
+    pub(super) fn take(&mut self, most: usize, at: Instant, last: bool) -> Vec<QueuedCommand> {
         if self.is_empty() || at < self.not_before {
             return Vec::new();
         }
@@ -95,7 +95,7 @@ impl Owed {
     }
 
     /// Takes all releases, to be kept elsewhere.
-    pub(super) fn take_releases(&mut self) -> impl Iterator<Item = Order> {
+    pub(super) fn take_releases(&mut self) -> impl Iterator<Item = QueuedCommand> {
         self.releases.drain(..)
     }
 
@@ -134,20 +134,20 @@ mod tests {
     fn a_release_that_is_refused_for_good_is_not_repeated_for_ever() {
         let node = NodeId::new(0);
         let ttl = Ttl::from_duration(Duration::from_secs(1)).expect("a good ttl");
-        let owed = |is_unsure: bool, is_refused: bool| {
+        let owed = |is_in_doubt: bool, is_refused: bool| {
             let claim = Arc::new(Claim::new(Keys::one(b"r".as_slice().into()), Value::fresh(), 1));
             assert!(claim.note_written(node, ttl, Time::from_nanos(0)));
-            if is_unsure {
-                claim.note_unsure(node);
+            if is_in_doubt {
+                claim.note_in_doubt(node);
             }
-            let mut order = Order::release(claim, None);
+            let mut order = QueuedCommand::release(claim, None);
             order.note_refusal(is_refused);
-            let mut owed = Owed::new(node);
+            let mut owed = Pending::new(node);
             owed.keep(order);
             owed
         };
         let at = |seconds| Time::from_nanos(0).after(Duration::from_secs(seconds));
-        for (is_unsure, is_refused, last, until) in [
+        for (is_in_doubt, is_refused, last, until) in [
             (false, false, false, 1),
             (false, true, false, 1),
             (true, false, false, 1_000_000),
@@ -155,12 +155,12 @@ mod tests {
             (true, false, true, 11),
             (true, true, true, 11),
         ] {
-            let mut owed = owed(is_unsure, is_refused);
+            let mut owed = owed(is_in_doubt, is_refused);
             owed.prune(at(until), last);
             assert!(!owed.is_empty(), "of use after {until} s");
             if until < 1_000 {
                 owed.prune(at(until + 1), last);
-                assert!(owed.is_empty(), "no more: {is_unsure} {is_refused} {last}");
+                assert!(owed.is_empty(), "no more: {is_in_doubt} {is_refused} {last}");
             }
         }
     }

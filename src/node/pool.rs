@@ -1,10 +1,10 @@
 //! The nodes' tasks, one set for each runtime that a client is used on.
 
 use super::links::Links;
-use super::queued::Order;
+use super::queued_command::QueuedCommand;
 use super::runtime::{NoRuntime, lack};
 use super::shared::NodeShared;
-use super::task::Actor;
+use super::task::NodeTask;
 use crate::protocol::{NodeId, Quorum};
 use crate::sync::lock;
 use std::future::poll_fn;
@@ -17,23 +17,23 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 /// A node's mailbox on one runtime.
 pub(crate) struct Node {
     shared: Arc<NodeShared>,
-    mailbox: UnboundedSender<Order>,
+    mailbox: UnboundedSender<QueuedCommand>,
 }
 
 impl Node {
     fn start(shared: Arc<NodeShared>, links: Arc<Links>, runtime: &Handle) -> Self {
         let (mailbox, orders) = unbounded_channel();
-        runtime.spawn(Actor::new(shared.clone(), links, orders).run());
+        runtime.spawn(NodeTask::new(shared.clone(), links, orders).run());
         Self { shared, mailbox }
     }
 
     /// Puts an order into the mailbox: never waits, never fails, from any thread. If the task is
     /// gone, a release is passed on and any other order's vote is Failed. A release that comes from
     /// elsewhere is offered to all tasks of the node: nobody knows whether this one is driven.
-    fn send(&self, mut order: Order, is_here: impl FnOnce() -> bool) {
+    fn send(&self, mut order: QueuedCommand, is_here: impl FnOnce() -> bool) {
         order.count_in(&self.shared.debts);
         if order.can_be_released_by_others(self.shared.id) && !is_here() {
-            self.shared.estate.leave(order);
+            self.shared.handover.leave(order);
         } else if let Err(refused) = self.mailbox.send(order) {
             self.shared.rescue(refused.0);
         }
@@ -49,7 +49,7 @@ pub(crate) struct Nodes {
 
 impl Nodes {
     /// Sends each node its order.
-    pub(crate) fn send_each(&self, order: impl Fn(NodeId) -> Order) {
+    pub(crate) fn send_each(&self, order: impl Fn(NodeId) -> QueuedCommand) {
         let mut is_here = None;
         for node in &self.each {
             node.send(order(node.shared.id), || *is_here.get_or_insert_with(|| self.are_here()));
@@ -57,7 +57,7 @@ impl Nodes {
     }
 
     /// Sends one node its order.
-    pub(crate) fn send(&self, node: NodeId, order: Order) {
+    pub(crate) fn send(&self, node: NodeId, order: QueuedCommand) {
         self.each[node.index()].send(order, || self.are_here());
     }
 
@@ -157,7 +157,7 @@ impl Pool {
 
     /// The client was closed, and nothing is owed: its tasks end, and their connections.
     pub(crate) fn end(&self) {
-        self.shared.iter().for_each(|node| node.estate.end());
+        self.shared.iter().for_each(|node| node.handover.end());
     }
 
     /// `nodes` while their runtime lives, else those of the current one. Outside of any runtime,

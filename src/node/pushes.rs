@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 
 /// So many keys, and so many of their bytes, are kept (I12). Beyond, it is only known that keys have
 /// changed.
-const MOST_KEYS: usize = 1 << 10;
-const MOST_BYTES: usize = 1 << 18;
+const MAX_KEYS: usize = 1 << 10;
+const MAX_BYTES: usize = 1 << 18;
 
 /// Filled by the connection, which must not wait, and emptied by the node's task.
 #[derive(Default)]
@@ -74,7 +74,7 @@ impl State {
     fn note_key(&mut self, key: Value) {
         let Value::BulkString(key) = key else { return };
         self.bytes += key.len();
-        if self.pushed.keys.len() >= MOST_KEYS || self.bytes > MOST_BYTES {
+        if self.pushed.keys.len() >= MAX_KEYS || self.bytes > MAX_BYTES {
             self.lose();
         }
         if !self.pushed.has_lost {
@@ -119,13 +119,13 @@ mod tests {
         assert_eq!(take(&queue), Poll::Ready(Some(told)));
         assert_eq!(take(&queue), Poll::Pending);
         let lost = Pushed { has_lost: true, ..Pushed::default() };
-        let long = "k".repeat(MOST_BYTES / 4);
-        for (name, count) in [("short", MOST_KEYS + 1), (&*long, 5)] {
+        let long = "k".repeat(MAX_BYTES / 4);
+        for (name, count) in [("short", MAX_KEYS + 1), (&*long, 5)] {
             for _ in 0..count * 3 {
                 queue.put(invalidate(Value::Array(vec![key(name)])));
                 let state = lock(&queue.state);
                 let bytes: usize = state.pushed.keys.iter().map(Vec::len).sum();
-                assert!(state.pushed.keys.len() <= MOST_KEYS && bytes <= MOST_BYTES);
+                assert!(state.pushed.keys.len() <= MAX_KEYS && bytes <= MAX_BYTES);
             }
             assert_eq!(
                 take(&queue),
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn what_was_told_makes_room_for_more() {
         let queue = PushQueue::default();
-        let long = "k".repeat(MOST_BYTES / 2 + 1);
+        let long = "k".repeat(MAX_BYTES / 2 + 1);
         for _ in 0..3 {
             queue.put(invalidate(Value::Array(vec![key(&long)])));
             let Poll::Ready(Some(told)) = take(&queue) else { panic!("it was pushed") };

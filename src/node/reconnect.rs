@@ -3,7 +3,7 @@
 use super::connection::Link;
 use super::shared::NodeState;
 use super::shield::shield;
-use super::task::{Actor, MOST_ORDERS};
+use super::task::{MAX_ORDERS, NodeTask};
 use crate::time::clock;
 use crate::wire::NodeFailure;
 use rand::random_range;
@@ -44,7 +44,7 @@ impl Backoff {
     }
 }
 
-impl Actor {
+impl NodeTask {
     /// Makes a connection, however long it takes. Meanwhile orders are answered: they wait for the
     /// first try, and are refused between tries. False when there is nobody left to connect for.
     pub(super) async fn connect(&mut self) -> bool {
@@ -84,26 +84,26 @@ impl Actor {
         tokio::pin!(until);
         self.owed.prune(clock::now(), self.is_closed);
         let mut crowded = CROWD;
-        self.node.estate.prune(self.node.id, clock::now());
+        self.node.handover.prune(self.node.id, clock::now());
         loop {
             if self.is_closed {
                 // No further task will be started.
-                self.node.estate.take_all().into_iter().for_each(|order| self.owed.keep(order));
+                self.node.handover.take_all().into_iter().for_each(|order| self.owed.keep(order));
             }
             if let Some(failure) = self.down.clone() {
                 for order in std::mem::take(&mut self.inbox) {
                     self.refuse(order, &failure);
                 }
             }
-            self.is_ended = self.node.estate.is_ended();
+            self.is_ended = self.node.handover.is_ended();
             let is_over = self.is_closed || self.is_ended;
             if is_over && self.inbox.is_empty() && self.owed.is_empty() {
                 return false;
             }
             tokio::select! {
                 () = &mut until => return true,
-                () = poll_fn(|cx| self.node.estate.poll_end(&self.bell, self.is_ended, cx)) => {}
-                received = self.mailbox.recv_many(&mut self.inbox, MOST_ORDERS), if !self.is_closed => {
+                () = poll_fn(|cx| self.node.handover.poll_end(&self.bell, self.is_ended, cx)) => {}
+                received = self.mailbox.recv_many(&mut self.inbox, MAX_ORDERS), if !self.is_closed => {
                     self.is_closed = received == 0;
                     if self.inbox.len() >= crowded {
                         self.drop_void();

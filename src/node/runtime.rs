@@ -32,7 +32,7 @@ pub(crate) enum NoRuntime {
 static LACKING: Mutex<Vec<(Id, RuntimeDriver)>> = Mutex::new(Vec::new());
 
 /// So many of them are remembered (I12).
-const MOST_LACKING: usize = 64;
+const MAX_LACKING: usize = 64;
 
 thread_local! {
     /// The runtime that was looked at last on this thread, and lacks nothing.
@@ -52,7 +52,7 @@ pub(crate) fn lack(runtime: &Handle) -> Option<RuntimeDriver> {
         Some(lack) if known.is_none() => {
             let mut lacking = lock(&LACKING);
             lacking.push((id, lack));
-            if lacking.len() > MOST_LACKING {
+            if lacking.len() > MAX_LACKING {
                 lacking.remove(0);
             }
         }

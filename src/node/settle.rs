@@ -1,10 +1,10 @@
 //! What a node's task does with the replies to a pipeline.
 
+use super::apply_guards::Received;
 use super::connection::Answered;
-use super::judge::Received;
-use super::queued::Order;
+use super::queued_command::QueuedCommand;
 use super::shared::NodeState;
-use super::task::Actor;
+use super::task::NodeTask;
 use crate::protocol::{Time, Vote};
 use crate::sync::contain;
 use crate::time::clock;
@@ -12,12 +12,12 @@ use crate::wire::{NodeFailure, time_us};
 use redis::Value;
 use tokio::time::Instant;
 
-impl Actor {
+impl NodeTask {
     /// Casts the votes that the replies are, in their order.
     pub(super) fn settle(&mut self, answered: Answered) -> Result<(), NodeFailure> {
         let Answered { at, orders, sealed, replies } = answered;
-        let commands =
-            orders.iter().map(Order::commands).sum::<usize>() + usize::from(sealed.is_some());
+        let commands = orders.iter().map(QueuedCommand::commands).sum::<usize>()
+            + usize::from(sealed.is_some());
         self.last_traffic = Instant::now();
         self.is_looking_again = false;
         let replies = replies.map_err(|error| NodeFailure::disconnected(&error));
@@ -47,10 +47,10 @@ impl Actor {
     /// Casts the vote that `replies` are. Returns the order if it is to be written again at once.
     fn settle_one(
         &mut self,
-        mut order: Order,
+        mut order: QueuedCommand,
         replies: &[Value],
         (written_at, received): (Instant, Received),
-    ) -> Option<Order> {
+    ) -> Option<QueuedCommand> {
         if order.is_unknown(replies) && order.fall_back_to_source() {
             return Some(order);
         }
@@ -61,7 +61,7 @@ impl Actor {
             let answer = order.read(replies);
             has_failed = answer.vote == Vote::Failed;
             order.note_refusal(answer.failure.as_ref().is_some_and(NodeFailure::is_lasting));
-            order.answer(self.node.judge(&order, answer, received));
+            order.answer(self.node.apply_guards(&order, answer, received));
         });
         if settled.is_none() {
             has_failed = true;
@@ -70,8 +70,8 @@ impl Actor {
         // 1. A release is written and runs; its answer is slow. 2. A connection that broke delivers its
         // SET. 3. The doubt ends. 4. The answer comes. So it counts when the release was written.
         let may_be_undone = order.is_release()
-            && order.claim().is_unsure(self.node.id)
-            && self.node.estate.doubt_until().is_some_and(|until| written_at < until);
+            && order.claim().is_in_doubt(self.node.id)
+            && self.node.handover.stale_until().is_some_and(|until| written_at < until);
         if !order.is_release() && !order.is_extension() {
             return None;
         }
@@ -85,9 +85,9 @@ impl Actor {
     }
 
     /// Fails what was written and not answered: it may still run.
-    pub(super) fn handle_unanswered(&mut self, orders: Vec<Order>, failure: &NodeFailure) {
+    pub(super) fn handle_unanswered(&mut self, orders: Vec<QueuedCommand>, failure: &NodeFailure) {
         for mut order in orders {
-            order.note_unsure(self.node.id);
+            order.note_in_doubt(self.node.id);
             order.fail(failure.clone());
             self.owed.keep(order);
         }

@@ -1,12 +1,12 @@
 //! What all tasks of one node have in common, over all runtimes.
 
-use super::DOUBT;
+use super::STALE_WINDOW;
 use super::clocks::Clocks;
-use super::estate::Estate;
 use super::guard::Guard;
+use super::handover::Handover;
 use super::handshake::Handshake;
 use super::push::PushSink;
-use super::queued::Order;
+use super::queued_command::QueuedCommand;
 use super::set_up::ServerInfo;
 use crate::protocol::NodeId;
 use crate::sync::lock;
@@ -77,7 +77,7 @@ pub(crate) struct NodeShared {
     pub(super) clocks: Arc<Clocks>,
     info: ConnectionInfo,
     status: Mutex<(NodeState, ServerInfo)>,
-    pub(super) estate: Estate,
+    pub(super) handover: Handover,
     /// Releases that were asked for and not yet delivered, over all runtimes.
     pub(super) debts: Arc<AtomicUsize>,
 }
@@ -103,7 +103,7 @@ impl NodeShared {
             clocks,
             info: endpoint.info,
             status: Mutex::new((NodeState::Connecting, ServerInfo::default())),
-            estate: Estate::default(),
+            handover: Handover::default(),
             debts: Arc::default(),
         }
     }
@@ -137,7 +137,7 @@ impl NodeShared {
     /// Takes an order whose task is gone. A release goes to whichever task of another runtime can
     /// write it first, or waits for one; so does an extension, if there is a task. Anything else has
     /// failed.
-    pub(super) fn rescue(&self, mut order: Order) {
+    pub(super) fn rescue(&self, mut order: QueuedCommand) {
         if order.is_void(self.id, clock::now()) {
             return order.answer_void();
         }
@@ -145,8 +145,8 @@ impl NodeShared {
             // It may have run: what it finds when it is repeated says nothing.
             order.fail(NodeFailure::ShutDown);
         }
-        if order.is_release() || (order.is_upkeep() && self.estate.is_served()) {
-            self.estate.leave(order);
+        if order.is_release() || (order.is_upkeep() && self.handover.is_served()) {
+            self.handover.leave(order);
         } else {
             order.fail(NodeFailure::ShutDown);
         }
@@ -188,6 +188,6 @@ impl Siblings {
 fn with_our_timings(tcp: TcpSettings) -> TcpSettings {
     let tcp = tcp.set_nodelay(true);
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    let tcp = if tcp.user_timeout().is_none() { tcp.set_user_timeout(DOUBT) } else { tcp };
+    let tcp = if tcp.user_timeout().is_none() { tcp.set_user_timeout(STALE_WINDOW) } else { tcp };
     tcp
 }

@@ -6,7 +6,7 @@ use std::any::Any;
 use std::panic::AssertUnwindSafe;
 
 /// So much of a panic's message is told.
-const MOST_TOLD: usize = 200;
+const MAX_TOLD: usize = 200;
 
 /// What `future` comes to; a panic in it is a failure too, told as what `failure` makes of it.
 pub(super) async fn shield<T>(
@@ -22,7 +22,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let line = text.and_then(|text| text.lines().map(str::trim).find(|line| !line.is_empty()));
     let line = line.unwrap_or("for no known reason");
-    format!("panicked: {}", line.chars().take(MOST_TOLD).collect::<String>())
+    format!("panicked: {}", line.chars().take(MAX_TOLD).collect::<String>())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 use super::*;
 use crate::node::{
-    Ballot, Claim, Clocks, Endpoint, Guard, NodeShared, Nodes, Order, Pool, PushSink, RestartGuard,
-    Siblings, Timings, VoteSink,
+    Ballot, Claim, Clocks, Endpoint, Guard, NodeShared, Nodes, Pool, PushSink, QueuedCommand,
+    RestartGuard, Siblings, Timings, VoteSink,
 };
 use crate::protocol::{Drift, NodeId, Quorum, Ttl, Vote};
 use crate::wire::{Answer, Keys, Value};
@@ -90,7 +90,7 @@ async fn a_waker_that_panics_takes_no_other_order_with_it() {
     for (claim, listener) in claims.iter().zip(&listeners) {
         let order = |node| {
             let ballot = Ballot::new(listener.clone(), node);
-            Order::acquire(claim.clone(), ttl, crate::wire::Wants::Nothing, ballot)
+            QueuedCommand::acquire(claim.clone(), ttl, crate::wire::Wants::Nothing, ballot)
         };
         nodes.send_each(order);
     }
@@ -103,7 +103,7 @@ async fn a_waker_that_panics_takes_no_other_order_with_it() {
     for (claim, listener) in claims.iter().zip(&released) {
         claim.withdraw();
         nodes.send_each(|node| {
-            Order::release(claim.clone(), Some(Ballot::new(listener.clone(), node)))
+            QueuedCommand::release(claim.clone(), Some(Ballot::new(listener.clone(), node)))
         });
     }
     for listener in &released {

@@ -3,7 +3,7 @@
 use super::connection::Link;
 use super::shared::NodeState;
 use super::shield::shield;
-use super::task::{Actor, MOST_UNDER_WAY};
+use super::task::{MAX_UNDER_WAY, NodeTask};
 use crate::time::clock;
 use crate::wire::NodeFailure;
 use futures::future::BoxFuture;
@@ -44,7 +44,7 @@ impl Spare {
     }
 }
 
-impl Actor {
+impl NodeTask {
     /// Notes whether the node owes an answer for longer than the node timeout.
     pub(super) fn set_stalled(&mut self, is_stalled: bool) {
         self.is_stalled = is_stalled;
@@ -68,7 +68,7 @@ impl Actor {
             None => heartbeat,
         };
         // While a reply is overdue, or no pipeline has room, nothing owed can be written.
-        let blocked = self.is_stalled || self.link().under_way() >= MOST_UNDER_WAY;
+        let blocked = self.is_stalled || self.link().under_way() >= MAX_UNDER_WAY;
         let owed = if blocked { None } else { self.owed.due() };
         owed.map_or(reply, |owed| owed.min(reply))
     }
@@ -128,7 +128,7 @@ impl Actor {
             self.set_stalled(true);
             // What hangs there can run at any time, also after its ttl.
             let id = self.node.id;
-            self.link().unanswered().for_each(|order| order.note_unsure(id));
+            self.link().unanswered().for_each(|order| order.note_in_doubt(id));
             self.note_state(NodeState::Stalled);
         }
         let is_due = self.is_stalled && silence >= self.trust();

@@ -1,16 +1,16 @@
 //! A node's task: orders in, one pipeline at a time out, votes back.
 
 use super::connection::{Answered, Link, News};
-use super::estate::{Bell, Broken};
+use super::handover::{Bell, Broken};
 use super::links::{Links, Phase};
-use super::pending::Owed;
+use super::pending::Pending;
 use super::pushes::Pushed;
-use super::queued::Order;
+use super::queued_command::QueuedCommand;
 use super::reconnect::Backoff;
 use super::shared::{NodeShared, NodeState};
 use super::shield::shield;
 use super::silence::Spare;
-use super::{DOUBT, mailbox};
+use super::{STALE_WINDOW, mailbox};
 use crate::time::clock;
 use crate::wire::NodeFailure;
 use std::future::poll_fn;
@@ -23,10 +23,10 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 /// Pipelines under way at once: enough to keep the node busy while replies travel, few enough that
 /// orders gather into larger pipelines under load.
-pub(super) const MOST_UNDER_WAY: usize = 4;
+pub(super) const MAX_UNDER_WAY: usize = 4;
 
 /// Orders in one pipeline.
-pub(super) const MOST_ORDERS: usize = 512;
+pub(super) const MAX_ORDERS: usize = 512;
 
 /// Nothing to wait for: look again then.
 const LONG: Duration = Duration::from_hours(1);
@@ -34,18 +34,18 @@ const LONG: Duration = Duration::from_hours(1);
 /// The task's state. Whatever happens to the task, also if its runtime drops it, `Drop` hands what
 /// is still owed to others.
 #[allow(clippy::struct_excessive_bools)] // Each is a fact of its own.
-pub(super) struct Actor {
+pub(super) struct NodeTask {
     pub(super) node: Arc<NodeShared>,
     /// How the nodes stand that this runtime's tasks serve.
     pub(super) links: Arc<Links>,
-    pub(super) mailbox: UnboundedReceiver<Order>,
+    pub(super) mailbox: UnboundedReceiver<QueuedCommand>,
     /// True once all handles are gone: finish what is owed, then end.
     pub(super) is_closed: bool,
     /// True once the client was closed, and nothing was owed by then.
     pub(super) is_ended: bool,
     /// Taken from the mailbox and not yet written.
-    pub(super) inbox: Vec<Order>,
-    pub(super) owed: Owed,
+    pub(super) inbox: Vec<QueuedCommand>,
+    pub(super) owed: Pending,
     pub(super) link: Option<Link>,
     /// Why there is no connection; `None` before the first and while a lost one is tried anew.
     pub(super) down: Option<NodeFailure>,
@@ -85,17 +85,17 @@ impl From<News> for Event {
     }
 }
 
-impl Actor {
+impl NodeTask {
     pub(super) fn new(
         node: Arc<NodeShared>,
         links: Arc<Links>,
-        mailbox: UnboundedReceiver<Order>,
+        mailbox: UnboundedReceiver<QueuedCommand>,
     ) -> Self {
         // Called outside of the runtime too: the alarm is made when the task first runs.
         let now = Instant::now();
         Self {
-            owed: Owed::new(node.id),
-            bell: node.estate.enter(),
+            owed: Pending::new(node.id),
+            bell: node.handover.enter(),
             node,
             links,
             mailbox,
@@ -146,7 +146,7 @@ impl Actor {
         loop {
             self.write().await;
             let under_way = self.link().under_way();
-            self.is_ended = self.node.estate.is_ended();
+            self.is_ended = self.node.handover.is_ended();
             let is_over = self.is_closed || self.is_ended;
             if is_over && under_way == 0 && self.has_nothing_to_write() {
                 return Ok(());
@@ -173,7 +173,7 @@ impl Actor {
 
     /// True if nothing waits to be written, here or for any task.
     fn has_nothing_to_write(&self) -> bool {
-        self.inbox.is_empty() && self.owed.is_empty() && !self.node.estate.has_left()
+        self.inbox.is_empty() && self.owed.is_empty() && !self.node.handover.has_left()
     }
 
     pub(super) fn link(&mut self) -> &mut Link {
@@ -184,7 +184,7 @@ impl Actor {
         let due = self.due();
         let link = self.link.as_mut().expect("serving needs a connection");
         // While the node is stalled, orders are answered here without being written.
-        let has_room = link.under_way() < MOST_UNDER_WAY;
+        let has_room = link.under_way() < MAX_UNDER_WAY;
         let may_receive = !self.is_closed && (self.is_stalled || has_room);
         // An alarm that rings early is cheaper than one that is set anew for each pipeline.
         if due < self.alarm.deadline() || self.alarm.is_elapsed() {
@@ -196,12 +196,12 @@ impl Actor {
         let event = tokio::select! {
             biased;
             news = link.news(!self.had_push) => news.into(),
-            received = self.mailbox.recv_many(&mut self.inbox, MOST_ORDERS), if may_receive => {
+            received = self.mailbox.recv_many(&mut self.inbox, MAX_ORDERS), if may_receive => {
                 self.is_closed = received == 0;
                 Event::Received
             }
             () = self.alarm.as_mut() => Event::Alarm,
-            () = poll_fn(|cx| self.node.estate.poll_left(&self.bell, self.is_ended, cx)),
+            () = poll_fn(|cx| self.node.handover.poll_left(&self.bell, self.is_ended, cx)),
                 if has_room && !self.is_stalled => Event::Received,
             pushed = poll_fn(|cx| queue.as_ref().map_or(Poll::Pending, |it| it.poll(cx))),
                 if queue.is_some() => News::of(pushed).into(),
@@ -221,13 +221,13 @@ impl Actor {
             }
             return;
         }
-        if self.link().under_way() >= MOST_UNDER_WAY {
+        if self.link().under_way() >= MAX_UNDER_WAY {
             return;
         }
         let at = Instant::now();
         let left = self.take_left().await;
         // From here on nothing waits: what is not in `self` is lost if the task is dropped.
-        let mut orders = self.owed.take(MOST_ORDERS, at, self.is_closed);
+        let mut orders = self.owed.take(MAX_ORDERS, at, self.is_closed);
         if orders.is_empty() && self.inbox.is_empty() && left.is_empty() {
             return;
         }
@@ -248,39 +248,40 @@ impl Actor {
         if !written.is_empty() {
             self.last_traffic = at;
             // Replies are told apart by their order alone: the seal shows that it is kept.
-            let is_sealed = written.iter().any(Order::is_to_grant);
+            let is_sealed = written.iter().any(QueuedCommand::is_to_grant);
             self.link().write(pipeline, written, is_sealed.then_some(now)).await;
         }
     }
 
     /// Takes what other tasks have left, once nothing of theirs can come after it (I8). Nothing is
     /// taken before that: this task may be held up for long.
-    async fn take_left(&mut self) -> Vec<Order> {
+    async fn take_left(&mut self) -> Vec<QueuedCommand> {
         let mut seen_to = Vec::new();
         loop {
-            if let Some(left) = self.node.estate.take(MOST_ORDERS, &seen_to) {
+            if let Some(left) = self.node.handover.take(MAX_ORDERS, &seen_to) {
                 return left;
             }
-            seen_to = self.node.estate.broken();
-            self.bury().await;
+            seen_to = self.node.handover.broken();
+            self.kill_stale().await;
         }
     }
 
     /// Another task's connection broke: what it may still deliver must not come after what is
     /// written now (I8).
-    async fn bury(&mut self) {
+    async fn kill_stale(&mut self) {
         let node = self.node.clone();
         let limit = self.node.timings.answer;
         // Whatever else goes wrong here will be noticed with the next pipeline.
-        let is_done =
-            timeout(limit, Box::pin(self.link().bury(&node))).await.is_ok_and(|sent| sent.is_ok());
+        let is_done = timeout(limit, Box::pin(self.link().kill_stale(&node)))
+            .await
+            .is_ok_and(|sent| sent.is_ok());
         if !is_done {
-            self.node.estate.note_doubt(Instant::now() + DOUBT);
+            self.node.handover.note_stale_until(Instant::now() + STALE_WINDOW);
         }
     }
 
     /// Answers an order that cannot be written now, and keeps what has to be written later.
-    pub(super) fn refuse(&mut self, mut order: Order, failure: &NodeFailure) {
+    pub(super) fn refuse(&mut self, mut order: QueuedCommand, failure: &NodeFailure) {
         if order.is_void(self.node.id, clock::now()) {
             order.answer_void();
         } else {
@@ -309,11 +310,11 @@ impl Actor {
 
     fn note_broken(&self, link: &Link) {
         let run_id = link.info.run_id.clone();
-        self.node.estate.note_broken(Broken { run_id, client_id: link.client_id });
+        self.node.handover.note_broken(Broken { run_id, client_id: link.client_id });
     }
 }
 
-impl Drop for Actor {
+impl Drop for NodeTask {
     /// Runs at the end of the task, also when a runtime is shut down under it.
     fn drop(&mut self) {
         self.links.note_silence(self.node.id, false);

@@ -70,7 +70,7 @@ struct Record<R> {
     was_lost: bool,
     sentence: Option<Sentence>,
     /// While it is young.
-    youth: Option<Sentence>,
+    recent_start: Option<Sentence>,
     /// It counts though it is young: it was there when the deployment was new.
     is_native: bool,
     flushed: Option<Time>,
@@ -115,7 +115,7 @@ impl<R: PartialEq + Clone> Quarantine<R> {
             server: None,
             was_lost: false,
             sentence: None,
-            youth: None,
+            recent_start: None,
             is_native: false,
             flushed: None,
             missed: None,
@@ -169,7 +169,7 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         let until = now.after(self.term.saturating_sub(age));
         let sentence = Sentence { event, noticed: now, before, until };
         if is_first && self.rule == Rule::Observed {
-            (record.youth, record.is_native) = (Some(sentence), false);
+            (record.recent_start, record.is_native) = (Some(sentence), false);
         } else {
             record.pass(sentence);
         }
@@ -179,7 +179,9 @@ impl<R: PartialEq + Clone> Quarantine<R> {
     /// are its first servers, and count, also when the first of them is old.
     fn settle(&mut self, now: Time) {
         if self.tried.len() == self.nodes.len() && self.is_new(now) {
-            self.nodes.iter_mut().for_each(|record| record.is_native = record.youth.is_some());
+            self.nodes
+                .iter_mut()
+                .for_each(|record| record.is_native = record.recent_start.is_some());
         }
     }
 
@@ -234,15 +236,15 @@ impl<R: PartialEq + Clone> Quarantine<R> {
     }
 
     /// The same, as the node was young when it was met first.
-    pub(crate) fn youth(&self, node: NodeId, now: Time) -> Option<Sentence> {
+    pub(crate) fn recent_start(&self, node: NodeId, now: Time) -> Option<Sentence> {
         let record = &self.nodes[node.index()];
-        record.youth.filter(|sentence| !record.is_native && now < sentence.until)
+        record.recent_start.filter(|sentence| !record.is_native && now < sentence.until)
     }
 
     /// When everything that `node` grants counts again, as far as it is known now.
     pub(crate) fn ends(&self, node: NodeId) -> Time {
         let record = &self.nodes[node.index()];
-        let both = [record.sentence, record.youth].into_iter().flatten();
+        let both = [record.sentence, record.recent_start].into_iter().flatten();
         both.map(|sentence| sentence.until).max().unwrap_or_default()
     }
 }

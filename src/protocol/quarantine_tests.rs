@@ -42,7 +42,7 @@ fn one(rule: Rule, said: &[(Server<&'static str>, u64)]) -> Nodes {
 
 /// What its grants are void for, how long ago that was, and how long until they count.
 fn void(nodes: &Nodes, node: usize, now: u64) -> Option<(Event, u64, u64)> {
-    let found = nodes.sentence(n(node), at(now)).or(nodes.youth(n(node), at(now)))?;
+    let found = nodes.sentence(n(node), at(now)).or(nodes.recent_start(n(node), at(now)))?;
     let ago = at(now).since(found.noticed) + found.before;
     assert!(found.until <= nodes.ends(n(node)));
     Some((found.event, ago.as_secs(), found.until.since(at(now)).as_secs()))
@@ -278,7 +278,7 @@ proptest! {
             prop_assert!(nodes.is_settled(time));
             for node in 0..count {
                 let started = world.started(node, now);
-                let counts = nodes.sentence(n(node), time).is_none() && nodes.youth(n(node), time).is_none();
+                let counts = nodes.sentence(n(node), time).is_none() && nodes.recent_start(n(node), time).is_none();
                 // It was met since it was started.
                 let is_known = started < first_met || seen.contains(&(started + world.delays[node], node));
                 if counts && can_know && is_known {
@@ -309,7 +309,7 @@ proptest! {
             let uptime = Some(secs((now + 250) / 1_000 - (starts[node] + 250) / 1_000));
             nodes.handle_set_up(n(node), Server { run: Some(node), uptime, is_trusted: false }, at(now));
             for later in [now, now + 10_000, now + 100_000] {
-                prop_assert!(nodes.youth(n(node), at(later)).is_none(), "{node} at {later}");
+                prop_assert!(nodes.recent_start(n(node), at(later)).is_none(), "{node} at {later}");
                 prop_assert!(nodes.sentence(n(node), at(later)).is_none());
             }
         }

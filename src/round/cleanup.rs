@@ -1,33 +1,37 @@
 //! A claim on the nodes that is given up when it is dropped.
 
-use crate::node::{Ballot, Claim, Nodes, Order};
+use crate::node::{Ballot, Claim, Nodes, QueuedCommand};
 use crate::protocol::{NodeId, Time, Ttl};
 use crate::time::clock;
-use crate::wire::{Cooling, Value};
+use crate::wire::{CoolDown, Value};
 use std::sync::Arc;
 
 /// I5: armed before the first send, and whatever happens then (a refusal, a dropped future, a
 /// panic), every node is told to release. Nothing here waits or needs a runtime.
-pub(crate) struct Hold {
+pub(crate) struct ReleaseGuard {
     claim: Arc<Claim>,
     nodes: Arc<Nodes>,
     is_armed: bool,
     /// Who waits for the keys in this process, unless the attempt for them was refused.
-    heirs: Option<Arc<dyn Heirs>>,
+    listener: Option<Arc<dyn ReleaseListener>>,
     /// What stays in its place, whoever gives it up, once it was won.
-    cooling: Option<Arc<Cooling>>,
+    cooling: Option<Arc<CoolDown>>,
 }
 
 /// Who waits for locks in this process.
-pub(crate) trait Heirs: Send + Sync {
+pub(crate) trait ReleaseListener: Send + Sync {
     /// A lock on `key` has ended in this process, and the deletes are in the mailboxes. It can be
     /// had from `at` on.
     fn handle_release(&self, key: &[u8], at: Time);
 }
 
-impl Hold {
-    pub(crate) fn new(claim: Arc<Claim>, nodes: Arc<Nodes>, heirs: Arc<dyn Heirs>) -> Self {
-        Self { claim, nodes, is_armed: true, heirs: Some(heirs), cooling: None }
+impl ReleaseGuard {
+    pub(crate) fn new(
+        claim: Arc<Claim>,
+        nodes: Arc<Nodes>,
+        listener: Arc<dyn ReleaseListener>,
+    ) -> Self {
+        Self { claim, nodes, is_armed: true, listener: Some(listener), cooling: None }
     }
 
     pub(crate) fn claim(&self) -> &Arc<Claim> {
@@ -41,13 +45,13 @@ impl Hold {
     /// The attempt was refused: what it leaves stands in nobody's way but for a moment, and nobody is
     /// told when that ends. (An attempt that is cut off may have won, and others were refused for it.)
     pub(crate) fn note_refused(&mut self) {
-        self.heirs = None;
+        self.listener = None;
     }
 
     /// Whenever it is given up, nobody is to have the lock before `until`.
     pub(crate) fn keep_until(&mut self, until: Time) {
         if self.cooling.as_ref().is_none_or(|known| known.until < until) {
-            self.cooling = Some(Arc::new(Cooling { value: Value::fresh(), until }));
+            self.cooling = Some(Arc::new(CoolDown { value: Value::fresh(), until }));
         }
     }
 
@@ -79,19 +83,20 @@ impl Hold {
         let now = clock::now();
         let cooling = self.cooling.take().filter(|cooling| now < cooling.until);
         match &cooling {
-            None => nodes.send_each(|node| Order::release(claim.clone(), ballot(node))),
-            Some(cooling) => nodes
-                .send_each(|node| Order::cool_down(claim.clone(), cooling.clone(), ballot(node))),
+            None => nodes.send_each(|node| QueuedCommand::release(claim.clone(), ballot(node))),
+            Some(cooling) => nodes.send_each(|node| {
+                QueuedCommand::cool_down(claim.clone(), cooling.clone(), ballot(node))
+            }),
         }
         // The deletes are in the mailboxes: what is put there from now on comes after them (I8).
-        if let Some(heirs) = self.heirs.take() {
+        if let Some(listener) = self.listener.take() {
             let at = cooling.map_or(now, |cooling| cooling.until);
-            claim.keys().iter().for_each(|key| heirs.handle_release(key, at));
+            claim.keys().iter().for_each(|key| listener.handle_release(key, at));
         }
     }
 }
 
-impl Drop for Hold {
+impl Drop for ReleaseGuard {
     fn drop(&mut self) {
         let nodes = self.nodes.clone();
         self.give_up(&nodes, |_| None);

@@ -8,7 +8,7 @@ mod holder;
 mod report;
 mod tally;
 
-pub(crate) use cleanup::{Heirs, Hold};
+pub(crate) use cleanup::{ReleaseGuard, ReleaseListener};
 pub use holder::Holder;
 pub use report::{NodeReport, NodeVote, Report};
 pub(crate) use tally::Tally;

@@ -71,7 +71,7 @@ impl Heard {
 
     /// Who is in the way, if the node was asked.
     fn holder(&self) -> Option<Holder> {
-        let value = self.answer.standing.clone().filter(|_| self.answer.vote == Vote::Denied)?;
+        let value = self.answer.found.clone().filter(|_| self.answer.vote == Vote::Denied)?;
         let ttl = self.answer.free_in.filter(|ttl| *ttl < Duration::MAX);
         Some(Holder::new(value, ttl))
     }
@@ -113,8 +113,8 @@ impl Tally {
     /// The same; but once enough nodes have granted, and some of that counts only later, it waits for
     /// that, up to `limit`.
     pub(crate) async fn decided_within(&self, nodes: &Nodes, close_at: Time, limit: Time) {
-        let due = || self.judge(|round| round.due().filter(|due| *due <= limit));
-        while self.judge(|round| round.outcome().is_none()) {
+        let due = || self.with_round(|round| round.due().filter(|due| *due <= limit));
+        while self.with_round(|round| round.outcome().is_none()) {
             let at = due();
             self.decided_by_timer(nodes, at.unwrap_or(close_at)).await;
             let now = clock::now();
@@ -126,7 +126,7 @@ impl Tally {
                 break;
             }
         }
-        if self.judge(|round| round.outcome().is_some()) {
+        if self.with_round(|round| round.outcome().is_some()) {
             return;
         }
         let late = clock::now().since(close_at);
@@ -191,7 +191,7 @@ impl Tally {
     /// Resolves when the round is decided, or due at another time, or at `at`.
     async fn decided_by_timer(&self, nodes: &Nodes, at: Time) {
         let mut timer = pin!(sleep_until(nodes, at));
-        let due = self.judge(Round::due);
+        let due = self.with_round(Round::due);
         poll_fn(|cx| {
             let mut count = self.count();
             if count.round.outcome().is_some() || count.round.due() != due {
@@ -205,7 +205,7 @@ impl Tally {
     }
 
     /// Looks at the round as it stands.
-    pub(crate) fn judge<T>(&self, look: impl FnOnce(&Round) -> T) -> T {
+    pub(crate) fn with_round<T>(&self, look: impl FnOnce(&Round) -> T) -> T {
         look(&self.count().round)
     }
 
@@ -260,7 +260,7 @@ impl Tally {
     pub(crate) fn obstacle(&self) -> Option<usize> {
         let count = self.count();
         let mut answers = count.heard.iter().flatten().map(|heard| &heard.answer);
-        answers.find(|answer| answer.vote == Vote::Denied).map(|answer| answer.place)
+        answers.find(|answer| answer.vote == Vote::Denied).map(|answer| answer.index)
     }
 
     fn count(&self) -> MutexGuard<'_, Count> {

@@ -39,7 +39,7 @@ impl Alarm {
 
     /// Rings at `at` at the latest.
     pub(crate) fn hasten(&self, at: Time) {
-        if self.is_ours() && self.timer.book().hasten(self.id, at) {
+        if self.is_ours() && self.timer.state().hasten(self.id, at) {
             self.timer.start();
             self.timer.sleeper.wake();
         }
@@ -54,7 +54,7 @@ impl Alarm {
 impl Drop for Alarm {
     fn drop(&mut self) {
         if self.is_ours() {
-            self.timer.book().strike(self.id);
+            self.timer.state().strike(self.id);
         }
     }
 }
@@ -75,20 +75,20 @@ const GENERATIONS: usize = 64;
 /// 3. In the child the book is locked for good, and no thread rings.
 ///
 /// So a child makes a timer of its own, at a place that no process before it has touched.
-static TIMERS: [Place; GENERATIONS] = [const { Place::empty() }; GENERATIONS];
+static TIMERS: [QueueSlot; GENERATIONS] = [const { QueueSlot::empty() }; GENERATIONS];
 
 thread_local! {
     /// The timer of this thread, where there are too many generations.
     static SPARE: Cell<Option<&'static Timer>> = const { Cell::new(None) };
 }
 
-struct Place {
+struct QueueSlot {
     /// Whose it is; 0 if it is nobody's.
     process: AtomicU32,
     timer: OnceLock<Timer>,
 }
 
-impl Place {
+impl QueueSlot {
     const fn empty() -> Self {
         Self { process: AtomicU32::new(0), timer: OnceLock::new() }
     }
@@ -103,14 +103,14 @@ impl Place {
 
 struct Timer {
     process: u32,
-    book: Mutex<Book>,
+    state: Mutex<State>,
     sleeper: Sleeper,
     is_running: AtomicBool,
 }
 
 /// The alarms, by time and by id.
 #[derive(Default)]
-struct Book {
+struct State {
     bells: BTreeMap<(Time, u64), Weak<dyn Ring>>,
     due: HashMap<u64, Due>,
     last_id: u64,
@@ -126,7 +126,7 @@ enum Due {
     },
 }
 
-impl Book {
+impl State {
     fn enter(&mut self, id: u64, at: Time, bell: Weak<dyn Ring>) {
         self.due.insert(id, Due::At(at));
         self.bells.insert((at, id), bell);
@@ -210,16 +210,16 @@ impl Timer {
     }
 
     fn new(process: u32) -> Self {
-        let (book, sleeper) = (Mutex::default(), Sleeper::new());
-        Self { process, book, sleeper, is_running: AtomicBool::new(false) }
+        let (state, sleeper) = (Mutex::default(), Sleeper::new());
+        Self { process, state, sleeper, is_running: AtomicBool::new(false) }
     }
 
     fn set(&'static self, at: Time, bell: Weak<dyn Ring>) -> Alarm {
         let id = {
-            let mut book = self.book();
-            book.last_id += 1;
-            let id = book.last_id;
-            book.enter(id, at, bell);
+            let mut state = self.state();
+            state.last_id += 1;
+            let id = state.last_id;
+            state.enter(id, at, bell);
             id
         };
         self.start();
@@ -242,18 +242,18 @@ impl Timer {
         loop {
             loop {
                 let now = clock::now();
-                let Some((id, bell)) = self.book().take_due(now) else { break };
+                let Some((id, bell)) = self.state().take_due(now) else { break };
                 let answer = contain(|| bell.upgrade().and_then(|bell| bell.ring(now)));
                 let again = answer.unwrap_or_else(|| Some(now.after(AFTER_PANIC)));
-                self.book().put_back(id, bell, again);
+                self.state().put_back(id, bell, again);
             }
-            let next = self.book().bells.keys().next().map(|(at, _)| *at);
+            let next = self.state().bells.keys().next().map(|(at, _)| *at);
             self.sleeper.sleep_until(next);
         }
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        lock(&self.book)
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
     }
 }
 

@@ -61,12 +61,12 @@ fn a_cancelled_alarm_is_silent_and_a_hastened_one_early() {
 fn the_thread_looks_anew_at_what_is_hastened_and_not_at_what_is_put_off() {
     let at = |seconds| Time::default().after(Duration::from_secs(seconds));
     let (bell, _heard) = bell(vec![]);
-    let mut book = Book::default();
-    book.enter(1, at(10), weak(&bell));
-    assert!(!book.hasten(1, at(11)) && !book.hasten(1, at(10)) && !book.hasten(2, at(1)));
-    assert!(book.hasten(1, at(5)), "it sleeps until 10");
-    assert!(book.take_due(at(4)).is_none() && book.take_due(at(5)).is_some());
-    assert!(!book.hasten(1, at(1)), "it is ringing");
+    let mut state = State::default();
+    state.enter(1, at(10), weak(&bell));
+    assert!(!state.hasten(1, at(11)) && !state.hasten(1, at(10)) && !state.hasten(2, at(1)));
+    assert!(state.hasten(1, at(5)), "it sleeps until 10");
+    assert!(state.take_due(at(4)).is_none() && state.take_due(at(5)).is_some());
+    assert!(!state.hasten(1, at(1)), "it is ringing");
 }
 
 /// Panics each time, and says so before.
@@ -110,7 +110,7 @@ fn the_next_alarm_starts_the_thread_anew_if_it_has_ended() {
 
 #[test]
 fn each_process_has_a_timer_of_its_own_and_leaves_those_of_others_alone() {
-    let places: &'static [Place; 2] = Box::leak(Box::new([const { Place::empty() }; 2]));
+    let places: &'static [QueueSlot; 2] = Box::leak(Box::new([const { QueueSlot::empty() }; 2]));
     let of = |process| places.iter().find_map(|place| place.timer_of(process));
     let (parent, child) = (of(7).unwrap(), of(8).unwrap());
     assert!(!std::ptr::eq(parent, child) && (parent.process, child.process) == (7, 8));
@@ -120,7 +120,7 @@ fn each_process_has_a_timer_of_its_own_and_leaves_those_of_others_alone() {
     assert!(std::ptr::eq(other, Timer::spare(10)) && (spare.process, other.process) == (9, 10));
 
     // An alarm that another process has set: its book may be locked for good.
-    let _locked = parent.book();
+    let _locked = parent.state();
     let alarm = Alarm { timer: parent, id: 1 };
     alarm.hasten(clock::now());
     assert!(!alarm.is_ours());

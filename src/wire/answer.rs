@@ -17,11 +17,11 @@ pub(crate) struct Answer {
     /// When granted: from when on that counts, if not at once (I15).
     pub(crate) counts_from: Option<Time>,
     /// Which of several keys that is.
-    pub(crate) place: usize,
+    pub(crate) index: usize,
     /// Where the counters beside the keys stand, if a fencing token is wanted.
     pub(crate) number: Option<u64>,
     /// What stands at the key, if that was asked and it is a string.
-    pub(crate) standing: Option<Value>,
+    pub(crate) found: Option<Value>,
 }
 
 impl Answer {
@@ -32,9 +32,9 @@ impl Answer {
             free_in: None,
             left: None,
             counts_from: None,
-            place: 0,
+            index: 0,
             number: None,
-            standing: None,
+            found: None,
         }
     }
 

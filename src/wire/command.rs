@@ -1,6 +1,6 @@
 //! What a node can be asked to do, and how it is written.
 
-use super::counters::{Fence, Follow};
+use super::counters::{CounterUpdate, Counters};
 use super::keys::Keys;
 use super::reply::Asked;
 use super::script::{ACQUIRE, EXTEND, Form, LOOK, RELEASE, begin};
@@ -14,12 +14,12 @@ use std::sync::Arc;
 pub(crate) struct Subject<'a> {
     pub(crate) keys: &'a Keys,
     pub(crate) value: &'a Value,
-    pub(crate) fence: Option<&'a Fence>,
+    pub(crate) fence: Option<&'a Counters>,
 }
 
 /// What is to be done with keys.
 #[derive(Clone, Debug)]
-pub(crate) enum Deed {
+pub(crate) enum Command {
     /// Set the keys if there are none. Ask what is in the way, as far as that is wanted.
     Acquire { ttl: Ttl, wants: Wants },
     /// Put our value in the place of this one, which was handed over to us.
@@ -32,16 +32,16 @@ pub(crate) enum Deed {
     /// Set the keys again where they were lost, for what remains until then.
     Repair { until: Time },
     /// Delete the keys; or let others that nobody owns stand in their place for a while.
-    Release { cooling: Option<Arc<Cooling>> },
+    Release { cooling: Option<Arc<CoolDown>> },
     /// Say what stands at the key.
     Look,
     /// Delete the value, which was read there: once, whosever it is.
-    Evict,
+    ForceDelete,
 }
 
 /// What stands in the place of a lock that was released, and until when.
 #[derive(Debug)]
-pub(crate) struct Cooling {
+pub(crate) struct CoolDown {
     pub(crate) value: Value,
     pub(crate) until: Time,
 }
@@ -57,13 +57,13 @@ pub(crate) enum Wants {
     WatchAndHolder,
 }
 
-impl Deed {
+impl Command {
     /// How long the keys stand if this is written at `now`; `None` if it sets none of ours.
     pub(crate) fn lasting(&self, now: Time) -> Option<Ttl> {
         match self {
             Self::Acquire { ttl, .. } | Self::Adopt { ttl, .. } => Some(*ttl),
             Self::Extend { until, .. } | Self::Repair { until } => Some(remaining(*until, now)),
-            Self::Raise { .. } | Self::Release { .. } | Self::Look | Self::Evict => None,
+            Self::Raise { .. } | Self::Release { .. } | Self::Look | Self::ForceDelete => None,
         }
     }
 
@@ -71,19 +71,19 @@ impl Deed {
         match self {
             Self::Acquire { .. } | Self::Repair { .. } => Asked::Acquire,
             Self::Extend { .. } | Self::Raise { .. } => Asked::Extend,
-            Self::Adopt { .. } | Self::Release { .. } | Self::Evict => Asked::Release,
+            Self::Adopt { .. } | Self::Release { .. } | Self::ForceDelete => Asked::Release,
             Self::Look => Asked::Look,
         }
     }
 
     /// How the counters of `fence` are to follow.
-    pub(crate) fn follow<'a>(&self, fence: &'a Fence) -> Option<Follow<'a>> {
+    pub(crate) fn follow<'a>(&self, fence: &'a Counters) -> Option<CounterUpdate<'a>> {
         match self {
             Self::Acquire { .. } | Self::Adopt { .. } => Some(fence.draw()),
             Self::Raise { token } => Some(fence.raise(*token)),
             Self::Extend { .. } | Self::Repair { .. } => fence.keep(),
             Self::Release { .. } => fence.try_keep(),
-            Self::Look | Self::Evict => None,
+            Self::Look | Self::ForceDelete => None,
         }
     }
 
@@ -149,7 +149,7 @@ impl Deed {
                 let swap = RELEASE.call(form, keys, follow, pipeline).arg(value);
                 swap.arg(cooling.value.bytes()).arg(ttl);
             }
-            Self::Release { .. } | Self::Evict => {
+            Self::Release { .. } | Self::ForceDelete => {
                 RELEASE.call(form, keys, follow, pipeline).arg(value);
             }
             Self::Look => {
@@ -167,11 +167,11 @@ fn remaining(until: Time, now: Time) -> Ttl {
 }
 
 /// Of a 64-bit number.
-const MOST_DIGITS: usize = 20;
+const MAX_DIGITS: usize = 20;
 
 /// Sets the key if there is none.
 fn set(pipeline: &mut Pipeline, key: &[u8], value: &[u8], ttl: u64) {
-    let bytes = key.len() + value.len() + "NXPX".len() + MOST_DIGITS;
+    let bytes = key.len() + value.len() + "NXPX".len() + MAX_DIGITS;
     begin(pipeline, "SET", 5, bytes).arg(key).arg(value).arg("NX").arg("PX").arg(ttl);
 }
 
@@ -197,7 +197,7 @@ mod tests {
         ) {
             let (now, left) = (Time::from_nanos(now), Duration::from_nanos_u128(left));
             let until = now.after(left);
-            for deed in [Deed::Extend { until, watches: false }, Deed::Repair { until }] {
+            for deed in [Command::Extend { until, watches: false }, Command::Repair { until }] {
                 let stands_until = now.after(deed.lasting(now).expect("it sets").as_duration());
                 prop_assert!(stands_until >= until, "{deed:?} ends early");
                 prop_assert!(stands_until <= until.after(Duration::from_millis(1)));

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The counters beside the keys of a lock.
 #[derive(Debug)]
-pub(crate) struct Counters {
+pub(crate) struct CounterKeys {
     keys: Keys,
     /// How long a counter stands after it was last used.
     ttl: Ttl,
 }
 
-impl Counters {
+impl CounterKeys {
     /// One beside each of `keys`; or the first key that can have none.
     pub(crate) fn beside(keys: &Keys, ttl: Ttl) -> Result<Self, &[u8]> {
         Ok(Self { keys: keys.try_map(|key| companion(key, "token"))?, ttl })
@@ -23,8 +23,8 @@ impl Counters {
 
 /// What a claim wants of the counters.
 #[derive(Debug)]
-pub(crate) struct Fence {
-    counters: Arc<Counters>,
+pub(crate) struct Counters {
+    counters: Arc<CounterKeys>,
     /// To which number the nodes are asked to go.
     hint: u64,
     /// The committed token; 0, which no node draws, before.
@@ -33,7 +33,7 @@ pub(crate) struct Fence {
 
 /// How the counters are to follow what becomes of the keys.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Follow<'a> {
+pub(crate) struct CounterUpdate<'a> {
     pub(crate) counters: &'a Keys,
     pub(crate) ttl: Ttl,
     /// The number is at least this.
@@ -63,8 +63,8 @@ impl Mode {
     }
 }
 
-impl Fence {
-    pub(crate) fn new(counters: Arc<Counters>, hint: u64) -> Self {
+impl Counters {
+    pub(crate) fn new(counters: Arc<CounterKeys>, hint: u64) -> Self {
         Self { counters, hint, token: AtomicU64::new(0) }
     }
 
@@ -79,27 +79,27 @@ impl Fence {
     }
 
     /// A new number is to be drawn.
-    pub(crate) fn draw(&self) -> Follow<'_> {
+    pub(crate) fn draw(&self) -> CounterUpdate<'_> {
         self.follow(self.hint, Mode::Draw)
     }
 
     /// The counters are to stand at `token` at least.
-    pub(crate) fn raise(&self, token: u64) -> Follow<'_> {
+    pub(crate) fn raise(&self, token: u64) -> CounterUpdate<'_> {
         self.follow(token, Mode::Keep)
     }
 
     /// The counters are to stand at the committed token at least; `None` before it is.
-    pub(crate) fn keep(&self) -> Option<Follow<'_>> {
+    pub(crate) fn keep(&self) -> Option<CounterUpdate<'_>> {
         self.token().map(|token| self.raise(token))
     }
 
     /// The same, as far as the counters allow it: what is released must go, whatever they show.
-    pub(crate) fn try_keep(&self) -> Option<Follow<'_>> {
+    pub(crate) fn try_keep(&self) -> Option<CounterUpdate<'_>> {
         self.token().map(|token| self.follow(token, Mode::Try))
     }
 
-    fn follow(&self, least: u64, mode: Mode) -> Follow<'_> {
-        Follow { counters: &self.counters.keys, ttl: self.counters.ttl, least, mode }
+    fn follow(&self, least: u64, mode: Mode) -> CounterUpdate<'_> {
+        CounterUpdate { counters: &self.counters.keys, ttl: self.counters.ttl, least, mode }
     }
 }
 
@@ -110,8 +110,8 @@ mod tests {
     #[test]
     fn counters_are_kept_up_once_there_is_a_token() {
         let keys = Keys::one(b"k".as_slice().into());
-        let counters = Counters::beside(&keys, Ttl::SHORTEST).expect("no braces");
-        let fence = Fence::new(Arc::new(counters), 7);
+        let counters = CounterKeys::beside(&keys, Ttl::SHORTEST).expect("no braces");
+        let fence = Counters::new(Arc::new(counters), 7);
         assert!(fence.token().is_none() && fence.keep().is_none() && fence.try_keep().is_none());
         assert_eq!((fence.draw().least, fence.draw().mode), (7, Mode::Draw));
         fence.commit(9);

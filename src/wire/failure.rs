@@ -63,7 +63,7 @@ pub enum NodeFailure {
     /// The server's clock runs too fast, so that it forgets locks before their time: what it grants, and
     /// what it extends, does not count. Or it has stepped ahead, by so much that a lock which it grants now
     /// would be of no use when the time of a former holder is over for certain; see
-    /// [`NodeStanding::Deferred`](crate::NodeStanding::Deferred). Mend its clock (`chronyd`, `ntpd`).
+    /// [`VoteEligibility::Deferred`](crate::VoteEligibility::Deferred). Mend its clock (`chronyd`, `ntpd`).
     Suspect {
         /// How far ahead of ours it has got at least.
         ahead: Duration,

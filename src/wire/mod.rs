@@ -15,9 +15,9 @@ pub(crate) mod script;
 mod value;
 
 pub(crate) use answer::Answer;
-pub(crate) use command::{Cooling, Deed, Subject, Wants};
+pub(crate) use command::{Command, CoolDown, Subject, Wants};
 pub(crate) use companion::is_reserved;
-pub(crate) use counters::{Counters, Fence};
+pub(crate) use counters::{CounterKeys, Counters};
 pub(crate) use facts::Facts;
 pub use facts::{Fsync, Persistence, Role};
 pub use failure::NodeFailure;

@@ -38,7 +38,7 @@ pub(crate) fn answer_with_ttl(
                 Value::Int(pttl) => {
                     answer.free_in = free_in(*pttl).or(stands_for_ever(*pttl));
                 }
-                Value::BulkString(value) => answer.standing = Some(super::value::Value::of(value)),
+                Value::BulkString(value) => answer.found = Some(super::value::Value::of(value)),
                 _ => {}
             }
         }
@@ -93,18 +93,18 @@ fn answer(asked: Asked, reply: &Value, secret: &str) -> Answer {
 fn from_array(asked: Asked, parts: &[Value], secret: &str) -> Answer {
     let denied = Answer::of(Vote::Denied);
     match (asked, parts) {
-        (Asked::Acquire, [Value::Int(pttl), Value::Int(place), told @ ..]) => {
-            let place = usize::try_from(*place - 1).unwrap_or_default();
-            let standing = match told {
+        (Asked::Acquire, [Value::Int(pttl), Value::Int(index), told @ ..]) => {
+            let index = usize::try_from(*index - 1).unwrap_or_default();
+            let found = match told {
                 [Value::BulkString(value)] => Some(super::value::Value::of(value)),
                 _ => None,
             };
             let free_in = free_in(*pttl).or(stands_for_ever(*pttl));
-            Answer { free_in, place, standing, ..denied }
+            Answer { free_in, index, found, ..denied }
         }
         (Asked::Look, [Value::BulkString(value), Value::Int(pttl)]) => {
-            let standing = Some(super::value::Value::of(value));
-            Answer { free_in: free_in(*pttl), standing, ..denied }
+            let found = Some(super::value::Value::of(value));
+            Answer { free_in: free_in(*pttl), found, ..denied }
         }
         (
             Asked::Acquire | Asked::Extend | Asked::Release,
@@ -219,7 +219,7 @@ mod tests {
         let told = |wire: &[&str]| {
             let replies: Vec<_> = wire.iter().map(|wire| parsed(wire)).collect();
             let answer = answer_with_ttl(Asked::Acquire, &replies, 0, "v");
-            (answer.vote, answer.free_in, answer.standing)
+            (answer.vote, answer.free_in, answer.found)
         };
         let (nil, pttl, value) = ("$-1\r\n", ":70\r\n", "$2\r\nhi\r\n");
         let (in_70_ms, hi) = (Some(Duration::from_millis(70)), crate::wire::Value::of(b"hi"));
@@ -241,14 +241,14 @@ mod tests {
     #[test]
     fn a_script_tells_what_is_in_the_way() {
         let set = answer(Asked::Acquire, &parsed("*2\r\n:70\r\n:2\r\n"), "v");
-        assert_eq!((set.free_in, set.place), (Some(Duration::from_millis(70)), 1));
+        assert_eq!((set.free_in, set.index), (Some(Duration::from_millis(70)), 1));
         let forever = answer(Asked::Acquire, &parsed("*2\r\n:-1\r\n:1\r\n"), "v");
-        assert_eq!((forever.free_in, forever.place), (Some(Duration::MAX), 0));
+        assert_eq!((forever.free_in, forever.index), (Some(Duration::MAX), 0));
         let look = answer(Asked::Look, &parsed("*2\r\n$2\r\nhi\r\n:9\r\n"), "v");
-        assert_eq!(look.standing, Some(crate::wire::Value::of(b"hi")));
+        assert_eq!(look.found, Some(crate::wire::Value::of(b"hi")));
         assert_eq!(look.free_in, Some(Duration::from_millis(9)));
         let kind = answer(Asked::Look, &parsed(":9\r\n"), "v");
-        assert_eq!((kind.standing, kind.free_in), (None, Some(Duration::from_millis(9))));
+        assert_eq!((kind.found, kind.free_in), (None, Some(Duration::from_millis(9))));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The Lua scripts, each atomic on a node; see the heads of their files.
 
-use super::counters::Follow;
+use super::counters::CounterUpdate;
 use super::keys::Keys;
 use std::sync::LazyLock;
 
@@ -87,7 +87,7 @@ impl Script {
         &self,
         form: Form,
         keys: &Keys,
-        follow: Option<Follow<'_>>,
+        follow: Option<CounterUpdate<'_>>,
         pipeline: &'a mut redis::Pipeline,
     ) -> &'a mut redis::Pipeline {
         let followed = self.fenced.as_ref().zip(follow);

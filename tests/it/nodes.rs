@@ -2,11 +2,11 @@
 
 use crate::{SOON, client, eventually};
 use kit::Cluster;
-use quorlock::{NodeInfo, NodeStanding, NodeState};
+use quorlock::{NodeInfo, NodeState, VoteEligibility};
 
 /// What is told of each node, in short.
 fn told(nodes: &[NodeInfo]) -> Vec<String> {
-    nodes.iter().map(|node| format!("{}, {}", node.state(), node.standing())).collect()
+    nodes.iter().map(|node| format!("{}, {}", node.state(), node.eligibility())).collect()
 }
 
 #[tokio::test]
@@ -17,7 +17,7 @@ async fn a_node_that_is_not_up_is_not_said_to_count() {
     let lease = redlock.acquire("r").wait(SOON).await.expect("a free lock");
     let are_up = || redlock.nodes().iter().all(|node| *node.state() == NodeState::Up);
     eventually("all are up", are_up).await;
-    let is_available = |node: &NodeInfo| *node.standing() != NodeStanding::Unavailable;
+    let is_available = |node: &NodeInfo| *node.eligibility() != VoteEligibility::Unavailable;
     assert!(redlock.nodes().iter().all(is_available), "{:?}", told(&redlock.nodes()));
     cluster[0].kill();
     let first = || told(&redlock.nodes()).swap_remove(0);

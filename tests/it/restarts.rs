@@ -6,8 +6,8 @@ use crate::{MAX_TTL, SOON, builder, eventually, ms};
 use futures::FutureExt;
 use kit::{Cluster, Server};
 use quorlock::{
-    AcquireError, ConfigError, ExtendError, Lease, NodeFailure, NodeStanding, NodeState, NodeVote,
-    Redlock, ReleaseError, ReleaseOutcome, RestartGuard, RetryPolicy,
+    AcquireError, ConfigError, ExtendError, Lease, NodeFailure, NodeState, NodeVote, Redlock,
+    ReleaseError, ReleaseOutcome, RestartGuard, RetryPolicy, VoteEligibility,
 };
 use std::time::{Duration, Instant};
 
@@ -74,8 +74,10 @@ async fn restarted_between(
     if has_seen {
         eventually("it is back, and known to be another process", || {
             let node = b.nodes().swap_remove(2);
-            let is_restarted =
-                matches!(node.standing(), NodeStanding::Excluded(NodeFailure::Restarted { .. }));
+            let is_restarted = matches!(
+                node.eligibility(),
+                VoteEligibility::Excluded(NodeFailure::Restarted { .. })
+            );
             is_restarted && *node.state() == NodeState::Up
         })
         .await;
@@ -142,7 +144,7 @@ async fn a_new_deployment_works_at_once_unless_the_guard_is_strict() {
     let observed = builder(&cluster).build().expect("good settings");
     let lease = observed.try_acquire("r").await.expect("a free lock");
     eventually("all count", || lease.report().granted() == 3).await;
-    let counts = |node: &quorlock::NodeInfo| *node.standing() == NodeStanding::Counted;
+    let counts = |node: &quorlock::NodeInfo| *node.eligibility() == VoteEligibility::Counted;
     assert!(observed.nodes().iter().all(counts), "{:?}", observed.nodes());
     lease.release().await.expect("nodes are up");
 
@@ -168,7 +170,7 @@ async fn a_durable_node_counts_whatever_the_guard_if_somebody_vouches_for_it() {
     warm_up(&redlock).await;
     let lease = redlock.try_acquire("r").await.expect("nothing was forgotten");
     eventually("all count", || lease.report().granted() == 3).await;
-    assert!(redlock.nodes().iter().all(|node| *node.standing() == NodeStanding::Counted));
+    assert!(redlock.nodes().iter().all(|node| *node.eligibility() == VoteEligibility::Counted));
     drop(lease);
     let refused = strict().build().expect("good").try_acquire("r").await.expect_err("it is young");
     // Two were enough to decide.
@@ -195,7 +197,7 @@ async fn a_quarantine_ends_and_whoever_waits_is_let_in_by_then() {
     }
     let excluded = |node: usize| {
         let info = redlock.nodes().swap_remove(node);
-        matches!(info.standing(), NodeStanding::Excluded(NodeFailure::Restarted { .. }))
+        matches!(info.eligibility(), VoteEligibility::Excluded(NodeFailure::Restarted { .. }))
     };
     eventually("both are noticed", || excluded(0) && excluded(1)).await;
     // Its retry policy alone would not wake it in time.
@@ -203,7 +205,7 @@ async fn a_quarantine_ends_and_whoever_waits_is_let_in_by_then() {
     let lease = redlock.acquire("r").wait(SOON).retry(never).await.expect("they count again");
     assert!(begun.elapsed() > ms(2_000), "not before max_ttl + drift + 1 s: {:?}", begun.elapsed());
     lease.release().await.expect("nodes are up");
-    let all_count = || redlock.nodes().iter().all(|node| node.standing().counts_in().is_zero());
+    let all_count = || redlock.nodes().iter().all(|node| node.eligibility().counts_in().is_zero());
     eventually("all count again", all_count).await;
 }
 
@@ -211,18 +213,19 @@ async fn a_quarantine_ends_and_whoever_waits_is_let_in_by_then() {
 async fn a_flush_is_noticed_by_a_key_that_is_missing() {
     let cluster = old(3).await;
     let redlock = builder(&cluster).build().expect("good settings");
-    let standing = || redlock.nodes()[0].standing().clone();
+    let standing = || redlock.nodes()[0].eligibility().clone();
     let lease = redlock.acquire("r").await.expect("a free lock");
     eventually("all granted", || lease.report().granted() == 3).await;
     // The push comes before the answer to the next command, but may be read after it.
     cluster[0].cmd(&["EVAL", "redis.call('SELECT', 1) redis.call('FLUSHDB')", "0"]);
     lease.extend(ms(40_000)).await.expect("all hold it");
     tokio::time::sleep(ms(50)).await;
-    assert_eq!(standing(), NodeStanding::Counted, "those of another database");
+    assert_eq!(standing(), VoteEligibility::Counted, "those of another database");
 
     cluster[0].flushall();
     lease.extend(ms(50_000)).await.expect("two hold it");
-    let is_flushed = || matches!(standing(), NodeStanding::Excluded(NodeFailure::Flushed { .. }));
+    let is_flushed =
+        || matches!(standing(), VoteEligibility::Excluded(NodeFailure::Flushed { .. }));
     eventually("it is noticed", is_flushed).await;
     let other = redlock.try_acquire("other").await.expect("two count");
     eventually("it says so", || other.report().to_string().contains(" flushed ")).await;
@@ -238,7 +241,7 @@ async fn a_flush_is_noticed_by_a_release_too() {
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released), "by two");
     eventually("it is noticed", || {
         let node = redlock.nodes().swap_remove(0);
-        matches!(node.standing(), NodeStanding::Excluded(NodeFailure::Flushed { .. }))
+        matches!(node.eligibility(), VoteEligibility::Excluded(NodeFailure::Flushed { .. }))
     })
     .await;
 }
@@ -252,7 +255,7 @@ async fn a_key_that_somebody_takes_away_is_no_flush() {
     cluster[0].del("r");
     lease.extend(ms(40_000)).await.expect("two hold it");
     eventually("it is there again", || cluster[0].get("r").is_some()).await;
-    assert!(redlock.nodes().iter().all(|node| *node.standing() == NodeStanding::Counted));
+    assert!(redlock.nodes().iter().all(|node| *node.eligibility() == VoteEligibility::Counted));
 }
 
 #[tokio::test]
@@ -268,7 +271,7 @@ async fn a_node_that_does_not_tell_may_have_been_restarted() {
     let maybe = "maybe restarted ";
     eventually("both are back", || {
         let nodes = redlock.nodes();
-        nodes[..2].iter().all(|node| node.standing().to_string().starts_with(maybe))
+        nodes[..2].iter().all(|node| node.eligibility().to_string().starts_with(maybe))
     })
     .await;
     let refused = redlock.try_acquire("r").await.expect_err("one is left");

@@ -5,7 +5,7 @@ use crate::restarts::old;
 use crate::{SOON, builder, eventually, ms};
 use futures::future::join_all;
 use kit::Cluster;
-use quorlock::{AcquireError, Lease, NodeFailure, NodeStanding, NodeVote, Redlock, Report};
+use quorlock::{AcquireError, Lease, NodeFailure, NodeVote, Redlock, Report, VoteEligibility};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
@@ -26,10 +26,10 @@ async fn granted_by_all(redlock: &Redlock, resource: &str) -> Lease {
 }
 
 fn is_any_suspect(redlock: &Redlock) -> bool {
-    let is_suspect = |standing: &NodeStanding| {
-        matches!(standing, NodeStanding::Excluded(NodeFailure::Suspect { .. }))
+    let is_suspect = |standing: &VoteEligibility| {
+        matches!(standing, VoteEligibility::Excluded(NodeFailure::Suspect { .. }))
     };
-    redlock.nodes().iter().any(|node| is_suspect(node.standing()))
+    redlock.nodes().iter().any(|node| is_suspect(node.eligibility()))
 }
 
 /// Whether a node is left out for longer than until the step's length is over.

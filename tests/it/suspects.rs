@@ -3,7 +3,9 @@
 
 use crate::{SOON, builder, eventually, ms};
 use kit::{Cluster, Direction, Proxy, Rerun, Server};
-use quorlock::{AcquireError, Lease, NodeFailure, NodeStanding, NodeVote, Redlock, ReleaseOutcome};
+use quorlock::{
+    AcquireError, Lease, NodeFailure, NodeVote, Redlock, ReleaseOutcome, VoteEligibility,
+};
 use std::env;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::time::sleep;
@@ -39,9 +41,9 @@ async fn jump(node: &Server, by: Duration) {
 
 fn is_suspect(redlock: &Redlock, node: usize) -> bool {
     let info = redlock.nodes().swap_remove(node);
-    let standing = info.standing();
-    let is_deferred = matches!(standing, NodeStanding::Deferred { .. });
-    is_deferred || matches!(standing, NodeStanding::Excluded(NodeFailure::Suspect { .. }))
+    let standing = info.eligibility();
+    let is_deferred = matches!(standing, VoteEligibility::Deferred { .. });
+    is_deferred || matches!(standing, VoteEligibility::Excluded(NodeFailure::Suspect { .. }))
 }
 
 fn suspects(redlock: &Redlock) -> usize {
@@ -68,7 +70,7 @@ async fn a_node_whose_clock_jumps_ahead_grants_nothing_for_long_and_the_others_c
     lease.extend(TTL).await.expect("two hold it, and can be believed");
     eventually("it is noticed", || is_suspect(&redlock, 1)).await;
     assert_eq!(suspects(&redlock), 1);
-    let NodeStanding::Deferred { lag } = redlock.nodes()[1].standing().clone() else {
+    let VoteEligibility::Deferred { lag } = redlock.nodes()[1].eligibility().clone() else {
         panic!("{:?}", redlock.nodes())
     };
     assert!(lag > JUMP / 2 && lag < JUMP * 2, "{lag:?}");
@@ -102,8 +104,8 @@ async fn where_nodes_do_not_tell_the_time_their_keys_tell_that_a_clock_has_jumpe
     jump(&cluster[1], JUMP).await;
     lease.extend(TTL).await.expect("two hold it, and can be believed");
     eventually("it is noticed", || is_suspect(&redlock, 1)).await;
-    let standing = redlock.nodes()[1].standing().clone();
-    let NodeStanding::Excluded(NodeFailure::Suspect { ahead, .. }) = standing else {
+    let standing = redlock.nodes()[1].eligibility().clone();
+    let VoteEligibility::Excluded(NodeFailure::Suspect { ahead, .. }) = standing else {
         panic!("{standing}")
     };
     assert!(ahead > JUMP / 2 && ahead < JUMP * 2, "{ahead:?}");

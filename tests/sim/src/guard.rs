@@ -101,7 +101,7 @@ impl World {
             }
         }
         let is_sentenced = mind.memory.sentence(id, now).is_some_and(|it| it.noticed == now);
-        let is_young = mind.memory.youth(id, now).is_some_and(|it| it.noticed == now);
+        let is_young = mind.memory.recent_start(id, now).is_some_and(|it| it.noticed == now);
         for (_, what) in [(is_sentenced, Count::Quarantines), (is_young, Count::Youths)]
             .into_iter()
             .filter(|(is_so, _)| *is_so)
@@ -118,7 +118,7 @@ impl World {
         if mind.memory.sentence(node, now).is_some() {
             return true;
         }
-        let is_young = mind.memory.youth(node, now).is_some();
+        let is_young = mind.memory.recent_start(node, now).is_some();
         let quorum = Quorum::majority(self.scenario.nodes);
         let seems_young = |node: &NodeId| now < mind.sights[node.index()].young_until;
         match self.scenario.mutation {

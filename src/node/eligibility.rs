@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Prints as a short phrase, for example `counted` or `restarted 3.1s ago, counts again in 57.0s`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum NodeStanding {
+pub enum VoteEligibility {
     /// It counts.
     Counted,
     /// It is not asked for locks now: it is not connected, or hangs. See
@@ -26,7 +26,7 @@ pub enum NodeStanding {
     /// The server had been up for only a short time when this client saw it first, and the deployment is
     /// not new: it may have forgotten locks in a restart. Until it is older, what it grants does not
     /// count; see [`RestartGuard::Observed`](crate::RestartGuard::Observed).
-    Young {
+    RecentStart {
         /// How long it has been up, as far as it is known.
         up_for: Duration,
         /// How long it is still young.
@@ -39,18 +39,18 @@ pub enum NodeStanding {
     Excluded(NodeFailure),
 }
 
-impl NodeStanding {
+impl VoteEligibility {
     /// How long until what it grants counts again; zero if it does now, or as soon as it is available.
     pub fn counts_in(&self) -> Duration {
         match self {
             Self::Counted | Self::Deferred { .. } | Self::Unavailable => Duration::ZERO,
-            Self::Young { counts_in, .. } => *counts_in,
+            Self::RecentStart { counts_in, .. } => *counts_in,
             Self::Excluded(failure) => failure.counts_in().unwrap_or_default(),
         }
     }
 }
 
-impl fmt::Display for NodeStanding {
+impl fmt::Display for VoteEligibility {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Counted => f.write_str("counted"),
@@ -58,7 +58,7 @@ impl fmt::Display for NodeStanding {
             Self::Deferred { lag } => {
                 write!(f, "counted {} later: its clock has stepped ahead", short(*lag))
             }
-            Self::Young { up_for, counts_in } => {
+            Self::RecentStart { up_for, counts_in } => {
                 write!(f, "young: up for {}, old in {}", short(*up_for), short(*counts_in))
             }
             Self::Excluded(failure) => failure.fmt(f),

@@ -2,10 +2,10 @@
 //! lets it count.
 
 use super::connection::Link;
-use super::queued::Order;
+use super::eligibility::VoteEligibility;
+use super::promise_skew::Verdict;
+use super::queued_command::QueuedCommand;
 use super::shared::{NodeShared, NodeState};
-use super::standing::NodeStanding;
-use super::suspects::Finding;
 use crate::protocol::{NodeId, Reading, Time, Vote, valid_until};
 use crate::sync::contain;
 use crate::time::clock;
@@ -46,7 +46,12 @@ impl NodeShared {
     }
 
     /// The vote that is cast for `answer` to `order`, which has just come.
-    pub(super) fn judge(&self, order: &Order, answer: Answer, received: Received) -> Answer {
+    pub(super) fn apply_guards(
+        &self,
+        order: &QueuedCommand,
+        answer: Answer,
+        received: Received,
+    ) -> Answer {
         let now = received.at;
         self.learn(order, &answer, now);
         if answer.vote != Vote::Granted {
@@ -65,7 +70,7 @@ impl NodeShared {
 
     /// I15: a lock that was free is not had before its former holder's time is over, also where the
     /// node's clock has stepped ahead. One that was taken over, or is ours already, was free of others.
-    fn deferred(&self, order: &Order, answer: Answer, received: Received) -> Answer {
+    fn deferred(&self, order: &QueuedCommand, answer: Answer, received: Received) -> Answer {
         let Received { at, counts_from } = received;
         let Some(promise) = order.first_promise().filter(|_| counts_from > at) else {
             return answer;
@@ -78,7 +83,7 @@ impl NodeShared {
     }
 
     /// Notes what the node has promised, and whether it kept what it had promised before.
-    fn learn(&self, order: &Order, answer: &Answer, now: Time) {
+    fn learn(&self, order: &QueuedCommand, answer: &Answer, now: Time) {
         let (claim, node) = (order.claim(), self.id);
         match answer.vote {
             Vote::Granted => match order.promise() {
@@ -107,38 +112,38 @@ impl NodeShared {
 
     /// Where the node does not tell what time it is: the time that was left to a key shows whether it was
     /// kept for as long as was promised.
-    fn learn_of_promise(&self, order: &Order, answer: &Answer, now: Time) {
-        let (claim, node, suspects) = (order.claim(), self.id, &self.clocks.suspects);
+    fn learn_of_promise(&self, order: &QueuedCommand, answer: &Answer, now: Time) {
+        let (claim, node, promise_skew) = (order.claim(), self.id, &self.clocks.promise_skew);
         let Some(promise) = order.promise() else { return };
         let earlier = claim.promise(node).filter(|_| order.is_extension());
         let measured = earlier.zip(answer.left);
         let ahead = measured
-            .and_then(|(earlier, left)| Some((earlier, suspects.ahead(earlier, left, now)?)));
+            .and_then(|(earlier, left)| Some((earlier, promise_skew.ahead(earlier, left, now)?)));
         let Some((earlier, ahead)) = ahead else {
             claim.note_promise(node, promise);
             return;
         };
         claim.forget_promise(node);
         claim.note_promise(node, promise);
-        if suspects.handle_deviation(node, earlier, ahead, now) == Finding::StoodStill {
+        if promise_skew.handle_deviation(node, earlier, ahead, now) == Verdict::StoodStill {
             contain(|| self.pushes.handle_step(Duration::MAX));
         }
     }
 
     /// Whether what this node grants counts now, if this is its state.
-    pub(crate) fn standing(&self, state: &NodeState) -> NodeStanding {
+    pub(crate) fn eligibility(&self, state: &NodeState) -> VoteEligibility {
         let now = clock::now();
-        if let Some((up_for, counts_in)) = self.guard.youth(self.id, now) {
-            return NodeStanding::Young { up_for, counts_in };
+        if let Some((up_for, counts_in)) = self.guard.recent_start(self.id, now) {
+            return VoteEligibility::RecentStart { up_for, counts_in };
         }
         if let Some(failure) = self.exclusion(now) {
-            return NodeStanding::Excluded(failure);
+            return VoteEligibility::Excluded(failure);
         }
         if *state != NodeState::Up {
-            return NodeStanding::Unavailable;
+            return VoteEligibility::Unavailable;
         }
         let lag = self.clocks.lag(self.id, now);
-        if lag.is_zero() { NodeStanding::Counted } else { NodeStanding::Deferred { lag } }
+        if lag.is_zero() { VoteEligibility::Counted } else { VoteEligibility::Deferred { lag } }
     }
 
     /// Why what this node grants does not count now.
@@ -149,7 +154,7 @@ impl NodeShared {
 }
 
 /// What `node` had promised holds no more.
-fn forget(order: &Order, node: NodeId) {
+fn forget(order: &QueuedCommand, node: NodeId) {
     order.claim().forget_kept(node);
     order.claim().forget_promise(node);
 }

@@ -23,18 +23,18 @@ const TOGETHER: Duration = Duration::from_secs(1);
 const PRECISION: Duration = Duration::from_millis(1);
 
 /// What all nodes of a client have in common.
-pub(super) struct Suspects {
+pub(super) struct PromiseSkew {
     quorum: Quorum,
     drift: Drift,
     /// How long a node is suspect, after what made it so.
     span: Duration,
     /// The nodes that have a mark, by bit: looked at with each vote.
     marked: AtomicU32,
-    book: Mutex<Book>,
+    state: Mutex<State>,
 }
 
 #[derive(Default)]
-struct Book {
+struct State {
     marks: Vec<Option<Mark>>,
     /// When our clock was last found to have stood still: what was promised before is no measure.
     stood_still: Option<Time>,
@@ -48,7 +48,7 @@ struct Mark {
 
 /// What a deviation comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Finding {
+pub(super) enum Verdict {
     /// Nothing new.
     Known,
     /// The node is suspect from now on.
@@ -57,10 +57,10 @@ pub(super) enum Finding {
     StoodStill,
 }
 
-impl Suspects {
+impl PromiseSkew {
     pub(super) fn new(quorum: Quorum, drift: Drift, span: Duration) -> Self {
-        let book = Book { marks: vec![None; quorum.nodes()], stood_still: None };
-        Self { quorum, drift, span, marked: AtomicU32::new(0), book: Mutex::new(book) }
+        let state = State { marks: vec![None; quorum.nodes()], stood_still: None };
+        Self { quorum, drift, span, marked: AtomicU32::new(0), state: Mutex::new(state) }
     }
 
     /// How far ahead of our clock a node's is at least, on which a key that it has promised us has
@@ -79,26 +79,26 @@ impl Suspects {
         promise: Promise,
         ahead: Duration,
         now: Time,
-    ) -> Finding {
-        let mut book = lock(&self.book);
-        let seen = book.marks[node.index()].map(|mark| mark.at).max(book.stood_still);
+    ) -> Verdict {
+        let mut state = lock(&self.state);
+        let seen = state.marks[node.index()].map(|mark| mark.at).max(state.stood_still);
         if seen.is_some_and(|at| promise.written <= at) {
-            return Finding::Known;
+            return Verdict::Known;
         }
-        book.marks[node.index()] = Some(Mark { at: now, ahead });
+        state.marks[node.index()] = Some(Mark { at: now, ahead });
         let is_recent = |mark: &Mark| now.since(mark.at) < TOGETHER;
-        let recent = book.marks.iter().flatten().filter(|mark| is_recent(mark)).count();
+        let recent = state.marks.iter().flatten().filter(|mark| is_recent(mark)).count();
         let finding = if recent > self.quorum.nodes() - self.quorum.needed() {
             let recent = |mark: &mut Mark| now.since(mark.at) < TOGETHER;
-            for mark in &mut book.marks {
+            for mark in &mut state.marks {
                 let _ = mark.take_if(recent);
             }
-            book.stood_still = Some(now);
-            Finding::StoodStill
+            state.stood_still = Some(now);
+            Verdict::StoodStill
         } else {
-            Finding::Suspect
+            Verdict::Suspect
         };
-        let marked = self.quorum.ids().filter(|node| book.marks[node.index()].is_some());
+        let marked = self.quorum.ids().filter(|node| state.marks[node.index()].is_some());
         self.marked.store(marked.fold(0, |all, node| all | node.bit()), Ordering::Release);
         finding
     }
@@ -108,7 +108,7 @@ impl Suspects {
         if self.marked.load(Ordering::Acquire) & node.bit() == 0 {
             return None;
         }
-        let Mark { at, ahead } = lock(&self.book).marks[node.index()]?;
+        let Mark { at, ahead } = lock(&self.state).marks[node.index()]?;
         let counts_in = at.after(self.span).since(now);
         (!counts_in.is_zero()).then_some(NodeFailure::Suspect { ahead, counts_in })
     }
@@ -130,16 +130,16 @@ mod tests {
         Promise { written: at(written), ttl }
     }
 
-    fn suspects(nodes: usize) -> Suspects {
-        Suspects::new(Quorum::majority(nodes), Drift::DEFAULT, SPAN)
+    fn suspects(nodes: usize) -> PromiseSkew {
+        PromiseSkew::new(Quorum::majority(nodes), Drift::DEFAULT, SPAN)
     }
 
-    fn deviate(suspects: &Suspects, node: usize, written: u64, now: u64) -> Finding {
+    fn deviate(suspects: &PromiseSkew, node: usize, written: u64, now: u64) -> Verdict {
         let (node, ahead) = (NodeId::new(node), Duration::from_secs(5));
         suspects.handle_deviation(node, promise(written, 10_000), ahead, at(now))
     }
 
-    fn suspected(suspects: &Suspects, now: u64) -> Vec<usize> {
+    fn suspected(suspects: &PromiseSkew, now: u64) -> Vec<usize> {
         let ids = suspects.quorum.ids();
         ids.filter(|id| suspects.failure(*id, at(now)).is_some()).map(NodeId::index).collect()
     }
@@ -161,22 +161,22 @@ mod tests {
     #[test]
     fn few_are_suspect_and_too_many_are_our_own_clock() {
         let five = suspects(5);
-        assert_eq!(deviate(&five, 1, 0, 1_000), Finding::Suspect);
-        assert_eq!(deviate(&five, 3, 0, 1_100), Finding::Suspect);
+        assert_eq!(deviate(&five, 1, 0, 1_000), Verdict::Suspect);
+        assert_eq!(deviate(&five, 3, 0, 1_100), Verdict::Suspect);
         assert_eq!(suspected(&five, 1_100), [1, 3]);
-        assert_eq!(deviate(&five, 0, 0, 1_200), Finding::StoodStill);
+        assert_eq!(deviate(&five, 0, 0, 1_200), Verdict::StoodStill);
         assert_eq!(suspected(&five, 1_200), [0; 0], "the marks are taken back");
-        assert_eq!(deviate(&five, 2, 1_150, 9_000), Finding::Known, "promised before");
-        assert_eq!(deviate(&five, 2, 1_300, 9_000), Finding::Suspect);
+        assert_eq!(deviate(&five, 2, 1_150, 9_000), Verdict::Known, "promised before");
+        assert_eq!(deviate(&five, 2, 1_300, 9_000), Verdict::Suspect);
         let one = suspects(1);
-        assert_eq!(deviate(&one, 0, 0, 1_000), Finding::StoodStill, "nobody else can tell");
+        assert_eq!(deviate(&one, 0, 0, 1_000), Verdict::StoodStill, "nobody else can tell");
     }
 
     #[test]
     fn what_lies_apart_has_causes_of_its_own() {
         let three = suspects(3);
-        assert_eq!(deviate(&three, 0, 0, 1_000), Finding::Suspect);
-        assert_eq!(deviate(&three, 1, 0, 2_000), Finding::Suspect);
+        assert_eq!(deviate(&three, 0, 0, 1_000), Verdict::Suspect);
+        assert_eq!(deviate(&three, 1, 0, 2_000), Verdict::Suspect);
         assert_eq!(suspected(&three, 2_000), [0, 1]);
     }
 
@@ -184,10 +184,10 @@ mod tests {
     fn a_suspicion_ends_and_is_not_renewed_by_what_is_known() {
         let three = suspects(3);
         deviate(&three, 0, 0, 1_000);
-        assert_eq!(deviate(&three, 0, 900, 30_000), Finding::Known, "promised before the jump");
+        assert_eq!(deviate(&three, 0, 900, 30_000), Verdict::Known, "promised before the jump");
         assert_eq!(suspected(&three, 60_999), [0]);
         assert_eq!(suspected(&three, 61_000), [0; 0]);
-        assert_eq!(deviate(&three, 0, 30_000, 50_000), Finding::Suspect, "it goes on");
+        assert_eq!(deviate(&three, 0, 30_000, 50_000), Verdict::Suspect, "it goes on");
         assert_eq!(suspected(&three, 109_999), [0]);
     }
 }

@@ -3,14 +3,14 @@
 use super::ballot::Ballot;
 use super::claim::{Claim, Promise};
 use crate::protocol::{NodeId, Time, Ttl, Vote};
-use crate::wire::{Answer, Cooling, Deed, Form, NodeFailure, Value, Wants, reply};
+use crate::wire::{Answer, Command, CoolDown, Form, NodeFailure, Value, Wants, reply};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One command for one node, and the vote that its answer is.
-pub(crate) struct Order {
+pub(crate) struct QueuedCommand {
     claim: Arc<Claim>,
-    deed: Deed,
+    deed: Command,
     ballot: Option<Ballot>,
     form: Form,
     debt: Option<Debt>,
@@ -33,54 +33,54 @@ impl Drop for Debt {
     }
 }
 
-impl Order {
+impl QueuedCommand {
     pub(crate) fn acquire(claim: Arc<Claim>, ttl: Ttl, wants: Wants, ballot: Ballot) -> Self {
-        Self::new(claim, Deed::Acquire { ttl, wants }, Some(ballot))
+        Self::new(claim, Command::Acquire { ttl, wants }, Some(ballot))
     }
 
     /// Takes over the locks that `from` stands for.
     pub(crate) fn adopt(claim: Arc<Claim>, ttl: Ttl, from: Arc<Value>, ballot: Ballot) -> Self {
-        Self::new(claim, Deed::Adopt { ttl, from }, Some(ballot))
+        Self::new(claim, Command::Adopt { ttl, from }, Some(ballot))
     }
 
     /// Raises the counters to `token`, while the keys are ours.
     pub(crate) fn raise(claim: Arc<Claim>, token: u64, ballot: Ballot) -> Self {
-        Self::new(claim, Deed::Raise { token }, Some(ballot))
+        Self::new(claim, Command::Raise { token }, Some(ballot))
     }
 
     pub(crate) fn extend(claim: Arc<Claim>, until: Time, watches: bool, ballot: Ballot) -> Self {
-        Self::new(claim, Deed::Extend { until, watches }, Some(ballot))
+        Self::new(claim, Command::Extend { until, watches }, Some(ballot))
     }
 
     /// Nobody counts its vote, and it is not kept for a node that is away.
     pub(crate) fn repair(claim: Arc<Claim>, until: Time) -> Self {
-        Self::new(claim, Deed::Repair { until }, None)
+        Self::new(claim, Command::Repair { until }, None)
     }
 
     pub(crate) fn release(claim: Arc<Claim>, ballot: Option<Ballot>) -> Self {
-        Self::new(claim, Deed::Release { cooling: None }, ballot)
+        Self::new(claim, Command::Release { cooling: None }, ballot)
     }
 
     /// A release that leaves `cooling` in the locks' place.
     pub(crate) fn cool_down(
         claim: Arc<Claim>,
-        cooling: Arc<Cooling>,
+        cooling: Arc<CoolDown>,
         ballot: Option<Ballot>,
     ) -> Self {
-        Self::new(claim, Deed::Release { cooling: Some(cooling) }, ballot)
+        Self::new(claim, Command::Release { cooling: Some(cooling) }, ballot)
     }
 
     /// Asks what stands at the claim's key.
     pub(crate) fn look(claim: Arc<Claim>, ballot: Ballot) -> Self {
-        Self::new(claim, Deed::Look, Some(ballot))
+        Self::new(claim, Command::Look, Some(ballot))
     }
 
     /// Deletes what was read, once: it is not kept for a node that is away.
     pub(crate) fn evict(claim: Arc<Claim>, ballot: Ballot) -> Self {
-        Self::new(claim, Deed::Evict, Some(ballot))
+        Self::new(claim, Command::ForceDelete, Some(ballot))
     }
 
-    fn new(claim: Arc<Claim>, deed: Deed, ballot: Option<Ballot>) -> Self {
+    fn new(claim: Arc<Claim>, deed: Command, ballot: Option<Ballot>) -> Self {
         let (form, debt, promise) = (Form::Hash, None, None);
         let (times, is_refused) = (0, false);
         let (commands, verdict) = (1, 0);
@@ -100,12 +100,12 @@ impl Order {
     }
 
     pub(super) fn is_release(&self) -> bool {
-        matches!(self.deed, Deed::Release { .. })
+        matches!(self.deed, Command::Release { .. })
     }
 
     /// True if this asks for locks that we have not got yet, or for their fencing token.
     pub(super) fn is_acquire(&self) -> bool {
-        matches!(self.deed, Deed::Acquire { .. } | Deed::Adopt { .. } | Deed::Raise { .. })
+        matches!(self.deed, Command::Acquire { .. } | Command::Adopt { .. } | Command::Raise { .. })
     }
 
     /// True if the node is asked to grant something: a lock, a token, more time.
@@ -129,14 +129,14 @@ impl Order {
 
     /// True for what keeps up a lease that is held.
     pub(super) fn is_upkeep(&self) -> bool {
-        matches!(self.deed, Deed::Extend { .. } | Deed::Repair { .. })
+        matches!(self.deed, Command::Extend { .. } | Command::Repair { .. })
     }
 
     /// False if it makes no sense any more to keep this for `node`: the key must have expired, or the
     /// lease has ended. A release is of use while a command may still run late there.
     pub(super) fn is_of_use(&self, node: NodeId, now: Time) -> bool {
         match self.deed {
-            Deed::Release { .. } => self.claim.is_unsure(node) || now < self.claim.expiry(),
+            Command::Release { .. } => self.claim.is_in_doubt(node) || now < self.claim.expiry(),
             _ => !self.is_void(node, now),
         }
     }
@@ -144,7 +144,7 @@ impl Order {
     /// True for a release that any connection to `node` may carry: the node has answered all that could
     /// set the key, so nothing can be overtaken (I8).
     pub(super) fn can_be_released_by_others(&self, node: NodeId) -> bool {
-        self.is_release() && self.claim.has_kept(node) && !self.claim.is_unsure(node)
+        self.is_release() && self.claim.has_kept(node) && !self.claim.is_in_doubt(node)
     }
 
     /// True for a release that was written once: nothing of ours can have deleted the keys before.
@@ -159,17 +159,19 @@ impl Order {
 
     /// The same, if it asks for a lock that is free.
     pub(super) fn first_promise(&self) -> Option<Promise> {
-        self.promise.filter(|_| matches!(self.deed, Deed::Acquire { .. }))
+        self.promise.filter(|_| matches!(self.deed, Command::Acquire { .. }))
     }
 
     pub(super) fn is_extension(&self) -> bool {
-        matches!(self.deed, Deed::Extend { .. })
+        matches!(self.deed, Command::Extend { .. })
     }
 
     /// True if this lets the key stand for longer than `other`, which is an extension too.
     pub(super) fn outlasts(&self, other: &Self) -> bool {
         match (&self.deed, &other.deed) {
-            (Deed::Extend { until: this, .. }, Deed::Extend { until: other, .. }) => this > other,
+            (Command::Extend { until: this, .. }, Command::Extend { until: other, .. }) => {
+                this > other
+            }
             _ => false,
         }
     }
@@ -178,10 +180,10 @@ impl Order {
     /// or there is nothing to release.
     pub(super) fn is_void(&self, node: NodeId, now: Time) -> bool {
         match self.deed {
-            Deed::Extend { until, .. } | Deed::Repair { until } => {
+            Command::Extend { until, .. } | Command::Repair { until } => {
                 self.claim.is_withdrawn() || now >= until
             }
-            Deed::Release { .. } => !self.claim.is_written(node),
+            Command::Release { .. } => !self.claim.is_written(node),
             _ => self.claim.is_withdrawn(),
         }
     }
@@ -197,9 +199,9 @@ impl Order {
     }
 
     /// Notes on the claim that this was written to `node`, and may run there at any time.
-    pub(super) fn note_unsure(&self, node: NodeId) {
+    pub(super) fn note_in_doubt(&self, node: NodeId) {
         if !self.is_release() {
-            self.claim.note_unsure(node);
+            self.claim.note_in_doubt(node);
         }
     }
 
@@ -239,7 +241,7 @@ impl Order {
                 return false;
             }
             // A repair leaves keys of a set as they are that were not lost.
-            let is_whole = !matches!(self.deed, Deed::Repair { .. });
+            let is_whole = !matches!(self.deed, Command::Repair { .. });
             self.promise = is_whole.then_some(Promise { written: now, ttl });
         }
         self.times += 1;

@@ -1,6 +1,6 @@
 //! What a node's tasks leave behind, and which of the others take it on.
 
-use super::queued::Order;
+use super::queued_command::QueuedCommand;
 use crate::protocol::{NodeId, Time};
 use crate::sync::lock;
 use futures::task::AtomicWaker;
@@ -12,12 +12,12 @@ use tokio::time::Instant;
 
 /// The most orders kept for a node until a task of it takes them (I12); beyond, the oldest is
 /// dropped, and its key lives for its ttl.
-const MOST_LEFT: usize = 1 << 16;
+const MAX_LEFT: usize = 1 << 16;
 
 /// What the tasks of shut-down runtimes left behind. It is offered to all tasks of the node, and the
 /// first that can write it takes it: a runtime that lives may not be driven by anybody.
 #[derive(Default)]
-pub(super) struct Estate {
+pub(super) struct Handover {
     state: Mutex<State>,
     /// True if orders were left: looked at before each write.
     has_left: AtomicBool,
@@ -29,9 +29,9 @@ pub(super) struct Estate {
 
 #[derive(Default)]
 struct State {
-    left: VecDeque<Order>,
+    left: VecDeque<QueuedCommand>,
     broken: Vec<Broken>,
-    doubt_until: Option<Instant>,
+    stale_until: Option<Instant>,
     tasks: Vec<Weak<Bell>>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Broken {
 #[derive(Default)]
 pub(super) struct Bell(AtomicWaker);
 
-impl Estate {
+impl Handover {
     /// Enters a task that can take on what others leave.
     pub(super) fn enter(&self) -> Arc<Bell> {
         let bell = Arc::<Bell>::default();
@@ -62,12 +62,12 @@ impl Estate {
     }
 
     /// Leaves `order` to whichever task can write it first.
-    pub(super) fn leave(&self, order: Order) {
+    pub(super) fn leave(&self, order: QueuedCommand) {
         let (bells, dropped) = {
             let mut state = lock(&self.state);
             state.left.push_back(order);
             self.has_left.store(true, Ordering::Release);
-            let dropped = if state.left.len() > MOST_LEFT { state.left.pop_front() } else { None };
+            let dropped = if state.left.len() > MAX_LEFT { state.left.pop_front() } else { None };
             (state.tasks.iter().filter_map(Weak::upgrade).collect::<Vec<_>>(), dropped)
         };
         // Votes are cast, and tasks woken, without the lock.
@@ -109,7 +109,7 @@ impl Estate {
 
     /// Takes up to `most` orders, to be written at once. `None` if there are broken connections that
     /// were not `seen_to`: what they may still deliver must not come after what is written now (I8).
-    pub(super) fn take(&self, most: usize, seen_to: &[Broken]) -> Option<Vec<Order>> {
+    pub(super) fn take(&self, most: usize, seen_to: &[Broken]) -> Option<Vec<QueuedCommand>> {
         if !self.has_left() && !self.has_broken() {
             return Some(Vec::new());
         }
@@ -124,7 +124,7 @@ impl Estate {
     }
 
     /// Takes all that was left, to be kept for a connection.
-    pub(super) fn take_all(&self) -> VecDeque<Order> {
+    pub(super) fn take_all(&self) -> VecDeque<QueuedCommand> {
         if !self.has_left() {
             return VecDeque::new();
         }
@@ -147,7 +147,7 @@ impl Estate {
             pruned
         };
         // Votes are cast without the lock.
-        drop::<VecDeque<Order>>(pruned);
+        drop::<VecDeque<QueuedCommand>>(pruned);
     }
 
     pub(super) fn note_broken(&self, broken: Broken) {
@@ -172,13 +172,13 @@ impl Estate {
     }
 
     /// Until then, a broken connection may still deliver something, whichever task's it was.
-    pub(super) fn note_doubt(&self, until: Instant) {
+    pub(super) fn note_stale_until(&self, until: Instant) {
         let mut state = lock(&self.state);
-        state.doubt_until = state.doubt_until.max(Some(until));
+        state.stale_until = state.stale_until.max(Some(until));
     }
 
-    pub(super) fn doubt_until(&self) -> Option<Instant> {
-        lock(&self.state).doubt_until
+    pub(super) fn stale_until(&self) -> Option<Instant> {
+        lock(&self.state).stale_until
     }
 }
 
@@ -190,9 +190,9 @@ mod tests {
     use crate::wire::{Keys, Value};
     use std::task::Waker;
 
-    fn release() -> Order {
+    fn release() -> QueuedCommand {
         let claim = Claim::new(Keys::one(b"k".as_slice().into()), Value::fresh(), 1);
-        Order::release(Arc::new(claim), None)
+        QueuedCommand::release(Arc::new(claim), None)
     }
 
     fn broken(id: i64) -> Broken {
@@ -201,40 +201,40 @@ mod tests {
 
     #[test]
     fn what_is_left_and_the_end_are_told_to_every_task_that_lives() {
-        let estate = Estate::default();
-        let tasks: Vec<_> = (0..3).map(|_| (estate.enter(), Arc::<Count>::default())).collect();
+        let handover = Handover::default();
+        let tasks: Vec<_> = (0..3).map(|_| (handover.enter(), Arc::<Count>::default())).collect();
         let poll = |(bell, count): &(Arc<Bell>, Arc<Count>)| {
             let waker = Waker::from(count.clone());
-            estate.poll_left(bell, false, &Context::from_waker(&waker))
+            handover.poll_left(bell, false, &Context::from_waker(&waker))
         };
         let woken = || -> Vec<_> {
             tasks.iter().map(|(_, count)| count.0.swap(0, Ordering::Relaxed)).collect()
         };
-        assert!(estate.is_served() && tasks.iter().all(|task| poll(task).is_pending()));
-        estate.leave(release());
+        assert!(handover.is_served() && tasks.iter().all(|task| poll(task).is_pending()));
+        handover.leave(release());
         assert_eq!(woken(), [1, 1, 1], "nobody knows which of them is driven");
         assert!(tasks.iter().all(|task| poll(task).is_ready()));
-        assert_eq!(estate.take(5, &[]).map(|left| left.len()), Some(1));
+        assert_eq!(handover.take(5, &[]).map(|left| left.len()), Some(1));
         assert!(tasks.iter().all(|task| poll(task).is_pending()));
-        estate.end();
+        handover.end();
         assert_eq!(woken(), [1, 1, 1]);
         drop(tasks);
-        assert!(!estate.is_served());
+        assert!(!handover.is_served());
     }
 
     #[test]
     fn nothing_is_taken_before_every_broken_connection_was_seen_to() {
-        let estate = Estate::default();
-        estate.leave(release());
-        estate.note_broken(broken(1));
-        assert!(estate.take(5, &[]).is_none(), "its SET may come after the release");
-        let seen_to = estate.broken();
-        estate.note_broken(broken(2));
-        assert!(estate.take(5, &seen_to).is_none(), "another broke meanwhile");
-        estate.forget_broken(&seen_to);
-        assert_eq!(estate.broken(), [broken(2)]);
-        assert!(estate.take(5, &seen_to).is_none());
-        assert_eq!(estate.take(5, &[broken(2)]).map(|left| left.len()), Some(1));
-        assert!(!estate.has_left() && estate.has_broken());
+        let handover = Handover::default();
+        handover.leave(release());
+        handover.note_broken(broken(1));
+        assert!(handover.take(5, &[]).is_none(), "its SET may come after the release");
+        let seen_to = handover.broken();
+        handover.note_broken(broken(2));
+        assert!(handover.take(5, &seen_to).is_none(), "another broke meanwhile");
+        handover.forget_broken(&seen_to);
+        assert_eq!(handover.broken(), [broken(2)]);
+        assert!(handover.take(5, &seen_to).is_none());
+        assert_eq!(handover.take(5, &[broken(2)]).map(|left| left.len()), Some(1));
+        assert!(!handover.has_left() && handover.has_broken());
     }
 }
