@@ -9,9 +9,8 @@
 //! quorlock = { version = "0.1", features = ["test-util"] }
 //! ```
 
-use crate::client::Redlock;
+use crate::client::{Inner, Redlock};
 use crate::time::{clock, timer};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Moves the clock that validity is measured with forward, in the whole process and for good: all
@@ -89,12 +88,12 @@ impl Census {
 /// # }
 /// ```
 pub fn census(redlock: &Redlock) -> Census {
-    let driver = redlock.driver();
+    let Inner { driver, backing, .. } = redlock.inner();
     Census {
-        leases: redlock.registry().count(),
-        waiters: driver.waiters.count(),
-        rounds: driver.rounds(),
-        releases: driver.pool.shared().iter().map(|node| node.debts()).sum(),
+        leases: backing.registry.count(),
+        waiters: driver.waiters(),
+        rounds: driver.attempts(),
+        releases: backing.pool.shared().iter().map(|node| node.debts()).sum(),
     }
 }
 
@@ -102,5 +101,5 @@ pub fn census(redlock: &Redlock) -> Census {
 /// token](crate::Acquire::fenced): where that is many, the wall clocks of the clients disagree by more
 /// than the time between two holders.
 pub fn raises(redlock: &Redlock) -> u64 {
-    redlock.driver().raises.load(Ordering::Relaxed)
+    redlock.inner().driver.raises()
 }

@@ -1,16 +1,18 @@
 //! One attempt to acquire: its round, or two, with the clean-up armed.
 
-use super::driver::{AcquireRequest, Driver};
-use super::wait_queue::QueueSlot;
+use super::permits::Permits;
+use super::queue_slot::QueueSlot;
+use super::request::{AcquireRequest, Acquired};
+use super::wait_queue::WaitQueues;
 use super::waiter::AttemptGuard;
 use crate::node::{Ballot, Claim, Nodes, QueuedCommand};
-use crate::protocol::{Acquisition, Next, Round, Time, hint};
+use crate::protocol::{Acquisition, Next, Quorum, Refusal, Round, Time, hint};
 use crate::round::{ReleaseGuard, Tally};
 use crate::time::clock;
-use crate::wire::{Counters, Value, Wants};
+use crate::wire::{Counters, Value};
 use rand::random;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -18,169 +20,188 @@ use tokio::sync::OwnedSemaphorePermit;
 /// stepped ahead.
 const MAX_LAG: Duration = Duration::from_secs(1);
 
+/// What all attempts of one client have in common.
+pub(super) struct Context {
+    pub(super) quorum: Quorum,
+    pub(super) node_timeout: Duration,
+    pub(super) queues: Arc<WaitQueues>,
+    /// The highest number that a fencing counter was seen to show.
+    pub(super) seen: AtomicU64,
+    /// How many attempts had to confirm their token in a second round.
+    #[cfg(feature = "test-util")]
+    pub(super) raises: AtomicU64,
+    pub(super) permits: Permits,
+}
+
 /// An attempt under way.
-pub(crate) struct Attempt<'a> {
-    driver: &'a Driver,
+pub(super) struct Attempt<'a> {
+    context: &'a Context,
     nodes: &'a Arc<Nodes>,
-    /// Where it stands in line, if it waits: the stake is kept there, so that it can be given up when
-    /// the future is not polled.
-    place: Option<&'a QueueSlot>,
+    request: &'a AcquireRequest,
+    /// Where it stands, if it waits: its guard is kept there, so that it can be given up when the future
+    /// is not polled.
+    slot: Option<&'a QueueSlot>,
     claim: Arc<Claim>,
-    t1: Time,
-    /// The end of all waiting, if there is one.
-    deadline: Option<Time>,
     /// True if there was another before, which was refused.
     is_repeated: bool,
-    kept: Option<AttemptGuard>,
 }
 
 /// What became of an attempt.
-pub(crate) enum AttemptResult {
-    Ended(Ended),
+pub(super) enum AttemptResult {
+    Won(Acquired),
+    /// There may be another one at this time; what the nodes said.
+    Retry {
+        reason: Arc<Tally>,
+        at: Time,
+    },
+    /// There will be no other. The reason is what the nodes said, or what they said to an earlier attempt.
+    Refused {
+        refusal: Refusal,
+        reason: Arc<Tally>,
+        is_latest: bool,
+    },
     /// Its future was not polled for so long that it was given up; the round that was under way.
     GivenUp(Arc<Tally>),
 }
 
-/// How an attempt ended.
-pub(crate) struct Ended {
-    /// Gives up whatever it left on the nodes when it is dropped.
-    pub(crate) guard: AttemptGuard,
-    /// The round that asked for the locks.
-    pub(crate) asked: Arc<Tally>,
-    /// The round that is the reason for what is next.
-    pub(crate) reason: Arc<Tally>,
-    pub(crate) next: Next,
-}
-
 impl<'a> Attempt<'a> {
-    /// An attempt to get what `wish` says.
-    pub(crate) fn new(
-        driver: &'a Driver,
+    /// An attempt to get what was requested, and what it may hold until then.
+    pub(super) fn new(
+        context: &'a Context,
         nodes: &'a Arc<Nodes>,
-        wish: &AcquireRequest,
-        place: Option<&'a QueueSlot>,
+        request: &'a AcquireRequest,
+        slot: Option<&'a QueueSlot>,
         permit: OwnedSemaphorePermit,
-    ) -> Self {
+    ) -> (Self, AttemptGuard) {
         let t1 = clock::now();
-        let value = Value::telling(wish.keys.len(), wish.metadata.as_deref());
-        let hint = || hint(driver.seen.load(Ordering::Relaxed), clock::wall_us());
-        let fence = wish.counters.clone().map(|counters| Counters::new(counters, hint()));
-        let claim = Claim::new(wish.keys.clone(), value, driver.quorum.nodes()).fenced(fence);
-        let claim = Arc::new(claim.late_from(t1.after(driver.node_timeout / 2)));
+        let value = Value::telling(request.keys.len(), request.metadata.as_deref());
+        let hint = || hint(context.seen.load(Ordering::Relaxed), clock::wall_us());
+        let counters = request.counters.clone().map(|keys| Counters::new(keys, hint()));
+        let claim = Claim::new(request.keys.clone(), value, context.quorum.nodes());
+        let claim = claim.fenced(counters).late_from(t1.after(context.node_timeout / 2));
+        let claim = Arc::new(claim);
         // The clean-up is armed before the first send (I5).
-        let release = ReleaseGuard::new(claim.clone(), nodes.clone(), driver.waiters.clone());
-        let kept = Some(AttemptGuard { release, permit, valid_until: t1 });
-        let deadline = wish.deadline;
-        Self { driver, nodes, place, claim, t1, deadline, is_repeated: false, kept }
+        let release = ReleaseGuard::new(claim.clone(), nodes.clone(), context.queues.clone());
+        let guard = AttemptGuard { release, permit, valid_until: t1 };
+        (Self { context, nodes, request, slot, claim, is_repeated: false }, guard)
     }
 
     /// There was another before, which was refused.
-    pub(crate) fn repeated(self, is_repeated: bool) -> Self {
+    pub(super) fn repeated(self, is_repeated: bool) -> Self {
         Self { is_repeated, ..self }
     }
 
-    /// Asks the nodes, and again if a token has to be confirmed.
+    /// Asks the nodes, and again if a token has to be confirmed. `guard` was made for it.
     ///
     /// # Cancel safety
     /// Dropping the future releases on every node what the attempt may have set there.
-    pub(crate) async fn run(
-        mut self,
-        wish: &AcquireRequest,
+    pub(super) async fn run(
+        self,
+        guard: AttemptGuard,
         acquisition: &mut Acquisition,
     ) -> AttemptResult {
-        let t1 = self.t1;
-        let is_repeated = self.is_repeated;
-        let order = |claim, ballot| wish.order(claim, is_repeated, ballot);
-        let asked = match self.round(t1, acquisition.begin(t1), order).await {
+        let t1 = guard.valid_until;
+        let ask = |claim, ballot| self.request.command(claim, self.is_repeated, ballot);
+        let (mut guard, asked) = match self.round(guard, t1, acquisition.begin(t1), ask).await {
             Ok(asked) => asked,
             Err(cut) => return AttemptResult::GivenUp(cut),
         };
         self.note_numbers(&asked);
-        let (reason, next) = match next_step(&asked, acquisition) {
-            Next::Raise { valid_until, token } => {
-                self.driver.raises.fetch_add(1, Ordering::Relaxed);
-                let t1 = clock::now();
-                let begun = acquisition.begin_raise(valid_until, token, t1);
-                let order = |claim, ballot| QueuedCommand::raise(claim, token, ballot);
-                let raised = match self.round(t1, begun, order).await {
-                    Ok(raised) => raised,
-                    Err(cut) => return AttemptResult::GivenUp(cut),
-                };
-                let next = next_step(&raised, acquisition);
-                (raised, next)
+        let mut reason = asked.clone();
+        loop {
+            match next_step(&reason, acquisition) {
+                Next::Lease { valid_until, token } => {
+                    if let Some((token, counters)) = token.zip(self.claim.fence()) {
+                        counters.commit(token);
+                    }
+                    return AttemptResult::Won(Acquired { guard, valid_until, tally: asked });
+                }
+                // Once: what follows a raise is never another.
+                Next::Raise { valid_until, token } => {
+                    #[cfg(feature = "test-util")]
+                    self.context.raises.fetch_add(1, Ordering::Relaxed);
+                    let t1 = clock::now();
+                    let begun = acquisition.begin_raise(valid_until, token, t1);
+                    let raise = |claim, ballot| QueuedCommand::raise(claim, token, ballot);
+                    (guard, reason) = match self.round(guard, t1, begun, raise).await {
+                        Ok(raised) => raised,
+                        Err(cut) => return AttemptResult::GivenUp(cut),
+                    };
+                }
+                Next::Retry { at } => {
+                    guard.release.note_refused();
+                    return AttemptResult::Retry { reason, at };
+                }
+                Next::Refuse { refusal, latest: is_latest } => {
+                    guard.release.note_refused();
+                    return AttemptResult::Refused { refusal, reason, is_latest };
+                }
             }
-            next => (asked.clone(), next),
-        };
-        if let (Next::Lease { token: Some(token), .. }, Some(fence)) = (next, self.claim.fence()) {
-            fence.commit(token);
-        }
-        match self.kept {
-            Some(guard) => AttemptResult::Ended(Ended { guard, asked, reason, next }),
-            None => AttemptResult::GivenUp(reason),
         }
     }
 
-    /// One round: sends each node its order, and waits until it is decided. An error if the attempt
+    /// One round: sends each node its command, and waits until it is decided. An error if the attempt
     /// was given up meanwhile.
     async fn round(
-        &mut self,
+        &self,
+        guard: AttemptGuard,
         t1: Time,
         (round, close_at): (Round, Time),
-        order: impl Fn(Arc<Claim>, Ballot) -> QueuedCommand,
-    ) -> Result<Arc<Tally>, Arc<Tally>> {
-        let valid_until = round.goal().valid_until();
+        command: impl Fn(Arc<Claim>, Ballot) -> QueuedCommand,
+    ) -> Result<(AttemptGuard, Arc<Tally>), Arc<Tally>> {
+        let valid_until = round.goal().valid_until().unwrap_or(t1);
         let tally = Tally::new(round, t1);
-        if let Some(place) = self.place
-            && let Some(guard) = self.kept.take()
-        {
-            place.begin(
-                AttemptGuard { valid_until: valid_until.unwrap_or(t1), ..guard },
-                tally.clone(),
-            );
-        }
+        let guard = Keeper::new(self.slot, AttemptGuard { valid_until, ..guard }, &tally);
         // The last of a crowd end when it is gone, with answers that were late because of it.
-        let was_crowded = self.driver.is_crowded();
-        let order = |node| order(self.claim.clone(), Ballot::new(tally.clone(), node));
-        self.nodes.send_each(order);
-        let limit = self.deadline.unwrap_or_else(|| t1.after(MAX_LAG)).max(close_at);
+        let permits = &self.context.permits;
+        let was_crowded = permits.are_crowded();
+        let command = |node| command(self.claim.clone(), Ballot::new(tally.clone(), node));
+        self.nodes.send_each(command);
+        let limit = self.request.deadline.unwrap_or_else(|| t1.after(MAX_LAG)).max(close_at);
         tally.decided_within(self.nodes, close_at, limit).await;
-        let (links, is_crowded) = (self.nodes.links(), was_crowded || self.driver.is_crowded());
+        let (links, is_crowded) = (self.nodes.links(), was_crowded || permits.are_crowded());
         tally.note_held_up(is_crowded, |node| {
             links.is_up(node) && (is_crowded || self.claim.is_held_up(node))
         });
-        if let Some(place) = self.place {
-            let Some(guard) = place.end() else { return Err(tally) };
-            self.kept = Some(guard);
+        match guard.end() {
+            Some(guard) => Ok((guard, tally)),
+            None => Err(tally),
         }
-        Ok(tally)
     }
 
     /// Remembers the highest number for the next hint.
     fn note_numbers(&self, tally: &Tally) {
         let highest = self.claim.fence().and_then(|_| tally.highest_number());
         if let Some(highest) = highest {
-            self.driver.seen.fetch_max(highest, Ordering::Relaxed);
-        }
-    }
-}
-
-impl AcquireRequest {
-    fn order(&self, claim: Arc<Claim>, is_repeated: bool, ballot: Ballot) -> QueuedCommand {
-        // Who waits is told when the lock is free, and who keeps it when it is touched. Who holds it
-        // is not asked where most find it free.
-        let wants = match self.deadline {
-            Some(_) if is_repeated || self.is_last_chance => Wants::WatchAndHolder,
-            Some(_) => Wants::Watch,
-            None if self.is_watched => Wants::Watch,
-            None => Wants::Nothing,
-        };
-        match &self.adopts {
-            None => QueuedCommand::acquire(claim, self.ttl, wants, ballot),
-            Some(from) => QueuedCommand::adopt(claim, self.ttl, from.clone(), ballot),
+            self.context.seen.fetch_max(highest, Ordering::Relaxed);
         }
     }
 }
 
 fn next_step(tally: &Tally, acquisition: &mut Acquisition) -> Next {
     tally.with_round(|round| acquisition.handle_outcome(round, clock::now(), random()))
+}
+
+/// Who keeps what an attempt holds while its round is under way.
+enum Keeper<'a> {
+    /// The attempt itself: nobody waits for it here.
+    Attempt(AttemptGuard),
+    /// Its waiter, from which it can be taken.
+    Waiter(&'a QueueSlot),
+}
+
+impl<'a> Keeper<'a> {
+    fn new(slot: Option<&'a QueueSlot>, guard: AttemptGuard, tally: &Arc<Tally>) -> Self {
+        let Some(slot) = slot else { return Self::Attempt(guard) };
+        slot.begin(guard, tally.clone());
+        Self::Waiter(slot)
+    }
+
+    /// What the attempt holds; `None` if it was taken because the future was not polled.
+    fn end(self) -> Option<AttemptGuard> {
+        match self {
+            Self::Attempt(guard) => Some(guard),
+            Self::Waiter(slot) => slot.end(),
+        }
+    }
 }

@@ -4,11 +4,16 @@
 //! is handed up. No command: those are in [`wire`](crate::wire).
 
 mod attempt;
+mod course;
 mod driver;
+mod permits;
 mod queue;
+mod queue_slot;
+mod request;
 mod wait_queue;
 mod waiter;
 
-pub(crate) use driver::{AcquireFailure, AcquireRequest, Acquired, Driver};
+pub(crate) use driver::Driver;
+pub(crate) use request::{AcquireFailure, AcquireRequest, Acquired};
 pub(crate) use wait_queue::WaitQueues;
 pub(crate) use waiter::AttemptGuard;

@@ -40,7 +40,14 @@ pub struct Acquire {
     stop_before: Option<Duration>,
     metadata: Option<Arc<str>>,
     is_fenced: bool,
-    running: Option<Running>,
+    stage: Stage,
+}
+
+/// How far an acquire is.
+enum Stage {
+    /// It was not polled.
+    Fresh,
+    Running(BoxFuture<'static, Result<Lease, AcquireError>>),
 }
 
 /// What is to be locked.
@@ -54,8 +61,6 @@ enum Target {
 
 /// The most resources of one lease: a node does nothing else while it looks at them.
 const MAX_RESOURCES: usize = 1_000;
-
-type Running = BoxFuture<'static, Result<Lease, AcquireError>>;
 
 impl Acquire {
     fn new(client: Arc<Inner>, target: Target) -> Self {
@@ -73,7 +78,7 @@ impl Acquire {
             stop_before: None,
             metadata,
             is_fenced,
-            running: None,
+            stage: Stage::Fresh,
         }
     }
 
@@ -237,7 +242,7 @@ impl Acquire {
         self
     }
 
-    fn start(&self) -> Running {
+    fn start(&self) -> BoxFuture<'static, Result<Lease, AcquireError>> {
         let client = self.client.clone();
         let is_adoption = matches!(self.target, Target::HandedOver(..));
         // What was handed over is there or not: waiting does not help.
@@ -249,22 +254,22 @@ impl Acquire {
         let schedule =
             if is_adoption { RetryPolicy::none().schedule() } else { self.retry.schedule() };
         let deadline = wait.map(|wait| clock::now().after(wait));
-        let wish = self.wish(deadline);
+        let request = self.request(deadline);
         let (max_hold, at_least, margin) = (self.auto_extend, self.at_least, self.stop_before);
         Box::pin(async move {
-            let wish = wish?;
-            let (ttl, keys) = (wish.ttl, wish.keys.clone());
-            match client.driver.win(wish, schedule).await {
-                Ok(win) => Lease::new(&client.backing, win, ttl, (max_hold, at_least))
+            let request = request?;
+            let (ttl, keys) = (request.ttl, request.keys.clone());
+            match client.driver.acquire(request, schedule).await {
+                Ok(acquired) => Lease::new(&client.backing, acquired, ttl, (max_hold, at_least))
                     .map(|lease| lease.stopping_at(margin))
                     .ok_or(AcquireError::Closed),
-                Err(defeat) if is_adoption => Err(client.explain(defeat, &keys).of_adoption()),
-                Err(defeat) => Err(client.explain(defeat, &keys)),
+                Err(failure) if is_adoption => Err(client.explain(failure, &keys).of_adoption()),
+                Err(failure) => Err(client.explain(failure, &keys)),
             }
         })
     }
 
-    fn wish(&self, deadline: Option<Time>) -> Result<AcquireRequest, ConfigError> {
+    fn request(&self, deadline: Option<Time>) -> Result<AcquireRequest, ConfigError> {
         let settings = &self.client.settings;
         let (keys, adopts) = match &self.target {
             Target::One(resource) => (Keys::one(settings.key(resource)?), None),
@@ -307,11 +312,12 @@ impl Acquire {
 }
 
 impl Inner {
-    fn explain(&self, defeat: AcquireFailure, keys: &Keys) -> AcquireError {
-        let names = || self.driver.pool.shared().iter().map(|node| node.name.clone());
+    /// What users are told of an acquire that failed.
+    fn explain(&self, failure: AcquireFailure, keys: &Keys) -> AcquireError {
+        let names = || self.backing.pool.shared().iter().map(|node| node.name.clone());
         let report = |tally: Arc<Tally>| Box::new(tally.report(names()));
         let held_here = || keys.iter().any(|key| self.backing.registry.holds(key));
-        match defeat {
+        match failure {
             AcquireFailure::Closed => AcquireError::Closed,
             AcquireFailure::NoRuntime(NoRuntime::Absent) => AcquireError::NoRuntime,
             AcquireFailure::NoRuntime(NoRuntime::Lacks(missing)) => {
@@ -358,11 +364,12 @@ impl Future for Acquire {
     type Output = Result<Lease, AcquireError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.running.is_none() {
-            self.running = Some(self.start());
+        loop {
+            match &mut self.stage {
+                Stage::Fresh => self.stage = Stage::Running(self.start()),
+                Stage::Running(running) => return running.as_mut().poll(cx),
+            }
         }
-        let running = self.running.as_mut().expect("started above");
-        running.as_mut().poll(cx)
     }
 }
 

@@ -15,7 +15,10 @@ mod using;
 pub use acquire::Acquire;
 pub use builder::Builder;
 pub use node_info::NodeInfo;
+#[cfg(feature = "test-util")]
+pub(crate) use redlock::Inner;
 pub use redlock::Redlock;
 pub use status::{LockState, NodeStatus, Status};
+#[cfg(feature = "blocking")]
 pub(crate) use using::sorted;
 pub use using::{TryUsingError, UsingError};

@@ -4,13 +4,15 @@ use super::acquire::Acquire;
 use super::builder::Builder;
 use super::node_info::NodeInfo;
 use super::settings::Settings;
-use super::status::Status;
+use super::status::{Status, force_release, status};
 use super::using::{TryUsingError, UsingError};
 use crate::acquire::Driver;
 use crate::check::{NodeCheck, check, probe_resource};
 use crate::error::{ClientError, CloseError, ReleaseError};
-use crate::lease::{Backing, Lease, LeaseRef, LeaseRegistry, ReleaseOutcome};
+use crate::lease::{Backing, Lease, LeaseRef, ReleaseOutcome};
+use crate::node::Nodes;
 use crate::round::Report;
+use crate::wire::Keys;
 use std::fmt;
 use std::sync::Arc;
 
@@ -30,6 +32,14 @@ pub(crate) struct Inner {
     pub(crate) settings: Settings,
 }
 
+impl Inner {
+    /// The nodes, and the key that `resource` has there.
+    fn reach(&self, resource: &[u8]) -> Result<(Arc<Nodes>, Keys), ClientError> {
+        let nodes = self.driver.ready()?;
+        Ok((nodes, Keys::one(self.settings.key(resource)?)))
+    }
+}
+
 impl Redlock {
     /// Starts a configuration.
     pub fn builder() -> Builder {
@@ -41,13 +51,8 @@ impl Redlock {
     }
 
     #[cfg(feature = "test-util")]
-    pub(crate) fn registry(&self) -> &LeaseRegistry {
-        &self.inner.backing.registry
-    }
-
-    #[cfg(feature = "test-util")]
-    pub(crate) fn driver(&self) -> &Driver {
-        &self.inner.driver
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
     }
 
     /// One attempt to lock `resource`, which takes at most one [node timeout](Builder::node_timeout)
@@ -148,7 +153,8 @@ impl Redlock {
     /// # Cancel safety
     /// The future can be dropped at any time.
     pub async fn status(&self, resource: impl AsRef<[u8]>) -> Result<Status, ClientError> {
-        self.inner.status(resource.as_ref()).await
+        let (nodes, keys) = self.inner.reach(resource.as_ref())?;
+        Ok(status(&self.inner.backing, &nodes, keys).await)
     }
 
     /// Takes the lock of `resource` away from whoever holds it: on each node, the value that is read
@@ -164,7 +170,8 @@ impl Redlock {
     /// # Cancel safety
     /// If the future is dropped, some nodes may have deleted the lock.
     pub async fn force_release(&self, resource: impl AsRef<[u8]>) -> Result<Report, ClientError> {
-        self.inner.force_release(resource.as_ref()).await
+        let (nodes, keys) = self.inner.reach(resource.as_ref())?;
+        Ok(force_release(&self.inner.backing, &nodes, keys).await)
     }
 
     /// Releases all leases of this client and its clones, whoever holds them: each is then lost to
@@ -305,11 +312,11 @@ impl Redlock {
     /// # Cancel safety
     /// The future can be dropped at any time: its connections are closed.
     pub async fn check(&self) -> Result<Vec<NodeCheck>, ClientError> {
-        let Inner { driver, settings, .. } = &*self.inner;
+        let Inner { driver, backing, settings } = &*self.inner;
         if driver.is_closed() {
             return Err(ClientError::Closed);
         }
-        Ok(check(&driver.pool, settings.key(&probe_resource())?).await?)
+        Ok(check(&backing.pool, settings.key(&probe_resource())?).await?)
     }
 
     /// Resolves when a quorum of the nodes is connected on the current runtime, or on the
@@ -336,16 +343,12 @@ impl Redlock {
     /// # Cancel safety
     /// The future can be dropped at any time; connecting goes on in the background.
     pub async fn ready(&self) -> Result<(), ClientError> {
-        self.inner
-            .driver
-            .wait_until_ready()
-            .await
-            .map_err(|defeat| ClientError::from_defeat(&defeat))
+        Ok(self.inner.driver.wait_until_ready().await?)
     }
 
     /// How the client stands with each of its nodes, as last seen; asks nobody.
     pub fn nodes(&self) -> Vec<NodeInfo> {
-        let nodes = self.inner.driver.pool.shared().iter();
+        let nodes = self.inner.backing.pool.shared().iter();
         nodes.map(|node| NodeInfo::of(node)).collect()
     }
 }

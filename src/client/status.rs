@@ -1,8 +1,6 @@
 //! Who holds a lock, as the nodes tell.
 
-use super::redlock::Inner;
-use crate::acquire::AcquireFailure;
-use crate::error::{ClientError, ConfigError};
+use crate::lease::Backing;
 use crate::node::{Ballot, Claim, Nodes, QueuedCommand};
 use crate::protocol::{Goal, Round};
 use crate::round::{Holder, NodeVote, Report, Tally};
@@ -104,73 +102,50 @@ impl NodeStatus {
     }
 }
 
-impl Inner {
-    /// Asks each node what stands at `resource`.
-    pub(crate) async fn status(&self, resource: &[u8]) -> Result<Status, ClientError> {
-        let (nodes, keys) = (self.ready()?, self.keys_of(resource)?);
-        let looked = self.look(&nodes, keys).await;
-        let report = looked.report(nodes.names().cloned());
-        let each = report.nodes().iter().zip(looked.answers());
-        let each = each.map(|(node, answer)| NodeStatus {
-            name: node.name().into(),
-            state: LockState::new(node.vote(), answer),
-            latency: node.latency(),
-        });
-        Ok(Status { needed: report.needed(), nodes: each.collect() })
-    }
-
-    /// Deletes on each node the value that is read there, once.
-    pub(crate) async fn force_release(&self, resource: &[u8]) -> Result<Report, ClientError> {
-        let (nodes, keys) = (self.ready()?, self.keys_of(resource)?);
-        let looked = self.look(&nodes, keys.clone()).await;
-        let t1 = clock::now();
-        let tally = Tally::new(Round::new(self.driver.quorum, Goal::Survey), t1);
-        let mut asked = Asked::default();
-        for (node, answer) in self.driver.quorum.ids().zip(looked.answers()) {
-            let ballot = Ballot::new(tally.clone(), node);
-            let late = || Answer::failed(NodeFailure::Timeout(self.driver.node_timeout));
-            match answer {
-                Some(Answer { found: Some(value), .. }) => {
-                    let claim =
-                        Arc::new(Claim::new(keys.clone(), value, self.driver.quorum.nodes()));
-                    asked.0.push(claim.clone());
-                    nodes.send(node, QueuedCommand::evict(claim, ballot));
-                }
-                other => ballot.cast(other.unwrap_or_else(late)),
-            }
-        }
-        tally.decided(&nodes, t1.after(self.driver.node_timeout)).await;
-        Ok(tally.report(nodes.names().cloned()))
-    }
-
-    async fn look(&self, nodes: &Arc<Nodes>, keys: Keys) -> Arc<Tally> {
-        let t1 = clock::now();
-        let tally = Tally::new(Round::new(self.driver.quorum, Goal::Survey), t1);
-        let claim = Arc::new(Claim::new(keys, Value::fresh(), self.driver.quorum.nodes()));
-        let _asked = Asked(vec![claim.clone()]);
-        nodes
-            .send_each(|node| QueuedCommand::look(claim.clone(), Ballot::new(tally.clone(), node)));
-        tally.decided(nodes, t1.after(self.driver.node_timeout)).await;
-        tally
-    }
-
-    fn keys_of(&self, resource: &[u8]) -> Result<Keys, ConfigError> {
-        Ok(Keys::one(self.settings.key(resource)?))
-    }
-
-    fn ready(&self) -> Result<Arc<Nodes>, ClientError> {
-        self.driver.ready().map_err(|defeat| ClientError::from_defeat(&defeat))
-    }
+/// Asks each node what stands at `keys`.
+pub(super) async fn status(backing: &Backing, nodes: &Arc<Nodes>, keys: Keys) -> Status {
+    let looked = look(backing, nodes, keys).await;
+    let report = looked.report(nodes.names().cloned());
+    let each = report.nodes().iter().zip(looked.answers());
+    let each = each.map(|(node, answer)| NodeStatus {
+        name: node.name().into(),
+        state: LockState::new(node.vote(), answer),
+        latency: node.latency(),
+    });
+    Status { needed: report.needed(), nodes: each.collect() }
 }
 
-impl ClientError {
-    /// Why the nodes cannot be asked.
-    pub(crate) fn from_defeat(defeat: &AcquireFailure) -> Self {
-        match defeat {
-            AcquireFailure::NoRuntime(reason) => (*reason).into(),
-            _ => Self::Closed,
+/// Deletes on each node the value that is read there, once.
+pub(super) async fn force_release(backing: &Backing, nodes: &Arc<Nodes>, keys: Keys) -> Report {
+    let (quorum, timeout) = (backing.quorum, backing.limits.node_timeout);
+    let looked = look(backing, nodes, keys.clone()).await;
+    let t1 = clock::now();
+    let tally = Tally::new(Round::new(quorum, Goal::Survey), t1);
+    let mut asked = Asked::default();
+    for (node, answer) in quorum.ids().zip(looked.answers()) {
+        let ballot = Ballot::new(tally.clone(), node);
+        let late = || Answer::failed(NodeFailure::Timeout(timeout));
+        match answer {
+            Some(Answer { found: Some(value), .. }) => {
+                let claim = Arc::new(Claim::new(keys.clone(), value, quorum.nodes()));
+                asked.0.push(claim.clone());
+                nodes.send(node, QueuedCommand::evict(claim, ballot));
+            }
+            other => ballot.cast(other.unwrap_or_else(late)),
         }
     }
+    tally.decided(nodes, t1.after(timeout)).await;
+    tally.report(nodes.names().cloned())
+}
+
+async fn look(backing: &Backing, nodes: &Arc<Nodes>, keys: Keys) -> Arc<Tally> {
+    let t1 = clock::now();
+    let tally = Tally::new(Round::new(backing.quorum, Goal::Survey), t1);
+    let claim = Arc::new(Claim::new(keys, Value::fresh(), backing.quorum.nodes()));
+    let _asked = Asked(vec![claim.clone()]);
+    nodes.send_each(|node| QueuedCommand::look(claim.clone(), Ballot::new(tally.clone(), node)));
+    tally.decided(nodes, t1.after(backing.limits.node_timeout)).await;
+    tally
 }
 
 /// Claims that are asked about: nothing more is written once nobody waits for the answers.

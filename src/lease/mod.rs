@@ -49,16 +49,16 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// The lease that `win` is, acquired with `ttl`, and kept up for `max_hold` if that is given; `None`
+    /// The lease that was acquired, acquired with `ttl`, and kept up for `max_hold` if that is given; `None`
     /// if the client was closed meanwhile.
     pub(crate) fn new(
         backing: &Arc<Backing>,
-        win: Acquired,
+        acquired: Acquired,
         ttl: Ttl,
         (max_hold, at_least): (Option<Duration>, Duration),
     ) -> Option<Self> {
         // The permit is kept until the lease is in the roster.
-        let Acquired { guard, valid_until, tally } = win;
+        let Acquired { guard, valid_until, tally } = acquired;
         let AttemptGuard { mut release, permit: _permit, .. } = guard;
         if !at_least.is_zero() {
             release.keep_until(tally.t1().after(at_least));

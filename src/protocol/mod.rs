@@ -57,7 +57,9 @@ mod quorum;
 mod renewal;
 mod retry;
 mod round;
+mod turns;
 mod validity;
+mod waiting;
 
 #[cfg(test)]
 mod enumeration;
@@ -73,4 +75,6 @@ pub(crate) use renewal::{Extended, Renewal, Step, Tenure};
 pub use retry::RetryPolicy;
 pub(crate) use retry::Schedule;
 pub(crate) use round::{Goal, Outcome, Round, Vote};
+pub(crate) use turns::Turns;
 pub(crate) use validity::{Drift, Time, Ttl, TtlError, valid_until};
+pub(crate) use waiting::{Move, Neglect, Waiting};

@@ -1,0 +1,214 @@
+//! The course of one acquire: waiting for connections and for the turn, attempts, and rests between them.
+
+use super::attempt::{Attempt, AttemptResult};
+use super::driver::{Driver, READY_LOOK};
+use super::queue_slot::QueueSlot;
+use super::request::{AcquireFailure, AcquireRequest, Acquired};
+use crate::node::{Links, Nodes, sleep_until};
+use crate::protocol::{Acquisition, Goal, Outcome, Refusal, Round, Schedule, Time};
+use crate::round::Tally;
+use crate::time::clock;
+use rand::random;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use tokio::sync::OwnedSemaphorePermit;
+
+/// The end of time.
+const NEVER: Time = Time::from_nanos(u64::MAX);
+
+/// One acquire under way.
+pub(super) struct Course<'a> {
+    driver: &'a Driver,
+    request: &'a AcquireRequest,
+    acquisition: Acquisition,
+    /// Where it stands, if it waits.
+    slot: Option<QueueSlot>,
+    begun: Time,
+    /// Its last attempt, which was refused.
+    refused: Option<Arc<Tally>>,
+}
+
+impl<'a> Course<'a> {
+    pub(super) fn new(driver: &'a Driver, request: &'a AcquireRequest, schedule: Schedule) -> Self {
+        let (context, deadline) = (&driver.context, request.deadline.unwrap_or(NEVER));
+        let terms = (request.ttl, driver.drift);
+        let acquisition =
+            Acquisition::new(context.quorum, terms, context.node_timeout, deadline, schedule)
+                .giving_up_early(request.gives_up_early)
+                .fenced(request.counters.is_some());
+        let join = |deadline| QueueSlot::join(&context.queues, &request.keys, deadline);
+        let slot = request.deadline.map(join);
+        Self { driver, request, acquisition, slot, begun: clock::now(), refused: None }
+    }
+
+    /// Makes attempts until one is won or there is reason to give up.
+    pub(super) async fn run(self) -> Result<Acquired, AcquireFailure> {
+        let waiter = self.slot.as_ref().map(|slot| slot.waiter.clone());
+        let Some(waiter) = waiter else { return self.compete().await };
+        let mut competing = pin!(self.compete());
+        poll_fn(|cx| waiter.poll(competing.as_mut(), cx.waker())).await
+    }
+
+    async fn compete(mut self) -> Result<Acquired, AcquireFailure> {
+        loop {
+            let nodes = self.driver.ready()?;
+            wait_for_connections(self.driver, self.request, &nodes).await;
+            if !self.has_turn(&nodes).await {
+                return Err(self.out_of_time(&nodes));
+            }
+            let Some(permit) = permit(self.driver, self.request, &nodes).await else {
+                return Err(AcquireFailure::Overloaded(self.refused));
+            };
+            // All of that may have taken long; and who closes the client looks for permits last.
+            if self.driver.is_closed() {
+                return Err(AcquireFailure::Closed);
+            }
+            // What one wins that was bypassed meanwhile would be looked after by nobody: it goes back to
+            // its place first. So does one whose runtime was shut down.
+            if self.slot.as_ref().is_some_and(|slot| !slot.is_first() || !nodes.is_open()) {
+                continue;
+            }
+            // The deadline ends every path, however long the future was not polled.
+            if self.acquisition.is_over(clock::now()).is_some() {
+                return Err(self.out_of_time(&nodes));
+            }
+            let context = &self.driver.context;
+            let slot = self.slot.as_ref();
+            let (attempt, guard) = Attempt::new(context, &nodes, self.request, slot, permit);
+            let attempt = attempt.repeated(self.refused.is_some());
+            match attempt.run(guard, &mut self.acquisition).await {
+                AttemptResult::Won(acquired) => return Ok(acquired),
+                AttemptResult::Retry { reason, at } => self.rest(&nodes, reason, at).await,
+                AttemptResult::Refused { refusal, reason, is_latest } => {
+                    return Err(self.failure(refusal, reason, is_latest));
+                }
+                AttemptResult::GivenUp(_) if self.driver.is_closed() => {
+                    return Err(AcquireFailure::Closed);
+                }
+                AttemptResult::GivenUp(tally) => {
+                    if !self.acquisition.handle_given_up(clock::now(), random()) {
+                        return Err(given_up(tally));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for the turn, if it waits at all; false if the deadline came first.
+    async fn has_turn(&mut self, nodes: &Nodes) -> bool {
+        let Some(slot) = &mut self.slot else { return true };
+        let mut turn = pin!(slot.turn());
+        if poll_fn(|cx| Poll::Ready(turn.as_mut().poll(cx).is_ready())).await {
+            return true;
+        }
+        let mut deadline = pin!(sleep_until(nodes, self.request.deadline.unwrap_or(NEVER)));
+        poll_fn(|cx| match turn.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(true),
+            Poll::Pending => deadline.as_mut().poll(cx).map(|()| false),
+        })
+        .await
+    }
+
+    /// An attempt was refused for this `reason`: waits until `at`, or until there is news that makes
+    /// another one worth while.
+    async fn rest(&mut self, nodes: &Nodes, reason: Arc<Tally>, at: Time) {
+        if let Some(slot) = &mut self.slot {
+            slot.refuse(&reason, &self.request.keys);
+        }
+        let mut until = reason.counts_again_at().map_or(at, |again| at.min(again));
+        self.refused = Some(reason);
+        let news = || self.slot.as_ref().map_or(Poll::Pending, QueueSlot::poll_news);
+        loop {
+            let mut timer = pin!(sleep_until(nodes, until));
+            let news = poll_fn(|cx| match news() {
+                Poll::Ready(try_at) if try_at < until => Poll::Ready(Some(try_at)),
+                _ => timer.as_mut().poll(cx).map(|()| None),
+            });
+            match news.await {
+                Some(try_at) if try_at > clock::now() => until = try_at,
+                _ => return,
+            }
+        }
+    }
+
+    /// Why there is no lock, once the time is over.
+    fn out_of_time(self, nodes: &Nodes) -> AcquireFailure {
+        let seen = || self.slot.as_ref().and_then(QueueSlot::refused);
+        if let Some(refused) = self.refused.clone().or_else(seen) {
+            return out_of_time_after(refused);
+        }
+        let tally = Tally::new(Round::new(self.driver.context.quorum, Goal::Survey), self.begun);
+        tally.close_unasked(nodes.links());
+        AcquireFailure::Refused(Refusal::Timeout, Some(tally))
+    }
+
+    /// Why there is no lock, after an attempt that was refused for this `reason`, or an earlier one if it
+    /// is not the latest that counts. Where it was cut short by its deadline, what the first in its queue
+    /// saw is the reason, if that is known.
+    fn failure(self, refusal: Refusal, reason: Arc<Tally>, is_latest: bool) -> AcquireFailure {
+        let slot = self.slot.as_ref().filter(|_| refusal == Refusal::Timeout);
+        if let Some(seen) = slot.and_then(QueueSlot::refused) {
+            return out_of_time_after(seen);
+        }
+        let earlier = self.refused.filter(|_| !is_latest);
+        AcquireFailure::Refused(refusal, Some(earlier.unwrap_or(reason)))
+    }
+}
+
+/// Waits for the first connections of a client that is new here, for as long as they may take:
+/// what a node answers is bounded from then on.
+async fn wait_for_connections(driver: &Driver, request: &AcquireRequest, nodes: &Nodes) {
+    if nodes.links().is_warm() {
+        return;
+    }
+    let limit = driver.connect_timeout.saturating_add(READY_LOOK);
+    let until = clock::now().after(limit).min(request.deadline.unwrap_or(NEVER));
+    let mut warm = pin!(nodes.links().wait_for(Links::is_warm));
+    let mut limit = pin!(sleep_until(nodes, until));
+    poll_fn(|cx| match warm.as_mut().poll(cx) {
+        Poll::Ready(()) => Poll::Ready(()),
+        Poll::Pending if driver.is_closed() => Poll::Ready(()),
+        Poll::Pending => limit.as_mut().poll(cx),
+    })
+    .await;
+}
+
+/// A permit for an attempt; `None` if there is none in time.
+async fn permit(
+    driver: &Driver,
+    request: &AcquireRequest,
+    nodes: &Nodes,
+) -> Option<OwnedSemaphorePermit> {
+    let context = &driver.context;
+    if let Some(permit) = context.permits.try_take() {
+        return Some(permit);
+    }
+    let until = request.deadline;
+    let until = until.unwrap_or_else(|| clock::now().after(context.node_timeout));
+    tokio::select! {
+        biased;
+        permit = context.permits.take() => permit,
+        () = sleep_until(nodes, until) => None,
+    }
+}
+
+/// Why there is no lock for one whose last attempt was given up because it was not polled.
+fn given_up(cut: Arc<Tally>) -> AcquireFailure {
+    match cut.with_round(Round::outcome) {
+        Some(Outcome::Won | Outcome::TooLate) | None => AcquireFailure::NotPolled(cut),
+        Some(_) => out_of_time_after(cut),
+    }
+}
+
+/// Why there is no lock for one whose time ended after `refused`: its own last attempt, or what the first
+/// in its queue saw.
+fn out_of_time_after(refused: Arc<Tally>) -> AcquireFailure {
+    let refusal = match refused.with_round(Round::outcome) {
+        Some(Outcome::NoQuorum) | None => Refusal::NoQuorum,
+        Some(Outcome::TooLate) => Refusal::Expired,
+        Some(Outcome::Denied | Outcome::Missing | Outcome::Won) => Refusal::Contended,
+    };
+    AcquireFailure::Refused(refusal, Some(refused))
+}

@@ -1,0 +1,110 @@
+//! A place in a queue.
+
+use super::queue::Ticket;
+use super::wait_queue::WaitQueues;
+use super::waiter::{AttemptGuard, Waiter};
+use crate::protocol::{Move, Time};
+use crate::round::Tally;
+use crate::wire::Keys;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+/// A place in a queue; given up when dropped. Who wants several locks stands in the queue of the one
+/// that it was refused for, and in none before that.
+pub(super) struct QueueSlot {
+    queues: Arc<WaitQueues>,
+    /// The key of the queue.
+    key: Option<Box<[u8]>>,
+    ticket: Ticket,
+    pub(super) waiter: Arc<Waiter>,
+}
+
+impl QueueSlot {
+    /// A place at the end of the queue for these keys, for an acquire that ends by `deadline`.
+    pub(super) fn join(queues: &Arc<WaitQueues>, keys: &Keys, deadline: Time) -> Self {
+        let key = (keys.len() == 1).then(|| keys.first().into());
+        let waiter = Arc::new(Waiter::new(deadline));
+        let ticket = queues.queues().next_ticket();
+        let slot = Self { queues: queues.clone(), key, ticket, waiter };
+        slot.enter();
+        slot
+    }
+
+    fn enter(&self) {
+        self.queues.enter(self.key.as_deref(), self.ticket, &self.waiter);
+    }
+
+    fn leave(&self) {
+        self.queues.leave(self.key.as_deref(), self.ticket);
+    }
+
+    /// Resolves when it is this one's turn.
+    pub(super) async fn turn(&mut self) {
+        poll_fn(|_| {
+            let at_end = match self.waiter.handle_move() {
+                Move::Compete => return Poll::Ready(()),
+                Move::Wait => return Poll::Pending,
+                Move::Enter { at_end } => at_end,
+            };
+            if at_end {
+                self.ticket = self.queues.queues().next_ticket();
+            }
+            self.enter();
+            if self.waiter.is_first() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// What the first in the queue saw last, for one whose time ended before its turn.
+    pub(super) fn refused(&self) -> Option<Arc<Tally>> {
+        self.queues.queues().by_key.get(self.key.as_ref()?)?.refused.clone()
+    }
+
+    /// Notes an attempt that begins.
+    pub(super) fn begin(&self, attempt: AttemptGuard, tally: Arc<Tally>) {
+        self.waiter.begin(attempt, tally);
+    }
+
+    /// True while it may compete: it may have been set aside.
+    pub(super) fn is_first(&self) -> bool {
+        self.waiter.is_first()
+    }
+
+    /// What the attempt holds; `None` if it was given up because the future was not polled.
+    pub(super) fn end(&self) -> Option<AttemptGuard> {
+        self.waiter.end()
+    }
+
+    /// Notes that the attempt for `keys` was refused, and stands in the queue of the one that was in
+    /// the way.
+    pub(super) fn refuse(&mut self, tally: &Arc<Tally>, keys: &Keys) {
+        let obstacle = tally.obstacle().and_then(|index| keys.get(index));
+        if let Some(key) = obstacle.filter(|key| Some(*key) != self.key.as_deref()) {
+            self.leave();
+            self.key = Some(key.into());
+            self.waiter.handle_requeued();
+            self.ticket = self.queues.queues().next_ticket();
+            self.enter();
+        }
+        self.waiter.handle_refusal();
+        let Some(key) = &self.key else { return };
+        if let Some(queue) = self.queues.queues().by_key.get_mut(key) {
+            queue.refused = Some(tally.clone());
+        }
+    }
+
+    /// When something happened that makes a new attempt worth while; pending until it does.
+    pub(super) fn poll_news(&self) -> Poll<Time> {
+        self.waiter.try_at().map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl Drop for QueueSlot {
+    fn drop(&mut self) {
+        // The round under way knows this waiter as the one to wake, and may outlive it: its claim
+        // must be given up now, and before the next in the queue asks.
+        self.waiter.dissolve();
+        self.leave();
+    }
+}

@@ -1,0 +1,155 @@
+//! Whose turn it is among those who wait for one key in this process, and when it is the turn of others.
+//!
+//! Of those who stand in one queue only the first competes on the nodes. When a lease of this process
+//! ends, the lock passes to the next in the queue, which is the quickest way, and unfair to other
+//! processes. So after some times in a row the first in the queue holds back for a moment.
+//!
+//! - Events in: [`Turns::handle_release`] when a lease of this process ends, and it says when the first in
+//!   the queue may try; [`Turns::handle_freed_by_others`] when another process let go of the lock;
+//!   [`Turns::handle_bypassed`] when one whose turn it was did not move.
+//! - Question: [`Turns::admitted`] is how many may compete.
+
+use super::validity::Time;
+use std::time::Duration;
+
+/// So often in a row a lock passes from lease to lease inside this process; then the first in the queue
+/// holds back for [`YIELD_DELAY`], so that other processes get a turn (they know within a round trip).
+/// Each time nobody took the turn, the number doubles, up to [`MAX_ALONE`]. Short runs are what
+/// makes waiting fair: the time to a process's turn is a matter of luck, which many turns even out.
+const MAX_IN_A_ROW: u32 = 4;
+const MAX_ALONE: u32 = 1 << 8;
+const YIELD_DELAY: Duration = Duration::from_millis(5);
+
+/// So many of a queue compete at most because those before them did not move.
+const MAX_ADMITTED: usize = 1 << 4;
+
+/// The turns at one key.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    in_a_row: u32,
+    /// How many in a row before others get a turn.
+    limit: u32,
+    /// True since others were given a turn, until it is known whether they took it.
+    has_yielded: bool,
+    /// How many may compete. One, and twice as many with each that is bypassed: those who do not move
+    /// stand together often, and must not cost whoever is behind them a pause each.
+    admitted: usize,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self { in_a_row: 0, limit: MAX_IN_A_ROW, has_yielded: false, admitted: 1 }
+    }
+}
+
+impl Turns {
+    /// How many may compete on the nodes.
+    pub(crate) fn admitted(&self) -> usize {
+        self.admitted
+    }
+
+    /// A lease of this process has ended, and the lock can be had from `at` on. When the first in the
+    /// queue may try.
+    pub(crate) fn handle_release(&mut self, at: Time) -> Time {
+        if std::mem::take(&mut self.has_yielded) {
+            // It was ours again: nobody else wanted it.
+            self.limit = (self.limit * 2).min(MAX_ALONE);
+        }
+        self.admitted = 1;
+        self.in_a_row += 1;
+        if self.in_a_row < self.limit {
+            return at;
+        }
+        self.in_a_row = 0;
+        self.has_yielded = true;
+        at.after(YIELD_DELAY)
+    }
+
+    /// Another process has let go of the lock: nodes do not tell us of our own releases.
+    pub(crate) fn handle_freed_by_others(&mut self) {
+        if std::mem::take(&mut self.has_yielded) {
+            self.limit = MAX_IN_A_ROW;
+        }
+        self.admitted = 1;
+        self.in_a_row = 0;
+    }
+
+    /// One whose turn it was did not move.
+    pub(crate) fn handle_bypassed(&mut self) {
+        self.admitted = (self.admitted * 2).min(MAX_ADMITTED);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn releases(turns: &mut Turns, most: u32) -> u32 {
+        let at = Time::from_nanos(1);
+        (1..=most).find(|_| turns.handle_release(at) > at).unwrap_or(0)
+    }
+
+    #[test]
+    fn others_get_a_turn_after_four_in_a_row_and_less_often_while_nobody_takes_it() {
+        let mut turns = Turns::default();
+        for run in [4, 8, 16, 32, 64, 128, 256, 256] {
+            assert_eq!(releases(&mut turns, 1_000), run);
+        }
+        turns.handle_freed_by_others();
+        assert_eq!(releases(&mut turns, 1_000), 4, "somebody took it");
+    }
+
+    #[test]
+    fn a_turn_that_others_took_before_we_yielded_starts_the_count_anew() {
+        let mut turns = Turns::default();
+        assert_eq!(releases(&mut turns, 3), 0);
+        turns.handle_freed_by_others();
+        assert_eq!(releases(&mut turns, 3), 0, "three of four");
+        assert_eq!(releases(&mut turns, 1), 1);
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Happens {
+        Release,
+        Others,
+        Bypassed,
+    }
+
+    proptest! {
+        #[test]
+        fn one_is_admitted_whenever_the_lock_was_free_and_never_more_than_sixteen(
+            story in prop::collection::vec(
+                prop::sample::select(&[Happens::Release, Happens::Others, Happens::Bypassed][..]), 1..200,
+            ),
+        ) {
+            let mut turns = Turns::default();
+            let (mut bypassed, mut run) = (0, 0);
+            let at = Time::from_nanos(7);
+            for happens in story {
+                match happens {
+                    Happens::Release => {
+                        run += 1;
+                        bypassed = 0;
+                        let may_try = turns.handle_release(at);
+                        prop_assert!(may_try == at || may_try == at.after(YIELD_DELAY));
+                        prop_assert!(run < MAX_ALONE || may_try > at, "others never get a turn");
+                        if may_try > at {
+                            prop_assert!(run >= MAX_IN_A_ROW, "after {run}");
+                            run = 0;
+                        }
+                    }
+                    Happens::Others => {
+                        (bypassed, run) = (0, 0);
+                        turns.handle_freed_by_others();
+                    }
+                    Happens::Bypassed => {
+                        bypassed += 1;
+                        turns.handle_bypassed();
+                    }
+                }
+                prop_assert_eq!(turns.admitted(), (1_usize << bypassed.min(4)).min(MAX_ADMITTED));
+            }
+        }
+    }
+}
