@@ -9,8 +9,10 @@
 //! quorlock = { version = "0.1", features = ["test-util"] }
 //! ```
 
-use crate::client::{Inner, Redlock};
-use crate::time::{clock, timer};
+use crate::client::{Builder, Inner, Redlock};
+use crate::time::{self, Shifted, machine, timer};
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Moves the clock that validity is measured with forward, in the whole process and for good: all
@@ -41,8 +43,52 @@ use std::time::Duration;
 ///   well, with `tokio::time::advance`.
 /// - The clock is one for all tests of a process. What tests in other threads hold ends, too.
 pub fn advance(by: Duration) {
-    clock::advance(by);
+    machine::advance(by);
     timer::wake();
+}
+
+/// A clock of a client's own, which runs as the machine's does until it is [moved](Self::advance). Clients
+/// that are given one, by [`Builder::clock`](crate::Builder::clock), share it; all others go on as they
+/// were. So tests in several threads need not know of each other, as they have to with [`advance`].
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use quorlock::{Redlock, test_util::Clock};
+/// use std::time::Duration;
+///
+/// let clock = Clock::default();
+/// let redlock = Redlock::builder().nodes(["redis://127.0.0.1"]).clock(&clock).build()?;
+/// let lease = redlock.acquire("orders/42").ttl(Duration::from_secs(60)).await?;
+/// clock.advance(Duration::from_secs(60));
+/// assert!(!lease.is_valid());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// It is the clock of leases, of waits inside of `acquire`, `extend`, `release` and `close`, and of the
+/// restart guard. How long a node may be silent is measured by tokio's clock.
+#[derive(Clone, Default)]
+pub struct Clock(Arc<Shifted>);
+
+impl Clock {
+    /// Moves it ahead. Leases whose end comes by that are lost, and tell it, soon after this returns;
+    /// waits whose time has come end.
+    pub fn advance(&self, by: Duration) {
+        self.0.advance(by);
+    }
+}
+
+impl Builder {
+    /// Lets the client live by a clock of its own; see [`test_util::Clock`](Clock).
+    pub fn clock(self, clock: &Clock) -> Self {
+        self.living_by(time::Clock::Other(clock.0.clone()))
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clock").finish_non_exhaustive()
+    }
 }
 
 /// Lets this process' wall clock differ from the system's by so many seconds, forward or back.
@@ -51,7 +97,7 @@ pub fn advance(by: Duration) {
 /// made of. Validity does not depend on it, and tokens grow also when it is put back, as long as the
 /// nodes keep their counters.
 pub fn shift_wall_clock(seconds: i64) {
-    clock::shift_wall_clock(seconds);
+    machine::shift_wall_clock(seconds);
 }
 
 /// What a client, with all its clones, holds and has under way.

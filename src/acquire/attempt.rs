@@ -8,7 +8,6 @@ use super::waiter::AttemptGuard;
 use crate::node::{Ballot, Claim, Nodes, QueuedCommand};
 use crate::protocol::{Acquisition, Next, Quorum, Refusal, Round, Time, hint};
 use crate::round::{ReleaseGuard, Tally};
-use crate::time::clock;
 use crate::wire::{Counters, Value};
 use rand::random;
 use std::sync::Arc;
@@ -73,9 +72,9 @@ impl<'a> Attempt<'a> {
         slot: Option<&'a QueueSlot>,
         permit: OwnedSemaphorePermit,
     ) -> (Self, AttemptGuard) {
-        let t1 = clock::now();
+        let t1 = nodes.clock().now();
         let value = Value::telling(request.keys.len(), request.metadata.as_deref());
-        let hint = || hint(context.seen.load(Ordering::Relaxed), clock::wall_us());
+        let hint = || hint(context.seen.load(Ordering::Relaxed), nodes.clock().wall_us());
         let counters = request.counters.clone().map(|keys| Counters::new(keys, hint()));
         let claim = Claim::new(request.keys.clone(), value, context.quorum.nodes());
         let claim = claim.fenced(counters).late_from(t1.after(context.node_timeout / 2));
@@ -109,7 +108,8 @@ impl<'a> Attempt<'a> {
         self.note_numbers(&asked);
         let mut reason = asked.clone();
         loop {
-            match next_step(&reason, acquisition) {
+            let now = self.nodes.clock().now();
+            match next_step(&reason, acquisition, now) {
                 Next::Lease { valid_until, token } => {
                     if let Some((token, counters)) = token.zip(self.claim.fence()) {
                         counters.commit(token);
@@ -120,7 +120,7 @@ impl<'a> Attempt<'a> {
                 Next::Raise { valid_until, token } => {
                     #[cfg(feature = "test-util")]
                     self.context.raises.fetch_add(1, Ordering::Relaxed);
-                    let t1 = clock::now();
+                    let t1 = self.nodes.clock().now();
                     let begun = acquisition.begin_raise(valid_until, token, t1);
                     let raise = |claim, ballot| QueuedCommand::raise(claim, token, ballot);
                     (guard, reason) = match self.round(guard, t1, begun, raise).await {
@@ -150,7 +150,7 @@ impl<'a> Attempt<'a> {
         command: impl Fn(Arc<Claim>, Ballot) -> QueuedCommand,
     ) -> Result<(AttemptGuard, Arc<Tally>), Arc<Tally>> {
         let valid_until = round.goal().valid_until().unwrap_or(t1);
-        let tally = Tally::new(round, t1);
+        let tally = Tally::new(round, t1, self.nodes.clock());
         let guard = Keeper::new(self.slot, AttemptGuard { valid_until, ..guard }, &tally);
         // The last of a crowd end when it is gone, with answers that were late because of it.
         let permits = &self.context.permits;
@@ -178,8 +178,8 @@ impl<'a> Attempt<'a> {
     }
 }
 
-fn next_step(tally: &Tally, acquisition: &mut Acquisition) -> Next {
-    tally.with_round(|round| acquisition.handle_outcome(round, clock::now(), random()))
+fn next_step(tally: &Tally, acquisition: &mut Acquisition, now: Time) -> Next {
+    tally.with_round(|round| acquisition.handle_outcome(round, now, random()))
 }
 
 /// Who keeps what an attempt holds while its round is under way.

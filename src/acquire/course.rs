@@ -7,7 +7,6 @@ use super::request::{AcquireFailure, AcquireRequest, Acquired};
 use crate::node::{Links, Nodes, sleep_until};
 use crate::protocol::{Acquisition, Goal, Outcome, Refusal, Round, Schedule, Time};
 use crate::round::Tally;
-use crate::time::clock;
 use rand::random;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -40,7 +39,7 @@ impl<'a> Course<'a> {
                 .fenced(request.counters.is_some());
         let join = |deadline| QueueSlot::join(&context.queues, &request.keys, deadline);
         let slot = request.deadline.map(join);
-        Self { driver, request, acquisition, slot, begun: clock::now(), refused: None }
+        Self { driver, request, acquisition, slot, begun: driver.now(), refused: None }
     }
 
     /// Makes attempts until one is won or there is reason to give up.
@@ -71,7 +70,7 @@ impl<'a> Course<'a> {
                 continue;
             }
             // The deadline ends every path, however long the future was not polled.
-            if self.acquisition.is_over(clock::now()).is_some() {
+            if self.acquisition.is_over(self.driver.now()).is_some() {
                 return Err(self.out_of_time(&nodes));
             }
             let context = &self.driver.context;
@@ -88,7 +87,7 @@ impl<'a> Course<'a> {
                     return Err(AcquireFailure::Closed);
                 }
                 AttemptResult::GivenUp(tally) => {
-                    if !self.acquisition.handle_given_up(clock::now(), random()) {
+                    if !self.acquisition.handle_given_up(self.driver.now(), random()) {
                         return Err(given_up(tally));
                     }
                 }
@@ -127,7 +126,7 @@ impl<'a> Course<'a> {
                 _ => timer.as_mut().poll(cx).map(|()| None),
             });
             match news.await {
-                Some(try_at) if try_at > clock::now() => until = try_at,
+                Some(try_at) if try_at > nodes.clock().now() => until = try_at,
                 _ => return,
             }
         }
@@ -139,7 +138,11 @@ impl<'a> Course<'a> {
         if let Some(refused) = self.refused.clone().or_else(seen) {
             return out_of_time_after(refused);
         }
-        let tally = Tally::new(Round::new(self.driver.context.quorum, Goal::Survey), self.begun);
+        let tally = Tally::new(
+            Round::new(self.driver.context.quorum, Goal::Survey),
+            self.begun,
+            nodes.clock(),
+        );
         tally.close_unasked(nodes.links());
         AcquireFailure::Refused(Refusal::Timeout, Some(tally))
     }
@@ -164,7 +167,7 @@ async fn wait_for_connections(driver: &Driver, request: &AcquireRequest, nodes: 
         return;
     }
     let limit = driver.connect_timeout.saturating_add(READY_LOOK);
-    let until = clock::now().after(limit).min(request.deadline.unwrap_or(NEVER));
+    let until = driver.now().after(limit).min(request.deadline.unwrap_or(NEVER));
     let mut warm = pin!(nodes.links().wait_for(Links::is_warm));
     let mut limit = pin!(sleep_until(nodes, until));
     poll_fn(|cx| match warm.as_mut().poll(cx) {
@@ -186,7 +189,7 @@ async fn permit(
         return Some(permit);
     }
     let until = request.deadline;
-    let until = until.unwrap_or_else(|| clock::now().after(context.node_timeout));
+    let until = until.unwrap_or_else(|| driver.now().after(context.node_timeout));
     tokio::select! {
         biased;
         permit = context.permits.take() => permit,

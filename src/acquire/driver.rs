@@ -7,8 +7,7 @@ use super::request::{AcquireFailure, AcquireRequest, Acquired, Unready};
 use super::wait_queue::WaitQueues;
 use crate::error::CloseError;
 use crate::node::{NoRuntime, Nodes, Pool, Timings, sleep_until};
-use crate::protocol::{Drift, Quorum, Schedule};
-use crate::time::clock;
+use crate::protocol::{Drift, Quorum, Schedule, Time};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -64,6 +63,11 @@ impl Driver {
         Course::new(self, &request, schedule).run().await
     }
 
+    /// What time it is by the client's clock.
+    pub(super) fn now(&self) -> Time {
+        self.pool.clock().now()
+    }
+
     /// How many wait, or try at the head of their queue.
     #[cfg(feature = "test-util")]
     pub(crate) fn waiters(&self) -> usize {
@@ -101,7 +105,7 @@ impl Driver {
             let mut ready =
                 pin!(nodes.links().wait_for(|links| links.has_quorum() && links.is_warm()));
             // A client that is closed, or a runtime that is shut down, tells nobody.
-            let mut look = pin!(sleep_until(&nodes, clock::now().after(READY_LOOK)));
+            let mut look = pin!(sleep_until(&nodes, self.now().after(READY_LOOK)));
             let is_ready = poll_fn(|cx| match ready.as_mut().poll(cx) {
                 Poll::Ready(()) => Poll::Ready(true),
                 Poll::Pending => look.as_mut().poll(cx).map(|()| false),
@@ -119,11 +123,11 @@ impl Driver {
         self.context.queues.close();
         self.pool.wake();
         let is_done = || self.attempts() == 0 && self.undelivered().is_empty();
-        let deadline = clock::now().after(limit);
-        while !is_done() && clock::now() < deadline {
+        let deadline = self.now().after(limit);
+        while !is_done() && self.now() < deadline {
             // Starts the tasks that deliver, if the runtime that they ran on was shut down.
             let Ok(nodes) = self.pool.here() else { break };
-            sleep_until(&nodes, clock::now().after(CLOSE_POLL)).await;
+            sleep_until(&nodes, self.now().after(CLOSE_POLL)).await;
         }
         if !is_done() {
             return Err(self.remains());

@@ -24,7 +24,7 @@ impl QueueSlot {
     /// A place at the end of the queue for these keys, for an acquire that ends by `deadline`.
     pub(super) fn join(queues: &Arc<WaitQueues>, keys: &Keys, deadline: Time) -> Self {
         let key = (keys.len() == 1).then(|| keys.first().into());
-        let waiter = Arc::new(Waiter::new(deadline));
+        let waiter = Arc::new(Waiter::new(queues.clock().clone(), deadline));
         let ticket = queues.queues().next_ticket();
         let slot = Self { queues: queues.clone(), key, ticket, waiter };
         slot.enter();

@@ -15,7 +15,7 @@ use crate::node::PushSink;
 use crate::protocol::{Neglect, NodeId, Quorum, Time};
 use crate::round::ReleaseListener;
 use crate::sync::lock;
-use crate::time::{Alarm, Ring, clock};
+use crate::time::{Alarm, Clock, Ring};
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -32,6 +32,7 @@ const SLICE_PAUSE: Duration = Duration::from_millis(5);
 /// The queues of one client.
 pub(crate) struct WaitQueues {
     quorum: Quorum,
+    clock: Clock,
     queues: Mutex<Queues>,
     this: Weak<Self>,
 }
@@ -59,8 +60,8 @@ enum Swept {
 }
 
 impl WaitQueues {
-    pub(crate) fn new(quorum: Quorum) -> Arc<Self> {
-        Arc::new_cyclic(|this| Self { quorum, queues: Mutex::default(), this: this.clone() })
+    pub(crate) fn new(quorum: Quorum, clock: Clock) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self { quorum, clock, queues: Mutex::default(), this: this.clone() })
     }
 
     /// Gives up all attempts under way, and lets everybody have a look, whoever stands before them.
@@ -76,7 +77,7 @@ impl WaitQueues {
             waiter.give_up(&mut given_up);
         }
         drop(given_up);
-        wake(woken);
+        wake(woken, self.clock.now());
     }
 
     /// How many stand in all queues, or in none yet.
@@ -84,6 +85,10 @@ impl WaitQueues {
     pub(crate) fn count(&self) -> usize {
         let queues = self.queues();
         queues.by_key.values().map(Queue::len).sum::<usize>() + queues.roaming.len()
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// Puts a waiter into the queue of this key, or into none yet.
@@ -94,17 +99,17 @@ impl WaitQueues {
         // One that was set before a fork rings in the parent only.
         if queues.alarm.as_ref().is_none_or(|alarm| !alarm.is_ours()) {
             let bell: Weak<dyn Ring> = self.this.clone();
-            queues.alarm = Some(Alarm::set(clock::now().after(SWEEP), bell));
+            queues.alarm = Some(self.clock.set_alarm(self.clock.now().after(SWEEP), bell));
         }
         drop(queues);
-        wake(woken);
+        wake(woken, self.clock.now());
     }
 
     /// Takes it out again.
     pub(super) fn leave(&self, key: Option<&[u8]>, ticket: Ticket) {
         let mut woken = Woken::new();
         self.queues().remove(key, ticket, &mut woken);
-        wake(woken);
+        wake(woken, self.clock.now());
     }
 
     pub(super) fn queues(&self) -> MutexGuard<'_, Queues> {
@@ -229,9 +234,9 @@ impl Queues {
 }
 
 /// Tells them to try at once.
-fn wake(woken: Woken) {
+fn wake(woken: Woken, now: Time) {
     for waiter in woken {
-        waiter.wake_for(clock::now());
+        waiter.wake_for(now);
     }
 }
 
@@ -254,7 +259,7 @@ impl Ring for WaitQueues {
         drop(queues);
         // Releases are sent without the lock, and before the next are told.
         drop((given_up, alarm));
-        wake(woken);
+        wake(woken, now);
         let pause = if is_whole { SWEEP } else { SLICE_PAUSE };
         (!is_empty).then(|| now.after(pause))
     }

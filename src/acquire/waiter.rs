@@ -4,7 +4,7 @@ use crate::node::Claim;
 use crate::protocol::{Move, Neglect, NodeId, NodeSet, Quorum, Round, Time, Waiting};
 use crate::round::{ReleaseGuard, Tally};
 use crate::sync::{contain, lock};
-use crate::time::clock;
+use crate::time::Clock;
 use rand::random;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,7 +13,10 @@ use tokio::sync::OwnedSemaphorePermit;
 
 /// One acquire that may wait. It is the waker of its future: so it knows when that was woken and
 /// not polled.
-pub(super) struct Waiter(Mutex<State>);
+pub(super) struct Waiter {
+    clock: Clock,
+    state: Mutex<State>,
+}
 
 struct State {
     waiting: Waiting,
@@ -34,9 +37,10 @@ pub(crate) struct AttemptGuard {
 }
 
 impl Waiter {
-    pub(super) fn new(deadline: Time) -> Self {
+    pub(super) fn new(clock: Clock, deadline: Time) -> Self {
         let waiting = Waiting::new(deadline);
-        Self(Mutex::new(State { waiting, task: None, tally: None, attempt: None }))
+        let state = Mutex::new(State { waiting, task: None, tally: None, attempt: None });
+        Self { clock, state }
     }
 
     /// Polls the acquire that this waiter stands for.
@@ -135,7 +139,8 @@ impl Waiter {
     }
 
     pub(super) fn handle_refusal(&self) {
-        self.state().waiting.handle_refusal(clock::now());
+        let now = self.clock.now();
+        self.state().waiting.handle_refusal(now);
     }
 
     /// What the attempt under way claims.
@@ -148,7 +153,7 @@ impl Waiter {
         let mut state = self.state();
         let granted = state.tally.as_ref().map(|tally| tally.with_round(Round::granted));
         let granted: NodeSet = granted.unwrap_or_default();
-        state.waiting.handle_freed(node, granted, quorum, clock::now(), random())
+        state.waiting.handle_freed(node, granted, quorum, self.clock.now(), random())
     }
 
     /// Its acquire is over. What is left of it is dropped without the lock.
@@ -160,7 +165,7 @@ impl Waiter {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.0)
+        lock(&self.state)
     }
 }
 
@@ -172,7 +177,7 @@ impl Wake for Waiter {
     fn wake_by_ref(self: &Arc<Self>) {
         let task = {
             let mut state = self.state();
-            state.waiting.handle_wake(clock::now());
+            state.waiting.handle_wake(self.clock.now());
             state.task.clone()
         };
         if let Some(task) = task {

@@ -8,7 +8,6 @@ use crate::lease::Lease;
 use crate::node::NoRuntime;
 use crate::protocol::{Refusal, RetryPolicy, Time};
 use crate::round::Tally;
-use crate::time::clock;
 use crate::wire::{Keys, Value};
 use futures::future::BoxFuture;
 use std::fmt;
@@ -253,7 +252,7 @@ impl Acquire {
         let wait = wait.filter(|_| !is_adoption);
         let schedule =
             if is_adoption { RetryPolicy::none().schedule() } else { self.retry.schedule() };
-        let deadline = wait.map(|wait| clock::now().after(wait));
+        let deadline = wait.map(|wait| client.backing.clock().now().after(wait));
         let request = self.request(deadline);
         let (max_hold, at_least, margin) = (self.auto_extend, self.at_least, self.stop_before);
         Box::pin(async move {

@@ -10,6 +10,7 @@ use crate::node::{
     Clocks, Endpoint, Guard, NodeShared, Pool, PushSink, RestartGuard, Siblings, Timings,
 };
 use crate::protocol::{MAX_NODES, NodeId, Quorum, RetryPolicy};
+use crate::time::Clock;
 use redis::{ConnectionAddr, ConnectionInfo};
 use std::fmt;
 use std::sync::Arc;
@@ -41,6 +42,7 @@ pub struct Builder {
     nodes: Vec<Result<ConnectionInfo, ConfigError>>,
     options: Options,
     runtime: Option<Handle>,
+    clock: Clock,
 }
 
 impl Builder {
@@ -199,6 +201,12 @@ impl Builder {
         self
     }
 
+    #[cfg(feature = "test-util")]
+    pub(crate) fn living_by(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
     #[cfg(feature = "blocking")]
     pub(crate) fn given_runtime(&self) -> Option<&Handle> {
         self.runtime.as_ref()
@@ -215,7 +223,7 @@ impl Builder {
     /// # Errors
     /// Says what cannot work, by name.
     pub fn build(self) -> Result<Redlock, ConfigError> {
-        let Self { nodes, options, runtime } = self;
+        let Self { nodes, options, runtime, clock } = self;
         let infos = nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
         let quorum = match infos.len() {
             0 => return Err(ConfigError::NoNodes),
@@ -232,7 +240,7 @@ impl Builder {
         let term = drift.quarantine(to_ttl("max_ttl", max_ttl)?);
         let siblings = Arc::new(Siblings::new(names.clone()));
         let timings = Timings { answer: node_timeout, connect: settings.connect_timeout };
-        let waiters = WaitQueues::new(quorum);
+        let waiters = WaitQueues::new(quorum, clock.clone());
         let registry = Arc::new(LeaseRegistry::default());
         let listeners =
             Arc::new(Listeners { waiters: waiters.clone(), registry: registry.clone() });
@@ -246,7 +254,7 @@ impl Builder {
             let node = NodeShared::new(id, endpoint, timings, siblings, pushes, guard, clocks);
             Arc::new(node)
         });
-        let pool = Arc::new(Pool::new(shared.collect(), runtime));
+        let pool = Arc::new(Pool::new(shared.collect(), runtime, clock.clone()));
         let driver = Driver::new(quorum, drift, timings, pool.clone(), waiters);
         let (limits, prefix) = (settings.limits, settings.prefix.len());
         let backing = Backing { pool, registry, quorum, limits, prefix };

@@ -4,7 +4,6 @@ use crate::lease::Backing;
 use crate::node::{Ballot, Claim, Nodes, QueuedCommand};
 use crate::protocol::{Goal, Round};
 use crate::round::{Holder, NodeVote, Report, Tally};
-use crate::time::clock;
 use crate::wire::{Answer, Keys, NodeFailure, Value, short};
 use std::fmt;
 use std::sync::Arc;
@@ -119,8 +118,8 @@ pub(super) async fn status(backing: &Backing, nodes: &Arc<Nodes>, keys: Keys) ->
 pub(super) async fn force_release(backing: &Backing, nodes: &Arc<Nodes>, keys: Keys) -> Report {
     let (quorum, timeout) = (backing.quorum, backing.limits.node_timeout);
     let looked = look(backing, nodes, keys.clone()).await;
-    let t1 = clock::now();
-    let tally = Tally::new(Round::new(quorum, Goal::Survey), t1);
+    let t1 = nodes.clock().now();
+    let tally = Tally::new(Round::new(quorum, Goal::Survey), t1, nodes.clock());
     let mut asked = Asked::default();
     for (node, answer) in quorum.ids().zip(looked.answers()) {
         let ballot = Ballot::new(tally.clone(), node);
@@ -139,8 +138,8 @@ pub(super) async fn force_release(backing: &Backing, nodes: &Arc<Nodes>, keys: K
 }
 
 async fn look(backing: &Backing, nodes: &Arc<Nodes>, keys: Keys) -> Arc<Tally> {
-    let t1 = clock::now();
-    let tally = Tally::new(Round::new(backing.quorum, Goal::Survey), t1);
+    let t1 = nodes.clock().now();
+    let tally = Tally::new(Round::new(backing.quorum, Goal::Survey), t1, nodes.clock());
     let claim = Arc::new(Claim::new(keys, Value::fresh(), backing.quorum.nodes()));
     let _asked = Asked(vec![claim.clone()]);
     nodes.send_each(|node| QueuedCommand::look(claim.clone(), Ballot::new(tally.clone(), node)));

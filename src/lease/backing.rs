@@ -6,6 +6,7 @@ use super::release::{ReleaseOutcome, release};
 use crate::error::ReleaseError;
 use crate::node::Pool;
 use crate::protocol::Quorum;
+use crate::time::Clock;
 use futures::future::join_all;
 use std::sync::Arc;
 
@@ -20,6 +21,11 @@ pub(crate) struct Backing {
 }
 
 impl Backing {
+    /// The client's clock.
+    pub(crate) fn clock(&self) -> &Clock {
+        self.pool.clock()
+    }
+
     /// Releases all leases, with what the nodes say of each.
     pub(crate) async fn release_all(&self) -> Vec<(Vec<u8>, Result<ReleaseOutcome, ReleaseError>)> {
         let held = self.registry.all();

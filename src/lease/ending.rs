@@ -3,7 +3,7 @@
 use super::state::LeaseState;
 use crate::protocol::{Loss, Tenure};
 use crate::sync::safely;
-use crate::time::{Wakeup, clock};
+use crate::time::Wakeup;
 use std::fmt;
 use std::future::pending;
 use std::pin::pin;
@@ -58,14 +58,14 @@ impl LeaseState {
         loop {
             let mut news = pin!(self.news());
             news.as_mut().enable();
-            let now = clock::now();
+            let now = self.now();
             let left = self.validity(now);
             if left <= margin {
                 return left;
             }
             self.watch();
             // If it is renewed by then, that is seen then.
-            let wakeup = pin!(Wakeup::at(now.after(left.saturating_sub(margin))));
+            let wakeup = pin!(Wakeup::at(self.clock(), now.after(left.saturating_sub(margin))));
             let either = pin!(async {
                 tokio::select! {
                     () = news => {}

@@ -4,7 +4,6 @@ use super::state::LeaseState;
 use crate::node::{Claim, PushSink};
 use crate::protocol::{NodeId, Tenure};
 use crate::sync::lock;
-use crate::time::clock;
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -60,9 +59,7 @@ impl LeaseRegistry {
     /// True if a lease on `key` is valid in this client.
     pub(crate) fn holds(&self, key: &[u8]) -> bool {
         let known = self.state().leases.get(key).and_then(Weak::upgrade);
-        known.is_some_and(|lease| {
-            matches!(lease.renewal().tenure(clock::now()), Tenure::Held { .. })
-        })
+        known.is_some_and(|lease| matches!(lease.tenure(), Tenure::Held { .. }))
     }
 
     /// The leases that there are now, each once.

@@ -5,7 +5,6 @@ use crate::error::ReleaseError;
 use crate::node::{Ballot, Nodes};
 use crate::protocol::{Goal, Outcome, Round, Time, Ttl};
 use crate::round::Tally;
-use crate::time::clock;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -55,8 +54,8 @@ pub(crate) fn release(
     let mut nodes = bond.nodes();
     let Bond { guard, backing } = bond;
     let (quorum, timeout) = (backing.quorum, backing.limits.node_timeout);
-    let t1 = clock::now();
-    let tally = Tally::new(Round::new(quorum, Goal::Release), t1);
+    let t1 = nodes.clock().now();
+    let tally = Tally::new(Round::new(quorum, Goal::Release), t1, nodes.clock());
     guard.release(&nodes, (t1, cool_down), |node| Ballot::new(tally.clone(), node));
     async move {
         let mut close_at = t1.after(timeout);
@@ -67,7 +66,7 @@ pub(crate) fn release(
                 tally.decided(&nodes, close_at).await;
                 break;
             };
-            (nodes, close_at) = (others, clock::now().after(timeout));
+            (nodes, close_at) = (others, nodes.clock().now().after(timeout));
         }
         match tally.with_round(Round::outcome) {
             Some(Outcome::Won) => Ok(ReleaseOutcome::Released),

@@ -8,7 +8,7 @@ use crate::node::{Ballot, Claim, NodeShared, Nodes, QueuedCommand};
 use crate::protocol::{Extended, Goal, NodeId, Renewal, Round, Step, Tenure, Time, Ttl};
 use crate::round::{ReleaseGuard, Tally};
 use crate::sync::lock;
-use crate::time::{Alarm, Ring, clock};
+use crate::time::{Alarm, Clock, Ring};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -21,6 +21,7 @@ use tokio::sync::futures::Notified;
 /// nodes' tasks settle them. It works while a blocked task holds up the runtime's timers.
 pub(crate) struct LeaseState {
     claim: Arc<Claim>,
+    clock: Clock,
     /// The ttl that it was acquired with.
     ttl: Ttl,
     /// How much of a key is the prefix.
@@ -65,8 +66,10 @@ impl LeaseState {
     ) -> Arc<Self> {
         let (claim, prefix) = (guard.claim().clone(), backing.prefix);
         let shared = backing.pool.all().clone();
+        let clock = backing.clock().clone();
         Arc::new(Self {
             claim,
+            clock,
             ttl,
             prefix,
             shared,
@@ -83,6 +86,15 @@ impl LeaseState {
 
     pub(crate) fn claim(&self) -> &Arc<Claim> {
         &self.claim
+    }
+
+    /// What time it is by the client's clock.
+    pub(crate) fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// The ttl that it was acquired with.
@@ -118,7 +130,7 @@ impl LeaseState {
 
     /// Where it stands now.
     pub(crate) fn tenure(&self) -> Tenure {
-        self.renewal().tenure(clock::now())
+        self.renewal().tenure(self.clock.now())
     }
 
     /// Adds a guard; how many there are then. None can be added once all are gone.
@@ -140,13 +152,13 @@ impl LeaseState {
 
     /// Ends it by the holder's will. What is to be given up, if that was not done before.
     pub(crate) fn release(&self) -> Option<Bond> {
-        self.renewal().release(clock::now());
+        self.renewal().release(self.clock.now());
         self.take_bond()
     }
 
     /// Ends it by the client's will.
     pub(crate) fn close(&self) -> Option<Bond> {
-        self.renewal().close(clock::now());
+        self.renewal().close(self.clock.now());
         self.take_bond()
     }
 
@@ -169,7 +181,7 @@ impl LeaseState {
 
     /// Starts an extension to `ttl`; without one, a check.
     fn begin(self: &Arc<Self>, ttl: Option<Ttl>, cause: Cause) -> Result<Arc<Extension>, Tenure> {
-        let t1 = clock::now();
+        let t1 = self.clock.now();
         let (ttl, round) = match ttl {
             Some(ttl) => (ttl, self.renewal().begin(ttl, t1)?),
             None => self.renewal().begin_check(t1)?,
@@ -188,7 +200,7 @@ impl LeaseState {
             _ => timeout,
         };
         let until = t1.after(ttl.as_duration());
-        let tally = Tally::new(round, t1);
+        let tally = Tally::new(round, t1, &self.clock);
         let state = Arc::downgrade(self);
         let extension = Arc::new(Extension { tally, close_at, state, until, cause });
         match cause {
@@ -208,7 +220,7 @@ impl LeaseState {
 
     /// Takes how an extension has ended that is no upkeep.
     pub(crate) fn settle(&self, extension: &Extension) -> Extended {
-        let now = clock::now();
+        let now = self.clock.now();
         lock(&self.doubt).handle_outcome(&extension.tally);
         let extended =
             extension.tally.with_round(|round| self.renewal().handle_outcome(round, now));
@@ -220,7 +232,7 @@ impl LeaseState {
     pub(crate) fn settle_upkeep(&self, extension: &Extension) {
         lock(&self.upkeep).take();
         lock(&self.doubt).handle_outcome(&extension.tally);
-        let (t1, now) = (extension.tally.t1(), clock::now());
+        let (t1, now) = (extension.tally.t1(), self.clock.now());
         let upkeep = |round: &Round| self.renewal().handle_upkeep(round, t1, now);
         let extended = extension.tally.with_round(upkeep);
         self.tell(extended);
@@ -265,7 +277,7 @@ impl LeaseState {
         let quorum = lock(&self.bond).as_ref().map(|bond| bond.backing.quorum);
         if quorum.is_some_and(|quorum| quorum.blocked(doubtful)) {
             lock(&self.checks).is_wanted = true;
-            if let Some(due) = self.check(clock::now()) {
+            if let Some(due) = self.check(self.clock.now()) {
                 self.hasten(due);
             }
         }
@@ -301,7 +313,7 @@ impl LeaseState {
             let mut checks = lock(&self.checks);
             (checks.is_wanted, checks.renews) = (true, true);
         }
-        if let Some(due) = self.check(clock::now()) {
+        if let Some(due) = self.check(self.clock.now()) {
             // From now on something is to be done in time, whoever waits for it.
             self.watch();
             self.hasten(due);
@@ -315,7 +327,7 @@ impl LeaseState {
         if alarm.as_ref().is_none_or(|alarm| !alarm.is_ours()) {
             let this: Arc<dyn Ring> = self.clone();
             // It rings at once, and then when there is something to do.
-            *alarm = Some(Alarm::set(clock::now(), Arc::downgrade(&this)));
+            *alarm = Some(self.clock.set_alarm(self.clock.now(), Arc::downgrade(&this)));
         }
     }
 

@@ -9,7 +9,6 @@ use crate::lease::Lease;
 use crate::node::Nodes;
 use crate::protocol::{Extended, Loss, Tenure, Ttl};
 use crate::round::{Report, Tally};
-use crate::time::clock;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -61,7 +60,7 @@ impl LeaseRef {
     /// How long the lease is still valid: T1 + ttl - drift, less the time since T1, where T1 is
     /// when the first command was about to be sent. Zero once it has ended. Does no I/O.
     pub fn validity(&self) -> Duration {
-        self.state.validity(clock::now())
+        self.state.validity(self.state.now())
     }
 
     /// When the validity ends, on the clock of [`Instant`]; now, if it has ended. Does no I/O.
@@ -193,7 +192,7 @@ impl LeaseRef {
         let extended = self.state.settle(&extension);
         match extended {
             Extended::Until(until) | Extended::Unchanged(until) => {
-                let still_valid_for = until.since(clock::now());
+                let still_valid_for = until.since(self.state.now());
                 if matches!(extended, Extended::Until(_)) && still_valid_for >= least {
                     return Ok(());
                 }

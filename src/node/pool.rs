@@ -7,6 +7,7 @@ use super::shared::NodeShared;
 use super::task::NodeTask;
 use crate::protocol::{NodeId, Quorum};
 use crate::sync::lock;
+use crate::time::Clock;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -45,6 +46,7 @@ pub(crate) struct Nodes {
     runtime: Handle,
     each: Box<[Node]>,
     links: Arc<Links>,
+    clock: Clock,
 }
 
 impl Nodes {
@@ -74,6 +76,11 @@ impl Nodes {
         &self.runtime
     }
 
+    /// The client's clock.
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     /// How far the connections are.
     pub(crate) fn links(&self) -> &Links {
         &self.links
@@ -101,13 +108,23 @@ impl Nodes {
 pub(crate) struct Pool {
     shared: Arc<[Arc<NodeShared>]>,
     pinned: Option<Handle>,
+    clock: Clock,
     live: Mutex<Vec<Arc<Nodes>>>,
 }
 
 impl Pool {
     /// The pool of these nodes; all on `pinned`, if it is given.
-    pub(crate) fn new(shared: Box<[Arc<NodeShared>]>, pinned: Option<Handle>) -> Self {
-        Self { shared: shared.into(), pinned, live: Mutex::default() }
+    pub(crate) fn new(
+        shared: Box<[Arc<NodeShared>]>,
+        pinned: Option<Handle>,
+        clock: Clock,
+    ) -> Self {
+        Self { shared: shared.into(), pinned, clock, live: Mutex::default() }
+    }
+
+    /// The client's clock.
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     pub(crate) fn shared(&self) -> &[Arc<NodeShared>] {
@@ -145,7 +162,7 @@ impl Pool {
             Arc::new(Links::new(Quorum::majority(self.shared.len()), self.shared[0].guard.clone()));
         let start = |shared: &Arc<NodeShared>| Node::start(shared.clone(), links.clone(), &runtime);
         let each = self.shared.iter().map(start).collect();
-        let nodes = Arc::new(Nodes { runtime, each, links });
+        let nodes = Arc::new(Nodes { runtime, each, links, clock: self.clock.clone() });
         live.push(nodes.clone());
         Ok(nodes)
     }

@@ -2,7 +2,6 @@
 
 use crate::node::{Ballot, Claim, Nodes, QueuedCommand};
 use crate::protocol::{NodeId, Time, Ttl};
-use crate::time::clock;
 use crate::wire::{CoolDown, Value};
 use std::sync::Arc;
 
@@ -80,7 +79,7 @@ impl ReleaseGuard {
         }
         let claim = &self.claim;
         claim.withdraw();
-        let now = clock::now();
+        let now = self.nodes.clock().now();
         let cooling = self.cooling.take().filter(|cooling| now < cooling.until);
         match &cooling {
             None => nodes.send_each(|node| QueuedCommand::release(claim.clone(), ballot(node))),

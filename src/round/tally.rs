@@ -5,7 +5,7 @@ use super::report::{NodeReport, NodeVote, Report};
 use crate::node::{Links, Nodes, VoteSink, sleep_until};
 use crate::protocol::{NodeId, NodeSet, Outcome, Round, Time, Vote};
 use crate::sync::{contain, lock};
-use crate::time::clock;
+use crate::time::Clock;
 use crate::wire::{Answer, NodeFailure};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -23,6 +23,7 @@ const GRACE: Duration = Duration::from_millis(10);
 /// Counts the votes of one round, and wakes the one task that waits for it once: at the decision.
 pub(crate) struct Tally {
     t1: Time,
+    clock: Clock,
     count: Mutex<Count>,
 }
 
@@ -92,14 +93,14 @@ impl Heard {
 }
 
 impl Tally {
-    /// The count of `round`, whose first command is sent after `t1`.
-    pub(crate) fn new(round: Round, t1: Time) -> Arc<Self> {
+    /// The count of `round`, whose first command is sent after `t1` on that clock.
+    pub(crate) fn new(round: Round, t1: Time, clock: &Clock) -> Arc<Self> {
         let heard = round.quorum().ids().map(|_| None).collect();
         let (unconnected, held_up) = Default::default();
         let (closed_after, waker, is_crowded) = Default::default();
         let count = Count { round, heard, closed_after, unconnected, held_up, is_crowded, waker };
         let count = Mutex::new(count);
-        Arc::new(Self { t1, count })
+        Arc::new(Self { t1, clock: clock.clone(), count })
     }
 
     /// Resolves when the round is decided, at the latest soon after `close_at`.
@@ -117,7 +118,7 @@ impl Tally {
         while self.with_round(|round| round.outcome().is_none()) {
             let at = due();
             self.decided_by_timer(nodes, at.unwrap_or(close_at)).await;
-            let now = clock::now();
+            let now = self.clock.now();
             // Another may have granted meanwhile, so that it counts at another time.
             let due = due();
             if due.is_some_and(|due| due <= now) {
@@ -129,12 +130,12 @@ impl Tally {
         if self.with_round(|round| round.outcome().is_some()) {
             return;
         }
-        let late = clock::now().since(close_at);
+        let late = self.clock.now().since(close_at);
         // If this process was stopped or starved, replies may be waiting to be read.
         if late <= PUNCTUAL {
-            self.decided_by_timer(nodes, clock::now().after(LAST_LOOK)).await;
+            self.decided_by_timer(nodes, self.clock.now().after(LAST_LOOK)).await;
         } else if self.may_be_unread(nodes.links()) {
-            self.decided_by_timer(nodes, clock::now().after(GRACE)).await;
+            self.decided_by_timer(nodes, self.clock.now().after(GRACE)).await;
         }
         self.note_unconnected(nodes.links());
         self.close();
@@ -227,7 +228,7 @@ impl Tally {
         let reports = reports.collect();
         // What stands for ever is not free at any time.
         let free_at = count.round.earliest_free().filter(|at| at.as_nanos() < u64::MAX);
-        let retry_after = free_at.map(|at| at.since(clock::now()));
+        let retry_after = free_at.map(|at| at.since(self.clock.now()));
         Report::new(count.round.quorum().needed(), reports).with_retry_after(retry_after)
     }
 
@@ -278,7 +279,7 @@ impl Tally {
     /// Counts `node`'s answer; returns the outcome if it is the one that decided.
     pub(crate) fn count_answer(&self, node: NodeId, answer: Answer) -> Option<Outcome> {
         // Read after the reply, as I3 demands.
-        let now = clock::now();
+        let now = self.clock.now();
         let mut count = self.count();
         let (vote, free_in, number) = (answer.vote, answer.free_in, answer.number);
         let counts_from = answer.counts_from;
@@ -312,7 +313,7 @@ impl Tally {
     /// Stops waiting for votes; returns the outcome if this decided.
     pub(crate) fn close(&self) -> Option<Outcome> {
         let mut count = self.count();
-        let now = clock::now();
+        let now = self.clock.now();
         let outcome = count.round.handle_close(now);
         if outcome.is_some() {
             count.closed_after = Some(now.since(self.t1));

@@ -3,9 +3,9 @@
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use boottime::Fds;
 
+use super::machine;
 use crate::protocol::Time;
 use crate::sync::lock;
-use crate::time::clock;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ impl Sleeper {
         {
             return;
         }
-        let left = at.map_or(LONG, |at| at.since(clock::now()).min(LONG));
+        let left = at.map_or(LONG, |at| at.since(machine::now()).min(LONG));
         let is_woken = lock(&self.is_woken);
         let slept = self.condition.wait_timeout_while(is_woken, left, |is_woken| !*is_woken);
         *slept.unwrap_or_else(PoisonError::into_inner).0 = false;
@@ -61,8 +61,8 @@ impl Sleeper {
 /// Sleep by descriptors: a timer on `CLOCK_BOOTTIME` rings as soon as a suspended machine goes on.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod boottime {
+    use super::machine;
     use crate::protocol::Time;
-    use crate::time::clock;
     use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
     use rustix::fd::OwnedFd;
     use rustix::io::{Errno, read, write};
@@ -87,7 +87,7 @@ mod boottime {
         pub(super) fn sleep_until(&self, at: Option<Time>) -> Result<(), Errno> {
             const SECOND: u64 = 1_000_000_000;
             // A time of zero disarms the timer; no alarm is due at boot.
-            let nanos = at.map_or(0, |at| clock::on_system(at).as_nanos().max(1));
+            let nanos = at.map_or(0, |at| machine::on_system(at).as_nanos().max(1));
             let it_value = Timespec {
                 tv_sec: i64::try_from(nanos / SECOND).expect("fits: 2^64 / 10^9"),
                 tv_nsec: i64::try_from(nanos % SECOND).expect("below 10^9"),

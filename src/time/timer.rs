@@ -3,10 +3,12 @@
 //! Leases end by this timer, not by tokio's: a task that blocks can hold up tokio's timers for all
 //! workers, and they stand still while the machine sleeps. A wake-up from this thread does not.
 
+use super::machine;
 use super::sleeper::Sleeper;
+#[cfg(feature = "test-util")]
+use super::source::SourceAlarm;
 use crate::protocol::Time;
 use crate::sync::{contain, lock};
-use crate::time::clock;
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::process;
@@ -26,32 +28,64 @@ pub(crate) trait Ring: Send + Sync {
 const AFTER_PANIC: Duration = Duration::from_millis(10);
 
 /// An alarm that was set; it is cancelled when this is dropped.
-pub(crate) struct Alarm {
+pub(crate) struct Alarm(Kind);
+
+enum Kind {
+    /// Of the process's thread.
+    Thread(ThreadAlarm),
+    #[cfg(feature = "test-util")]
+    Other(Box<dyn SourceAlarm>),
+}
+
+struct ThreadAlarm {
     timer: &'static Timer,
     id: u64,
 }
 
 impl Alarm {
-    /// Rings `bell` at `at`, and then whenever it asks to be rung again.
-    pub(crate) fn set(at: Time, bell: Weak<dyn Ring>) -> Self {
-        Timer::here().set(at, bell)
+    /// Rings `bell` at `at` on the machine's clock, and then whenever it asks to be rung again.
+    pub(super) fn set(at: Time, bell: Weak<dyn Ring>) -> Self {
+        Self(Kind::Thread(Timer::here().set(at, bell)))
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(super) fn of(alarm: Box<dyn SourceAlarm>) -> Self {
+        Self(Kind::Other(alarm))
     }
 
     /// Rings at `at` at the latest.
     pub(crate) fn hasten(&self, at: Time) {
+        match &self.0 {
+            Kind::Thread(alarm) => alarm.hasten(at),
+            #[cfg(feature = "test-util")]
+            Kind::Other(alarm) => alarm.hasten(at),
+        }
+    }
+
+    /// False after a fork, in the child: the thread that would ring it is the parent's.
+    pub(crate) fn is_ours(&self) -> bool {
+        match &self.0 {
+            Kind::Thread(alarm) => alarm.is_ours(),
+            #[cfg(feature = "test-util")]
+            Kind::Other(_) => true,
+        }
+    }
+}
+
+impl ThreadAlarm {
+    fn hasten(&self, at: Time) {
         if self.is_ours() && self.timer.state().hasten(self.id, at) {
             self.timer.start();
             self.timer.sleeper.wake();
         }
     }
 
-    /// False after a fork, in the child: the thread that would ring it is the parent's.
-    pub(crate) fn is_ours(&self) -> bool {
+    fn is_ours(&self) -> bool {
         self.timer.process == process::id()
     }
 }
 
-impl Drop for Alarm {
+impl Drop for ThreadAlarm {
     fn drop(&mut self) {
         if self.is_ours() {
             self.timer.state().strike(self.id);
@@ -75,20 +109,20 @@ const GENERATIONS: usize = 64;
 /// 3. In the child the book is locked for good, and no thread rings.
 ///
 /// So a child makes a timer of its own, at a place that no process before it has touched.
-static TIMERS: [QueueSlot; GENERATIONS] = [const { QueueSlot::empty() }; GENERATIONS];
+static TIMERS: [Slot; GENERATIONS] = [const { Slot::empty() }; GENERATIONS];
 
 thread_local! {
     /// The timer of this thread, where there are too many generations.
     static SPARE: Cell<Option<&'static Timer>> = const { Cell::new(None) };
 }
 
-struct QueueSlot {
+struct Slot {
     /// Whose it is; 0 if it is nobody's.
     process: AtomicU32,
     timer: OnceLock<Timer>,
 }
 
-impl QueueSlot {
+impl Slot {
     const fn empty() -> Self {
         Self { process: AtomicU32::new(0), timer: OnceLock::new() }
     }
@@ -214,7 +248,7 @@ impl Timer {
         Self { process, state, sleeper, is_running: AtomicBool::new(false) }
     }
 
-    fn set(&'static self, at: Time, bell: Weak<dyn Ring>) -> Alarm {
+    fn set(&'static self, at: Time, bell: Weak<dyn Ring>) -> ThreadAlarm {
         let id = {
             let mut state = self.state();
             state.last_id += 1;
@@ -224,7 +258,7 @@ impl Timer {
         };
         self.start();
         self.sleeper.wake();
-        Alarm { timer: self, id }
+        ThreadAlarm { timer: self, id }
     }
 
     /// Starts the thread, if it does not run. If the system refuses one, the next alarm tries again.
@@ -241,7 +275,7 @@ impl Timer {
     fn run(&self) {
         loop {
             loop {
-                let now = clock::now();
+                let now = machine::now();
                 let Some((id, bell)) = self.state().take_due(now) else { break };
                 let answer = contain(|| bell.upgrade().and_then(|bell| bell.ring(now)));
                 let again = answer.unwrap_or_else(|| Some(now.after(AFTER_PANIC)));

@@ -28,7 +28,7 @@ const SOON: Duration = Duration::from_secs(20);
 
 #[test]
 fn rings_in_time_and_again_when_asked() {
-    let first = clock::now().after(Duration::from_millis(30));
+    let first = machine::now().after(Duration::from_millis(30));
     let second = first.after(Duration::from_millis(30));
     let (bell, heard) = bell(vec![second]);
     let _alarm = Alarm::set(first, weak(&bell));
@@ -41,19 +41,19 @@ fn rings_in_time_and_again_when_asked() {
 fn a_later_alarm_does_not_hold_up_an_earlier_one() {
     let (late, _) = bell(vec![]);
     let (early, heard) = bell(vec![]);
-    let _late = Alarm::set(clock::now().after(Duration::from_hours(1)), weak(&late));
-    let _early = Alarm::set(clock::now().after(Duration::from_millis(20)), weak(&early));
+    let _late = Alarm::set(machine::now().after(Duration::from_hours(1)), weak(&late));
+    let _early = Alarm::set(machine::now().after(Duration::from_millis(20)), weak(&early));
     heard.recv_timeout(SOON).unwrap();
 }
 
 #[test]
 fn a_cancelled_alarm_is_silent_and_a_hastened_one_early() {
     let (bell, heard) = bell(vec![]);
-    let far = clock::now().after(Duration::from_hours(1));
-    drop(Alarm::set(clock::now().after(Duration::from_millis(20)), weak(&bell)));
+    let far = machine::now().after(Duration::from_hours(1));
+    drop(Alarm::set(machine::now().after(Duration::from_millis(20)), weak(&bell)));
     assert!(heard.recv_timeout(Duration::from_millis(100)).is_err());
     let alarm = Alarm::set(far, weak(&bell));
-    alarm.hasten(clock::now());
+    alarm.hasten(machine::now());
     assert!(heard.recv_timeout(SOON).unwrap() < far);
 }
 
@@ -84,7 +84,7 @@ fn a_bell_that_panics_is_rung_again_and_keeps_no_other_from_ringing() {
     let (rung, panicked) = channel();
     let broken: Arc<dyn Ring> = Arc::new(Broken(Mutex::new(rung)));
     let (whole, heard) = bell(vec![]);
-    let now = clock::now();
+    let now = machine::now();
     let broken_alarm = Alarm::set(now, Arc::downgrade(&broken));
     let _alarm = Alarm::set(now.after(Duration::from_millis(5)), weak(&whole));
     let first = panicked.recv_timeout(SOON).unwrap();
@@ -103,7 +103,7 @@ fn the_next_alarm_starts_the_thread_anew_if_it_has_ended() {
     timer.is_running.store(true, Ordering::Release);
     drop(Running(timer));
     let (bell, heard) = bell(vec![]);
-    let _alarm = timer.set(clock::now(), weak(&bell));
+    let _alarm = timer.set(machine::now(), weak(&bell));
     heard.recv_timeout(SOON).unwrap();
     assert!(timer.is_running.load(Ordering::Acquire));
 }
@@ -122,7 +122,7 @@ fn each_process_has_a_timer_of_its_own_and_leaves_those_of_others_alone() {
     // An alarm that another process has set: its book may be locked for good.
     let _locked = parent.state();
     let alarm = Alarm { timer: parent, id: 1 };
-    alarm.hasten(clock::now());
+    alarm.hasten(machine::now());
     assert!(!alarm.is_ours());
     drop(alarm);
 }
@@ -146,7 +146,7 @@ fn an_alarm_that_is_hastened_while_it_rings_rings_again() {
     let (rung, heard) = channel();
     let bell = Arc::new(Hastened { alarm: OnceLock::new(), rung: Mutex::new(rung) });
     let this: Arc<dyn Ring> = bell.clone();
-    let alarm = Alarm::set(clock::now(), Arc::downgrade(&this));
+    let alarm = Alarm::set(machine::now(), Arc::downgrade(&this));
     assert!(bell.alarm.set(alarm).is_ok());
     heard.recv_timeout(SOON).unwrap();
     heard.recv_timeout(SOON).unwrap();

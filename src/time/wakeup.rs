@@ -1,5 +1,6 @@
 //! A task's own alarm.
 
+use super::source::Clock;
 use super::timer::{Alarm, Ring};
 use crate::protocol::Time;
 use crate::sync::lock;
@@ -7,7 +8,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
 
-/// Resolves at a time on our clock, by the timer's thread: also while the runtime's timers are held up.
+/// Resolves at a time on our clock, by the clock's alarms: also while the runtime's timers are held up.
 pub(crate) struct Wakeup {
     bell: Arc<Bell>,
     _alarm: Alarm,
@@ -23,11 +24,11 @@ struct State {
 }
 
 impl Wakeup {
-    pub(crate) fn at(at: Time) -> Self {
+    pub(crate) fn at(clock: &Clock, at: Time) -> Self {
         let bell = Arc::new(Bell::default());
         let this: Arc<dyn Ring> = bell.clone();
         let weak: Weak<dyn Ring> = Arc::downgrade(&this);
-        Self { bell, _alarm: Alarm::set(at, weak) }
+        Self { bell, _alarm: clock.set_alarm(at, weak) }
     }
 }
 
@@ -70,7 +71,6 @@ impl Future for Wakeup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::clock;
     use std::pin::pin;
     use std::sync::mpsc::{Sender, channel};
     use std::task::Wake;
@@ -86,7 +86,10 @@ mod tests {
 
     #[test]
     fn the_task_that_polled_it_last_is_woken() {
-        let mut wakeup = pin!(Wakeup::at(clock::now().after(Duration::from_millis(300))));
+        let mut wakeup = pin!(Wakeup::at(
+            &Clock::Machine,
+            Clock::Machine.now().after(Duration::from_millis(300))
+        ));
         let [(first, early), (second, late)] = [(); 2].map(|()| {
             let (told, heard) = channel();
             (Waker::from(Arc::new(Task(told))), heard)

@@ -1,4 +1,4 @@
-//! The one clock that validity is measured with.
+//! The machine's clock: the one that validity is measured with, unless a client is given another.
 //!
 //! It counts while the machine sleeps, as the nodes' expiry does: `CLOCK_BOOTTIME` on Linux and
 //! Android, where `std::time::Instant` does not; `CLOCK_MONOTONIC` on macOS and iOS, where it is
@@ -15,7 +15,7 @@ use driven::Driven;
 pub(crate) use driven::{advance, shift_wall_clock};
 
 /// A source of time.
-trait Clock {
+trait Source {
     /// Time since some origin. Never goes back.
     fn now(&self) -> Time;
 
@@ -51,7 +51,7 @@ pub(crate) fn on_system(at: Time) -> Time {
 /// The clocks of the operating system.
 struct System;
 
-impl Clock for System {
+impl Source for System {
     #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
     fn now(&self) -> Time {
         use rustix::time::{ClockId, clock_gettime};
@@ -90,7 +90,7 @@ impl Clock for System {
 /// Time that tests drive.
 #[cfg(feature = "test-util")]
 mod driven {
-    use super::{CLOCK, Clock, System};
+    use super::{CLOCK, Source, System};
     use crate::protocol::Time;
     use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
     use std::time::Duration;
@@ -111,7 +111,7 @@ mod driven {
         }
     }
 
-    impl Clock for Driven {
+    impl Source for Driven {
         fn now(&self) -> Time {
             let ahead = self.ahead_ns.load(Ordering::Relaxed);
             Time::from_nanos(System.now().as_nanos().saturating_add(ahead))
