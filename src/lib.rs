@@ -10,6 +10,7 @@ mod error;
 mod lease;
 mod node;
 mod protocol;
+mod random;
 mod round;
 mod sync;
 #[cfg(feature = "test-util")]

@@ -10,6 +10,7 @@
 //! ```
 
 use crate::client::{Builder, Inner, Redlock};
+use crate::random::Random;
 use crate::time::{self, Shifted, machine, timer};
 use std::fmt;
 use std::sync::Arc;
@@ -82,6 +83,13 @@ impl Builder {
     /// Lets the client live by a clock of its own; see [`test_util::Clock`](Clock).
     pub fn clock(self, clock: &Clock) -> Self {
         self.living_by(time::Clock::Other(clock.0.clone()))
+    }
+
+    /// Draws all that the client leaves to chance, the values of its locks and the jitter of its waits,
+    /// from this seed: so that a test can be played again. **Two clients must not have the same one**: they
+    /// would hold their locks under the same values, and take them for their own.
+    pub fn seed(self, seed: u64) -> Self {
+        self.drawing_from(Random::seeded(seed))
     }
 }
 

@@ -9,7 +9,6 @@ use crate::node::{Ballot, Claim, Nodes, QueuedCommand};
 use crate::protocol::{Acquisition, Next, Quorum, Refusal, Round, Time, hint};
 use crate::round::{ReleaseGuard, Tally};
 use crate::wire::{Counters, Value};
-use rand::random;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -73,7 +72,7 @@ impl<'a> Attempt<'a> {
         permit: OwnedSemaphorePermit,
     ) -> (Self, AttemptGuard) {
         let t1 = nodes.clock().now();
-        let value = Value::telling(request.keys.len(), request.metadata.as_deref());
+        let value = Value::telling(nodes.random(), request.keys.len(), request.metadata.as_deref());
         let hint = || hint(context.seen.load(Ordering::Relaxed), nodes.clock().wall_us());
         let counters = request.counters.clone().map(|keys| Counters::new(keys, hint()));
         let claim = Claim::new(request.keys.clone(), value, context.quorum.nodes());
@@ -108,8 +107,8 @@ impl<'a> Attempt<'a> {
         self.note_numbers(&asked);
         let mut reason = asked.clone();
         loop {
-            let now = self.nodes.clock().now();
-            match next_step(&reason, acquisition, now) {
+            let (now, random) = (self.nodes.clock().now(), self.nodes.random().number());
+            match reason.with_round(|round| acquisition.handle_outcome(round, now, random)) {
                 Next::Lease { valid_until, token } => {
                     if let Some((token, counters)) = token.zip(self.claim.fence()) {
                         counters.commit(token);
@@ -176,10 +175,6 @@ impl<'a> Attempt<'a> {
             self.context.seen.fetch_max(highest, Ordering::Relaxed);
         }
     }
-}
-
-fn next_step(tally: &Tally, acquisition: &mut Acquisition, now: Time) -> Next {
-    tally.with_round(|round| acquisition.handle_outcome(round, now, random()))
 }
 
 /// Who keeps what an attempt holds while its round is under way.

@@ -7,7 +7,6 @@ use super::request::{AcquireFailure, AcquireRequest, Acquired};
 use crate::node::{Links, Nodes, sleep_until};
 use crate::protocol::{Acquisition, Goal, Outcome, Refusal, Round, Schedule, Time};
 use crate::round::Tally;
-use rand::random;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -87,7 +86,8 @@ impl<'a> Course<'a> {
                     return Err(AcquireFailure::Closed);
                 }
                 AttemptResult::GivenUp(tally) => {
-                    if !self.acquisition.handle_given_up(self.driver.now(), random()) {
+                    let random = nodes.random().number();
+                    if !self.acquisition.handle_given_up(self.driver.now(), random) {
                         return Err(given_up(tally));
                     }
                 }

@@ -13,6 +13,7 @@ use super::queue::{Queue, Ticket, Woken};
 use super::waiter::{AttemptGuard, Waiter};
 use crate::node::PushSink;
 use crate::protocol::{Neglect, NodeId, Quorum, Time};
+use crate::random::Random;
 use crate::round::ReleaseListener;
 use crate::sync::lock;
 use crate::time::{Alarm, Clock, Ring};
@@ -33,6 +34,7 @@ const SLICE_PAUSE: Duration = Duration::from_millis(5);
 pub(crate) struct WaitQueues {
     quorum: Quorum,
     clock: Clock,
+    random: Random,
     queues: Mutex<Queues>,
     this: Weak<Self>,
 }
@@ -60,8 +62,14 @@ enum Swept {
 }
 
 impl WaitQueues {
-    pub(crate) fn new(quorum: Quorum, clock: Clock) -> Arc<Self> {
-        Arc::new_cyclic(|this| Self { quorum, clock, queues: Mutex::default(), this: this.clone() })
+    pub(crate) fn new(quorum: Quorum, (clock, random): (Clock, Random)) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            quorum,
+            clock,
+            random,
+            queues: Mutex::default(),
+            this: this.clone(),
+        })
     }
 
     /// Gives up all attempts under way, and lets everybody have a look, whoever stands before them.
@@ -275,7 +283,7 @@ impl PushSink for WaitQueues {
         let mut told = Vec::new();
         for queue in queues {
             if let Some(first) = queue.first().cloned()
-                && let Some(at) = first.handle_freed(node, self.quorum)
+                && let Some(at) = first.handle_freed(node, self.quorum, self.random.number())
             {
                 if key.is_some() {
                     queue.handle_freed_by_others();

@@ -5,7 +5,6 @@ use crate::protocol::{Move, Neglect, NodeId, NodeSet, Quorum, Round, Time, Waiti
 use crate::round::{ReleaseGuard, Tally};
 use crate::sync::{contain, lock};
 use crate::time::Clock;
-use rand::random;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Wake, Waker};
@@ -149,11 +148,11 @@ impl Waiter {
     }
 
     /// A node says that the key is gone there. When it is worth while to try again, if it is.
-    pub(super) fn handle_freed(&self, node: NodeId, quorum: Quorum) -> Option<Time> {
+    pub(super) fn handle_freed(&self, node: NodeId, quorum: Quorum, random: u64) -> Option<Time> {
         let mut state = self.state();
         let granted = state.tally.as_ref().map(|tally| tally.with_round(Round::granted));
         let granted: NodeSet = granted.unwrap_or_default();
-        state.waiting.handle_freed(node, granted, quorum, self.clock.now(), random())
+        state.waiting.handle_freed(node, granted, quorum, self.clock.now(), random)
     }
 
     /// Its acquire is over. What is left of it is dropped without the lock.

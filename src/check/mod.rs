@@ -10,7 +10,8 @@ pub use finding::{Finding, Severity};
 pub use offset::ClockOffset;
 
 use crate::node::{NoRuntime, Pool, Probe};
-use crate::wire::{Facts, Fsync, Keys, NodeFailure, Persistence, Role, Value, short};
+use crate::random::Random;
+use crate::wire::{Facts, Fsync, Keys, NodeFailure, Persistence, Role, short};
 use offset::offsets;
 use std::fmt;
 use std::sync::Arc;
@@ -130,8 +131,8 @@ impl NodeCheck {
 }
 
 /// What the commands of a lock are tried on. Nothing stands there: nobody else can guess it.
-pub(crate) fn probe_resource() -> Vec<u8> {
-    format!("quorlock-check:{}", Value::fresh().as_str()).into()
+pub(crate) fn probe_resource(random: &Random) -> Vec<u8> {
+    format!("quorlock-check:{}", random.uuid().simple()).into()
 }
 
 /// Looks at each node, all at once. Commands are tried on `key`.

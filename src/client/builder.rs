@@ -10,6 +10,7 @@ use crate::node::{
     Clocks, Endpoint, Guard, NodeShared, Pool, PushSink, RestartGuard, Siblings, Timings,
 };
 use crate::protocol::{MAX_NODES, NodeId, Quorum, RetryPolicy};
+use crate::random::Random;
 use crate::time::Clock;
 use redis::{ConnectionAddr, ConnectionInfo};
 use std::fmt;
@@ -43,6 +44,7 @@ pub struct Builder {
     options: Options,
     runtime: Option<Handle>,
     clock: Clock,
+    random: Random,
 }
 
 impl Builder {
@@ -207,6 +209,12 @@ impl Builder {
         self
     }
 
+    #[cfg(feature = "test-util")]
+    pub(crate) fn drawing_from(mut self, random: Random) -> Self {
+        self.random = random;
+        self
+    }
+
     #[cfg(feature = "blocking")]
     pub(crate) fn given_runtime(&self) -> Option<&Handle> {
         self.runtime.as_ref()
@@ -223,7 +231,7 @@ impl Builder {
     /// # Errors
     /// Says what cannot work, by name.
     pub fn build(self) -> Result<Redlock, ConfigError> {
-        let Self { nodes, options, runtime, clock } = self;
+        let Self { nodes, options, runtime, clock, random } = self;
         let infos = nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
         let quorum = match infos.len() {
             0 => return Err(ConfigError::NoNodes),
@@ -240,7 +248,7 @@ impl Builder {
         let term = drift.quarantine(to_ttl("max_ttl", max_ttl)?);
         let siblings = Arc::new(Siblings::new(names.clone()));
         let timings = Timings { answer: node_timeout, connect: settings.connect_timeout };
-        let waiters = WaitQueues::new(quorum, clock.clone());
+        let waiters = WaitQueues::new(quorum, (clock.clone(), random.clone()));
         let registry = Arc::new(LeaseRegistry::default());
         let listeners =
             Arc::new(Listeners { waiters: waiters.clone(), registry: registry.clone() });
@@ -254,7 +262,7 @@ impl Builder {
             let node = NodeShared::new(id, endpoint, timings, siblings, pushes, guard, clocks);
             Arc::new(node)
         });
-        let pool = Arc::new(Pool::new(shared.collect(), runtime, clock.clone()));
+        let pool = Arc::new(Pool::new(shared.collect(), runtime, (clock, random)));
         let driver = Driver::new(quorum, drift, timings, pool.clone(), waiters);
         let (limits, prefix) = (settings.limits, settings.prefix.len());
         let backing = Backing { pool, registry, quorum, limits, prefix };
@@ -273,7 +281,7 @@ impl fmt::Debug for Builder {
             .field("nodes", &nodes.collect::<Vec<_>>())
             .field("options", &self.options)
             .field("runtime", &self.runtime)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

@@ -316,7 +316,7 @@ impl Redlock {
         if driver.is_closed() {
             return Err(ClientError::Closed);
         }
-        Ok(check(&backing.pool, settings.key(&probe_resource())?).await?)
+        Ok(check(&backing.pool, settings.key(&probe_resource(backing.pool.random()))?).await?)
     }
 
     /// Resolves when a quorum of the nodes is connected on the current runtime, or on the

@@ -140,7 +140,7 @@ pub(super) async fn force_release(backing: &Backing, nodes: &Arc<Nodes>, keys: K
 async fn look(backing: &Backing, nodes: &Arc<Nodes>, keys: Keys) -> Arc<Tally> {
     let t1 = nodes.clock().now();
     let tally = Tally::new(Round::new(backing.quorum, Goal::Survey), t1, nodes.clock());
-    let claim = Arc::new(Claim::new(keys, Value::fresh(), backing.quorum.nodes()));
+    let claim = Arc::new(Claim::new(keys, Value::fresh(nodes.random()), backing.quorum.nodes()));
     let _asked = Asked(vec![claim.clone()]);
     nodes.send_each(|node| QueuedCommand::look(claim.clone(), Ballot::new(tally.clone(), node)));
     tally.decided(nodes, t1.after(backing.limits.node_timeout)).await;

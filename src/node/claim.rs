@@ -191,10 +191,12 @@ impl Claim {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     #[test]
     fn the_expiry_is_that_of_the_longest_standing_key() {
-        let claim = Claim::new(Keys::one(b"k".as_slice().into()), Value::fresh(), 2);
+        let claim =
+            Claim::new(Keys::one(b"k".as_slice().into()), Value::fresh(&Random::Machine), 2);
         let node = NodeId::new(0);
         let ttl = |ms| Ttl::from_duration(Duration::from_millis(ms)).expect("a good ttl");
         assert!(!claim.is_written(node));

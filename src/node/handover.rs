@@ -186,12 +186,14 @@ impl Handover {
 mod tests {
     use super::*;
     use crate::node::claim::Claim;
+    use crate::random::Random;
     use crate::sync::tests::Count;
     use crate::wire::{Keys, Value};
     use std::task::Waker;
 
     fn release() -> QueuedCommand {
-        let claim = Claim::new(Keys::one(b"k".as_slice().into()), Value::fresh(), 1);
+        let claim =
+            Claim::new(Keys::one(b"k".as_slice().into()), Value::fresh(&Random::Machine), 1);
         QueuedCommand::release(Arc::new(claim), None)
     }
 

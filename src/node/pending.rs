@@ -135,7 +135,11 @@ mod tests {
         let node = NodeId::new(0);
         let ttl = Ttl::from_duration(Duration::from_secs(1)).expect("a good ttl");
         let owed = |is_in_doubt: bool, is_refused: bool| {
-            let claim = Arc::new(Claim::new(Keys::one(b"r".as_slice().into()), Value::fresh(), 1));
+            let claim = Arc::new(Claim::new(
+                Keys::one(b"r".as_slice().into()),
+                Value::fresh(&crate::random::Random::Machine),
+                1,
+            ));
             assert!(claim.note_written(node, ttl, Time::from_nanos(0)));
             if is_in_doubt {
                 claim.note_in_doubt(node);

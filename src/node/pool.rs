@@ -6,6 +6,7 @@ use super::runtime::{NoRuntime, lack};
 use super::shared::NodeShared;
 use super::task::NodeTask;
 use crate::protocol::{NodeId, Quorum};
+use crate::random::Random;
 use crate::sync::lock;
 use crate::time::Clock;
 use std::future::poll_fn;
@@ -47,6 +48,7 @@ pub(crate) struct Nodes {
     each: Box<[Node]>,
     links: Arc<Links>,
     clock: Clock,
+    random: Random,
 }
 
 impl Nodes {
@@ -81,6 +83,11 @@ impl Nodes {
         &self.clock
     }
 
+    /// The client's source of randomness.
+    pub(crate) fn random(&self) -> &Random {
+        &self.random
+    }
+
     /// How far the connections are.
     pub(crate) fn links(&self) -> &Links {
         &self.links
@@ -109,6 +116,7 @@ pub(crate) struct Pool {
     shared: Arc<[Arc<NodeShared>]>,
     pinned: Option<Handle>,
     clock: Clock,
+    random: Random,
     live: Mutex<Vec<Arc<Nodes>>>,
 }
 
@@ -117,14 +125,19 @@ impl Pool {
     pub(crate) fn new(
         shared: Box<[Arc<NodeShared>]>,
         pinned: Option<Handle>,
-        clock: Clock,
+        (clock, random): (Clock, Random),
     ) -> Self {
-        Self { shared: shared.into(), pinned, clock, live: Mutex::default() }
+        Self { shared: shared.into(), pinned, clock, random, live: Mutex::default() }
     }
 
     /// The client's clock.
     pub(crate) fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    /// The client's source of randomness.
+    pub(crate) fn random(&self) -> &Random {
+        &self.random
     }
 
     pub(crate) fn shared(&self) -> &[Arc<NodeShared>] {
@@ -162,7 +175,13 @@ impl Pool {
             Arc::new(Links::new(Quorum::majority(self.shared.len()), self.shared[0].guard.clone()));
         let start = |shared: &Arc<NodeShared>| Node::start(shared.clone(), links.clone(), &runtime);
         let each = self.shared.iter().map(start).collect();
-        let nodes = Arc::new(Nodes { runtime, each, links, clock: self.clock.clone() });
+        let nodes = Arc::new(Nodes {
+            runtime,
+            each,
+            links,
+            clock: self.clock.clone(),
+            random: self.random.clone(),
+        });
         live.push(nodes.clone());
         Ok(nodes)
     }

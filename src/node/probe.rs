@@ -96,7 +96,7 @@ impl Probe {
             pipeline.cmd("CONFIG").arg("GET").arg(setting);
         }
         let told = pipeline.len();
-        let value = Value::fresh();
+        let value = Value::fresh(&crate::random::Random::Machine);
         let tried = try_commands(&mut pipeline, keys, &value);
         let replies = connection.send_packed_commands(&pipeline, 0, pipeline.len()).await?;
 

@@ -4,6 +4,7 @@ use crate::node::{
     RestartGuard, Siblings, Timings, VoteSink,
 };
 use crate::protocol::{Drift, NodeId, Quorum, Ttl, Vote};
+use crate::random::Random;
 use crate::wire::{Answer, Keys, Value};
 use kit::Server;
 use redis::IntoConnectionInfo;
@@ -70,7 +71,7 @@ fn nodes(server: &Server, pushes: Arc<Nervous>) -> (Pool, Arc<Nodes>, Arc<NodeSh
         Arc::new(guard),
         Arc::new(clocks),
     ));
-    let pool = Pool::new([shared.clone()].into(), None);
+    let pool = Pool::new([shared.clone()].into(), None, Default::default());
     let nodes = pool.here().expect("a runtime");
     (pool, nodes, shared)
 }
@@ -81,8 +82,9 @@ async fn a_waker_that_panics_takes_no_other_order_with_it() {
     let pushes = Arc::<Nervous>::default();
     let (_pool, nodes, shared) = nodes(&server, pushes.clone());
     let ttl = Ttl::from_duration(Duration::from_mins(1)).expect("a good ttl");
-    let claim =
-        |key: &str| Arc::new(Claim::new(Keys::one(key.as_bytes().into()), Value::fresh(), 1));
+    let claim = |key: &str| {
+        Arc::new(Claim::new(Keys::one(key.as_bytes().into()), Value::fresh(&Random::Machine), 1))
+    };
     let claims = ["a", "b", "c"].map(claim);
     // They are written as one pipeline, as soon as there is a connection.
     let listeners =

@@ -50,7 +50,8 @@ impl ReleaseGuard {
     /// Whenever it is given up, nobody is to have the lock before `until`.
     pub(crate) fn keep_until(&mut self, until: Time) {
         if self.cooling.as_ref().is_none_or(|known| known.until < until) {
-            self.cooling = Some(Arc::new(CoolDown { value: Value::fresh(), until }));
+            self.cooling =
+                Some(Arc::new(CoolDown { value: Value::fresh(self.nodes.random()), until }));
         }
     }
 

@@ -110,7 +110,7 @@ fn the_next_alarm_starts_the_thread_anew_if_it_has_ended() {
 
 #[test]
 fn each_process_has_a_timer_of_its_own_and_leaves_those_of_others_alone() {
-    let places: &'static [QueueSlot; 2] = Box::leak(Box::new([const { QueueSlot::empty() }; 2]));
+    let places: &'static [Slot; 2] = Box::leak(Box::new([const { Slot::empty() }; 2]));
     let of = |process| places.iter().find_map(|place| place.timer_of(process));
     let (parent, child) = (of(7).unwrap(), of(8).unwrap());
     assert!(!std::ptr::eq(parent, child) && (parent.process, child.process) == (7, 8));
@@ -121,7 +121,7 @@ fn each_process_has_a_timer_of_its_own_and_leaves_those_of_others_alone() {
 
     // An alarm that another process has set: its book may be locked for good.
     let _locked = parent.state();
-    let alarm = Alarm { timer: parent, id: 1 };
+    let alarm = ThreadAlarm { timer: parent, id: 1 };
     alarm.hasten(machine::now());
     assert!(!alarm.is_ours());
     drop(alarm);

@@ -1,7 +1,7 @@
 //! The ownership string stored under a key.
 
+use crate::random::Random;
 use std::fmt;
-use uuid::Uuid;
 
 /// The hex digits of a UUID.
 const DIGITS: usize = 32;
@@ -20,15 +20,15 @@ enum Form {
 }
 
 impl Value {
-    pub(crate) fn fresh() -> Self {
+    pub(crate) fn fresh(random: &Random) -> Self {
         let mut digits = [0; DIGITS];
-        Uuid::new_v4().simple().encode_lower(&mut digits);
+        random.uuid().simple().encode_lower(&mut digits);
         Self(Form::Plain(digits))
     }
 
     /// A fresh value for so many `keys`, that tells `metadata` to whoever reads it.
-    pub(crate) fn telling(keys: usize, metadata: Option<&str>) -> Self {
-        let fresh = Self::fresh();
+    pub(crate) fn telling(random: &Random, keys: usize, metadata: Option<&str>) -> Self {
+        let fresh = Self::fresh(random);
         if keys == 1 && metadata.is_none() {
             return fresh;
         }
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn values_are_fresh_hex_and_never_shown_whole() {
-        let values: Vec<_> = (0..1_000).map(|_| Value::fresh()).collect();
+        let values: Vec<_> = (0..1_000).map(|_| Value::fresh(&Random::Machine)).collect();
         let distinct: HashSet<_> = values.iter().map(|v| v.as_str().to_owned()).collect();
         assert_eq!(distinct.len(), values.len());
         for value in values {
@@ -125,7 +125,7 @@ mod tests {
             for told in
                 [None, Some(""), Some("worker-7"), Some("host:42"), Some("größe"), Some("+7")]
             {
-                let value = Value::telling(keys, told);
+                let value = Value::telling(&Random::Machine, keys, told);
                 assert_eq!(
                     (value.metadata(), value.several()),
                     (told, Some(keys).filter(|k| *k > 1))
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn only_a_number_above_one_says_that_there_are_several_keys() {
-        let digits = Value::fresh().as_str().to_owned();
+        let digits = Value::fresh(&Random::Machine).as_str().to_owned();
         for rest in [
             "+",
             "+0",

@@ -1,0 +1,76 @@
+//! What a client leaves to chance: the values of its locks, and jitter.
+//!
+//! Here live the sources of randomness. Nobody else draws a number: who needs one is given it, or a source.
+
+#[cfg(feature = "test-util")]
+use rand::{Rng, SeedableRng, rngs::StdRng};
+#[cfg(feature = "test-util")]
+use std::sync::{Arc, Mutex};
+use uuid::Uuid;
+
+/// The randomness that a client was given. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) enum Random {
+    /// Values from the operating system's randomness, jitter from a generator of the thread.
+    #[default]
+    Machine,
+    /// All from one seed: the same draws in the same order.
+    #[cfg(feature = "test-util")]
+    Seeded(Arc<Mutex<StdRng>>),
+}
+
+impl Random {
+    #[cfg(feature = "test-util")]
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self::Seeded(Arc::new(Mutex::new(StdRng::seed_from_u64(seed))))
+    }
+
+    /// Any number. Good enough for jitter.
+    pub(crate) fn number(&self) -> u64 {
+        match self {
+            Self::Machine => rand::random(),
+            #[cfg(feature = "test-util")]
+            Self::Seeded(generator) => crate::sync::lock(generator).next_u64(),
+        }
+    }
+
+    /// A `UUIDv4`, which nobody can guess or has drawn before (I7).
+    pub(crate) fn uuid(&self) -> Uuid {
+        match self {
+            Self::Machine => Uuid::new_v4(),
+            #[cfg(feature = "test-util")]
+            Self::Seeded(generator) => {
+                let mut bytes = [0; 16];
+                crate::sync::lock(generator).fill_bytes(&mut bytes);
+                uuid::Builder::from_random_bytes(bytes).into_uuid()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn what_the_machine_draws_is_drawn_once() {
+        let drawn: HashSet<_> = (0..1_000).map(|_| Random::Machine.uuid()).collect();
+        assert_eq!(drawn.len(), 1_000);
+        assert!(drawn.iter().all(|uuid| uuid.get_version_num() == 4));
+        let numbers: HashSet<_> = (0..1_000).map(|_| Random::Machine.number()).collect();
+        assert_eq!(numbers.len(), 1_000);
+    }
+
+    #[cfg(feature = "test-util")]
+    #[test]
+    fn a_seed_gives_the_same_draws_and_another_seed_others() {
+        let draws = |seed| {
+            let random = Random::seeded(seed);
+            (0..100).map(|_| (random.number(), random.uuid())).collect::<Vec<_>>()
+        };
+        assert_eq!(draws(7), draws(7));
+        let (some, others) = (draws(7), draws(8));
+        assert!(some.iter().zip(&others).all(|(one, other)| one.0 != other.0 && one.1 != other.1));
+    }
+}
