@@ -32,6 +32,7 @@ mod lingering;
 mod names;
 mod nodes;
 mod odd_places;
+#[cfg(feature = "test-util")]
 mod own_clock;
 mod ownership;
 mod processes;
