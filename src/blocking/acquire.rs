@@ -1,6 +1,7 @@
 //! An acquire in the making.
 
 use super::background::Background;
+use super::error::{Error, joined};
 use super::lease::Lease;
 use crate::client::{TryUsingError, UsingError, sorted};
 use crate::error::AcquireError;
@@ -48,10 +49,10 @@ impl Acquire {
     ///
     /// # Errors
     /// See [`AcquireError`].
-    pub fn call(self) -> Result<Lease, AcquireError> {
+    pub fn call(self) -> Result<Lease, Error<AcquireError>> {
         let Self { inner, background } = self;
-        let won = background.wait(inner);
-        won.map_err(|_| AcquireError::InsideRuntime)?.map(|lease| Lease::new(lease, background))
+        let lease = joined(background.wait(inner))?;
+        Ok(Lease::new(lease, background))
     }
 
     /// Acquires the lock, does `work` under it, and releases it. The lease is renewed until the work
@@ -61,17 +62,20 @@ impl Acquire {
     ///
     /// # Errors
     /// See [`UsingError`]; the output of the work is never thrown away.
-    pub fn using<T>(self, work: impl FnOnce(&Lease) -> T) -> Result<T, UsingError<T>> {
+    pub fn using<T>(self, work: impl FnOnce(&Lease) -> T) -> Result<T, Error<UsingError<T>>> {
         let Self { inner, background } = self;
-        let lease = Self::new(inner.renewed(), background).call()?;
+        let lease = Self::new(inner.renewed(), background)
+            .call()
+            .map_err(|error| error.map(UsingError::from))?;
         let output = work(&lease);
         let is_valid = lease.is_valid();
-        match lease.release() {
+        // Where it could wait for the lock it can wait for the release.
+        match lease.release_here() {
             Ok(ReleaseOutcome::Released | ReleaseOutcome::StillHeld { .. }) if is_valid => {
                 Ok(output)
             }
-            Ok(found) => Err(UsingError::Overrun { output, found }),
-            Err(error) => Err(UsingError::Unreleased { output, error }),
+            Ok(found) => Err(UsingError::Overrun { output, found }.into()),
+            Err(error) => Err(UsingError::Unreleased { output, error }.into()),
         }
     }
 
@@ -83,7 +87,11 @@ impl Acquire {
     pub fn try_using<T, E>(
         self,
         work: impl FnOnce(&Lease) -> Result<T, E>,
-    ) -> Result<T, TryUsingError<T, E>> {
-        sorted(self.using(work))
+    ) -> Result<T, Error<TryUsingError<T, E>>> {
+        match self.using(work) {
+            Err(Error::InsideRuntime) => Err(Error::InsideRuntime),
+            Err(Error::Failed(error)) => sorted(Err(error)).map_err(Error::Failed),
+            Ok(done) => sorted(Ok(done)).map_err(Error::Failed),
+        }
     }
 }

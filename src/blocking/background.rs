@@ -1,5 +1,6 @@
 //! The thread that connections run on when the program has no runtime.
 
+use super::error::InsideRuntime;
 use crate::sync::lock;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,10 +33,6 @@ struct Thread {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The caller's thread is busy with an async task, and must not wait.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct InsideRuntime;
-
 impl Background {
     /// Starts a runtime on a thread of its own.
     pub(super) fn start(limit: Duration) -> std::io::Result<Self> {
@@ -63,43 +60,48 @@ impl Background {
         future.poll(&mut Context::from_waker(Waker::noop()))
     }
 
-    /// Waits for `future` on this thread, unless it belongs to a runtime.
+    /// Waits for `future` on this thread, unless it is polling a task.
     pub(super) fn wait<F: Future>(&self, future: F) -> Result<F::Output, InsideRuntime> {
-        let waited = self.wait_until(None, future)?;
-        Ok(waited.expect("without an end it waits for what comes"))
+        if is_polled() { Err(InsideRuntime) } else { Ok(self.wait_here(future)) }
     }
 
-    /// The same, for so long at the most.
+    /// Waits for `future` on this thread, which is known to be no task's.
+    pub(super) fn wait_here<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        loop {
+            // Without an end it waits for what comes.
+            if let Some(output) = self.drive(None, future.as_mut()) {
+                return output;
+            }
+        }
+    }
+
+    /// Waits for `future` for so long at the most, unless this thread is polling a task.
     pub(super) fn wait_within<F: Future>(
         &self,
         limit: Duration,
         future: F,
     ) -> Result<Option<F::Output>, InsideRuntime> {
-        // What is beyond all instants is waited for without an end.
-        self.wait_until(Instant::now().checked_add(limit), future)
-    }
-
-    fn wait_until<F: Future>(
-        &self,
-        end: Option<Instant>,
-        future: F,
-    ) -> Result<Option<F::Output>, InsideRuntime> {
         if is_polled() {
             return Err(InsideRuntime);
         }
+        // What is beyond all instants is waited for without an end.
+        Ok(self.drive(Instant::now().checked_add(limit), pin!(future)))
+    }
+
+    fn drive<F: Future>(&self, end: Option<Instant>, mut future: Pin<&mut F>) -> Option<F::Output> {
         // Timers are made on the runtime that they belong to. (tokio's own way to wait panics where it
         // believes that this thread is a runtime's.)
         let _entered = self.handle.enter();
-        let mut future = pin!(future);
         let bell = Arc::new(Bell::default());
         let waker = Waker::from(bell.clone());
         let mut context = Context::from_waker(&waker);
         loop {
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-                return Ok(Some(output));
+                return Some(output);
             }
             if !bell.wait_until(end) {
-                return Ok(None);
+                return None;
             }
         }
     }

@@ -1,6 +1,7 @@
 //! A lock with an end.
 
 use super::background::Background;
+use super::error::{Error, joined};
 use crate::error::{ExtendError, ReenterError, ReleaseError};
 use crate::lease::{Ended, LeaseRef, ReleaseOutcome};
 use crate::protocol::Loss;
@@ -35,22 +36,16 @@ impl Lease {
     ///
     /// # Errors
     /// See [`ExtendError`].
-    pub fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
-        self.background
-            .wait(self.inner.extend(ttl))
-            .map_err(|_| ExtendError::InsideRuntime)
-            .flatten()
+    pub fn extend(&self, ttl: Duration) -> Result<(), Error<ExtendError>> {
+        joined(self.background.wait(self.inner.extend(ttl)))
     }
 
     /// Sees to it that at least `validity` is left; see [`LeaseRef::ensure`].
     ///
     /// # Errors
     /// See [`ExtendError`].
-    pub fn ensure(&self, validity: Duration) -> Result<(), ExtendError> {
-        self.background
-            .wait(self.inner.ensure(validity))
-            .map_err(|_| ExtendError::InsideRuntime)
-            .flatten()
+    pub fn ensure(&self, validity: Duration) -> Result<(), Error<ExtendError>> {
+        joined(self.background.wait(self.inner.ensure(validity)))
     }
 
     /// Waits until the lease is lost, or for so long; see [`LeaseRef::lost`]. `None` if it is still
@@ -68,9 +63,8 @@ impl Lease {
     ///
     /// # Errors
     /// See [`ReleaseError`].
-    pub fn release(self) -> Result<ReleaseOutcome, ReleaseError> {
-        let released = self.background.wait(self.inner.release());
-        released.map_err(|_| ReleaseError::InsideRuntime).flatten()
+    pub fn release(self) -> Result<ReleaseOutcome, Error<ReleaseError>> {
+        joined(self.background.wait(self.inner.release()))
     }
 
     /// Ends the lease, but lets nobody have the lock for a while; see
@@ -79,14 +73,22 @@ impl Lease {
     ///
     /// # Errors
     /// See [`ReleaseError`].
-    pub fn release_after(self, cool_down: Duration) -> Result<ReleaseOutcome, ReleaseError> {
+    pub fn release_after(self, cool_down: Duration) -> Result<ReleaseOutcome, Error<ReleaseError>> {
         let Self { inner, background } = self;
         let mut releasing = pin!(inner.release_after(cool_down));
-        background.wait(releasing.as_mut()).unwrap_or_else(|_| {
+        let released = background.wait(releasing.as_mut());
+        if released.is_err() {
             // Else the lock would be free at once.
             let _ = background.begin(releasing.as_mut());
-            Err(ReleaseError::InsideRuntime)
-        })
+        }
+        joined(released)
+    }
+}
+
+impl Lease {
+    /// Ends the lease, on a thread that is known to be no task's.
+    pub(super) fn release_here(self) -> Result<ReleaseOutcome, ReleaseError> {
+        self.background.wait_here(self.inner.release())
     }
 }
 

@@ -20,7 +20,7 @@
 //! [connect timeout](crate::Builder::connect_timeout), also while a resolver searches for a node.
 //!
 //! A thread that is polling an async task must not wait: there, every verb refuses with
-//! `InsideRuntime` and does nothing but give up what it was called on. On a thread of
+//! [`InsideRuntime`](Error::InsideRuntime) and does nothing but give up what it was called on. On a thread of
 //! `tokio::task::spawn_blocking` and inside of `tokio::task::block_in_place` they work. Where nobody
 //! can tell (an `unconstrained` task in `Runtime::block_on`, while other threads drive the runtime),
 //! they wait.
@@ -32,9 +32,11 @@
 
 mod acquire;
 mod background;
+mod error;
 mod lease;
 mod redlock;
 
 pub use acquire::Acquire;
+pub use error::{Error, InsideRuntime};
 pub use lease::Lease;
 pub use redlock::Redlock;

@@ -2,6 +2,7 @@
 
 use super::acquire::Acquire;
 use super::background::Background;
+use super::error::{Error, InsideRuntime, joined};
 use super::lease::Lease;
 use crate::check::NodeCheck;
 use crate::client::{Builder, NodeInfo, Status, TryUsingError, UsingError};
@@ -83,7 +84,7 @@ impl Redlock {
         &self,
         resource: impl AsRef<[u8]>,
         work: impl FnOnce(&Lease) -> T,
-    ) -> Result<T, UsingError<T>> {
+    ) -> Result<T, Error<UsingError<T>>> {
         self.acquire(resource).using(work)
     }
 
@@ -95,7 +96,7 @@ impl Redlock {
         &self,
         resource: impl AsRef<[u8]>,
         work: impl FnOnce(&Lease) -> Result<T, E>,
-    ) -> Result<T, TryUsingError<T, E>> {
+    ) -> Result<T, Error<TryUsingError<T, E>>> {
         self.acquire(resource).try_using(work)
     }
 
@@ -103,18 +104,16 @@ impl Redlock {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub fn status(&self, resource: impl AsRef<[u8]>) -> Result<Status, ClientError> {
-        let asked = self.background.wait(self.inner.status(resource));
-        asked.map_err(|_| ClientError::InsideRuntime).flatten()
+    pub fn status(&self, resource: impl AsRef<[u8]>) -> Result<Status, Error<ClientError>> {
+        joined(self.background.wait(self.inner.status(resource)))
     }
 
     /// Looks at each node; see [`Redlock::check`](crate::Redlock::check).
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub fn check(&self) -> Result<Vec<NodeCheck>, ClientError> {
-        let asked = self.background.wait(self.inner.check());
-        asked.map_err(|_| ClientError::InsideRuntime).flatten()
+    pub fn check(&self) -> Result<Vec<NodeCheck>, Error<ClientError>> {
+        joined(self.background.wait(self.inner.check()))
     }
 
     /// Takes the lock of `resource` away; see
@@ -122,20 +121,19 @@ impl Redlock {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub fn force_release(&self, resource: impl AsRef<[u8]>) -> Result<Report, ClientError> {
-        let asked = self.background.wait(self.inner.force_release(resource));
-        asked.map_err(|_| ClientError::InsideRuntime).flatten()
+    pub fn force_release(&self, resource: impl AsRef<[u8]>) -> Result<Report, Error<ClientError>> {
+        joined(self.background.wait(self.inner.force_release(resource)))
     }
 
     /// Releases all leases of this client; see [`Redlock::release_all`](crate::Redlock::release_all).
     ///
     /// # Errors
-    /// [`InsideRuntime`](ClientError::InsideRuntime).
+    /// [`InsideRuntime`].
     #[allow(clippy::type_complexity)] // It is that of the async client, in a result.
     pub fn release_all(
         &self,
-    ) -> Result<Vec<(Vec<u8>, Result<ReleaseOutcome, ReleaseError>)>, ClientError> {
-        self.background.wait(self.inner.release_all()).map_err(|_| ClientError::InsideRuntime)
+    ) -> Result<Vec<(Vec<u8>, Result<ReleaseOutcome, ReleaseError>)>, InsideRuntime> {
+        self.background.wait(self.inner.release_all())
     }
 
     /// Ends the client; see [`Redlock::close`](crate::Redlock::close). Inside of a runtime it does not

@@ -60,7 +60,7 @@ impl ExtendError {
         match self {
             Self::Lost { report, .. } => report.as_deref(),
             Self::NoQuorum { report, .. } => Some(report),
-            Self::Released | Self::InsideRuntime | Self::Invalid(_) => None,
+            Self::Released | Self::Invalid(_) => None,
         }
     }
 }
@@ -70,7 +70,7 @@ impl ReleaseError {
     pub fn report(&self) -> Option<&Report> {
         match self {
             Self::NoQuorum { report } => Some(report),
-            Self::InsideRuntime | Self::Invalid(_) => None,
+            Self::Invalid(_) => None,
         }
     }
 }
@@ -105,7 +105,6 @@ mod tests {
             (AcquireError::NotPolled { report: report.clone() }, false, true),
             (AcquireError::Closed, false, false),
             (AcquireError::NoRuntime, false, false),
-            (AcquireError::InsideRuntime, false, false),
             (AcquireError::Invalid(ConfigError::NoResources), false, false),
         ] {
             assert_eq!(error.is_contended(), is_contended, "{error}");

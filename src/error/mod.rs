@@ -83,9 +83,6 @@ pub enum AcquireError {
         /// What it lacks.
         missing: RuntimeDriver,
     },
-    /// A verb of the blocking client was called while an async task is being polled.
-    #[error("called inside an async runtime: use the async client there, or spawn_blocking")]
-    InsideRuntime,
     /// The settings of this call cannot work.
     #[error(transparent)]
     Invalid(#[from] ConfigError),
@@ -101,11 +98,9 @@ impl AcquireError {
             | Self::Expired { report }
             | Self::NotPolled { report } => Some(report),
             Self::Timeout { report } | Self::Overloaded { report } => report.as_deref(),
-            Self::Closed
-            | Self::NoRuntime
-            | Self::IncompleteRuntime { .. }
-            | Self::InsideRuntime
-            | Self::Invalid(_) => None,
+            Self::Closed | Self::NoRuntime | Self::IncompleteRuntime { .. } | Self::Invalid(_) => {
+                None
+            }
         }
     }
 }
@@ -135,9 +130,6 @@ pub enum ExtendError {
         /// What the nodes said.
         report: Box<Report>,
     },
-    /// A verb of the blocking client was called while an async task is being polled.
-    #[error("called inside an async runtime: use the async client there, or spawn_blocking")]
-    InsideRuntime,
     /// The ttl asked for cannot work.
     #[error(transparent)]
     Invalid(#[from] ConfigError),
@@ -175,9 +167,6 @@ pub enum ClientError {
         /// What it lacks.
         missing: RuntimeDriver,
     },
-    /// A verb of the blocking client was called while an async task is being polled.
-    #[error("called inside an async runtime: use the async client there, or spawn_blocking")]
-    InsideRuntime,
     /// The resource cannot be locked, so nobody has it.
     #[error(transparent)]
     Invalid(#[from] ConfigError),
@@ -203,10 +192,6 @@ pub enum ReleaseError {
         /// What the nodes said.
         report: Box<Report>,
     },
-    /// A verb of the blocking client was called while an async task is being polled. The lease is
-    /// released in the background.
-    #[error("called inside an async runtime: use the async client there, or spawn_blocking")]
-    InsideRuntime,
     /// The cool-down asked for is too long: the lock is left standing for the longest that is allowed.
     #[error(transparent)]
     Invalid(#[from] ConfigError),

@@ -2,8 +2,8 @@
 
 use crate::{SOON, builder, ms};
 use kit::{Cluster, Server, eventually};
-use quorlock::blocking::Redlock;
-use quorlock::{AcquireError, ClientError, Loss, ReleaseError, ReleaseOutcome, UsingError};
+use quorlock::blocking::{Error, Redlock};
+use quorlock::{AcquireError, Loss, ReleaseOutcome, UsingError};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
@@ -19,7 +19,10 @@ fn the_same_verbs_work_without_a_runtime() {
     let lease = redlock.try_acquire("r").metadata("me").call().expect("a free lock");
     assert!(lease.is_valid() && lease.resource() == b"r");
     let refused = redlock.acquire("r").wait(ms(50)).call().expect_err("it is held");
-    assert!(matches!(refused, AcquireError::Contended { held_here: true, .. }), "{refused}");
+    assert!(
+        matches!(refused, Error::Failed(AcquireError::Contended { held_here: true, .. })),
+        "{refused}"
+    );
     lease.extend(ms(60_000)).expect("nodes are up");
     assert!(lease.validity() > ms(40_000));
     let status = redlock.status("r").expect("a client that works");
@@ -37,7 +40,7 @@ fn the_same_verbs_work_without_a_runtime() {
     assert_eq!(redlock.release_all().expect("outside of a runtime").len(), 1);
     redlock.close().expect("all is delivered");
     let refused = redlock.try_acquire("r").call().expect_err("closed");
-    assert_eq!(refused, AcquireError::Closed);
+    assert_eq!(refused, AcquireError::Closed.into());
     assert!(redlock.nodes().len() == 3);
 }
 
@@ -79,7 +82,7 @@ fn a_lease_is_renewed_and_its_loss_noticed_while_the_thread_does_something_else(
         "done"
     };
     match redlock.using("other", work).expect_err("stolen") {
-        UsingError::Overrun { output, found } => {
+        Error::Failed(UsingError::Overrun { output, found }) => {
             assert_eq!((output, found), ("done", ReleaseOutcome::TakenOver));
         }
         other => panic!("{other}"),
@@ -111,8 +114,8 @@ async fn inside_of_a_runtime_it_refuses_and_on_a_blocking_thread_it_works() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let refused = redlock.try_acquire("r").call().expect_err("a task must not wait");
-    assert!(matches!(refused, AcquireError::InsideRuntime), "{refused}");
-    assert_eq!(redlock.status("r"), Err(ClientError::InsideRuntime));
+    assert!(matches!(refused, Error::InsideRuntime), "{refused}");
+    assert_eq!(redlock.status("r"), Err(Error::InsideRuntime));
     assert!(redlock.release_all().is_err());
     let task = tokio::spawn(async { tokio::task::yield_now().await });
     task.await.expect("the task's budget is as it was");
@@ -120,12 +123,12 @@ async fn inside_of_a_runtime_it_refuses_and_on_a_blocking_thread_it_works() {
     let lease = tokio::task::spawn_blocking(move || on_a_thread.try_acquire("r").call());
     let lease = lease.await.expect("no panic").expect("a free lock");
     assert!(lease.lost_within(SOON).is_none(), "it does not wait here");
-    assert!(matches!(lease.extend(ms(10_000)), Err(quorlock::ExtendError::InsideRuntime)));
-    assert_eq!(lease.release(), Err(ReleaseError::InsideRuntime));
+    assert!(matches!(lease.extend(ms(10_000)), Err(Error::InsideRuntime)));
+    assert_eq!(lease.release(), Err(Error::InsideRuntime));
     eventually(SOON, "it is released in the background", || cluster.is_empty());
     let _ = redlock.close();
     let refused = tokio::task::spawn_blocking(move || redlock.try_acquire("r").call());
-    assert!(matches!(refused.await.expect("no panic"), Err(AcquireError::Closed)));
+    assert!(matches!(refused.await.expect("no panic"), Err(Error::Failed(AcquireError::Closed))));
 }
 
 #[test]

@@ -382,5 +382,5 @@ fn the_blocking_client_checks_too() {
     assert!(nodes.len() == 3 && nodes.iter().all(|node| node.role() == Some(Role::Master)));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let inside = runtime.block_on(async { redlock.check() });
-    assert_eq!(inside, Err(ClientError::InsideRuntime));
+    assert_eq!(inside, Err(quorlock::blocking::Error::InsideRuntime));
 }

@@ -102,7 +102,7 @@ async fn keys_of_the_library_are_refused_by_name_in_every_verb_and_nothing_is_se
     ] {
         let reason = ConfigError::ReservedResource { resource: resource.into() };
         assert!(reason.to_string().contains(&format!("{resource:?}")), "{reason}");
-        let invalid = Some(AcquireError::Invalid(reason.clone()));
+        let invalid = Some(AcquireError::Invalid(reason.clone()).into());
         assert_eq!(redlock.try_acquire(resource).await.err(), invalid);
         assert_eq!(redlock.acquire(resource).fenced().await.err(), invalid);
         assert_eq!(redlock.try_acquire_all(["a", resource]).await.err(), invalid);
@@ -131,14 +131,14 @@ fn the_blocking_verbs_refuse_them_too() {
     let redlock = builder(&cluster).build_blocking().expect("good settings");
     let resource = "r#quorlock:token:{r}";
     let reason = ConfigError::ReservedResource { resource: resource.into() };
-    let invalid = Some(AcquireError::Invalid(reason.clone()));
+    let invalid = Some(AcquireError::Invalid(reason.clone()).into());
     assert_eq!(redlock.try_acquire(resource).call().err(), invalid);
     assert_eq!(redlock.acquire(resource).call().err(), invalid);
     assert_eq!(redlock.acquire_all([resource, "a"]).call().err(), invalid);
     assert_eq!(redlock.adopt(resource, "a value").call().err(), invalid);
     let invalid = ClientError::Invalid(reason);
-    assert_eq!(redlock.status(resource), Err(invalid.clone()));
-    assert_eq!(redlock.force_release(resource), Err(invalid));
+    assert_eq!(redlock.status(resource), Err(invalid.clone().into()));
+    assert_eq!(redlock.force_release(resource), Err(invalid.into()));
     assert!(cluster.is_empty());
 }
 

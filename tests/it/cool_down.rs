@@ -55,7 +55,7 @@ async fn one_that_may_not_be_waited_for_is_kept_all_the_same() {
     let acquired = tokio::task::spawn_blocking(move || acquiring.try_acquire("r").call());
     let lease = acquired.await.expect("no panic").expect("a free lock");
     eventually("all have it", || lease.report().granted() == 3).await;
-    assert_eq!(lease.release_after(MAX_TTL), Err(ReleaseError::InsideRuntime));
+    assert_eq!(lease.release_after(MAX_TTL), Err(quorlock::blocking::Error::InsideRuntime));
     kit::eventually(crate::SOON, "it stands everywhere", || cools_down(&cluster, "r"));
     drop(tokio::task::spawn_blocking(move || drop(redlock)).await);
     assert!(cools_down(&cluster, "r"), "not released");

@@ -3,7 +3,7 @@
 
 use crate::{SOON, builder, ms};
 use kit::Cluster;
-use quorlock::blocking::Redlock;
+use quorlock::blocking::{Error, Redlock};
 use quorlock::{AcquireError, Loss};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -23,7 +23,7 @@ fn works(redlock: &Redlock) -> bool {
     let acquired = redlock.try_acquire("r").call();
     let works = match &acquired {
         Ok(_) => true,
-        Err(AcquireError::InsideRuntime) => false,
+        Err(Error::InsideRuntime) => false,
         Err(other) => panic!("{other}"),
     };
     if let Ok(lease) = acquired {
@@ -136,8 +136,10 @@ fn after_its_runtime_was_shut_down_it_refuses_and_tells_the_loss_all_the_same() 
     assert_eq!(lease.lost_within(ms(1)), None);
     assert_eq!(lease.lost_within(SOON), Some(Loss::Expired));
     let refused = redlock.try_acquire("r").call().expect_err("nobody could deliver anything");
-    assert_eq!(refused, AcquireError::NoRuntime);
+    assert_eq!(refused, AcquireError::NoRuntime.into());
     assert!(redlock.status("r").is_err() && redlock.check().is_ok_and(|nodes| nodes.len() == 3));
-    assert!(lease.release().is_err_and(|error| error.report().is_some()));
+    assert!(
+        lease.release().is_err_and(|error| error.reason().is_some_and(|it| it.report().is_some()))
+    );
     let _ = redlock.close();
 }

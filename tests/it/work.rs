@@ -61,7 +61,9 @@ fn work_without_async_that_outlasts_the_ttl_is_done_under_the_lock_all_the_same(
     assert!(matches!(done, Ok(true)), "{done:?}");
     let done = redlock.try_using("r", |lease| if work(lease) { Err("valid") } else { Ok(()) });
     match done.expect_err("the work failed") {
-        TryUsingError::Work { error, lock } => assert!(error == "valid" && lock.is_none()),
+        quorlock::blocking::Error::Failed(TryUsingError::Work { error, lock }) => {
+            assert!(error == "valid" && lock.is_none());
+        }
         other => panic!("{other:?}"),
     }
     assert_eq!(redlock.try_using("r", |_| Ok::<_, String>(42)).ok(), Some(42));

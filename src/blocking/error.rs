@@ -1,0 +1,55 @@
+//! What goes wrong with blocking verbs alone.
+
+use thiserror::Error;
+
+/// The caller's thread is polling an async task, and must not wait: use the async client there, or
+/// `tokio::task::spawn_blocking`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("called inside an async runtime: use the async client there, or spawn_blocking")]
+pub struct InsideRuntime;
+
+/// Why a blocking verb failed: as the async verb fails, or because it must not wait here.
+///
+/// ```
+/// use quorlock::{AcquireError, blocking};
+///
+/// fn is_held(error: &blocking::Error<AcquireError>) -> bool {
+///     error.reason().is_some_and(AcquireError::is_contended)
+/// }
+/// # assert!(!is_held(&blocking::Error::InsideRuntime));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Error<E> {
+    /// The caller's thread is polling an async task; see [`InsideRuntime`].
+    #[error("{InsideRuntime}")]
+    InsideRuntime,
+    /// As the async verb fails.
+    #[error(transparent)]
+    Failed(#[from] E),
+}
+
+impl<E> Error<E> {
+    /// The error of the async verb, if it is one.
+    pub fn reason(&self) -> Option<&E> {
+        match self {
+            Self::InsideRuntime => None,
+            Self::Failed(reason) => Some(reason),
+        }
+    }
+
+    /// The same about another error of the async verb.
+    pub(super) fn map<F>(self, change: impl FnOnce(E) -> F) -> Error<F> {
+        match self {
+            Self::InsideRuntime => Error::InsideRuntime,
+            Self::Failed(reason) => Error::Failed(change(reason)),
+        }
+    }
+}
+
+/// What a verb that was waited for came to.
+pub(super) fn joined<T, E>(waited: Result<Result<T, E>, InsideRuntime>) -> Result<T, Error<E>> {
+    match waited {
+        Ok(done) => done.map_err(Error::Failed),
+        Err(InsideRuntime) => Err(Error::InsideRuntime),
+    }
+}
