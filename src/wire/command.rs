@@ -161,6 +161,11 @@ impl Command {
     }
 }
 
+/// Asks what time it is on the node; see [`time_us`](super::time_us).
+pub(crate) fn ask_time(pipeline: &mut Pipeline) {
+    begin(pipeline, "TIME", 0, 0);
+}
+
 /// What remains until then, rounded up: a lease may be valid until then, and its keys must not end
 /// before it. Never nothing, which would delete the key.
 fn remaining(until: Time, now: Time) -> Ttl {
