@@ -336,3 +336,7 @@ impl Tally {
         self.t1
     }
 }
+
+#[cfg(test)]
+#[path = "tally_tests.rs"]
+mod tests;
