@@ -1,10 +1,10 @@
 //! The thread that connections run on when the program has no runtime.
 
 use super::error::InsideRuntime;
-use crate::sync::lock;
+use crate::sync::{lock, wait};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -122,11 +122,7 @@ impl Bell {
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             has_rung = match left {
                 Some(Duration::ZERO) => return false,
-                Some(left) => {
-                    let waited = self.rings.wait_timeout(has_rung, left);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => self.rings.wait(has_rung).unwrap_or_else(PoisonError::into_inner),
+                left => wait(&self.rings, has_rung, left),
             };
         }
         true

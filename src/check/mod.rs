@@ -11,7 +11,7 @@ pub use offset::ClockOffset;
 
 use crate::node::{NoRuntime, Pool, Probe};
 use crate::random::Random;
-use crate::wire::{Facts, Fsync, Keys, NodeFailure, Persistence, Role, short};
+use crate::wire::{Facts, Fsync, Inspection, Keys, NodeFailure, Persistence, Role, short};
 use offset::offsets;
 use std::fmt;
 use std::sync::Arc;
@@ -110,7 +110,7 @@ impl NodeCheck {
     }
 
     fn new(name: Arc<str>, probe: Result<&Probe, &NodeFailure>) -> Self {
-        let facts = probe.ok().map(|probe| &probe.facts);
+        let facts = probe.ok().map(|probe| &probe.told.facts);
         let findings = match probe {
             Ok(probe) => findings(probe),
             Err(failure) => vec![Finding::Unreachable { failure: failure.clone() }],
@@ -158,7 +158,8 @@ pub(crate) async fn check(pool: &Pool, key: Box<[u8]>) -> Result<Vec<NodeCheck>,
 /// What is found in each node by itself, and beside the others.
 fn compared(names: &[Arc<str>], probes: &[Result<Probe, NodeFailure>]) -> Vec<NodeCheck> {
     let readings: Vec<_> = probes.iter().map(|probe| probe.as_ref().ok()?.clock).collect();
-    let run_ids: Vec<_> = probes.iter().map(|probe| probe.as_ref().ok()?.facts.run_id()).collect();
+    let run_ids: Vec<_> =
+        probes.iter().map(|probe| probe.as_ref().ok()?.told.facts.run_id()).collect();
     let check = |(place, offset): (usize, Option<ClockOffset>)| {
         let mut node = NodeCheck::new(names[place].clone(), probes[place].as_ref());
         node.clock_offset = offset;
@@ -177,17 +178,17 @@ fn compared(names: &[Arc<str>], probes: &[Result<Probe, NodeFailure>]) -> Vec<No
 
 /// What is found in a node by itself.
 fn findings(probe: &Probe) -> Vec<Finding> {
-    let Probe { facts, refusals, no_pushes, clock, .. } = probe;
+    let Probe { told: Inspection { facts, refusals, no_pushes }, clock, .. } = probe;
     let mut found = Vec::new();
-    if facts.role() == Some(Role::Replica) {
+    if facts.is_replica() {
         found.push(Finding::Replica);
     }
     let refused = refusals.iter().cloned();
     found.extend(refused.map(|(command, failure)| Finding::Refused { command, failure }));
-    let limited = facts.maxmemory().is_some_and(|bytes| bytes > 0);
-    let policy = facts.eviction_policy().filter(|policy| limited && *policy != "noeviction");
     let evicted = facts.evicted();
-    found.extend(policy.map(|policy| Finding::Evicting { policy: policy.to_owned(), evicted }));
+    found.extend(
+        facts.evicting().map(|policy| Finding::Evicting { policy: policy.to_owned(), evicted }),
+    );
     let moved = clock.map(|clock| clock.moved).filter(|moved| *moved > STEADY);
     found.extend(moved.map(|by| Finding::ClockMoved { by }));
     match facts.persistence() {

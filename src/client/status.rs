@@ -4,7 +4,7 @@ use crate::lease::Backing;
 use crate::node::{Ballot, Claim, Nodes, QueuedCommand};
 use crate::protocol::{Goal, Round};
 use crate::round::{Holder, NodeVote, Report, Tally};
-use crate::wire::{Answer, Keys, NodeFailure, Value, short};
+use crate::wire::{Answer, Keys, NodeFailure, Obstacle, Remaining, Value, short};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,9 +123,9 @@ pub(super) async fn force_release(backing: &Backing, nodes: &Arc<Nodes>, keys: K
     let mut asked = Asked::default();
     for (node, answer) in quorum.ids().zip(looked.answers()) {
         let ballot = Ballot::new(tally.clone(), node);
-        let late = || Answer::failed(NodeFailure::Timeout(timeout));
+        let late = || Answer::Failed(NodeFailure::Timeout(timeout));
         match answer {
-            Some(Answer { found: Some(value), .. }) => {
+            Some(Answer::Denied(Obstacle { value: Some(value), .. })) => {
                 let claim = Arc::new(Claim::new(keys.clone(), value, quorum.nodes()));
                 asked.0.push(claim.clone());
                 nodes.send(node, QueuedCommand::evict(claim, ballot));
@@ -162,12 +162,12 @@ impl LockState {
         match (vote, answer) {
             (NodeVote::Failed(failure), _) => Self::Failed(failure.clone()),
             (NodeVote::Missing, _) => Self::Free,
-            (_, Some(Answer { found: Some(value), free_in: ttl, .. })) => {
-                Self::Held(Holder::new(value, ttl))
+            (_, Some(Answer::Denied(Obstacle { value, remaining, .. }))) => {
+                let ttl = remaining.and_then(Remaining::limited);
+                value.map_or(Self::Foreign { ttl }, |value| Self::Held(Holder::new(value, ttl)))
             }
-            (_, Some(Answer { free_in: ttl, .. })) => Self::Foreign { ttl },
             // Nobody is asked for longer than the node timeout.
-            (_, None) => Self::Failed(NodeFailure::ShutDown),
+            _ => Self::Failed(NodeFailure::ShutDown),
         }
     }
 }

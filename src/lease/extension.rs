@@ -30,7 +30,8 @@ pub(crate) struct Extension {
 
 impl VoteSink for Extension {
     fn handle_answer(&self, node: NodeId, answer: Answer) {
-        let (is_missing, is_granted) = (answer.vote == Vote::Missing, answer.vote == Vote::Granted);
+        let (is_missing, is_granted) =
+            (answer.vote() == Vote::Missing, answer.vote() == Vote::Granted);
         let decided = self.tally.count_answer(node, answer);
         let Some(state) = self.state.upgrade() else { return };
         if is_granted && decided.is_none() {

@@ -1,15 +1,16 @@
 //! What a node's answer is worth: what it tells of the node's memory and clock, and whether that
 //! lets it count.
 
+use super::claim::Promise;
 use super::connection::Link;
 use super::eligibility::VoteEligibility;
 use super::promise_skew::Verdict;
 use super::queued_command::QueuedCommand;
 use super::shared::{NodeShared, NodeState};
-use crate::protocol::{NodeId, Reading, Time, Vote, valid_until};
+use crate::protocol::{NodeId, Reading, Time, valid_until};
 use crate::sync::contain;
 use crate::time::clock;
-use crate::wire::{Answer, NodeFailure};
+use crate::wire::{Answer, Grant, NodeFailure};
 use std::time::Duration;
 
 /// When the replies to a pipeline were read, and from when on what they grant counts.
@@ -54,50 +55,50 @@ impl NodeShared {
     ) -> Answer {
         let now = received.at;
         self.learn(order, &answer, now);
-        if answer.vote != Vote::Granted {
-            answer
-        } else if order.is_acquire() {
-            match self.exclusion(now) {
-                Some(failure) => Answer::failed(failure),
-                None => self.deferred(order, answer, received),
-            }
+        let Answer::Granted(grant) = answer else { return answer };
+        let excluded = if order.is_acquire() {
+            self.exclusion(now)
         } else if order.is_extension() {
-            self.clocks.failure(self.id, now).map_or(answer, Answer::failed)
+            self.clocks.failure(self.id, now)
         } else {
-            answer
+            None
+        };
+        match excluded {
+            Some(failure) => Answer::Excluded(failure),
+            None => self.deferred(order, grant, received),
         }
     }
 
     /// I15: a lock that was free is not had before its former holder's time is over, also where the
     /// node's clock has stepped ahead. One that was taken over, or is ours already, was free of others.
-    fn deferred(&self, order: &QueuedCommand, answer: Answer, received: Received) -> Answer {
+    fn deferred(&self, order: &QueuedCommand, grant: Grant, received: Received) -> Answer {
         let Received { at, counts_from } = received;
         let Some(promise) = order.first_promise().filter(|_| counts_from > at) else {
-            return answer;
+            return Answer::Granted(grant);
         };
         if counts_from >= valid_until(promise.written, promise.ttl, self.clocks.drift) {
             let ahead = counts_from.since(at);
-            return Answer::failed(NodeFailure::Suspect { ahead, counts_in: ahead });
+            return Answer::Excluded(NodeFailure::Suspect { ahead, counts_in: ahead });
         }
-        Answer { counts_from: Some(counts_from), ..answer }
+        Answer::Granted(Grant { counts_from: Some(counts_from), ..grant })
     }
 
     /// Notes what the node has promised, and whether it kept what it had promised before.
     fn learn(&self, order: &QueuedCommand, answer: &Answer, now: Time) {
         let (claim, node) = (order.claim(), self.id);
-        match answer.vote {
-            Vote::Granted => match order.promise() {
+        match answer {
+            Answer::Granted(grant) => match order.promise() {
                 Some(promise) => {
                     let drift = self.clocks.drift;
                     claim.note_kept(node, valid_until(promise.written, promise.ttl, drift));
                     if !self.clocks.is_told(node) {
-                        self.learn_of_promise(order, answer, now);
+                        self.learn_of_promise(order, promise, grant.left, now);
                     }
                 }
                 None if order.is_release() => forget(order, node),
                 None => {}
             },
-            Vote::Missing if order.is_extension() || order.is_first_release() => {
+            Answer::Missing { .. } if order.is_extension() || order.is_first_release() => {
                 let kept = claim.forget_kept(node);
                 forget(order, node);
                 // It cuts off a millisecond.
@@ -105,18 +106,26 @@ impl NodeShared {
                     self.guard.handle_missing(node, now);
                 }
             }
-            Vote::Denied if order.is_extension() => forget(order, node),
-            Vote::Missing | Vote::Denied | Vote::Failed => {}
+            Answer::Denied(_) if order.is_extension() => forget(order, node),
+            Answer::Missing { .. }
+            | Answer::Denied(_)
+            | Answer::Excluded(_)
+            | Answer::Failed(_) => {}
         }
     }
 
     /// Where the node does not tell what time it is: the time that was left to a key shows whether it was
     /// kept for as long as was promised.
-    fn learn_of_promise(&self, order: &QueuedCommand, answer: &Answer, now: Time) {
+    fn learn_of_promise(
+        &self,
+        order: &QueuedCommand,
+        promise: Promise,
+        left: Option<Duration>,
+        now: Time,
+    ) {
         let (claim, node, promise_skew) = (order.claim(), self.id, &self.clocks.promise_skew);
-        let Some(promise) = order.promise() else { return };
         let earlier = claim.promise(node).filter(|_| order.is_extension());
-        let measured = earlier.zip(answer.left);
+        let measured = earlier.zip(left);
         let ahead = measured
             .and_then(|(earlier, left)| Some((earlier, promise_skew.ahead(earlier, left, now)?)));
         let Some((earlier, ahead)) = ahead else {

@@ -39,7 +39,7 @@ impl Ballot {
 impl Drop for Ballot {
     fn drop(&mut self) {
         if let Some(sink) = self.sink.take() {
-            contain(|| sink.handle_answer(self.node, Answer::failed(NodeFailure::ShutDown)));
+            contain(|| sink.handle_answer(self.node, Answer::Failed(NodeFailure::ShutDown)));
         }
     }
 }

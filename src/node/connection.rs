@@ -5,11 +5,10 @@ use super::handover::Broken;
 use super::handshake::greet;
 use super::pushes::{PushQueue, Pushed};
 use super::queued_command::QueuedCommand;
-use super::set_up::{ServerInfo, SetUp};
+use super::set_up::set_up;
 use super::shared::NodeShared;
 use crate::protocol::{Reading, Time};
-use crate::wire::NodeFailure;
-use crate::wire::script::begin;
+use crate::wire::{NodeFailure, ServerInfo, SetUp, ask_time};
 use futures::future::BoxFuture;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisError, Value};
@@ -109,7 +108,8 @@ impl Link {
         }
         let client = redis::Client::open(node.info(resp3))?;
         let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-        let SetUp { client_id, info, reading, tracks } = SetUp::ask(&mut connection, resp3).await?;
+        let (SetUp { client_id, info, tracks, .. }, reading) =
+            set_up(&mut connection, resp3).await?;
         let under_way = VecDeque::new();
         Ok(Self { connection, pushes, client_id, info, reading, tracks, under_way })
     }
@@ -146,7 +146,7 @@ impl Link {
         sealed: Option<Time>,
     ) {
         if sealed.is_some() {
-            begin(&mut pipeline, "TIME", 0, 0);
+            ask_time(&mut pipeline);
         }
         let mut connection = self.connection.clone();
         let mut replies: Replies = Box::pin(async move {

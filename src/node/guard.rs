@@ -1,10 +1,9 @@
 //! What nodes may have forgotten in a restart or a flush, as a client is told of it.
 
-use super::set_up::ServerInfo;
 use crate::protocol::{Event, NodeId, Quarantine, Quorum, Rule, Sentence, Server, Time};
 use crate::sync::lock;
 use crate::time::clock;
-use crate::wire::NodeFailure;
+use crate::wire::{NodeFailure, ServerInfo};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -5,37 +5,19 @@ use super::shared::NodeShared;
 use super::shield::shield;
 use crate::protocol::{Offset, Reading};
 use crate::time::clock;
-use crate::wire::script::{self, Form, RELEASE};
-use crate::wire::{Facts, Keys, NodeFailure, Value, time_us};
+use crate::wire::{Inspection, Keys, NodeFailure, Value, time_us};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Pipeline, RedisError, Value as Reply};
+use redis::{AsyncConnectionConfig, RedisError};
 use std::time::Duration;
 use tokio::time::timeout;
 
 /// How often a clock is read: the narrowest of several readings counts.
 const READINGS: usize = 8;
 
-/// The settings that are asked for, one by one: before Redis 7.0 `CONFIG GET` takes one name.
-const SETTINGS: [&str; 6] = [
-    "appendonly",
-    "appendfsync",
-    "no-appendfsync-on-rewrite",
-    "save",
-    "maxmemory",
-    "maxmemory-policy",
-];
-
-/// The channel that each Redis Sentinel listens to on the servers it watches.
-const SENTINELS: &str = "__sentinel__:hello";
-
 /// What was found out about a node.
 #[derive(Debug)]
 pub(crate) struct Probe {
-    pub(crate) facts: Facts,
-    /// What the server refused of the commands that a lock needs, and why.
-    pub(crate) refusals: Vec<(&'static str, NodeFailure)>,
-    /// Why the server does not push that keys have changed, if it does not.
-    pub(crate) no_pushes: Option<NodeFailure>,
+    pub(crate) told: Inspection,
     /// What its clock shows, if it tells.
     pub(crate) clock: Option<WallClock>,
     /// The best round trip of a command.
@@ -82,42 +64,11 @@ impl Probe {
         resp3: bool,
         keys: &Keys,
     ) -> Result<Self, RedisError> {
-        let mut pipeline = Pipeline::new();
-        if resp3 {
-            pipeline.cmd("HELLO").arg("3");
-        } else {
-            // It does not take HELLO, and may close the connection at one.
-            pipeline.cmd("PING");
-        }
-        pipeline.cmd("CLIENT").arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
-        pipeline.cmd("INFO");
-        pipeline.cmd("PUBSUB").arg("NUMSUB").arg(SENTINELS);
-        for setting in SETTINGS {
-            pipeline.cmd("CONFIG").arg("GET").arg(setting);
-        }
-        let told = pipeline.len();
         let value = Value::fresh(&crate::random::Random::Machine);
-        let tried = try_commands(&mut pipeline, keys, &value);
+        let pipeline = Inspection::ask(resp3, keys, &value);
         let replies = connection.send_packed_commands(&pipeline, 0, pipeline.len()).await?;
-
-        let mut facts = Facts::default();
-        let (told, trials) = replies.split_at(told.min(replies.len()));
-        if let [hello, _, info, sentinels, config @ ..] = told {
-            facts.add_hello(hello);
-            facts.add_info(info);
-            facts.add_listeners(sentinels);
-            for reply in config {
-                facts.add_config(reply);
-            }
-        }
-        let no_pushes = match (resp3, told.get(1)) {
-            // RESP2 would answer OK, and could not push.
-            (false, _) => Some(NodeFailure::Unexpected("it does not speak RESP3".into())),
-            (true, reply) => reply.and_then(|reply| refusal(reply, &value)),
-        };
-        let refused = |(name, reply)| Some((name, refusal(reply, &value)?));
-        let refusals = tried.into_iter().zip(trials).filter_map(refused).collect();
-        Ok(Self { facts, refusals, no_pushes, clock: None, latency: None })
+        let told = Inspection::read(&replies, resp3, &value);
+        Ok(Self { told, clock: None, latency: None })
     }
 
     async fn read_clock(&mut self, connection: &mut MultiplexedConnection) {
@@ -150,34 +101,6 @@ impl WallClock {
         let by = later.beyond(self.offset);
         let apart = Duration::from_nanos(by.lowest.max(by.highest.saturating_neg()).unsigned_abs());
         Self { offset: later, moved: self.moved.max(apart) }
-    }
-}
-
-/// Adds every command that a lock needs, each so that it changes nothing where no key stands.
-fn try_commands(pipeline: &mut Pipeline, keys: &Keys, value: &Value) -> Vec<&'static str> {
-    let (key, value) = (keys.first(), value.bytes());
-    let before = pipeline.len();
-    let source = script::sources().next().unwrap_or_default();
-    pipeline.cmd("SET").arg(key).arg(value).arg("XX").arg("PX").arg(1);
-    pipeline.cmd("GET").arg(key);
-    pipeline.cmd("DEL").arg(key);
-    pipeline.cmd("PTTL").arg(key);
-    pipeline.cmd("PEXPIRE").arg(key).arg(1);
-    pipeline.cmd("SCRIPT").arg("LOAD").arg(source);
-    RELEASE.call(Form::Hash, keys, None, pipeline).arg(value);
-    RELEASE.call(Form::Source, keys, None, pipeline).arg(value);
-    let tried = vec!["SET", "GET", "DEL", "PTTL", "PEXPIRE", "SCRIPT LOAD", "EVALSHA", "EVAL"];
-    debug_assert_eq!(pipeline.len() - before, tried.len());
-    tried
-}
-
-/// Why a command was refused, if it was. A script that is not known was not refused.
-fn refusal(reply: &Reply, value: &Value) -> Option<NodeFailure> {
-    match reply {
-        Reply::ServerError(error) if error.code() != "NOSCRIPT" => {
-            Some(NodeFailure::refused(error, value.secret()))
-        }
-        _ => None,
     }
 }
 

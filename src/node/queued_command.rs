@@ -1,27 +1,42 @@
-//! A deed on its way to a node.
+//! A command on its way to a node, and back.
 
 use super::ballot::Ballot;
 use super::claim::{Claim, Promise};
-use crate::protocol::{NodeId, Time, Ttl, Vote};
-use crate::wire::{Answer, Command, CoolDown, Form, NodeFailure, Value, Wants, reply};
+use crate::protocol::{NodeId, Time, Ttl};
+use crate::wire::{Answer, Command, CoolDown, Form, NodeFailure, ReplyShape, Value, Wants};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One command for one node, and the vote that its answer is.
 pub(crate) struct QueuedCommand {
     claim: Arc<Claim>,
-    deed: Command,
+    command: Command,
+    /// The vote, while it is still to be cast.
     ballot: Option<Ballot>,
     form: Form,
     debt: Option<Debt>,
     /// True if the node refused it, and will go on to until somebody sees to that.
     is_refused: bool,
-    /// How often it was written, and what the node promises if it grants what was written last.
-    times: u32,
+    stage: Stage,
+}
+
+/// How far a command has come.
+#[derive(Clone, Copy)]
+enum Stage {
+    /// It was never written.
+    Waiting,
+    /// It was written, and may have run.
+    Written(Written),
+}
+
+/// How a command was written last.
+#[derive(Clone, Copy)]
+struct Written {
+    /// False if it had been written before.
+    is_first: bool,
+    /// What the node promises if it grants this.
     promise: Option<Promise>,
-    /// How many commands it was written as, and which reply is the answer.
-    commands: usize,
-    verdict: usize,
+    replies: ReplyShape,
 }
 
 /// A release that has not been delivered yet, counted while it exists.
@@ -80,14 +95,12 @@ impl QueuedCommand {
         Self::new(claim, Command::ForceDelete, Some(ballot))
     }
 
-    fn new(claim: Arc<Claim>, deed: Command, ballot: Option<Ballot>) -> Self {
-        let (form, debt, promise) = (Form::Hash, None, None);
-        let (times, is_refused) = (0, false);
-        let (commands, verdict) = (1, 0);
-        Self { claim, deed, ballot, form, debt, is_refused, times, promise, commands, verdict }
+    fn new(claim: Arc<Claim>, command: Command, ballot: Option<Ballot>) -> Self {
+        let (form, debt, is_refused) = (Form::Hash, None, false);
+        Self { claim, command, ballot, form, debt, is_refused, stage: Stage::Waiting }
     }
 
-    /// Counts this order in `debts` until it is done, if it is a release.
+    /// Counts this in `debts` until it is done, if it is a release.
     pub(super) fn count_in(&mut self, debts: &Arc<AtomicUsize>) {
         if self.is_release() && self.debt.is_none() {
             debts.fetch_add(1, Ordering::Release);
@@ -100,12 +113,15 @@ impl QueuedCommand {
     }
 
     pub(super) fn is_release(&self) -> bool {
-        matches!(self.deed, Command::Release { .. })
+        matches!(self.command, Command::Release { .. })
     }
 
     /// True if this asks for locks that we have not got yet, or for their fencing token.
     pub(super) fn is_acquire(&self) -> bool {
-        matches!(self.deed, Command::Acquire { .. } | Command::Adopt { .. } | Command::Raise { .. })
+        matches!(
+            self.command,
+            Command::Acquire { .. } | Command::Adopt { .. } | Command::Raise { .. }
+        )
     }
 
     /// True if the node is asked to grant something: a lock, a token, more time.
@@ -124,18 +140,25 @@ impl QueuedCommand {
 
     /// True if it was written to a node, and may have run there.
     pub(super) fn was_written(&self) -> bool {
-        self.times > 0
+        self.written().is_some()
+    }
+
+    fn written(&self) -> Option<&Written> {
+        match &self.stage {
+            Stage::Waiting => None,
+            Stage::Written(written) => Some(written),
+        }
     }
 
     /// True for what keeps up a lease that is held.
     pub(super) fn is_upkeep(&self) -> bool {
-        matches!(self.deed, Command::Extend { .. } | Command::Repair { .. })
+        matches!(self.command, Command::Extend { .. } | Command::Repair { .. })
     }
 
     /// False if it makes no sense any more to keep this for `node`: the key must have expired, or the
     /// lease has ended. A release is of use while a command may still run late there.
     pub(super) fn is_of_use(&self, node: NodeId, now: Time) -> bool {
-        match self.deed {
+        match self.command {
             Command::Release { .. } => self.claim.is_in_doubt(node) || now < self.claim.expiry(),
             _ => !self.is_void(node, now),
         }
@@ -149,26 +172,26 @@ impl QueuedCommand {
 
     /// True for a release that was written once: nothing of ours can have deleted the keys before.
     pub(super) fn is_first_release(&self) -> bool {
-        self.is_release() && self.times == 1
+        self.is_release() && self.written().is_some_and(|written| written.is_first)
     }
 
-    /// For how long the node keeps the keys if it grants this.
+    /// For how long the node keeps the keys if it grants what was written.
     pub(super) fn promise(&self) -> Option<Promise> {
-        self.promise
+        self.written()?.promise
     }
 
     /// The same, if it asks for a lock that is free.
     pub(super) fn first_promise(&self) -> Option<Promise> {
-        self.promise.filter(|_| matches!(self.deed, Command::Acquire { .. }))
+        self.promise().filter(|_| matches!(self.command, Command::Acquire { .. }))
     }
 
     pub(super) fn is_extension(&self) -> bool {
-        matches!(self.deed, Command::Extend { .. })
+        matches!(self.command, Command::Extend { .. })
     }
 
     /// True if this lets the key stand for longer than `other`, which is an extension too.
     pub(super) fn outlasts(&self, other: &Self) -> bool {
-        match (&self.deed, &other.deed) {
+        match (&self.command, &other.command) {
             (Command::Extend { until: this, .. }, Command::Extend { until: other, .. }) => {
                 this > other
             }
@@ -179,7 +202,7 @@ impl QueuedCommand {
     /// True if it makes no sense any more to write this to `node`: what it belongs to has ended,
     /// or there is nothing to release.
     pub(super) fn is_void(&self, node: NodeId, now: Time) -> bool {
-        match self.deed {
+        match self.command {
             Command::Extend { until, .. } | Command::Repair { until } => {
                 self.claim.is_withdrawn() || now >= until
             }
@@ -188,10 +211,10 @@ impl QueuedCommand {
         }
     }
 
-    /// Answers an order that [is void](Self::is_void), without asking the node.
+    /// Answers what [is void](Self::is_void), without asking the node.
     pub(super) fn answer_void(mut self) {
         if self.is_release() {
-            self.answer(Answer::of(Vote::Missing));
+            self.answer(Answer::Missing { number: None });
         } else if let Some(ballot) = self.ballot.take() {
             // Nobody waits for it any more.
             ballot.discard();
@@ -218,17 +241,16 @@ impl QueuedCommand {
     }
 
     pub(super) fn fail(&mut self, failure: NodeFailure) {
-        self.answer(Answer::failed(failure));
+        self.answer(Answer::Failed(failure));
     }
 
-    /// How many replies it has.
-    pub(super) fn commands(&self) -> usize {
-        self.commands
+    /// How many replies it has, as it was written.
+    pub(super) fn replies(&self) -> usize {
+        self.written().map_or(0, |written| written.replies.len())
     }
 
-    /// Adds the commands to `pipeline`, and notes on the claim that they are being written to
-    /// `node`. `tracks` says whether the connection can be told when keys change. False if this must
-    /// not be written any more.
+    /// Adds this to `pipeline`, and notes on the claim that it is being written to `node`. `tracks` says
+    /// whether the connection can be told when keys change. False if this must not be written any more.
     pub(super) fn write(
         &mut self,
         node: NodeId,
@@ -236,29 +258,27 @@ impl QueuedCommand {
         tracks: bool,
         pipeline: &mut redis::Pipeline,
     ) -> bool {
-        if let Some(ttl) = self.deed.lasting(now) {
-            if !self.claim.note_written(node, ttl, now) {
-                return false;
-            }
-            // A repair leaves keys of a set as they are that were not lost.
-            let is_whole = !matches!(self.deed, Command::Repair { .. });
-            self.promise = is_whole.then_some(Promise { written: now, ttl });
+        let ttl = self.command.lasting(now);
+        if ttl.is_some_and(|ttl| !self.claim.note_written(node, ttl, now)) {
+            return false;
         }
-        self.times += 1;
-        let before = pipeline.len();
-        self.verdict = self.deed.write(self.claim.subject(), self.form, now, tracks, pipeline);
-        self.commands = pipeline.len() - before;
+        // A repair leaves keys of a set as they are that were not lost.
+        let is_whole = !matches!(self.command, Command::Repair { .. });
+        let promise = ttl.filter(|_| is_whole).map(|ttl| Promise { written: now, ttl });
+        let is_first = !self.was_written();
+        let replies = self.command.write(self.claim.subject(), self.form, now, tracks, pipeline);
+        self.stage = Stage::Written(Written { is_first, promise, replies });
         true
     }
 
     /// True if the node does not know the script that this asked it to run.
     pub(super) fn is_unknown(&self, replies: &[redis::Value]) -> bool {
-        replies.get(self.verdict).is_some_and(reply::is_noscript)
+        self.written().is_some_and(|written| written.replies.is_unknown(replies))
     }
 
-    /// What `replies` say.
-    pub(super) fn read(&self, replies: &[redis::Value]) -> Answer {
+    /// What `replies` say; nothing, if it was never written.
+    pub(super) fn read(&self, replies: &[redis::Value]) -> Option<Answer> {
         let secret = self.claim.value().secret();
-        reply::answer_with_ttl(self.deed.asked(), replies, self.verdict, secret)
+        self.written().map(|written| written.replies.read(replies, secret))
     }
 }

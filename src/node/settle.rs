@@ -5,10 +5,10 @@ use super::connection::Answered;
 use super::queued_command::QueuedCommand;
 use super::shared::NodeState;
 use super::task::NodeTask;
-use crate::protocol::{Time, Vote};
+use crate::protocol::Time;
 use crate::sync::contain;
 use crate::time::clock;
-use crate::wire::{NodeFailure, time_us};
+use crate::wire::{Answer, NodeFailure, time_us};
 use redis::Value;
 use tokio::time::Instant;
 
@@ -16,13 +16,13 @@ impl NodeTask {
     /// Casts the votes that the replies are, in their order.
     pub(super) fn settle(&mut self, answered: Answered) -> Result<(), NodeFailure> {
         let Answered { at, orders, sealed, replies } = answered;
-        let commands = orders.iter().map(QueuedCommand::commands).sum::<usize>()
+        let expected = orders.iter().map(QueuedCommand::replies).sum::<usize>()
             + usize::from(sealed.is_some());
         self.last_traffic = Instant::now();
         self.is_looking_again = false;
         let replies = replies.map_err(|error| NodeFailure::disconnected(&error));
         let told =
-            replies.and_then(|replies| Ok((read_seal(&replies, commands, sealed)?, replies)));
+            replies.and_then(|replies| Ok((read_seal(&replies, expected, sealed)?, replies)));
         let (time, replies) = match told {
             Ok(told) => told,
             Err(failure) => {
@@ -35,7 +35,7 @@ impl NodeTask {
         let mut again = Vec::new();
         let mut rest = replies.as_slice();
         for order in orders {
-            let (own, others) = rest.split_at(order.commands());
+            let (own, others) = rest.split_at(order.replies());
             again.extend(self.settle_one(order, own, (at, received)));
             rest = others;
         }
@@ -58,12 +58,14 @@ impl NodeTask {
         // Whatever goes wrong with one order, the others of the pipeline are settled, and what is owed
         // stays owed.
         let settled = contain(|| {
-            let answer = order.read(replies);
-            has_failed = answer.vote == Vote::Failed;
-            order.note_refusal(answer.failure.as_ref().is_some_and(NodeFailure::is_lasting));
+            let answer = order.read(replies)?;
+            let failure = if let Answer::Failed(failure) = &answer { Some(failure) } else { None };
+            has_failed = failure.is_some();
+            order.note_refusal(failure.is_some_and(NodeFailure::is_lasting));
             order.answer(self.node.apply_guards(&order, answer, received));
+            Some(())
         });
-        if settled.is_none() {
+        if settled.flatten().is_none() {
             has_failed = true;
             order.fail(NodeFailure::Unexpected("it could not be read".into()));
         }
@@ -109,19 +111,57 @@ impl NodeTask {
     }
 }
 
-/// What time it is by the last of the `replies` to so many `commands`, if that was asked; `TIME` may be
-/// forbidden to our user. An error if they are out of step.
+/// What time it is by the last of the `replies`, if that was asked; `TIME` may be forbidden to our user.
+/// An error if they are out of step: not as many as `expected`, or the last is no time.
 fn read_seal(
     replies: &[Value],
-    commands: usize,
+    expected: usize,
     sealed: Option<Time>,
 ) -> Result<Option<u64>, NodeFailure> {
     let out_of_step = || NodeFailure::Unexpected("replies out of step".into());
     match replies.last() {
-        _ if replies.len() != commands => Err(out_of_step()),
+        _ if replies.len() != expected => Err(out_of_step()),
         Some(last) if sealed.is_some() && !matches!(last, Value::ServerError(_)) => {
             time_us(last).map(Some).ok_or_else(out_of_step)
         }
         _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn time() -> Value {
+        redis::parse_redis_value(b"*2\r\n$1\r\n7\r\n$1\r\n5\r\n").expect("a time")
+    }
+
+    proptest! {
+        #[test]
+        fn replies_count_only_if_there_are_as_many_as_were_announced(
+            expected in 1..9_usize, came in 0..9_usize, is_sealed: bool,
+        ) {
+            let mut replies = vec![Value::Okay; came];
+            if let Some(last) = replies.last_mut() {
+                *last = time();
+            }
+            let read = read_seal(&replies, expected, is_sealed.then_some(Time::from_nanos(1)));
+            let told = is_sealed.then_some(7_000_005);
+            prop_assert_eq!(read.ok(), (came == expected).then_some(told));
+        }
+    }
+
+    #[test]
+    fn a_seal_is_a_time_or_an_error() {
+        let sealed = Some(Time::from_nanos(1));
+        let error = redis::parse_redis_value(b"-NOPERM no\r\n").expect("an error reply");
+        let read = |last: &Value| read_seal(&[Value::Okay, last.clone()], 2, sealed);
+        assert_eq!(read(&time()), Ok(Some(7_000_005)));
+        assert_eq!(read(&error), Ok(None), "it may not be asked");
+        for other in [Value::Okay, Value::Nil, Value::Int(7), Value::Array(vec![time()])] {
+            assert!(read(&other).is_err(), "{other:?}");
+        }
+        assert_eq!(read_seal(&[Value::Okay], 1, None), Ok(None), "not asked");
     }
 }

@@ -23,7 +23,7 @@ struct Listener {
 
 impl VoteSink for Listener {
     fn handle_answer(&self, _: NodeId, answer: Answer) {
-        self.votes.lock().expect("no panic with it").push(answer.vote);
+        self.votes.lock().expect("no panic with it").push(answer.vote());
         self.heard.notify_one();
         assert!(!self.panics, "a waker of somebody's panics");
     }

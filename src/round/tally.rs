@@ -6,7 +6,7 @@ use crate::node::{Links, Nodes, VoteSink, sleep_until};
 use crate::protocol::{NodeId, NodeSet, Outcome, Round, Time, Vote};
 use crate::sync::{contain, lock};
 use crate::time::Clock;
-use crate::wire::{Answer, NodeFailure};
+use crate::wire::{Answer, Grant, NodeFailure, Obstacle, Remaining};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -64,30 +64,38 @@ impl Heard {
     /// What a grant is that did not count by the end, in a round that began at `t1`.
     fn void_vote(&self, t1: Time) -> NodeVote {
         let now = t1.after(self.after);
-        self.answer.counts_from.map_or(NodeVote::Granted, |counts_from| {
+        self.counts_from().map_or(NodeVote::Granted, |counts_from| {
             let ahead = counts_from.since(now);
             NodeVote::Failed(NodeFailure::Suspect { ahead, counts_in: ahead })
         })
     }
 
+    /// From when on a grant counts, if not at once.
+    fn counts_from(&self) -> Option<Time> {
+        if let Answer::Granted(grant) = &self.answer { grant.counts_from } else { None }
+    }
+
+    /// What is in the way, as the node tells.
+    fn obstacle(&self) -> Option<&Obstacle> {
+        if let Answer::Denied(obstacle) = &self.answer { Some(obstacle) } else { None }
+    }
+
     /// Who is in the way, if the node was asked.
     fn holder(&self) -> Option<Holder> {
-        let value = self.answer.found.clone().filter(|_| self.answer.vote == Vote::Denied)?;
-        let ttl = self.answer.free_in.filter(|ttl| *ttl < Duration::MAX);
-        Some(Holder::new(value, ttl))
+        let Obstacle { value, remaining, .. } = self.obstacle()?;
+        Some(Holder::new(value.clone()?, remaining.and_then(Remaining::limited)))
     }
 
     fn is_stalled(&self) -> bool {
-        matches!(self.answer.failure, Some(NodeFailure::Stalled(_)))
+        matches!(self.answer, Answer::Failed(NodeFailure::Stalled(_)))
     }
 
     fn vote(&self) -> NodeVote {
-        match (self.answer.vote, &self.answer.failure) {
-            (Vote::Granted, _) => NodeVote::Granted,
-            (Vote::Denied, _) => NodeVote::Held,
-            (Vote::Missing, _) => NodeVote::Missing,
-            (Vote::Failed, Some(failure)) => NodeVote::Failed(failure.clone()),
-            (Vote::Failed, None) => NodeVote::Failed(NodeFailure::ShutDown),
+        match &self.answer {
+            Answer::Granted(_) => NodeVote::Granted,
+            Answer::Denied(_) => NodeVote::Held,
+            Answer::Missing { .. } => NodeVote::Missing,
+            Answer::Excluded(why) | Answer::Failed(why) => NodeVote::Failed(why.clone()),
         }
     }
 }
@@ -182,7 +190,7 @@ impl Tally {
         let (quorum, votes) = (count.round.quorum(), count.round.votes());
         let is_failed = |node: NodeId| match &count.heard[node.index()] {
             Some(heard) if heard.is_stalled() => !count.is_crowded,
-            Some(heard) => heard.answer.vote == Vote::Failed || count.round.is_void(node),
+            Some(heard) => heard.answer.vote() == Vote::Failed || count.round.is_void(node),
             None => !votes.contains(node) && !count.held_up.contains(node),
         };
         let failed = quorum.ids().filter(|node| is_failed(*node)).count();
@@ -241,7 +249,7 @@ impl Tally {
     /// The highest number that a counter was seen to show.
     pub(crate) fn highest_number(&self) -> Option<u64> {
         let count = self.count();
-        count.heard.iter().flatten().filter_map(|heard| heard.answer.number).max()
+        count.heard.iter().flatten().filter_map(|heard| heard.answer.number()).max()
     }
 
     /// When the first of the nodes counts again that did not count in this round.
@@ -250,9 +258,11 @@ impl Tally {
         let heard = count.round.quorum().ids().zip(&count.heard);
         let barred = heard.filter_map(|(id, heard)| {
             let heard = heard.as_ref()?;
-            let void = heard.answer.counts_from.filter(|_| count.round.is_void(id));
-            let counts_in = heard.answer.failure.as_ref().and_then(NodeFailure::counts_in);
-            void.or_else(|| Some(self.t1.after(heard.after).after(counts_in?)))
+            match &heard.answer {
+                Answer::Granted(grant) => grant.counts_from.filter(|_| count.round.is_void(id)),
+                Answer::Excluded(why) => Some(self.t1.after(heard.after).after(why.counts_in()?)),
+                Answer::Denied(_) | Answer::Missing { .. } | Answer::Failed(_) => None,
+            }
         });
         barred.min()
     }
@@ -260,8 +270,7 @@ impl Tally {
     /// Which of several keys was in the way, on the first node that said so.
     pub(crate) fn obstacle(&self) -> Option<usize> {
         let count = self.count();
-        let mut answers = count.heard.iter().flatten().map(|heard| &heard.answer);
-        answers.find(|answer| answer.vote == Vote::Denied).map(|answer| answer.index)
+        count.heard.iter().flatten().find_map(|heard| Some(heard.obstacle()?.place))
     }
 
     fn count(&self) -> MutexGuard<'_, Count> {
@@ -281,22 +290,23 @@ impl Tally {
         // Read after the reply, as I3 demands.
         let now = self.clock.now();
         let mut count = self.count();
-        let (vote, free_in, number) = (answer.vote, answer.free_in, answer.number);
-        let counts_from = answer.counts_from;
-        let slot = &mut count.heard[node.index()];
-        if slot.is_some() {
+        if count.heard[node.index()].is_some() {
             return None;
         }
-        *slot = Some(Heard { answer, after: now.since(self.t1) });
-        if let Some(free_in) = free_in.filter(|_| vote == Vote::Denied) {
-            count.round.note_free_at(now.after(free_in));
-        }
-        if let Some(number) = number {
+        if let Some(number) = answer.number() {
             count.round.note_number(node, number);
         }
-        if let Some(counts_from) = counts_from {
-            count.round.note_counts_from(node, counts_from);
+        match &answer {
+            Answer::Granted(Grant { counts_from: Some(counts_from), .. }) => {
+                count.round.note_counts_from(node, *counts_from);
+            }
+            Answer::Denied(Obstacle { remaining: Some(remaining), .. }) => {
+                count.round.note_free_at(now.after(remaining.at_most()));
+            }
+            _ => {}
         }
+        let vote = answer.vote();
+        count.heard[node.index()] = Some(Heard { answer, after: now.since(self.t1) });
         let due = count.round.due();
         let outcome = count.round.handle_vote(node, vote, now);
         // Whoever waits may have to look sooner, or later.
@@ -326,3 +336,7 @@ impl Tally {
         self.t1
     }
 }
+
+#[cfg(test)]
+#[path = "tally_tests.rs"]
+mod tests;

@@ -1,9 +1,25 @@
 //! Locks that a panic of another thread does not poison.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Locks `mutex`. No code of this crate panics while it holds a lock; if it did, what the lock guards
 /// would still be whole.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lets the lock go until `condition` is notified, or `limit` has passed; and at times for no reason.
+pub(crate) fn wait<'a, T>(
+    condition: &Condvar,
+    guard: MutexGuard<'a, T>,
+    limit: Option<Duration>,
+) -> MutexGuard<'a, T> {
+    match limit {
+        Some(limit) => {
+            let waited = condition.wait_timeout(guard, limit);
+            waited.unwrap_or_else(PoisonError::into_inner).0
+        }
+        None => condition.wait(guard).unwrap_or_else(PoisonError::into_inner),
+    }
 }

@@ -5,7 +5,7 @@
 mod lock;
 mod safe_waker;
 
-pub(crate) use lock::lock;
+pub(crate) use lock::{lock, wait};
 #[cfg(test)]
 pub(crate) use safe_waker::tests;
 pub(crate) use safe_waker::{contain, safely};

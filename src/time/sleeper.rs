@@ -5,8 +5,8 @@ use boottime::Fds;
 
 use super::machine;
 use crate::protocol::Time;
-use crate::sync::lock;
-use std::sync::{Condvar, Mutex, PoisonError};
+use crate::sync::{lock, wait};
+use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 /// The longest sleep without a look at the clock.
@@ -43,9 +43,11 @@ impl Sleeper {
             return;
         }
         let left = at.map_or(LONG, |at| at.since(machine::now()).min(LONG));
-        let is_woken = lock(&self.is_woken);
-        let slept = self.condition.wait_timeout_while(is_woken, left, |is_woken| !*is_woken);
-        *slept.unwrap_or_else(PoisonError::into_inner).0 = false;
+        let mut is_woken = lock(&self.is_woken);
+        if !*is_woken {
+            is_woken = wait(&self.condition, is_woken, Some(left));
+        }
+        *is_woken = false;
     }
 
     pub(crate) fn wake(&self) {

@@ -3,6 +3,7 @@
 use super::counters::{CounterUpdate, Counters};
 use super::keys::Keys;
 use super::reply::Asked;
+use super::reply_shape::{ReplyShape, Writer};
 use super::script::{ACQUIRE, EXTEND, Form, LOOK, RELEASE, begin};
 use super::value::Value;
 use crate::protocol::{Time, Ttl};
@@ -17,7 +18,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) fence: Option<&'a Counters>,
 }
 
-/// What is to be done with keys.
+/// What a node is to do with keys.
 #[derive(Clone, Debug)]
 pub(crate) enum Command {
     /// Set the keys if there are none. Ask what is in the way, as far as that is wanted.
@@ -67,7 +68,8 @@ impl Command {
         }
     }
 
-    pub(crate) fn asked(&self) -> Asked {
+    /// How the answer is to be read.
+    fn asked(&self) -> Asked {
         match self {
             Self::Acquire { .. } | Self::Repair { .. } => Asked::Acquire,
             Self::Extend { .. } | Self::Raise { .. } => Asked::Extend,
@@ -77,7 +79,7 @@ impl Command {
     }
 
     /// How the counters of `fence` are to follow.
-    pub(crate) fn follow<'a>(&self, fence: &'a Counters) -> Option<CounterUpdate<'a>> {
+    fn follow<'a>(&self, fence: &'a Counters) -> Option<CounterUpdate<'a>> {
         match self {
             Self::Acquire { .. } | Self::Adopt { .. } => Some(fence.draw()),
             Self::Raise { token } => Some(fence.raise(*token)),
@@ -87,8 +89,8 @@ impl Command {
         }
     }
 
-    /// Adds the commands to `pipeline`. `tracks` says whether the connection can be told when keys
-    /// change. Returns which of the replies is the answer.
+    /// Adds this to `pipeline`. `tracks` says whether the connection can be told when keys change.
+    /// Returns the shape of the replies.
     pub(crate) fn write(
         &self,
         of: Subject<'_>,
@@ -96,68 +98,72 @@ impl Command {
         now: Time,
         tracks: bool,
         pipeline: &mut Pipeline,
-    ) -> usize {
+    ) -> ReplyShape {
         let (keys, value) = (of.keys, of.value.bytes());
-        let ttl = self.lasting(now).map_or(0, Ttl::as_millis);
         let follow = of.fence.and_then(|fence| self.follow(fence));
-        let is_plain = keys.len() == 1 && follow.is_none();
-        let before = pipeline.len();
+        let ttl = self.lasting(now).map_or(0, Ttl::as_millis);
+        let mut writer = Writer::new(self.asked(), pipeline);
         match self {
-            Self::Acquire { wants, .. } if is_plain => {
-                set(pipeline, keys.first(), value, ttl);
-                match wants {
-                    Wants::Nothing => {}
-                    _ if tracks => watch(pipeline, keys),
-                    _ => drop(pipeline.cmd("PTTL").arg(keys.first())),
-                }
-                if *wants == Wants::WatchAndHolder {
-                    pipeline.cmd("GET").arg(keys.first());
-                }
-                return 0;
+            Self::Acquire { wants, .. } if keys.len() == 1 && follow.is_none() => {
+                set(&mut writer, keys.first(), value, ttl);
+                ask_obstacle(&mut writer, keys.first(), *wants, tracks);
             }
-            Self::Repair { .. } if is_plain => set(pipeline, keys.first(), value, ttl),
-            Self::Acquire { .. } | Self::Repair { .. } => {
-                let is_watched = match self {
-                    Self::Acquire { wants, .. } => *wants != Wants::Nothing,
-                    _ => false,
-                };
-                if tracks && is_watched {
-                    // Before the verdict: what changes after it is told.
-                    watch(pipeline, keys);
-                }
-                ACQUIRE.call(form, keys, follow, pipeline).arg(value).arg(ttl);
-                return pipeline.len() - before - 1;
+            Self::Repair { .. } if keys.len() == 1 && follow.is_none() => {
+                set(&mut writer, keys.first(), value, ttl);
             }
-            Self::Adopt { from, .. } => {
-                let swap = RELEASE.call(form, keys, follow, pipeline).arg(from.bytes());
-                swap.arg(value).arg(ttl);
+            Self::Acquire { wants, .. } => {
+                if tracks && *wants != Wants::Nothing {
+                    // Before the script: what changes after it is told.
+                    watch(&mut writer, keys);
+                }
+                ACQUIRE.call(form, keys, follow, writer.pipeline).arg(value).arg(ttl);
+                writer.note_verdict();
+            }
+            Self::Repair { .. } => {
+                ACQUIRE.call(form, keys, follow, writer.pipeline).arg(value).arg(ttl);
+                writer.note_verdict();
             }
             Self::Extend { watches, .. } => {
-                EXTEND.call(form, keys, follow, pipeline).arg(value).arg(ttl);
+                EXTEND.call(form, keys, follow, writer.pipeline).arg(value).arg(ttl);
+                writer.note_verdict();
                 if *watches && tracks {
                     // After it: its own change would end the watch.
-                    watch(pipeline, keys);
+                    watch(&mut writer, keys);
                 }
             }
             Self::Raise { .. } => {
                 // It shortens nothing, so this asks only whether the keys are ours.
                 let ttl = Ttl::SHORTEST.as_millis();
-                EXTEND.call(form, keys, follow, pipeline).arg(value).arg(ttl);
+                EXTEND.call(form, keys, follow, writer.pipeline).arg(value).arg(ttl);
+                writer.note_verdict();
+            }
+            Self::Adopt { from, .. } => {
+                let swap = RELEASE.call(form, keys, follow, writer.pipeline);
+                swap.arg(from.bytes()).arg(value).arg(ttl);
+                writer.note_verdict();
             }
             Self::Release { cooling: Some(cooling) } if now < cooling.until => {
                 let ttl = remaining(cooling.until, now).as_millis();
-                let swap = RELEASE.call(form, keys, follow, pipeline).arg(value);
-                swap.arg(cooling.value.bytes()).arg(ttl);
+                let swap = RELEASE.call(form, keys, follow, writer.pipeline);
+                swap.arg(value).arg(cooling.value.bytes()).arg(ttl);
+                writer.note_verdict();
             }
             Self::Release { .. } | Self::ForceDelete => {
-                RELEASE.call(form, keys, follow, pipeline).arg(value);
+                RELEASE.call(form, keys, follow, writer.pipeline).arg(value);
+                writer.note_verdict();
             }
             Self::Look => {
-                LOOK.call(form, keys, None, pipeline);
+                LOOK.call(form, keys, None, writer.pipeline);
+                writer.note_verdict();
             }
         }
-        0
+        writer.shape()
     }
+}
+
+/// Asks what time it is on the node; see [`time_us`](super::time_us).
+pub(crate) fn ask_time(pipeline: &mut Pipeline) {
+    begin(pipeline, "TIME", 0, 0);
 }
 
 /// What remains until then, rounded up: a lease may be valid until then, and its keys must not end
@@ -169,39 +175,43 @@ fn remaining(until: Time, now: Time) -> Ttl {
 /// Of a 64-bit number.
 const MAX_DIGITS: usize = 20;
 
-/// Sets the key if there is none.
-fn set(pipeline: &mut Pipeline, key: &[u8], value: &[u8], ttl: u64) {
+/// Sets the key if there is none: no script is needed for that.
+fn set(writer: &mut Writer<'_>, key: &[u8], value: &[u8], ttl: u64) {
     let bytes = key.len() + value.len() + "NXPX".len() + MAX_DIGITS;
-    begin(pipeline, "SET", 5, bytes).arg(key).arg(value).arg("NX").arg("PX").arg(ttl);
+    let set = begin(writer.pipeline, "SET", 5, bytes).arg(key).arg(value);
+    set.arg("NX").arg("PX").arg(ttl);
+    writer.note_verdict();
 }
 
-/// Asks how long the keys have to live, and to be told once when one changes.
-fn watch(pipeline: &mut Pipeline, keys: &Keys) {
-    for key in keys.iter() {
-        // It holds for the very next command only.
-        pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
-        pipeline.cmd("PTTL").arg(key);
+/// Asks what is wanted of the key that may be in the way.
+fn ask_obstacle(writer: &mut Writer<'_>, key: &[u8], wants: Wants, tracks: bool) {
+    if wants == Wants::Nothing {
+        return;
     }
+    if tracks {
+        watch_one(writer, key);
+    } else {
+        writer.pipeline.cmd("PTTL").arg(key);
+    }
+    writer.note_ttl();
+    if wants == Wants::WatchAndHolder {
+        writer.pipeline.cmd("GET").arg(key);
+        writer.note_holder();
+    }
+}
+
+/// Asks to be told once when one of the keys changes.
+fn watch(writer: &mut Writer<'_>, keys: &Keys) {
+    keys.iter().for_each(|key| watch_one(writer, key));
+}
+
+/// Asks how long the key has to live, and to be told once when it changes.
+fn watch_one(writer: &mut Writer<'_>, key: &[u8]) {
+    // It holds for the very next command only.
+    writer.pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
+    writer.pipeline.cmd("PTTL").arg(key);
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::time::Duration;
-
-    proptest! {
-        #[test]
-        fn a_key_that_is_extended_or_set_anew_stands_until_then(
-            now in 0..u64::MAX / 2, left in 0..Duration::from_hours(1).as_nanos(),
-        ) {
-            let (now, left) = (Time::from_nanos(now), Duration::from_nanos_u128(left));
-            let until = now.after(left);
-            for deed in [Command::Extend { until, watches: false }, Command::Repair { until }] {
-                let stands_until = now.after(deed.lasting(now).expect("it sets").as_duration());
-                prop_assert!(stands_until >= until, "{deed:?} ends early");
-                prop_assert!(stands_until <= until.after(Duration::from_millis(1)));
-            }
-        }
-    }
-}
+#[path = "command_tests.rs"]
+mod tests;

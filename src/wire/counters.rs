@@ -24,7 +24,7 @@ impl CounterKeys {
 /// What a claim wants of the counters.
 #[derive(Debug)]
 pub(crate) struct Counters {
-    counters: Arc<CounterKeys>,
+    beside: Arc<CounterKeys>,
     /// To which number the nodes are asked to go.
     hint: u64,
     /// The committed token; 0, which no node draws, before.
@@ -64,8 +64,8 @@ impl Mode {
 }
 
 impl Counters {
-    pub(crate) fn new(counters: Arc<CounterKeys>, hint: u64) -> Self {
-        Self { counters, hint, token: AtomicU64::new(0) }
+    pub(crate) fn new(beside: Arc<CounterKeys>, hint: u64) -> Self {
+        Self { beside, hint, token: AtomicU64::new(0) }
     }
 
     /// Notes the token that a quorum has committed.
@@ -99,7 +99,7 @@ impl Counters {
     }
 
     fn follow(&self, least: u64, mode: Mode) -> CounterUpdate<'_> {
-        CounterUpdate { counters: &self.counters.keys, ttl: self.counters.ttl, least, mode }
+        CounterUpdate { counters: &self.beside.keys, ttl: self.beside.ttl, least, mode }
     }
 }
 

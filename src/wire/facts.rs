@@ -1,4 +1,4 @@
-//! What a server says of itself when it is checked.
+//! What a server says of itself: `INFO`, `CONFIG GET` and `HELLO` are read here, and nowhere else.
 
 use redis::Value;
 use std::borrow::Cow;
@@ -110,6 +110,11 @@ impl Facts {
         }
     }
 
+    /// True if the server says that it follows another.
+    pub(crate) fn is_replica(&self) -> bool {
+        self.role() == Some(Role::Replica)
+    }
+
     pub(crate) fn uptime(&self) -> Option<Duration> {
         self.number("uptime_in_seconds").map(Duration::from_secs)
     }
@@ -139,6 +144,13 @@ impl Facts {
     pub(crate) fn eviction_policy(&self) -> Option<&str> {
         self.field("maxmemory_policy")
             .or_else(|| self.config.get("maxmemory-policy").map(String::as_str))
+    }
+
+    /// The eviction policy, if the server may evict keys to save memory: it has a limit, and a policy
+    /// that takes keys which have not ended.
+    pub(crate) fn evicting(&self) -> Option<&str> {
+        let is_limited = self.maxmemory().is_some_and(|bytes| bytes > 0);
+        self.eviction_policy().filter(|policy| is_limited && *policy != "noeviction")
     }
 
     /// How many keys have been evicted since the server started.
@@ -199,7 +211,7 @@ fn pairs(reply: &Value) -> Vec<(String, String)> {
     }
 }
 
-pub(crate) fn word(reply: &Value) -> Option<Cow<'_, str>> {
+fn word(reply: &Value) -> Option<Cow<'_, str>> {
     match reply {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes)),
         Value::VerbatimString { text, .. } | Value::SimpleString(text) => Some(text.into()),

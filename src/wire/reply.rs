@@ -1,10 +1,10 @@
 //! I11: what a node's reply means, in one table.
 
-use super::answer::Answer;
+use super::answer::{Answer, Grant, Obstacle, Remaining};
 use super::failure::NodeFailure;
-use crate::protocol::{LIMIT, Vote};
+use super::value::Value as Held;
+use crate::protocol::LIMIT;
 use redis::Value;
-use std::time::Duration;
 
 /// What was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,92 +19,52 @@ pub(crate) enum Asked {
     Look,
 }
 
-/// What the `replies` to one order say: the one at `verdict` is the answer. To an acquire, those that
-/// follow it say how long the key that is in the way has to live, and what stands there. `secret` (the
-/// value) is kept out of the reason.
-pub(crate) fn answer_with_ttl(
-    asked: Asked,
-    replies: &[Value],
-    verdict: usize,
-    secret: &str,
-) -> Answer {
-    let Some(reply) = replies.get(verdict) else {
-        return Answer::failed(NodeFailure::Unexpected("nothing".into()));
-    };
-    let mut answer = answer(asked, reply, secret);
-    if asked == Asked::Acquire && answer.vote == Vote::Denied {
-        for told in &replies[verdict + 1..] {
-            match told {
-                Value::Int(pttl) => {
-                    answer.free_in = free_in(*pttl).or(stands_for_ever(*pttl));
-                }
-                Value::BulkString(value) => answer.found = Some(super::value::Value::of(value)),
-                _ => {}
-            }
-        }
-    }
-    answer
-}
-
-/// How long a key with this PTTL has to live; `None` if it stands for ever.
-fn free_in(pttl: i64) -> Option<Duration> {
-    match pttl {
-        -2 => Some(Duration::ZERO),
-        pttl => u64::try_from(pttl).ok().map(Duration::from_millis),
-    }
-}
-
-/// That a key which is in the way stands for ever is known: it is not free before any deadline.
-fn stands_for_ever(pttl: i64) -> Option<Duration> {
-    (pttl == -1).then_some(Duration::MAX)
-}
-
-/// The vote that `reply` is. `secret` (the value) is kept out of the reason.
+/// The answer that `reply` is. `secret` (the value) is kept out of the reason.
 #[allow(clippy::match_same_arms)] // It is a table, in the order of what was asked.
-fn answer(asked: Asked, reply: &Value, secret: &str) -> Answer {
-    let vote = match (asked, reply) {
-        (Asked::Acquire, Value::Okay) => Vote::Granted,
-        (Asked::Acquire, Value::Nil) => Vote::Denied,
+pub(super) fn answer(asked: Asked, reply: &Value, secret: &str) -> Answer {
+    let granted = || Answer::Granted(Grant::default());
+    let denied = || Answer::Denied(Obstacle::default());
+    let missing = || Answer::Missing { number: None };
+    match (asked, reply) {
+        (Asked::Acquire, Value::Okay) => granted(),
+        (Asked::Acquire, Value::Nil) => denied(),
         (Asked::Extend, Value::Int(pttl @ -1..)) => {
-            return Answer { left: free_in(*pttl), ..Answer::of(Vote::Granted) };
+            let left = Remaining::of(*pttl).and_then(Remaining::limited);
+            Answer::Granted(Grant { left, ..Grant::default() })
         }
-        (Asked::Extend, Value::Int(-2)) => Vote::Missing,
-        (Asked::Extend, Value::Int(-3)) => Vote::Denied,
-        (Asked::Release, Value::Int(1)) => Vote::Granted,
-        (Asked::Release, Value::Int(0)) => Vote::Missing,
-        (Asked::Release, Value::Int(-1)) => Vote::Denied,
-        (Asked::Look, Value::Int(-2)) => Vote::Missing,
+        (Asked::Extend, Value::Int(-2)) => missing(),
+        (Asked::Extend, Value::Int(-3)) => denied(),
+        (Asked::Release, Value::Int(1)) => granted(),
+        (Asked::Release, Value::Int(0)) => missing(),
+        (Asked::Release, Value::Int(-1)) => denied(),
+        (Asked::Look, Value::Int(-2)) => missing(),
         (Asked::Look, Value::Int(pttl @ -1..)) => {
-            return Answer { free_in: free_in(*pttl), ..Answer::of(Vote::Denied) };
+            Answer::Denied(Obstacle { remaining: Remaining::of(*pttl), ..Obstacle::default() })
         }
-        (_, Value::Array(parts)) => return from_array(asked, parts, secret),
+        (_, Value::Array(parts)) => from_array(asked, parts, secret),
         // A lock of another format stands at the key: held, not broken.
-        (_, Value::ServerError(error)) if error.code() == "WRONGTYPE" => Vote::Denied,
-        (_, Value::ServerError(error)) => {
-            return Answer::failed(NodeFailure::refused(error, secret));
-        }
-        (_, other) => return Answer::failed(NodeFailure::Unexpected(kind(other).into())),
-    };
-    Answer::of(vote)
+        (_, Value::ServerError(error)) if error.code() == "WRONGTYPE" => denied(),
+        (_, Value::ServerError(error)) => Answer::Failed(NodeFailure::refused(error, secret)),
+        (_, other) => Answer::unexpected(kind(other)),
+    }
 }
 
 /// What a script says of a key that is in the way: its PTTL and its place; or its value and its PTTL.
 /// What `fenced.lua` says: the answer of the script that it ran, and a number.
 fn from_array(asked: Asked, parts: &[Value], secret: &str) -> Answer {
-    let denied = Answer::of(Vote::Denied);
     match (asked, parts) {
-        (Asked::Acquire, [Value::Int(pttl), Value::Int(index), told @ ..]) => {
-            let index = usize::try_from(*index - 1).unwrap_or_default();
-            let found = match told {
-                [Value::BulkString(value)] => Some(super::value::Value::of(value)),
+        (Asked::Acquire, [Value::Int(pttl), Value::Int(place), told @ ..]) => {
+            let value = match told {
+                [Value::BulkString(value)] => Some(Held::of(value)),
                 _ => None,
             };
-            let free_in = free_in(*pttl).or(stands_for_ever(*pttl));
-            Answer { free_in, index, found, ..denied }
+            let place = usize::try_from(place.saturating_sub(1)).unwrap_or_default();
+            let remaining = Remaining::of(*pttl);
+            Answer::Denied(Obstacle { remaining, value, place, number: None })
         }
         (Asked::Look, [Value::BulkString(value), Value::Int(pttl)]) => {
-            let found = Some(super::value::Value::of(value));
-            Answer { free_in: free_in(*pttl), found, ..denied }
+            let (remaining, value) = (Remaining::of(*pttl), Some(Held::of(value)));
+            Answer::Denied(Obstacle { remaining, value, ..Obstacle::default() })
         }
         (
             Asked::Acquire | Asked::Extend | Asked::Release,
@@ -112,11 +72,11 @@ fn from_array(asked: Asked, parts: &[Value], secret: &str) -> Answer {
         ) => {
             let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
             match number.filter(|number| *number < LIMIT) {
-                Some(number) => Answer { number: Some(number), ..answer(asked, unfenced, secret) },
-                None => Answer::failed(NodeFailure::Unexpected("a counter out of range".into())),
+                Some(number) => answer(asked, unfenced, secret).with_number(number),
+                None => Answer::unexpected("a counter out of range"),
             }
         }
-        _ => Answer::failed(NodeFailure::Unexpected("an array".into())),
+        _ => Answer::unexpected("an array"),
     }
 }
 
@@ -140,7 +100,7 @@ fn number(reply: &Value) -> Option<u64> {
 }
 
 /// True if the node does not know the script it was asked to run.
-pub(crate) fn is_noscript(reply: &Value) -> bool {
+pub(super) fn is_noscript(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(error) if error.code() == "NOSCRIPT")
 }
 
@@ -162,6 +122,8 @@ fn kind(reply: &Value) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Vote;
+    use std::time::Duration;
 
     fn parsed(wire: &str) -> Value {
         redis::parse_redis_value(wire.as_bytes()).expect("a well-formed reply")
@@ -193,69 +155,51 @@ mod tests {
         for (wire, acquire, extend, release, look) in table {
             let votes = [(Acquire, acquire), (Extend, extend), (Release, release), (Look, look)];
             for (asked, vote) in votes {
-                assert_eq!(answer(asked, &parsed(wire), "v").vote, vote, "{wire:?} to {asked:?}");
+                let answer = answer(asked, &parsed(wire), "v");
+                assert_eq!(answer.vote(), vote, "{wire:?} to {asked:?}");
             }
         }
     }
 
     #[test]
-    fn a_ttl_that_follows_tells_when_the_key_is_gone() {
-        let free_in = |wire: &[&str]| {
-            let replies: Vec<_> = wire.iter().map(|wire| parsed(wire)).collect();
-            let answer = answer_with_ttl(Asked::Acquire, &replies, 0, "v");
-            assert_eq!(answer.vote, Vote::Denied);
-            answer.free_in
-        };
-        assert_eq!(free_in(&["$-1\r\n"]), None, "not asked");
-        assert_eq!(free_in(&["$-1\r\n", ":70\r\n"]), Some(Duration::from_millis(70)));
-        assert_eq!(free_in(&["$-1\r\n", "+OK\r\n", ":-2\r\n"]), Some(Duration::ZERO), "gone");
-        let for_ever = free_in(&["$-1\r\n", "+OK\r\n", ":-1\r\n"]);
-        assert_eq!(for_ever, Some(Duration::MAX), "for ever");
-        assert_eq!(free_in(&["$-1\r\n", "-ERR no\r\n", "-ERR no\r\n"]), None);
-    }
-
-    #[test]
-    fn what_stands_in_the_way_is_told_with_its_ttl() {
-        let told = |wire: &[&str]| {
-            let replies: Vec<_> = wire.iter().map(|wire| parsed(wire)).collect();
-            let answer = answer_with_ttl(Asked::Acquire, &replies, 0, "v");
-            (answer.vote, answer.free_in, answer.found)
-        };
-        let (nil, pttl, value) = ("$-1\r\n", ":70\r\n", "$2\r\nhi\r\n");
-        let (in_70_ms, hi) = (Some(Duration::from_millis(70)), crate::wire::Value::of(b"hi"));
-        let denied = (Vote::Denied, in_70_ms, Some(hi.clone()));
-        assert_eq!(told(&[nil, "+OK\r\n", pttl, value]), denied);
-        assert_eq!(told(&[nil, pttl, "-WRONGTYPE no\r\n"]), (Vote::Denied, in_70_ms, None));
-        assert_eq!(told(&["+OK\r\n", pttl, value]), (Vote::Granted, None, None), "it is ours");
-        let script = "*3\r\n:70\r\n:1\r\n$2\r\nhi\r\n";
-        assert_eq!(told(&[script]), denied);
-    }
-
-    #[test]
     fn an_extension_tells_how_much_was_left() {
-        let left = |wire| answer(Asked::Extend, &parsed(wire), "v").left;
+        let left = |wire| match answer(Asked::Extend, &parsed(wire), "v") {
+            Answer::Granted(Grant { left, counts_from: None, number: None }) => left,
+            other => panic!("{other:?}"),
+        };
         assert_eq!(left(":70\r\n"), Some(Duration::from_millis(70)));
         assert_eq!(left(":-1\r\n"), None, "for ever");
     }
 
     #[test]
     fn a_script_tells_what_is_in_the_way() {
-        let set = answer(Asked::Acquire, &parsed("*2\r\n:70\r\n:2\r\n"), "v");
-        assert_eq!((set.free_in, set.index), (Some(Duration::from_millis(70)), 1));
-        let forever = answer(Asked::Acquire, &parsed("*2\r\n:-1\r\n:1\r\n"), "v");
-        assert_eq!((forever.free_in, forever.index), (Some(Duration::MAX), 0));
-        let look = answer(Asked::Look, &parsed("*2\r\n$2\r\nhi\r\n:9\r\n"), "v");
-        assert_eq!(look.found, Some(crate::wire::Value::of(b"hi")));
-        assert_eq!(look.free_in, Some(Duration::from_millis(9)));
-        let kind = answer(Asked::Look, &parsed(":9\r\n"), "v");
-        assert_eq!((kind.found, kind.free_in), (None, Some(Duration::from_millis(9))));
+        let told = |asked, wire: &str| match answer(asked, &parsed(wire), "v") {
+            Answer::Denied(obstacle) => obstacle,
+            other => panic!("{other:?}"),
+        };
+        let ms = |ms| Some(Remaining::For(Duration::from_millis(ms)));
+        let (hi, empty) = (Some(Held::of(b"hi")), Obstacle::default());
+        let set = told(Asked::Acquire, "*2\r\n:70\r\n:2\r\n");
+        assert_eq!(set, Obstacle { remaining: ms(70), place: 1, ..empty.clone() });
+        let held = told(Asked::Acquire, "*3\r\n:70\r\n:1\r\n$2\r\nhi\r\n");
+        assert_eq!(held, Obstacle { remaining: ms(70), value: hi.clone(), ..empty.clone() });
+        let forever = told(Asked::Acquire, "*2\r\n:-1\r\n:1\r\n");
+        assert_eq!(forever, Obstacle { remaining: Some(Remaining::ForEver), ..empty.clone() });
+        let nowhere = told(Asked::Acquire, "*2\r\n:70\r\n:-9223372036854775808\r\n");
+        assert_eq!(nowhere.place, 0);
+        let look = told(Asked::Look, "*2\r\n$2\r\nhi\r\n:9\r\n");
+        assert_eq!(look, Obstacle { remaining: ms(9), value: hi, ..empty.clone() });
+        let kind = told(Asked::Look, ":9\r\n");
+        assert_eq!(kind, Obstacle { remaining: ms(9), ..empty.clone() });
+        let kind = told(Asked::Look, ":-1\r\n");
+        assert_eq!(kind, Obstacle { remaining: Some(Remaining::ForEver), ..empty });
     }
 
     #[test]
     fn a_fenced_answer_is_the_one_inside_it_with_a_number() {
         let fenced = |asked: Asked, wire: &str| {
             let answer = answer(asked, &parsed(wire), "v");
-            (answer.vote, answer.number)
+            (answer.vote(), answer.number())
         };
         for (asked, inside, vote) in [
             (Asked::Acquire, "+OK\r\n", Vote::Granted),
@@ -300,9 +244,8 @@ mod tests {
             let reply = parsed(&format!("-{code} some words\r\n"));
             for asked in [Asked::Acquire, Asked::Extend, Asked::Release, Asked::Look] {
                 let answer = answer(asked, &reply, "v");
-                assert_eq!(answer.vote, Vote::Failed);
-                let reason = answer.failure.expect("a failed vote has a reason").to_string();
-                assert_eq!(reason, format!("{code} some words"));
+                let Answer::Failed(reason) = answer else { panic!("{answer:?}") };
+                assert_eq!(reason.to_string(), format!("{code} some words"));
             }
             assert_eq!(is_noscript(&reply), code == "NOSCRIPT");
         }

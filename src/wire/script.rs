@@ -5,29 +5,29 @@ use super::keys::Keys;
 use std::sync::LazyLock;
 
 /// Sets all keys of a set, or none.
-pub(crate) static ACQUIRE: LazyLock<Script> =
+pub(super) static ACQUIRE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/acquire.lua")).fenced(1));
 
 /// Extends locks that are still ours.
-pub(crate) static EXTEND: LazyLock<Script> =
+pub(super) static EXTEND: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/extend.lua")).fenced(-1));
 
 /// Deletes locks that are still ours, or puts another value in their place.
-pub(crate) static RELEASE: LazyLock<Script> =
+pub(super) static RELEASE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/release.lua")).fenced(1));
 
 /// Reads a lock.
-pub(crate) static LOOK: LazyLock<Script> =
+pub(super) static LOOK: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/look.lua")));
 
 /// The source of every script, to be told to a node in advance.
-pub(crate) fn sources() -> impl Iterator<Item = &'static str> {
+pub(super) fn sources() -> impl Iterator<Item = &'static str> {
     let all = [&ACQUIRE, &EXTEND, &RELEASE, &LOOK];
     all.into_iter().flat_map(|script| script.texts()).map(|text| &*text.source)
 }
 
 /// A script, and what it is where counters are to follow it.
-pub(crate) struct Script {
+pub(super) struct Script {
     plain: Text,
     fenced: Option<Fenced>,
 }
@@ -83,7 +83,7 @@ impl Script {
 
     /// Adds a call with these keys to `pipeline`, and with counters that follow; the script's
     /// arguments are to be added.
-    pub(crate) fn call<'a>(
+    pub(super) fn call<'a>(
         &self,
         form: Form,
         keys: &Keys,
@@ -112,7 +112,7 @@ impl Script {
 
 /// Begins a command with room for so many arguments, which have so many bytes together: most of what it
 /// takes to make one is to let it grow.
-pub(crate) fn begin<'a>(
+pub(super) fn begin<'a>(
     pipeline: &'a mut redis::Pipeline,
     name: &str,
     arguments: usize,

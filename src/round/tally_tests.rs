@@ -1,0 +1,95 @@
+//! What becomes of nodes' answers in a round, and what is reported of them.
+
+use super::*;
+use crate::protocol::{Goal, Quorum};
+use crate::wire::Value;
+
+/// An acquire over three nodes, valid for an hour, with these answers.
+fn tally(answers: &[Answer]) -> Arc<Tally> {
+    let clock = Clock::default();
+    let t1 = clock.now();
+    let valid_until = t1.after(Duration::from_hours(1));
+    let quorum = Quorum::majority(3);
+    let tally = Tally::new(Round::new(quorum, Goal::Acquire { valid_until }), t1, &clock);
+    for (node, answer) in quorum.ids().zip(answers) {
+        tally.count_answer(node, answer.clone());
+    }
+    tally
+}
+
+fn report(tally: &Tally) -> Report {
+    tally.report(["a", "b", "c"].into_iter().map(Arc::from))
+}
+
+fn granted(counts_from: Option<Time>) -> Answer {
+    Answer::Granted(Grant { counts_from, ..Grant::default() })
+}
+
+fn restarted() -> NodeFailure {
+    let (ago, counts_in) = (Duration::from_secs(3), Duration::from_secs(57));
+    NodeFailure::Restarted { ago, counts_in }
+}
+
+#[test]
+fn a_grant_that_is_excluded_is_reported_as_a_failure_and_counts_again_later() {
+    let tally = tally(&[granted(None), Answer::Excluded(restarted())]);
+    assert!(tally.with_round(|round| round.outcome().is_none()), "one grant is no quorum");
+    let report = report(&tally);
+    let votes: Vec<_> = report.nodes().iter().map(NodeReport::vote).collect();
+    let failed = NodeVote::Failed(restarted());
+    assert_eq!(votes, [&NodeVote::Granted, &failed, &NodeVote::Pending]);
+    let again = tally.counts_again_at().expect("it is known when");
+    let counts_in = again.since(tally.t1());
+    assert!(counts_in >= Duration::from_secs(57) && counts_in < Duration::from_secs(87));
+}
+
+#[test]
+fn what_failed_by_itself_is_not_said_to_count_again() {
+    let tally =
+        tally(&[Answer::Failed(NodeFailure::ShutDown), Answer::Missing { number: Some(4) }]);
+    assert_eq!(tally.counts_again_at(), None);
+    assert_eq!((tally.highest_number(), tally.obstacle()), (Some(4), None));
+    let report = report(&tally);
+    let votes: Vec<_> = report.nodes().iter().map(NodeReport::vote).collect();
+    let failed = NodeVote::Failed(NodeFailure::ShutDown);
+    assert_eq!(votes, [&failed, &NodeVote::Missing, &NodeVote::Pending]);
+}
+
+#[test]
+fn a_grant_that_counts_later_decides_nothing_and_is_void_at_the_end() {
+    let later = Clock::default().now().after(Duration::from_mins(30));
+    let tally = tally(&[granted(None), granted(Some(later))]);
+    assert!(tally.with_round(|round| round.outcome().is_none()));
+    assert_eq!(tally.with_round(Round::due), Some(later));
+    assert_eq!(tally.counts_again_at(), Some(later));
+    assert_eq!(tally.close(), Some(Outcome::NoQuorum));
+    let report = report(&tally);
+    let vote = report.nodes()[1].vote();
+    assert!(matches!(vote, NodeVote::Failed(NodeFailure::Suspect { .. })), "{vote:?}");
+}
+
+#[test]
+fn what_is_in_the_way_is_told_and_says_when_to_come_again() {
+    let denied = |remaining: Option<Remaining>, value: Option<&[u8]>| {
+        let value = value.map(Value::of);
+        Answer::Denied(Obstacle { remaining, value, place: 2, number: Some(7) })
+    };
+    let limited = |seconds| Some(Remaining::For(Duration::from_secs(seconds)));
+    let held = tally(&[denied(limited(600), Some(b"held")), denied(limited(1200), None)]);
+    assert_eq!((held.obstacle(), held.highest_number()), (Some(2), Some(7)));
+    let told = report(&held);
+    let holder = told.nodes()[0].holder().expect("it was told");
+    assert_eq!(holder.ttl(), Some(Duration::from_secs(600)));
+    assert_eq!(told.nodes()[1].holder(), None);
+    // One of the two is enough, beside the node that is free.
+    let after = told.retry_after().expect("it is known");
+    assert!(after <= Duration::from_secs(600) && after > Duration::from_secs(570), "{after:?}");
+
+    let for_ever = denied(Some(Remaining::ForEver), Some(b"held"));
+    let told = report(&tally(&[for_ever.clone(), for_ever.clone()]));
+    assert_eq!(told.nodes()[0].holder().map(Holder::ttl), Some(None));
+    assert_eq!(told.retry_after(), None, "it is never free");
+    let told = report(&tally(&[for_ever, denied(limited(600), None)]));
+    assert!(told.retry_after().is_some(), "the other one is");
+    assert_eq!(report(&tally(&[denied(None, None), denied(None, None)])).retry_after(), None);
+}

@@ -1,0 +1,175 @@
+//! What is asked of a server when it is checked, and what it answers.
+
+use super::facts::Facts;
+use super::failure::NodeFailure;
+use super::keys::Keys;
+use super::script::{self, Form, RELEASE};
+use super::set_up::ask_for_pushes;
+use super::value::Value;
+use redis::{Pipeline, Value as Reply};
+
+/// The settings that are asked for, one by one: before Redis 7.0 `CONFIG GET` takes one name.
+const SETTINGS: [&str; 6] = [
+    "appendonly",
+    "appendfsync",
+    "no-appendfsync-on-rewrite",
+    "save",
+    "maxmemory",
+    "maxmemory-policy",
+];
+
+/// The channel that each Redis Sentinel listens to on the servers it watches.
+const SENTINELS: &str = "__sentinel__:hello";
+
+/// The commands that a lock needs, as they are tried by [`try_commands`].
+const TRIED: [&str; 8] = ["SET", "GET", "DEL", "PTTL", "PEXPIRE", "SCRIPT LOAD", "EVALSHA", "EVAL"];
+
+/// What a server says when it is checked.
+#[derive(Debug)]
+pub(crate) struct Inspection {
+    pub(crate) facts: Facts,
+    /// What the server refused of the commands that a lock needs, and why.
+    pub(crate) refusals: Vec<(&'static str, NodeFailure)>,
+    /// Why the server does not push that keys have changed, if it does not.
+    pub(crate) no_pushes: Option<NodeFailure>,
+}
+
+impl Inspection {
+    /// Asks the server what it is. The commands that a lock needs are tried on `keys` and with `value`;
+    /// where no key stands they change nothing.
+    pub(crate) fn ask(resp3: bool, keys: &Keys, value: &Value) -> Pipeline {
+        let mut pipeline = Pipeline::new();
+        if resp3 {
+            pipeline.cmd("HELLO").arg("3");
+        } else {
+            // It does not take HELLO, and may close the connection at one.
+            pipeline.cmd("PING");
+        }
+        ask_for_pushes(&mut pipeline);
+        pipeline.cmd("INFO");
+        pipeline.cmd("PUBSUB").arg("NUMSUB").arg(SENTINELS);
+        for setting in SETTINGS {
+            pipeline.cmd("CONFIG").arg("GET").arg(setting);
+        }
+        try_commands(&mut pipeline, keys, value);
+        pipeline
+    }
+
+    /// What `replies` to [what was asked](Self::ask) say; nothing, if they are too few. `value` is kept
+    /// out of the reasons.
+    pub(crate) fn read(replies: &[Reply], resp3: bool, value: &Value) -> Self {
+        let mut read = Self { facts: Facts::default(), refusals: Vec::new(), no_pushes: None };
+        if !resp3 {
+            // It would answer OK, and could not push.
+            read.no_pushes = Some(NodeFailure::Unexpected("it does not speak RESP3".into()));
+        }
+        let [hello, pushes, info, sentinels, rest @ ..] = replies else { return read };
+        let Some((settings, tried)) = rest.split_at_checked(SETTINGS.len()) else { return read };
+        read.facts.add_hello(hello);
+        read.facts.add_info(info);
+        read.facts.add_listeners(sentinels);
+        for setting in settings {
+            read.facts.add_config(setting);
+        }
+        if resp3 {
+            read.no_pushes = refusal(pushes, value);
+        }
+        let refused = TRIED.into_iter().zip(tried);
+        read.refusals =
+            refused.filter_map(|(name, reply)| Some((name, refusal(reply, value)?))).collect();
+        read
+    }
+}
+
+/// Adds every command that a lock needs, each so that it changes nothing where no key stands.
+fn try_commands(pipeline: &mut Pipeline, keys: &Keys, value: &Value) {
+    let (key, value) = (keys.first(), value.bytes());
+    let source = script::sources().next().unwrap_or_default();
+    pipeline.cmd("SET").arg(key).arg(value).arg("XX").arg("PX").arg(1);
+    pipeline.cmd("GET").arg(key);
+    pipeline.cmd("DEL").arg(key);
+    pipeline.cmd("PTTL").arg(key);
+    pipeline.cmd("PEXPIRE").arg(key).arg(1);
+    pipeline.cmd("SCRIPT").arg("LOAD").arg(source);
+    RELEASE.call(Form::Hash, keys, None, pipeline).arg(value);
+    RELEASE.call(Form::Source, keys, None, pipeline).arg(value);
+}
+
+/// Why a command was refused, if it was. A script that is not known was not refused.
+fn refusal(reply: &Reply, value: &Value) -> Option<NodeFailure> {
+    match reply {
+        Reply::ServerError(error) if error.code() != "NOSCRIPT" => {
+            Some(NodeFailure::refused(error, value.secret()))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> Reply {
+        redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).expect("an error reply")
+    }
+
+    /// The names of what is asked, as they stand in the bytes.
+    fn names(resp3: bool) -> Vec<String> {
+        let asked = Inspection::ask(resp3, &Keys::one(b"k".as_slice().into()), &Value::of(b"mine"));
+        let name = |command: &redis::Cmd| {
+            let packed = String::from_utf8(command.get_packed_command()).expect("text");
+            packed.split("\r\n").nth(2).expect("a name").to_owned()
+        };
+        asked.cmd_iter().map(name).collect()
+    }
+
+    #[test]
+    fn what_was_refused_is_named_after_what_was_tried() {
+        let asked = names(true);
+        let first = asked.len() - TRIED.len();
+        for (place, name) in TRIED.into_iter().enumerate() {
+            let mut replies = vec![Reply::Nil; asked.len()];
+            replies[first + place] = error("NOPERM not mine");
+            let read = Inspection::read(&replies, true, &Value::of(b"mine"));
+            let failure =
+                NodeFailure::Refused { code: "NOPERM".into(), detail: "not <value>".into() };
+            assert_eq!((read.refusals, read.no_pushes), (vec![(name, failure)], None));
+            assert!(
+                name.starts_with(&asked[first + place]),
+                "{name} is {:?}",
+                asked[first + place]
+            );
+            replies[first + place] = error("NOSCRIPT no");
+            assert_eq!(Inspection::read(&replies, true, &Value::of(b"mine")).refusals, []);
+        }
+    }
+
+    #[test]
+    fn each_answer_is_read_as_what_it_was_asked_for() {
+        let bulk = |text: &str| Reply::BulkString(text.as_bytes().to_vec());
+        let pair = |name: &str, value: &str| Reply::Array(vec![bulk(name), bulk(value)]);
+        for resp3 in [true, false] {
+            let asked = names(resp3);
+            let greeting = if resp3 { "HELLO" } else { "PING" };
+            assert_eq!(asked[..5], [greeting, "CLIENT", "INFO", "PUBSUB", "CONFIG"]);
+            let mut replies = vec![Reply::Okay; asked.len()];
+            replies[0] = pair("mode", "cluster");
+            replies[1] = error("ERR no");
+            replies[2] = bulk("run_id:abc\r\n");
+            replies[3] = pair(SENTINELS, "2");
+            for (place, setting) in SETTINGS.into_iter().enumerate() {
+                replies[4 + place] = pair(setting, "yes");
+            }
+            let read = Inspection::read(&replies, resp3, &Value::of(b"mine"));
+            let facts = &read.facts;
+            assert_eq!((facts.run_id(), facts.sentinels()), (Some("abc"), 2));
+            assert!(facts.is_clustered() && facts.rests_on_rewrite());
+            assert_eq!(facts.eviction_policy(), Some("yes"), "the last of the settings");
+            let why = read.no_pushes.expect("it refused").to_string();
+            assert_eq!(why.contains("RESP3"), !resp3, "{why}");
+            assert_eq!(read.refusals, []);
+            let cut = Inspection::read(&replies[..5], resp3, &Value::of(b"mine"));
+            assert_eq!(cut.facts.run_id(), None, "not what was asked");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Which of the replies to a command says what.
+
+use super::answer::{Answer, Obstacle, Remaining};
+use super::reply::{Asked, answer, is_noscript};
+use super::value::Value as Held;
+use redis::{Pipeline, Value};
+use std::num::NonZeroUsize;
+
+/// The replies to one command: how many there are, and where to find what it is about. Whoever writes
+/// the command makes it, and reading goes by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReplyShape {
+    pub(super) asked: Asked,
+    pub(super) len: usize,
+    /// Which reply is the answer.
+    pub(super) verdict: usize,
+    /// Which reply says how long a key in the way has to live, if the verdict does not. It follows the
+    /// verdict, so it is never the first.
+    pub(super) ttl: Option<NonZeroUsize>,
+    /// Which reply says what stands there, likewise.
+    pub(super) holder: Option<NonZeroUsize>,
+}
+
+impl ReplyShape {
+    /// How many replies there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// What `replies` say. `secret` (the value) is kept out of the reason.
+    pub(crate) fn read(&self, replies: &[Value], secret: &str) -> Answer {
+        let Some(verdict) = replies.get(self.verdict) else {
+            return Answer::unexpected("nothing");
+        };
+        match answer(self.asked, verdict, secret) {
+            Answer::Denied(obstacle) => Answer::Denied(self.told_of(obstacle, replies)),
+            answer => answer,
+        }
+    }
+
+    /// The obstacle, with what the replies beside the verdict tell of it.
+    fn told_of(&self, mut obstacle: Obstacle, replies: &[Value]) -> Obstacle {
+        let reply = |place: Option<NonZeroUsize>| replies.get(place?.get());
+        if let Some(Value::Int(pttl)) = reply(self.ttl) {
+            obstacle.remaining = Remaining::of(*pttl);
+        }
+        if let Some(Value::BulkString(value)) = reply(self.holder) {
+            obstacle.value = Some(Held::of(value));
+        }
+        obstacle
+    }
+
+    /// True if the node does not know the script that it was asked to run.
+    pub(crate) fn is_unknown(&self, replies: &[Value]) -> bool {
+        replies.get(self.verdict).is_some_and(is_noscript)
+    }
+}
+
+/// Adds what one command is made of to a pipeline, and notes which of the replies says what.
+pub(super) struct Writer<'a> {
+    pub(super) pipeline: &'a mut Pipeline,
+    /// How much stood in the pipeline before.
+    before: usize,
+    shape: ReplyShape,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(asked: Asked, pipeline: &'a mut Pipeline) -> Self {
+        let before = pipeline.len();
+        let shape = ReplyShape { asked, len: 0, verdict: 0, ttl: None, holder: None };
+        Self { pipeline, before, shape }
+    }
+
+    /// The reply to what was added last is the answer.
+    pub(super) fn note_verdict(&mut self) {
+        self.shape.verdict = self.last();
+    }
+
+    /// The reply to what was added last is the ttl of what is in the way.
+    pub(super) fn note_ttl(&mut self) {
+        self.shape.ttl = NonZeroUsize::new(self.last());
+    }
+
+    /// The reply to what was added last is what is in the way.
+    pub(super) fn note_holder(&mut self) {
+        self.shape.holder = NonZeroUsize::new(self.last());
+    }
+
+    /// The shape of the replies to all that was added.
+    pub(super) fn shape(self) -> ReplyShape {
+        ReplyShape { len: self.pipeline.len() - self.before, ..self.shape }
+    }
+
+    /// The place of the reply to what was added last.
+    fn last(&self) -> usize {
+        (self.pipeline.len() - self.before).saturating_sub(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Vote;
+    use std::time::Duration;
+
+    const NIL: &str = "$-1\r\n";
+    const OK: &str = "+OK\r\n";
+    const TTL: &str = ":70\r\n";
+    const VALUE: &str = "$2\r\nhi\r\n";
+
+    fn parsed(wire: &[&str]) -> Vec<Value> {
+        let parse = |wire: &&str| redis::parse_redis_value(wire.as_bytes()).expect("a reply");
+        wire.iter().map(parse).collect()
+    }
+
+    /// An acquire with its verdict first, and what follows it at these places.
+    fn acquire(len: usize, ttl: usize, holder: usize) -> ReplyShape {
+        let (ttl, holder) = (NonZeroUsize::new(ttl), NonZeroUsize::new(holder));
+        ReplyShape { asked: Asked::Acquire, len, verdict: 0, ttl, holder }
+    }
+
+    fn obstacle(shape: ReplyShape, wire: &[&str]) -> Obstacle {
+        match shape.read(&parsed(wire), "v") {
+            Answer::Denied(obstacle) => obstacle,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_ttl_that_follows_tells_when_the_key_is_gone() {
+        let remaining = |shape, wire: &[&str]| obstacle(shape, wire).remaining;
+        let (plain, watched) = (acquire(2, 1, 0), acquire(3, 2, 0));
+        let ms = |ms| Some(Remaining::For(Duration::from_millis(ms)));
+        assert_eq!(remaining(acquire(1, 0, 0), &[NIL]), None, "not asked");
+        assert_eq!(remaining(plain, &[NIL, TTL]), ms(70));
+        assert_eq!(remaining(watched, &[NIL, OK, ":-2\r\n"]), ms(0), "gone");
+        assert_eq!(remaining(watched, &[NIL, OK, ":-1\r\n"]), Some(Remaining::ForEver));
+        assert_eq!(remaining(watched, &[NIL, "-ERR no\r\n", "-ERR no\r\n"]), None);
+        assert_eq!(remaining(watched, &[NIL, TTL, "-ERR no\r\n"]), None, "no answer to that");
+    }
+
+    #[test]
+    fn what_stands_in_the_way_is_told_with_its_ttl() {
+        let (plain, watched) = (acquire(3, 1, 2), acquire(4, 2, 3));
+        let remaining = Some(Remaining::For(Duration::from_millis(70)));
+        let unknown = Obstacle { remaining, ..Obstacle::default() };
+        let held = Obstacle { value: Some(Held::of(b"hi")), ..unknown.clone() };
+        assert_eq!(obstacle(plain, &[NIL, TTL, VALUE]), held);
+        assert_eq!(obstacle(watched, &[NIL, OK, TTL, VALUE]), held);
+        assert_eq!(obstacle(plain, &[NIL, TTL, "-WRONGTYPE no\r\n"]), unknown);
+        let ours = plain.read(&parsed(&[OK, TTL, VALUE]), "v");
+        assert_eq!(ours.vote(), Vote::Granted, "what stands there is ours");
+    }
+
+    #[test]
+    fn a_script_that_is_not_known_is_found_at_the_verdict_alone() {
+        let shape = ReplyShape { verdict: 2, ..acquire(3, 0, 0) };
+        assert!(shape.is_unknown(&parsed(&[OK, TTL, "-NOSCRIPT no\r\n"])));
+        assert!(!shape.is_unknown(&parsed(&["-NOSCRIPT no\r\n", TTL, NIL])));
+        assert!(!shape.is_unknown(&[]));
+        assert_eq!(shape.read(&[], "v"), Answer::unexpected("nothing"));
+    }
+}

@@ -1,0 +1,238 @@
+//! What is asked of a server when a connection to it is set up, and what it says of itself then.
+
+use super::command::ask_time;
+use super::facts::Facts;
+use super::reply::time_us;
+use super::script;
+use redis::{ErrorKind, Pipeline, RedisError, Value};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a server says of itself when a connection is set up. Unknown where it may not be asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ServerInfo {
+    pub(crate) run_id: Option<Arc<str>>,
+    pub(crate) version: Option<Arc<str>>,
+    pub(crate) is_replica: bool,
+    /// How long the server has been up, in whole seconds.
+    pub(crate) uptime: Option<Duration>,
+    /// True if it writes every command to disk before it answers, false if not; unknown where it does not
+    /// say so.
+    pub(crate) is_durable: Option<bool>,
+    /// The eviction policy, if the server may evict keys to save memory.
+    pub(crate) evicting: Option<Arc<str>>,
+}
+
+/// What is asked for by `INFO`. Older servers take one section at a time.
+const SECTIONS: [&str; 4] = ["server", "replication", "memory", "persistence"];
+
+/// What a set-up has found.
+#[derive(Debug)]
+pub(crate) struct SetUp {
+    pub(crate) client_id: Option<i64>,
+    pub(crate) info: ServerInfo,
+    /// What the server's clock shows, in microseconds since 1970, if it may be asked.
+    pub(crate) shown_us: Option<u64>,
+    /// True if the server tells when keys that we asked about change.
+    pub(crate) tracks: bool,
+}
+
+impl SetUp {
+    /// Asks for the time, the connection's id and what the server says of itself; tells it the scripts,
+    /// and over RESP3 that we take pushes.
+    pub(crate) fn ask(resp3: bool) -> Pipeline {
+        let mut pipeline = Pipeline::new();
+        ask_time(&mut pipeline);
+        pipeline.cmd("CLIENT").arg("ID");
+        for section in SECTIONS {
+            pipeline.cmd("INFO").arg(section);
+        }
+        pipeline.cmd("CONFIG").arg("GET").arg("appendfsync");
+        for source in script::sources() {
+            pipeline.cmd("SCRIPT").arg("LOAD").arg(source);
+        }
+        if resp3 {
+            // RESP2 would answer OK, and could not push.
+            ask_for_pushes(&mut pipeline);
+        }
+        pipeline
+    }
+
+    /// What `replies` to [what was asked](Self::ask) say. Each command may be forbidden to our user, or
+    /// unknown to the server: what is not known is not used. Any other error says that the server cannot
+    /// be asked now.
+    ///
+    /// 1. A server is busy with a script, and a connection to it is made anew. 2. Its BUSY is taken for
+    ///    a server that does not tell who it is, so it may have been restarted. 3. It counts for nothing
+    ///    for a minute.
+    pub(crate) fn read(replies: &[Value], resp3: bool) -> Result<Self, RedisError> {
+        let [time, told @ ..] = replies else { return Err(out_of_step()) };
+        let [id, rest @ ..] = told else { return Err(out_of_step()) };
+        let (sections, rest) = rest.split_at_checked(SECTIONS.len()).ok_or_else(out_of_step)?;
+        let [config, rest @ ..] = rest else { return Err(out_of_step()) };
+        let scripts = script::sources().count();
+        let (_, tracking) = rest.split_at_checked(scripts).ok_or_else(out_of_step)?;
+        let tracks = match (resp3, tracking) {
+            (true, [tracking]) => *tracking == Value::Okay,
+            (false, []) => false,
+            _ => return Err(out_of_step()),
+        };
+        let mut facts = Facts::default();
+        for section in sections {
+            facts.add_info(section);
+        }
+        facts.add_config(config);
+        let info = ServerInfo::of(&facts);
+        // A replica is none of ours, whatever else is wrong with it.
+        if let Some(error) = told.iter().find_map(obstacle).filter(|_| !info.is_replica) {
+            return Err(error);
+        }
+        let are_texts = sections.iter().all(|reply| {
+            use Value::{BulkString, ServerError, VerbatimString};
+            matches!(reply, BulkString(_) | VerbatimString { .. } | ServerError(_))
+        });
+        let client_id = match id {
+            Value::Int(id) if are_texts => Some(*id),
+            Value::ServerError(_) if are_texts => None,
+            _ => return Err(out_of_step()),
+        };
+        Ok(Self { client_id, info, shown_us: time_us(time), tracks })
+    }
+}
+
+/// Asks to be told when keys change that are asked about with that wish.
+pub(super) fn ask_for_pushes(pipeline: &mut Pipeline) {
+    pipeline.cmd("CLIENT").arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
+}
+
+/// The error of a server that cannot be asked now, if `reply` is one.
+fn obstacle(reply: &Value) -> Option<RedisError> {
+    match reply {
+        Value::ServerError(error) if !matches!(error.code(), "NOPERM" | "ERR") => {
+            Some(error.clone().into())
+        }
+        _ => None,
+    }
+}
+
+fn out_of_step() -> RedisError {
+    (ErrorKind::UnexpectedReturnType, "replies out of step").into()
+}
+
+impl ServerInfo {
+    fn of(facts: &Facts) -> Self {
+        Self {
+            run_id: facts.run_id().map(Arc::from),
+            version: facts.release().map(Arc::from),
+            uptime: facts.uptime(),
+            is_durable: facts.is_durable(),
+            is_replica: facts.is_replica(),
+            evicting: facts.evicting().map(Arc::from),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A set-up over RESP3 with these replies to `INFO server` and to `CONFIG GET`.
+    fn read(info: &str, config: &str) -> Result<SetUp, RedisError> {
+        let time = "*2\r\n$1\r\n7\r\n$1\r\n5\r\n";
+        let mut wires =
+            vec![time, ":7\r\n", info, "$0\r\n\r\n", "$0\r\n\r\n", "$0\r\n\r\n", config];
+        wires.resize(wires.len() + script::sources().count(), "$4\r\n0123\r\n");
+        wires.push("+OK\r\n");
+        let parse = |wire: &&str| redis::parse_redis_value(wire.as_bytes()).expect("a reply");
+        SetUp::read(&wires.iter().map(parse).collect::<Vec<_>>(), true)
+    }
+
+    fn bulk(text: &str) -> String {
+        format!("${}\r\n{text}\r\n", text.len())
+    }
+
+    fn told(info: &str) -> ServerInfo {
+        read(&bulk(info), "*0\r\n").expect("a good set-up").info
+    }
+
+    #[test]
+    fn info_says_who_the_server_is() {
+        let info = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nuptime_in_seconds:7\r\n\r\n# Replication\r\nrole:master\r\n\
+                    # Memory\r\nmaxmemory:1000\r\nmaxmemory_policy:allkeys-lru\r\n";
+        let parsed = told(info);
+        assert_eq!(parsed.run_id.as_deref(), Some("abc"));
+        assert_eq!(parsed.version.as_deref(), Some("7.0.15"));
+        assert_eq!(parsed.evicting.as_deref(), Some("allkeys-lru"));
+        assert_eq!(parsed.uptime, Some(Duration::from_secs(7)));
+        assert_eq!((parsed.is_replica, parsed.is_durable), (false, None));
+        assert!(told("role:slave\r\n").is_replica);
+        assert_eq!(told("maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n").evicting, None);
+        assert_eq!(told(""), ServerInfo::default());
+    }
+
+    #[test]
+    fn durable_is_who_writes_before_it_answers() {
+        for (config, always) in [
+            ("%1\r\n$11\r\nappendfsync\r\n$6\r\nalways\r\n", Some(true)),
+            ("*2\r\n$11\r\nappendfsync\r\n$6\r\nalways\r\n", Some(true)),
+            ("*2\r\n$11\r\nappendfsync\r\n$8\r\neverysec\r\n", Some(false)),
+            ("*0\r\n", None),
+            ("-NOPERM no\r\n", None),
+        ] {
+            let is_durable =
+                |aof: &str| read(&bulk(aof), config).expect("a good set-up").info.is_durable;
+            assert_eq!(is_durable("aof_enabled:1\r\n"), always, "{config:?}");
+            assert_eq!(is_durable("aof_enabled:0\r\n"), Some(false));
+            assert_eq!(is_durable(""), None);
+        }
+    }
+
+    #[test]
+    fn a_set_up_fails_with_any_error_but_that_it_may_not_be_asked() {
+        for may_not in ["-NOPERM no\r\n", "-ERR unknown command 'INFO'\r\n"] {
+            let set_up = read(may_not, may_not).expect("not known, and that is all");
+            assert_eq!((set_up.client_id, set_up.tracks), (Some(7), true));
+            assert_eq!(set_up.shown_us, Some(7_000_005));
+            assert_eq!(set_up.info, ServerInfo::default());
+        }
+        for code in ["BUSY", "LOADING", "MASTERDOWN", "NOAUTH", "OOM", "UNKILLABLE"] {
+            let error = format!("-{code} some words\r\n");
+            for refused in [read(&error, "*0\r\n"), read("$0\r\n\r\n", &error)] {
+                assert_eq!(refused.expect_err("a failed set-up").code(), Some(code));
+            }
+        }
+        let replica = read(&bulk("role:slave\r\n"), "-MASTERDOWN no link\r\n");
+        assert!(replica.expect("told by name elsewhere").info.is_replica);
+        assert!(read("+OK\r\n", "+OK\r\n").is_err(), "no answer to what was asked");
+    }
+
+    #[test]
+    fn what_is_asked_is_what_is_read() {
+        for resp3 in [false, true] {
+            let asked = SetUp::ask(resp3);
+            let packed = asked.get_packed_pipeline();
+            let text = String::from_utf8(packed).expect("text");
+            let names: Vec<_> =
+                text.split("\r\n$").filter_map(|word| word.split("\r\n").nth(1)).collect();
+            let begin =
+                ["TIME", "CLIENT", "ID", "INFO", "server", "INFO", "replication", "INFO", "memory"];
+            assert_eq!(&names[..begin.len()], begin);
+            assert_eq!(text.contains("TRACKING"), resp3, "RESP2 cannot push");
+            let replies = vec![Value::Okay; asked.len()];
+            let short = SetUp::read(&replies[1..], resp3);
+            assert!(short.is_err(), "a reply is missing");
+        }
+    }
+
+    #[test]
+    fn a_server_tracks_only_where_it_can_push() {
+        let okay = |resp3: bool| {
+            let mut replies = vec![Value::Nil, Value::Int(7)];
+            replies.resize(2 + SECTIONS.len(), Value::BulkString(Vec::new()));
+            replies.resize(SetUp::ask(resp3).len(), Value::Okay);
+            SetUp::read(&replies, resp3).expect("a good set-up").tracks
+        };
+        assert!(okay(true));
+        assert!(!okay(false));
+    }
+}
