@@ -166,13 +166,11 @@ impl QueuedCommand {
         matches!(self.deed, Command::Extend { .. })
     }
 
-    /// True if this lets the key stand for longer than `other`, which is an extension too.
-    pub(super) fn outlasts(&self, other: &Self) -> bool {
-        match (&self.deed, &other.deed) {
-            (Command::Extend { until: this, .. }, Command::Extend { until: other, .. }) => {
-                this > other
-            }
-            _ => false,
+    /// Until when the keys are to stand, if this is an extension.
+    pub(super) fn extends_until(&self) -> Option<Time> {
+        match self.deed {
+            Command::Extend { until, .. } => Some(until),
+            _ => None,
         }
     }
 
