@@ -31,14 +31,6 @@ pub(super) struct Connected {
     had_push: bool,
 }
 
-/// How serving over a connection ended, if it was not lost.
-pub(super) enum Served {
-    /// All is done.
-    Done,
-    /// This one takes its place.
-    Replaced(Link),
-}
-
 enum Event {
     Answered(Answered),
     Disconnected,
@@ -66,14 +58,17 @@ impl Connected {
         Self { link, liveness, second: None, alarm: Box::pin(alarm), had_push: false }
     }
 
-    /// Writes orders and settles replies; ends when all is done, when another connection takes the place of
-    /// this one, or with why it broke.
-    pub(super) async fn serve(&mut self, backlog: &mut Backlog) -> Result<Served, NodeFailure> {
+    /// Writes orders and settles replies; ends with another connection that takes the place of this one,
+    /// with `None` when all is done, or with why the connection broke.
+    pub(super) async fn serve(
+        &mut self,
+        backlog: &mut Backlog,
+    ) -> Result<Option<Link>, NodeFailure> {
         loop {
             self.write(backlog).await;
             let under_way = self.link.under_way();
             if backlog.is_over() && under_way == 0 && backlog.has_nothing_to_write() {
-                return Ok(Served::Done);
+                return Ok(None);
             }
             match self.event(backlog).await {
                 Event::Answered(answered) => self.handle_reply(answered, backlog)?,
@@ -88,7 +83,7 @@ impl Connected {
                     // Its set-up was answered while the first one is silent. What the first may still
                     // deliver is ended before anything is written (I8), as with any that breaks.
                     if let Ok(link) = made {
-                        return Ok(Served::Replaced(link));
+                        return Ok(Some(link));
                     }
                 }
             }

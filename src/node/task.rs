@@ -9,7 +9,7 @@
 //! [backlog](Backlog) with it.
 
 use super::backlog::Backlog;
-use super::connected::{Connected, Served};
+use super::connected::Connected;
 use super::connection::Link;
 use super::links::Links;
 use super::queued_command::QueuedCommand;
@@ -58,17 +58,11 @@ impl NodeTask {
     /// Serves the node; ends when all is done, or with why a connection broke.
     async fn serve(&mut self) -> Result<(), NodeFailure> {
         loop {
-            let link = match &mut self.state {
-                State::Disconnected(disconnected) => {
-                    let made = disconnected.connect(&mut self.backlog, &mut self.reconnect).await;
-                    let Some(link) = made else { return Ok(()) };
-                    link
-                }
-                State::Connected(connected) => match connected.serve(&mut self.backlog).await? {
-                    Served::Done => return Ok(()),
-                    Served::Replaced(link) => link,
-                },
+            let made = match &mut self.state {
+                State::Disconnected(it) => it.connect(&mut self.backlog, &mut self.reconnect).await,
+                State::Connected(it) => it.serve(&mut self.backlog).await?,
             };
+            let Some(link) = made else { return Ok(()) };
             self.take_on(link);
         }
     }

@@ -4,8 +4,11 @@ use crate::protocol::Time;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What the origin reads: a runtime whose time stands still may be further back.
-const ORIGIN: Time = Time::from_nanos(1 << 60);
+/// What the clock reads at its origin: a runtime whose time stands still may be further back.
+const ORIGIN: Duration = Duration::from_nanos(1 << 60);
+
+/// Thirty years: the same as never.
+const AGE: Duration = Duration::from_hours(24 * 365 * 30);
 
 /// The clock of timers, and of what only paces connections. A test can let it stand still, and no safety
 /// hangs on it.
@@ -26,27 +29,20 @@ impl TimerClock {
 
     /// What it reads at `at`.
     pub(super) fn time(self, at: Instant) -> Time {
-        match at.checked_duration_since(self.origin) {
-            Some(after) => ORIGIN.after(after),
-            None => {
-                let before = Time::default().after(self.origin - at);
-                Time::default().after(ORIGIN.since(before))
-            }
-        }
+        let after = at.saturating_duration_since(self.origin);
+        let before = self.origin.saturating_duration_since(at);
+        Time::default().after((ORIGIN + after).saturating_sub(before))
     }
 
-    /// When it reads `time`; what is too far to be told is an age from now.
+    /// When it reads `time`.
     pub(super) fn instant(self, time: Time) -> Instant {
-        let (after, before) = (time.since(ORIGIN), ORIGIN.since(time));
-        let far = || self.origin + AGE;
-        (self.origin.checked_add(after))
-            .and_then(|instant| instant.checked_sub(before))
-            .unwrap_or_else(far)
+        let reads = time.since(Time::default());
+        let (after, before) = (reads.saturating_sub(ORIGIN), ORIGIN.saturating_sub(reads));
+        let instant =
+            self.origin.checked_add(after).and_then(|instant| instant.checked_sub(before));
+        instant.unwrap_or_else(|| self.origin + AGE)
     }
 }
-
-/// Thirty years.
-const AGE: Duration = Duration::from_hours(24 * 365 * 30);
 
 #[cfg(test)]
 mod tests {
@@ -58,10 +54,11 @@ mod tests {
         for nanos in [0, 1, 999_999_999, 5_000_000_001] {
             let span = Duration::from_nanos(nanos);
             let later = clock.origin + span;
-            assert_eq!(clock.time(later).since(ORIGIN), span);
+            assert_eq!(clock.time(later), Time::default().after(ORIGIN + span));
             assert_eq!(clock.instant(clock.time(later)), later);
             let earlier = clock.origin.checked_sub(span).unwrap_or(clock.origin);
-            assert_eq!(ORIGIN.since(clock.time(earlier)), clock.origin - earlier);
+            let before = clock.origin - earlier;
+            assert_eq!(clock.time(earlier), Time::default().after(ORIGIN - before));
             assert_eq!(clock.instant(clock.time(earlier)), earlier);
         }
         let never = clock.instant(Time::from_nanos(u64::MAX));
