@@ -66,7 +66,7 @@ impl Backlog {
         Self {
             timer: node.timer,
             bell: node.handover.enter(),
-            repeats: Backoff::of_repeats(node.timer.now()),
+            repeats: Backoff::of_repeats(),
             owed: Pending::new(),
             node,
             links,

@@ -43,8 +43,8 @@ impl Disconnected {
     ) -> Option<Link> {
         let node = backlog.node.clone();
         loop {
-            let next_try = backlog.timer.instant(reconnect.next_try());
-            self.wait(sleep_until(next_try), backlog).await?;
+            let next_try = reconnect.next_try().max(backlog.timer.now());
+            self.wait(sleep_until(backlog.timer.instant(next_try)), backlog).await?;
             let panicked = |why: String| NodeFailure::Unreachable(why.into());
             let attempt = shield(Box::pin(Link::establish(&node)), panicked);
             match self.wait(attempt, backlog).await? {

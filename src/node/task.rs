@@ -41,7 +41,7 @@ impl NodeTask {
         mailbox: UnboundedReceiver<QueuedCommand>,
     ) -> Self {
         Self {
-            reconnect: Reconnect::new(node.timer.now()),
+            reconnect: Reconnect::new(),
             backlog: Backlog::new(node, links, mailbox),
             state: State::Disconnected(Disconnected::default()),
         }

@@ -33,13 +33,14 @@ impl Backoff {
     const FIRST_REPEAT: Duration = Duration::from_millis(10);
     const LAST_REPEAT: Duration = Duration::from_millis(500);
 
-    fn new(first: Duration, last: Duration, now: Time) -> Self {
-        Self { first, last, failures: 0, next_try: now }
+    /// The first try may come at once.
+    fn new(first: Duration, last: Duration) -> Self {
+        Self { first, last, failures: 0, next_try: Time::default() }
     }
 
     /// For commands that a node refuses, and that have to reach it all the same.
-    pub(crate) fn of_repeats(now: Time) -> Self {
-        Self::new(Self::FIRST_REPEAT, Self::LAST_REPEAT, now)
+    pub(crate) fn of_repeats() -> Self {
+        Self::new(Self::FIRST_REPEAT, Self::LAST_REPEAT)
     }
 
     /// A try has failed at `now`. Several that were under way together count once: those that fail
@@ -93,8 +94,8 @@ impl Reconnect {
     pub(crate) const LAST_PAUSE: Duration = Duration::from_secs(1);
 
     /// The first try may come at once.
-    pub(crate) fn new(now: Time) -> Self {
-        Self { backoff: Backoff::new(Self::FIRST_PAUSE, Self::LAST_PAUSE, now), connected_at: None }
+    pub(crate) fn new() -> Self {
+        Self { backoff: Backoff::new(Self::FIRST_PAUSE, Self::LAST_PAUSE), connected_at: None }
     }
 
     /// A connection was made.
@@ -156,8 +157,8 @@ mod tests {
 
     #[test]
     fn pauses_double_to_the_longest_and_begin_anew_after_a_success() {
-        let mut backoff = Backoff::of_repeats(at(7));
-        assert_eq!(backoff.next_try(), at(7));
+        let mut backoff = Backoff::of_repeats();
+        assert_eq!(backoff.next_try(), at(0));
         assert_eq!(pauses(&mut backoff, LOW, 8), [5, 10, 20, 40, 80, 160, 250, 250]);
         backoff.handle_success();
         assert_eq!(pauses(&mut backoff, HIGH, 8), [10, 20, 40, 80, 160, 320, 500, 500]);
@@ -172,7 +173,7 @@ mod tests {
 
     #[test]
     fn what_fails_together_counts_once() {
-        let mut backoff = Backoff::of_repeats(at(0));
+        let mut backoff = Backoff::of_repeats();
         backoff.handle_failure(at(1), LOW);
         for now in [1, 3, 5] {
             backoff.handle_failure(at(now), HIGH);
@@ -184,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_connection_that_had_lasted_is_replaced_at_once() {
-        let mut it = Reconnect::new(at(0));
+        let mut it = Reconnect::new();
         it.handle_unreachable(at(0), LOW);
         it.handle_unreachable(at(10), LOW);
         assert_eq!(it.next_try(), at(30));
@@ -211,7 +212,7 @@ mod tests {
     proptest! {
         #[test]
         fn pauses_follow_from_how_often_it_went_wrong_in_a_row(fates in fates()) {
-            let mut it = Reconnect::new(at(0));
+            let mut it = Reconnect::new();
             // The truth: failures since the start, or since a connection was lost that had lasted.
             let mut failures = 0;
             for (is_taken, lasts, is_hung, random) in fates {

@@ -123,8 +123,8 @@ impl Link {
             inbox: Vec::new(),
             under_way: VecDeque::new(),
             owed: Pending::new(),
-            repeats: Backoff::of_repeats(now),
-            reconnect: Reconnect::new(now),
+            repeats: Backoff::of_repeats(),
+            reconnect: Reconnect::new(),
             stale: StaleWindow::new(scenario.doubt),
             connecting_since: Time::default(),
             last_traffic: now,
@@ -135,7 +135,7 @@ impl Link {
 
     /// A connection that is up from the start.
     pub(crate) fn on(connection: u32, scenario: &Scenario, now: Time) -> Self {
-        let mut reconnect = Reconnect::new(now);
+        let mut reconnect = Reconnect::new();
         reconnect.handle_connected(now);
         let connection = Some(connection);
         Self { connection, is_up: true, reconnect, ..Self::new(scenario, now) }
