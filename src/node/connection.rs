@@ -1,7 +1,5 @@
 //! One connection to a node, set up and probed.
 
-use super::STALE_WINDOW;
-use super::handover::Broken;
 use super::handshake::greet;
 use super::pushes::{PushQueue, Pushed};
 use super::queued_command::QueuedCommand;
@@ -118,9 +116,9 @@ impl Link {
     /// the server process they went to has ended, or closes them when told to.
     pub(super) async fn kill_stale(&mut self, node: &NodeShared) -> Result<(), RedisError> {
         let broken = node.handover.broken();
-        let same_server = |one: &&Broken| one.run_id.is_some() && one.run_id == self.info.run_id;
+        let run = self.info.run_id.as_ref();
         let mut pipeline = redis::Pipeline::new();
-        for id in broken.iter().filter(same_server).filter_map(|one| one.client_id) {
+        for id in broken.iter().filter_map(|one| one.to_kill(run)) {
             pipeline.cmd("CLIENT").arg("KILL").arg("ID").arg(id);
         }
         let replies = match pipeline.len() {
@@ -128,23 +126,18 @@ impl Link {
             count => self.connection.send_packed_commands(&pipeline, 0, count).await?,
         };
         let are_killed = replies.iter().all(|reply| matches!(reply, Value::Int(_)));
-        let are_known = self.info.run_id.is_some()
-            && broken.iter().all(|one| one.run_id.is_some() && one.client_id.is_some());
-        if !(are_killed && are_known) {
-            node.handover.note_stale_until(Instant::now() + STALE_WINDOW);
-        }
-        node.handover.forget_broken(&broken);
+        node.handover.handle_killed(&broken, run, are_killed, node.timer.now());
         Ok(())
     }
 
     /// Writes one pipeline for `orders`; with a `TIME` at its end if it is `sealed`, which tells the time
-    /// that it is written at. Pipelines are written in the order of these calls (I8).
+    /// that it is written at. Pipelines are written in the order of these calls (I8). Returns when that was.
     pub(super) async fn write(
         &mut self,
         mut pipeline: redis::Pipeline,
         orders: Vec<QueuedCommand>,
         sealed: Option<Time>,
-    ) {
+    ) -> Instant {
         if sealed.is_some() {
             ask_time(&mut pipeline);
         }
@@ -160,7 +153,9 @@ impl Link {
             Poll::Ready(done) => Box::pin(std::future::ready(done)),
             Poll::Pending => replies,
         };
-        self.under_way.push_back(Written { replies, orders, sealed, at: Instant::now() });
+        let at = Instant::now();
+        self.under_way.push_back(Written { replies, orders, sealed, at });
+        at
     }
 
     /// The pipelines that are not answered yet.

@@ -1,14 +1,13 @@
 //! What a node's tasks leave behind, and which of the others take it on.
 
 use super::queued_command::QueuedCommand;
-use crate::protocol::{NodeId, Time};
+use crate::protocol::{Broken, NodeId, StaleWindow, Time};
 use crate::sync::lock;
 use futures::task::AtomicWaker;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll};
-use tokio::time::Instant;
 
 /// The most orders kept for a node until a task of it takes them (I12); beyond, the oldest is
 /// dropped, and its key lives for its ttl.
@@ -30,16 +29,8 @@ pub(super) struct Handover {
 #[derive(Default)]
 struct State {
     left: VecDeque<QueuedCommand>,
-    broken: Vec<Broken>,
-    stale_until: Option<Instant>,
+    stale: StaleWindow<Arc<str>>,
     tasks: Vec<Weak<Bell>>,
-}
-
-/// A connection that broke with commands unanswered: they may still run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Broken {
-    pub(super) run_id: Option<Arc<str>>,
-    pub(super) client_id: Option<i64>,
 }
 
 /// Wakes a task when something was left.
@@ -109,12 +100,16 @@ impl Handover {
 
     /// Takes up to `most` orders, to be written at once. `None` if there are broken connections that
     /// were not `seen_to`: what they may still deliver must not come after what is written now (I8).
-    pub(super) fn take(&self, most: usize, seen_to: &[Broken]) -> Option<Vec<QueuedCommand>> {
+    pub(super) fn take(
+        &self,
+        most: usize,
+        seen_to: &[Broken<Arc<str>>],
+    ) -> Option<Vec<QueuedCommand>> {
         if !self.has_left() && !self.has_broken() {
             return Some(Vec::new());
         }
         let mut state = lock(&self.state);
-        if state.broken.iter().any(|broken| !seen_to.contains(broken)) {
+        if state.stale.has_unseen(seen_to) {
             return None;
         }
         let count = state.left.len().min(most);
@@ -150,8 +145,8 @@ impl Handover {
         drop::<VecDeque<QueuedCommand>>(pruned);
     }
 
-    pub(super) fn note_broken(&self, broken: Broken) {
-        lock(&self.state).broken.push(broken);
+    pub(super) fn note_broken(&self, broken: Broken<Arc<str>>) {
+        lock(&self.state).stale.handle_broken(broken);
         self.has_broken.store(true, Ordering::Release);
     }
 
@@ -161,24 +156,32 @@ impl Handover {
     }
 
     /// The connections that broke and may still deliver something.
-    pub(super) fn broken(&self) -> Vec<Broken> {
-        lock(&self.state).broken.clone()
+    pub(super) fn broken(&self) -> Vec<Broken<Arc<str>>> {
+        lock(&self.state).stale.broken().to_vec()
     }
 
-    pub(super) fn forget_broken(&self, seen_to: &[Broken]) {
+    /// The connections `seen_to` were killed over one to `run`, or not: see [`StaleWindow`].
+    pub(super) fn handle_killed(
+        &self,
+        seen_to: &[Broken<Arc<str>>],
+        run: Option<&Arc<str>>,
+        are_killed: bool,
+        now: Time,
+    ) {
         let mut state = lock(&self.state);
-        state.broken.retain(|broken| !seen_to.contains(broken));
-        self.has_broken.store(!state.broken.is_empty(), Ordering::Release);
+        state.stale.handle_killed(seen_to, run, are_killed, now);
+        self.has_broken.store(!state.stale.broken().is_empty(), Ordering::Release);
     }
 
-    /// Until then, a broken connection may still deliver something, whichever task's it was.
-    pub(super) fn note_stale_until(&self, until: Instant) {
-        let mut state = lock(&self.state);
-        state.stale_until = state.stale_until.max(Some(until));
+    /// Broken connections could not be seen to.
+    pub(super) fn handle_kill_failed(&self, now: Time) {
+        lock(&self.state).stale.handle_kill_failed(now);
     }
 
-    pub(super) fn stale_until(&self) -> Option<Instant> {
-        lock(&self.state).stale_until
+    /// True if what was written at `written` may come before what a broken connection delivers, whichever
+    /// task's it was.
+    pub(super) fn may_undo(&self, written: Time) -> bool {
+        lock(&self.state).stale.may_undo(written)
     }
 }
 
@@ -197,8 +200,8 @@ mod tests {
         QueuedCommand::release(Arc::new(claim), None)
     }
 
-    fn broken(id: i64) -> Broken {
-        Broken { run_id: Some("a server".into()), client_id: Some(id) }
+    fn broken(id: i64) -> Broken<Arc<str>> {
+        Broken { run: Some("a server".into()), client_id: Some(id) }
     }
 
     #[test]
@@ -233,10 +236,13 @@ mod tests {
         let seen_to = handover.broken();
         handover.note_broken(broken(2));
         assert!(handover.take(5, &seen_to).is_none(), "another broke meanwhile");
-        handover.forget_broken(&seen_to);
+        let now = Time::from_nanos(1);
+        handover.handle_killed(&seen_to, Some(&"a server".into()), true, now);
         assert_eq!(handover.broken(), [broken(2)]);
         assert!(handover.take(5, &seen_to).is_none());
         assert_eq!(handover.take(5, &[broken(2)]).map(|left| left.len()), Some(1));
-        assert!(!handover.has_left() && handover.has_broken());
+        assert!(!handover.has_left() && handover.has_broken() && !handover.may_undo(now));
+        handover.handle_killed(&[broken(2)], None, true, now);
+        assert!(!handover.has_broken() && handover.may_undo(now));
     }
 }

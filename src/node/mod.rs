@@ -10,9 +10,11 @@
 //! task answers for it, and knows what it still has to be told.
 
 mod apply_guards;
+mod backlog;
 mod ballot;
 mod claim;
 mod clocks;
+mod connected;
 mod connection;
 mod eligibility;
 mod guard;
@@ -20,7 +22,6 @@ mod handover;
 mod handshake;
 mod links;
 mod mailbox;
-mod pending;
 mod pool;
 mod probe;
 mod promise_skew;
@@ -36,6 +37,7 @@ mod shield;
 mod silence;
 mod sleep;
 mod task;
+mod timer_clock;
 
 pub(crate) use ballot::{Ballot, VoteSink};
 pub(crate) use claim::Claim;
@@ -53,9 +55,3 @@ pub(crate) use runtime::{NoRuntime, lack};
 pub use shared::NodeState;
 pub(crate) use shared::{Endpoint, NodeShared, Siblings, Timings};
 pub(crate) use sleep::sleep_until;
-
-use std::time::Duration;
-
-/// How long a connection of ours that broke can still deliver bytes to a live server: the user
-/// timeout set on its socket (`TCP_USER_TIMEOUT`, RFC 5482; on Linux, elsewhere the system's).
-pub(crate) const STALE_WINDOW: Duration = Duration::from_secs(10);

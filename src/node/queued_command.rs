@@ -189,13 +189,11 @@ impl QueuedCommand {
         matches!(self.command, Command::Extend { .. })
     }
 
-    /// True if this lets the key stand for longer than `other`, which is an extension too.
-    pub(super) fn outlasts(&self, other: &Self) -> bool {
-        match (&self.command, &other.command) {
-            (Command::Extend { until: this, .. }, Command::Extend { until: other, .. }) => {
-                this > other
-            }
-            _ => false,
+    /// Until when the keys are to stand, if this is an extension.
+    pub(super) fn extends_until(&self) -> Option<Time> {
+        match self.command {
+            Command::Extend { until, .. } => Some(until),
+            _ => None,
         }
     }
 

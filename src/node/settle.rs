@@ -1,25 +1,22 @@
 //! What a node's task does with the replies to a pipeline.
 
 use super::apply_guards::Received;
+use super::backlog::Backlog;
 use super::connection::Answered;
 use super::queued_command::QueuedCommand;
-use super::shared::NodeState;
-use super::task::NodeTask;
 use crate::protocol::Time;
 use crate::sync::contain;
 use crate::time::clock;
 use crate::wire::{Answer, NodeFailure, time_us};
+use rand::random;
 use redis::Value;
-use tokio::time::Instant;
 
-impl NodeTask {
-    /// Casts the votes that the replies are, in their order.
-    pub(super) fn settle(&mut self, answered: Answered) -> Result<(), NodeFailure> {
+impl Backlog {
+    /// Casts the votes that the replies are, in their order. They were read by `now`.
+    pub(super) fn settle(&mut self, answered: Answered, now: Time) -> Result<(), NodeFailure> {
         let Answered { at, orders, sealed, replies } = answered;
         let expected = orders.iter().map(QueuedCommand::replies).sum::<usize>()
             + usize::from(sealed.is_some());
-        self.last_traffic = Instant::now();
-        self.is_looking_again = false;
         let replies = replies.map_err(|error| NodeFailure::disconnected(&error));
         let told =
             replies.and_then(|replies| Ok((read_seal(&replies, expected, sealed)?, replies)));
@@ -32,15 +29,15 @@ impl NodeTask {
         };
         // Read after the replies: from then on they can count.
         let received = self.node.receive(sealed, time, clock::now());
+        let written = self.timer.time(at);
         let mut again = Vec::new();
         let mut rest = replies.as_slice();
         for order in orders {
             let (own, others) = rest.split_at(order.replies());
-            again.extend(self.settle_one(order, own, (at, received)));
+            again.extend(self.settle_one(order, own, (written, now, received)));
             rest = others;
         }
         self.inbox.splice(0..0, again);
-        self.recover();
         Ok(())
     }
 
@@ -49,7 +46,7 @@ impl NodeTask {
         &mut self,
         mut order: QueuedCommand,
         replies: &[Value],
-        (written_at, received): (Instant, Received),
+        (written, now, received): (Time, Time, Received),
     ) -> Option<QueuedCommand> {
         if order.is_unknown(replies) && order.fall_back_to_source() {
             return Some(order);
@@ -69,19 +66,18 @@ impl NodeTask {
             has_failed = true;
             order.fail(NodeFailure::Unexpected("it could not be read".into()));
         }
-        // 1. A release is written and runs; its answer is slow. 2. A connection that broke delivers its
-        // SET. 3. The doubt ends. 4. The answer comes. So it counts when the release was written.
         let may_be_undone = order.is_release()
             && order.claim().is_in_doubt(self.node.id)
-            && self.node.handover.stale_until().is_some_and(|until| written_at < until);
+            && self.node.handover.may_undo(written);
         if !order.is_release() && !order.is_extension() {
             return None;
         }
         if has_failed || may_be_undone {
-            self.owed.keep(order);
-            self.owed.back_off(Instant::now());
-        } else {
-            self.owed.handle_success();
+            self.keep(order);
+            self.repeats.handle_failure(now, random());
+        } else if self.owed.is_empty() {
+            // Else there are others to be repeated.
+            self.repeats.handle_success();
         }
         None
     }
@@ -91,22 +87,7 @@ impl NodeTask {
         for mut order in orders {
             order.note_in_doubt(self.node.id);
             order.fail(failure.clone());
-            self.owed.keep(order);
-        }
-    }
-
-    /// A reply has come: the node is back if it was away.
-    fn recover(&mut self) {
-        if self.is_stalled {
-            let now = Instant::now();
-            let timeout = self.node.timings.answer;
-            let next = self.link().oldest();
-            let is_stalled = next.is_some_and(|at| now.saturating_duration_since(at) >= timeout);
-            self.set_stalled(is_stalled);
-            if !self.is_stalled {
-                self.owed.recover();
-                self.note_state(NodeState::Up);
-            }
+            self.keep(order);
         }
     }
 }

@@ -1,14 +1,15 @@
 //! What all tasks of one node have in common, over all runtimes.
 
-use super::STALE_WINDOW;
 use super::clocks::Clocks;
 use super::guard::Guard;
 use super::handover::Handover;
 use super::handshake::Handshake;
 use super::push::PushSink;
+use super::pushes::Pushed;
 use super::queued_command::QueuedCommand;
-use crate::protocol::NodeId;
-use crate::sync::lock;
+use super::timer_clock::TimerClock;
+use crate::protocol::{NodeId, STALE_WINDOW};
+use crate::sync::{contain, lock};
 use crate::time::clock;
 use crate::wire::{NodeFailure, ServerInfo};
 use redis::io::tcp::TcpSettings;
@@ -68,6 +69,7 @@ pub(crate) struct NodeShared {
     pub(crate) id: NodeId,
     pub(crate) name: Arc<str>,
     pub(super) timings: Timings,
+    pub(super) timer: TimerClock,
     pub(super) handshake: Handshake,
     pub(super) siblings: Arc<Siblings>,
     pub(super) pushes: Arc<dyn PushSink>,
@@ -95,6 +97,7 @@ impl NodeShared {
             id,
             name: endpoint.name,
             timings,
+            timer: TimerClock::new(),
             handshake: Handshake::default(),
             siblings,
             pushes,
@@ -131,6 +134,25 @@ impl NodeShared {
 
     pub(super) fn set_info(&self, info: ServerInfo) {
         lock(&self.status).1 = info;
+    }
+
+    /// Tells who waits that keys have changed.
+    pub(super) fn pass_on(&self, pushed: Pushed) {
+        if pushed.is_flush {
+            self.guard.handle_flush(self.id, clock::now());
+        }
+        if pushed.is_flush || pushed.has_lost {
+            self.tell(None);
+        }
+        for key in pushed.keys {
+            self.tell(Some(&key));
+        }
+    }
+
+    /// Tells who waits that something happened to `key`, or to any. A waker of theirs that panics
+    /// takes nothing else with it.
+    pub(super) fn tell(&self, key: Option<&[u8]>) {
+        contain(|| self.pushes.handle_push(self.id, key));
     }
 
     /// Takes an order whose task is gone. A release goes to whichever task of another runtime can

@@ -1,13 +1,16 @@
 //! The Redlock algorithm without Redis: votes in, decisions out.
 //!
-//! Here live the rules: what a quorum is, how long a lock is valid, when to try again, which nodes count.
-//! No Redis, no task, no waiting.
+//! Here live the rules: what a quorum is, how long a lock is valid, when to try again, which nodes count;
+//! and of each node whether it is alive, what it is owed, and what broken connections may still deliver
+//! there. No Redis, no task, no waiting.
 //!
 //! Nothing here reads a clock, draws a random number, does I/O, waits, or logs. **The rule of
 //! time**: every method that needs to know the time takes it as a parameter `now`, read by the
 //! caller from one clock (`crate::time::clock`) after whatever it reports happened; calls are made in
 //! the order of their `now`. The same objects are therefore driven by the library, by enumeration
-//! of every arrival order, and by simulation.
+//! of every arrival order, and by simulation. What only paces connections ([`Liveness`], [`Backoff`],
+//! [`Reconnect`], [`StaleWindow`]) is told the time of the clock that timers run by, which need not be that
+//! one.
 //!
 //! # The invariants
 //!
@@ -46,17 +49,22 @@
 //! - **I15** A grant counts only when everybody whose key the node's clock can have dropped early has
 //!   stopped to rely on it.
 //!
-//! I1-I4, I9, I10 and I13-I15 are kept here; I5-I8 by `driver` and `node`; I11 by `node::reply`.
+//! I1-I4, I9, I10 and I13-I15 are kept here; I5-I8 by `driver` and `node`, by the rules of [`Pending`] and
+//! [`StaleWindow`]; I11 by `node::reply`.
 
 mod acquisition;
+mod backoff;
 mod clock_skew;
 mod fencing;
+mod liveness;
 mod node_clock;
+mod pending;
 mod quarantine;
 mod quorum;
 mod renewal;
 mod retry;
 mod round;
+mod stale_window;
 mod turns;
 mod validity;
 mod waiting;
@@ -65,9 +73,12 @@ mod waiting;
 mod enumeration;
 
 pub(crate) use acquisition::{Acquisition, Next, Refusal};
+pub(crate) use backoff::{Backoff, Lost, Reconnect};
 pub(crate) use clock_skew::ClockSkew;
 pub(crate) use fencing::{LIMIT, hint};
+pub(crate) use liveness::{Action, Liveness};
 pub(crate) use node_clock::{Offset, Reading, Told};
+pub(crate) use pending::{Owed, Pending, Release};
 pub(crate) use quarantine::{Event, Quarantine, Rule, Sentence, Server};
 pub(crate) use quorum::{MAX_NODES, NodeId, NodeSet, Quorum};
 pub use renewal::Loss;
@@ -75,6 +86,7 @@ pub(crate) use renewal::{Extended, Renewal, Step, Tenure};
 pub use retry::RetryPolicy;
 pub(crate) use retry::Schedule;
 pub(crate) use round::{Goal, Outcome, Round, Vote};
+pub(crate) use stale_window::{Broken, STALE_WINDOW, StaleWindow};
 pub(crate) use turns::Turns;
 pub(crate) use validity::{Drift, Time, Ttl, TtlError, valid_until};
 pub(crate) use waiting::{Move, Neglect, Waiting};

@@ -164,7 +164,7 @@ impl Schedule {
 }
 
 /// The point that `random` marks between `from` and `to`; `from` if there is nothing between.
-fn draw(from: Duration, to: Duration, random: u64) -> Duration {
+pub(super) fn draw(from: Duration, to: Duration, random: u64) -> Duration {
     let span = to.saturating_sub(from).as_nanos();
     let nanos = (span.min(u128::from(u64::MAX)) * u128::from(random)) >> 64;
     from.saturating_add(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))

@@ -3,10 +3,8 @@
 use crate::client::Task;
 use crate::clock::{Instant, MS, S};
 use crate::counts::Count;
-use crate::link::patience;
 use crate::mode::Mode;
-use crate::protocol::Loss;
-use crate::reconnect::LAST_PAUSE;
+use crate::protocol::{Liveness, Loss, Reconnect};
 use crate::scenario::Scenario;
 use crate::world::{World, nanos};
 
@@ -66,7 +64,8 @@ impl Scenario {
     /// node is told, and told again while an old connection may deliver something.
     pub(crate) fn delivery(&self) -> Instant {
         let doubt = if self.kills { 0 } else { nanos(self.doubt) };
-        let pauses = nanos(patience(self.node_timeout)) + 3 * nanos(LAST_PAUSE);
+        let patience = nanos(Liveness::patience(self.node_timeout));
+        let pauses = patience + 3 * nanos(Reconnect::LAST_PAUSE);
         let rounds = 8 * nanos(self.node_timeout) + nanos(self.connect_timeout);
         doubt + pauses + rounds + 600 * MS
     }

@@ -175,9 +175,9 @@ impl World {
         let nodes = self.scenario.nodes;
         let clock = self.scenario.clock(&mut self.dice);
         let wall = self.scenario.fencing.wall(&mut self.dice);
-        let links = (0..nodes).map(|_| Link::default()).collect();
         let at = self.arrival();
         let comes = clock.time(at);
+        let links = (0..nodes).map(|_| Link::new(&self.scenario, comes)).collect();
         let mut mind = Mind::new(&self.scenario);
         let patience = self.scenario.connect_timeout + self.scenario.node_timeout;
         mind.settles_by = comes.after(patience);

@@ -1,21 +1,19 @@
-//! A client's side of one node: what its task of that node does (`src/node` of the library).
+//! A client's side of one node: what its task of that node does (`src/node` of the library), by the
+//! library's own rules.
 
 use crate::clock::Instant;
 use crate::counts::Count;
 use crate::event::Event;
 use crate::mutation::Mutation;
-use crate::protocol::{NodeId, Time, Ttl, Vote};
+use crate::protocol::{
+    Action, Backoff, Liveness, NodeId, Owed, Pending, Reconnect, Release, StaleWindow, Time, Ttl,
+    Vote,
+};
+use crate::scenario::Scenario;
 use crate::trace::note;
 use crate::world::{World, index, small};
 use std::collections::VecDeque;
 use std::time::Duration;
-
-/// The pauses of the library, by the names that they have there.
-const PATIENCE: u32 = 10;
-const LEAST_PATIENCE: Duration = Duration::from_secs(1);
-pub(crate) const FIRST_OWED_PAUSE: Duration = Duration::from_millis(10);
-const LAST_OWED_PAUSE: Duration = Duration::from_millis(500);
-const HEARTBEAT: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
@@ -67,30 +65,43 @@ pub(crate) struct Claim {
     pub(crate) token: u64,
 }
 
-#[derive(Default)]
+impl Claim {
+    /// What an order for it is to a node that has not done it.
+    fn owed(&self, node: usize, order: Order) -> Owed<u32> {
+        let claim = order.claim;
+        match order.deed {
+            Deed::Release => Owed::Release(Release {
+                expiry: self.expiry,
+                is_in_doubt: self.unsure & 1 << node != 0,
+                is_refused: false,
+            }),
+            Deed::Extend { until } => {
+                Owed::Extension { claim, until, is_withdrawn: self.is_withdrawn }
+            }
+            _ => Owed::Nothing,
+        }
+    }
+}
+
 pub(crate) struct Link {
     /// Open, or being set up.
     pub(crate) connection: Option<u32>,
     pub(crate) is_up: bool,
     /// Orders are refused, as it is known why there is no connection.
     pub(crate) is_down: bool,
-    pub(crate) is_stalled: bool,
+    pub(crate) liveness: Liveness,
     /// When the next alarm rings.
     alarm_at: Option<Time>,
     /// What waits for a connection.
     pub(crate) inbox: Vec<Order>,
     /// What was written and is not answered, with when.
     pub(crate) under_way: VecDeque<(u32, Time)>,
-    releases: Vec<Order>,
-    extension: Option<Order>,
-    /// Not before then, and the pause after that.
-    pub(crate) owed_from: Time,
-    pub(crate) owed_pause: Duration,
-    pub(crate) tries: u32,
-    pub(crate) connected_at: Time,
-    pub(crate) doubt_until: Time,
-    /// Connections that broke, and were not ended since.
-    pub(crate) broken: Vec<u32>,
+    pub(crate) owed: Pending<Order, u32>,
+    /// When that is written again.
+    pub(crate) repeats: Backoff,
+    pub(crate) reconnect: Reconnect,
+    /// What connections that broke may still deliver, by the process that they went to.
+    pub(crate) stale: StaleWindow<u32>,
     /// When it was begun to be set up, and when something was written or read last.
     pub(crate) connecting_since: Time,
     pub(crate) last_traffic: Time,
@@ -101,15 +112,33 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// A connection that is up from the start.
-    pub(crate) fn on(connection: u32, now: Time) -> Self {
+    /// There is no connection yet.
+    pub(crate) fn new(scenario: &Scenario, now: Time) -> Self {
         Self {
-            connection: Some(connection),
-            is_up: true,
-            owed_pause: FIRST_OWED_PAUSE,
+            connection: None,
+            is_up: false,
+            is_down: false,
+            liveness: Liveness::new(scenario.node_timeout, now),
+            alarm_at: None,
+            inbox: Vec::new(),
+            under_way: VecDeque::new(),
+            owed: Pending::new(),
+            repeats: Backoff::of_repeats(),
+            reconnect: Reconnect::new(),
+            stale: StaleWindow::new(scenario.doubt),
+            connecting_since: Time::default(),
             last_traffic: now,
-            ..Self::default()
+            read_at: Time::default(),
+            blocked_until: 0,
         }
+    }
+
+    /// A connection that is up from the start.
+    pub(crate) fn on(connection: u32, scenario: &Scenario, now: Time) -> Self {
+        let mut reconnect = Reconnect::new();
+        reconnect.handle_connected(now);
+        let connection = Some(connection);
+        Self { connection, is_up: true, reconnect, ..Self::new(scenario, now) }
     }
 }
 
@@ -121,7 +150,7 @@ impl World {
     /// Gives an order for a node to its task.
     pub(crate) fn send(&mut self, client: usize, node: usize, order: Order) {
         let link = self.link(client, node);
-        if link.is_up && !link.is_stalled {
+        if link.is_up && !link.liveness.is_stalled() {
             self.write(client, node, order);
         } else if link.is_up || link.is_down {
             self.refuse(client, node, order);
@@ -177,6 +206,7 @@ impl World {
         let packet = self.transmit(connection, order, ttl.map_or(0, Ttl::as_millis));
         let link = self.link(client, node);
         link.under_way.push_back((packet, now));
+        link.liveness.handle_written(now);
         link.last_traffic = now;
         self.set_alarm(client, node);
     }
@@ -195,62 +225,49 @@ impl World {
     }
 
     fn keep(&mut self, client: usize, node: usize, order: Order) {
-        match order.deed {
-            Deed::Release if self.scenario.has(Mutation::ForgottenRelease) => {}
-            Deed::Release => {
-                self.counts.add(Count::OwedReleases);
-                self.link(client, node).releases.push(order);
-            }
-            Deed::Extend { until } if !self.claims[index(order.claim)].is_withdrawn => {
-                self.counts.add(Count::OwedExtensions);
-                let kept = &mut self.link(client, node).extension;
-                let outlasts = |kept: &Order| match kept.deed {
-                    Deed::Extend { until: other } => kept.claim != order.claim || until > other,
-                    _ => true,
-                };
-                if kept.as_ref().is_none_or(outlasts) {
-                    *kept = Some(order);
-                }
-            }
-            _ => return,
+        let owed = self.claims[index(order.claim)].owed(node, order);
+        match owed {
+            Owed::Release(_) if self.scenario.has(Mutation::ForgottenRelease) => return,
+            Owed::Release(_) => self.counts.add(Count::OwedReleases),
+            Owed::Extension { is_withdrawn: false, .. } => self.counts.add(Count::OwedExtensions),
+            Owed::Extension { .. } | Owed::Nothing => return,
         }
+        self.link(client, node).owed.keep(order, owed);
         self.set_alarm(client, node);
     }
 
     /// Writes what is owed, if it is time.
     pub(crate) fn write_owed(&mut self, client: usize, node: usize) {
         let now = self.local(client);
+        let is_sure = self.scenario.has(Mutation::PrunedRelease);
         let link = &mut self.clients[client].links[node];
-        if !link.is_up || link.is_stalled || now < link.owed_from {
+        if !link.is_up || link.liveness.is_stalled() || now < link.repeats.next_try() {
             return;
         }
-        let releases = std::mem::take(&mut link.releases);
-        let extension = link.extension.take();
-        for order in releases.into_iter().chain(extension) {
-            let claim = &self.claims[index(order.claim)];
-            let is_unsure =
-                claim.unsure & 1 << node != 0 && !self.scenario.has(Mutation::PrunedRelease);
-            if order.deed != Deed::Release || is_unsure || now < claim.expiry {
-                self.write(client, node, order);
+        link.owed.prune(now, false, |order| {
+            match self.claims[index(order.claim)].owed(node, *order) {
+                Owed::Release(it) if is_sure => Owed::Release(Release { is_in_doubt: false, ..it }),
+                owed => owed,
             }
+        });
+        for order in link.owed.take(usize::MAX) {
+            self.write(client, node, order);
         }
     }
 
     /// Sees to it that the task looks when something is due.
     pub(crate) fn set_alarm(&mut self, client: usize, node: usize) {
-        let (now, timeout) = (self.local(client), self.scenario.node_timeout);
+        let now = self.local(client);
         let beats = !self.scenario.has(Mutation::NoHeartbeat);
         let link = self.link(client, node);
         if !link.is_up {
             return;
         }
-        let silence = if link.is_stalled { patience(timeout) } else { timeout };
-        let overdue = link.under_way.front().map(|(_, at)| at.after(silence));
-        let is_owed = !link.releases.is_empty() || link.extension.is_some();
-        let owed = (is_owed && !link.is_stalled).then_some(link.owed_from);
-        let is_idle = link.under_way.is_empty() && !link.is_stalled;
-        let beat = (is_idle && beats).then(|| link.last_traffic.after(HEARTBEAT));
-        let due = overdue.into_iter().chain(owed).chain(beat).min().map(|due| due.max(now));
+        let is_idle = link.under_way.is_empty();
+        let timeout = (beats || !is_idle).then(|| link.liveness.next_timeout());
+        let may_write = !link.owed.is_empty() && !link.liveness.is_stalled();
+        let owed = may_write.then(|| link.repeats.next_try());
+        let due = timeout.into_iter().chain(owed).min().map(|due| due.max(now));
         if let Some(due) = due
             && link.alarm_at.is_none_or(|at| due < at)
         {
@@ -261,46 +278,54 @@ impl World {
     }
 
     pub(crate) fn handle_alarm(&mut self, client: usize, node: usize) {
-        let (now, timeout) = (self.local(client), self.scenario.node_timeout);
+        let now = self.local(client);
         let link = self.link(client, node);
-        if link.alarm_at.is_none_or(|at| now < at) {
+        let Some(due) = link.alarm_at.filter(|at| now >= *at) else {
             // One that was set before it was known that another comes sooner.
             return;
-        }
+        };
         link.alarm_at = None;
         if !link.is_up {
             return;
         }
-        let silence = link.under_way.front().map(|(_, at)| now.since(*at));
-        if silence.is_some_and(|silence| silence >= patience(timeout)) {
-            let connection = link.connection.expect("it is up");
-            note!(self, "c{client}: n{node} hangs, connection {connection} is given up");
-            self.break_connection(connection);
-            self.handle_loss(client, node, true);
-            return;
-        }
-        if silence.is_some_and(|silence| silence >= timeout) && !link.is_stalled {
-            link.is_stalled = true;
-            self.counts.add(Count::Stalls);
-            for place in 0..self.link(client, node).under_way.len() {
-                let packet = self.link(client, node).under_way[place].0;
-                self.note_unsure(node, self.packets[index(packet)].order);
+        link.liveness.handle_timeout(due, now);
+        // Nobody tries a second connection here: no quorum is ever said to be silent.
+        while let Some(action) = self.link(client, node).liveness.poll(now, false) {
+            match action {
+                Action::Beat => self.beat(client, node),
+                Action::LetOthersRun => {
+                    self.link(client, node).liveness.handle_others_ran(Duration::ZERO, now);
+                }
+                Action::Stall => self.stall(client, node),
+                Action::MakeSecond => {}
+                Action::GiveUp(_) => return self.end_hung(client, node),
             }
         }
         self.write_owed(client, node);
-        self.read_if_idle(client, node);
         self.set_alarm(client, node);
     }
 
     /// A connection without traffic is asked for the time now and then.
-    fn read_if_idle(&mut self, client: usize, node: usize) {
-        let now = self.local(client);
-        let link = self.link(client, node);
-        let is_idle = link.under_way.is_empty() && now.since(link.last_traffic) >= HEARTBEAT;
-        if is_idle && !self.scenario.has(Mutation::NoHeartbeat) {
+    fn beat(&mut self, client: usize, node: usize) {
+        if !self.scenario.has(Mutation::NoHeartbeat) {
             self.counts.add(Count::Beats);
             self.write(client, node, Order { claim: 0, deed: Deed::Beat, round: 0 });
         }
+    }
+
+    fn stall(&mut self, client: usize, node: usize) {
+        self.counts.add(Count::Stalls);
+        for place in 0..self.link(client, node).under_way.len() {
+            let packet = self.link(client, node).under_way[place].0;
+            self.note_unsure(node, self.packets[index(packet)].order);
+        }
+    }
+
+    fn end_hung(&mut self, client: usize, node: usize) {
+        let connection = self.link(client, node).connection.expect("it is up");
+        note!(self, "c{client}: n{node} hangs, connection {connection} is given up");
+        self.break_connection(connection);
+        self.handle_loss(client, node, true);
     }
 
     pub(crate) fn note_unsure(&mut self, node: usize, order: Order) {
@@ -328,51 +353,36 @@ impl World {
         self.link(client, node).last_traffic = self.local(client);
         let worth = self.read_clock(client, node, written, answer);
         self.settle(client, node, sent.order, written, answer.vote);
-        self.recover(client, node);
+        let now = self.local(client);
+        let link = self.link(client, node);
+        let next = link.under_way.front().map(|(_, at)| *at);
+        if link.liveness.handle_reply(next, now) {
+            link.repeats.recover(now);
+            self.write_owed(client, node);
+        }
         self.set_alarm(client, node);
         self.count_vote(client, NodeId::new(node), sent.order.round, (answer, worth));
     }
 
     /// A release, or an extension, that the node has answered: it may be owed all the same.
     fn settle(&mut self, client: usize, node: usize, order: Order, written: Time, vote: Vote) {
-        let now = self.local(client);
-        let is_unsure = self.claims[index(order.claim)].unsure & 1 << node != 0
-            && !self.scenario.has(Mutation::NoRepeat);
-        let link = &mut self.clients[client].links[node];
-        // By when it was written, not by when it was answered: what an old connection delivers
-        // while the answer is on its way comes after it.
-        let may_be_undone = order.deed == Deed::Release && is_unsure && written < link.doubt_until;
         if !matches!(order.deed, Deed::Release | Deed::Extend { .. }) {
             return;
         }
-        if vote != Vote::Failed && !may_be_undone {
-            link.owed_pause = FIRST_OWED_PAUSE;
-            return;
-        }
-        if now >= link.owed_from {
-            link.owed_from = now.after(link.owed_pause);
-            link.owed_pause = (link.owed_pause * 2).min(LAST_OWED_PAUSE);
-        }
-        self.keep(client, node, Order { round: 0, ..order });
-    }
-
-    /// A reply has come: the node is back if it was away.
-    fn recover(&mut self, client: usize, node: usize) {
-        let (now, timeout) = (self.local(client), self.scenario.node_timeout);
+        let now = self.local(client);
+        let is_unsure = self.claims[index(order.claim)].unsure & 1 << node != 0
+            && !self.scenario.has(Mutation::NoRepeat);
+        let random = self.dice.word();
         let link = self.link(client, node);
-        if link.is_stalled {
-            let oldest = link.under_way.front();
-            link.is_stalled = oldest.is_some_and(|(_, at)| now.since(*at) >= timeout);
-            if !link.is_stalled {
-                link.owed_pause = FIRST_OWED_PAUSE;
-                link.owed_from = now;
-                self.write_owed(client, node);
-            }
+        // By when it was written, not by when it was answered: what an old connection delivers
+        // while the answer is on its way comes after it.
+        let may_be_undone =
+            order.deed == Deed::Release && is_unsure && link.stale.may_undo(written);
+        if vote == Vote::Failed || may_be_undone {
+            link.repeats.handle_failure(now, random);
+            self.keep(client, node, Order { round: 0, ..order });
+        } else if link.owed.is_empty() {
+            link.repeats.handle_success();
         }
     }
-}
-
-/// A node that leaves a command without an answer for so long gets a new connection.
-pub(crate) fn patience(timeout: Duration) -> Duration {
-    (timeout * PATIENCE).max(LEAST_PATIENCE)
 }

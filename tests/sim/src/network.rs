@@ -258,9 +258,11 @@ impl World {
         if !self.scenario.kills || self.scenario.has(Mutation::NoKill) {
             return;
         }
-        for old in self.clients[client].links[node].broken.clone() {
-            let it = &mut self.connections[index(old)];
-            if it.state != State::Ended && it.run == Some(self.nodes[node].run) {
+        let run = self.nodes[node].run;
+        let broken = self.clients[client].links[node].stale.broken();
+        for old in broken.iter().filter_map(|old| old.to_kill(Some(&run))) {
+            let it = &mut self.connections[usize::try_from(old).expect("it is a place")];
+            if it.state != State::Ended {
                 it.state = State::Ended;
                 self.counts.add(Count::Killed);
                 note!(self, "connection {old} is killed");

@@ -2,16 +2,11 @@
 
 use crate::client::Task;
 use crate::event::Event;
-use crate::link::{Deed, FIRST_OWED_PAUSE, Order};
+use crate::link::{Deed, Order};
 use crate::mutation::Mutation;
 use crate::node::Answer;
-use crate::protocol::NodeId;
-use crate::world::{World, index, nanos, small};
-use std::time::Duration;
-
-/// The pauses of the library, by the names that they have there.
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-pub(crate) const LAST_PAUSE: Duration = Duration::from_secs(1);
+use crate::protocol::{Broken, Liveness, Lost, NodeId};
+use crate::world::{World, index, small};
 
 impl World {
     pub(crate) fn handle_disconnected(&mut self, client: usize, connection: u32) {
@@ -29,35 +24,24 @@ impl World {
 
     /// The connection is gone: what was not answered may still run.
     pub(crate) fn handle_loss(&mut self, client: usize, node: usize, is_hung: bool) {
-        let now = self.local(client);
+        let (now, random) = (self.local(client), self.dice.word());
         self.clients[client].mind.memory.handle_loss(NodeId::new(node));
+        let connection = self.link(client, node).connection.take().expect("it was up");
+        let run = self.connections[index(connection)].run;
         let link = self.link(client, node);
-        let connection = link.connection.take().expect("it was up");
         link.is_up = false;
-        link.is_stalled = false;
-        link.broken.push(connection);
-        let has_lasted = now.since(link.connected_at) > LAST_PAUSE && !is_hung;
-        link.is_down = !has_lasted;
-        link.tries = if has_lasted { 0 } else { link.tries };
+        link.stale.handle_broken(Broken { run, client_id: Some(connection.into()) });
+        link.is_down = link.reconnect.handle_loss(is_hung, now, random) == Lost::Outage;
         for (packet, _) in std::mem::take(&mut link.under_way) {
             let order = self.packets[index(packet)].order;
             self.note_unsure(node, order);
             self.refuse(client, node, order);
         }
-        let pause = if has_lasted { Duration::ZERO } else { self.connect_pause(client, node) };
-        self.connect_after(client, node, pause);
+        self.connect_again(client, node);
     }
 
-    fn connect_pause(&mut self, client: usize, node: usize) -> Duration {
-        let link = self.link(client, node);
-        let most = FIRST_PAUSE.saturating_mul(1 << link.tries.min(16));
-        let most = nanos(most.min(LAST_PAUSE));
-        link.tries += 1;
-        Duration::from_nanos(self.dice.between(most / 2, most))
-    }
-
-    fn connect_after(&mut self, client: usize, node: usize, pause: Duration) {
-        let at = self.local(client).after(pause);
+    fn connect_again(&mut self, client: usize, node: usize) {
+        let at = self.link(client, node).reconnect.next_try();
         let event = Event::Connect { client: small(client), node: small(node) };
         self.at_local(client, at, event);
     }
@@ -85,37 +69,35 @@ impl World {
         link.connection = None;
         link.is_down = true;
         let waiting = std::mem::take(&mut link.inbox);
-        let now = self.local(client);
+        let (now, random) = (self.local(client), self.dice.word());
+        self.link(client, node).reconnect.handle_unreachable(now, random);
         self.clients[client].mind.memory.handle_unreachable(NodeId::new(node), now);
         for order in waiting {
             self.refuse(client, node, order);
         }
         self.settle_down(client);
-        let pause = self.connect_pause(client, node);
-        self.connect_after(client, node, pause);
+        self.connect_again(client, node);
     }
 
     /// A connection is set up.
     pub(crate) fn take_on(&mut self, client: usize, node: usize, answer: Answer) {
-        let (now, doubt) = (self.local(client), self.scenario.doubt);
-        let is_doubtful = !self.scenario.kills && !self.scenario.has(Mutation::NoKill);
+        let (now, timeout) = (self.local(client), self.scenario.node_timeout);
+        let can_be_killed = self.scenario.kills || self.scenario.has(Mutation::NoKill);
         let link = &self.clients[client].links[node];
         let run = self.connections[index(link.connection.expect("being set up"))].run;
         self.read_clock(client, node, link.connecting_since, answer);
         let uptime_s = answer.number.expect("a set-up tells it");
         self.meet(client, node, run.expect("a process has taken it"), uptime_s);
         let link = &mut self.clients[client].links[node];
-        let is_same_run = |old: &u32| self.connections[index(*old)].run == run;
-        if is_doubtful && link.broken.iter().any(is_same_run) {
-            link.doubt_until = now.after(doubt);
-        }
-        link.broken.clear();
+        let broken = link.stale.broken().to_vec();
+        let has_any = broken.iter().any(|old| old.to_kill(run.as_ref()).is_some());
+        link.stale.handle_killed(&broken, run.as_ref(), can_be_killed || !has_any, now);
         link.is_up = true;
         link.is_down = false;
-        link.connected_at = now;
+        link.reconnect.handle_connected(now);
+        link.liveness = Liveness::new(timeout, now);
         link.last_traffic = now;
-        link.owed_pause = FIRST_OWED_PAUSE;
-        link.owed_from = now;
+        link.repeats.recover(now);
         let waiting = std::mem::take(&mut link.inbox);
         self.write_owed(client, node);
         for order in waiting {

@@ -126,7 +126,10 @@ impl World {
         let wall = self.scenario.fencing.wall(&mut self.dice);
         let nodes = 0..self.scenario.nodes;
         let now = clock.time(0);
-        let link = |node| Link::on(self.open_connection(client, node, Some(0)), now);
+        let link = |node| {
+            let connection = self.open_connection(client, node, Some(0));
+            Link::on(connection, &self.scenario, now)
+        };
         let links = nodes.clone().map(link).collect();
         let mind = Mind::new(&self.scenario);
         self.clients.push(Client::new(clock, wall, links, mind));

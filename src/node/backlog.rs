@@ -1,0 +1,201 @@
+//! What waits to be written to a node, whether there is a connection or not.
+
+use super::connection::Link;
+use super::handover::Bell;
+use super::links::{Links, Phase};
+use super::mailbox;
+use super::queued_command::QueuedCommand;
+use super::shared::{NodeShared, NodeState};
+use super::timer_clock::TimerClock;
+use crate::protocol::{Backoff, Broken, NodeId, Owed, Pending, Release, Time};
+use crate::time::clock;
+use crate::wire::NodeFailure;
+use std::sync::Arc;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+/// Orders in one pipeline.
+pub(super) const MAX_ORDERS: usize = 512;
+
+/// The orders of one task: those that come in, those that are owed, and those that tasks of other
+/// runtimes have left. It answers for the node while nothing can be written.
+pub(super) struct Backlog {
+    pub(super) node: Arc<NodeShared>,
+    /// How the nodes stand that this runtime's tasks serve.
+    pub(super) links: Arc<Links>,
+    pub(super) timer: TimerClock,
+    pub(super) mailbox: UnboundedReceiver<QueuedCommand>,
+    /// True once all handles are gone: finish what is owed, then end.
+    pub(super) is_closed: bool,
+    /// True once the client was closed, and nothing was owed by then.
+    pub(super) is_ended: bool,
+    /// Taken from the mailbox and not yet written.
+    pub(super) inbox: Vec<QueuedCommand>,
+    /// By claim, which lives as long as its orders.
+    pub(super) owed: Pending<QueuedCommand, usize>,
+    /// When what is owed is written again.
+    pub(super) repeats: Backoff,
+    /// Rings when another task has left something, and at the end.
+    pub(super) bell: Arc<Bell>,
+}
+
+impl QueuedCommand {
+    /// What this is to a node that has not done it.
+    fn owed(&self, node: NodeId) -> Owed<usize> {
+        let claim = self.claim();
+        if self.is_release() {
+            return Owed::Release(Release {
+                expiry: claim.expiry(),
+                is_in_doubt: claim.is_in_doubt(node),
+                is_refused: self.is_refused(),
+            });
+        }
+        self.extends_until().map_or(Owed::Nothing, |until| Owed::Extension {
+            claim: Arc::as_ptr(claim) as usize,
+            until,
+            is_withdrawn: claim.is_withdrawn(),
+        })
+    }
+}
+
+impl Backlog {
+    pub(super) fn new(
+        node: Arc<NodeShared>,
+        links: Arc<Links>,
+        mailbox: UnboundedReceiver<QueuedCommand>,
+    ) -> Self {
+        Self {
+            timer: node.timer,
+            bell: node.handover.enter(),
+            repeats: Backoff::of_repeats(),
+            owed: Pending::new(),
+            node,
+            links,
+            mailbox,
+            is_closed: false,
+            is_ended: false,
+            inbox: Vec::new(),
+        }
+    }
+
+    /// Tells all who ask where the connection is.
+    pub(super) fn note_state(&self, state: NodeState) {
+        let phase = match state {
+            NodeState::Connecting => Phase::Connecting,
+            NodeState::Up => Phase::Up,
+            NodeState::Stalled => Phase::Stalled,
+            NodeState::Down(_) => Phase::Down,
+        };
+        self.node.set_state(state);
+        self.links.note(self.node.id, phase);
+    }
+
+    /// Tells all tasks whether the node owes an answer for longer than the node timeout.
+    pub(super) fn note_silence(&self, is_silent: bool) {
+        self.links.note_silence(self.node.id, is_silent);
+    }
+
+    /// Looks whether the client was closed. True if nothing more is to be served than what is owed.
+    pub(super) fn is_over(&mut self) -> bool {
+        self.is_ended = self.node.handover.is_ended();
+        self.is_closed || self.is_ended
+    }
+
+    /// True if nothing waits to be written, here or for any task.
+    pub(super) fn has_nothing_to_write(&self) -> bool {
+        self.inbox.is_empty() && self.owed.is_empty() && !self.node.handover.has_left()
+    }
+
+    /// When what is owed may be written again; `None` if nothing is.
+    pub(super) fn next_repeat(&self) -> Option<Time> {
+        (!self.owed.is_empty()).then(|| self.repeats.next_try())
+    }
+
+    /// Takes what is owed and due at `at`, for one pipeline.
+    pub(super) fn take_owed(&mut self, at: Time) -> Vec<QueuedCommand> {
+        if self.next_repeat().is_none_or(|due| at < due) {
+            return Vec::new();
+        }
+        self.prune_owed(clock::now());
+        self.owed.take(MAX_ORDERS)
+    }
+
+    fn prune_owed(&mut self, now: Time) {
+        let node = self.node.id;
+        self.owed.prune(now, self.is_closed, |order| order.owed(node));
+    }
+
+    /// Drops what has no use any more, of what is owed and of what others have left.
+    pub(super) fn prune(&mut self) {
+        self.prune_owed(clock::now());
+        self.node.handover.prune(self.node.id, clock::now());
+    }
+
+    /// Keeps an order whose vote has been cast, if it is owed to the node.
+    pub(super) fn keep(&mut self, order: QueuedCommand) {
+        let owed = order.owed(self.node.id);
+        self.owed.keep(order, owed);
+    }
+
+    /// Keeps what others have left, if no further task will be started.
+    pub(super) fn keep_left(&mut self) {
+        if self.is_closed {
+            self.node.handover.take_all().into_iter().for_each(|order| self.keep(order));
+        }
+    }
+
+    /// Answers what has come in and cannot be written now, and keeps what has to be written later.
+    pub(super) fn refuse(&mut self, failure: &NodeFailure) {
+        for mut order in std::mem::take(&mut self.inbox) {
+            if order.is_void(self.node.id, clock::now()) {
+                order.answer_void();
+            } else {
+                order.fail(failure.clone());
+                self.keep(order);
+            }
+        }
+    }
+
+    /// Answers what waits for the first connection and has no use any more (I12): rounds that are
+    /// over, and their releases. What is left belongs to rounds under way and to leases.
+    pub(super) fn drop_void(&mut self) {
+        let now = clock::now();
+        for order in std::mem::take(&mut self.inbox) {
+            if order.is_void(self.node.id, now) {
+                order.answer_void();
+            } else {
+                self.inbox.push(order);
+            }
+        }
+    }
+
+    /// The node answers again: what is owed may be written at once.
+    pub(super) fn handle_recovery(&mut self, now: Time) {
+        self.repeats.recover(now);
+        self.note_silence(false);
+        self.note_state(NodeState::Up);
+    }
+
+    /// A connection is gone, and what was not answered on it may still run. `may_deliver` says whether
+    /// something can still come from it.
+    pub(super) fn handle_loss(&mut self, link: &mut Link, may_deliver: bool, why: &NodeFailure) {
+        self.node.guard.handle_loss(self.node.id);
+        let unanswered: Vec<_> = link.take_unanswered().collect();
+        if may_deliver {
+            let run = link.info.run_id.clone();
+            self.node.handover.note_broken(Broken { run, client_id: link.client_id });
+        }
+        self.handle_unanswered(unanswered, why);
+    }
+
+    /// Hands all that is owed, or waits, to others.
+    pub(super) fn hand_over(&mut self) {
+        // From here on releases go to other tasks, which must know by then what has to be buried.
+        self.mailbox.close();
+        let owed = self.owed.take_releases().collect::<Vec<_>>();
+        let waiting = std::mem::take(&mut self.inbox);
+        for order in owed.into_iter().chain(waiting) {
+            self.node.rescue(order);
+        }
+        mailbox::empty(&mut self.mailbox, |order| self.node.rescue(order));
+    }
+}

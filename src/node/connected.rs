@@ -1,0 +1,221 @@
+//! A node's task while it has a connection: orders in, one pipeline at a time out, votes back.
+
+use super::backlog::{Backlog, MAX_ORDERS};
+use super::connection::{Answered, Link, News};
+use super::pushes::Pushed;
+use super::queued_command::QueuedCommand;
+use crate::protocol::{Liveness, Time};
+use crate::time::clock;
+use crate::wire::NodeFailure;
+use futures::future::BoxFuture;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
+
+/// Pipelines under way at once: enough to keep the node busy while replies travel, few enough that
+/// orders gather into larger pipelines under load.
+const MAX_UNDER_WAY: usize = 4;
+
+/// A connection that is being made.
+pub(super) type Establishing = BoxFuture<'static, Result<Link, NodeFailure>>;
+
+/// There is a connection.
+pub(super) struct Connected {
+    pub(super) link: Link,
+    pub(super) liveness: Liveness,
+    /// A second connection under way, beside one that is silent.
+    pub(super) second: Option<Establishing>,
+    pub(super) alarm: Pin<Box<Sleep>>,
+    /// True if the last event was a push.
+    had_push: bool,
+}
+
+enum Event {
+    Answered(Answered),
+    Disconnected,
+    Pushed(Pushed),
+    Received,
+    Alarm,
+    Second(Result<Link, NodeFailure>),
+}
+
+impl From<News> for Event {
+    fn from(news: News) -> Self {
+        match news {
+            News::Answered(answered) => Self::Answered(answered),
+            News::Pushed(pushed) => Self::Pushed(pushed),
+            News::Closed => Self::Disconnected,
+        }
+    }
+}
+
+impl Connected {
+    /// Takes over a connection that was set up by `now`.
+    pub(super) fn new(link: Link, backlog: &Backlog, now: Time) -> Self {
+        let liveness = Liveness::new(backlog.node.timings.answer, now);
+        let alarm = sleep_until(backlog.timer.instant(liveness.next_timeout()));
+        Self { link, liveness, second: None, alarm: Box::pin(alarm), had_push: false }
+    }
+
+    /// Writes orders and settles replies; ends with another connection that takes the place of this one,
+    /// with `None` when all is done, or with why the connection broke.
+    pub(super) async fn serve(
+        &mut self,
+        backlog: &mut Backlog,
+    ) -> Result<Option<Link>, NodeFailure> {
+        loop {
+            self.write(backlog).await;
+            let under_way = self.link.under_way();
+            if backlog.is_over() && under_way == 0 && backlog.has_nothing_to_write() {
+                return Ok(None);
+            }
+            match self.event(backlog).await {
+                Event::Answered(answered) => self.handle_reply(answered, backlog)?,
+                Event::Disconnected => {
+                    return Err(NodeFailure::Disconnected("closed by the server".into()));
+                }
+                Event::Pushed(pushed) => backlog.node.pass_on(pushed),
+                Event::Received => {}
+                Event::Alarm => self.handle_alarm(backlog).await?,
+                Event::Second(made) => {
+                    self.second = None;
+                    // Its set-up was answered while the first one is silent. What the first may still
+                    // deliver is ended before anything is written (I8), as with any that breaks.
+                    if let Ok(link) = made {
+                        return Ok(Some(link));
+                    }
+                }
+            }
+        }
+    }
+
+    fn handle_reply(
+        &mut self,
+        answered: Answered,
+        backlog: &mut Backlog,
+    ) -> Result<(), NodeFailure> {
+        let now = backlog.timer.now();
+        backlog.settle(answered, now)?;
+        let next = self.link.oldest().map(|at| backlog.timer.time(at));
+        if self.liveness.handle_reply(next, now) {
+            self.second = None;
+            backlog.handle_recovery(now);
+        }
+        Ok(())
+    }
+
+    /// True if another pipeline may be written.
+    fn has_room(&self) -> bool {
+        !self.liveness.is_stalled() && self.link.under_way() < MAX_UNDER_WAY
+    }
+
+    /// When something has to be done though nothing happens.
+    fn due(&self, backlog: &Backlog) -> Instant {
+        let timeout = self.liveness.next_timeout();
+        // While a reply is overdue, or no pipeline has room, nothing owed can be written.
+        let repeat = backlog.next_repeat().filter(|_| self.has_room());
+        backlog.timer.instant(repeat.map_or(timeout, |repeat| repeat.min(timeout)))
+    }
+
+    async fn event(&mut self, backlog: &mut Backlog) -> Event {
+        let due = self.due(backlog);
+        let has_room = self.has_room();
+        // While the node is stalled, orders are answered here without being written.
+        let may_receive = !backlog.is_closed && (self.liveness.is_stalled() || has_room);
+        let Self { link, second, alarm, had_push, .. } = self;
+        // An alarm that rings early is cheaper than one that is set anew for each pipeline.
+        if due < alarm.deadline() || alarm.is_elapsed() {
+            alarm.as_mut().reset(due);
+        }
+        // After a push it is the turn of everything else: a server that pushes without end holds up
+        // nothing.
+        let queue = had_push.then(|| link.pushes.clone());
+        let Backlog { node, mailbox, inbox, bell, is_closed, is_ended, .. } = backlog;
+        let event = tokio::select! {
+            biased;
+            news = link.news(!*had_push) => news.into(),
+            received = mailbox.recv_many(inbox, MAX_ORDERS), if may_receive => {
+                *is_closed = received == 0;
+                Event::Received
+            }
+            () = alarm.as_mut() => Event::Alarm,
+            () = poll_fn(|cx| node.handover.poll_left(bell, *is_ended, cx)), if has_room => {
+                Event::Received
+            }
+            pushed = poll_fn(|cx| queue.as_ref().map_or(Poll::Pending, |it| it.poll(cx))),
+                if queue.is_some() => News::of(pushed).into(),
+            made = poll_fn(|cx| match second {
+                Some(making) => making.as_mut().poll(cx),
+                None => Poll::Pending,
+            }) => Event::Second(made),
+        };
+        *had_push = matches!(event, Event::Pushed(_));
+        event
+    }
+
+    /// Writes one pipeline of what is owed and what has come in; answers what cannot be written.
+    async fn write(&mut self, backlog: &mut Backlog) {
+        if self.liveness.is_stalled() {
+            let silence = self.liveness.silence(backlog.timer.now());
+            backlog.refuse(&NodeFailure::Stalled(silence));
+        }
+        if !self.has_room() {
+            return;
+        }
+        let at = backlog.timer.now();
+        let left = self.take_left(backlog).await;
+        // From here on nothing waits: what is in neither `self` nor `backlog` is lost if the task is
+        // dropped.
+        let mut orders = backlog.take_owed(at);
+        if orders.is_empty() && backlog.inbox.is_empty() && left.is_empty() {
+            return;
+        }
+        orders.extend(left);
+        orders.append(&mut backlog.inbox);
+        let now = clock::now();
+        let mut pipeline = redis::Pipeline::with_capacity(orders.len() + 1);
+        let mut written = Vec::with_capacity(orders.len());
+        let (id, tracks) = (backlog.node.id, self.link.tracks);
+        for mut order in orders {
+            if order.is_void(id, now) || !order.write(id, now, tracks, &mut pipeline) {
+                order.answer_void();
+            } else {
+                written.push(order);
+            }
+        }
+        if !written.is_empty() {
+            // Replies are told apart by their order alone: the seal shows that it is kept.
+            let is_sealed = written.iter().any(QueuedCommand::is_to_grant);
+            let at = self.link.write(pipeline, written, is_sealed.then_some(now)).await;
+            self.liveness.handle_written(backlog.timer.time(at));
+        }
+    }
+
+    /// Takes what other tasks have left, once nothing of theirs can come after it (I8). Nothing is
+    /// taken before that: this task may be held up for long.
+    async fn take_left(&mut self, backlog: &Backlog) -> Vec<QueuedCommand> {
+        let handover = &backlog.node.handover;
+        let mut seen_to = Vec::new();
+        loop {
+            if let Some(left) = handover.take(MAX_ORDERS, &seen_to) {
+                return left;
+            }
+            seen_to = handover.broken();
+            self.kill_stale(backlog).await;
+        }
+    }
+
+    /// Another task's connection broke: what it may still deliver must not come after what is
+    /// written now (I8).
+    async fn kill_stale(&mut self, backlog: &Backlog) {
+        let node = &backlog.node;
+        // Whatever else goes wrong here will be noticed with the next pipeline.
+        let is_done = timeout(node.timings.answer, Box::pin(self.link.kill_stale(node)))
+            .await
+            .is_ok_and(|sent| sent.is_ok());
+        if !is_done {
+            node.handover.handle_kill_failed(node.timer.now());
+        }
+    }
+}

@@ -1,0 +1,290 @@
+use super::*;
+use proptest::prelude::*;
+use std::collections::VecDeque;
+
+const TIMEOUT: Duration = Duration::from_millis(200);
+const TRUSTED: u64 = 600;
+const PATIENT: u64 = 2_000;
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn at(ms: u64) -> Time {
+    Time::default().after(Duration::from_millis(ms))
+}
+
+fn new() -> Liveness {
+    Liveness::new(TIMEOUT, at(0))
+}
+
+/// An alarm rings in time, and others are quick: what is done then.
+fn ring(it: &mut Liveness, is_quorum_silent: bool) -> Vec<Action> {
+    let now = it.next_timeout();
+    it.handle_timeout(now, now);
+    std::iter::from_fn(|| it.poll(now, is_quorum_silent)).take(9).collect()
+}
+
+/// One that has been stalled since 200 ms.
+fn stalled() -> Liveness {
+    let mut it = new();
+    it.handle_written(at(0));
+    assert_eq!(ring(&mut it, true), [Action::LetOthersRun, Action::Stall]);
+    it
+}
+
+#[test]
+fn silence_is_a_stall_then_a_second_connection_then_the_end() {
+    let mut it = new();
+    it.handle_written(at(7));
+    it.handle_written(at(9));
+    assert_eq!(it.next_timeout(), at(207));
+    assert_eq!(it.poll(at(206), true), None);
+    assert_eq!(it.poll(at(207), true), Some(Action::LetOthersRun));
+    assert!(!it.is_stalled());
+    it.handle_others_ran(TIMEOUT / 8, at(208));
+    assert_eq!(it.next_timeout(), at(207), "look again at once");
+    assert_eq!(it.poll(at(208), true), Some(Action::Stall));
+    assert!(it.is_stalled());
+    assert_eq!(it.silence(at(300)), ms(293));
+    assert_eq!((it.next_timeout(), it.poll(at(606), true)), (at(607), None));
+    assert_eq!(it.poll(at(607), true), Some(Action::MakeSecond));
+    assert_eq!((it.next_timeout(), it.poll(at(2_006), true)), (at(2_007), None));
+    assert_eq!(it.poll(at(2_007), true), Some(Action::GiveUp(ms(2_000))));
+}
+
+#[test]
+fn a_second_connection_is_tried_only_where_a_quorum_is_silent_when_it_is_time() {
+    let mut it = stalled();
+    assert_eq!(ring(&mut it, false), []);
+    assert_eq!(it.poll(at(700), true), None, "that is decided once");
+    assert_eq!(it.next_timeout(), at(PATIENT));
+    assert_eq!(it.poll(at(PATIENT), true), Some(Action::GiveUp(ms(PATIENT))));
+}
+
+#[test]
+fn a_reply_ends_a_stall_unless_the_next_is_overdue_as_well() {
+    let mut it = stalled();
+    assert!(!it.handle_reply(Some(at(50)), at(250)), "the next one is overdue");
+    assert!(it.is_stalled());
+    assert!(it.handle_reply(Some(at(51)), at(250)));
+    assert!(!it.is_stalled());
+    assert_eq!(it.next_timeout(), at(251));
+    assert!(!it.handle_reply(None, at(251)), "it was back already");
+    assert_eq!((it.next_timeout(), it.silence(at(300))), (at(5_251), Duration::ZERO));
+    // The next stall may have a second connection of its own.
+    let mut it = stalled();
+    assert_eq!(ring(&mut it, true), [Action::MakeSecond]);
+    assert!(it.handle_reply(None, at(700)));
+    it.handle_written(at(800));
+    assert_eq!(ring(&mut it, true), [Action::LetOthersRun, Action::Stall]);
+    assert_eq!(ring(&mut it, true), [Action::MakeSecond]);
+}
+
+#[test]
+fn what_is_idle_beats() {
+    let mut it = new();
+    assert_eq!((it.next_timeout(), it.poll(at(4_999), false)), (at(5_000), None));
+    assert_eq!(ring(&mut it, false), [Action::Beat]);
+    assert_eq!(it.next_timeout(), at(10_000));
+    it.handle_written(at(5_001));
+    assert_eq!(it.next_timeout(), at(5_201), "the beat has to be answered");
+    assert!(!it.handle_reply(None, at(5_002)));
+    assert_eq!(it.next_timeout(), at(10_002));
+}
+
+#[test]
+fn what_a_stopped_process_did_not_read_is_not_the_nodes_silence() {
+    let mut it = new();
+    it.handle_written(at(0));
+    it.handle_timeout(at(200), at(301));
+    assert_eq!(it.poll(at(301), true), None);
+    assert_eq!(it.next_timeout(), at(501));
+    it.handle_timeout(at(501), at(601));
+    assert_eq!(it.poll(at(601), true), Some(Action::LetOthersRun), "half a timeout is not late");
+    // Who is stalled is so all the same; it is only not given up.
+    let mut it = stalled();
+    it.handle_timeout(at(TRUSTED), at(PATIENT));
+    assert_eq!(it.poll(at(PATIENT), true), None);
+    assert!(it.is_stalled());
+    assert_eq!(it.next_timeout(), at(PATIENT + TRUSTED));
+}
+
+#[test]
+fn while_others_run_for_long_it_is_we_who_are_slow() {
+    let mut it = new();
+    it.handle_written(at(0));
+    let mut now = 200;
+    for _ in 0..9 {
+        assert_eq!(it.poll(at(now), true), Some(Action::LetOthersRun));
+        now += 26;
+        it.handle_others_ran(ms(26), at(now));
+        assert_eq!((it.poll(at(now), true), it.next_timeout()), (None, at(now + 200)));
+        now += 200;
+    }
+    assert!(!it.is_stalled());
+}
+
+#[test]
+fn short_and_long_timeouts_have_their_bounds() {
+    let bounds = |timeout| (Liveness::trust(ms(timeout)), Liveness::patience(ms(timeout)));
+    assert_eq!(bounds(1), (ms(150), ms(1_000)));
+    assert_eq!(bounds(1_000), (ms(3_000), ms(10_000)));
+    assert_eq!(Liveness::patience(Duration::MAX), Duration::MAX);
+    let mut it = Liveness::new(Duration::MAX, at(0));
+    it.handle_written(at(1));
+    assert_eq!(it.poll(it.next_timeout(), true), None);
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Deed {
+    Pass(u64),
+    Write,
+    Reply,
+    /// The process stands still for so long.
+    Stop(u64),
+}
+
+fn deeds() -> impl Strategy<Value = Vec<Deed>> {
+    let deed = prop_oneof![
+        4 => (0..900_u64).prop_map(Deed::Pass),
+        1 => (900..9_000_u64).prop_map(Deed::Pass),
+        4 => Just(Deed::Write),
+        4 => Just(Deed::Reply),
+        1 => (0..5_000_u64).prop_map(Deed::Stop),
+    ];
+    proptest::collection::vec(deed, 1..60)
+}
+
+/// A node that is driven as a task does it, beside the truth: what is unanswered since when, and since
+/// when the process has run.
+struct Play {
+    it: Liveness,
+    now: u64,
+    unanswered: VecDeque<u64>,
+    awake: u64,
+    last_traffic: u64,
+    /// Since the last reply or stop, others were let run.
+    has_looked: bool,
+    has_second: bool,
+    is_over: bool,
+    is_quorum_silent: bool,
+}
+
+impl Play {
+    /// How long the node has been silent, while we were there to hear it.
+    fn silence(&self) -> Option<u64> {
+        self.unanswered.front().map(|oldest| self.now - (*oldest).max(self.awake))
+    }
+
+    /// The alarm rings, as late as the process was stopped.
+    fn ring(&mut self) {
+        let due = self.it.next_timeout();
+        assert!(due <= at(self.now));
+        if at(self.now).since(due) > ms(100) {
+            self.awake = self.now;
+        }
+        self.it.handle_timeout(due, at(self.now));
+        while let Some(action) = self.it.poll(at(self.now), self.is_quorum_silent) {
+            let silence = self.silence();
+            match action {
+                Action::Beat => {
+                    assert!(silence.is_none() && self.now - self.last_traffic >= 5_000);
+                    self.write();
+                }
+                Action::LetOthersRun => {
+                    assert!(silence >= Some(200) && !self.it.is_stalled());
+                    self.has_looked = true;
+                    self.it.handle_others_ran(Duration::ZERO, at(self.now));
+                }
+                Action::Stall => assert!(silence >= Some(200) && self.has_looked),
+                Action::MakeSecond => {
+                    assert!(silence >= Some(TRUSTED) && self.it.is_stalled());
+                    assert!(self.is_quorum_silent && !self.has_second);
+                    self.has_second = true;
+                }
+                Action::GiveUp(told) => {
+                    assert!(silence >= Some(PATIENT) && told == ms(silence.unwrap_or_default()));
+                    self.is_over = true;
+                    return;
+                }
+            }
+        }
+        assert!(self.it.next_timeout() > at(self.now), "it does not ring again and again");
+    }
+
+    /// Time passes, and every alarm rings in time.
+    fn pass(&mut self, until: u64) {
+        while !self.is_over && self.it.next_timeout() <= at(until) {
+            let due = self.it.next_timeout().since(at(0));
+            let due = u64::try_from(due.as_millis()).expect("a short play");
+            self.now = self.now.max(due);
+            self.ring();
+        }
+        self.now = until;
+    }
+
+    fn write(&mut self) {
+        self.it.handle_written(at(self.now));
+        self.unanswered.push_back(self.now);
+        self.last_traffic = self.now;
+    }
+
+    fn reply(&mut self) {
+        if self.unanswered.pop_front().is_none() {
+            return;
+        }
+        let was_stalled = self.it.is_stalled();
+        let next = self.unanswered.front().map(|next| at(*next));
+        let is_back = self.it.handle_reply(next, at(self.now));
+        assert_eq!(is_back, was_stalled && !self.it.is_stalled());
+        self.last_traffic = self.now;
+        self.has_looked = false;
+        self.has_second &= self.it.is_stalled();
+    }
+
+    /// All that is due was done: what is known is true.
+    fn check(&self) {
+        let silence = self.silence();
+        if self.awake == 0 {
+            assert_eq!(self.it.is_stalled(), silence >= Some(200));
+        } else if silence >= Some(200) {
+            assert!(self.it.is_stalled());
+        }
+        assert!(silence < Some(PATIENT), "it was given up by then");
+        assert!(silence < Some(TRUSTED) || self.has_second || !self.is_quorum_silent);
+        let idle = self.now - self.last_traffic;
+        assert!(silence.is_some() || idle < 5_000, "nothing was asked for {idle} ms");
+    }
+}
+
+proptest! {
+    #[test]
+    fn it_says_what_is_true_and_in_time(deeds in deeds(), is_quorum_silent in any::<bool>()) {
+        let mut play = Play {
+            it: new(),
+            now: 0,
+            unanswered: VecDeque::new(),
+            awake: 0,
+            last_traffic: 0,
+            has_looked: false,
+            has_second: false,
+            is_over: false,
+            is_quorum_silent,
+        };
+        for deed in deeds {
+            match deed {
+                Deed::Pass(span) => play.pass(play.now + span),
+                Deed::Write => play.write(),
+                Deed::Reply => play.reply(),
+                Deed::Stop(span) => play.now += span,
+            }
+            // What is overdue after a stop or a reply rings at once.
+            play.pass(play.now);
+            if play.is_over {
+                break;
+            }
+            play.check();
+        }
+    }
+}
