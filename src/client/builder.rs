@@ -225,7 +225,7 @@ impl Builder {
     /// While the counter stands, tokens grow whatever the clocks do. Once it is gone, the next token
     /// is taken from the acquiring client's wall clock in microseconds: it is higher than all before
     /// it as long as that clock is not behind those of earlier holders by more than the time that has
-    /// passed since. CounterKeys have an end so that they do not pile up for resources that nobody uses
+    /// passed since. Counters have an end so that they do not pile up for resources that nobody uses
     /// any more.
     pub fn token_ttl(mut self, ttl: Duration) -> Self {
         self.options.token_ttl = Some(ttl);
@@ -323,7 +323,7 @@ impl fmt::Debug for Builder {
             .field("nodes", &nodes.collect::<Vec<_>>())
             .field("options", &self.options)
             .field("runtime", &self.runtime)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

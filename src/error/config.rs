@@ -92,7 +92,7 @@ pub enum ConfigError {
         /// The ttl of the acquire.
         ttl: Duration,
     },
-    /// CounterKeys that could be gone before the lease is whose token they have given.
+    /// A fencing counter could expire before the lease that uses its token.
     #[error(
         "a token_ttl of {token_ttl:?} is shorter than the max_ttl of {max_ttl:?}: tokens must be \
          remembered for as long as the longest lease, better for a day"
