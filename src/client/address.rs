@@ -240,6 +240,23 @@ mod tests {
         }
     }
 
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    #[test]
+    fn what_a_client_has_set_for_its_sockets_is_kept() {
+        use std::time::Duration;
+        let info = "redis://10.0.0.1".into_connection_info().expect("a good address");
+        let (idle, timeout) = (Duration::from_secs(77), Duration::from_secs(3));
+        let keepalive = socket2::TcpKeepalive::new().with_time(idle);
+        let tcp = TcpSettings::default().set_keepalive(keepalive).set_user_timeout(timeout);
+        for (tcp, is_set) in [(TcpSettings::default(), false), (tcp, true)] {
+            let (address, _) = place(1, &info.clone().set_tcp_settings(tcp)).expect("an address");
+            let Address::Tcp(server) = address else { panic!("{address:?}") };
+            assert_eq!(server.options.user_timeout, is_set.then_some(timeout));
+            let shown = format!("{:?}", server.options.keepalive);
+            assert_eq!(shown.contains("77"), is_set, "{shown}");
+        }
+    }
+
     #[cfg(feature = "tls-rustls")]
     #[test]
     fn an_address_with_tls_is_read_like_one_without() {
