@@ -16,6 +16,7 @@ mod sync;
 #[cfg(feature = "test-util")]
 pub mod test_util;
 mod time;
+mod transport;
 mod wire;
 
 pub use check::{ClockOffset, Finding, NodeCheck, Severity};

@@ -2,7 +2,10 @@
 //! user and the password that may be in it.
 
 use crate::error::ConfigError;
-use redis::{ConnectionInfo, IntoConnectionInfo};
+use crate::transport::{Address, TcpAddress, TcpOptions};
+use redis::io::tcp::TcpSettings;
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+use std::sync::Arc;
 
 /// Of several addresses in one text.
 const LIST: &str = "it looks like several; nodes() takes a list, with one URL for each node";
@@ -11,21 +14,95 @@ const TCP: [&str; 4] = ["redis", "rediss", "valkey", "valkeys"];
 const TLS: [&str; 2] = ["rediss", "valkeys"];
 const UNIX: [&str; 3] = ["unix", "redis+unix", "valkey+unix"];
 
+/// A node: where it is, and how we log in there.
+pub(crate) type Place = (Address, RedisConnectionInfo);
+
 /// The node that `url` is; `position` is its place in the list.
-pub(crate) fn parse(position: usize, url: &str) -> Result<ConnectionInfo, ConfigError> {
+pub(crate) fn parse(position: usize, url: &str) -> Result<Place, ConfigError> {
     let url = url.trim();
     let bad = |reason: &str| {
         let url = without_secrets(url);
         ConfigError::BadUrl { position, url, reason: reason.to_owned() }
     };
-    let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
-    let wants_tls = scheme.is_some_and(|scheme| TLS.contains(&&*scheme));
+    let wants_tls = wants_tls(url);
     if wants_tls && !cfg!(feature = "tls-rustls") {
         return Err(ConfigError::TlsNotEnabled { url: without_secrets(url) });
     }
-    match fault(url) {
-        Some(reason) => Err(bad(reason)),
-        None => url.into_connection_info().map_err(|error| bad(reason(&error))),
+    if let Some(reason) = fault(url) {
+        return Err(bad(reason));
+    }
+    let info = without_tls(url).into_connection_info().map_err(|error| bad(reason(&error)))?;
+    let addr = match info.addr().clone() {
+        ConnectionAddr::Tcp(host, port) if wants_tls => {
+            let insecure = url.ends_with("#insecure");
+            ConnectionAddr::TcpTls { host, port, insecure, tls_params: None }
+        }
+        addr => addr,
+    };
+    place(position, &info.set_addr(addr))
+}
+
+/// The node that a client of the `redis` crate is for.
+pub(crate) fn place(position: usize, info: &ConnectionInfo) -> Result<Place, ConfigError> {
+    let server = |host: &str, port| TcpAddress {
+        host: host.to_owned(),
+        port,
+        options: options(info.tcp_settings()),
+    };
+    let address = match info.addr() {
+        ConnectionAddr::Tcp(host, port) => Address::Tcp(server(host, *port)),
+        // What they say is private to that crate.
+        ConnectionAddr::TcpTls { tls_params: Some(_), .. } if cfg!(feature = "tls-rustls") => {
+            return Err(ConfigError::OpaqueTls { name: info.addr().to_string() });
+        }
+        #[cfg(feature = "tls-rustls")]
+        ConnectionAddr::TcpTls { host, port, insecure, .. } => {
+            Address::Tls { server: server(host, *port), is_insecure: *insecure }
+        }
+        #[cfg(not(feature = "tls-rustls"))]
+        ConnectionAddr::TcpTls { .. } => {
+            return Err(ConfigError::TlsNotEnabled { url: format!("rediss://{}", info.addr()) });
+        }
+        ConnectionAddr::Unix(path) => Address::Unix(path.clone()),
+        other => {
+            let reason = "this kind of address is not known".to_owned();
+            return Err(ConfigError::BadUrl { position, url: other.to_string(), reason });
+        }
+    };
+    Ok((address, info.redis_settings().clone()))
+}
+
+/// The names of `places`, no two alike.
+pub(crate) fn distinct_names(places: &[Place]) -> Result<Vec<Arc<str>>, ConfigError> {
+    let mut names: Vec<Arc<str>> = Vec::with_capacity(places.len());
+    for (address, _) in places {
+        let name = address.to_string();
+        if names.iter().any(|known| **known == *name) {
+            return Err(ConfigError::SameNode { name });
+        }
+        names.push(name.into());
+    }
+    Ok(names)
+}
+
+fn options(tcp: &TcpSettings) -> TcpOptions {
+    TcpOptions {
+        keepalive: tcp.keepalive().cloned(),
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        user_timeout: tcp.user_timeout(),
+    }
+}
+
+fn wants_tls(url: &str) -> bool {
+    let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    scheme.is_some_and(|scheme| TLS.contains(&&*scheme))
+}
+
+/// The same without TLS, which the parser knows only where it has that built in.
+fn without_tls(url: &str) -> String {
+    match url.split_once("://") {
+        Some((_, rest)) if wants_tls(url) => format!("redis://{rest}"),
+        _ => url.to_owned(),
     }
 }
 
@@ -144,4 +221,55 @@ fn without_secrets(url: &str) -> String {
 /// True if it can be one: what stands before `://` may also be the start of a password.
 fn is_scheme(text: &str) -> bool {
     TCP.contains(&text) || UNIX.contains(&text) || ["http", "https", "tcp"].contains(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parser_is_never_given_an_address_with_tls() {
+        for (url, plain) in [
+            ("rediss://me:secret@10.0.0.1:7000/3", "redis://me:secret@10.0.0.1:7000/3"),
+            ("REDISS://10.0.0.1", "redis://10.0.0.1"),
+            ("valkeys://[::1]#insecure", "redis://[::1]#insecure"),
+            ("redis://rediss", "redis://rediss"),
+            ("unix:///rediss://", "unix:///rediss://"),
+        ] {
+            assert_eq!(without_tls(url), plain);
+        }
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    #[test]
+    fn what_a_client_has_set_for_its_sockets_is_kept() {
+        use std::time::Duration;
+        let info = "redis://10.0.0.1".into_connection_info().expect("a good address");
+        let (idle, timeout) = (Duration::from_secs(77), Duration::from_secs(3));
+        let keepalive = socket2::TcpKeepalive::new().with_time(idle);
+        let tcp = TcpSettings::default().set_keepalive(keepalive).set_user_timeout(timeout);
+        for (tcp, is_set) in [(TcpSettings::default(), false), (tcp, true)] {
+            let (address, _) = place(1, &info.clone().set_tcp_settings(tcp)).expect("an address");
+            let Address::Tcp(server) = address else { panic!("{address:?}") };
+            assert_eq!(server.options.user_timeout, is_set.then_some(timeout));
+            let shown = format!("{:?}", server.options.keepalive);
+            assert_eq!(shown.contains("77"), is_set, "{shown}");
+        }
+    }
+
+    #[cfg(feature = "tls-rustls")]
+    #[test]
+    fn an_address_with_tls_is_read_like_one_without() {
+        for (url, host, port, insecure) in [
+            ("rediss://me:s%23cret@example.org.:7000/3", "example.org.", 7000, false),
+            ("valkeys://me:s%23cret@[2001:db8::1]/3", "2001:db8::1", 6379, false),
+            ("Rediss://me:s%23cret@10.0.0.1/3#insecure", "10.0.0.1", 6379, true),
+        ] {
+            let (address, login) = parse(1, url).expect("a good address");
+            let Address::Tls { server, is_insecure } = address else { panic!("{address:?}") };
+            assert_eq!((&*server.host, server.port, is_insecure), (host, port, insecure));
+            let user = (login.username(), login.password(), login.db());
+            assert_eq!(user, (Some("me"), Some("s#cret"), 3));
+        }
+    }
 }

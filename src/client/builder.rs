@@ -3,7 +3,7 @@
 use super::redlock::Redlock;
 use super::settings::{Options, Settings, owner};
 use crate::acquire::{Driver, WaitQueues};
-use crate::client::address;
+use crate::client::address::{self, Place};
 use crate::error::ConfigError;
 use crate::lease::{Backing, LeaseRegistry, Limits, to_ttl};
 use crate::node::{
@@ -12,7 +12,7 @@ use crate::node::{
 use crate::protocol::{MAX_NODES, NodeId, Quorum, RetryPolicy};
 use crate::random::Random;
 use crate::time::Clock;
-use redis::{ConnectionAddr, ConnectionInfo};
+use crate::transport::{Sockets, Transport};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,14 +37,15 @@ use tokio::runtime::Handle;
 /// | [`metadata`](Self::metadata) | none |
 /// | [`fenced`](Self::fenced) | no |
 /// | [`token_ttl`](Self::token_ttl) | 24 h |
-#[derive(Clone, Default)]
+#[derive(Clone)]
 #[must_use = "a builder does nothing until build() is called"]
 pub struct Builder {
-    nodes: Vec<Result<ConnectionInfo, ConfigError>>,
+    nodes: Vec<Result<Place, ConfigError>>,
     options: Options,
     runtime: Option<Handle>,
     clock: Clock,
     random: Random,
+    transport: Arc<dyn Transport>,
 }
 
 impl Builder {
@@ -63,13 +64,52 @@ impl Builder {
         self
     }
 
-    /// Adds nodes by client of the `redis` crate, version 1: for TLS with certificates of your own
-    /// (`redis::Client::build_with_tls`), or settings that a URL cannot carry. No connection of the
-    /// client is used: quorlock makes its own.
+    /// Adds nodes by client of the `redis` crate, version 1: for settings that a URL cannot carry, such as
+    /// the keepalive of its sockets. No connection of the client is used: quorlock makes its own, with its
+    /// address, user, password, database, and what it says of TCP; of that, a linger time cannot be read,
+    /// and is not kept.
+    ///
+    /// Certificates of a client (`redis::Client::build_with_tls`) cannot be read either. It is
+    /// [refused](ConfigError::OpaqueTls): give its address to [`nodes`](Self::nodes), and the certificates to
+    /// `tls` (feature `tls-rustls`).
     pub fn clients(mut self, clients: impl IntoIterator<Item = redis::Client>) -> Self {
-        let infos = clients.into_iter().map(|client| Ok(client.get_connection_info().clone()));
-        self.nodes.extend(infos);
+        for client in clients {
+            let place = address::place(self.nodes.len() + 1, client.get_connection_info());
+            self.nodes.push(place);
+        }
         self
+    }
+
+    /// What TLS does on the connections to all nodes whose address asks for it (`rediss://…`): certificates
+    /// of your own, another provider of cryptography. Without it, servers have to have a certificate that
+    /// the root certificates of the system vouch for, and are shown none.
+    ///
+    /// ```no_run
+    /// use quorlock::Redlock;
+    /// use rustls::pki_types::pem::PemObject;
+    /// use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    /// use rustls::{ClientConfig, RootCertStore};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut roots = RootCertStore::empty();
+    /// for root in CertificateDer::pem_file_iter("ca.pem")? {
+    ///     roots.add(root?)?;
+    /// }
+    /// let ours = CertificateDer::pem_file_iter("client.pem")?.collect::<Result<Vec<_>, _>>()?;
+    /// let key = PrivateKeyDer::from_pem_file("client.key")?;
+    /// let tls = ClientConfig::builder()
+    ///     .with_root_certificates(roots)
+    ///     .with_client_auth_cert(ours, key)?; // or with_no_client_auth()
+    /// let redlock = Redlock::builder()
+    ///     .nodes(["rediss://10.0.0.1", "rediss://10.0.0.2", "rediss://10.0.0.3"])
+    ///     .tls(tls)
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "tls-rustls")]
+    pub fn tls(self, config: impl Into<Arc<rustls::ClientConfig>>) -> Self {
+        Self { transport: Arc::new(Sockets::with_tls(config.into())), ..self }
     }
 
     /// How long the nodes keep a lock that nobody extends or releases. Whole milliseconds count.
@@ -215,6 +255,12 @@ impl Builder {
         self
     }
 
+    /// Makes all connections by this, in place of sockets.
+    #[cfg(test)]
+    pub(crate) fn transport(self, transport: Arc<dyn Transport>) -> Self {
+        Self { transport, ..self }
+    }
+
     #[cfg(feature = "blocking")]
     pub(crate) fn given_runtime(&self) -> Option<&Handle> {
         self.runtime.as_ref()
@@ -231,9 +277,9 @@ impl Builder {
     /// # Errors
     /// Says what cannot work, by name.
     pub fn build(self) -> Result<Redlock, ConfigError> {
-        let Self { nodes, options, runtime, clock, random } = self;
-        let infos = nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let quorum = match infos.len() {
+        let Self { nodes, options, runtime, transport, clock, random } = self;
+        let places = nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let quorum = match places.len() {
             0 => return Err(ConfigError::NoNodes),
             given if given > MAX_NODES => {
                 return Err(ConfigError::TooManyNodes { given, most: MAX_NODES });
@@ -241,8 +287,7 @@ impl Builder {
             count => Quorum::majority(count),
         };
         let settings = Settings::new(&options)?;
-        let names = distinct_names(&infos)?;
-        provide_tls(&infos);
+        let names = address::distinct_names(&places)?;
 
         let Limits { max_ttl, node_timeout, drift } = settings.limits;
         let term = drift.quarantine(to_ttl("max_ttl", max_ttl)?);
@@ -255,8 +300,9 @@ impl Builder {
         let guard = Guard::new(quorum, options.restart_guard, term);
         let guard = Arc::new(guard.trusting_persistence(options.trusts_persistence));
         let clocks = Arc::new(Clocks::new(quorum, drift, term));
-        let shared = quorum.ids().zip(infos).zip(names).map(|((id, info), name)| {
-            let endpoint = Endpoint { name, info };
+        let shared = quorum.ids().zip(places).zip(names).map(|((id, place), name)| {
+            let (address, login) = place;
+            let endpoint = Endpoint { name, address, login, transport: transport.clone() };
             let (siblings, pushes) = (siblings.clone(), listeners.clone());
             let (guard, clocks) = (guard.clone(), clocks.clone());
             let node = NodeShared::new(id, endpoint, timings, siblings, pushes, guard, clocks);
@@ -270,11 +316,25 @@ impl Builder {
     }
 }
 
+/// No nodes yet.
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            nodes: Vec::new(),
+            options: Options::default(),
+            runtime: None,
+            clock: Clock::default(),
+            random: Random::default(),
+            transport: Arc::new(Sockets::default()),
+        }
+    }
+}
+
 /// Names the nodes by address only, without user and password.
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes = self.nodes.iter().map(|node| match node {
-            Ok(info) => info.addr().to_string(),
+            Ok((address, _)) => address.to_string(),
             Err(error) => error.to_string(),
         });
         f.debug_struct("Builder")
@@ -302,35 +362,6 @@ impl PushSink for Listeners {
     }
 }
 
-/// The nodes' addresses, without user and password, and no two alike.
-fn distinct_names(infos: &[ConnectionInfo]) -> Result<Vec<Arc<str>>, ConfigError> {
-    let mut names: Vec<Arc<str>> = Vec::with_capacity(infos.len());
-    for info in infos {
-        let name = match info.addr() {
-            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-                format!("{}:{port}", host.trim_end_matches('.').to_ascii_lowercase())
-            }
-            other => other.to_string(),
-        };
-        if names.iter().any(|known| **known == *name) {
-            return Err(ConfigError::SameNode { name });
-        }
-        names.push(name.into());
-    }
-    Ok(names)
-}
-
-/// rustls needs a provider of cryptography for the process; an application's own choice stands.
-fn provide_tls(infos: &[ConnectionInfo]) {
-    #[cfg(feature = "tls-rustls")]
-    if infos.iter().any(|info| matches!(info.addr(), ConnectionAddr::TcpTls { .. })) {
-        // An error says that there is one already.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    }
-    #[cfg(not(feature = "tls-rustls"))]
-    let _ = infos;
-}
-
 #[cfg(test)]
 #[path = "builder_tests.rs"]
 mod tests;
@@ -338,6 +369,10 @@ mod tests;
 #[cfg(test)]
 #[path = "message_tests.rs"]
 mod message_tests;
+
+#[cfg(test)]
+#[path = "transport_tests.rs"]
+mod transport_tests;
 
 #[cfg(test)]
 #[path = "edge_tests.rs"]

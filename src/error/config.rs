@@ -40,6 +40,15 @@ pub enum ConfigError {
         /// The address, without user and password.
         url: String,
     },
+    /// A `redis::Client` with certificates of its own, which cannot be read.
+    #[error(
+        "the certificates of the redis::Client for node {name} cannot be read: give the address to \
+         nodes() as a rediss:// URL, and the certificates to tls()"
+    )]
+    OpaqueTls {
+        /// The address.
+        name: String,
+    },
     /// A ttl below one millisecond, or above a hundred years.
     #[error("a {setting} of {ttl:?} cannot be told to Redis: it must be from 1 ms to 100 years")]
     BadTtl {

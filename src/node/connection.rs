@@ -3,15 +3,14 @@
 use super::handshake::greet;
 use super::pushes::{PushQueue, Pushed};
 use super::queued_command::QueuedCommand;
+use super::session::Session;
 use super::set_up::set_up;
 use super::shared::NodeShared;
 use crate::protocol::{Reading, Time};
 use crate::wire::{NodeFailure, ServerInfo, SetUp, ask_time};
 use futures::future::BoxFuture;
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, RedisError, Value};
+use redis::{RedisError, Value};
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -31,7 +30,7 @@ struct Written {
 
 /// A connection whose set-up was answered, and the pipelines under way on it.
 pub(super) struct Link {
-    connection: MultiplexedConnection,
+    session: Session,
     pub(super) pushes: Arc<PushQueue>,
     pub(super) client_id: Option<i64>,
     pub(super) info: ServerInfo,
@@ -93,23 +92,11 @@ impl Link {
 
     async fn open(node: &NodeShared, resp3: bool) -> Result<Self, RedisError> {
         let pushes = Arc::<PushQueue>::default();
-        // Time is kept by the caller and by the node's task: a timeout of the crate's own would
-        // leave the connection open and its replies out of step with ours.
-        let mut config =
-            AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-        if resp3 {
-            let queue = pushes.clone();
-            config = config.set_push_sender(move |push| {
-                queue.put(push);
-                Ok::<(), Infallible>(())
-            });
-        }
-        let client = redis::Client::open(node.info(resp3))?;
-        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+        let mut session = Session::open(node, resp3, resp3.then(|| pushes.clone())).await?;
         let (SetUp { client_id, info, tracks, .. }, reading) =
-            set_up(&mut connection, resp3).await?;
+            set_up(&mut session.connection, resp3).await?;
         let under_way = VecDeque::new();
-        Ok(Self { connection, pushes, client_id, info, reading, tracks, under_way })
+        Ok(Self { session, pushes, client_id, info, reading, tracks, under_way })
     }
 
     /// I8: sees to it that connections of ours that broke deliver nothing any more. They cannot if
@@ -123,7 +110,7 @@ impl Link {
         }
         let replies = match pipeline.len() {
             0 => Vec::new(),
-            count => self.connection.send_packed_commands(&pipeline, 0, count).await?,
+            count => self.session.connection.send_packed_commands(&pipeline, 0, count).await?,
         };
         let are_killed = replies.iter().all(|reply| matches!(reply, Value::Int(_)));
         node.handover.handle_killed(&broken, run, are_killed, node.timer.now());
@@ -141,7 +128,7 @@ impl Link {
         if sealed.is_some() {
             ask_time(&mut pipeline);
         }
-        let mut connection = self.connection.clone();
+        let mut connection = self.session.connection.clone();
         let mut replies: Replies = Box::pin(async move {
             let count = pipeline.len();
             connection.send_packed_commands(&pipeline, 0, count).await

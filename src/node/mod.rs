@@ -1,7 +1,8 @@
 //! One task per node, which owns its connection.
 //!
 //! Here live connections, the tasks that serve them, what a client keeps of a node over all of them, and
-//! what is owed there. No word of Redis' language: that is in [`wire`](crate::wire). No rule about what
+//! what is owed there. No word of Redis' language: that is in [`wire`](crate::wire). No socket: streams come
+//! from [`transport`](crate::transport). No rule about what
 //! nodes may have forgotten or how their clocks run: those are in [`protocol`](crate::protocol).
 //!
 //! A [`Node`] is a handle with a mailbox. Orders go in without waiting, from any thread, also
@@ -30,6 +31,7 @@ mod pushes;
 mod queued_command;
 mod reconnect;
 mod runtime;
+mod session;
 mod set_up;
 mod settle;
 mod shared;

@@ -1,13 +1,14 @@
 //! A look at one node, over a connection of its own.
 
 use super::handshake::greet;
+use super::session::Session;
 use super::shared::NodeShared;
 use super::shield::shield;
 use crate::protocol::{Offset, Reading};
 use crate::time::clock;
 use crate::wire::{Inspection, Keys, NodeFailure, Value, time_us};
+use redis::RedisError;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, RedisError};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -44,18 +45,18 @@ impl Probe {
     }
 
     async fn look_at(node: &NodeShared, keys: &Keys) -> Result<Self, NodeFailure> {
-        let (mut connection, resp3) =
+        let (mut session, resp3) =
             match timeout(node.timings.connect, greet(node, |resp3| open(node, resp3))).await {
                 Ok(Ok(opened)) => opened,
                 Ok(Err(error)) => return Err(NodeFailure::unreachable(&error)),
                 Err(_) => return Err(NodeFailure::Unreachable("timeout while connecting".into())),
             };
         let limit = node.timings.answer;
-        let asked = timeout(limit, Self::ask(&mut connection, resp3, keys)).await;
+        let asked = timeout(limit, Self::ask(&mut session.connection, resp3, keys)).await;
         let asked = asked.map_err(|_| NodeFailure::Timeout(limit))?;
         let mut probe = asked.map_err(|error| NodeFailure::disconnected(&error))?;
         // What was read until then counts.
-        let _ = timeout(limit, probe.read_clock(&mut connection)).await;
+        let _ = timeout(limit, probe.read_clock(&mut session.connection)).await;
         Ok(probe)
     }
 
@@ -104,13 +105,9 @@ impl WallClock {
     }
 }
 
-/// Opens a connection, and says whether it speaks RESP3.
-async fn open(node: &NodeShared, resp3: bool) -> Result<(MultiplexedConnection, bool), RedisError> {
-    // Time is kept by the caller.
-    let config =
-        AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-    let client = redis::Client::open(node.info(resp3))?;
-    Ok((client.get_multiplexed_async_connection_with_config(&config).await?, resp3))
+/// Opens a session, and says whether it speaks RESP3.
+async fn open(node: &NodeShared, resp3: bool) -> Result<(Session, bool), RedisError> {
+    Ok((Session::open(node, resp3, None).await?, resp3))
 }
 
 #[cfg(test)]

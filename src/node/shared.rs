@@ -8,13 +8,14 @@ use super::push::PushSink;
 use super::pushes::Pushed;
 use super::queued_command::QueuedCommand;
 use super::timer_clock::TimerClock;
-use crate::protocol::{NodeId, STALE_WINDOW};
+use crate::protocol::NodeId;
 use crate::sync::{contain, lock};
 use crate::time::clock;
+use crate::transport::{Address, Stream, Transport};
 use crate::wire::{NodeFailure, ServerInfo};
-use redis::io::tcp::TcpSettings;
-use redis::{ConnectionInfo, ProtocolVersion};
+use redis::{ProtocolVersion, RedisConnectionInfo};
 use std::fmt;
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -28,12 +29,14 @@ pub(crate) struct Timings {
     pub(crate) connect: Duration,
 }
 
-/// Where a node is.
-#[derive(Clone)]
+/// Where a node is, and what leads there.
 pub(crate) struct Endpoint {
-    /// The address, without user and password.
+    /// The address, to be shown.
     pub(crate) name: Arc<str>,
-    pub(crate) info: ConnectionInfo,
+    pub(crate) address: Address,
+    /// User, password and database.
+    pub(crate) login: RedisConnectionInfo,
+    pub(crate) transport: Arc<dyn Transport>,
 }
 
 /// How a client stands with one of its nodes.
@@ -76,7 +79,9 @@ pub(crate) struct NodeShared {
     /// What nodes may have forgotten.
     pub(super) guard: Arc<Guard>,
     pub(super) clocks: Arc<Clocks>,
-    info: ConnectionInfo,
+    address: Address,
+    login: RedisConnectionInfo,
+    transport: Arc<dyn Transport>,
     status: Mutex<(NodeState, ServerInfo)>,
     pub(super) handover: Handover,
     /// Releases that were asked for and not yet delivered, over all runtimes.
@@ -93,9 +98,10 @@ impl NodeShared {
         guard: Arc<Guard>,
         clocks: Arc<Clocks>,
     ) -> Self {
+        let Endpoint { name, address, login, transport } = endpoint;
         Self {
             id,
-            name: endpoint.name,
+            name,
             timings,
             timer: TimerClock::new(),
             handshake: Handshake::default(),
@@ -103,20 +109,25 @@ impl NodeShared {
             pushes,
             guard,
             clocks,
-            info: endpoint.info,
+            address,
+            login,
+            transport,
             status: Mutex::new((NodeState::Connecting, ServerInfo::default())),
             handover: Handover::default(),
             debts: Arc::default(),
         }
     }
 
-    /// Where and how to make a new connection, which speaks RESP3 or RESP2.
-    pub(super) fn info(&self, resp3: bool) -> ConnectionInfo {
+    /// A new stream to the node.
+    pub(super) async fn connect(&self) -> io::Result<Box<dyn Stream>> {
+        self.transport.connect(&self.address).await
+    }
+
+    /// How to greet the node on a new stream, in RESP3 or RESP2.
+    pub(super) fn login(&self, resp3: bool) -> RedisConnectionInfo {
         let protocol = if resp3 { ProtocolVersion::RESP3 } else { ProtocolVersion::RESP2 };
-        let redis = self.info.redis_settings().clone().set_protocol(protocol);
-        let redis = redis.set_lib_name(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
-        let tcp = with_our_timings(self.info.tcp_settings().clone());
-        self.info.clone().set_redis_settings(redis).set_tcp_settings(tcp)
+        let login = self.login.clone().set_protocol(protocol);
+        login.set_lib_name(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
     }
 
     /// How many releases this node is still owed.
@@ -203,12 +214,4 @@ impl Siblings {
             }
         }
     }
-}
-
-/// Our defaults for what the owner of the client left open.
-fn with_our_timings(tcp: TcpSettings) -> TcpSettings {
-    let tcp = tcp.set_nodelay(true);
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    let tcp = if tcp.user_timeout().is_none() { tcp.set_user_timeout(STALE_WINDOW) } else { tcp };
-    tcp
 }

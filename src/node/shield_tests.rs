@@ -5,9 +5,9 @@ use crate::node::{
 };
 use crate::protocol::{Drift, NodeId, Quorum, Ttl, Vote};
 use crate::random::Random;
+use crate::transport::{Address, Sockets, TcpAddress, TcpOptions};
 use crate::wire::{Answer, Keys, Value};
 use kit::Server;
-use redis::IntoConnectionInfo;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -56,7 +56,8 @@ impl PushSink for Nervous {
 
 fn nodes(server: &Server, pushes: Arc<Nervous>) -> (Pool, Arc<Nodes>, Arc<NodeShared>) {
     let second = Duration::from_secs(1);
-    let info = server.url().into_connection_info().expect("a good address");
+    let (host, port) = (server.addr().ip().to_string(), server.addr().port());
+    let address = Address::Tcp(TcpAddress { host, port, options: TcpOptions::default() });
     let name: Arc<str> = "node".into();
     let siblings = Arc::new(Siblings::new(vec![name.clone()]));
     let quorum = Quorum::majority(1);
@@ -64,7 +65,7 @@ fn nodes(server: &Server, pushes: Arc<Nervous>) -> (Pool, Arc<Nodes>, Arc<NodeSh
     let clocks = Clocks::new(quorum, Drift::DEFAULT, second);
     let shared = Arc::new(NodeShared::new(
         NodeId::new(0),
-        Endpoint { name, info },
+        Endpoint { name, address, login: <_>::default(), transport: Arc::new(Sockets::default()) },
         Timings { answer: 5 * second, connect: 5 * second },
         siblings,
         pushes,

@@ -56,6 +56,8 @@ mod stale;
 mod steps;
 mod stopping;
 mod suspects;
+#[cfg(feature = "tls-rustls")]
+mod tls;
 mod touched;
 mod transport;
 mod undriven;

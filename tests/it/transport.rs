@@ -1,4 +1,4 @@
-//! Ways to reach a node: TCP, Unix sockets, TLS, users, passwords, databases.
+//! Ways to reach a node: TCP, Unix sockets, users, passwords, databases. TLS has a file of its own.
 
 use crate::{eventually, ms};
 use kit::Server;
@@ -56,55 +56,4 @@ async fn locks_in_the_database_of_the_url() {
     };
     lock_and_release(&redlock, in_database_3).await;
     assert!(server.get("r").is_none());
-}
-
-#[cfg(feature = "tls-rustls")]
-mod tls {
-    use super::*;
-    use kit::TlsFiles;
-    use rcgen::{CertifiedKey, generate_simple_self_signed};
-    use redis::{Client, TlsCertificates};
-    use std::fs;
-
-    /// A server with a certificate for 127.0.0.1, and the certificate. None if servers here cannot do
-    /// TLS.
-    fn server(dir: &std::path::Path) -> Option<(Server, String)> {
-        if !Server::builder().knows_tls() {
-            eprintln!("skipped: this server was built without TLS");
-            return None;
-        }
-        let names = vec!["127.0.0.1".to_owned()];
-        let CertifiedKey { cert, signing_key } =
-            generate_simple_self_signed(names).expect("a certificate");
-        let files = TlsFiles {
-            cert: dir.join("cert.pem"),
-            key: dir.join("key.pem"),
-            ca: dir.join("cert.pem"),
-        };
-        fs::write(&files.cert, cert.pem()).expect("a writable directory");
-        fs::write(&files.key, signing_key.serialize_pem()).expect("a writable directory");
-        Some((Server::builder().tls(files).start(), cert.pem()))
-    }
-
-    #[tokio::test]
-    async fn locks_over_tls_with_certificates_of_ones_own() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let Some((server, cert)) = server(dir.path()) else { return };
-        let root_cert = Some(cert.into_bytes());
-        let certificates = TlsCertificates { client_tls: None, root_cert };
-        let client = Client::build_with_tls(server.url_tls(), certificates).expect("a client");
-        let redlock = builder().clients([client]).build().expect("good settings");
-        lock_and_release(&redlock, || server.get("r").is_some()).await;
-    }
-
-    #[tokio::test]
-    async fn a_certificate_that_nobody_vouches_for_is_refused_with_the_reason() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let Some((server, _)) = server(dir.path()) else { return };
-        let redlock = builder().nodes([server.url_tls()]).build().expect("good settings");
-        let refused = redlock.acquire("r").wait(ms(3_000)).await.expect_err("not trusted");
-        let AcquireError::NoQuorum { report } = &refused else { panic!("{refused:?}") };
-        assert!(report.to_string().to_lowercase().contains("certificate"), "{report}");
-        assert!(server.get("r").is_none());
-    }
 }

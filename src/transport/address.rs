@@ -1,0 +1,50 @@
+//! Where a node is.
+
+use socket2::TcpKeepalive;
+use std::fmt;
+use std::path::PathBuf;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use std::time::Duration;
+
+/// Where a node is. Prints as its name: no two addresses of one server by the same way have two.
+#[derive(Clone, Debug)]
+pub(crate) enum Address {
+    Tcp(TcpAddress),
+    /// TLS over TCP.
+    #[cfg(feature = "tls-rustls")]
+    Tls {
+        server: TcpAddress,
+        /// True if the server's certificate is not to be looked at. No transport here does that.
+        is_insecure: bool,
+    },
+    /// The path of a Unix socket.
+    Unix(PathBuf),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct TcpAddress {
+    /// A name, or an address of version 4, or one of version 6 without brackets.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) options: TcpOptions,
+}
+
+/// What the owner of the client has set for the sockets to a node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TcpOptions {
+    pub(crate) keepalive: Option<TcpKeepalive>,
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub(crate) user_timeout: Option<Duration>,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TcpAddress { host, port, .. } = match self {
+            Self::Tcp(server) => server,
+            #[cfg(feature = "tls-rustls")]
+            Self::Tls { server, .. } => server,
+            Self::Unix(path) => return write!(f, "{}", path.display()),
+        };
+        write!(f, "{}:{port}", host.trim_end_matches('.').to_ascii_lowercase())
+    }
+}

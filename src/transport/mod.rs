@@ -1,0 +1,32 @@
+//! Streams of bytes to nodes.
+//!
+//! Here live the seam that every connection goes through, and the sockets that are behind it: TCP, TLS over
+//! TCP, Unix. A client is given one [`Transport`], and hands it down to each of its nodes: nothing else in the
+//! crate opens a connection, and nothing about it is global. No word of Redis' language: that is in
+//! [`wire`](crate::wire). When to connect, and for how long to try, is up to [`node`](crate::node).
+
+mod address;
+mod sockets;
+#[cfg(feature = "tls-rustls")]
+mod tls;
+
+pub(crate) use address::{Address, TcpAddress, TcpOptions};
+pub(crate) use sockets::Sockets;
+
+use futures::future::BoxFuture;
+use std::io;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// What makes streams to nodes.
+pub(crate) trait Transport: Send + Sync {
+    /// Makes a new stream `to` an address.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes what was opened.
+    fn connect<'a>(&'a self, to: &'a Address) -> BoxFuture<'a, io::Result<Box<dyn Stream>>>;
+}
+
+/// Bytes to a node and from it, in order. Dropping it closes it.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}

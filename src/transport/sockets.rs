@@ -1,0 +1,161 @@
+//! Streams over sockets of the system: TCP, TLS over TCP, Unix.
+
+use super::address::{Address, TcpAddress, TcpOptions};
+use super::{Stream, Transport};
+use crate::protocol::STALE_WINDOW;
+use futures::future::{BoxFuture, select_ok};
+use socket2::SockRef;
+use std::io;
+use std::net::SocketAddr;
+use tokio::net::{TcpStream, UnixStream, lookup_host};
+
+#[cfg(feature = "tls-rustls")]
+use super::tls;
+#[cfg(feature = "tls-rustls")]
+use rustls::ClientConfig;
+#[cfg(feature = "tls-rustls")]
+use std::sync::Arc;
+
+/// The transport of a client that is given no other.
+#[derive(Default)]
+pub(crate) struct Sockets {
+    /// What the owner of the client has set for TLS. None for the system's root certificates.
+    #[cfg(feature = "tls-rustls")]
+    tls: Option<Arc<ClientConfig>>,
+}
+
+impl Sockets {
+    #[cfg(feature = "tls-rustls")]
+    pub(crate) fn with_tls(config: Arc<ClientConfig>) -> Self {
+        Self { tls: Some(config) }
+    }
+
+    async fn connect(&self, to: &Address) -> io::Result<Box<dyn Stream>> {
+        match to {
+            Address::Tcp(server) => {
+                let connect = |address| tcp(address, &server.options);
+                Ok(Box::new(race(resolve(server).await?, connect).await?))
+            }
+            #[cfg(feature = "tls-rustls")]
+            Address::Tls { server, is_insecure } => {
+                if *is_insecure {
+                    return Err(tls::insecure());
+                }
+                let config = match &self.tls {
+                    Some(config) => config.clone(),
+                    None => tls::system_roots().await?,
+                };
+                let connect = |address| {
+                    let config = config.clone();
+                    async move {
+                        let stream = tcp(address, &server.options).await?;
+                        tls::shake_hands(config, &server.host, stream).await
+                    }
+                };
+                Ok(Box::new(race(resolve(server).await?, connect).await?))
+            }
+            Address::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
+        }
+    }
+}
+
+impl Transport for Sockets {
+    fn connect<'a>(&'a self, to: &'a Address) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {
+        Box::pin(self.connect(to))
+    }
+}
+
+/// All addresses that the name of `server` has, in the order that the system gives them.
+async fn resolve(server: &TcpAddress) -> io::Result<Vec<SocketAddr>> {
+    Ok(lookup_host((server.host.as_str(), server.port)).await?.collect())
+}
+
+/// Tries all `addresses` at once: the first that is connected counts, and the others are dropped. With
+/// none, the last error does.
+async fn race<S, F>(addresses: Vec<SocketAddr>, connect: impl Fn(SocketAddr) -> F) -> io::Result<S>
+where
+    F: Future<Output = io::Result<S>>,
+{
+    if addresses.is_empty() {
+        return Err(io::Error::other("its name has no address"));
+    }
+    let tries = addresses.into_iter().map(|address| Box::pin(connect(address)));
+    let (stream, _) = select_ok(tries).await?;
+    Ok(stream)
+}
+
+async fn tcp(address: SocketAddr, options: &TcpOptions) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(&stream);
+    if let Some(keepalive) = &options.keepalive {
+        socket.set_tcp_keepalive(keepalive)?;
+    }
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    socket.set_tcp_user_timeout(Some(options.user_timeout.unwrap_or(STALE_WINDOW)))?;
+    Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use socket2::TcpKeepalive;
+    use std::time::Duration;
+    use tokio::net::TcpListener;
+
+    async fn listener() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("it listens");
+        (listener, address)
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    #[tokio::test]
+    async fn sockets_are_set_as_their_owner_says_and_as_we_need_else() {
+        let (_listener, address) = listener().await;
+        let stream = tcp(address, &TcpOptions::default()).await.expect("it listens");
+        assert!(stream.nodelay().expect("a socket"));
+        let socket = SockRef::from(&stream);
+        assert_eq!(socket.tcp_user_timeout().expect("a socket"), Some(STALE_WINDOW));
+        assert!(!socket.keepalive().expect("a socket"));
+
+        let (idle, timeout) = (Duration::from_secs(77), Duration::from_secs(3));
+        let keepalive = Some(TcpKeepalive::new().with_time(idle));
+        let options = TcpOptions { keepalive, user_timeout: Some(timeout) };
+        let stream = tcp(address, &options).await.expect("it listens");
+        let socket = SockRef::from(&stream);
+        assert_eq!(socket.tcp_user_timeout().expect("a socket"), Some(timeout));
+        assert!(socket.keepalive().expect("a socket"));
+        assert_eq!(socket.tcp_keepalive_time().expect("a socket"), idle);
+    }
+
+    #[tokio::test]
+    async fn one_address_that_connects_is_enough_and_without_one_the_reason_is_told() {
+        let addresses =
+            |ports: &[u16]| ports.iter().map(|port| ([127, 0, 0, 1], *port).into()).collect();
+        let connect = |address: SocketAddr| async move {
+            match address.port() {
+                1 => std::future::pending().await,
+                2 => Err(io::Error::from(io::ErrorKind::ConnectionRefused)),
+                port => Ok(port),
+            }
+        };
+        for ports in [[1, 2, 3], [3, 2, 1], [2, 3, 1]] {
+            assert_eq!(race(addresses(&ports), connect).await.expect("one connects"), 3);
+        }
+        let refused = race(addresses(&[2, 2]), connect).await.expect_err("none connects");
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        let nowhere = race(addresses(&[]), connect).await.expect_err("there is none");
+        assert_eq!(nowhere.to_string(), "its name has no address");
+    }
+
+    #[tokio::test]
+    async fn a_name_is_looked_up() {
+        let (_listener, address) = listener().await;
+        let options = TcpOptions::default();
+        // Where it has an address of version 6 too, nobody listens there.
+        let server = TcpAddress { host: "localhost".to_owned(), port: address.port(), options };
+        assert!(resolve(&server).await.expect("a name").contains(&address));
+        assert!(Sockets::default().connect(&Address::Tcp(server)).await.is_ok());
+    }
+}
