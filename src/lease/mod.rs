@@ -5,8 +5,7 @@
 //! [`protocol`](crate::protocol) to say.
 
 mod backing;
-mod checks;
-mod doubt;
+mod doubts;
 mod ending;
 mod extension;
 mod limits;

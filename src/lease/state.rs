@@ -1,11 +1,12 @@
 //! What a lease, its renewal and whoever waits for its loss have in common.
 
 use super::backing::Backing;
-use super::checks::Checks;
-use super::doubt::Doubt;
+use super::doubts::Doubts;
 use super::extension::{Cause, Extension};
 use crate::node::{Ballot, Claim, NodeShared, Nodes, QueuedCommand};
-use crate::protocol::{Extended, Goal, NodeId, Renewal, Round, Step, Tenure, Time, Ttl};
+use crate::protocol::{
+    Checks, Extended, Goal, NodeId, Renewal, Round, Step, Tenure, Time, Ttl, Wanted,
+};
 use crate::round::{ReleaseGuard, Tally};
 use crate::sync::lock;
 use crate::time::{Alarm, Clock, Ring};
@@ -35,7 +36,7 @@ pub(crate) struct LeaseState {
     renewal: Mutex<Renewal>,
     /// The extension under way that nobody waits for, and when to stop waiting for its votes.
     upkeep: Mutex<Option<(Arc<Extension>, Time)>>,
-    doubt: Mutex<Doubt>,
+    doubts: Doubts,
     checks: Mutex<Checks>,
     ended: Notify,
     /// Rings for the upkeep and the end, once somebody wants to be told.
@@ -66,7 +67,7 @@ impl LeaseState {
     ) -> Arc<Self> {
         let (claim, prefix) = (guard.claim().clone(), backing.prefix);
         let shared = backing.pool.all().clone();
-        let clock = backing.clock().clone();
+        let (clock, quorum) = (backing.clock().clone(), backing.quorum);
         Arc::new(Self {
             claim,
             clock,
@@ -77,7 +78,7 @@ impl LeaseState {
             guards: AtomicUsize::new(1),
             renewal: Mutex::new(renewal),
             upkeep: Mutex::default(),
-            doubt: Mutex::new(Doubt::after_acquire(acquired)),
+            doubts: Doubts::new(quorum, acquired),
             checks: Mutex::default(),
             ended: Notify::new(),
             alarm: Mutex::default(),
@@ -205,10 +206,10 @@ impl LeaseState {
         let extension = Arc::new(Extension { tally, close_at, state, until, cause });
         match cause {
             Cause::Upkeep => *lock(&self.upkeep) = Some((extension.clone(), close_at)),
-            Cause::Check => lock(&self.checks).under_way = Some(close_at),
+            Cause::Check => lock(&self.checks).handle_begun(close_at),
             Cause::Asked => {}
         }
-        *lock(&self.doubt) = Doubt::begin();
+        self.doubts.handle_asked();
         // Whoever waits for the loss wants to be told at once.
         let watches = cause != Cause::Asked || self.is_watched();
         nodes.send_each(|node| {
@@ -221,7 +222,7 @@ impl LeaseState {
     /// Takes how an extension has ended that is no upkeep.
     pub(crate) fn settle(&self, extension: &Extension) -> Extended {
         let now = self.clock.now();
-        lock(&self.doubt).handle_outcome(&extension.tally);
+        self.doubts.handle_outcome(&extension.tally);
         let extended =
             extension.tally.with_round(|round| self.renewal().handle_outcome(round, now));
         self.tell(extended);
@@ -231,7 +232,7 @@ impl LeaseState {
     /// Takes how an extension of the upkeep has ended.
     pub(crate) fn settle_upkeep(&self, extension: &Extension) {
         lock(&self.upkeep).take();
-        lock(&self.doubt).handle_outcome(&extension.tally);
+        self.doubts.handle_outcome(&extension.tally);
         let (t1, now) = (extension.tally.t1(), self.clock.now());
         let upkeep = |round: &Round| self.renewal().handle_upkeep(round, t1, now);
         let extended = extension.tally.with_round(upkeep);
@@ -247,7 +248,7 @@ impl LeaseState {
         self.settle(extension);
         let due = {
             let mut checks = lock(&self.checks);
-            checks.under_way = None;
+            checks.handle_end();
             checks.due()
         };
         if let Some(due) = due {
@@ -257,7 +258,7 @@ impl LeaseState {
 
     /// `node` has said that it holds the keys.
     pub(crate) fn handle_grant(&self, node: NodeId) {
-        lock(&self.doubt).handle_grant(node);
+        self.doubts.handle_grant(node);
     }
 
     fn tell(&self, extended: Extended) {
@@ -273,10 +274,10 @@ impl LeaseState {
             // Nobody waits to be told.
             return;
         }
-        let doubtful = lock(&self.doubt).handle_touch(node);
+        let doubtful = self.doubts.handle_touch(node);
         let quorum = lock(&self.bond).as_ref().map(|bond| bond.backing.quorum);
         if quorum.is_some_and(|quorum| quorum.blocked(doubtful)) {
-            lock(&self.checks).is_wanted = true;
+            lock(&self.checks).want(Wanted::Check);
             if let Some(due) = self.check(self.clock.now()) {
                 self.hasten(due);
             }
@@ -289,7 +290,7 @@ impl LeaseState {
         if let Some(wanted) = wanted {
             // If it has ended meanwhile, that is told elsewhere.
             let _ = self.begin(None, Cause::Check);
-            if wanted.renews {
+            if wanted == Wanted::Renewal {
                 self.renewal().hasten(now);
                 self.hasten(now);
             }
@@ -309,10 +310,7 @@ impl LeaseState {
     /// extends it at once if it is to be kept up. Or as soon as that is allowed again: who shortens keys
     /// all the time looks like a clock that stands still.
     fn refresh(self: &Arc<Self>) {
-        {
-            let mut checks = lock(&self.checks);
-            (checks.is_wanted, checks.renews) = (true, true);
-        }
+        lock(&self.checks).want(Wanted::Renewal);
         if let Some(due) = self.check(self.clock.now()) {
             // From now on something is to be done in time, whoever waits for it.
             self.watch();

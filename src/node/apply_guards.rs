@@ -1,13 +1,11 @@
 //! What a node's answer is worth: what it tells of the node's memory and clock, and whether that
 //! lets it count.
 
-use super::claim::Promise;
 use super::connection::Link;
 use super::eligibility::VoteEligibility;
-use super::promise_skew::Verdict;
 use super::queued_command::QueuedCommand;
 use super::shared::{NodeShared, NodeState};
-use crate::protocol::{NodeId, Reading, Time, valid_until};
+use crate::protocol::{NodeId, Promise, Reading, Time, Verdict, valid_until};
 use crate::sync::contain;
 use crate::time::clock;
 use crate::wire::{Answer, Grant, NodeFailure};
@@ -123,18 +121,18 @@ impl NodeShared {
         left: Option<Duration>,
         now: Time,
     ) {
-        let (claim, node, promise_skew) = (order.claim(), self.id, &self.clocks.promise_skew);
+        let (claim, node) = (order.claim(), self.id);
         let earlier = claim.promise(node).filter(|_| order.is_extension());
         let measured = earlier.zip(left);
         let ahead = measured
-            .and_then(|(earlier, left)| Some((earlier, promise_skew.ahead(earlier, left, now)?)));
+            .and_then(|(earlier, left)| Some((earlier, self.clocks.ahead(earlier, left, now)?)));
         let Some((earlier, ahead)) = ahead else {
             claim.note_promise(node, promise);
             return;
         };
         claim.forget_promise(node);
         claim.note_promise(node, promise);
-        if promise_skew.handle_deviation(node, earlier, ahead, now) == Verdict::StoodStill {
+        if self.clocks.handle_deviation(node, earlier, ahead, now) == Verdict::StoodStill {
             contain(|| self.pushes.handle_step(Duration::MAX));
         }
     }

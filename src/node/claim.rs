@@ -1,6 +1,6 @@
 //! What one attempt may have left on the nodes.
 
-use crate::protocol::{NodeId, Time, Ttl};
+use crate::protocol::{NodeId, Promise, Time, Ttl};
 use crate::sync::lock;
 use crate::wire::{Counters, Keys, Subject, Value};
 use std::sync::Mutex;
@@ -37,20 +37,6 @@ pub(crate) struct Claim {
     kept: Box<[AtomicU64]>,
     /// What nodes have promised that do not tell what time it is.
     promises: Mutex<Vec<Option<Promise>>>,
-}
-
-/// A node's promise to keep the keys for `ttl`, counted from when it was asked: by then it had not
-/// begun to count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Promise {
-    pub(super) written: Time,
-    pub(super) ttl: Ttl,
-}
-
-impl Promise {
-    pub(super) fn until(self) -> Time {
-        self.written.after(self.ttl.as_duration())
-    }
 }
 
 impl Claim {

@@ -1,7 +1,8 @@
 //! The nodes' clocks, as a client reads them: with what they grant, and when they are idle.
 
-use super::promise_skew::PromiseSkew;
-use crate::protocol::{ClockSkew, Drift, NodeId, Quorum, Reading, Time, Told};
+use crate::protocol::{
+    ClockSkew, Drift, NodeId, Promise, PromiseSkew, Quorum, Reading, Time, Told, Verdict,
+};
 use crate::sync::lock;
 use crate::wire::NodeFailure;
 use std::sync::Mutex;
@@ -10,25 +11,29 @@ use std::time::Duration;
 
 /// What all nodes of a client have in common.
 pub(crate) struct Clocks {
+    nodes: Quorum,
     pub(super) drift: Drift,
     skew: Mutex<ClockSkew>,
     /// The nodes that tell what time it is, by bit.
     told: AtomicU32,
     /// The nodes that have run fast, by bit: looked at with each vote.
     fast: AtomicU32,
-    /// What is known of the others.
-    pub(super) promise_skew: PromiseSkew,
+    /// What is known of the others, and those of them that have a mark, by bit.
+    promise_skew: Mutex<PromiseSkew>,
+    marked: AtomicU32,
 }
 
 impl Clocks {
     /// Keys stand for `term` at most.
     pub(crate) fn new(quorum: Quorum, drift: Drift, term: Duration) -> Self {
         Self {
+            nodes: quorum,
             drift,
             skew: Mutex::new(ClockSkew::new(quorum, drift, term)),
             told: AtomicU32::new(0),
             fast: AtomicU32::new(0),
-            promise_skew: PromiseSkew::new(quorum, drift, term),
+            promise_skew: Mutex::new(PromiseSkew::new(quorum, drift, term)),
+            marked: AtomicU32::new(0),
         }
     }
 
@@ -57,14 +62,35 @@ impl Clocks {
         lock(&self.skew).lag(node, now)
     }
 
+    /// How far ahead of ours the clock of a node is at least that does not tell the time; see
+    /// [`PromiseSkew::ahead`].
+    pub(super) fn ahead(&self, promise: Promise, left: Duration, now: Time) -> Option<Duration> {
+        lock(&self.promise_skew).ahead(promise, left, now)
+    }
+
+    /// Such a node was seen to be ahead, by a key that it had promised.
+    pub(super) fn handle_deviation(
+        &self,
+        node: NodeId,
+        promise: Promise,
+        ahead: Duration,
+        now: Time,
+    ) -> Verdict {
+        let mut skew = lock(&self.promise_skew);
+        let verdict = skew.handle_deviation(node, promise, ahead, now);
+        let marked = self.nodes.ids().filter(|node| skew.is_marked(*node));
+        self.marked.store(marked.fold(0, |all, node| all | node.bit()), Ordering::Release);
+        verdict
+    }
+
     /// Why nothing that `node` grants counts now, whatever it is: its clock runs fast.
     pub(super) fn failure(&self, node: NodeId, now: Time) -> Option<NodeFailure> {
-        if self.fast.load(Ordering::Acquire) & node.bit() == 0 {
-            return self.promise_skew.failure(node, now);
-        }
-        let fast = lock(&self.skew).fast(node, now);
+        let is_in = |bits: &AtomicU32| bits.load(Ordering::Acquire) & node.bit() != 0;
+        let fast = is_in(&self.fast).then(|| lock(&self.skew).fast(node, now)).flatten();
         let fast = fast.map(|fast| (fast.ahead, fast.until.since(now)));
-        let failure = fast.map(|(ahead, counts_in)| NodeFailure::Suspect { ahead, counts_in });
-        failure.or_else(|| self.promise_skew.failure(node, now))
+        let suspect =
+            || is_in(&self.marked).then(|| lock(&self.promise_skew).suspect(node, now)).flatten();
+        let (ahead, counts_in) = fast.or_else(suspect)?;
+        Some(NodeFailure::Suspect { ahead, counts_in })
     }
 }

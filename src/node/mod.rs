@@ -25,7 +25,6 @@ mod links;
 mod mailbox;
 mod pool;
 mod probe;
-mod promise_skew;
 mod push;
 mod pushes;
 mod queued_command;

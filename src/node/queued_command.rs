@@ -1,8 +1,8 @@
 //! A command on its way to a node, and back.
 
 use super::ballot::Ballot;
-use super::claim::{Claim, Promise};
-use crate::protocol::{NodeId, Time, Ttl};
+use super::claim::Claim;
+use crate::protocol::{NodeId, Promise, Time, Ttl};
 use crate::wire::{Answer, Command, CoolDown, Form, NodeFailure, ReplyShape, Value, Wants};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

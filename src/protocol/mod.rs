@@ -54,11 +54,14 @@
 
 mod acquisition;
 mod backoff;
+mod checks;
 mod clock_skew;
+mod doubt;
 mod fencing;
 mod liveness;
 mod node_clock;
 mod pending;
+mod promise_skew;
 mod quarantine;
 mod quorum;
 mod renewal;
@@ -74,11 +77,14 @@ mod enumeration;
 
 pub(crate) use acquisition::{Acquisition, Next, Refusal};
 pub(crate) use backoff::{Backoff, Lost, Reconnect};
+pub(crate) use checks::{Checks, Wanted};
 pub(crate) use clock_skew::ClockSkew;
+pub(crate) use doubt::Doubt;
 pub(crate) use fencing::{LIMIT, hint};
 pub(crate) use liveness::{Action, Liveness};
 pub(crate) use node_clock::{Offset, Reading, Told};
 pub(crate) use pending::{Owed, Pending, Release};
+pub(crate) use promise_skew::{Promise, PromiseSkew, Verdict};
 pub(crate) use quarantine::{Event, Quarantine, Rule, Sentence, Server};
 pub(crate) use quorum::{MAX_NODES, NodeId, NodeSet, Quorum};
 pub use renewal::Loss;

@@ -1,19 +1,32 @@
-//! Nodes whose clocks have left ours, told from a clock of ours that stood still, where they may not be
-//! asked what time it is.
+//! Nodes whose clocks run ahead of ours, seen by the keys they keep, where they may not be asked what time
+//! it is.
 //!
 //! A node keeps keys by its wall clock. If that jumps ahead or runs too fast, the node forgets locks
 //! before their time. Where `TIME` is forbidden, nothing but the time left to a key tells: the script
-//! that extends it answers how much it found. If that is less than the drift allowance explains, time went by on the
-//! node that did not go by here. Then one of the two is wrong; where more nodes say so than a quorum
-//! can do without, it is not they.
+//! that extends it answers how much it found. If that is less than the drift allowance explains, time went
+//! by on the node that did not go by here. Then one of the two is wrong. Where more nodes say so than a
+//! quorum can do without, it is our clock that stood still.
+//!
+//! - Events in: [`PromiseSkew::handle_deviation`], of what [`PromiseSkew::ahead`] has measured.
+//! - Question: [`PromiseSkew::suspect`], by how much a node is ahead, and for how long it does not count.
 
-use super::claim::Promise;
-use crate::protocol::{Drift, NodeId, Quorum, Time};
-use crate::sync::lock;
-use crate::wire::NodeFailure;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use super::quorum::{NodeId, Quorum};
+use super::validity::{Drift, Time, Ttl};
 use std::time::Duration;
+
+/// A node's promise to keep the keys for `ttl`, counted from when it was asked: by then it had not
+/// begun to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Promise {
+    pub(crate) written: Time,
+    pub(crate) ttl: Ttl,
+}
+
+impl Promise {
+    pub(crate) fn until(self) -> Time {
+        self.written.after(self.ttl.as_duration())
+    }
+}
 
 /// Deviations within this time of each other have one cause. The nodes answer an extension within a
 /// node timeout, and each lease extends on all nodes at once.
@@ -22,25 +35,19 @@ const TOGETHER: Duration = Duration::from_secs(1);
 /// What PTTL cuts off.
 const PRECISION: Duration = Duration::from_millis(1);
 
-/// What all nodes of a client have in common.
-pub(super) struct PromiseSkew {
+/// What is known of all nodes of a client.
+#[derive(Debug)]
+pub(crate) struct PromiseSkew {
     quorum: Quorum,
     drift: Drift,
     /// How long a node is suspect, after what made it so.
     span: Duration,
-    /// The nodes that have a mark, by bit: looked at with each vote.
-    marked: AtomicU32,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
     marks: Vec<Option<Mark>>,
     /// When our clock was last found to have stood still: what was promised before is no measure.
     stood_still: Option<Time>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Mark {
     at: Time,
     ahead: Duration,
@@ -48,7 +55,7 @@ struct Mark {
 
 /// What a deviation comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// Nothing new.
     Known,
     /// The node is suspect from now on.
@@ -58,66 +65,60 @@ pub(super) enum Verdict {
 }
 
 impl PromiseSkew {
-    pub(super) fn new(quorum: Quorum, drift: Drift, span: Duration) -> Self {
-        let state = State { marks: vec![None; quorum.nodes()], stood_still: None };
-        Self { quorum, drift, span, marked: AtomicU32::new(0), state: Mutex::new(state) }
+    pub(crate) fn new(quorum: Quorum, drift: Drift, span: Duration) -> Self {
+        Self { quorum, drift, span, marks: vec![None; quorum.nodes()], stood_still: None }
     }
 
     /// How far ahead of our clock a node's is at least, on which a key that it has promised us has
     /// only `left` to live; `None` if that can be due to drift. `now` is read after the answer: a late
     /// one makes the key seem to stand for longer than it should, never shorter.
-    pub(super) fn ahead(&self, promise: Promise, left: Duration, now: Time) -> Option<Duration> {
+    pub(crate) fn ahead(&self, promise: Promise, left: Duration, now: Time) -> Option<Duration> {
         let due = promise.until().since(now);
         let allowance = self.drift.allowance(promise.ttl).saturating_add(PRECISION);
         (due > left.saturating_add(allowance)).then(|| due.saturating_sub(left))
     }
 
     /// `node` was seen at `now` to be so far ahead, by a key that it had promised.
-    pub(super) fn handle_deviation(
-        &self,
+    pub(crate) fn handle_deviation(
+        &mut self,
         node: NodeId,
         promise: Promise,
         ahead: Duration,
         now: Time,
     ) -> Verdict {
-        let mut state = lock(&self.state);
-        let seen = state.marks[node.index()].map(|mark| mark.at).max(state.stood_still);
+        let seen = self.marks[node.index()].map(|mark| mark.at).max(self.stood_still);
         if seen.is_some_and(|at| promise.written <= at) {
             return Verdict::Known;
         }
-        state.marks[node.index()] = Some(Mark { at: now, ahead });
+        self.marks[node.index()] = Some(Mark { at: now, ahead });
         let is_recent = |mark: &Mark| now.since(mark.at) < TOGETHER;
-        let recent = state.marks.iter().flatten().filter(|mark| is_recent(mark)).count();
-        let finding = if recent > self.quorum.nodes() - self.quorum.needed() {
-            let recent = |mark: &mut Mark| now.since(mark.at) < TOGETHER;
-            for mark in &mut state.marks {
-                let _ = mark.take_if(recent);
-            }
-            state.stood_still = Some(now);
-            Verdict::StoodStill
-        } else {
-            Verdict::Suspect
-        };
-        let marked = self.quorum.ids().filter(|node| state.marks[node.index()].is_some());
-        self.marked.store(marked.fold(0, |all, node| all | node.bit()), Ordering::Release);
-        finding
+        let recent = self.marks.iter().flatten().filter(|mark| is_recent(mark)).count();
+        if recent <= self.quorum.nodes() - self.quorum.needed() {
+            return Verdict::Suspect;
+        }
+        for mark in &mut self.marks {
+            let _ = mark.take_if(|mark| is_recent(mark));
+        }
+        self.stood_still = Some(now);
+        Verdict::StoodStill
     }
 
-    /// Why what `node` grants does not count now.
-    pub(super) fn failure(&self, node: NodeId, now: Time) -> Option<NodeFailure> {
-        if self.marked.load(Ordering::Acquire) & node.bit() == 0 {
-            return None;
-        }
-        let Mark { at, ahead } = lock(&self.state).marks[node.index()]?;
+    /// True if there is a mark on `node`, which may be over.
+    pub(crate) fn is_marked(&self, node: NodeId) -> bool {
+        self.marks[node.index()].is_some()
+    }
+
+    /// By how much `node` was ahead, and for how long what it grants does not count for that.
+    pub(crate) fn suspect(&self, node: NodeId, now: Time) -> Option<(Duration, Duration)> {
+        let Mark { at, ahead } = self.marks[node.index()]?;
         let counts_in = at.after(self.span).since(now);
-        (!counts_in.is_zero()).then_some(NodeFailure::Suspect { ahead, counts_in })
+        (!counts_in.is_zero()).then_some((ahead, counts_in))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::Ttl;
 
     const SPAN: Duration = Duration::from_mins(1);
 
@@ -134,14 +135,14 @@ mod tests {
         PromiseSkew::new(Quorum::majority(nodes), Drift::DEFAULT, SPAN)
     }
 
-    fn deviate(suspects: &PromiseSkew, node: usize, written: u64, now: u64) -> Verdict {
+    fn deviate(suspects: &mut PromiseSkew, node: usize, written: u64, now: u64) -> Verdict {
         let (node, ahead) = (NodeId::new(node), Duration::from_secs(5));
         suspects.handle_deviation(node, promise(written, 10_000), ahead, at(now))
     }
 
     fn suspected(suspects: &PromiseSkew, now: u64) -> Vec<usize> {
         let ids = suspects.quorum.ids();
-        ids.filter(|id| suspects.failure(*id, at(now)).is_some()).map(NodeId::index).collect()
+        ids.filter(|id| suspects.suspect(*id, at(now)).is_some()).map(NodeId::index).collect()
     }
 
     #[test]
@@ -160,34 +161,34 @@ mod tests {
 
     #[test]
     fn few_are_suspect_and_too_many_are_our_own_clock() {
-        let five = suspects(5);
-        assert_eq!(deviate(&five, 1, 0, 1_000), Verdict::Suspect);
-        assert_eq!(deviate(&five, 3, 0, 1_100), Verdict::Suspect);
+        let mut five = suspects(5);
+        assert_eq!(deviate(&mut five, 1, 0, 1_000), Verdict::Suspect);
+        assert_eq!(deviate(&mut five, 3, 0, 1_100), Verdict::Suspect);
         assert_eq!(suspected(&five, 1_100), [1, 3]);
-        assert_eq!(deviate(&five, 0, 0, 1_200), Verdict::StoodStill);
+        assert_eq!(deviate(&mut five, 0, 0, 1_200), Verdict::StoodStill);
         assert_eq!(suspected(&five, 1_200), [0; 0], "the marks are taken back");
-        assert_eq!(deviate(&five, 2, 1_150, 9_000), Verdict::Known, "promised before");
-        assert_eq!(deviate(&five, 2, 1_300, 9_000), Verdict::Suspect);
-        let one = suspects(1);
-        assert_eq!(deviate(&one, 0, 0, 1_000), Verdict::StoodStill, "nobody else can tell");
+        assert_eq!(deviate(&mut five, 2, 1_150, 9_000), Verdict::Known, "promised before");
+        assert_eq!(deviate(&mut five, 2, 1_300, 9_000), Verdict::Suspect);
+        let mut one = suspects(1);
+        assert_eq!(deviate(&mut one, 0, 0, 1_000), Verdict::StoodStill, "nobody else can tell");
     }
 
     #[test]
     fn what_lies_apart_has_causes_of_its_own() {
-        let three = suspects(3);
-        assert_eq!(deviate(&three, 0, 0, 1_000), Verdict::Suspect);
-        assert_eq!(deviate(&three, 1, 0, 2_000), Verdict::Suspect);
+        let mut three = suspects(3);
+        assert_eq!(deviate(&mut three, 0, 0, 1_000), Verdict::Suspect);
+        assert_eq!(deviate(&mut three, 1, 0, 2_000), Verdict::Suspect);
         assert_eq!(suspected(&three, 2_000), [0, 1]);
     }
 
     #[test]
     fn a_suspicion_ends_and_is_not_renewed_by_what_is_known() {
-        let three = suspects(3);
-        deviate(&three, 0, 0, 1_000);
-        assert_eq!(deviate(&three, 0, 900, 30_000), Verdict::Known, "promised before the jump");
+        let mut three = suspects(3);
+        deviate(&mut three, 0, 0, 1_000);
+        assert_eq!(deviate(&mut three, 0, 900, 30_000), Verdict::Known, "promised before the jump");
         assert_eq!(suspected(&three, 60_999), [0]);
         assert_eq!(suspected(&three, 61_000), [0; 0]);
-        assert_eq!(deviate(&three, 0, 30_000, 50_000), Verdict::Suspect, "it goes on");
+        assert_eq!(deviate(&mut three, 0, 30_000, 50_000), Verdict::Suspect, "it goes on");
         assert_eq!(suspected(&three, 109_999), [0]);
     }
 }
