@@ -7,7 +7,7 @@ use super::mailbox;
 use super::queued_command::QueuedCommand;
 use super::shared::{NodeShared, NodeState};
 use super::timer_clock::TimerClock;
-use crate::protocol::{Backoff, Broken, NodeId, Owed, Pending, Release, Time};
+use crate::protocol::{Backoff, Broken, NodeId, Owed, OwedRelease, Pending, Time};
 use crate::time::clock;
 use crate::wire::NodeFailure;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl QueuedCommand {
     fn owed(&self, node: NodeId) -> Owed<usize> {
         let claim = self.claim();
         if self.is_release() {
-            return Owed::Release(Release {
+            return Owed::Release(OwedRelease {
                 expiry: claim.expiry(),
                 is_in_doubt: claim.is_in_doubt(node),
                 is_refused: self.is_refused(),

@@ -16,7 +16,7 @@ use super::queued_command::QueuedCommand;
 use super::reconnect::Disconnected;
 use super::shared::NodeShared;
 use super::shield::shield;
-use crate::protocol::{Lost, Reconnect};
+use crate::protocol::{ConnectionLoss, Reconnect};
 use crate::wire::NodeFailure;
 use rand::random;
 use std::sync::Arc;
@@ -95,8 +95,8 @@ impl NodeTask {
         let now = self.backlog.timer.now();
         self.state =
             State::Disconnected(match self.reconnect.handle_loss(is_hung, now, random()) {
-                Lost::Blip => Disconnected::for_a_moment(&self.backlog),
-                Lost::Outage => Disconnected::down(why, &self.backlog),
+                ConnectionLoss::Blip => Disconnected::for_a_moment(&self.backlog),
+                ConnectionLoss::Outage => Disconnected::down(why, &self.backlog),
             });
     }
 }
@@ -109,6 +109,7 @@ impl Drop for NodeTask {
             let link = &mut connected.link;
             let may_deliver = link.unanswered().next().is_some();
             self.backlog.handle_loss(link, may_deliver, &NodeFailure::ShutDown);
+            self.state = State::Disconnected(Disconnected::default());
         }
         self.backlog.hand_over();
     }

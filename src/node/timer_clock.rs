@@ -58,7 +58,7 @@ mod tests {
             assert_eq!(clock.instant(clock.time(later)), later);
             let earlier = clock.origin.checked_sub(span).unwrap_or(clock.origin);
             let before = clock.origin - earlier;
-            assert_eq!(clock.time(earlier), Time::default().after(ORIGIN - before));
+            assert_eq!(clock.time(earlier).after(before), Time::default().after(ORIGIN));
             assert_eq!(clock.instant(clock.time(earlier)), earlier);
         }
         let never = clock.instant(Time::from_nanos(u64::MAX));

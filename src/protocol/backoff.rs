@@ -80,7 +80,7 @@ pub(crate) struct Reconnect {
 
 /// What the loss of a connection means for those who wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lost {
+pub(crate) enum ConnectionLoss {
     /// It had lasted: another is made at once, and commands wait for that.
     Blip,
     /// The node is down.
@@ -110,17 +110,17 @@ impl Reconnect {
 
     /// The connection was lost, or given up because the node hung: then the node is down, also if the
     /// connection had lasted.
-    pub(crate) fn handle_loss(&mut self, is_hung: bool, now: Time, random: u64) -> Lost {
+    pub(crate) fn handle_loss(&mut self, is_hung: bool, now: Time, random: u64) -> ConnectionLoss {
         let lasted = self.connected_at.take().map(|since| now.since(since));
         let has_lasted = lasted.is_some_and(|lasted| lasted > Self::LAST_PAUSE);
         if has_lasted {
             self.backoff.recover(now);
         }
         if has_lasted && !is_hung {
-            return Lost::Blip;
+            return ConnectionLoss::Blip;
         }
         self.backoff.handle_failure(now, random);
-        Lost::Outage
+        ConnectionLoss::Outage
     }
 
     /// When to try to connect.
@@ -190,17 +190,21 @@ mod tests {
         it.handle_unreachable(at(10), LOW);
         assert_eq!(it.next_try(), at(30));
         it.handle_connected(at(40));
-        assert_eq!(it.handle_loss(false, at(1_040), LOW), Lost::Outage, "not longer than a pause");
+        assert_eq!(
+            it.handle_loss(false, at(1_040), LOW),
+            ConnectionLoss::Outage,
+            "not longer than a pause"
+        );
         assert_eq!(it.next_try(), at(1_080), "the third pause");
         it.handle_connected(at(2_000));
-        assert_eq!(it.handle_loss(false, at(3_001), LOW), Lost::Blip);
+        assert_eq!(it.handle_loss(false, at(3_001), LOW), ConnectionLoss::Blip);
         assert_eq!(it.next_try(), at(3_001));
         it.handle_unreachable(at(3_001), LOW);
         assert_eq!(it.next_try(), at(3_011), "the first pause again");
         it.handle_connected(at(4_000));
-        assert_eq!(it.handle_loss(true, at(9_000), LOW), Lost::Outage, "it hung");
+        assert_eq!(it.handle_loss(true, at(9_000), LOW), ConnectionLoss::Outage, "it hung");
         assert_eq!(it.next_try(), at(9_010));
-        assert_eq!(it.handle_loss(false, at(9_100), LOW), Lost::Outage, "there was none");
+        assert_eq!(it.handle_loss(false, at(9_100), LOW), ConnectionLoss::Outage, "there was none");
     }
 
     /// What happens to somebody who connects again and again: each try is taken, or not; a connection is
@@ -227,7 +231,7 @@ mod tests {
                         failures = 0;
                         is_at_once = !is_hung;
                     }
-                    prop_assert_eq!(lost == Lost::Blip, is_at_once);
+                    prop_assert_eq!(lost == ConnectionLoss::Blip, is_at_once);
                 } else {
                     it.handle_unreachable(tried, random);
                 }

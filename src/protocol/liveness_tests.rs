@@ -164,9 +164,9 @@ struct Play {
     unanswered: VecDeque<u64>,
     awake: u64,
     last_traffic: u64,
-    /// Since the last reply or stop, others were let run.
-    has_looked: bool,
-    has_second: bool,
+    /// How often others were let run since the last reply, and second connections made in this stall.
+    looks: u32,
+    seconds: u32,
     is_over: bool,
     is_quorum_silent: bool,
 }
@@ -194,14 +194,14 @@ impl Play {
                 }
                 Action::LetOthersRun => {
                     assert!(silence >= Some(200) && !self.it.is_stalled());
-                    self.has_looked = true;
+                    self.looks += 1;
                     self.it.handle_others_ran(Duration::ZERO, at(self.now));
                 }
-                Action::Stall => assert!(silence >= Some(200) && self.has_looked),
+                Action::Stall => assert!(silence >= Some(200) && self.looks > 0),
                 Action::MakeSecond => {
                     assert!(silence >= Some(TRUSTED) && self.it.is_stalled());
-                    assert!(self.is_quorum_silent && !self.has_second);
-                    self.has_second = true;
+                    assert!(self.is_quorum_silent && self.seconds == 0);
+                    self.seconds += 1;
                 }
                 Action::GiveUp(told) => {
                     assert!(silence >= Some(PATIENT) && told == ms(silence.unwrap_or_default()));
@@ -239,8 +239,8 @@ impl Play {
         let is_back = self.it.handle_reply(next, at(self.now));
         assert_eq!(is_back, was_stalled && !self.it.is_stalled());
         self.last_traffic = self.now;
-        self.has_looked = false;
-        self.has_second &= self.it.is_stalled();
+        self.looks = 0;
+        self.seconds *= u32::from(self.it.is_stalled());
     }
 
     /// All that is due was done: what is known is true.
@@ -252,7 +252,7 @@ impl Play {
             assert!(self.it.is_stalled());
         }
         assert!(silence < Some(PATIENT), "it was given up by then");
-        assert!(silence < Some(TRUSTED) || self.has_second || !self.is_quorum_silent);
+        assert!(silence < Some(TRUSTED) || self.seconds > 0 || !self.is_quorum_silent);
         let idle = self.now - self.last_traffic;
         assert!(silence.is_some() || idle < 5_000, "nothing was asked for {idle} ms");
     }
@@ -267,8 +267,8 @@ proptest! {
             unanswered: VecDeque::new(),
             awake: 0,
             last_traffic: 0,
-            has_looked: false,
-            has_second: false,
+            looks: 0,
+            seconds: 0,
             is_over: false,
             is_quorum_silent,
         };

@@ -76,14 +76,14 @@ mod waiting;
 mod enumeration;
 
 pub(crate) use acquisition::{Acquisition, Next, Refusal};
-pub(crate) use backoff::{Backoff, Lost, Reconnect};
+pub(crate) use backoff::{Backoff, ConnectionLoss, Reconnect};
 pub(crate) use checks::{Checks, Wanted};
 pub(crate) use clock_skew::ClockSkew;
 pub(crate) use doubt::Doubt;
 pub(crate) use fencing::{LIMIT, hint};
 pub(crate) use liveness::{Action, Liveness};
 pub(crate) use node_clock::{Offset, Reading, Told};
-pub(crate) use pending::{Owed, Pending, Release};
+pub(crate) use pending::{Owed, OwedRelease, Pending};
 pub(crate) use promise_skew::{Promise, PromiseSkew, Verdict};
 pub(crate) use quarantine::{Event, Quarantine, Rule, Sentence, Server};
 pub(crate) use quorum::{MAX_NODES, NodeId, NodeSet, Quorum};

@@ -24,7 +24,7 @@ const MAX_RELEASES: usize = 1 << 16;
 /// What a command is to a node that has not done it. `K` tells claims apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owed<K> {
-    Release(Release),
+    Release(OwedRelease),
     /// The keys of the claim are to stand until then.
     Extension {
         claim: K,
@@ -37,7 +37,7 @@ pub(crate) enum Owed<K> {
 
 /// A release that is owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Release {
+pub(crate) struct OwedRelease {
     /// When the last key must have expired that was written for its claim.
     pub(crate) expiry: Time,
     /// A command of its claim was left unanswered, and may still run late on the node.
@@ -46,7 +46,7 @@ pub(crate) struct Release {
     pub(crate) is_refused: bool,
 }
 
-impl Release {
+impl OwedRelease {
     /// True while there may be a key to be released. What may still run late is waited for until the node
     /// answers; but only for as long as a connection that broke can deliver anything, if the node refuses
     /// it for good, and at the `last` chance, when there is nobody left to serve.
@@ -138,7 +138,7 @@ mod tests {
     }
 
     fn release(expiry: u64, is_in_doubt: bool, is_refused: bool) -> Owed<u32> {
-        Owed::Release(Release { expiry: at(expiry), is_in_doubt, is_refused })
+        Owed::Release(OwedRelease { expiry: at(expiry), is_in_doubt, is_refused })
     }
 
     fn extension(claim: u32, until: u64) -> Owed<u32> {

@@ -149,7 +149,7 @@ mod tests {
         ] {
             let mut it = window();
             it.handle_broken(old.clone());
-            assert!(it.has_unseen(&[]) && !it.has_unseen(&[old.clone()]));
+            assert!(it.has_unseen(&[]) && !it.has_unseen(std::slice::from_ref(&old)));
             assert!(!it.may_undo(at(0)), "nothing is written before it was seen to");
             it.handle_killed(&[old], run.as_ref(), are_killed, at(5));
             assert!(it.broken().is_empty() && !it.has_unseen(&[]));

@@ -6,8 +6,8 @@ use crate::counts::Count;
 use crate::event::Event;
 use crate::mutation::Mutation;
 use crate::protocol::{
-    Action, Backoff, Liveness, NodeId, Owed, Pending, Reconnect, Release, StaleWindow, Time, Ttl,
-    Vote,
+    Action, Backoff, Liveness, NodeId, Owed, OwedRelease, Pending, Reconnect, StaleWindow, Time,
+    Ttl, Vote,
 };
 use crate::scenario::Scenario;
 use crate::trace::note;
@@ -70,7 +70,7 @@ impl Claim {
     fn owed(&self, node: usize, order: Order) -> Owed<u32> {
         let claim = order.claim;
         match order.deed {
-            Deed::Release => Owed::Release(Release {
+            Deed::Release => Owed::Release(OwedRelease {
                 expiry: self.expiry,
                 is_in_doubt: self.unsure & 1 << node != 0,
                 is_refused: false,
@@ -246,7 +246,9 @@ impl World {
         }
         link.owed.prune(now, false, |order| {
             match self.claims[index(order.claim)].owed(node, *order) {
-                Owed::Release(it) if is_sure => Owed::Release(Release { is_in_doubt: false, ..it }),
+                Owed::Release(it) if is_sure => {
+                    Owed::Release(OwedRelease { is_in_doubt: false, ..it })
+                }
                 owed => owed,
             }
         });

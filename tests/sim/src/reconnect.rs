@@ -5,7 +5,7 @@ use crate::event::Event;
 use crate::link::{Deed, Order};
 use crate::mutation::Mutation;
 use crate::node::Answer;
-use crate::protocol::{Broken, Liveness, Lost, NodeId};
+use crate::protocol::{Broken, ConnectionLoss, Liveness, NodeId};
 use crate::world::{World, index, small};
 
 impl World {
@@ -31,7 +31,7 @@ impl World {
         let link = self.link(client, node);
         link.is_up = false;
         link.stale.handle_broken(Broken { run, client_id: Some(connection.into()) });
-        link.is_down = link.reconnect.handle_loss(is_hung, now, random) == Lost::Outage;
+        link.is_down = link.reconnect.handle_loss(is_hung, now, random) == ConnectionLoss::Outage;
         for (packet, _) in std::mem::take(&mut link.under_way) {
             let order = self.packets[index(packet)].order;
             self.note_unsure(node, order);
