@@ -77,8 +77,8 @@ fn a_lease_is_renewed_and_its_loss_noticed_while_the_thread_does_something_else(
     assert!(!lease.is_valid());
     cluster.servers().iter().for_each(Server::cont);
     let work = |lease: &quorlock::blocking::Lease| {
-        cluster.iter().for_each(|node| node.set("other", "the thief's"));
         assert!(lease.is_valid());
+        cluster.iter().for_each(|node| node.set("other", "the thief's"));
         "done"
     };
     match redlock.using("other", work).expect_err("stolen") {
