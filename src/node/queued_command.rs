@@ -280,3 +280,95 @@ impl QueuedCommand {
         self.written().map(|written| written.replies.read(replies, secret))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Keys;
+    use std::time::Duration;
+
+    const NOW: Time = Time::from_nanos(5_000_000_000);
+
+    fn node() -> NodeId {
+        NodeId::new(0)
+    }
+
+    fn claim() -> Arc<Claim> {
+        Arc::new(Claim::new(Keys::one(b"k".as_slice().into()), Value::of(b"mine"), 1))
+    }
+
+    fn write(command: &mut QueuedCommand, now: Time) -> usize {
+        let mut pipeline = redis::Pipeline::new();
+        assert!(command.write(node(), now, true, &mut pipeline));
+        pipeline.len()
+    }
+
+    #[test]
+    fn what_was_never_written_promises_nothing_and_has_no_replies() {
+        let command = QueuedCommand::repair(claim(), NOW.after(Duration::from_secs(9)));
+        assert!(!command.was_written());
+        assert_eq!((command.replies(), command.promise()), (0, None));
+        assert_eq!(command.read(&[redis::Value::Okay]), None);
+        assert!(!command.is_unknown(&[]));
+    }
+
+    #[test]
+    fn what_was_written_promises_from_when_it_was_written_last() {
+        let (claim, later) = (claim(), NOW.after(Duration::from_secs(4)));
+        let until = NOW.after(Duration::from_secs(9));
+        let sink = Arc::new(Ignore);
+        let mut command = QueuedCommand::extend(claim, until, true, Ballot::new(sink, node()));
+        for (now, left) in [(NOW, 9), (later, 5)] {
+            assert_eq!(write(&mut command, now), command.replies());
+            let promise = command.promise().expect("it is to keep the keys");
+            assert_eq!(promise.written, now);
+            assert_eq!(promise.ttl.as_duration(), Duration::from_secs(left));
+        }
+        assert_eq!(command.replies(), 3, "the script, and to be told of changes");
+        assert_eq!(command.first_promise(), None, "the lock is ours already");
+    }
+
+    #[test]
+    fn a_release_is_the_first_until_it_is_written_again() {
+        let mut release = QueuedCommand::release(claim(), None);
+        assert!(!release.is_first_release(), "not written");
+        write(&mut release, NOW);
+        assert!(release.is_first_release() && release.was_written());
+        write(&mut release, NOW);
+        assert!(!release.is_first_release() && release.was_written());
+        assert_eq!(release.promise(), None);
+    }
+
+    #[test]
+    fn a_repair_promises_nothing_and_is_not_written_once_its_claim_is_withdrawn() {
+        let until = NOW.after(Duration::from_secs(9));
+        let mut repair = QueuedCommand::repair(claim(), until);
+        write(&mut repair, NOW);
+        assert_eq!((repair.promise(), repair.is_first_release()), (None, false));
+        let withdrawn = claim();
+        withdrawn.withdraw();
+        let mut repair = QueuedCommand::repair(withdrawn, until);
+        let mut pipeline = redis::Pipeline::new();
+        assert!(!repair.write(node(), NOW, true, &mut pipeline));
+        assert!(pipeline.is_empty() && !repair.was_written());
+    }
+
+    #[test]
+    fn a_script_that_is_not_known_is_sent_with_its_source_once() {
+        let mut release = QueuedCommand::release(claim(), None);
+        write(&mut release, NOW);
+        let unknown = redis::parse_redis_value(b"-NOSCRIPT no\r\n").expect("an error reply");
+        assert!(release.is_unknown(&[unknown]) && release.fall_back_to_source());
+        let mut pipeline = redis::Pipeline::new();
+        assert!(release.write(node(), NOW, true, &mut pipeline));
+        let packed = String::from_utf8(pipeline.get_packed_pipeline()).expect("text");
+        assert!(packed.contains("\r\nEVAL\r\n"), "{packed}");
+        assert!(!release.fall_back_to_source(), "that was done");
+    }
+
+    struct Ignore;
+
+    impl super::super::ballot::VoteSink for Ignore {
+        fn handle_answer(&self, _: NodeId, _: Answer) {}
+    }
+}

@@ -79,11 +79,11 @@ fn what_is_in_the_way_is_told_and_says_when_to_come_again() {
     assert_eq!((held.obstacle(), held.highest_number()), (Some(2), Some(7)));
     let told = report(&held);
     let holder = told.nodes()[0].holder().expect("it was told");
-    assert_eq!(holder.ttl(), Some(Duration::from_secs(600)));
+    assert_eq!(holder.ttl(), Some(Duration::from_mins(10)));
     assert_eq!(told.nodes()[1].holder(), None);
     // One of the two is enough, beside the node that is free.
     let after = told.retry_after().expect("it is known");
-    assert!(after <= Duration::from_secs(600) && after > Duration::from_secs(570), "{after:?}");
+    assert!(after <= Duration::from_mins(10) && after > Duration::from_secs(571), "{after:?}");
 
     let for_ever = denied(Some(Remaining::ForEver), Some(b"held"));
     let told = report(&tally(&[for_ever.clone(), for_ever.clone()]));

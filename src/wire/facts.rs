@@ -286,6 +286,25 @@ mod tests {
     }
 
     #[test]
+    fn a_server_evicts_that_has_a_limit_and_a_policy_that_takes_keys() {
+        let evicting = |info: &str, config: &[(&str, &str)]| {
+            facts(info, config, &[]).evicting().map(str::to_owned)
+        };
+        let lru = "maxmemory:1000\r\nmaxmemory_policy:allkeys-lru\r\n";
+        assert_eq!(evicting(lru, &[]).as_deref(), Some("allkeys-lru"));
+        let told = [("maxmemory", "1000"), ("maxmemory-policy", "volatile-ttl")];
+        assert_eq!(evicting("", &told).as_deref(), Some("volatile-ttl"));
+        for harmless in [
+            "maxmemory:1000\r\nmaxmemory_policy:noeviction\r\n",
+            "maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n",
+            "maxmemory_policy:allkeys-lru\r\n",
+            "maxmemory:1000\r\n",
+        ] {
+            assert_eq!(evicting(harmless, &[]), None, "{harmless}");
+        }
+    }
+
+    #[test]
     fn a_list_stands_for_a_map_where_the_protocol_has_none() {
         let bytes = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let mut facts = Facts::default();

@@ -1,7 +1,7 @@
 //! What is said to Redis, and how its replies are read.
 //!
-//! Here live commands, scripts, keys, values, and the meaning of each reply. No connection, no task, no
-//! clock: whoever writes says what time it is.
+//! Here live commands, scripts, keys, values, what a set-up and a check ask for, and the meaning of each
+//! reply. No connection, no task, no clock: whoever writes says what time it is.
 
 mod answer;
 mod command;

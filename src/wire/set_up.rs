@@ -225,14 +225,17 @@ mod tests {
     }
 
     #[test]
-    fn a_server_tracks_only_where_it_can_push() {
-        let okay = |resp3: bool| {
+    fn a_server_tracks_only_where_it_can_push_and_said_yes() {
+        let tracks = |resp3: bool, last: Value| {
             let mut replies = vec![Value::Nil, Value::Int(7)];
             replies.resize(2 + SECTIONS.len(), Value::BulkString(Vec::new()));
-            replies.resize(SetUp::ask(resp3).len(), Value::Okay);
+            replies.resize(SetUp::ask(resp3).len() - 1, Value::Okay);
+            replies.push(last);
             SetUp::read(&replies, resp3).expect("a good set-up").tracks
         };
-        assert!(okay(true));
-        assert!(!okay(false));
+        let refused = redis::parse_redis_value(b"-ERR no\r\n").expect("an error reply");
+        assert!(tracks(true, Value::Okay));
+        assert!(!tracks(true, refused));
+        assert!(!tracks(false, Value::Okay), "that is the answer to a script");
     }
 }
