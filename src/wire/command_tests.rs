@@ -6,7 +6,7 @@ use super::*;
 use crate::wire::Answer;
 use proptest::prelude::*;
 use redis::Value as Reply;
-use std::num::NonZeroUsize;
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 const NOW: Time = Time::from_nanos(5_000_000_000);
@@ -99,19 +99,13 @@ fn written(command: &Command, about: &About, form: Form, tracks: bool) -> (Vec<u
 
 /// What is written, the script by its hash; and the places of verdict, ttl and holder.
 #[track_caller]
-fn expect(
-    command: &Command,
-    about: &About,
-    tracks: bool,
-    lines: &[&str],
-    places: (usize, usize, usize),
-) {
+fn expect(command: &Command, about: &About, tracks: bool, lines: &[&str], places: (u16, u16, u16)) {
     let (bytes, shape) = written(command, about, Form::Hash, tracks);
     let commands: Vec<_> = parsed(&bytes).into_iter().map(shown).collect();
     assert_eq!(commands, lines, "{command:?}");
-    let (verdict, ttl, holder) =
-        (places.0, NonZeroUsize::new(places.1), NonZeroUsize::new(places.2));
-    let expected = ReplyShape { asked: shape.asked, len: lines.len(), verdict, ttl, holder };
+    let (verdict, ttl, holder) = (places.0, NonZeroU16::new(places.1), NonZeroU16::new(places.2));
+    let len = u16::try_from(lines.len()).expect("few lines");
+    let expected = ReplyShape { asked: shape.asked, len, verdict, ttl, holder };
     assert_eq!(shape, expected, "{command:?}");
     let (bytes, by_source) = written(command, about, Form::Source, tracks);
     let commands: Vec<_> = parsed(&bytes).into_iter().map(shown).collect();
@@ -172,7 +166,7 @@ fn sets_and_fenced_keys_are_acquired_by_a_script() {
         expect(&acquire, &ab, false, &[script], (0, 0, 0));
         let watched = [caching, a, caching, b, script];
         let lines = if wants == Wants::Nothing { &watched[4..] } else { &watched[..] };
-        expect(&acquire, &ab, true, lines, (lines.len() - 1, 0, 0));
+        expect(&acquire, &ab, true, lines, (u16::try_from(lines.len()).expect("few") - 1, 0, 0));
     }
     let fenced = About::keys(&["k"]).fenced(None);
     let script = "EVALSHA ACQUIRE 2 k k#quorlock:token:{k} 7 draw 60000 1 mine 9000";
@@ -286,15 +280,17 @@ proptest! {
         let place = |names: &[&str]| commands.iter().position(|it| names.contains(&it[0].as_str()));
         let verdict = place(&["SET", "EVAL", "EVALSHA"]).expect("a command that matters");
         let is_plain = commands[verdict][0] == "SET";
-        let beside = |name| place(&[name]).filter(|_| is_plain).and_then(NonZeroUsize::new);
+        let beside = |name| place(&[name]).filter(|_| is_plain).filter(|place| *place > 0);
+        let told = |place: Option<NonZeroU16>| place.map(|place| usize::from(place.get()));
         prop_assert_eq!(shape.len(), commands.len());
         prop_assert_eq!(
-            (shape.verdict, shape.ttl, shape.holder), (verdict, beside("PTTL"), beside("GET"))
+            (usize::from(shape.verdict), told(shape.ttl), told(shape.holder)),
+            (verdict, beside("PTTL"), beside("GET"))
         );
         let (own, _) = replies.split_at(commands.len());
         let read = shape.read(own, "mine");
         prop_assert_eq!(&shape.read(&replies, "mine"), &read, "looked past its replies");
-        let read_places = [Some(shape.verdict), shape.ttl.map(NonZeroUsize::get), shape.holder.map(NonZeroUsize::get)];
+        let read_places = [Some(verdict), told(shape.ttl), told(shape.holder)];
         let mut changed = own.to_vec();
         for (place, reply) in changed.iter_mut().enumerate() {
             if !read_places.contains(&Some(place)) {

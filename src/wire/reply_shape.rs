@@ -4,32 +4,33 @@ use super::answer::{Answer, Obstacle, Remaining};
 use super::reply::{Asked, answer, is_noscript};
 use super::value::Value as Held;
 use redis::{Pipeline, Value};
-use std::num::NonZeroUsize;
+use std::num::NonZeroU16;
 
 /// The replies to one command: how many there are, and where to find what it is about. Whoever writes
-/// the command makes it, and reading goes by it.
+/// the command makes it, and reading goes by it. It is small, as each command on its way has one: a
+/// thousand keys, which are the most, have two replies each and one for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReplyShape {
     pub(super) asked: Asked,
-    pub(super) len: usize,
+    pub(super) len: u16,
     /// Which reply is the answer.
-    pub(super) verdict: usize,
+    pub(super) verdict: u16,
     /// Which reply says how long a key in the way has to live, if the verdict does not. It follows the
     /// verdict, so it is never the first.
-    pub(super) ttl: Option<NonZeroUsize>,
+    pub(super) ttl: Option<NonZeroU16>,
     /// Which reply says what stands there, likewise.
-    pub(super) holder: Option<NonZeroUsize>,
+    pub(super) holder: Option<NonZeroU16>,
 }
 
 impl ReplyShape {
     /// How many replies there are.
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.len.into()
     }
 
     /// What `replies` say. `secret` (the value) is kept out of the reason.
     pub(crate) fn read(&self, replies: &[Value], secret: &str) -> Answer {
-        let Some(verdict) = replies.get(self.verdict) else {
+        let Some(verdict) = replies.get(usize::from(self.verdict)) else {
             return Answer::unexpected("nothing");
         };
         match answer(self.asked, verdict, secret) {
@@ -40,7 +41,7 @@ impl ReplyShape {
 
     /// The obstacle, with what the replies beside the verdict tell of it.
     fn told_of(&self, mut obstacle: Obstacle, replies: &[Value]) -> Obstacle {
-        let reply = |place: Option<NonZeroUsize>| replies.get(place?.get());
+        let reply = |place: Option<NonZeroU16>| replies.get(usize::from(place?.get()));
         if let Some(Value::Int(pttl)) = reply(self.ttl) {
             obstacle.remaining = Remaining::of(*pttl);
         }
@@ -52,7 +53,7 @@ impl ReplyShape {
 
     /// True if the node does not know the script that it was asked to run.
     pub(crate) fn is_unknown(&self, replies: &[Value]) -> bool {
-        replies.get(self.verdict).is_some_and(is_noscript)
+        replies.get(usize::from(self.verdict)).is_some_and(is_noscript)
     }
 }
 
@@ -78,22 +79,27 @@ impl<'a> Writer<'a> {
 
     /// The reply to what was added last is the ttl of what is in the way.
     pub(super) fn note_ttl(&mut self) {
-        self.shape.ttl = NonZeroUsize::new(self.last());
+        self.shape.ttl = NonZeroU16::new(self.last());
     }
 
     /// The reply to what was added last is what is in the way.
     pub(super) fn note_holder(&mut self) {
-        self.shape.holder = NonZeroUsize::new(self.last());
+        self.shape.holder = NonZeroU16::new(self.last());
     }
 
     /// The shape of the replies to all that was added.
     pub(super) fn shape(self) -> ReplyShape {
-        ReplyShape { len: self.pipeline.len() - self.before, ..self.shape }
+        ReplyShape { len: self.added(), ..self.shape }
     }
 
     /// The place of the reply to what was added last.
-    fn last(&self) -> usize {
-        (self.pipeline.len() - self.before).saturating_sub(1)
+    fn last(&self) -> u16 {
+        self.added().saturating_sub(1)
+    }
+
+    /// How many replies there are to what was added.
+    fn added(&self) -> u16 {
+        u16::try_from(self.pipeline.len() - self.before).unwrap_or(u16::MAX)
     }
 }
 
@@ -114,8 +120,8 @@ mod tests {
     }
 
     /// An acquire with its verdict first, and what follows it at these places.
-    fn acquire(len: usize, ttl: usize, holder: usize) -> ReplyShape {
-        let (ttl, holder) = (NonZeroUsize::new(ttl), NonZeroUsize::new(holder));
+    fn acquire(len: u16, ttl: u16, holder: u16) -> ReplyShape {
+        let (ttl, holder) = (NonZeroU16::new(ttl), NonZeroU16::new(holder));
         ReplyShape { asked: Asked::Acquire, len, verdict: 0, ttl, holder }
     }
 
