@@ -11,7 +11,7 @@
 
 use super::queue::{Queue, Ticket, Woken};
 use super::waiter::{AttemptGuard, Waiter};
-use crate::node::PushSink;
+use crate::node::{Environment, PushSink};
 use crate::protocol::{Neglect, NodeId, Quorum, Time};
 use crate::random::Random;
 use crate::round::ReleaseListener;
@@ -62,7 +62,8 @@ enum Swept {
 }
 
 impl WaitQueues {
-    pub(crate) fn new(quorum: Quorum, (clock, random): (Clock, Random)) -> Arc<Self> {
+    pub(crate) fn new(quorum: Quorum, environment: &Environment) -> Arc<Self> {
+        let Environment { clock, random, .. } = environment.clone();
         Arc::new_cyclic(|this| Self {
             quorum,
             clock,

@@ -7,12 +7,18 @@ use crate::client::address::{self, Place};
 use crate::error::ConfigError;
 use crate::lease::{Backing, LeaseRegistry, Limits, to_ttl};
 use crate::node::{
-    Clocks, Endpoint, Guard, NodeShared, Pool, PushSink, RestartGuard, Siblings, Timings,
+    Clocks, Endpoint, Environment, Guard, NodeShared, Pool, PushSink, RestartGuard, Siblings,
+    Timings,
 };
 use crate::protocol::{MAX_NODES, NodeId, Quorum, RetryPolicy};
+#[cfg(feature = "test-util")]
 use crate::random::Random;
+#[cfg(feature = "test-util")]
 use crate::time::Clock;
-use crate::transport::{Sockets, Transport};
+#[cfg(feature = "tls-rustls")]
+use crate::transport::Sockets;
+#[cfg(test)]
+use crate::transport::Transport;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,15 +43,13 @@ use tokio::runtime::Handle;
 /// | [`metadata`](Self::metadata) | none |
 /// | [`fenced`](Self::fenced) | no |
 /// | [`token_ttl`](Self::token_ttl) | 24 h |
-#[derive(Clone)]
+#[derive(Clone, Default)]
 #[must_use = "a builder does nothing until build() is called"]
 pub struct Builder {
     nodes: Vec<Result<Place, ConfigError>>,
     options: Options,
     runtime: Option<Handle>,
-    clock: Clock,
-    random: Random,
-    transport: Arc<dyn Transport>,
+    environment: Environment,
 }
 
 impl Builder {
@@ -109,7 +113,8 @@ impl Builder {
     /// ```
     #[cfg(feature = "tls-rustls")]
     pub fn tls(self, config: impl Into<Arc<rustls::ClientConfig>>) -> Self {
-        Self { transport: Arc::new(Sockets::with_tls(config.into())), ..self }
+        let transport = Arc::new(Sockets::with_tls(config.into()));
+        Self { environment: Environment { transport, ..self.environment }, ..self }
     }
 
     /// How long the nodes keep a lock that nobody extends or releases. Whole milliseconds count.
@@ -245,20 +250,20 @@ impl Builder {
 
     #[cfg(feature = "test-util")]
     pub(crate) fn living_by(mut self, clock: Clock) -> Self {
-        self.clock = clock;
+        self.environment.clock = clock;
         self
     }
 
     #[cfg(feature = "test-util")]
     pub(crate) fn drawing_from(mut self, random: Random) -> Self {
-        self.random = random;
+        self.environment.random = random;
         self
     }
 
     /// Makes all connections by this, in place of sockets.
     #[cfg(test)]
     pub(crate) fn transport(self, transport: Arc<dyn Transport>) -> Self {
-        Self { transport, ..self }
+        Self { environment: Environment { transport, ..self.environment }, ..self }
     }
 
     #[cfg(feature = "blocking")]
@@ -277,7 +282,7 @@ impl Builder {
     /// # Errors
     /// Says what cannot work, by name.
     pub fn build(self) -> Result<Redlock, ConfigError> {
-        let Self { nodes, options, runtime, transport, clock, random } = self;
+        let Self { nodes, options, runtime, environment } = self;
         let places = nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
         let quorum = match places.len() {
             0 => return Err(ConfigError::NoNodes),
@@ -293,7 +298,7 @@ impl Builder {
         let term = drift.quarantine(to_ttl("max_ttl", max_ttl)?);
         let siblings = Arc::new(Siblings::new(names.clone()));
         let timings = Timings { answer: node_timeout, connect: settings.connect_timeout };
-        let waiters = WaitQueues::new(quorum, (clock.clone(), random.clone()));
+        let waiters = WaitQueues::new(quorum, &environment);
         let registry = Arc::new(LeaseRegistry::default());
         let listeners =
             Arc::new(Listeners { waiters: waiters.clone(), registry: registry.clone() });
@@ -302,31 +307,17 @@ impl Builder {
         let clocks = Arc::new(Clocks::new(quorum, drift, term));
         let shared = quorum.ids().zip(places).zip(names).map(|((id, place), name)| {
             let (address, login) = place;
-            let endpoint = Endpoint { name, address, login, transport: transport.clone() };
+            let endpoint = Endpoint { name, address, login, environment: environment.clone() };
             let (siblings, pushes) = (siblings.clone(), listeners.clone());
             let (guard, clocks) = (guard.clone(), clocks.clone());
             let node = NodeShared::new(id, endpoint, timings, siblings, pushes, guard, clocks);
             Arc::new(node)
         });
-        let pool = Arc::new(Pool::new(shared.collect(), runtime, (clock, random)));
+        let pool = Arc::new(Pool::new(shared.collect(), runtime, environment));
         let driver = Driver::new(quorum, drift, timings, pool.clone(), waiters);
         let (limits, prefix) = (settings.limits, settings.prefix.len());
         let backing = Backing { pool, registry, quorum, limits, prefix };
         Ok(Redlock::new(driver, Arc::new(backing), settings))
-    }
-}
-
-/// No nodes yet.
-impl Default for Builder {
-    fn default() -> Self {
-        Self {
-            nodes: Vec::new(),
-            options: Options::default(),
-            runtime: None,
-            clock: Clock::default(),
-            random: Random::default(),
-            transport: Arc::new(Sockets::default()),
-        }
     }
 }
 

@@ -7,7 +7,6 @@ use super::queued_command::QueuedCommand;
 use super::shared::{NodeShared, NodeState};
 use crate::protocol::{NodeId, Promise, Reading, Time, Verdict, valid_until};
 use crate::sync::contain;
-use crate::time::clock;
 use crate::wire::{Answer, Grant, NodeFailure};
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ pub(super) struct Received {
 impl NodeShared {
     /// A connection was made, and set up.
     pub(super) fn handle_set_up(&self, link: &Link) {
-        let now = clock::now();
+        let now = self.now();
         self.read_clock(link.reading, now);
         self.guard.handle_set_up(self.id, &link.info, now);
     }
@@ -139,7 +138,7 @@ impl NodeShared {
 
     /// Whether what this node grants counts now, if this is its state.
     pub(crate) fn eligibility(&self, state: &NodeState) -> VoteEligibility {
-        let now = clock::now();
+        let now = self.now();
         if let Some((up_for, counts_in)) = self.guard.recent_start(self.id, now) {
             return VoteEligibility::RecentStart { up_for, counts_in };
         }

@@ -8,7 +8,6 @@ use super::queued_command::QueuedCommand;
 use super::shared::{NodeShared, NodeState};
 use super::timer_clock::TimerClock;
 use crate::protocol::{Backoff, Broken, NodeId, Owed, OwedRelease, Pending, Time};
-use crate::time::clock;
 use crate::wire::NodeFailure;
 use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -115,7 +114,7 @@ impl Backlog {
         if self.next_repeat().is_none_or(|due| at < due) {
             return Vec::new();
         }
-        self.prune_owed(clock::now());
+        self.prune_owed(self.node.now());
         self.owed.take(MAX_ORDERS)
     }
 
@@ -126,8 +125,8 @@ impl Backlog {
 
     /// Drops what has no use any more, of what is owed and of what others have left.
     pub(super) fn prune(&mut self) {
-        self.prune_owed(clock::now());
-        self.node.handover.prune(self.node.id, clock::now());
+        self.prune_owed(self.node.now());
+        self.node.handover.prune(self.node.id, self.node.now());
     }
 
     /// Keeps an order whose vote has been cast, if it is owed to the node.
@@ -146,7 +145,7 @@ impl Backlog {
     /// Answers what has come in and cannot be written now, and keeps what has to be written later.
     pub(super) fn refuse(&mut self, failure: &NodeFailure) {
         for mut order in std::mem::take(&mut self.inbox) {
-            if order.is_void(self.node.id, clock::now()) {
+            if order.is_void(self.node.id, self.node.now()) {
                 order.answer_void();
             } else {
                 order.fail(failure.clone());
@@ -158,7 +157,7 @@ impl Backlog {
     /// Answers what waits for the first connection and has no use any more (I12): rounds that are
     /// over, and their releases. What is left belongs to rounds under way and to leases.
     pub(super) fn drop_void(&mut self) {
-        let now = clock::now();
+        let now = self.node.now();
         for order in std::mem::take(&mut self.inbox) {
             if order.is_void(self.node.id, now) {
                 order.answer_void();

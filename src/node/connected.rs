@@ -5,7 +5,6 @@ use super::connection::{Answered, Link, News};
 use super::pushes::Pushed;
 use super::queued_command::QueuedCommand;
 use crate::protocol::{Liveness, Time};
-use crate::time::clock;
 use crate::wire::NodeFailure;
 use futures::future::BoxFuture;
 use std::future::poll_fn;
@@ -173,7 +172,7 @@ impl Connected {
         }
         orders.extend(left);
         orders.append(&mut backlog.inbox);
-        let now = clock::now();
+        let now = backlog.node.now();
         let mut pipeline = redis::Pipeline::with_capacity(orders.len() + 1);
         let mut written = Vec::with_capacity(orders.len());
         let (id, tracks) = (backlog.node.id, self.link.tracks);

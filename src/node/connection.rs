@@ -72,7 +72,7 @@ impl Link {
     /// Dropping the future closes the connection; nothing but the set-up was sent on it.
     pub(super) async fn establish(node: &NodeShared) -> Result<Self, NodeFailure> {
         let connecting = async {
-            let mut link = greet(node, |resp3| Self::open(node, resp3)).await?;
+            let mut link = greet(&node.handshake, |resp3| Self::open(node, resp3)).await?;
             link.kill_stale(node).await?;
             Ok(link)
         };
@@ -94,7 +94,7 @@ impl Link {
         let pushes = Arc::<PushQueue>::default();
         let mut session = Session::open(node, resp3, resp3.then(|| pushes.clone())).await?;
         let (SetUp { client_id, info, tracks, .. }, reading) =
-            set_up(&mut session.connection, resp3).await?;
+            set_up(&mut session.connection, resp3, &node.environment.clock).await?;
         let under_way = VecDeque::new();
         Ok(Self { session, pushes, client_id, info, reading, tracks, under_way })
     }

@@ -2,7 +2,6 @@
 
 use crate::protocol::{Event, NodeId, Quarantine, Quorum, Rule, Sentence, Server, Time};
 use crate::sync::lock;
-use crate::time::clock;
 use crate::wire::{NodeFailure, ServerInfo};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -126,8 +125,8 @@ impl Guard {
     }
 
     /// True once it is clear which nodes count: a client that is new waits for that.
-    pub(super) fn is_settled(&self) -> bool {
-        lock(&self.quarantine).is_settled(clock::now())
+    pub(super) fn is_settled(&self, now: Time) -> bool {
+        lock(&self.quarantine).is_settled(now)
     }
 
     /// Why a grant of `node` does not count now.

@@ -1,6 +1,5 @@
 //! Which version of the protocol a server speaks.
 
-use super::shared::NodeShared;
 use redis::{ErrorKind, RedisError};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -21,13 +20,12 @@ pub(super) struct Handshake {
 /// server refuses that, or closes the connection at a `HELLO`, as some proxies do. The latter is not
 /// remembered: a server that ends closes connections too.
 pub(super) async fn greet<T, F>(
-    node: &NodeShared,
+    known: &Handshake,
     open: impl Fn(bool) -> F,
 ) -> Result<T, RedisError>
 where
     F: Future<Output = Result<T, RedisError>>,
 {
-    let known = &node.handshake;
     // It is large, and not often made.
     let open = |resp3| Box::pin(open(resp3));
     if known.speaks_resp2.load(Ordering::Relaxed) {

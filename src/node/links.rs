@@ -3,6 +3,7 @@
 
 use super::guard::Guard;
 use crate::protocol::{NodeId, Quorum};
+use crate::time::Clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tokio::sync::Notify;
@@ -30,6 +31,7 @@ pub(crate) struct Links {
     tried: AtomicU32,
     /// Which nodes may have forgotten something.
     guard: Arc<Guard>,
+    clock: Clock,
     /// True once a quorum has been up, or every node has been tried, and it is known whom to count: it
     /// stays true.
     is_warm: AtomicBool,
@@ -37,10 +39,11 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    pub(super) fn new(quorum: Quorum, guard: Arc<Guard>) -> Self {
+    pub(super) fn new(quorum: Quorum, guard: Arc<Guard>, clock: Clock) -> Self {
         Self {
             quorum,
             guard,
+            clock,
             up: AtomicU32::new(0),
             silent: AtomicU32::new(0),
             tried: AtomicU32::new(0),
@@ -72,8 +75,8 @@ impl Links {
             return true;
         }
         let tried = self.tried.load(Ordering::Acquire).count_ones() as usize;
-        let is_warm =
-            (tried == self.quorum.nodes() || self.has_quorum()) && self.guard.is_settled();
+        let is_warm = (tried == self.quorum.nodes() || self.has_quorum())
+            && self.guard.is_settled(self.clock.now());
         self.is_warm.fetch_or(is_warm, Ordering::AcqRel);
         is_warm
     }
@@ -142,7 +145,7 @@ mod tests {
             let second = Duration::from_secs(1);
             Arc::new(Guard::new(Quorum::majority(3), RestartGuard::Off, second))
         };
-        let links = Links::new(Quorum::majority(3), guard());
+        let links = Links::new(Quorum::majority(3), guard(), Clock::default());
         links.note(node(0), Phase::Up);
         links.note(node(1), Phase::Connecting);
         assert!(!links.is_warm() && !links.has_quorum());
@@ -156,7 +159,7 @@ mod tests {
         links.note(node(1), Phase::Connecting);
         assert!(links.is_warm() && !links.has_quorum(), "it stays warm");
 
-        let dead = Links::new(Quorum::majority(3), guard());
+        let dead = Links::new(Quorum::majority(3), guard(), Clock::default());
         for index in 0..3 {
             assert!(!dead.is_warm());
             dead.note(node(index), Phase::Down);

@@ -1,5 +1,6 @@
 //! The nodes' tasks, one set for each runtime that a client is used on.
 
+use super::environment::Environment;
 use super::links::Links;
 use super::queued_command::QueuedCommand;
 use super::runtime::{NoRuntime, lack};
@@ -47,8 +48,7 @@ pub(crate) struct Nodes {
     runtime: Handle,
     each: Box<[Node]>,
     links: Arc<Links>,
-    clock: Clock,
-    random: Random,
+    environment: Environment,
 }
 
 impl Nodes {
@@ -80,12 +80,12 @@ impl Nodes {
 
     /// The client's clock.
     pub(crate) fn clock(&self) -> &Clock {
-        &self.clock
+        &self.environment.clock
     }
 
     /// The client's source of randomness.
     pub(crate) fn random(&self) -> &Random {
-        &self.random
+        &self.environment.random
     }
 
     /// How far the connections are.
@@ -115,8 +115,7 @@ impl Nodes {
 pub(crate) struct Pool {
     shared: Arc<[Arc<NodeShared>]>,
     pinned: Option<Handle>,
-    clock: Clock,
-    random: Random,
+    environment: Environment,
     live: Mutex<Vec<Arc<Nodes>>>,
 }
 
@@ -125,19 +124,19 @@ impl Pool {
     pub(crate) fn new(
         shared: Box<[Arc<NodeShared>]>,
         pinned: Option<Handle>,
-        (clock, random): (Clock, Random),
+        environment: Environment,
     ) -> Self {
-        Self { shared: shared.into(), pinned, clock, random, live: Mutex::default() }
+        Self { shared: shared.into(), pinned, environment, live: Mutex::default() }
     }
 
     /// The client's clock.
     pub(crate) fn clock(&self) -> &Clock {
-        &self.clock
+        &self.environment.clock
     }
 
     /// The client's source of randomness.
     pub(crate) fn random(&self) -> &Random {
-        &self.random
+        &self.environment.random
     }
 
     pub(crate) fn shared(&self) -> &[Arc<NodeShared>] {
@@ -171,17 +170,12 @@ impl Pool {
         }
         live.retain(|nodes| nodes.is_open());
         let _entered = runtime.enter();
+        let quorum = Quorum::majority(self.shared.len());
         let links =
-            Arc::new(Links::new(Quorum::majority(self.shared.len()), self.shared[0].guard.clone()));
+            Arc::new(Links::new(quorum, self.shared[0].guard.clone(), self.clock().clone()));
         let start = |shared: &Arc<NodeShared>| Node::start(shared.clone(), links.clone(), &runtime);
         let each = self.shared.iter().map(start).collect();
-        let nodes = Arc::new(Nodes {
-            runtime,
-            each,
-            links,
-            clock: self.clock.clone(),
-            random: self.random.clone(),
-        });
+        let nodes = Arc::new(Nodes { runtime, each, links, environment: self.environment.clone() });
         live.push(nodes.clone());
         Ok(nodes)
     }

@@ -5,7 +5,8 @@ use super::session::Session;
 use super::shared::NodeShared;
 use super::shield::shield;
 use crate::protocol::{Offset, Reading};
-use crate::time::clock;
+use crate::random::Random;
+use crate::time::Clock;
 use crate::wire::{Inspection, Keys, NodeFailure, Value, time_us};
 use redis::RedisError;
 use redis::aio::MultiplexedConnection;
@@ -46,17 +47,24 @@ impl Probe {
 
     async fn look_at(node: &NodeShared, keys: &Keys) -> Result<Self, NodeFailure> {
         let (mut session, resp3) =
-            match timeout(node.timings.connect, greet(node, |resp3| open(node, resp3))).await {
+            match timeout(node.timings.connect, greet(&node.handshake, |resp3| open(node, resp3)))
+                .await
+            {
                 Ok(Ok(opened)) => opened,
                 Ok(Err(error)) => return Err(NodeFailure::unreachable(&error)),
                 Err(_) => return Err(NodeFailure::Unreachable("timeout while connecting".into())),
             };
         let limit = node.timings.answer;
-        let asked = timeout(limit, Self::ask(&mut session.connection, resp3, keys)).await;
+        let asked = timeout(
+            limit,
+            Self::ask(&mut session.connection, resp3, keys, &node.environment.random),
+        )
+        .await;
         let asked = asked.map_err(|_| NodeFailure::Timeout(limit))?;
         let mut probe = asked.map_err(|error| NodeFailure::disconnected(&error))?;
         // What was read until then counts.
-        let _ = timeout(limit, probe.read_clock(&mut session.connection)).await;
+        let _ = timeout(limit, probe.read_clock(&mut session.connection, &node.environment.clock))
+            .await;
         Ok(probe)
     }
 
@@ -64,19 +72,20 @@ impl Probe {
         connection: &mut MultiplexedConnection,
         resp3: bool,
         keys: &Keys,
+        random: &Random,
     ) -> Result<Self, RedisError> {
-        let value = Value::fresh(&crate::random::Random::Machine);
+        let value = Value::fresh(random);
         let pipeline = Inspection::ask(resp3, keys, &value);
         let replies = connection.send_packed_commands(&pipeline, 0, pipeline.len()).await?;
         let told = Inspection::read(&replies, resp3, &value);
         Ok(Self { told, clock: None, latency: None })
     }
 
-    async fn read_clock(&mut self, connection: &mut MultiplexedConnection) {
+    async fn read_clock(&mut self, connection: &mut MultiplexedConnection, clock: &Clock) {
         for _ in 0..READINGS {
-            let sent = clock::now();
+            let sent = clock.now();
             let reply = connection.send_packed_command(&redis::cmd("TIME")).await;
-            let received = clock::now();
+            let received = clock.now();
             let Ok(Some(shown_us)) = reply.as_ref().map(time_us) else {
                 return;
             };

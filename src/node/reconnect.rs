@@ -5,9 +5,7 @@ use super::connection::Link;
 use super::shared::NodeState;
 use super::shield::shield;
 use crate::protocol::Reconnect;
-use crate::time::clock;
 use crate::wire::NodeFailure;
-use rand::random;
 use std::future::poll_fn;
 use tokio::time::sleep_until;
 
@@ -50,9 +48,9 @@ impl Disconnected {
             match self.wait(attempt, backlog).await? {
                 Ok(link) => return Some(link),
                 Err(failure) => {
-                    node.guard.handle_unreachable(node.id, clock::now());
+                    node.guard.handle_unreachable(node.id, node.now());
                     *self = Self::down(failure, backlog);
-                    reconnect.handle_unreachable(backlog.timer.now(), random());
+                    reconnect.handle_unreachable(backlog.timer.now(), node.random());
                 }
             }
         }

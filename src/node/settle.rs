@@ -6,9 +6,7 @@ use super::connection::Answered;
 use super::queued_command::QueuedCommand;
 use crate::protocol::Time;
 use crate::sync::contain;
-use crate::time::clock;
 use crate::wire::{Answer, NodeFailure, time_us};
-use rand::random;
 use redis::Value;
 
 impl Backlog {
@@ -28,7 +26,7 @@ impl Backlog {
             }
         };
         // Read after the replies: from then on they can count.
-        let received = self.node.receive(sealed, time, clock::now());
+        let received = self.node.receive(sealed, time, self.node.now());
         let written = self.timer.time(at);
         let mut again = Vec::new();
         let mut rest = replies.as_slice();
@@ -74,7 +72,7 @@ impl Backlog {
         }
         if has_failed || may_be_undone {
             self.keep(order);
-            self.repeats.handle_failure(now, random());
+            self.repeats.handle_failure(now, self.node.random());
         } else if self.owed.is_empty() {
             // Else there are others to be repeated.
             self.repeats.handle_success();

@@ -1,6 +1,7 @@
 //! What all tasks of one node have in common, over all runtimes.
 
 use super::clocks::Clocks;
+use super::environment::Environment;
 use super::guard::Guard;
 use super::handover::Handover;
 use super::handshake::Handshake;
@@ -8,10 +9,9 @@ use super::push::PushSink;
 use super::pushes::Pushed;
 use super::queued_command::QueuedCommand;
 use super::timer_clock::TimerClock;
-use crate::protocol::NodeId;
+use crate::protocol::{NodeId, Time};
 use crate::sync::{contain, lock};
-use crate::time::clock;
-use crate::transport::{Address, Stream, Transport};
+use crate::transport::{Address, Stream};
 use crate::wire::{NodeFailure, ServerInfo};
 use redis::{ProtocolVersion, RedisConnectionInfo};
 use std::fmt;
@@ -36,7 +36,7 @@ pub(crate) struct Endpoint {
     pub(crate) address: Address,
     /// User, password and database.
     pub(crate) login: RedisConnectionInfo,
-    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) environment: Environment,
 }
 
 /// How a client stands with one of its nodes.
@@ -81,7 +81,7 @@ pub(crate) struct NodeShared {
     pub(super) clocks: Arc<Clocks>,
     address: Address,
     login: RedisConnectionInfo,
-    transport: Arc<dyn Transport>,
+    pub(super) environment: Environment,
     status: Mutex<(NodeState, ServerInfo)>,
     pub(super) handover: Handover,
     /// Releases that were asked for and not yet delivered, over all runtimes.
@@ -98,7 +98,7 @@ impl NodeShared {
         guard: Arc<Guard>,
         clocks: Arc<Clocks>,
     ) -> Self {
-        let Endpoint { name, address, login, transport } = endpoint;
+        let Endpoint { name, address, login, environment } = endpoint;
         Self {
             id,
             name,
@@ -111,7 +111,7 @@ impl NodeShared {
             clocks,
             address,
             login,
-            transport,
+            environment,
             status: Mutex::new((NodeState::Connecting, ServerInfo::default())),
             handover: Handover::default(),
             debts: Arc::default(),
@@ -120,7 +120,7 @@ impl NodeShared {
 
     /// A new stream to the node.
     pub(super) async fn connect(&self) -> io::Result<Box<dyn Stream>> {
-        self.transport.connect(&self.address).await
+        self.environment.transport.connect(&self.address).await
     }
 
     /// How to greet the node on a new stream, in RESP3 or RESP2.
@@ -128,6 +128,16 @@ impl NodeShared {
         let protocol = if resp3 { ProtocolVersion::RESP3 } else { ProtocolVersion::RESP2 };
         let login = self.login.clone().set_protocol(protocol);
         login.set_lib_name(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
+    }
+
+    /// What time it is by the client's clock.
+    pub(super) fn now(&self) -> Time {
+        self.environment.clock.now()
+    }
+
+    /// Any number, for jitter.
+    pub(super) fn random(&self) -> u64 {
+        self.environment.random.number()
     }
 
     /// How many releases this node is still owed.
@@ -150,7 +160,7 @@ impl NodeShared {
     /// Tells who waits that keys have changed.
     pub(super) fn pass_on(&self, pushed: Pushed) {
         if pushed.is_flush {
-            self.guard.handle_flush(self.id, clock::now());
+            self.guard.handle_flush(self.id, self.now());
         }
         if pushed.is_flush || pushed.has_lost {
             self.tell(None);
@@ -170,7 +180,7 @@ impl NodeShared {
     /// write it first, or waits for one; so does an extension, if there is a task. Anything else has
     /// failed.
     pub(super) fn rescue(&self, mut order: QueuedCommand) {
-        if order.is_void(self.id, clock::now()) {
+        if order.is_void(self.id, self.now()) {
             return order.answer_void();
         }
         if order.was_written() {

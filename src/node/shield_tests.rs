@@ -1,11 +1,11 @@
 use super::*;
 use crate::node::{
-    Ballot, Claim, Clocks, Endpoint, Guard, NodeShared, Nodes, Pool, PushSink, QueuedCommand,
-    RestartGuard, Siblings, Timings, VoteSink,
+    Ballot, Claim, Clocks, Endpoint, Environment, Guard, NodeShared, Nodes, Pool, PushSink,
+    QueuedCommand, RestartGuard, Siblings, Timings, VoteSink,
 };
 use crate::protocol::{Drift, NodeId, Quorum, Ttl, Vote};
 use crate::random::Random;
-use crate::transport::{Address, Sockets, TcpAddress, TcpOptions};
+use crate::transport::{Address, TcpAddress, TcpOptions};
 use crate::wire::{Answer, Keys, Value};
 use kit::Server;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -65,14 +65,14 @@ fn nodes(server: &Server, pushes: Arc<Nervous>) -> (Pool, Arc<Nodes>, Arc<NodeSh
     let clocks = Clocks::new(quorum, Drift::DEFAULT, second);
     let shared = Arc::new(NodeShared::new(
         NodeId::new(0),
-        Endpoint { name, address, login: <_>::default(), transport: Arc::new(Sockets::default()) },
+        Endpoint { name, address, login: <_>::default(), environment: Environment::default() },
         Timings { answer: 5 * second, connect: 5 * second },
         siblings,
         pushes,
         Arc::new(guard),
         Arc::new(clocks),
     ));
-    let pool = Pool::new([shared.clone()].into(), None, Default::default());
+    let pool = Pool::new([shared.clone()].into(), None, Environment::default());
     let nodes = pool.here().expect("a runtime");
     (pool, nodes, shared)
 }

@@ -7,7 +7,6 @@ use super::connection::Link;
 use super::shared::{NodeShared, NodeState};
 use super::shield::shield;
 use crate::protocol::{Action, Time};
-use crate::time::clock;
 use crate::wire::NodeFailure;
 use std::sync::Arc;
 use tokio::task::yield_now;
@@ -34,7 +33,7 @@ impl Connected {
 
     /// Asks what time it is, and nothing else.
     async fn beat(&mut self, backlog: &Backlog) {
-        let now = clock::now();
+        let now = backlog.node.now();
         let written = self.link.write(redis::Pipeline::new(), Vec::new(), Some(now)).await;
         self.liveness.handle_written(backlog.timer.time(written));
     }

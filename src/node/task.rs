@@ -18,7 +18,6 @@ use super::shared::NodeShared;
 use super::shield::shield;
 use crate::protocol::{ConnectionLoss, Reconnect};
 use crate::wire::NodeFailure;
-use rand::random;
 use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -92,12 +91,11 @@ impl NodeTask {
         }
         let is_hung = matches!(why, NodeFailure::Stalled(_));
         self.backlog.note_silence(is_hung);
-        let now = self.backlog.timer.now();
-        self.state =
-            State::Disconnected(match self.reconnect.handle_loss(is_hung, now, random()) {
-                ConnectionLoss::Blip => Disconnected::for_a_moment(&self.backlog),
-                ConnectionLoss::Outage => Disconnected::down(why, &self.backlog),
-            });
+        let (now, random) = (self.backlog.timer.now(), self.backlog.node.random());
+        self.state = State::Disconnected(match self.reconnect.handle_loss(is_hung, now, random) {
+            ConnectionLoss::Blip => Disconnected::for_a_moment(&self.backlog),
+            ConnectionLoss::Outage => Disconnected::down(why, &self.backlog),
+        });
     }
 }
 

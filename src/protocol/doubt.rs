@@ -83,19 +83,23 @@ mod tests {
     #[test]
     fn nodes_are_doubted_until_they_grant_also_late_and_from_a_touch_on() {
         let node = NodeId::new;
-        let none = NodeSet::default();
+        let nobody = NodeSet::default();
         let mut doubt = Doubt::new(Quorum::majority(3));
         assert_eq!(doubt.handle_touch(node(0), set(&[0, 1])), 2, "that, and the one not heard of");
         assert_eq!(doubt.handle_touch(node(0), set(&[0, 1, 2])), 1, "it has granted late");
         doubt.handle_asked();
-        assert_eq!(doubt.handle_touch(node(1), none), 1, "the others are being asked");
+        assert_eq!(doubt.handle_touch(node(1), nobody), 1, "the others are being asked");
         doubt.handle_grant(node(1));
-        assert_eq!(doubt.handle_touch(node(0), none), 2, "a touch may have come after the grant");
+        assert_eq!(doubt.handle_touch(node(0), nobody), 2, "a touch may have come after the grant");
         doubt.handle_asked();
         doubt.handle_outcome(set(&[0]));
         doubt.handle_grant(node(2));
-        assert_eq!(doubt.handle_touch(node(0), none), 2, "that and the one that was not heard of");
-        assert_eq!(doubt.handle_touch(node(1), none), 2);
+        assert_eq!(
+            doubt.handle_touch(node(0), nobody),
+            2,
+            "that and the one that was not heard of"
+        );
+        assert_eq!(doubt.handle_touch(node(1), nobody), 2);
     }
 
     proptest! {

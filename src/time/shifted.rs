@@ -1,7 +1,7 @@
 //! A clock of a client's own, which runs as the machine's does until it is moved.
 
+use super::clock::{SourceAlarm, TimeSource};
 use super::machine;
-use super::source::{SourceAlarm, TimeSource};
 use super::timer::{Alarm, Ring};
 use crate::protocol::Time;
 use crate::sync::lock;

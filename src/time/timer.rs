@@ -3,10 +3,10 @@
 //! Leases end by this timer, not by tokio's: a task that blocks can hold up tokio's timers for all
 //! workers, and they stand still while the machine sleeps. A wake-up from this thread does not.
 
+#[cfg(feature = "test-util")]
+use super::clock::SourceAlarm;
 use super::machine;
 use super::sleeper::Sleeper;
-#[cfg(feature = "test-util")]
-use super::source::SourceAlarm;
 use crate::protocol::Time;
 use crate::sync::{contain, lock};
 use std::cell::Cell;

@@ -1,6 +1,6 @@
 //! A task's own alarm.
 
-use super::source::Clock;
+use super::clock::Clock;
 use super::timer::{Alarm, Ring};
 use crate::protocol::Time;
 use crate::sync::lock;

@@ -102,7 +102,7 @@ async fn keys_of_the_library_are_refused_by_name_in_every_verb_and_nothing_is_se
     ] {
         let reason = ConfigError::ReservedResource { resource: resource.into() };
         assert!(reason.to_string().contains(&format!("{resource:?}")), "{reason}");
-        let invalid = Some(AcquireError::Invalid(reason.clone()).into());
+        let invalid = Some(AcquireError::Invalid(reason.clone()));
         assert_eq!(redlock.try_acquire(resource).await.err(), invalid);
         assert_eq!(redlock.acquire(resource).fenced().await.err(), invalid);
         assert_eq!(redlock.try_acquire_all(["a", resource]).await.err(), invalid);
