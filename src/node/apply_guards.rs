@@ -46,31 +46,31 @@ impl NodeShared {
     /// The vote that is cast for `answer` to `order`, which has just come.
     pub(super) fn apply_guards(
         &self,
-        order: &QueuedCommand,
+        command: &QueuedCommand,
         answer: Answer,
         received: Received,
     ) -> Answer {
         let now = received.at;
-        self.learn(order, &answer, now);
+        self.learn(command, &answer, now);
         let Answer::Granted(grant) = answer else { return answer };
-        let excluded = if order.is_acquire() {
+        let excluded = if command.is_acquire() {
             self.exclusion(now)
-        } else if order.is_extension() {
+        } else if command.is_extension() {
             self.clocks.failure(self.id, now)
         } else {
             None
         };
         match excluded {
             Some(failure) => Answer::Excluded(failure),
-            None => self.deferred(order, grant, received),
+            None => self.deferred(command, grant, received),
         }
     }
 
     /// I15: a lock that was free is not had before its former holder's time is over, also where the
     /// node's clock has stepped ahead. One that was taken over, or is ours already, was free of others.
-    fn deferred(&self, order: &QueuedCommand, grant: Grant, received: Received) -> Answer {
+    fn deferred(&self, command: &QueuedCommand, grant: Grant, received: Received) -> Answer {
         let Received { at, counts_from } = received;
-        let Some(promise) = order.first_promise().filter(|_| counts_from > at) else {
+        let Some(promise) = command.first_promise().filter(|_| counts_from > at) else {
             return Answer::Granted(grant);
         };
         if counts_from >= valid_until(promise.written, promise.ttl, self.clocks.drift) {
@@ -81,29 +81,29 @@ impl NodeShared {
     }
 
     /// Notes what the node has promised, and whether it kept what it had promised before.
-    fn learn(&self, order: &QueuedCommand, answer: &Answer, now: Time) {
-        let (claim, node) = (order.claim(), self.id);
+    fn learn(&self, command: &QueuedCommand, answer: &Answer, now: Time) {
+        let (claim, node) = (command.claim(), self.id);
         match answer {
-            Answer::Granted(grant) => match order.promise() {
+            Answer::Granted(grant) => match command.promise() {
                 Some(promise) => {
                     let drift = self.clocks.drift;
                     claim.note_kept(node, valid_until(promise.written, promise.ttl, drift));
                     if !self.clocks.is_told(node) {
-                        self.learn_of_promise(order, promise, grant.left, now);
+                        self.learn_of_promise(command, promise, grant.left, now);
                     }
                 }
-                None if order.is_release() => forget(order, node),
+                None if command.is_release() => forget(command, node),
                 None => {}
             },
-            Answer::Missing { .. } if order.is_extension() || order.is_first_release() => {
+            Answer::Missing { .. } if command.is_extension() || command.is_first_release() => {
                 let kept = claim.forget_kept(node);
-                forget(order, node);
+                forget(command, node);
                 // It cuts off a millisecond.
                 if kept.is_some_and(|until| until > now.after(Duration::from_millis(1))) {
                     self.guard.handle_missing(node, now);
                 }
             }
-            Answer::Denied(_) if order.is_extension() => forget(order, node),
+            Answer::Denied(_) if command.is_extension() => forget(command, node),
             Answer::Missing { .. }
             | Answer::Denied(_)
             | Answer::Excluded(_)
@@ -115,13 +115,13 @@ impl NodeShared {
     /// kept for as long as was promised.
     fn learn_of_promise(
         &self,
-        order: &QueuedCommand,
+        command: &QueuedCommand,
         promise: Promise,
         left: Option<Duration>,
         now: Time,
     ) {
-        let (claim, node) = (order.claim(), self.id);
-        let earlier = claim.promise(node).filter(|_| order.is_extension());
+        let (claim, node) = (command.claim(), self.id);
+        let earlier = claim.promise(node).filter(|_| command.is_extension());
         let measured = earlier.zip(left);
         let ahead = measured
             .and_then(|(earlier, left)| Some((earlier, self.clocks.ahead(earlier, left, now)?)));
@@ -160,7 +160,7 @@ impl NodeShared {
 }
 
 /// What `node` had promised holds no more.
-fn forget(order: &QueuedCommand, node: NodeId) {
-    order.claim().forget_kept(node);
-    order.claim().forget_promise(node);
+fn forget(command: &QueuedCommand, node: NodeId) {
+    command.claim().forget_kept(node);
+    command.claim().forget_promise(node);
 }

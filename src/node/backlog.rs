@@ -12,10 +12,10 @@ use crate::wire::NodeFailure;
 use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// Orders in one pipeline.
-pub(super) const MAX_ORDERS: usize = 512;
+/// Commands in one pipeline.
+pub(super) const MAX_COMMANDS: usize = 512;
 
-/// The orders of one task: those that come in, those that are owed, and those that tasks of other
+/// The commands of one task: those that come in, those that are owed, and those that tasks of other
 /// runtimes have left. It answers for the node while nothing can be written.
 pub(super) struct Backlog {
     pub(super) node: Arc<NodeShared>,
@@ -29,7 +29,7 @@ pub(super) struct Backlog {
     pub(super) is_ended: bool,
     /// Taken from the mailbox and not yet written.
     pub(super) inbox: Vec<QueuedCommand>,
-    /// By claim, which lives as long as its orders.
+    /// By claim, which lives as long as its commands.
     pub(super) owed: Pending<QueuedCommand, usize>,
     /// When what is owed is written again.
     pub(super) repeats: Backoff,
@@ -115,12 +115,12 @@ impl Backlog {
             return Vec::new();
         }
         self.prune_owed(self.node.now());
-        self.owed.take(MAX_ORDERS)
+        self.owed.take(MAX_COMMANDS)
     }
 
     fn prune_owed(&mut self, now: Time) {
         let node = self.node.id;
-        self.owed.prune(now, self.is_closed, |order| order.owed(node));
+        self.owed.prune(now, self.is_closed, |command| command.owed(node));
     }
 
     /// Drops what has no use any more, of what is owed and of what others have left.
@@ -129,27 +129,27 @@ impl Backlog {
         self.node.handover.prune(self.node.id, self.node.now());
     }
 
-    /// Keeps an order whose vote has been cast, if it is owed to the node.
-    pub(super) fn keep(&mut self, order: QueuedCommand) {
-        let owed = order.owed(self.node.id);
-        self.owed.keep(order, owed);
+    /// Keeps a command whose vote has been cast, if it is owed to the node.
+    pub(super) fn keep(&mut self, command: QueuedCommand) {
+        let owed = command.owed(self.node.id);
+        self.owed.keep(command, owed);
     }
 
     /// Keeps what others have left, if no further task will be started.
     pub(super) fn keep_left(&mut self) {
         if self.is_closed {
-            self.node.handover.take_all().into_iter().for_each(|order| self.keep(order));
+            self.node.handover.take_all().into_iter().for_each(|command| self.keep(command));
         }
     }
 
     /// Answers what has come in and cannot be written now, and keeps what has to be written later.
     pub(super) fn refuse(&mut self, failure: &NodeFailure) {
-        for mut order in std::mem::take(&mut self.inbox) {
-            if order.is_void(self.node.id, self.node.now()) {
-                order.answer_void();
+        for mut command in std::mem::take(&mut self.inbox) {
+            if command.is_void(self.node.id, self.node.now()) {
+                command.answer_void();
             } else {
-                order.fail(failure.clone());
-                self.keep(order);
+                command.fail(failure.clone());
+                self.keep(command);
             }
         }
     }
@@ -158,11 +158,11 @@ impl Backlog {
     /// over, and their releases. What is left belongs to rounds under way and to leases.
     pub(super) fn drop_void(&mut self) {
         let now = self.node.now();
-        for order in std::mem::take(&mut self.inbox) {
-            if order.is_void(self.node.id, now) {
-                order.answer_void();
+        for command in std::mem::take(&mut self.inbox) {
+            if command.is_void(self.node.id, now) {
+                command.answer_void();
             } else {
-                self.inbox.push(order);
+                self.inbox.push(command);
             }
         }
     }
@@ -192,9 +192,9 @@ impl Backlog {
         self.mailbox.close();
         let owed = self.owed.take_releases().collect::<Vec<_>>();
         let waiting = std::mem::take(&mut self.inbox);
-        for order in owed.into_iter().chain(waiting) {
-            self.node.rescue(order);
+        for command in owed.into_iter().chain(waiting) {
+            self.node.rescue(command);
         }
-        mailbox::empty(&mut self.mailbox, |order| self.node.rescue(order));
+        mailbox::empty(&mut self.mailbox, |command| self.node.rescue(command));
     }
 }

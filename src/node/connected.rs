@@ -1,6 +1,6 @@
-//! A node's task while it has a connection: orders in, one pipeline at a time out, votes back.
+//! A node's task while it has a connection: commands in, one pipeline at a time out, votes back.
 
-use super::backlog::{Backlog, MAX_ORDERS};
+use super::backlog::{Backlog, MAX_COMMANDS};
 use super::connection::{Answered, Link, News};
 use super::pushes::Pushed;
 use super::queued_command::QueuedCommand;
@@ -13,7 +13,7 @@ use std::task::Poll;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 /// Pipelines under way at once: enough to keep the node busy while replies travel, few enough that
-/// orders gather into larger pipelines under load.
+/// commands gather into larger pipelines under load.
 const MAX_UNDER_WAY: usize = 4;
 
 /// A connection that is being made.
@@ -57,7 +57,7 @@ impl Connected {
         Self { link, liveness, second: None, alarm: Box::pin(alarm), had_push: false }
     }
 
-    /// Writes orders and settles replies; ends with another connection that takes the place of this one,
+    /// Writes commands and settles replies; ends with another connection that takes the place of this one,
     /// with `None` when all is done, or with why the connection broke.
     pub(super) async fn serve(
         &mut self,
@@ -120,7 +120,7 @@ impl Connected {
     async fn event(&mut self, backlog: &mut Backlog) -> Event {
         let due = self.due(backlog);
         let has_room = self.has_room();
-        // While the node is stalled, orders are answered here without being written.
+        // While the node is stalled, commands are answered here without being written.
         let may_receive = !backlog.is_closed && (self.liveness.is_stalled() || has_room);
         let Self { link, second, alarm, had_push, .. } = self;
         // An alarm that rings early is cheaper than one that is set anew for each pipeline.
@@ -134,7 +134,7 @@ impl Connected {
         let event = tokio::select! {
             biased;
             news = link.news(!*had_push) => news.into(),
-            received = mailbox.recv_many(inbox, MAX_ORDERS), if may_receive => {
+            received = mailbox.recv_many(inbox, MAX_COMMANDS), if may_receive => {
                 *is_closed = received == 0;
                 Event::Received
             }
@@ -166,21 +166,21 @@ impl Connected {
         let left = self.take_left(backlog).await;
         // From here on nothing waits: what is in neither `self` nor `backlog` is lost if the task is
         // dropped.
-        let mut orders = backlog.take_owed(at);
-        if orders.is_empty() && backlog.inbox.is_empty() && left.is_empty() {
+        let mut commands = backlog.take_owed(at);
+        if commands.is_empty() && backlog.inbox.is_empty() && left.is_empty() {
             return;
         }
-        orders.extend(left);
-        orders.append(&mut backlog.inbox);
+        commands.extend(left);
+        commands.append(&mut backlog.inbox);
         let now = backlog.node.now();
-        let mut pipeline = redis::Pipeline::with_capacity(orders.len() + 1);
-        let mut written = Vec::with_capacity(orders.len());
+        let mut pipeline = redis::Pipeline::with_capacity(commands.len() + 1);
+        let mut written = Vec::with_capacity(commands.len());
         let (id, tracks) = (backlog.node.id, self.link.tracks);
-        for mut order in orders {
-            if order.is_void(id, now) || !order.write(id, now, tracks, &mut pipeline) {
-                order.answer_void();
+        for mut command in commands {
+            if command.is_void(id, now) || !command.write(id, now, tracks, &mut pipeline) {
+                command.answer_void();
             } else {
-                written.push(order);
+                written.push(command);
             }
         }
         if !written.is_empty() {
@@ -197,7 +197,7 @@ impl Connected {
         let handover = &backlog.node.handover;
         let mut seen_to = Vec::new();
         loop {
-            if let Some(left) = handover.take(MAX_ORDERS, &seen_to) {
+            if let Some(left) = handover.take(MAX_COMMANDS, &seen_to) {
                 return left;
             }
             seen_to = handover.broken();

@@ -22,7 +22,7 @@ type Replies = BoxFuture<'static, Result<Vec<Value>, RedisError>>;
 /// A pipeline that was written and not yet answered.
 struct Written {
     replies: Replies,
-    orders: Vec<QueuedCommand>,
+    commands: Vec<QueuedCommand>,
     /// When, by our clock, if the node is asked for its time behind them.
     sealed: Option<Time>,
     at: Instant,
@@ -45,7 +45,7 @@ pub(super) struct Link {
 pub(super) struct Answered {
     /// When it was written.
     pub(super) at: Instant,
-    pub(super) orders: Vec<QueuedCommand>,
+    pub(super) commands: Vec<QueuedCommand>,
     /// When it was written by our clock, if the last reply is that to a `TIME`.
     pub(super) sealed: Option<Time>,
     pub(super) replies: Result<Vec<Value>, RedisError>,
@@ -117,12 +117,12 @@ impl Link {
         Ok(())
     }
 
-    /// Writes one pipeline for `orders`; with a `TIME` at its end if it is `sealed`, which tells the time
+    /// Writes one pipeline for `commands`; with a `TIME` at its end if it is `sealed`, which tells the time
     /// that it is written at. Pipelines are written in the order of these calls (I8). Returns when that was.
     pub(super) async fn write(
         &mut self,
         mut pipeline: redis::Pipeline,
-        orders: Vec<QueuedCommand>,
+        commands: Vec<QueuedCommand>,
         sealed: Option<Time>,
     ) -> Instant {
         if sealed.is_some() {
@@ -141,7 +141,7 @@ impl Link {
             Poll::Pending => replies,
         };
         let at = Instant::now();
-        self.under_way.push_back(Written { replies, orders, sealed, at });
+        self.under_way.push_back(Written { replies, commands, sealed, at });
         at
     }
 
@@ -170,19 +170,19 @@ impl Link {
             && let Poll::Ready(replies) = oldest.replies.as_mut().poll(cx)
         {
             let written = self.under_way.pop_front().expect("the front was just polled");
-            let Written { orders, at, sealed, .. } = written;
-            return Poll::Ready(News::Answered(Answered { at, orders, sealed, replies }));
+            let Written { commands, at, sealed, .. } = written;
+            return Poll::Ready(News::Answered(Answered { at, commands, sealed, replies }));
         }
         if with_pushes { self.pushes.poll(cx).map(News::of) } else { Poll::Pending }
     }
 
-    /// The orders that were written and not answered, oldest first.
+    /// The commands that were written and not answered, oldest first.
     pub(super) fn unanswered(&self) -> impl Iterator<Item = &QueuedCommand> {
-        self.under_way.iter().flat_map(|written| &written.orders)
+        self.under_way.iter().flat_map(|written| &written.commands)
     }
 
-    /// Takes the orders that were written and not answered, oldest first.
+    /// Takes the commands that were written and not answered, oldest first.
     pub(super) fn take_unanswered(&mut self) -> impl Iterator<Item = QueuedCommand> {
-        self.under_way.drain(..).flat_map(|written| written.orders)
+        self.under_way.drain(..).flat_map(|written| written.commands)
     }
 }

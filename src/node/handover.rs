@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll};
 
-/// The most orders kept for a node until a task of it takes them (I12); beyond, the oldest is
+/// The most commands kept for a node until a task of it takes them (I12); beyond, the oldest is
 /// dropped, and its key lives for its ttl.
 const MAX_LEFT: usize = 1 << 16;
 
@@ -18,7 +18,7 @@ const MAX_LEFT: usize = 1 << 16;
 #[derive(Default)]
 pub(super) struct Handover {
     state: Mutex<State>,
-    /// True if orders were left: looked at before each write.
+    /// True if commands were left: looked at before each write.
     has_left: AtomicBool,
     /// True if there are broken connections: looked at before each write.
     has_broken: AtomicBool,
@@ -53,10 +53,10 @@ impl Handover {
     }
 
     /// Leaves `order` to whichever task can write it first.
-    pub(super) fn leave(&self, order: QueuedCommand) {
+    pub(super) fn leave(&self, command: QueuedCommand) {
         let (bells, dropped) = {
             let mut state = lock(&self.state);
-            state.left.push_back(order);
+            state.left.push_back(command);
             self.has_left.store(true, Ordering::Release);
             let dropped = if state.left.len() > MAX_LEFT { state.left.pop_front() } else { None };
             (state.tasks.iter().filter_map(Weak::upgrade).collect::<Vec<_>>(), dropped)
@@ -98,7 +98,7 @@ impl Handover {
         if self.has_left() || is_over { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Takes up to `most` orders, to be written at once. `None` if there are broken connections that
+    /// Takes up to `most` commands, to be written at once. `None` if there are broken connections that
     /// were not `seen_to`: what they may still deliver must not come after what is written now (I8).
     pub(super) fn take(
         &self,
@@ -136,7 +136,7 @@ impl Handover {
         let pruned = {
             let mut state = lock(&self.state);
             let left = std::mem::take(&mut state.left);
-            let (left, pruned) = left.into_iter().partition(|order| order.is_of_use(node, now));
+            let (left, pruned) = left.into_iter().partition(|command| command.is_of_use(node, now));
             state.left = left;
             self.has_left.store(!state.left.is_empty(), Ordering::Release);
             pruned

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::coop::unconstrained;
 
-/// How long a thread may take to put an order into a mailbox that it has found open (I12): as long as
+/// How long a thread may take to put a command into a mailbox that it has found open (I12): as long as
 /// a busy machine keeps it from running between two steps.
 const LONGEST_SEND: Duration = Duration::from_secs(5);
 
@@ -27,7 +27,7 @@ pub(super) fn empty<T>(mailbox: &mut UnboundedReceiver<T>, mut rescue: impl FnMu
         // A task that is being dropped may have used up its cooperative budget.
         let mut next = pin!(unconstrained(poll_fn(|cx| mailbox.poll_recv(cx))));
         match next.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Some(order)) => rescue(order),
+            Poll::Ready(Some(command)) => rescue(command),
             Poll::Ready(None) => return,
             Poll::Pending => thread::yield_now(),
         }

@@ -25,19 +25,19 @@ pub(crate) struct Node {
 
 impl Node {
     fn start(shared: Arc<NodeShared>, links: Arc<Links>, runtime: &Handle) -> Self {
-        let (mailbox, orders) = unbounded_channel();
-        runtime.spawn(NodeTask::new(shared.clone(), links, orders).run());
+        let (mailbox, commands) = unbounded_channel();
+        runtime.spawn(NodeTask::new(shared.clone(), links, commands).run());
         Self { shared, mailbox }
     }
 
-    /// Puts an order into the mailbox: never waits, never fails, from any thread. If the task is
+    /// Puts a command into the mailbox: never waits, never fails, from any thread. If the task is
     /// gone, a release is passed on and any other order's vote is Failed. A release that comes from
     /// elsewhere is offered to all tasks of the node: nobody knows whether this one is driven.
-    fn send(&self, mut order: QueuedCommand, is_here: impl FnOnce() -> bool) {
-        order.count_in(&self.shared.debts);
-        if order.can_be_released_by_others(self.shared.id) && !is_here() {
-            self.shared.handover.leave(order);
-        } else if let Err(refused) = self.mailbox.send(order) {
+    fn send(&self, mut command: QueuedCommand, is_here: impl FnOnce() -> bool) {
+        command.count_in(&self.shared.debts);
+        if command.can_be_released_by_others(self.shared.id) && !is_here() {
+            self.shared.handover.leave(command);
+        } else if let Err(refused) = self.mailbox.send(command) {
             self.shared.rescue(refused.0);
         }
     }
@@ -53,16 +53,16 @@ pub(crate) struct Nodes {
 
 impl Nodes {
     /// Sends each node its order.
-    pub(crate) fn send_each(&self, order: impl Fn(NodeId) -> QueuedCommand) {
+    pub(crate) fn send_each(&self, command: impl Fn(NodeId) -> QueuedCommand) {
         let mut is_here = None;
         for node in &self.each {
-            node.send(order(node.shared.id), || *is_here.get_or_insert_with(|| self.are_here()));
+            node.send(command(node.shared.id), || *is_here.get_or_insert_with(|| self.are_here()));
         }
     }
 
     /// Sends one node its order.
-    pub(crate) fn send(&self, node: NodeId, order: QueuedCommand) {
-        self.each[node.index()].send(order, || self.are_here());
+    pub(crate) fn send(&self, node: NodeId, command: QueuedCommand) {
+        self.each[node.index()].send(command, || self.are_here());
     }
 
     /// True if the caller is a task of their runtime, which is driven then.

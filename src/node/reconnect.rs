@@ -1,6 +1,6 @@
 //! How a node's task gets its connection, and what it says while it has none.
 
-use super::backlog::{Backlog, MAX_ORDERS};
+use super::backlog::{Backlog, MAX_COMMANDS};
 use super::connection::Link;
 use super::shared::NodeState;
 use super::shield::shield;
@@ -9,13 +9,13 @@ use crate::wire::NodeFailure;
 use std::future::poll_fn;
 use tokio::time::sleep_until;
 
-/// So many orders may wait for the first connection before those that are void are looked for.
+/// So many commands may wait for the first connection before those that are void are looked for.
 const CROWD: usize = 1 << 12;
 
 /// There is no connection: it waits for the next try, or makes one.
 #[derive(Default)]
 pub(super) struct Disconnected {
-    /// Why; `None` before the first connection and while a lost one is tried anew: orders wait for that.
+    /// Why; `None` before the first connection and while a lost one is tried anew: commands wait for that.
     why: Option<NodeFailure>,
 }
 
@@ -32,7 +32,7 @@ impl Disconnected {
         Self { why: Some(why) }
     }
 
-    /// Makes a connection, however long it takes. Meanwhile orders are answered: they wait for the
+    /// Makes a connection, however long it takes. Meanwhile commands are answered: they wait for the
     /// first try, and are refused between tries. `None` when there is nobody left to connect for.
     pub(super) async fn connect(
         &mut self,
@@ -56,7 +56,7 @@ impl Disconnected {
         }
     }
 
-    /// Waits for `until` and answers orders meanwhile; `None` if all is done before.
+    /// Waits for `until` and answers commands meanwhile; `None` if all is done before.
     async fn wait<T>(&self, until: impl Future<Output = T>, backlog: &mut Backlog) -> Option<T> {
         tokio::pin!(until);
         backlog.prune();
@@ -74,7 +74,7 @@ impl Disconnected {
             tokio::select! {
                 done = &mut until => return Some(done),
                 () = poll_fn(|cx| node.handover.poll_end(bell, is_ended, cx)) => {}
-                received = mailbox.recv_many(inbox, MAX_ORDERS), if !backlog.is_closed => {
+                received = mailbox.recv_many(inbox, MAX_COMMANDS), if !backlog.is_closed => {
                     backlog.is_closed = received == 0;
                     if backlog.inbox.len() >= crowded {
                         backlog.drop_void();

@@ -12,8 +12,8 @@ use redis::Value;
 impl Backlog {
     /// Casts the votes that the replies are, in their order. They were read by `now`.
     pub(super) fn settle(&mut self, answered: Answered, now: Time) -> Result<(), NodeFailure> {
-        let Answered { at, orders, sealed, replies } = answered;
-        let expected = orders.iter().map(QueuedCommand::replies).sum::<usize>()
+        let Answered { at, commands, sealed, replies } = answered;
+        let expected = commands.iter().map(QueuedCommand::replies).sum::<usize>()
             + usize::from(sealed.is_some());
         let replies = replies.map_err(|error| NodeFailure::disconnected(&error));
         let told =
@@ -21,7 +21,7 @@ impl Backlog {
         let (time, replies) = match told {
             Ok(told) => told,
             Err(failure) => {
-                self.handle_unanswered(orders, &failure);
+                self.handle_unanswered(commands, &failure);
                 return Err(failure);
             }
         };
@@ -30,48 +30,48 @@ impl Backlog {
         let written = self.timer.time(at);
         let mut again = Vec::new();
         let mut rest = replies.as_slice();
-        for order in orders {
-            let (own, others) = rest.split_at(order.replies());
-            again.extend(self.settle_one(order, own, (written, now, received)));
+        for command in commands {
+            let (own, others) = rest.split_at(command.replies());
+            again.extend(self.settle_one(command, own, (written, now, received)));
             rest = others;
         }
         self.inbox.splice(0..0, again);
         Ok(())
     }
 
-    /// Casts the vote that `replies` are. Returns the order if it is to be written again at once.
+    /// Casts the vote that `replies` are. Returns the command if it is to be written again at once.
     fn settle_one(
         &mut self,
-        mut order: QueuedCommand,
+        mut command: QueuedCommand,
         replies: &[Value],
         (written, now, received): (Time, Time, Received),
     ) -> Option<QueuedCommand> {
-        if order.is_unknown(replies) && order.fall_back_to_source() {
-            return Some(order);
+        if command.is_unknown(replies) && command.fall_back_to_source() {
+            return Some(command);
         }
         let mut has_failed = true;
         // Whatever goes wrong with one order, the others of the pipeline are settled, and what is owed
         // stays owed.
         let settled = contain(|| {
-            let answer = order.read(replies)?;
+            let answer = command.read(replies)?;
             let failure = if let Answer::Failed(failure) = &answer { Some(failure) } else { None };
             has_failed = failure.is_some();
-            order.note_refusal(failure.is_some_and(NodeFailure::is_lasting));
-            order.answer(self.node.apply_guards(&order, answer, received));
+            command.note_refusal(failure.is_some_and(NodeFailure::is_lasting));
+            command.answer(self.node.apply_guards(&command, answer, received));
             Some(())
         });
         if settled.flatten().is_none() {
             has_failed = true;
-            order.fail(NodeFailure::Unexpected("it could not be read".into()));
+            command.fail(NodeFailure::Unexpected("it could not be read".into()));
         }
-        let may_be_undone = order.is_release()
-            && order.claim().is_in_doubt(self.node.id)
+        let may_be_undone = command.is_release()
+            && command.claim().is_in_doubt(self.node.id)
             && self.node.handover.may_undo(written);
-        if !order.is_release() && !order.is_extension() {
+        if !command.is_release() && !command.is_extension() {
             return None;
         }
         if has_failed || may_be_undone {
-            self.keep(order);
+            self.keep(command);
             self.repeats.handle_failure(now, self.node.random());
         } else if self.owed.is_empty() {
             // Else there are others to be repeated.
@@ -81,11 +81,15 @@ impl Backlog {
     }
 
     /// Fails what was written and not answered: it may still run.
-    pub(super) fn handle_unanswered(&mut self, orders: Vec<QueuedCommand>, failure: &NodeFailure) {
-        for mut order in orders {
-            order.note_in_doubt(self.node.id);
-            order.fail(failure.clone());
-            self.keep(order);
+    pub(super) fn handle_unanswered(
+        &mut self,
+        commands: Vec<QueuedCommand>,
+        failure: &NodeFailure,
+    ) {
+        for mut command in commands {
+            command.note_in_doubt(self.node.id);
+            command.fail(failure.clone());
+            self.keep(command);
         }
     }
 }

@@ -176,21 +176,21 @@ impl NodeShared {
         contain(|| self.pushes.handle_push(self.id, key));
     }
 
-    /// Takes an order whose task is gone. A release goes to whichever task of another runtime can
+    /// Takes a command whose task is gone. A release goes to whichever task of another runtime can
     /// write it first, or waits for one; so does an extension, if there is a task. Anything else has
     /// failed.
-    pub(super) fn rescue(&self, mut order: QueuedCommand) {
-        if order.is_void(self.id, self.now()) {
-            return order.answer_void();
+    pub(super) fn rescue(&self, mut command: QueuedCommand) {
+        if command.is_void(self.id, self.now()) {
+            return command.answer_void();
         }
-        if order.was_written() {
+        if command.was_written() {
             // It may have run: what it finds when it is repeated says nothing.
-            order.fail(NodeFailure::ShutDown);
+            command.fail(NodeFailure::ShutDown);
         }
-        if order.is_release() || (order.is_upkeep() && self.handover.is_served()) {
-            self.handover.leave(order);
+        if command.is_release() || (command.is_upkeep() && self.handover.is_served()) {
+            self.handover.leave(command);
         } else {
-            order.fail(NodeFailure::ShutDown);
+            command.fail(NodeFailure::ShutDown);
         }
     }
 }

@@ -91,11 +91,11 @@ async fn a_waker_that_panics_takes_no_other_order_with_it() {
     let listeners =
         [true, false, true].map(|panics| Arc::new(Listener { panics, ..<_>::default() }));
     for (claim, listener) in claims.iter().zip(&listeners) {
-        let order = |node| {
+        let command = |node| {
             let ballot = Ballot::new(listener.clone(), node);
             QueuedCommand::acquire(claim.clone(), ttl, crate::wire::Wants::Nothing, ballot)
         };
-        nodes.send_each(order);
+        nodes.send_each(command);
     }
     for listener in &listeners {
         assert_eq!(listener.first_vote().await, Vote::Granted);

@@ -47,7 +47,7 @@ impl Connected {
     fn stall(&self, backlog: &Backlog) {
         backlog.note_silence(true);
         // What hangs there can run at any time, also after its ttl.
-        self.link.unanswered().for_each(|order| order.note_in_doubt(backlog.node.id));
+        self.link.unanswered().for_each(|command| command.note_in_doubt(backlog.node.id));
         backlog.note_state(NodeState::Stalled);
     }
 }

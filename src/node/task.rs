@@ -83,7 +83,7 @@ impl NodeTask {
         node.tell(None);
     }
 
-    /// The connection broke. One that had lasted is replaced at once, and orders wait for that; a
+    /// The connection broke. One that had lasted is replaced at once, and commands wait for that; a
     /// node that hung, or dropped us at once, is down.
     fn handle_break(&mut self, why: NodeFailure) {
         if let State::Connected(connected) = &mut self.state {
