@@ -56,7 +56,7 @@ impl Lease {
         ttl: Ttl,
         (max_hold, at_least): (Option<Duration>, Duration),
     ) -> Option<Self> {
-        // The permit is kept until the lease is in the roster.
+        // The permit is kept until the lease is in the registry.
         let Acquired { guard, valid_until, tally } = acquired;
         let AttemptGuard { mut release, permit: _permit, .. } = guard;
         if !at_least.is_zero() {
