@@ -109,9 +109,9 @@ impl Backlog {
         (!self.owed.is_empty()).then(|| self.repeats.next_try())
     }
 
-    /// Takes what is owed and due at `at`, for one pipeline.
-    pub(super) fn take_owed(&mut self, at: Time) -> Vec<QueuedCommand> {
-        if self.next_repeat().is_none_or(|due| at < due) {
+    /// Takes what is owed and due, for one pipeline.
+    pub(super) fn take_owed(&mut self) -> Vec<QueuedCommand> {
+        if self.next_repeat().is_none_or(|due| self.timer.now() < due) {
             return Vec::new();
         }
         self.prune_owed(self.node.now());

@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
-use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio::time::{Sleep, sleep_until, timeout};
 
 /// Pipelines under way at once: enough to keep the node busy while replies travel, few enough that
 /// commands gather into larger pipelines under load.
@@ -26,6 +26,8 @@ pub(super) struct Connected {
     /// A second connection under way, beside one that is silent.
     pub(super) second: Option<Establishing>,
     pub(super) alarm: Pin<Box<Sleep>>,
+    /// When it rings.
+    pub(super) alarm_due: Time,
     /// True if the last event was a push.
     had_push: bool,
 }
@@ -53,8 +55,9 @@ impl Connected {
     /// Takes over a connection that was set up by `now`.
     pub(super) fn new(link: Link, backlog: &Backlog, now: Time) -> Self {
         let liveness = Liveness::new(backlog.node.timings.answer, now);
-        let alarm = sleep_until(backlog.timer.instant(liveness.next_timeout()));
-        Self { link, liveness, second: None, alarm: Box::pin(alarm), had_push: false }
+        let alarm_due = liveness.next_timeout();
+        let alarm = Box::pin(sleep_until(backlog.timer.instant(alarm_due)));
+        Self { link, liveness, second: None, alarm, alarm_due, had_push: false }
     }
 
     /// Writes commands and settles replies; ends with another connection that takes the place of this one,
@@ -96,8 +99,7 @@ impl Connected {
     ) -> Result<(), NodeFailure> {
         let now = backlog.timer.now();
         backlog.settle(answered, now)?;
-        let next = self.link.oldest().map(|at| backlog.timer.time(at));
-        if self.liveness.handle_reply(next, now) {
+        if self.liveness.handle_reply(self.link.oldest(), now) {
             self.second = None;
             backlog.handle_recovery(now);
         }
@@ -110,11 +112,11 @@ impl Connected {
     }
 
     /// When something has to be done though nothing happens.
-    fn due(&self, backlog: &Backlog) -> Instant {
+    fn due(&self, backlog: &Backlog) -> Time {
         let timeout = self.liveness.next_timeout();
         // While a reply is overdue, or no pipeline has room, nothing owed can be written.
         let repeat = backlog.next_repeat().filter(|_| self.has_room());
-        backlog.timer.instant(repeat.map_or(timeout, |repeat| repeat.min(timeout)))
+        repeat.map_or(timeout, |repeat| repeat.min(timeout))
     }
 
     async fn event(&mut self, backlog: &mut Backlog) -> Event {
@@ -122,10 +124,11 @@ impl Connected {
         let has_room = self.has_room();
         // While the node is stalled, commands are answered here without being written.
         let may_receive = !backlog.is_closed && (self.liveness.is_stalled() || has_room);
-        let Self { link, second, alarm, had_push, .. } = self;
+        let Self { link, second, alarm, alarm_due, had_push, .. } = self;
         // An alarm that rings early is cheaper than one that is set anew for each pipeline.
-        if due < alarm.deadline() || alarm.is_elapsed() {
-            alarm.as_mut().reset(due);
+        if due < *alarm_due || alarm.is_elapsed() {
+            alarm.as_mut().reset(backlog.timer.instant(due));
+            *alarm_due = due;
         }
         // After a push it is the turn of everything else: a server that pushes without end holds up
         // nothing.
@@ -162,11 +165,10 @@ impl Connected {
         if !self.has_room() {
             return;
         }
-        let at = backlog.timer.now();
         let left = self.take_left(backlog).await;
         // From here on nothing waits: what is in neither `self` nor `backlog` is lost if the task is
         // dropped.
-        let mut commands = backlog.take_owed(at);
+        let mut commands = backlog.take_owed();
         if commands.is_empty() && backlog.inbox.is_empty() && left.is_empty() {
             return;
         }
@@ -186,8 +188,9 @@ impl Connected {
         if !written.is_empty() {
             // Replies are told apart by their order alone: the seal shows that it is kept.
             let is_sealed = written.iter().any(QueuedCommand::is_to_grant);
-            let at = self.link.write(pipeline, written, is_sealed.then_some(now)).await;
-            self.liveness.handle_written(backlog.timer.time(at));
+            let sealed = is_sealed.then_some(now);
+            let at = self.link.write(pipeline, written, sealed, backlog.timer).await;
+            self.liveness.handle_written(at);
         }
     }
 

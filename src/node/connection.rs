@@ -6,6 +6,7 @@ use super::queued_command::QueuedCommand;
 use super::session::Session;
 use super::set_up::set_up;
 use super::shared::NodeShared;
+use super::timer_clock::TimerClock;
 use crate::protocol::{Reading, Time};
 use crate::wire::{NodeFailure, ServerInfo, SetUp, ask_time};
 use futures::future::BoxFuture;
@@ -15,7 +16,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::task::coop::unconstrained;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 type Replies = BoxFuture<'static, Result<Vec<Value>, RedisError>>;
 
@@ -25,7 +26,7 @@ struct Written {
     commands: Vec<QueuedCommand>,
     /// When, by our clock, if the node is asked for its time behind them.
     sealed: Option<Time>,
-    at: Instant,
+    at: Time,
 }
 
 /// A connection whose set-up was answered, and the pipelines under way on it.
@@ -44,7 +45,7 @@ pub(super) struct Link {
 /// The answers to one pipeline, with what was asked.
 pub(super) struct Answered {
     /// When it was written.
-    pub(super) at: Instant,
+    pub(super) at: Time,
     pub(super) commands: Vec<QueuedCommand>,
     /// When it was written by our clock, if the last reply is that to a `TIME`.
     pub(super) sealed: Option<Time>,
@@ -124,7 +125,8 @@ impl Link {
         mut pipeline: redis::Pipeline,
         commands: Vec<QueuedCommand>,
         sealed: Option<Time>,
-    ) -> Instant {
+        timer: TimerClock,
+    ) -> Time {
         if sealed.is_some() {
             ask_time(&mut pipeline);
         }
@@ -140,7 +142,7 @@ impl Link {
             Poll::Ready(done) => Box::pin(std::future::ready(done)),
             Poll::Pending => replies,
         };
-        let at = Instant::now();
+        let at = timer.now();
         self.under_way.push_back(Written { replies, commands, sealed, at });
         at
     }
@@ -151,7 +153,7 @@ impl Link {
     }
 
     /// When the oldest pipeline that is not answered yet was written.
-    pub(super) fn oldest(&self) -> Option<Instant> {
+    pub(super) fn oldest(&self) -> Option<Time> {
         self.under_way.front().map(|written| written.at)
     }
 

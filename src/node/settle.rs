@@ -27,12 +27,11 @@ impl Backlog {
         };
         // Read after the replies: from then on they can count.
         let received = self.node.receive(sealed, time, self.node.now());
-        let written = self.timer.time(at);
         let mut again = Vec::new();
         let mut rest = replies.as_slice();
         for command in commands {
             let (own, others) = rest.split_at(command.replies());
-            again.extend(self.settle_one(command, own, (written, now, received)));
+            again.extend(self.settle_one(command, own, (at, now, received)));
             rest = others;
         }
         self.inbox.splice(0..0, again);

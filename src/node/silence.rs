@@ -14,7 +14,7 @@ use tokio::task::yield_now;
 impl Connected {
     pub(super) async fn handle_alarm(&mut self, backlog: &Backlog) -> Result<(), NodeFailure> {
         let now = backlog.timer.now();
-        self.liveness.handle_timeout(backlog.timer.time(self.alarm.deadline()), now);
+        self.liveness.handle_timeout(self.alarm_due, now);
         while let Some(action) = self.liveness.poll(now, backlog.links.is_quorum_silent()) {
             match action {
                 Action::Beat => self.beat(backlog).await,
@@ -34,8 +34,9 @@ impl Connected {
     /// Asks what time it is, and nothing else.
     async fn beat(&mut self, backlog: &Backlog) {
         let now = backlog.node.now();
-        let written = self.link.write(redis::Pipeline::new(), Vec::new(), Some(now)).await;
-        self.liveness.handle_written(backlog.timer.time(written));
+        let nothing = redis::Pipeline::new();
+        let written = self.link.write(nothing, Vec::new(), Some(now), backlog.timer).await;
+        self.liveness.handle_written(written);
     }
 
     async fn let_others_run(&mut self, since: Time, backlog: &Backlog) {

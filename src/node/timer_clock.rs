@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// What the clock reads at its origin: a runtime whose time stands still may be further back.
-const ORIGIN: Duration = Duration::from_nanos(1 << 60);
+const ORIGIN: Time = Time::from_nanos(1 << 60);
 
 /// Thirty years: the same as never.
 const AGE: Duration = Duration::from_hours(24 * 365 * 30);
@@ -29,17 +29,19 @@ impl TimerClock {
 
     /// What it reads at `at`.
     pub(super) fn time(self, at: Instant) -> Time {
-        let after = at.saturating_duration_since(self.origin);
-        let before = self.origin.saturating_duration_since(at);
-        Time::default().after((ORIGIN + after).saturating_sub(before))
+        match at.checked_duration_since(self.origin) {
+            Some(after) => ORIGIN.after(after),
+            None => ORIGIN.before(self.origin.saturating_duration_since(at)),
+        }
     }
 
     /// When it reads `time`.
     pub(super) fn instant(self, time: Time) -> Instant {
-        let reads = time.since(Time::default());
-        let (after, before) = (reads.saturating_sub(ORIGIN), ORIGIN.saturating_sub(reads));
-        let instant =
-            self.origin.checked_add(after).and_then(|instant| instant.checked_sub(before));
+        let instant = if time >= ORIGIN {
+            self.origin.checked_add(time.since(ORIGIN))
+        } else {
+            self.origin.checked_sub(ORIGIN.since(time))
+        };
         instant.unwrap_or_else(|| self.origin + AGE)
     }
 }
@@ -54,11 +56,11 @@ mod tests {
         for nanos in [0, 1, 999_999_999, 5_000_000_001] {
             let span = Duration::from_nanos(nanos);
             let later = clock.origin + span;
-            assert_eq!(clock.time(later), Time::default().after(ORIGIN + span));
+            assert_eq!(clock.time(later), ORIGIN.after(span));
             assert_eq!(clock.instant(clock.time(later)), later);
             let earlier = clock.origin.checked_sub(span).unwrap_or(clock.origin);
             let before = clock.origin - earlier;
-            assert_eq!(clock.time(earlier).after(before), Time::default().after(ORIGIN));
+            assert_eq!(clock.time(earlier).after(before), ORIGIN);
             assert_eq!(clock.instant(clock.time(earlier)), earlier);
         }
         let never = clock.instant(Time::from_nanos(u64::MAX));

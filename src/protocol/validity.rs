@@ -24,6 +24,12 @@ impl Time {
         Self(self.0.saturating_add(nanos))
     }
 
+    /// This time and `duration` less.
+    pub(crate) fn before(self, duration: Duration) -> Self {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_sub(nanos))
+    }
+
     /// How long after `earlier` this is; zero if it is not after it.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
