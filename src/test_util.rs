@@ -147,7 +147,7 @@ pub fn census(redlock: &Redlock) -> Census {
         leases: backing.registry.count(),
         waiters: driver.waiters(),
         rounds: driver.attempts(),
-        releases: backing.pool.shared().iter().map(|node| node.debts()).sum(),
+        releases: backing.pool.shared().iter().map(|node| node.pending_releases()).sum(),
     }
 }
 

@@ -122,7 +122,7 @@ impl Driver {
         self.is_closed.store(true, Ordering::SeqCst);
         self.context.queues.close();
         self.pool.wake();
-        let is_done = || self.attempts() == 0 && self.undelivered().is_empty();
+        let is_done = || self.attempts() == 0 && self.pending().is_empty();
         let deadline = self.now().after(limit);
         while !is_done() && self.now() < deadline {
             // Starts the tasks that deliver, if the runtime that they ran on was shut down.
@@ -139,12 +139,13 @@ impl Driver {
 
     /// What a client that was closed has not given back.
     pub(crate) fn remains(&self) -> CloseError {
-        CloseError::new(self.undelivered(), self.attempts())
+        CloseError::new(self.pending(), self.attempts())
     }
 
     /// The nodes that are owed releases, and how many.
-    fn undelivered(&self) -> Vec<(Arc<str>, usize)> {
-        let nodes = self.pool.shared().iter().map(|node| (node.name.clone(), node.debts()));
-        nodes.filter(|(_, debts)| *debts > 0).collect()
+    fn pending(&self) -> Vec<(Arc<str>, usize)> {
+        let nodes =
+            self.pool.shared().iter().map(|node| (node.name.clone(), node.pending_releases()));
+        nodes.filter(|(_, pending)| *pending > 0).collect()
     }
 }

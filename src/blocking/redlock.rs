@@ -147,7 +147,7 @@ impl Redlock {
             // It is closed, and the releases are sent.
             match self.background.begin(closing.as_mut()) {
                 Poll::Ready(closed) => closed,
-                Poll::Pending => Err(self.inner.undelivered()),
+                Poll::Pending => Err(self.inner.remains()),
             }
         })
     }

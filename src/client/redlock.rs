@@ -162,7 +162,7 @@ impl Redlock {
     /// not answer is not told later. Takes at most two node timeouts.
     ///
     /// **The holder does not know at once**: it may go on working. In the report, a node that deleted
-    /// a lock has granted, and one that had none is missing.
+    /// the lock is `granted`, and one that had none is `missing`.
     ///
     /// # Errors
     /// [`ClientError`] if no node can be asked.
@@ -280,7 +280,7 @@ impl Redlock {
 
     /// What a client that was closed has not delivered yet.
     #[cfg(feature = "blocking")]
-    pub(crate) fn undelivered(&self) -> CloseError {
+    pub(crate) fn remains(&self) -> CloseError {
         self.inner.driver.remains()
     }
 

@@ -68,6 +68,7 @@ impl LeaseState {
             let wakeup = pin!(Wakeup::at(self.clock(), now.after(left.saturating_sub(margin))));
             let either = pin!(async {
                 tokio::select! {
+                    biased;
                     () = news => {}
                     () = wakeup => {}
                 }

@@ -5,8 +5,8 @@ use crate::node::{Claim, PushSink};
 use crate::protocol::{NodeId, Tenure};
 use crate::sync::lock;
 use std::borrow::Borrow;
-use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(crate) struct LeaseRegistry {
 
 #[derive(Default)]
 struct State {
-    leases: HashMap<Entry, Weak<LeaseState>>,
+    leases: BTreeMap<Entry, Weak<LeaseState>>,
     is_closed: bool,
 }
 
@@ -124,8 +124,14 @@ impl PartialEq for Entry {
 
 impl Eq for Entry {}
 
-impl Hash for Entry {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.key().hash(state);
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(other.key())
     }
 }

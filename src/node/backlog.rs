@@ -8,7 +8,7 @@ use super::queued_command::QueuedCommand;
 use super::shared::{NodeShared, NodeState};
 use super::timer_clock::TimerClock;
 use crate::protocol::{Backoff, Broken, NodeId, Owed, OwedRelease, Pending, Time};
-use crate::wire::NodeFailure;
+use crate::wire::{NodeFailure, Value};
 use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -29,8 +29,8 @@ pub(super) struct Backlog {
     pub(super) is_ended: bool,
     /// Taken from the mailbox and not yet written.
     pub(super) inbox: Vec<QueuedCommand>,
-    /// By claim, which lives as long as its commands.
-    pub(super) owed: Pending<QueuedCommand, usize>,
+    /// By the value of their claim, which no other has.
+    pub(super) owed: Pending<QueuedCommand, Value>,
     /// When what is owed is written again.
     pub(super) repeats: Backoff,
     /// Rings when another task has left something, and at the end.
@@ -39,7 +39,7 @@ pub(super) struct Backlog {
 
 impl QueuedCommand {
     /// What this is to a node that has not done it.
-    fn owed(&self, node: NodeId) -> Owed<usize> {
+    fn owed(&self, node: NodeId) -> Owed<Value> {
         let claim = self.claim();
         if self.is_release() {
             return Owed::Release(OwedRelease {
@@ -49,7 +49,7 @@ impl QueuedCommand {
             });
         }
         self.extends_until().map_or(Owed::Nothing, |until| Owed::Extension {
-            claim: Arc::as_ptr(claim) as usize,
+            claim: claim.value().clone(),
             until,
             is_withdrawn: claim.is_withdrawn(),
         })

@@ -34,7 +34,7 @@ impl Node {
     /// gone, a release is passed on and any other order's vote is Failed. A release that comes from
     /// elsewhere is offered to all tasks of the node: nobody knows whether this one is driven.
     fn send(&self, mut command: QueuedCommand, is_here: impl FnOnce() -> bool) {
-        command.count_in(&self.shared.debts);
+        command.count_in(&self.shared.pending_releases);
         if command.can_be_released_by_others(self.shared.id) && !is_here() {
             self.shared.handover.leave(command);
         } else if let Err(refused) = self.mailbox.send(command) {

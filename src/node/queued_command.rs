@@ -14,7 +14,7 @@ pub(crate) struct QueuedCommand {
     /// The vote, while it is still to be cast.
     ballot: Option<Ballot>,
     form: Form,
-    debt: Option<Debt>,
+    pending: Option<PendingRelease>,
     /// True if the node refused it, and will go on to until somebody sees to that.
     is_refused: bool,
     stage: Stage,
@@ -40,9 +40,9 @@ struct Written {
 }
 
 /// A release that has not been delivered yet, counted while it exists.
-struct Debt(Arc<AtomicUsize>);
+struct PendingRelease(Arc<AtomicUsize>);
 
-impl Drop for Debt {
+impl Drop for PendingRelease {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Release);
     }
@@ -96,15 +96,15 @@ impl QueuedCommand {
     }
 
     fn new(claim: Arc<Claim>, command: Command, ballot: Option<Ballot>) -> Self {
-        let (form, debt, is_refused) = (Form::Hash, None, false);
-        Self { claim, command, ballot, form, debt, is_refused, stage: Stage::Waiting }
+        let (form, pending, is_refused) = (Form::Hash, None, false);
+        Self { claim, command, ballot, form, pending, is_refused, stage: Stage::Waiting }
     }
 
-    /// Counts this in `debts` until it is done, if it is a release.
-    pub(super) fn count_in(&mut self, debts: &Arc<AtomicUsize>) {
-        if self.is_release() && self.debt.is_none() {
-            debts.fetch_add(1, Ordering::Release);
-            self.debt = Some(Debt(debts.clone()));
+    /// Counts this in `pending` until it is done, if it is a release.
+    pub(super) fn count_in(&mut self, pending: &Arc<AtomicUsize>) {
+        if self.is_release() && self.pending.is_none() {
+            pending.fetch_add(1, Ordering::Release);
+            self.pending = Some(PendingRelease(pending.clone()));
         }
     }
 

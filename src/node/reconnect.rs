@@ -72,6 +72,7 @@ impl Disconnected {
             let Backlog { node, mailbox, inbox, bell, .. } = backlog;
             let is_ended = backlog.is_ended;
             tokio::select! {
+                biased;
                 done = &mut until => return Some(done),
                 () = poll_fn(|cx| node.handover.poll_end(bell, is_ended, cx)) => {}
                 received = mailbox.recv_many(inbox, MAX_COMMANDS), if !backlog.is_closed => {

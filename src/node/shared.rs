@@ -85,7 +85,7 @@ pub(crate) struct NodeShared {
     status: Mutex<(NodeState, ServerInfo)>,
     pub(super) handover: Handover,
     /// Releases that were asked for and not yet delivered, over all runtimes.
-    pub(super) debts: Arc<AtomicUsize>,
+    pub(super) pending_releases: Arc<AtomicUsize>,
 }
 
 impl NodeShared {
@@ -114,7 +114,7 @@ impl NodeShared {
             environment,
             status: Mutex::new((NodeState::Connecting, ServerInfo::default())),
             handover: Handover::default(),
-            debts: Arc::default(),
+            pending_releases: Arc::default(),
         }
     }
 
@@ -141,8 +141,8 @@ impl NodeShared {
     }
 
     /// How many releases this node is still owed.
-    pub(crate) fn debts(&self) -> usize {
-        self.debts.load(Ordering::Acquire)
+    pub(crate) fn pending_releases(&self) -> usize {
+        self.pending_releases.load(Ordering::Acquire)
     }
 
     pub(crate) fn status(&self) -> (NodeState, ServerInfo) {

@@ -113,7 +113,7 @@ async fn a_waker_that_panics_takes_no_other_order_with_it() {
         assert_eq!(listener.first_vote().await, Vote::Granted);
     }
     assert!(server.keys().is_empty());
-    assert_eq!(shared.debts(), 0, "nothing is owed any more");
+    assert_eq!(shared.pending_releases(), 0, "nothing is owed any more");
     assert!(nodes.is_open(), "the task has served it all");
     let told = pushes.0.load(Ordering::Relaxed);
     assert_eq!(told, 1, "of the one connection that has served it all, and that panicked");

@@ -13,7 +13,7 @@ use super::quorum::Quorum;
 pub(crate) const LIMIT: u64 = 1 << 53;
 
 /// Hints stay below this, so that no clock and no foreign counter can bring one near its end.
-const MOST_HINT: u64 = LIMIT / 2;
+const MAX_HINT: u64 = LIMIT / 2;
 
 /// What the numbers of an acquire round come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(crate) fn choose(quorum: Quorum, mut numbers: Vec<u64>) -> Option<Choice> {
 /// that was `seen`, and not below the wall clock in microseconds. No safety hangs on it, but for
 /// counters that were lost.
 pub(crate) fn hint(seen: u64, wall_clock_us: u64) -> u64 {
-    let sound = |number: &u64| *number < MOST_HINT;
+    let sound = |number: &u64| *number < MAX_HINT;
     let after_seen = Some(seen.saturating_add(1)).filter(sound);
     let on_the_wall = Some(wall_clock_us).filter(sound);
     after_seen.max(on_the_wall).unwrap_or_default()

@@ -30,7 +30,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const SEVERAL: u32 = 3;
 
 /// So many earlier offsets are remembered (I12); where there are more, neighbours are remembered together.
-const MOST_PAST: usize = 64;
+const MAX_PAST: usize = 64;
 
 /// A node's clock as it was read: it showed this time after `sent` and before `received` on ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,7 +209,7 @@ impl NodeClock {
         // A key that was granted later, with the clock not further ahead, is what matters.
         while self.past.pop_back_if(|past| past.lowest >= lowest).is_some() {}
         self.past.push_back(Past { lowest, until, begun: until });
-        if self.past.len() > MOST_PAST {
+        if self.past.len() > MAX_PAST {
             self.merge_past(until);
         }
     }

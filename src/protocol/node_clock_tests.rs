@@ -165,7 +165,7 @@ fn however_often_it_steps_little_is_kept_and_nothing_overflows() {
     for at in 1..20_000 {
         two.ahead += 20 * MS;
         two.read(at * 10 * MS);
-        assert!(two.node.past.len() <= MOST_PAST);
+        assert!(two.node.past.len() <= MAX_PAST);
     }
     // A tenth of a second every second, for three minutes: 60 s of that are remembered.
     let mut two = Two::new();

@@ -139,7 +139,7 @@ impl Drift {
         self.share(ttl).saturating_add(self.constant)
     }
 
-    /// How long a node does not count that may have forgotten keys, each of which had at most `max_ttl`
+    /// How long to ignore grants of a node that may have lost keys. Each of them had at most `max_ttl`
     /// to live: its own clock, that of whoever held the lock and ours may run at different rates. A
     /// second is added for what is told in whole seconds.
     pub(crate) fn quarantine(self, max_ttl: Ttl) -> Duration {

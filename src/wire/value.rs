@@ -10,10 +10,10 @@ const DIGITS: usize = 32;
 /// randomness, fresh for every attempt (I7). If it stands under several keys, for one lease, a plus
 /// sign and their number follow; with metadata, a colon and that. The value of somebody else's lock
 /// can be any bytes.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Value(Form);
 
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Form {
     Plain([u8; DIGITS]),
     Long(Box<[u8]>),
