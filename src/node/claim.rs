@@ -123,7 +123,7 @@ impl Claim {
     }
 
     /// When the last key written so far must have expired. While the claim is
-    /// [unsure](Self::is_unsure) on a node, a late command can still set one there.
+    /// [in doubt](Self::is_in_doubt) on a node, a late command can still set one there.
     pub(super) fn expiry(&self) -> Time {
         Time::from_nanos(self.expiry.load(Ordering::Relaxed))
     }

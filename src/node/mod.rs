@@ -5,7 +5,7 @@
 //! from [`transport`](crate::transport). No rule about what
 //! nodes may have forgotten or how their clocks run: those are in [`protocol`](crate::protocol).
 //!
-//! A [`Node`] is a handle with a mailbox. Commands go in without waiting, from any thread, also
+//! [`Nodes`] are handles with mailboxes. Commands go in without waiting, from any thread, also
 //! outside of a runtime; the node's task writes all that waits as one pipeline, in order (I8), and
 //! casts each order's vote when its reply comes. A node that hangs or dies is kept apart here: its
 //! task answers for it, and knows what it still has to be told.

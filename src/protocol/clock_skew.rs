@@ -4,6 +4,8 @@
 //! machine is frozen. No reading tells the two apart, also where all nodes deviate alike: they may have
 //! one source of time. So both are allowed for. What the node grants counts later, as if it had stepped;
 //! and our leases are mended, as if we had slept.
+//!
+//! Its methods are those of [`NodeClock`], for each node.
 
 use super::node_clock::{Fast, NodeClock, Reading, Told};
 use super::quorum::{NodeId, Quorum};

@@ -11,6 +11,11 @@
 //! T - o at the latest on our clock, less the allowance for drift. So the grant counts from then on,
 //! with the least o of all times at which such a key can have been granted. When the clock is set back,
 //! what it showed before that stands for T: keys that were dropped do not come back.
+//!
+//! Report each [`Reading`] by [`handle_reading`](NodeClock::handle_reading), in the order in which they were
+//! read. It says from when on a grant counts that came with it, and by how much the clock has got ahead if
+//! that is new. Between readings, [`lag`](NodeClock::lag) is how much later a grant counts now, and
+//! [`fast`](NodeClock::fast) says whether the clock runs fast, so that nothing of it counts.
 
 use super::validity::{Drift, Time};
 use std::collections::VecDeque;

@@ -14,6 +14,16 @@
 //! the term, it is *young*: it may have been restarted, or its deployment is new and nothing was
 //! forgotten. What speaks against the second is any server that this client has known for longer than
 //! the term, or that had been up for longer when it was met, whatever has become of it since.
+//!
+//! Report each connection: [`handle_set_up`](Quarantine::handle_set_up) with what the server said of itself,
+//! [`handle_unreachable`](Quarantine::handle_unreachable) if none could be made, and
+//! [`handle_loss`](Quarantine::handle_loss) when one has ended. Report a flush by
+//! [`handle_flush`](Quarantine::handle_flush), and keys that went before their time by
+//! [`handle_missing`](Quarantine::handle_missing): only both together mean that locks were forgotten.
+//!
+//! Before a first attempt, [`is_settled`](Quarantine::is_settled) says whether it is clear which nodes count.
+//! Then [`sentence`](Quarantine::sentence) and [`recent_start`](Quarantine::recent_start) say why what a node
+//! grants does not count now; [`ends`](Quarantine::ends) is when all of it counts again.
 
 use super::quorum::{NodeId, NodeSet, Quorum};
 use super::validity::Time;

@@ -1,4 +1,16 @@
 //! The life of a lease: held, extended, lost or released.
+//!
+//! Make one when the lock is won ([`Renewal::new`]), [kept up](Renewal::kept_up) if it is to be extended
+//! without being asked. Whoever wants to extend it takes a round from [`begin`](Renewal::begin), and whoever
+//! wants to know whether it is still held from [`begin_check`](Renewal::begin_check). Both report how that
+//! round went by [`handle_outcome`](Renewal::handle_outcome). A failed one changes nothing (I9).
+//!
+//! For one that is kept up, [`step`](Renewal::step) says what is next: extend it, or wait until a time, which
+//! is the next timeout. Report how its rounds went by [`handle_upkeep`](Renewal::handle_upkeep);
+//! [`hasten`](Renewal::hasten) makes the next one due at once.
+//!
+//! It ends by [`release`](Renewal::release), by [`close`](Renewal::close), or by itself when its validity does
+//! (I10): [`tenure`](Renewal::tenure) says where it stands at any time.
 
 use super::quorum::Quorum;
 use super::round::{Goal, Outcome, Round};

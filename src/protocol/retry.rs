@@ -1,4 +1,7 @@
 //! How long to wait between attempts.
+//!
+//! A [`RetryPolicy`] is what users choose. Each acquire takes a [`Schedule`] of it, which gives the delays one
+//! after the other, with jitter from a number that the caller has drawn, until there are no more.
 
 use std::fmt;
 use std::ops::Range;
