@@ -6,6 +6,7 @@
 mod acquire;
 mod address;
 mod builder;
+mod explain;
 mod node_info;
 mod redlock;
 mod settings;
