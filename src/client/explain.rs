@@ -1,0 +1,59 @@
+//! What users are told of an acquire that failed.
+
+use super::redlock::Inner;
+use crate::acquire::AcquireFailure;
+use crate::error::AcquireError;
+use crate::node::NoRuntime;
+use crate::protocol::Refusal;
+use crate::round::Tally;
+use crate::wire::Keys;
+use std::sync::Arc;
+
+impl Inner {
+    /// What users are told of an acquire that failed.
+    pub(super) fn explain(&self, failure: AcquireFailure, keys: &Keys) -> AcquireError {
+        let names = || self.backing.pool.shared().iter().map(|node| node.name.clone());
+        let report = |tally: Arc<Tally>| Box::new(tally.report(names()));
+        let held_here = || keys.iter().any(|key| self.backing.registry.holds(key));
+        match failure {
+            AcquireFailure::Closed => AcquireError::Closed,
+            AcquireFailure::NoRuntime(NoRuntime::Absent) => AcquireError::NoRuntime,
+            AcquireFailure::NoRuntime(NoRuntime::Lacks(missing)) => {
+                AcquireError::IncompleteRuntime { missing }
+            }
+            AcquireFailure::NotPolled(tally) => AcquireError::NotPolled { report: report(tally) },
+            AcquireFailure::Overloaded(tally) => {
+                AcquireError::Overloaded { report: tally.map(report) }
+            }
+            AcquireFailure::Refused(Refusal::NoQuorum, Some(tally)) if tally.is_overloaded() => {
+                AcquireError::Overloaded { report: Some(report(tally)) }
+            }
+            AcquireFailure::Refused(refusal, Some(tally)) => {
+                let report = report(tally);
+                match refusal {
+                    Refusal::Contended => {
+                        AcquireError::Contended { report, held_here: held_here() }
+                    }
+                    // It was cut short, and did not see what stands before it.
+                    Refusal::Timeout if held_here() => {
+                        AcquireError::Contended { report, held_here: true }
+                    }
+                    Refusal::NoQuorum => AcquireError::NoQuorum { report },
+                    Refusal::Expired => AcquireError::Expired { report },
+                    Refusal::Timeout => AcquireError::Timeout { report: Some(report) },
+                }
+            }
+            AcquireFailure::Refused(_, None) => AcquireError::Timeout { report: None },
+        }
+    }
+}
+
+impl AcquireError {
+    /// The same, if it was an adoption.
+    pub(super) fn of_adoption(self) -> Self {
+        match self {
+            Self::Contended { report, .. } => Self::NotHeld { report },
+            other => other,
+        }
+    }
+}
