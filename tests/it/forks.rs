@@ -1,8 +1,7 @@
 //! Processes that are forked in the middle of their work, as servers with workers are.
 #![cfg(unix)]
 
-use crate::{SOON, ms};
-use futures::FutureExt;
+use crate::{SOON, begun, ms};
 use kit::{Cluster, Rerun, forked};
 use quorlock::{Lease, Loss, Redlock};
 use std::env;
@@ -43,8 +42,7 @@ async fn work(redlock: &Redlock, name: &str) {
 /// Who does not move makes room for others of this process.
 async fn make_room(redlock: &Redlock, name: &str) {
     redlock.ready().await.expect("there is a runtime");
-    let mut forgotten = redlock.acquire(name).wait(SOON * 9);
-    assert!((&mut forgotten).now_or_never().is_none(), "nobody can answer so soon");
+    let forgotten = begun(|| redlock.acquire(name).wait(SOON * 9));
     let lease = redlock.acquire(name).wait(SOON).await.expect("it is given up");
     lease.release().await.expect("nodes are up");
     drop(forgotten);

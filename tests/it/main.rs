@@ -67,8 +67,9 @@ mod waiting;
 mod wakers;
 mod work;
 
+use futures::FutureExt;
 use kit::Cluster;
-use quorlock::{Builder, Redlock};
+use quorlock::{Acquire, Builder, Redlock};
 use std::time::{Duration, Instant};
 
 /// How long to wait for something that takes milliseconds, on the slowest machine.
@@ -89,6 +90,21 @@ fn client(cluster: &Cluster) -> Redlock {
 fn builder(cluster: &Cluster) -> Builder {
     let builder = Redlock::builder().nodes(cluster.urls()).max_ttl(MAX_TTL);
     builder.node_timeout(ms(1_000)).ttl(ms(30_000))
+}
+
+/// An acquire that was polled once, and is not decided by then. Where the nodes' tasks run on other threads
+/// than the caller, and that one is held up, they can answer within the poll: then it is begun anew, when
+/// what it won is given back.
+fn begun(acquire: impl Fn() -> Acquire) -> Acquire {
+    for _ in 0..100 {
+        let mut acquire = acquire();
+        if (&mut acquire).now_or_never().is_none() {
+            return acquire;
+        }
+        drop(acquire);
+        std::thread::sleep(ms(50));
+    }
+    panic!("a hundred times the nodes have answered within one poll");
 }
 
 /// Waits until `condition` holds, and lets the runtime run meanwhile.
