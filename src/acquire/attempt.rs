@@ -40,6 +40,8 @@ pub(super) struct Attempt<'a> {
     /// is not polled.
     slot: Option<&'a QueueSlot>,
     claim: Arc<Claim>,
+    /// Before the first command is sent.
+    t1: Time,
     /// True if there was another before, which was refused.
     is_repeated: bool,
 }
@@ -81,7 +83,7 @@ impl<'a> Attempt<'a> {
         // The clean-up is armed before the first send (I5).
         let release = ReleaseGuard::new(claim.clone(), nodes.clone(), context.queues.clone());
         let guard = AttemptGuard { release, permit, valid_until: t1 };
-        (Self { context, nodes, request, slot, claim, is_repeated: false }, guard)
+        (Self { context, nodes, request, slot, claim, t1, is_repeated: false }, guard)
     }
 
     /// There was another before, which was refused.
@@ -98,7 +100,7 @@ impl<'a> Attempt<'a> {
         guard: AttemptGuard,
         acquisition: &mut Acquisition,
     ) -> AttemptResult {
-        let t1 = guard.valid_until;
+        let t1 = self.t1;
         let ask = |claim, ballot| self.request.command(claim, self.is_repeated, ballot);
         let (mut guard, asked) = match self.round(guard, t1, acquisition.begin(t1), ask).await {
             Ok(asked) => asked,

@@ -86,7 +86,7 @@ impl WaitQueues {
             waiter.give_up(&mut given_up);
         }
         drop(given_up);
-        wake(woken, self.clock.now());
+        wake(woken, &self.clock);
     }
 
     /// How many stand in all queues, or in none yet.
@@ -111,14 +111,14 @@ impl WaitQueues {
             queues.alarm = Some(self.clock.set_alarm(self.clock.now().after(SWEEP), bell));
         }
         drop(queues);
-        wake(woken, self.clock.now());
+        wake(woken, &self.clock);
     }
 
     /// Takes it out again.
     pub(super) fn leave(&self, key: Option<&[u8]>, ticket: Ticket) {
         let mut woken = Woken::new();
         self.queues().remove(key, ticket, &mut woken);
-        wake(woken, self.clock.now());
+        wake(woken, &self.clock);
     }
 
     pub(super) fn queues(&self) -> MutexGuard<'_, Queues> {
@@ -243,9 +243,9 @@ impl Queues {
 }
 
 /// Tells them to try at once.
-fn wake(woken: Woken, now: Time) {
+fn wake(woken: Woken, clock: &Clock) {
     for waiter in woken {
-        waiter.wake_for(now);
+        waiter.wake_for(clock.now());
     }
 }
 
@@ -268,7 +268,7 @@ impl Ring for WaitQueues {
         drop(queues);
         // Releases are sent without the lock, and before the next are told.
         drop((given_up, alarm));
-        wake(woken, now);
+        wake(woken, &self.clock);
         let pause = if is_whole { SWEEP } else { SLICE_PAUSE };
         (!is_empty).then(|| now.after(pause))
     }

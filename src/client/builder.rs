@@ -5,7 +5,7 @@ use super::settings::{Options, Settings, owner};
 use crate::acquire::{Driver, WaitQueues};
 use crate::client::address::{self, Place};
 use crate::error::ConfigError;
-use crate::lease::{Backing, LeaseRegistry, Limits, to_ttl};
+use crate::lease::{Backing, LeaseRegistry, Limits};
 use crate::node::{
     Clocks, Endpoint, Environment, Guard, NodeShared, Pool, PushSink, RestartGuard, Siblings,
     Timings,
@@ -294,8 +294,7 @@ impl Builder {
         let settings = Settings::new(&options)?;
         let names = address::distinct_names(&places)?;
 
-        let Limits { max_ttl, node_timeout, drift } = settings.limits;
-        let term = drift.quarantine(to_ttl("max_ttl", max_ttl)?);
+        let (Limits { node_timeout, drift, .. }, term) = (settings.limits, settings.term);
         let siblings = Arc::new(Siblings::new(names.clone()));
         let timings = Timings { answer: node_timeout, connect: settings.connect_timeout };
         let waiters = WaitQueues::new(quorum, &environment);

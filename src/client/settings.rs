@@ -55,6 +55,8 @@ impl Default for Options {
 pub(crate) struct Settings {
     pub(crate) ttl: Duration,
     pub(crate) limits: Limits,
+    /// How long something that a node has granted can be believed in.
+    pub(crate) term: Duration,
     pub(crate) wait: Duration,
     pub(crate) retry: RetryPolicy,
     pub(crate) prefix: Box<[u8]>,
@@ -79,8 +81,8 @@ impl Settings {
             }
         }
         let (max_ttl, node_timeout) = (options.max_ttl, options.node_timeout);
-        to_ttl("max_ttl", max_ttl)?;
         let drift = drift.with_constant(options.drift_constant);
+        let term = drift.quarantine(to_ttl("max_ttl", max_ttl)?);
         let limits = Limits { max_ttl, node_timeout, drift };
         let token_ttl = check_token_ttl(options.token_ttl, max_ttl)?;
         limits.check_ttl(options.ttl)?;
@@ -91,6 +93,7 @@ impl Settings {
         Ok(Self {
             ttl: options.ttl,
             limits,
+            term,
             wait: options.wait,
             retry: options.retry.clone(),
             prefix: options.prefix.clone(),

@@ -43,7 +43,7 @@ impl NodeShared {
         Received { at, counts_from: told.counts_from }
     }
 
-    /// The vote that is cast for `answer` to `order`, which has just come.
+    /// The vote that is cast for `answer` to `command`, which has just come.
     pub(super) fn apply_guards(
         &self,
         command: &QueuedCommand,

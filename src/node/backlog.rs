@@ -188,7 +188,7 @@ impl Backlog {
 
     /// Hands all that is owed, or waits, to others.
     pub(super) fn hand_over(&mut self) {
-        // From here on releases go to other tasks, which must know by then what has to be buried.
+        // From here on releases go to other tasks, which must know by then which connections have to be killed.
         self.mailbox.close();
         let owed = self.owed.take_releases().collect::<Vec<_>>();
         let waiting = std::mem::take(&mut self.inbox);

@@ -52,7 +52,7 @@ impl Handover {
         lock(&self.state).tasks.iter().any(|task| task.strong_count() > 0)
     }
 
-    /// Leaves `order` to whichever task can write it first.
+    /// Leaves `command` to whichever task can write it first.
     pub(super) fn leave(&self, command: QueuedCommand) {
         let (bells, dropped) = {
             let mut state = lock(&self.state);

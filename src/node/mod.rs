@@ -7,7 +7,7 @@
 //!
 //! [`Nodes`] are handles with mailboxes. Commands go in without waiting, from any thread, also
 //! outside of a runtime; the node's task writes all that waits as one pipeline, in order (I8), and
-//! casts each order's vote when its reply comes. A node that hangs or dies is kept apart here: its
+//! casts each command's vote when its reply comes. A node that hangs or dies is kept apart here: its
 //! task answers for it, and knows what it still has to be told.
 
 mod apply_guards;

@@ -49,7 +49,7 @@ impl Backlog {
             return Some(command);
         }
         let mut has_failed = true;
-        // Whatever goes wrong with one order, the others of the pipeline are settled, and what is owed
+        // Whatever goes wrong with one command, the others of the pipeline are settled, and what is owed
         // stays owed.
         let settled = contain(|| {
             let answer = command.read(replies)?;

@@ -37,11 +37,12 @@ async fn a_lease_is_extended_when_its_clock_says_so() {
     let clock = Clock::default();
     let redlock = living_by(&clock, &cluster);
     let lease = redlock.acquire("r").ttl(HOUR).auto_extend_forever().await.expect("a free lock");
+    let not_renewed = redlock.acquire("other").ttl(HOUR).await.expect("a free lock");
     for _ in 0..4 {
         clock.advance(HOUR / 2);
         eventually("it is extended", || lease.validity() > HOUR / 10 * 9).await;
     }
-    assert!(lease.is_valid(), "after two hours by its clock");
+    assert!(lease.is_valid() && !not_renewed.is_valid(), "after two hours by their clock");
 }
 
 #[tokio::test]
