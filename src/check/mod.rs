@@ -143,7 +143,7 @@ pub(crate) async fn check(pool: &Pool, key: Box<[u8]>) -> Result<Vec<NodeCheck>,
     for node in nodes.iter().cloned() {
         let keys = keys.clone();
         let look = async move { (node.id, Probe::look(&node, &keys).await) };
-        looks.spawn_on(look, &runtime);
+        looks.spawn_on(pool.environment().task(look), &runtime);
     }
     let mut probes: Vec<_> = nodes.iter().map(|_| Err(NodeFailure::ShutDown)).collect();
     while let Some(looked) = looks.join_next().await {

@@ -6,6 +6,8 @@ use crate::acquire::{Driver, WaitQueues};
 use crate::client::address::{self, Place};
 use crate::error::ConfigError;
 use crate::lease::{Backing, LeaseRegistry, Limits};
+#[cfg(feature = "test-util")]
+use crate::node::Gates;
 use crate::node::{
     Clocks, Endpoint, Environment, Guard, NodeShared, Pool, PushSink, RestartGuard, Siblings,
     Timings,
@@ -17,7 +19,7 @@ use crate::random::Random;
 use crate::time::Clock;
 #[cfg(feature = "tls-rustls")]
 use crate::transport::Sockets;
-#[cfg(test)]
+#[cfg(any(test, feature = "test-util"))]
 use crate::transport::Transport;
 use std::fmt;
 use std::sync::Arc;
@@ -252,6 +254,14 @@ impl Builder {
     pub(crate) fn living_by(mut self, clock: Clock) -> Self {
         self.environment.clock = clock;
         self
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(crate) fn living_in(self, transport: Arc<dyn Transport>, gates: Arc<dyn Gates>) -> Self {
+        Self {
+            environment: Environment { transport, gates: Some(gates), ..self.environment },
+            ..self
+        }
     }
 
     #[cfg(feature = "test-util")]

@@ -63,7 +63,7 @@ impl Backlog {
         mailbox: UnboundedReceiver<QueuedCommand>,
     ) -> Self {
         Self {
-            timer: node.timer,
+            timer: node.timer.clone(),
             bell: node.handover.enter(),
             repeats: Backoff::of_repeats(),
             owed: Pending::new(),

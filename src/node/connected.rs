@@ -4,13 +4,12 @@ use super::backlog::{Backlog, MAX_COMMANDS};
 use super::connection::{Answered, Link, News};
 use super::pushes::Pushed;
 use super::queued_command::QueuedCommand;
+use super::timer_clock::Timer;
 use crate::protocol::{Liveness, Time};
 use crate::wire::NodeFailure;
 use futures::future::BoxFuture;
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::task::Poll;
-use tokio::time::{Sleep, sleep_until, timeout};
 
 /// Pipelines under way at once: enough to keep the node busy while replies travel, few enough that
 /// commands gather into larger pipelines under load.
@@ -25,7 +24,7 @@ pub(super) struct Connected {
     pub(super) liveness: Liveness,
     /// A second connection under way, beside one that is silent.
     pub(super) second: Option<Establishing>,
-    pub(super) alarm: Pin<Box<Sleep>>,
+    pub(super) alarm: Timer,
     /// When it rings.
     pub(super) alarm_due: Time,
     /// True if the last event was a push.
@@ -56,7 +55,7 @@ impl Connected {
     pub(super) fn new(link: Link, backlog: &Backlog, now: Time) -> Self {
         let liveness = Liveness::new(backlog.node.timings.answer, now);
         let alarm_due = liveness.next_timeout();
-        let alarm = Box::pin(sleep_until(backlog.timer.instant(alarm_due)));
+        let alarm = backlog.timer.sleep_until(alarm_due);
         Self { link, liveness, second: None, alarm, alarm_due, had_push: false }
     }
 
@@ -126,8 +125,8 @@ impl Connected {
         let may_receive = !backlog.is_closed && (self.liveness.is_stalled() || has_room);
         let Self { link, second, alarm, alarm_due, had_push, .. } = self;
         // An alarm that rings early is cheaper than one that is set anew for each pipeline.
-        if due < *alarm_due || alarm.is_elapsed() {
-            alarm.as_mut().reset(backlog.timer.instant(due));
+        if due < *alarm_due || backlog.timer.is_over(alarm) {
+            backlog.timer.reset(alarm, due);
             *alarm_due = due;
         }
         // After a push it is the turn of everything else: a server that pushes without end holds up
@@ -141,7 +140,7 @@ impl Connected {
                 *is_closed = received == 0;
                 Event::Received
             }
-            () = alarm.as_mut() => Event::Alarm,
+            () = alarm => Event::Alarm,
             () = poll_fn(|cx| node.handover.poll_left(bell, *is_ended, cx)), if has_room => {
                 Event::Received
             }
@@ -189,7 +188,7 @@ impl Connected {
             // Replies are told apart by their order alone: the seal shows that it is kept.
             let is_sealed = written.iter().any(QueuedCommand::is_to_grant);
             let sealed = is_sealed.then_some(now);
-            let at = self.link.write(pipeline, written, sealed, backlog.timer).await;
+            let at = self.link.write(pipeline, written, sealed, &backlog.timer).await;
             self.liveness.handle_written(at);
         }
     }
@@ -213,9 +212,9 @@ impl Connected {
     async fn kill_stale(&mut self, backlog: &Backlog) {
         let node = &backlog.node;
         // Whatever else goes wrong here will be noticed with the next pipeline.
-        let is_done = timeout(node.timings.answer, Box::pin(self.link.kill_stale(node)))
-            .await
-            .is_ok_and(|sent| sent.is_ok());
+        let killing = Box::pin(self.link.kill_stale(node));
+        let is_done = node.timer.timeout(node.timings.answer, killing).await;
+        let is_done = is_done.is_some_and(|sent| sent.is_ok());
         if !is_done {
             node.handover.handle_kill_failed(node.timer.now());
         }

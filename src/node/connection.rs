@@ -16,7 +16,6 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::task::coop::unconstrained;
-use tokio::time::timeout;
 
 type Replies = BoxFuture<'static, Result<Vec<Value>, RedisError>>;
 
@@ -77,10 +76,10 @@ impl Link {
             link.kill_stale(node).await?;
             Ok(link)
         };
-        let link = match timeout(node.timings.connect, connecting).await {
-            Ok(Ok(link)) => link,
-            Ok(Err(error)) => return Err(NodeFailure::unreachable(&error)),
-            Err(_) => return Err(NodeFailure::Unreachable("timeout while connecting".into())),
+        let link = match node.timer.timeout(node.timings.connect, connecting).await {
+            Some(Ok(link)) => link,
+            Some(Err(error)) => return Err(NodeFailure::unreachable(&error)),
+            None => return Err(NodeFailure::Unreachable("timeout while connecting".into())),
         };
         if link.info.is_replica {
             return Err(NodeFailure::Replica);
@@ -125,7 +124,7 @@ impl Link {
         mut pipeline: redis::Pipeline,
         commands: Vec<QueuedCommand>,
         sealed: Option<Time>,
-        timer: TimerClock,
+        timer: &TimerClock,
     ) -> Time {
         if sealed.is_some() {
             ask_time(&mut pipeline);

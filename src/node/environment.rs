@@ -1,17 +1,47 @@
 //! What a client takes from the machine that it runs on.
 
+use super::gate::Task;
+use super::timer_clock::TimerClock;
 use crate::random::Random;
 use crate::time::Clock;
 use crate::transport::{Sockets, Transport};
 use std::sync::Arc;
 
 /// The seams of a client: given to it when it is built, and handed down to all that it has. Nothing else
-/// connects, reads a clock or draws a number.
+/// connects, reads a clock, draws a number or spawns a task.
 #[derive(Clone)]
 pub(crate) struct Environment {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) clock: Clock,
     pub(crate) random: Random,
+    /// Decides when the client's tasks are polled, in place of their runtime alone.
+    #[cfg(feature = "test-util")]
+    pub(crate) gates: Option<Arc<dyn Gates>>,
+}
+
+/// Makes a [`Gate`](super::Gate) for each task of a client.
+#[cfg(feature = "test-util")]
+pub(crate) trait Gates: Send + Sync {
+    fn gate(&self) -> Box<dyn super::Gate>;
+}
+
+impl Environment {
+    /// `task`, to be spawned.
+    pub(crate) fn task<F: Future>(&self, task: F) -> Task<F> {
+        let task = Task::new(task);
+        #[cfg(feature = "test-util")]
+        let task = task.behind(self.gates.as_ref().map(|gates| gates.gate()));
+        task
+    }
+
+    /// The clock that paces connections.
+    pub(super) fn timer_clock(&self) -> TimerClock {
+        #[cfg(feature = "test-util")]
+        if self.clock.is_world() {
+            return TimerClock::Client(self.clock.clone());
+        }
+        TimerClock::new()
+    }
 }
 
 impl Default for Environment {
@@ -20,6 +50,8 @@ impl Default for Environment {
             transport: Arc::new(Sockets::default()),
             clock: Clock::default(),
             random: Random::default(),
+            #[cfg(feature = "test-util")]
+            gates: None,
         }
     }
 }

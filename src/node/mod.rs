@@ -19,6 +19,7 @@ mod connected;
 mod connection;
 mod eligibility;
 mod environment;
+mod gate;
 mod guard;
 mod handover;
 mod handshake;
@@ -46,6 +47,10 @@ pub(crate) use claim::Claim;
 pub(crate) use clocks::Clocks;
 pub use eligibility::VoteEligibility;
 pub(crate) use environment::Environment;
+#[cfg(feature = "test-util")]
+pub(crate) use environment::Gates;
+#[cfg(feature = "test-util")]
+pub use gate::Gate;
 pub(crate) use guard::Guard;
 pub use guard::RestartGuard;
 pub(crate) use links::Links;

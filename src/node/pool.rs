@@ -26,7 +26,8 @@ pub(crate) struct Node {
 impl Node {
     fn start(shared: Arc<NodeShared>, links: Arc<Links>, runtime: &Handle) -> Self {
         let (mailbox, commands) = unbounded_channel();
-        runtime.spawn(NodeTask::new(shared.clone(), links, commands).run());
+        let task = NodeTask::new(shared.clone(), links, commands).run();
+        runtime.spawn(shared.environment.task(task));
         Self { shared, mailbox }
     }
 
@@ -127,6 +128,10 @@ impl Pool {
         environment: Environment,
     ) -> Self {
         Self { shared: shared.into(), pinned, environment, live: Mutex::default() }
+    }
+
+    pub(crate) fn environment(&self) -> &Environment {
+        &self.environment
     }
 
     /// The client's clock.

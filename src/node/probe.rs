@@ -11,7 +11,6 @@ use crate::wire::{Inspection, Keys, NodeFailure, Value, time_us};
 use redis::RedisError;
 use redis::aio::MultiplexedConnection;
 use std::time::Duration;
-use tokio::time::timeout;
 
 /// How often a clock is read: the narrowest of several readings counts.
 const READINGS: usize = 8;
@@ -46,25 +45,20 @@ impl Probe {
     }
 
     async fn look_at(node: &NodeShared, keys: &Keys) -> Result<Self, NodeFailure> {
-        let (mut session, resp3) =
-            match timeout(node.timings.connect, greet(&node.handshake, |resp3| open(node, resp3)))
-                .await
-            {
-                Ok(Ok(opened)) => opened,
-                Ok(Err(error)) => return Err(NodeFailure::unreachable(&error)),
-                Err(_) => return Err(NodeFailure::Unreachable("timeout while connecting".into())),
-            };
+        let greeting = greet(&node.handshake, |resp3| open(node, resp3));
+        let (mut session, resp3) = match node.timer.timeout(node.timings.connect, greeting).await {
+            Some(Ok(opened)) => opened,
+            Some(Err(error)) => return Err(NodeFailure::unreachable(&error)),
+            None => return Err(NodeFailure::Unreachable("timeout while connecting".into())),
+        };
         let limit = node.timings.answer;
-        let asked = timeout(
-            limit,
-            Self::ask(&mut session.connection, resp3, keys, &node.environment.random),
-        )
-        .await;
-        let asked = asked.map_err(|_| NodeFailure::Timeout(limit))?;
+        let asking = Self::ask(&mut session.connection, resp3, keys, &node.environment.random);
+        let asked = node.timer.timeout(limit, asking).await;
+        let asked = asked.ok_or(NodeFailure::Timeout(limit))?;
         let mut probe = asked.map_err(|error| NodeFailure::disconnected(&error))?;
         // What was read until then counts.
-        let _ = timeout(limit, probe.read_clock(&mut session.connection, &node.environment.clock))
-            .await;
+        let reading = probe.read_clock(&mut session.connection, &node.environment.clock);
+        let _ = node.timer.timeout(limit, reading).await;
         Ok(probe)
     }
 

@@ -7,7 +7,6 @@ use super::shield::shield;
 use crate::protocol::Reconnect;
 use crate::wire::NodeFailure;
 use std::future::poll_fn;
-use tokio::time::sleep_until;
 
 /// So many commands may wait for the first connection before those that are void are looked for.
 const CROWD: usize = 1 << 12;
@@ -42,7 +41,7 @@ impl Disconnected {
         let node = backlog.node.clone();
         loop {
             let next_try = reconnect.next_try().max(backlog.timer.now());
-            self.wait(sleep_until(backlog.timer.instant(next_try)), backlog).await?;
+            self.wait(backlog.timer.sleep_until(next_try), backlog).await?;
             let panicked = |why: String| NodeFailure::Unreachable(why.into());
             let attempt = shield(Box::pin(Link::establish(&node)), panicked);
             match self.wait(attempt, backlog).await? {

@@ -35,7 +35,11 @@ impl Session {
         resp3: bool,
         pushes: Option<Arc<PushQueue>>,
     ) -> Result<Self, RedisError> {
-        Self::begin(node.connect().await?, &node.login(resp3), pushes).await
+        let opened = Self::begin(node.connect().await?, &node.login(resp3), pushes).await;
+        opened.map(|(connection, driver)| {
+            let driver = Driver(tokio::spawn(node.environment.task(driver)));
+            Self { connection, _driver: driver }
+        })
     }
 
     /// Greets the server behind `stream`: `HELLO 3` where `login` says so, user, password and database.
@@ -43,7 +47,8 @@ impl Session {
         stream: Box<dyn Stream>,
         login: &RedisConnectionInfo,
         pushes: Option<Arc<PushQueue>>,
-    ) -> Result<Self, RedisError> {
+    ) -> Result<(MultiplexedConnection, impl Future<Output = ()> + Send + 'static), RedisError>
+    {
         // Time is kept by the caller and by the node's task: a timeout of the crate's own would
         // leave the connection open and its replies out of step with ours.
         let mut config =
@@ -54,9 +59,7 @@ impl Session {
                 Ok::<(), Infallible>(())
             });
         }
-        let (connection, driver) =
-            MultiplexedConnection::new_with_config(login, stream, config).await?;
-        Ok(Self { connection, _driver: Driver(tokio::spawn(driver)) })
+        MultiplexedConnection::new_with_config(login, stream, config).await
     }
 }
 
@@ -80,7 +83,8 @@ mod tests {
         };
         let (session, said) = tokio::join!(Session::begin(Box::new(ours), &login, None), greeted);
         assert!(said.contains("SELECT") && said.contains("LIB-NAME"), "{said}");
-        let session = session.expect("it was greeted");
+        let (connection, driver) = session.expect("it was greeted");
+        let session = Session { connection, _driver: Driver(tokio::spawn(driver)) };
 
         let mut connection = session.connection.clone();
         let mut unanswered =

@@ -103,7 +103,7 @@ impl NodeShared {
             id,
             name,
             timings,
-            timer: TimerClock::new(),
+            timer: environment.timer_clock(),
             handshake: Handshake::default(),
             siblings,
             pushes,

@@ -35,7 +35,7 @@ impl Connected {
     async fn beat(&mut self, backlog: &Backlog) {
         let now = backlog.node.now();
         let nothing = redis::Pipeline::new();
-        let written = self.link.write(nothing, Vec::new(), Some(now), backlog.timer).await;
+        let written = self.link.write(nothing, Vec::new(), Some(now), &backlog.timer).await;
         self.liveness.handle_written(written);
     }
 

@@ -18,6 +18,11 @@ pub(crate) trait TimeSource: Send + Sync {
 
     /// Rings `bell` at `at`, and then whenever it asks to be rung again, until the alarm is dropped.
     fn set_alarm(&self, at: Time, bell: Weak<dyn Ring>) -> Box<dyn SourceAlarm>;
+
+    /// True if no other clock is to be read beside it, tokio's neither.
+    fn is_world(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(feature = "test-util")]
@@ -63,6 +68,12 @@ impl Clock {
             #[cfg(feature = "test-util")]
             Self::Other(source) => Alarm::of(source.set_alarm(at, bell)),
         }
+    }
+
+    /// True if no other clock is to be read beside it.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn is_world(&self) -> bool {
+        matches!(self, Self::Other(source) if source.is_world())
     }
 
     /// True if the timers of a runtime go by it as well.

@@ -14,6 +14,8 @@ mod wakeup;
 
 pub(crate) use clock::Clock;
 #[cfg(feature = "test-util")]
+pub(crate) use clock::{SourceAlarm, TimeSource};
+#[cfg(feature = "test-util")]
 pub(crate) use shifted::Shifted;
 pub(crate) use timer::{Alarm, Ring};
 pub(crate) use wakeup::Wakeup;

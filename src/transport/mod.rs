@@ -27,6 +27,7 @@ pub(crate) trait Transport: Send + Sync {
 }
 
 /// Bytes to a node and from it, in order. Dropping it closes it.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+#[cfg_attr(not(feature = "test-util"), allow(unreachable_pub))] // Worlds of tests make streams.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}

@@ -9,6 +9,10 @@
 //! quorlock = { version = "0.1", features = ["test-util"] }
 //! ```
 
+mod world;
+
+pub use world::{Alarm, Bell, Gate, Stream, World};
+
 use crate::client::{Builder, Inner, Redlock};
 use crate::random::Random;
 use crate::time::{self, Shifted, machine, timer};
