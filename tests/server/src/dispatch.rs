@@ -1,0 +1,96 @@
+//! From the arguments of a command to its reply: what is looked at, and in which order.
+
+use crate::command::{self, Command};
+use crate::reply::Reply;
+use crate::trouble::{BUSY, LOADING, MASTERDOWN, MISCONF, NOAUTH, OOM, READONLY, Trouble};
+use crate::turn::Turn;
+
+impl Turn<'_> {
+    /// Runs one command and answers it.
+    pub(crate) fn take(mut self, arguments: &[Vec<u8>]) {
+        let found = command::find(arguments, &self.server.config.version);
+        let reply = match found {
+            Err(ref unknown) => Reply::Error(unknown.clone()),
+            Ok(command) => match self.refusal(command, arguments) {
+                Some(why) => Reply::Error(why),
+                None => self.run(command, arguments, arguments.get(1..2).unwrap_or_default()),
+            },
+        };
+        self.server.answer(self.conn, &reply);
+        for pushed in std::mem::take(&mut self.server.own_pushes) {
+            self.server.push(self.conn, pushed.as_deref());
+        }
+        if !found.is_ok_and(Command::is_of_client) {
+            self.session().is_caching = false;
+        }
+    }
+
+    /// Why the command is not run, as `processCommand` of Redis goes through it.
+    fn refusal(&mut self, command: &Command, arguments: &[Vec<u8>]) -> Option<String> {
+        if !command.takes(arguments.len()) {
+            return Some(format!("ERR wrong number of arguments for '{}' command", command.name));
+        }
+        if self.session().user.is_none() && !command.is_open() {
+            return Some(NOAUTH.to_owned());
+        }
+        // Whoever may not log in is told so by nobody.
+        if self.server.config.forbids(command.name) && !command.is_open() {
+            return Some(format!("NOPERM {}", self.no_right(command)));
+        }
+        let trouble = self.server.trouble;
+        let is = |one| trouble == Some(one);
+        let refusal = if is(Trouble::OutOfMemory) && command.needs_memory() {
+            OOM
+        } else if is(Trouble::Misconf) && (command.is_write() || command.name == "ping") {
+            MISCONF
+        } else if self.server.is_replica() && command.is_write() {
+            READONLY
+        } else if is(Trouble::MasterDown) && !command.runs_on_stale_data() {
+            MASTERDOWN
+        } else if is(Trouble::Loading) && !command.runs_while_loading() {
+            LOADING
+        } else if is(Trouble::Busy) && !command.runs_while_busy() {
+            BUSY
+        } else {
+            return None;
+        };
+        Some(refusal.to_owned())
+    }
+
+    /// Why a script may not run the command. Once it `has_written`, it is let go on where it can be.
+    pub(crate) fn refusal_in_script(
+        &mut self,
+        command: &Command,
+        has_written: bool,
+    ) -> Option<String> {
+        if self.server.trouble == Some(Trouble::MasterDown) && !command.runs_on_stale_data() {
+            return Some(MASTERDOWN.to_owned());
+        }
+        if self.server.config.forbids(command.name) {
+            let older = "The user executing the script can't run this command or subcommand";
+            return Some(match self.server.config.version.has((7, 2)) {
+                true => format!("NOPERM ACL failure in script: {}", self.no_right(command)),
+                false => format!("ERR {older}"),
+            });
+        }
+        if has_written {
+            return None;
+        }
+        let refusal = match self.server.trouble {
+            _ if self.server.is_replica() && command.is_write() => READONLY,
+            Some(Trouble::Misconf) if command.is_write() => MISCONF,
+            Some(Trouble::OutOfMemory) if command.needs_memory() => OOM,
+            _ => return None,
+        };
+        Some(refusal.to_owned())
+    }
+
+    fn no_right(&mut self, command: &Command) -> String {
+        let name = command.name;
+        if self.server.config.version.has((7, 2)) {
+            let user = self.session().user.clone().unwrap_or_default();
+            return format!("User {user} has no permissions to run the '{name}' command");
+        }
+        format!("this user has no permissions to run the '{name}' command")
+    }
+}

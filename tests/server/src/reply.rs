@@ -1,0 +1,76 @@
+//! What is said to clients, in the older and in the newer protocol.
+
+/// A reply, before it is known in which protocol it goes out.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Reply {
+    Status(&'static str),
+    /// An error, without the sign that it is one.
+    Error(String),
+    Int(i64),
+    Bulk(Vec<u8>),
+    Null,
+    Array(Vec<Reply>),
+    /// Names and values; a list of both in the older protocol.
+    Map(Vec<(Reply, Reply)>),
+    /// A longer text, which the newer protocol marks as such.
+    Text(String),
+}
+
+impl Reply {
+    pub(crate) const OK: Self = Self::Status("OK");
+
+    pub(crate) fn error(text: impl Into<String>) -> Self {
+        Self::Error(text.into())
+    }
+
+    pub(crate) fn text(text: impl AsRef<[u8]>) -> Self {
+        Self::Bulk(text.as_ref().to_vec())
+    }
+
+    /// Appends the bytes of it.
+    pub(crate) fn write(&self, resp3: bool, out: &mut Vec<u8>) {
+        match self {
+            Self::Status(text) => line(out, '+', text),
+            Self::Error(text) => line(out, '-', text),
+            Self::Int(number) => line(out, ':', number),
+            Self::Bulk(bytes) => bulk(out, '$', &[bytes]),
+            Self::Null => out.extend_from_slice(if resp3 { b"_\r\n" } else { b"$-1\r\n" }),
+            Self::Array(parts) => {
+                line(out, '*', parts.len());
+                parts.iter().for_each(|part| part.write(resp3, out));
+            }
+            Self::Map(pairs) => {
+                if resp3 {
+                    line(out, '%', pairs.len());
+                } else {
+                    line(out, '*', 2 * pairs.len());
+                }
+                for (name, value) in pairs {
+                    name.write(resp3, out);
+                    value.write(resp3, out);
+                }
+            }
+            Self::Text(text) if resp3 => bulk(out, '=', &[b"txt:", text.as_bytes()]),
+            Self::Text(text) => bulk(out, '$', &[text.as_bytes()]),
+        }
+    }
+}
+
+/// That a key has changed, or any key if it is `None`: as it is pushed.
+pub(crate) fn invalidation(key: Option<&[u8]>) -> Vec<u8> {
+    let mut out = b">2\r\n".to_vec();
+    Reply::text("invalidate").write(true, &mut out);
+    let keys = key.map_or(Reply::Null, |key| Reply::Array(vec![Reply::text(key)]));
+    keys.write(true, &mut out);
+    out
+}
+
+fn line(out: &mut Vec<u8>, mark: char, content: impl ToString) {
+    out.extend(format!("{mark}{}\r\n", content.to_string()).into_bytes());
+}
+
+fn bulk(out: &mut Vec<u8>, mark: char, parts: &[&[u8]]) {
+    line(out, mark, parts.iter().map(|part| part.len()).sum::<usize>());
+    parts.iter().for_each(|part| out.extend_from_slice(part));
+    out.extend_from_slice(b"\r\n");
+}

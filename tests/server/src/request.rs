@@ -1,0 +1,167 @@
+//! Commands, as they come out of a stream of bytes that was cut anywhere.
+
+/// Who is not logged in may send no more arguments, and no longer ones.
+const STRANGERS_ARGUMENTS: i64 = 10;
+const STRANGERS_BYTES: i64 = 16_384;
+const MOST_ARGUMENTS: i64 = i32::MAX as i64;
+const MOST_BYTES: i64 = 512 * 1024 * 1024;
+
+/// What has come from a client, and is no whole command yet.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    bytes: Vec<u8>,
+    /// Before it all is done with.
+    read: usize,
+}
+
+/// What stands next in the stream.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Next {
+    Command(Vec<Vec<u8>>),
+    /// It is not all there yet.
+    Part,
+    /// It is no command: the connection is to be closed, with this reason.
+    Broken(String),
+}
+
+/// A part of the stream, while a command is read out of it.
+struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+/// Why there is no command.
+enum Stop {
+    Part,
+    Broken(String),
+}
+
+impl Requests {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..self.read);
+        self.read = 0;
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Takes the next command. Empty ones, which Redis passes over, are passed over.
+    pub(crate) fn next(&mut self, is_stranger: bool) -> Next {
+        loop {
+            let mut cursor = Cursor { bytes: &self.bytes[self.read..], at: 0 };
+            match cursor.command(is_stranger) {
+                Ok(arguments) => {
+                    self.read += cursor.at;
+                    if !arguments.is_empty() {
+                        return Next::Command(arguments);
+                    }
+                }
+                Err(Stop::Part) => return Next::Part,
+                Err(Stop::Broken(why)) => return Next::Broken(why),
+            }
+        }
+    }
+}
+
+impl Cursor<'_> {
+    fn command(&mut self, is_stranger: bool) -> Result<Vec<Vec<u8>>, Stop> {
+        if self.bytes.first().is_some_and(|mark| *mark != b'*') {
+            return self.inline();
+        }
+        let count = number(self.line()?, MOST_ARGUMENTS);
+        let count = count.ok_or_else(|| broken("invalid multibulk length"))?;
+        if is_stranger && count > STRANGERS_ARGUMENTS {
+            return Err(broken("unauthenticated multibulk length"));
+        }
+        (0..count).map(|_| self.argument(is_stranger)).collect()
+    }
+
+    fn argument(&mut self, is_stranger: bool) -> Result<Vec<u8>, Stop> {
+        let line = self.line()?;
+        if line.first() != Some(&b'$') {
+            let got = line.first().map_or(' ', |byte| char::from(*byte));
+            return Err(broken(&format!("expected '$', got '{got}'")));
+        }
+        let length = number(line, MOST_BYTES).filter(|length| *length >= 0);
+        let length = length.ok_or_else(|| broken("invalid bulk length"))?;
+        if is_stranger && length > STRANGERS_BYTES {
+            return Err(broken("unauthenticated bulk length"));
+        }
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let rest = &self.bytes[self.at..];
+        // Whatever stands in the place of the line's end is passed over, as Redis does.
+        if rest.len() < length + 2 {
+            return Err(Stop::Part);
+        }
+        self.at += length + 2;
+        Ok(rest[..length].to_vec())
+    }
+
+    /// A command as people type it: words on a line.
+    fn inline(&mut self) -> Result<Vec<Vec<u8>>, Stop> {
+        let end = self.bytes.iter().position(|byte| *byte == b'\n').ok_or(Stop::Part)?;
+        self.at = end + 1;
+        let words = self.bytes[..end].split(u8::is_ascii_whitespace);
+        Ok(words.filter(|word| !word.is_empty()).map(<[u8]>::to_vec).collect())
+    }
+
+    fn line(&mut self) -> Result<&[u8], Stop> {
+        let rest = &self.bytes[self.at..];
+        let end = rest.windows(2).position(|two| two == b"\r\n").ok_or(Stop::Part)?;
+        self.at += end + 2;
+        Ok(&rest[..end])
+    }
+}
+
+fn broken(why: &str) -> Stop {
+    Stop::Broken(format!("ERR Protocol error: {why}"))
+}
+
+/// The number after a mark.
+fn number(line: &[u8], most: i64) -> Option<i64> {
+    integer(line.get(1..)?).filter(|number| *number <= most)
+}
+
+/// A whole number as Redis reads one: no sign but a minus, no zero before it, nothing around it.
+pub(crate) fn integer(digits: &[u8]) -> Option<i64> {
+    let text = std::str::from_utf8(digits).ok()?;
+    let number: i64 = text.parse().ok()?;
+    (number.to_string() == text).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(words: &[&str]) -> Next {
+        Next::Command(words.iter().map(|word| word.as_bytes().to_vec()).collect())
+    }
+
+    #[test]
+    fn commands_come_out_whole_however_the_stream_was_cut() {
+        let stream = b"*2\r\n$3\r\nGET\r\n$4\r\na\r\nb\r\n*0\r\n\r\nPING  hi\r\n*1\r\n$0\r\n\r\n";
+        for cut in 1..stream.len() {
+            let mut requests = Requests::default();
+            let mut found = Vec::new();
+            for part in stream.chunks(cut) {
+                requests.add(part);
+                loop {
+                    match requests.next(false) {
+                        Next::Part => break,
+                        next => found.push(next),
+                    }
+                }
+            }
+            let expected = [command(&["GET", "a\r\nb"]), command(&["PING", "hi"]), command(&[""])];
+            assert_eq!(found, expected, "in parts of {cut}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_for_redis_is_none() {
+        for (text, expected) in [("7", Some(7)), ("-7", Some(-7)), ("0", Some(0))] {
+            assert_eq!(integer(text.as_bytes()), expected);
+        }
+        for text in ["+7", "07", "-0", "", " 7", "7 ", "x", "9223372036854775808"] {
+            assert_eq!(integer(text.as_bytes()), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! `fenced.lua`: runs another script on locks, and lets a counter beside each lock follow.
+
+use super::number::number;
+use super::run::{Answer, Run, argument};
+use super::sources::Body;
+use crate::reply::Reply;
+
+/// 2^53: from there on a double does not tell neighbours apart.
+const END: f64 = 9_007_199_254_740_992.0;
+/// How many arguments are this script's own.
+const OWN: usize = 4;
+
+pub(super) fn run(
+    run: &mut Run<'_, '_>,
+    unfenced: Body,
+    keys: &[Vec<u8>],
+    args: &[Vec<u8>],
+) -> Answer {
+    let (locks, beside) = keys.split_at(keys.len() / 2);
+    let (mode, ttl) = (argument(args, 2), argument(args, 3));
+    let (counters, mut shown) = match look(run, beside, mode == b"try")? {
+        Ok(found) => found,
+        Err(why) => return Ok(why),
+    };
+    let least = number(argument(args, 1)).unwrap_or_default();
+    let next = if mode == b"draw" { shown + 1.0 } else { shown };
+    let goal = next.max(least);
+    if goal >= END {
+        return Ok(Reply::error("COUNTER a fencing counter is at its end: delete its key"));
+    }
+    let answer = unfenced(run, locks, args.get(OWN..).unwrap_or_default())?;
+    let is_done = match &answer {
+        Reply::Error(_) => return Ok(answer),
+        #[allow(clippy::cast_precision_loss, reason = "Lua's numbers are doubles")]
+        Reply::Int(told) => number(argument(args, OWN)).is_some_and(|from| *told as f64 >= from),
+        Reply::Status(_) => true,
+        _ => false,
+    };
+    if is_done {
+        shown = goal;
+        for counter in counters {
+            let digits = format!("{shown:.0}");
+            let set = [b"SET", counter, digits.as_bytes(), b"PX", ttl];
+            run.call("redis.call('SET', counter", &set)?;
+        }
+    }
+    Ok(Reply::Array(vec![answer, Reply::text(format!("{shown:.0}"))]))
+}
+
+/// The counters that show a number, and the highest of those.
+type Found<'a> = (Vec<&'a [u8]>, f64);
+
+/// Reads the counters. `Err` inside if one shows no number and it does not only try.
+fn look<'a>(
+    run: &mut Run<'_, '_>,
+    beside: &'a [Vec<u8>],
+    tries: bool,
+) -> Result<Result<Found<'a>, Reply>, Reply> {
+    let (mut counters, mut shown) = (Vec::new(), 0.0);
+    for counter in beside {
+        let digits = run.pcall(&[b"GET", counter]);
+        let found = match &digits {
+            Reply::Bulk(digits) => number(digits),
+            Reply::Null => Some(0.0),
+            _ => None,
+        };
+        match found.filter(|found| *found >= 0.0 && *found < END && found.fract() == 0.0) {
+            Some(found) => {
+                counters.push(&**counter);
+                shown = f64::max(shown, found);
+            }
+            None if tries => {}
+            None => {
+                let other = "COUNTER something else stands at the key of a fencing counter";
+                return Ok(Err(match digits {
+                    Reply::Error(why) if !why.contains("WRONGTYPE") => Reply::Error(why),
+                    _ => Reply::error(other),
+                }));
+            }
+        }
+    }
+    Ok(Ok((counters, shown)))
+}

@@ -1,0 +1,102 @@
+//! Scripts: what is known of them, and how they are run.
+
+mod acquire;
+mod extend;
+mod fenced;
+mod look;
+mod number;
+mod release;
+mod run;
+mod sources;
+
+use crate::reply::Reply;
+use crate::request::integer;
+use crate::trouble::{NO_INTEGER, NOSCRIPT, SYNTAX};
+use crate::turn::Turn;
+use run::Run;
+use sha1_smol::Sha1;
+use sources::Script;
+use std::collections::BTreeMap;
+
+/// The scripts that the server was told, by the hash of their text.
+#[derive(Debug, Default)]
+pub(crate) struct Scripts(BTreeMap<String, String>);
+
+impl Scripts {
+    fn add(&mut self, source: &[u8]) -> String {
+        let digest = Sha1::from(source).digest().to_string();
+        self.0.insert(digest.clone(), String::from_utf8_lossy(source).into_owned());
+        digest
+    }
+}
+
+pub(crate) fn load(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    Reply::text(turn.server.scripts.add(&arguments[2]))
+}
+
+pub(crate) fn exists(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let known = &turn.server.scripts.0;
+    let is_known = |digest: &Vec<u8>| known.contains_key(&*String::from_utf8_lossy(digest));
+    Reply::Array(arguments[2..].iter().map(|it| Reply::Int(is_known(it).into())).collect())
+}
+
+pub(crate) fn flush(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    if arguments.len() > 2 {
+        return Reply::error(SYNTAX);
+    }
+    turn.server.scripts.0.clear();
+    Reply::OK
+}
+
+/// Nothing runs while this is asked: a server that is busy is so until it is told otherwise.
+pub(crate) fn kill(_: &mut Turn<'_>, _: &[Vec<u8>]) -> Reply {
+    Reply::error("NOTBUSY No scripts in execution right now.")
+}
+
+pub(crate) fn eval(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    match Called::read(arguments) {
+        Ok(called) => {
+            let digest = turn.server.scripts.add(&arguments[1]);
+            called.run(turn, &digest)
+        }
+        Err(why) => Reply::error(why),
+    }
+}
+
+pub(crate) fn evalsha(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    if arguments[1].len() != 40 {
+        return Reply::error(NOSCRIPT);
+    }
+    match Called::read(arguments) {
+        Ok(called) => called.run(turn, &String::from_utf8_lossy(&arguments[1]).to_lowercase()),
+        Err(why) => Reply::error(why),
+    }
+}
+
+/// What a script is called with.
+struct Called<'a> {
+    keys: &'a [Vec<u8>],
+    args: &'a [Vec<u8>],
+}
+
+impl<'a> Called<'a> {
+    fn read(arguments: &'a [Vec<u8>]) -> Result<Self, &'static str> {
+        let count = integer(&arguments[2]).ok_or(NO_INTEGER)?;
+        let count = usize::try_from(count).map_err(|_| "ERR Number of keys can't be negative")?;
+        let parts = arguments[3..].split_at_checked(count);
+        let (keys, args) =
+            parts.ok_or("ERR Number of keys can't be greater than number of args")?;
+        Ok(Self { keys, args })
+    }
+
+    fn run(&self, turn: &mut Turn<'_>, digest: &str) -> Reply {
+        let Some(source) = turn.server.scripts.0.get(digest) else { return Reply::error(NOSCRIPT) };
+        let source = source.clone();
+        let Some(script) = Script::of(&source) else {
+            return Reply::error("ERR the model knows only quorlock's own scripts");
+        };
+        let mut run = Run { turn, keys: self.keys, source: &source, digest, has_written: false };
+        // An error that was raised is answered like one that was returned.
+        script.run(&mut run, self.keys, self.args).unwrap_or_else(|raised| raised)
+    }
+}

@@ -1,0 +1,85 @@
+//! One run of a script: what it has of the server.
+
+use crate::command;
+use crate::reply::Reply;
+use crate::turn::Turn;
+
+/// What a script answers; `Err` where it was ended by an error.
+pub(super) type Answer = Result<Reply, Reply>;
+
+pub(super) struct Run<'a, 'b> {
+    pub(super) turn: &'a mut Turn<'b>,
+    /// All that it was called with.
+    pub(super) keys: &'a [Vec<u8>],
+    pub(super) source: &'a str,
+    pub(super) digest: &'a str,
+    /// From then on it is not stopped halfway, as far as that can be helped.
+    pub(super) has_written: bool,
+}
+
+/// What `GET` finds.
+pub(super) enum Held {
+    Nothing,
+    Value(Vec<u8>),
+    /// What is no string.
+    Other,
+}
+
+impl Run<'_, '_> {
+    /// `redis.pcall`: an error is a value.
+    pub(super) fn pcall(&mut self, arguments: &[&[u8]]) -> Reply {
+        let arguments: Vec<_> = arguments.iter().map(|argument| argument.to_vec()).collect();
+        let version = &self.turn.server.config.version;
+        let command = match command::find(&arguments, version) {
+            Ok(command) => command,
+            Err(unknown) => return Reply::Error(unknown),
+        };
+        if let Some(why) = self.turn.refusal_in_script(command, self.has_written) {
+            return Reply::Error(why);
+        }
+        self.has_written |= command.is_write();
+        self.turn.run(command, &arguments, self.keys)
+    }
+
+    /// `redis.call`: an error ends the script. `at` is how the call begins in the script's text.
+    pub(super) fn call(&mut self, at: &str, arguments: &[&[u8]]) -> Answer {
+        match self.pcall(arguments) {
+            Reply::Error(why) => Err(self.raised(at, &why)),
+            reply => Ok(reply),
+        }
+    }
+
+    /// `redis.pcall('GET', key)`, where an error that is none of the key's kind ends the script.
+    pub(super) fn held(&mut self, key: &[u8]) -> Result<Held, Reply> {
+        match self.pcall(&[b"GET", key]) {
+            Reply::Bulk(value) => Ok(Held::Value(value)),
+            Reply::Error(why) if why.contains("WRONGTYPE") => Ok(Held::Other),
+            Reply::Error(why) => Err(Reply::Error(why)),
+            _ => Ok(Held::Nothing),
+        }
+    }
+
+    /// `redis.call('PTTL', key)`.
+    pub(super) fn pttl(&mut self, key: &[u8]) -> Result<i64, Reply> {
+        match self.call("redis.call('PTTL'", &[b"PTTL", key])? {
+            Reply::Int(left) => Ok(left),
+            other => Err(other),
+        }
+    }
+
+    fn raised(&self, at: &str, why: &str) -> Reply {
+        let place = self.source.find(at).expect("the text of the script has this call");
+        let line = 1 + self.source[..place].matches('\n').count();
+        let digest = self.digest;
+        if self.turn.server.config.version.has((7, 0)) {
+            return Reply::Error(format!("{why} script: {digest}, on @user_script:{line}."));
+        }
+        let at = format!("@user_script:{line}: @user_script: {line}:");
+        Reply::Error(format!("ERR Error running script (call to f_{digest}): {at} -{why}"))
+    }
+}
+
+/// An argument of a script, or nothing where it was not given.
+pub(super) fn argument(args: &[Vec<u8>], place: usize) -> &[u8] {
+    args.get(place - 1).map(Vec::as_slice).unwrap_or_default()
+}

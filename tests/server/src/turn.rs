@@ -1,0 +1,71 @@
+//! One command of one connection, while it runs: all that happens in it happens at one time.
+
+use crate::command::Command;
+use crate::keyspace::Entry;
+use crate::reply::Reply;
+use crate::server::{ConnId, Server};
+use crate::session::Session;
+
+/// What a command works with.
+pub(crate) struct Turn<'a> {
+    pub(crate) server: &'a mut Server,
+    pub(crate) conn: ConnId,
+}
+
+impl Turn<'_> {
+    pub(crate) fn session(&mut self) -> &mut Session {
+        self.server.sessions.get_mut(&self.conn).expect("its turn ends before it is closed")
+    }
+
+    pub(crate) fn db(&mut self) -> u32 {
+        self.session().db
+    }
+
+    /// What stands at the key. One whose time is over is dropped now, unless this is a replica.
+    pub(crate) fn find(&mut self, key: &[u8]) -> Option<Entry> {
+        let (db, now) = (self.db(), self.server.now_ms());
+        let entry = self.server.keyspace.get(db, key)?;
+        if !entry.is_over(now) {
+            return Some(entry.clone());
+        }
+        if !self.server.is_replica() {
+            self.server.keyspace.remove(db, key);
+            self.touch(key);
+        }
+        None
+    }
+
+    pub(crate) fn put(&mut self, key: &[u8], entry: Entry) {
+        let db = self.db();
+        self.server.keyspace.set(db, key, entry);
+        self.touch(key);
+    }
+
+    pub(crate) fn remove(&mut self, key: &[u8]) {
+        let db = self.db();
+        self.server.keyspace.remove(db, key);
+        self.touch(key);
+    }
+
+    /// Tells others that the key has changed.
+    pub(crate) fn touch(&mut self, key: &[u8]) {
+        self.server.invalidate(key, Some(self.conn));
+    }
+
+    /// Runs a command that nothing speaks against. What it reads is remembered as that of `keys`: its own,
+    /// or those of the script that it is a part of.
+    pub(crate) fn run(
+        &mut self,
+        command: &Command,
+        arguments: &[Vec<u8>],
+        keys: &[Vec<u8>],
+    ) -> Reply {
+        let reply = (command.run)(self, arguments);
+        if command.is_read() && self.session().tracks_reads() {
+            for key in keys {
+                self.server.tracking.remember(key, self.conn);
+            }
+        }
+        reply
+    }
+}
