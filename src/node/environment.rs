@@ -27,6 +27,7 @@ pub(crate) trait Gates: Send + Sync {
 
 impl Environment {
     /// `task`, to be spawned.
+    #[cfg_attr(not(feature = "test-util"), allow(clippy::unused_self))] // The machine needs no look.
     pub(crate) fn task<F: Future>(&self, task: F) -> Task<F> {
         let task = Task::new(task);
         #[cfg(feature = "test-util")]
@@ -35,6 +36,7 @@ impl Environment {
     }
 
     /// The clock that paces connections.
+    #[cfg_attr(not(feature = "test-util"), allow(clippy::unused_self))] // The machine needs no look.
     pub(super) fn timer_clock(&self) -> TimerClock {
         #[cfg(feature = "test-util")]
         if self.clock.is_world() {

@@ -91,6 +91,7 @@ impl TimerClock {
     }
 
     /// True if the time of `timer` has come.
+    #[cfg_attr(not(feature = "test-util"), allow(clippy::unused_self))] // The machine needs no look.
     pub(super) fn is_over(&self, timer: &Timer) -> bool {
         match timer {
             Timer::Tokio(sleep) => sleep.is_elapsed(),

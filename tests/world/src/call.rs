@@ -1,0 +1,225 @@
+//! What users do with the library.
+
+use crate::clock::{Instant, MS};
+use crate::dice::Dice;
+use crate::scenario::Scenario;
+
+/// One thing that a task does, and how long it rests after that.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) verb: Verb,
+    pub(crate) rest: Instant,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Verb {
+    Lock(Box<Lock>),
+    /// Takes over what somebody has handed over.
+    Adopt { resource: usize, lock: Box<Lock> },
+    Status { resource: usize },
+    ForceRelease { resource: usize },
+    ReleaseAll,
+    Check,
+    Ready,
+}
+
+/// A lock, from the acquire to its end.
+#[derive(Clone, Debug)]
+pub(crate) struct Lock {
+    pub(crate) resources: Vec<usize>,
+    /// In milliseconds; none for a single attempt.
+    pub(crate) wait: Option<u64>,
+    pub(crate) ttl: Option<u64>,
+    pub(crate) fenced: bool,
+    /// In milliseconds.
+    pub(crate) auto_extend: Option<u64>,
+    pub(crate) at_least: Option<u64>,
+    pub(crate) stop_before: Option<u64>,
+    pub(crate) metadata: bool,
+    pub(crate) give_up_early: bool,
+    pub(crate) max_attempts: Option<u32>,
+    pub(crate) style: Style,
+    pub(crate) watched: bool,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) end: End,
+}
+
+/// How the future of an acquire is treated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Style {
+    Awaited,
+    /// It is dropped after a while.
+    Dropped { after: Instant },
+    /// It is polled only so often, whatever wakes it.
+    Seldom { every: Instant },
+    /// It is polled once, and then by a task of another runtime.
+    Moved { runtime: usize },
+    /// The work is a closure.
+    Using,
+}
+
+/// What is done while it is held.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    Work { lasting: Instant },
+    /// Reads a number, and writes it back a while later, one higher.
+    Update { lasting: Instant },
+    Extend { ttl: u64 },
+    Ensure { validity: u64 },
+    Reenter { lasting: Instant },
+    Status,
+}
+
+/// How it ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum End {
+    Release,
+    ReleaseAfter { ms: u64 },
+    Drop,
+    /// It is held until it is lost.
+    Outstay,
+    /// Its value is handed to whoever takes it.
+    HandOver { lasting: Instant },
+    /// The future of the release is dropped.
+    ReleaseDropped,
+}
+
+/// What the tasks of a run like to do: in many runs one thing shows what it does alone.
+pub(crate) struct Palette {
+    fenced: u64,
+    sets: u64,
+    auto: u64,
+    tries: u64,
+    dropped: u64,
+    seldom: u64,
+    moved: u64,
+    using: u64,
+    hand_over: u64,
+    cool_down: u64,
+    verbs: u64,
+    /// The longest hold, in parts of a thousand of the ttl.
+    hold: u64,
+}
+
+impl Palette {
+    pub(crate) fn draw(dice: &mut Dice) -> Self {
+        Self {
+            // All leases of a resource have tokens, or none has.
+            fenced: dice.pick(&[0, 0, 1_000]),
+            sets: dice.pick(&[0, 0, 300]),
+            auto: dice.pick(&[0, 200, 800]),
+            tries: dice.pick(&[0, 100, 500]),
+            dropped: dice.pick(&[0, 0, 100, 500]),
+            seldom: dice.pick(&[0, 0, 100, 300]),
+            moved: dice.pick(&[0, 0, 200]),
+            using: dice.pick(&[0, 200]),
+            hand_over: dice.pick(&[0, 0, 200]),
+            cool_down: dice.pick(&[0, 0, 200]),
+            verbs: dice.pick(&[0, 100, 300]),
+            hold: dice.pick(&[5, 50, 300, 1_500]),
+        }
+    }
+}
+
+pub(crate) fn draw_calls(
+    palette: &Palette,
+    scenario: &Scenario,
+    count: usize,
+    dice: &mut Dice,
+) -> Vec<Call> {
+    let longest = scenario.ttl() / dice.pick(&[1_000, 50, 5]);
+    let call = |dice: &mut Dice| {
+        let verb = draw_verb(palette, scenario, dice);
+        Call { verb, rest: dice.below(longest.max(2)) }
+    };
+    (0..count).map(|_| call(dice)).collect()
+}
+
+fn draw_verb(palette: &Palette, scenario: &Scenario, dice: &mut Dice) -> Verb {
+    let resource = dice.index(scenario.resources);
+    let lock = |dice: &mut Dice| Box::new(draw_lock(palette, scenario, dice));
+    if !dice.chance(palette.verbs) {
+        return Verb::Lock(lock(dice));
+    }
+    match dice.below(9) {
+        0..=2 if palette.hand_over > 0 => Verb::Adopt { resource, lock: lock(dice) },
+        0..=3 => Verb::Status { resource },
+        4 => Verb::ForceRelease { resource },
+        5 => Verb::ReleaseAll,
+        6 => Verb::Check,
+        7 => Verb::Ready,
+        _ => Verb::Lock(lock(dice)),
+    }
+}
+
+fn draw_lock(palette: &Palette, scenario: &Scenario, dice: &mut Dice) -> Lock {
+    let ttl = scenario.times.ttl_ms;
+    let mut resources = vec![dice.index(scenario.resources)];
+    if dice.chance(palette.sets) {
+        resources = (0..scenario.resources).filter(|_| dice.chance(600)).collect();
+        if resources.is_empty() {
+            resources.push(0);
+        }
+    }
+    let some = |dice: &mut Dice, per_mille, most: u64| {
+        dice.chance(per_mille).then(|| 1 + dice.below(most))
+    };
+    let auto_extend = dice.chance(palette.auto).then(|| ttl + dice.below(3 * ttl));
+    let end = draw_end(palette, resources.len() == 1, ttl, dice);
+    let style = match dice.below(1_000) {
+        at if at < palette.dropped => {
+            Style::Dropped { after: dice.of_any_size(MS / 20, ttl * MS) }
+        }
+        _ if dice.chance(palette.seldom) => {
+            Style::Seldom { every: dice.of_any_size(MS, ttl * MS / 4) }
+        }
+        _ if dice.chance(palette.moved) => Style::Moved { runtime: dice.index(3) },
+        _ if dice.chance(palette.using) => Style::Using,
+        _ => Style::Awaited,
+    };
+    let wait = (!dice.chance(palette.tries)).then(|| dice.of_any_size(ttl / 10, 4 * ttl));
+    Lock {
+        resources,
+        wait,
+        ttl: dice.chance(300).then(|| ttl + dice.below(ttl)),
+        fenced: palette.fenced > 0,
+        auto_extend,
+        at_least: some(dice, palette.cool_down / 2, ttl / 4),
+        stop_before: some(dice, 50, ttl / 4),
+        metadata: dice.chance(200),
+        give_up_early: dice.chance(50),
+        max_attempts: dice.chance(50).then(|| 1 + u32::try_from(dice.below(4)).expect("few")),
+        style,
+        watched: dice.chance(300),
+        steps: (0..dice.below(4)).map(|_| draw_step(palette, ttl, dice)).collect(),
+        end,
+    }
+}
+
+fn draw_end(palette: &Palette, is_single: bool, ttl: u64, dice: &mut Dice) -> End {
+    if is_single && dice.chance(palette.hand_over) {
+        return End::HandOver { lasting: dice.of_any_size(MS, ttl * MS) };
+    }
+    if dice.chance(palette.cool_down) {
+        return End::ReleaseAfter { ms: 1 + dice.below(ttl / 2) };
+    }
+    match dice.below(20) {
+        0..=3 => End::Drop,
+        4 => End::Outstay,
+        5 | 6 => End::ReleaseDropped,
+        _ => End::Release,
+    }
+}
+
+fn draw_step(palette: &Palette, ttl: u64, dice: &mut Dice) -> Step {
+    let longest = (ttl * MS * palette.hold / 1_000).max(1_000);
+    let lasting = dice.below(longest);
+    match dice.below(10) {
+        0..=2 => Step::Work { lasting },
+        3..=5 => Step::Update { lasting },
+        6 => Step::Extend { ttl: ttl + dice.below(ttl) },
+        7 => Step::Ensure { validity: 1 + dice.below(ttl * 9 / 10) },
+        8 => Step::Reenter { lasting },
+        _ => Step::Status,
+    }
+}

@@ -1,0 +1,186 @@
+//! Who holds what, in true time, and what must never be.
+
+use crate::clock::{Instant, MS};
+use crate::rule::Rule;
+use quorlock::LeaseRef;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Names a lease that was won.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct HeldId(pub(crate) usize);
+
+/// Somebody who relies on a lease.
+struct Held {
+    id: HeldId,
+    process: usize,
+    lease: LeaseRef,
+    was_lost: bool,
+}
+
+/// A number that tasks count up under a lock, each step in two halves.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stored {
+    pub(crate) writes: u64,
+    token: u64,
+}
+
+/// Behind a lock of its own: leases are asked by the code of clients, which reads the clock.
+pub(crate) struct Checker(Mutex<Books>);
+
+#[derive(Default)]
+pub(crate) struct Books {
+    /// The first rule that was broken, and how.
+    pub(crate) violation: Option<(Rule, String)>,
+    held: BTreeMap<usize, Vec<Held>>,
+    tokens: BTreeMap<usize, u64>,
+    stored: BTreeMap<usize, Stored>,
+    /// Values that were handed over, by resource.
+    pub(crate) handed_over: BTreeMap<usize, Vec<String>>,
+    /// The values that must not be shown.
+    secrets: Vec<String>,
+    pub(crate) grants: u64,
+    pub(crate) refusals: u64,
+    pub(crate) calls: u64,
+    pub(crate) losses: u64,
+    pub(crate) overlaps: u64,
+    /// When each resource was let go of last.
+    freed: BTreeMap<usize, Instant>,
+}
+
+impl Checker {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::default())
+    }
+
+    pub(crate) fn books(&self) -> MutexGuard<'_, Books> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Books {
+    pub(crate) fn broken(&mut self, rule: Rule, how: String) {
+        self.violation.get_or_insert((rule, how));
+    }
+
+    /// `process` relies on a lease from now on.
+    pub(crate) fn begin(&mut self, process: usize, resources: &[usize], lease: &LeaseRef) -> HeldId {
+        self.grants += 1;
+        let id = HeldId(usize::try_from(self.grants).expect("few"));
+        self.secrets.push(lease.value().chars().take(32).collect());
+        let token = lease.token().map(quorlock::FencingToken::get);
+        for resource in resources {
+            self.look(*resource, Some((process, id)));
+            if let Some(token) = token {
+                let last = self.tokens.entry(*resource).or_default();
+                if token <= *last {
+                    let how = format!("r{resource}: token {token} of p{process} after {last}");
+                    self.violation.get_or_insert((Rule::Tokens, how));
+                }
+                *last = token.max(*last);
+            }
+            let held = Held { id, process, lease: lease.clone(), was_lost: false };
+            self.held.entry(*resource).or_default().push(held);
+        }
+        id
+    }
+
+    /// Nobody else may hold `resource`, if there is somebody new who does; and who has lost it stays so.
+    pub(crate) fn look(&mut self, resource: usize, newcomer: Option<(usize, HeldId)>) {
+        let Some(all) = self.held.get_mut(&resource) else { return };
+        let mut valid = Vec::new();
+        let mut risen = None;
+        for held in all.iter_mut() {
+            let is_valid = held.lease.is_valid();
+            if is_valid {
+                valid.push((held.process, held.id));
+            }
+            if held.was_lost && is_valid {
+                risen = Some((held.process, held.id));
+            }
+            held.was_lost |= !is_valid;
+        }
+        if let Some((process, HeldId(id))) = risen {
+            let how = format!("r{resource}: lease {id} of p{process} was lost, and is valid again");
+            self.broken(Rule::StaysLost, how);
+        }
+        valid.extend(newcomer);
+        if let [(first, HeldId(one)), (second, HeldId(other)), ..] = valid[..] {
+            self.overlaps += 1;
+            let how =
+                format!("r{resource}: lease {other} of p{second} begins, and lease {one} of p{first} is valid");
+            self.broken(Rule::Exclusion, how);
+        }
+    }
+
+    /// Its holder relies on it no more.
+    pub(crate) fn end(&mut self, id: HeldId, now: Instant) {
+        for (resource, all) in &mut self.held {
+            let before = all.len();
+            all.retain(|held| held.id != id);
+            if all.len() < before {
+                self.freed.insert(*resource, now);
+            }
+        }
+    }
+
+    /// True if somebody relies on a lease of it.
+    pub(crate) fn is_held(&self, resource: usize) -> bool {
+        self.held.get(&resource).is_some_and(|all| !all.is_empty())
+    }
+
+    pub(crate) fn hand_over(&mut self, resource: usize, value: String) {
+        self.handed_over.entry(resource).or_default().push(value);
+    }
+
+    pub(crate) fn take_over(&mut self, resource: usize) -> Option<String> {
+        self.handed_over.get_mut(&resource)?.pop()
+    }
+
+    /// The process is no more.
+    pub(crate) fn bury(&mut self, process: usize) {
+        for all in self.held.values_mut() {
+            all.retain(|held| held.process != process);
+        }
+    }
+
+    /// Reads what is stored; who has a lower token than the reader's may not write it any more.
+    pub(crate) fn read(&mut self, resource: usize, token: Option<u64>) -> Stored {
+        let stored = self.stored.entry(resource).or_default();
+        stored.token = token.unwrap_or_default().max(stored.token);
+        *stored
+    }
+
+    /// Writes what was read before, one higher: with a token, or under a lease that is valid.
+    pub(crate) fn write(&mut self, resource: usize, read: Stored, token: Option<u64>) {
+        let stored = self.stored.entry(resource).or_default();
+        if token.is_some_and(|token| token < stored.token) {
+            return;
+        }
+        if stored.writes != read.writes {
+            let how = format!("r{resource}: {} writes were read, and there are {}", read.writes, stored.writes);
+            self.violation.get_or_insert((Rule::Updates, how));
+        }
+        stored.writes += 1;
+        stored.token = token.unwrap_or_default().max(stored.token);
+    }
+
+    /// Looks through a text that users see.
+    pub(crate) fn inspect(&mut self, text: &str) {
+        let hex = |piece: &&[u8]| piece.iter().all(u8::is_ascii_hexdigit);
+        if !text.as_bytes().windows(32).any(|piece| hex(&piece)) {
+            return;
+        }
+        if let Some(secret) = self.secrets.iter().find(|secret| text.contains(secret.as_str())) {
+            let how = format!("{secret} is shown: {text}");
+            self.broken(Rule::NoSecrets, how);
+        }
+    }
+
+    pub(crate) fn check_bound(&mut self, what: &str, took: Instant, bound: Instant) {
+        if took > bound {
+            let how = format!("{what} took {} ms, and may take {} ms", took / MS, bound / MS);
+            self.broken(Rule::Bounds, how);
+        }
+    }
+}

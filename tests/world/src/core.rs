@@ -1,0 +1,96 @@
+//! What the whole simulation shares: the time, what is to come, machines and wires between them.
+
+use crate::clock::{Instant, MS};
+use crate::dice::Dice;
+use crate::event::{Agenda, Event};
+use crate::network::Connection;
+use crate::node::NodeHost;
+use crate::process::Process;
+use crate::rule::Rule;
+use crate::scenario::{Nerves, Weather};
+use crate::trace::Trace;
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A task that is polled so often at one time will be polled for ever.
+const MOST_POLLS: u32 = 2_000_000;
+
+/// The state of the world, behind a lock that nobody contends for: all runs on one thread. No code of a
+/// client runs while it is locked.
+pub(crate) struct Shared(Mutex<Core>);
+
+impl Shared {
+    pub(crate) fn new(core: Core) -> Self {
+        Self(Mutex::new(core))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Core> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(crate) struct Core {
+    pub(crate) now: Instant,
+    pub(crate) agenda: Agenda,
+    pub(crate) dice: Dice,
+    pub(crate) trace: Trace,
+    pub(crate) weather: Weather,
+    pub(crate) nerves: Nerves,
+    pub(crate) nodes: Vec<NodeHost>,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) connections: Vec<Connection>,
+    /// Between whom nothing passes: process and node.
+    pub(crate) blocked: BTreeSet<(usize, usize)>,
+    pub(crate) is_healed: bool,
+    /// What was found on the wires that must not be.
+    pub(crate) findings: Vec<(Rule, String)>,
+    pub(crate) node_timeout: Instant,
+    polls: u32,
+}
+
+impl Core {
+    pub(crate) fn new(dice: Dice, trace: Trace, weather: Weather, nerves: Nerves, node_timeout: Instant) -> Self {
+        Self {
+            now: 0,
+            agenda: Agenda::default(),
+            dice,
+            trace,
+            weather,
+            nerves,
+            nodes: Vec::new(),
+            processes: Vec::new(),
+            connections: Vec::new(),
+            blocked: BTreeSet::new(),
+            is_healed: false,
+            findings: Vec::new(),
+            node_timeout,
+            polls: 0,
+        }
+    }
+
+    /// The next thing that happens; the time goes on to it.
+    pub(crate) fn next_event(&mut self) -> Option<Event> {
+        let (at, event) = self.agenda.next()?;
+        if at > self.now {
+            self.polls = 0;
+            self.now = at;
+        }
+        Some(event)
+    }
+
+    /// Ends a run in which time does not go on any more.
+    pub(crate) fn count_poll(&mut self) {
+        self.polls += 1;
+        assert!(self.polls < MOST_POLLS, "tasks are polled without end at {}", self.now);
+    }
+
+    /// How long a task that was woken has to wait until it is polled, if it has to.
+    pub(crate) fn draw_hold(&mut self, process: usize) -> Option<Instant> {
+        let Nerves { holds, longest, .. } = self.nerves;
+        if holds == 0 || self.processes[process].is_dead || !self.dice.chance(holds) {
+            return None;
+        }
+        let longest = if self.is_healed { longest.min(MS) } else { longest };
+        Some(self.dice.of_any_size(100, longest.max(200)))
+    }
+}

@@ -1,0 +1,68 @@
+//! A tokio runtime that runs only when it is told to, until there is nothing to do.
+
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Waker};
+use tokio::runtime::{Builder, Handle, Runtime};
+
+/// So many tasks are polled between two looks at the sockets, of which there are none.
+const NO_LOOK: u32 = 1 << 20;
+
+/// One runtime of one process, on the thread of the simulation. Its clock stands still: nothing in the
+/// simulation goes by it.
+pub(crate) struct Executor {
+    runtime: Runtime,
+    idle: Arc<Idle>,
+}
+
+/// Whether the runtime has nothing to do: it says so before it would sleep.
+#[derive(Default)]
+struct Idle {
+    is_idle: AtomicBool,
+    root: Mutex<Option<Waker>>,
+}
+
+impl Idle {
+    fn root(&self) -> std::sync::MutexGuard<'_, Option<Waker>> {
+        self.root.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Executor {
+    pub(crate) fn new() -> Self {
+        let idle = Arc::<Idle>::default();
+        let sleeper = idle.clone();
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .event_interval(NO_LOOK)
+            .on_thread_park(move || {
+                sleeper.is_idle.store(true, Ordering::Relaxed);
+                if let Some(root) = sleeper.root().as_ref() {
+                    root.wake_by_ref();
+                }
+            })
+            .build()
+            .expect("a runtime");
+        Self { runtime, idle }
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        self.runtime.handle()
+    }
+
+    /// Polls all that was woken, and what that wakes, until nothing is left.
+    pub(crate) fn run(&self) {
+        self.idle.is_idle.store(false, Ordering::Relaxed);
+        let mut is_first = true;
+        self.runtime.block_on(poll_fn(|cx| {
+            if std::mem::take(&mut is_first) {
+                *self.idle.root() = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            let is_idle = self.idle.is_idle.load(Ordering::Relaxed);
+            if is_idle { Poll::Ready(()) } else { Poll::Pending }
+        }));
+    }
+}

@@ -1,0 +1,109 @@
+//! The seeded scheduler: a task that was woken may have to wait until it is polled.
+
+use crate::clock::Instant;
+use crate::core::Shared;
+use crate::event::Event;
+use crate::process::Beat;
+use quorlock::test_util::Gate;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Wake, Waker};
+
+/// Stands before a task of a process.
+pub(crate) struct TaskGate {
+    shared: Arc<Shared>,
+    process: usize,
+    beat: Arc<Beat>,
+    /// Not to be polled before.
+    until: Option<Instant>,
+    waker: Option<(Waker, Waker)>,
+}
+
+/// Tells the world which runtime has something to do, and the runtime which task.
+struct Told {
+    task: Waker,
+    beat: Arc<Beat>,
+    runtime: usize,
+}
+
+impl Wake for Told {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.beat.note(self.runtime);
+        self.task.wake_by_ref();
+    }
+}
+
+impl TaskGate {
+    pub(crate) fn new(shared: Arc<Shared>, process: usize, beat: Arc<Beat>) -> Self {
+        // It will be spawned on whichever runtime.
+        beat.note_all();
+        beat.tasks.fetch_add(1, Ordering::Relaxed);
+        Self { shared, process, beat, until: None, waker: None }
+    }
+
+    /// The waker to be left with others, in place of the runtime's.
+    fn waker(&mut self, cx: &Context<'_>) -> Waker {
+        if let Some((inner, told)) = &self.waker
+            && inner.will_wake(cx.waker())
+        {
+            return told.clone();
+        }
+        let runtime = self.beat.running();
+        let told = Told { task: cx.waker().clone(), beat: self.beat.clone(), runtime };
+        let told = Waker::from(Arc::new(told));
+        self.waker = Some((cx.waker().clone(), told.clone()));
+        told
+    }
+}
+
+impl Gate for TaskGate {
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        task: &mut dyn FnMut(&mut Context<'_>) -> Poll<()>,
+    ) -> Poll<()> {
+        let waker = self.waker(cx);
+        {
+            let mut core = self.shared.lock();
+            core.count_poll();
+            let now = core.now;
+            if self.until.is_some_and(|until| now < until) {
+                return Poll::Pending;
+            }
+            if self.until.take().is_none()
+                && let Some(delay) = core.draw_hold(self.process)
+            {
+                self.until = Some(now + delay);
+                core.agenda.plan(now + delay, Event::Wake(waker));
+                return Poll::Pending;
+            }
+        }
+        task(&mut Context::from_waker(&waker))
+    }
+}
+
+impl Drop for TaskGate {
+    fn drop(&mut self) {
+        self.beat.tasks.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A task of the simulation itself, behind a gate.
+pub(crate) struct Gated<F> {
+    pub(crate) gate: TaskGate,
+    pub(crate) task: Pin<Box<F>>,
+}
+
+impl<F: Future<Output = ()>> Future for Gated<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        this.gate.poll(cx, &mut |cx| this.task.as_mut().poll(cx))
+    }
+}

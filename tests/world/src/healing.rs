@@ -1,0 +1,133 @@
+//! Faults begin, and end.
+
+use crate::event::Event;
+use crate::fault::Fault;
+use crate::process::MOST_RUNTIMES;
+use crate::trace::note;
+use crate::world::World;
+use server_model::Trouble;
+
+/// What a node may be troubled by.
+const TROUBLES: [Trouble; 6] = [
+    Trouble::Busy,
+    Trouble::Loading,
+    Trouble::ReadOnly,
+    Trouble::OutOfMemory,
+    Trouble::Misconf,
+    Trouble::MasterDown,
+];
+
+impl World {
+    pub(crate) fn handle_fault(&mut self, index: usize, begins: bool) {
+        let plan = self.scenario.faults[index];
+        if begins && self.shared.lock().is_healed {
+            return;
+        }
+        let needs_end = if begins { self.begin(plan.fault, plan.lasting) } else { self.end(plan.fault) };
+        if begins && needs_end {
+            let mut core = self.shared.lock();
+            let at = (core.now + plan.lasting).min(self.scenario.times.horizon);
+            core.agenda.plan(at, Event::Fault { index, begins: false });
+        }
+    }
+
+    /// Returns whether it has an end.
+    fn begin(&mut self, fault: Fault, lasting: u64) -> bool {
+        match fault {
+            Fault::Kill { process, is_silent } => {
+                self.kill(process, is_silent);
+                return false;
+            }
+            Fault::Shutdown { process, runtime } => {
+                self.shut_down(process, runtime);
+                return false;
+            }
+            _ => {}
+        }
+        let core = &mut *self.shared.lock();
+        let now = core.now;
+        match fault {
+            Fault::Hang { node } if core.nodes[node].is_stopped => return false,
+            Fault::Hang { node } => core.stop_node(node),
+            Fault::Crash { node, .. } if core.nodes[node].is_down => return false,
+            Fault::Crash { node, is_silent } => core.crash(node, is_silent),
+            Fault::Trouble { node, kind } => {
+                let trouble = TROUBLES[kind % TROUBLES.len()];
+                note!(core, "n{node} answers {trouble:?}");
+                core.nodes[node].server.set_trouble(Some(trouble));
+            }
+            Fault::Block { process, node } => {
+                note!(core, "nothing passes between p{process} and n{node}");
+                core.blocked.insert((process, node));
+            }
+            Fault::Cut { process } => {
+                note!(core, "nothing passes between p{process} and any node");
+                core.blocked.extend((0..core.nodes.len()).map(|node| (process, node)));
+            }
+            Fault::Stop { process } => {
+                if core.processes[process].is_stopped {
+                    return false;
+                }
+                note!(core, "p{process} is stopped");
+                core.processes[process].is_stopped = true;
+                core.note_stall(process, lasting);
+            }
+            Fault::Hold { process, runtime } => {
+                note!(core, "runtime {runtime} of p{process} is held up");
+                core.processes[process].held[runtime % MOST_RUNTIMES] = now + lasting;
+                core.note_stall(process, lasting);
+            }
+            Fault::Kill { .. } | Fault::Shutdown { .. } => return false,
+        }
+        true
+    }
+
+    fn end(&mut self, fault: Fault) -> bool {
+        let core = &mut *self.shared.lock();
+        match fault {
+            Fault::Hang { node } => core.continue_node(node),
+            Fault::Crash { node, .. } => core.restart(node, true),
+            Fault::Trouble { node, .. } => {
+                note!(core, "n{node} is well again");
+                core.nodes[node].server.set_trouble(None);
+            }
+            Fault::Block { process, node } => core.unblock(process, node),
+            Fault::Cut { process } => {
+                (0..core.nodes.len()).for_each(|node| core.unblock(process, node));
+            }
+            Fault::Stop { process } => {
+                note!(core, "p{process} goes on");
+                core.processes[process].is_stopped = false;
+                let mut missed = std::mem::take(&mut core.processes[process].missed);
+                while !missed.is_empty() {
+                    let event = missed.swap_remove(core.dice.index(missed.len()));
+                    let now = core.now;
+                    core.agenda.plan(now, event);
+                }
+                core.processes[process].beat.note_all();
+            }
+            Fault::Hold { process, runtime } => {
+                core.processes[process].held[runtime % MOST_RUNTIMES] = 0;
+            }
+            Fault::Kill { .. } | Fault::Shutdown { .. } => {}
+        }
+        false
+    }
+
+    /// From now on nothing goes wrong any more.
+    pub(crate) fn heal(&mut self) {
+        {
+            let core = &mut *self.shared.lock();
+            note!(core, "all faults have ended");
+            core.is_healed = true;
+            for node in 0..core.nodes.len() {
+                core.nodes[node].server.set_trouble(None);
+            }
+            let blocked = std::mem::take(&mut core.blocked);
+            for (process, node) in blocked {
+                core.unblock(process, node);
+            }
+        }
+        self.begin_finishing();
+    }
+}

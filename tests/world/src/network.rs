@@ -1,0 +1,280 @@
+//! Connections: what is under way on them, in order, and how they break.
+
+use crate::clock::{Instant, MS, S, US};
+use crate::core::Core;
+use crate::event::{Event, Way};
+use crate::rule::Rule;
+use crate::trace::{Shown, note};
+use server_model::ConnId;
+use std::collections::VecDeque;
+use std::task::Waker;
+
+/// So long a sender repeats what is not acknowledged: `TCP_USER_TIMEOUT` as the library sets it. What is
+/// older is not delivered; a little less, as the sender's clock may run fast.
+const USER_TIMEOUT: Instant = 9_900 * MS;
+
+/// What travels.
+pub(crate) enum Packet {
+    /// The client wants to connect.
+    Open,
+    /// The node has accepted it.
+    Accepted,
+    Bytes(Vec<u8>),
+    /// No more bytes will come.
+    End,
+    /// There is no connection, or no more.
+    Reset,
+}
+
+/// One way of a connection.
+#[derive(Default)]
+pub(crate) struct Pipe {
+    /// What is under way: when it was sent, when it arrives.
+    packets: VecDeque<(Instant, Instant, Packet)>,
+    last_arrival: Instant,
+    is_planned: bool,
+}
+
+/// Where the client's end is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientEnd {
+    Connecting,
+    Open,
+    /// The peer sends no more.
+    Ended,
+    Broken,
+    Refused,
+    /// The client has let go of it.
+    Dropped,
+}
+
+pub(crate) struct Connection {
+    pub(crate) process: usize,
+    pub(crate) node: usize,
+    pub(crate) client: ClientEnd,
+    /// Bytes that the client has not read yet.
+    pub(crate) inbox: VecDeque<u8>,
+    pub(crate) reader: Option<Waker>,
+    /// The node's end, while it has one.
+    pub(crate) server: Option<ConnId>,
+    /// Since when the client has been waiting for any byte.
+    silent_since: Option<Instant>,
+    to_node: Pipe,
+    to_client: Pipe,
+}
+
+impl Connection {
+    fn pipe(&mut self, way: Way) -> &mut Pipe {
+        match way {
+            Way::ToNode => &mut self.to_node,
+            Way::ToClient => &mut self.to_client,
+        }
+    }
+}
+
+impl Core {
+    /// A client begins to connect.
+    pub(crate) fn open(&mut self, process: usize, node: usize) -> usize {
+        let connection = self.connections.len();
+        self.connections.push(Connection {
+            process,
+            node,
+            client: ClientEnd::Connecting,
+            inbox: VecDeque::new(),
+            reader: None,
+            server: None,
+            silent_since: None,
+            to_node: Pipe::default(),
+            to_client: Pipe::default(),
+        });
+        self.send(connection, Way::ToNode, Packet::Open);
+        connection
+    }
+
+    /// The client writes: all is taken.
+    pub(crate) fn write(&mut self, connection: usize, bytes: &[u8]) {
+        let (process, node) = (self.connections[connection].process, self.connections[connection].node);
+        self.trace.mix(&(self.now, connection, bytes));
+        note!(self, "p{process} -> n{node} #{connection} {}", Shown(bytes));
+        self.check_stalled(connection);
+        let cut = (bytes.len() > 1 && self.dice.chance(self.weather.splits))
+            .then(|| 1 + self.dice.index(bytes.len() - 1));
+        let (first, rest) = bytes.split_at(cut.unwrap_or(bytes.len()));
+        self.send(connection, Way::ToNode, Packet::Bytes(first.to_vec()));
+        if !rest.is_empty() {
+            self.send(connection, Way::ToNode, Packet::Bytes(rest.to_vec()));
+        }
+        if !self.is_healed && self.dice.chance(self.weather.breaks) {
+            self.cut(connection);
+        }
+    }
+
+    /// Whoever leaves a command unanswered for longer than the node timeout is sent nothing more.
+    fn check_stalled(&mut self, connection: usize) {
+        let now = self.now;
+        let it = &mut self.connections[connection];
+        let (process, since) = (it.process, *it.silent_since.get_or_insert(now));
+        let nerves = self.nerves;
+        let holds = if nerves.holds > 0 { 10 * nerves.longest } else { 0 };
+        let allowed = 4 * self.node_timeout + 50 * MS + 4 * nerves.late_alarms + holds;
+        let silent = now.saturating_sub(since);
+        if silent > allowed + 4 * self.stalled_between(process, since, now) {
+            let how = format!("p{process} writes to #{connection}, which is silent for {} ms", silent / MS);
+            self.findings.push((Rule::Stalled, how));
+        }
+    }
+
+    /// A delay of one way.
+    fn delay(&mut self) -> Instant {
+        let weather = self.weather;
+        if !self.is_healed && self.dice.chance(weather.slow) {
+            return self.dice.of_any_size(weather.delay.1, weather.long);
+        }
+        self.dice.between(weather.delay.0, weather.delay.1)
+    }
+
+    /// Puts a packet on its way: it arrives after those before it.
+    pub(crate) fn send(&mut self, connection: usize, way: Way, packet: Packet) {
+        let now = self.now;
+        let at = now + self.delay();
+        let pipe = self.connections[connection].pipe(way);
+        let at = at.max(pipe.last_arrival + 1);
+        pipe.last_arrival = at;
+        pipe.packets.push_back((now, at, packet));
+        self.plan_arrival(connection, way);
+    }
+
+    fn plan_arrival(&mut self, connection: usize, way: Way) {
+        let pipe = self.connections[connection].pipe(way);
+        if pipe.is_planned {
+            return;
+        }
+        let Some((_, at, _)) = pipe.packets.front() else { return };
+        let at = *at;
+        pipe.is_planned = true;
+        self.agenda.plan(at.max(self.now), Event::Arrival { connection, way });
+    }
+
+    /// A packet has come to the end of its way, if nothing blocks it. Returns who has to be woken.
+    pub(crate) fn arrive(&mut self, connection: usize, way: Way) -> Option<Waker> {
+        let now = self.now;
+        let it = &mut self.connections[connection];
+        let ends = (it.process, it.node);
+        let pipe = it.pipe(way);
+        pipe.is_planned = false;
+        let (sent, at, _) = pipe.packets.front()?;
+        let (sent, at) = (*sent, *at);
+        if at > now {
+            self.plan_arrival(connection, way);
+            return None;
+        }
+        if self.blocked.contains(&ends) {
+            // It is repeated until it is acknowledged: the unblocking plans its arrival anew.
+            return None;
+        }
+        if way == Way::ToNode && now.saturating_sub(sent) > USER_TIMEOUT {
+            // The sender has given up.
+            return self.break_both(connection);
+        }
+        let (_, _, packet) = self.connections[connection].pipe(way).packets.pop_front()?;
+        let waker = match way {
+            Way::ToNode => self.arrive_at_node(connection, packet),
+            Way::ToClient => self.arrive_at_client(connection, packet),
+        };
+        self.plan_arrival(connection, way);
+        waker
+    }
+
+    fn arrive_at_client(&mut self, connection: usize, packet: Packet) -> Option<Waker> {
+        let it = &mut self.connections[connection];
+        let is_open = matches!(it.client, ClientEnd::Connecting | ClientEnd::Open);
+        if !is_open {
+            return None;
+        }
+        match packet {
+            Packet::Accepted => it.client = ClientEnd::Open,
+            Packet::Bytes(bytes) => {
+                it.silent_since = None;
+                it.inbox.extend(bytes);
+            }
+            Packet::End => it.client = ClientEnd::Ended,
+            Packet::Reset if it.client == ClientEnd::Connecting => it.client = ClientEnd::Refused,
+            Packet::Reset => it.client = ClientEnd::Broken,
+            Packet::Open => {}
+        }
+        it.reader.take()
+    }
+
+    /// The client lets go of the connection: what it has written still arrives, and then its end.
+    pub(crate) fn let_go(&mut self, connection: usize) -> Option<Waker> {
+        let it = &mut self.connections[connection];
+        let before = std::mem::replace(&mut it.client, ClientEnd::Dropped);
+        it.inbox = VecDeque::new();
+        let waker = it.reader.take();
+        it.to_client.packets.clear();
+        if !matches!(before, ClientEnd::Dropped | ClientEnd::Broken | ClientEnd::Refused) {
+            self.send(connection, Way::ToNode, Packet::End);
+        }
+        waker
+    }
+
+    /// The client's process is gone: its kernel says so, or the whole machine is gone.
+    pub(crate) fn abandon(&mut self, connection: usize, is_silent: bool) -> Option<Waker> {
+        if !is_silent {
+            return self.let_go(connection);
+        }
+        let it = &mut self.connections[connection];
+        it.client = ClientEnd::Dropped;
+        it.inbox = VecDeque::new();
+        it.to_client.packets.clear();
+        it.reader.take()
+    }
+
+    /// The network breaks the connection: what is under way to the node is lost, or comes late.
+    pub(crate) fn cut(&mut self, connection: usize) {
+        let (now, late) = (self.now, self.weather.late);
+        let is_late = self.dice.chance(late);
+        let delay = self.dice.of_any_size(US, 9 * S);
+        let it = &mut self.connections[connection];
+        note!(self, "#{connection} breaks{}", if is_late { ", and its bytes are late" } else { "" });
+        if is_late {
+            for (_, at, _) in &mut it.to_node.packets {
+                *at += delay;
+            }
+            it.to_node.last_arrival = it.to_node.last_arrival.max(now) + delay;
+        } else {
+            it.to_node.packets.clear();
+        }
+        it.to_client.packets.clear();
+        self.send(connection, Way::ToClient, Packet::Reset);
+        self.send(connection, Way::ToNode, Packet::End);
+    }
+
+    /// Both ends are told that the connection is gone, and nothing of it is delivered any more.
+    pub(crate) fn break_both(&mut self, connection: usize) -> Option<Waker> {
+        let it = &mut self.connections[connection];
+        it.to_node.packets.clear();
+        it.to_client.packets.clear();
+        let (node, server) = (it.node, it.server.take());
+        if matches!(it.client, ClientEnd::Connecting | ClientEnd::Open | ClientEnd::Ended) {
+            it.client = ClientEnd::Broken;
+        }
+        let waker = it.reader.take();
+        if let Some(server) = server {
+            self.nodes[node].disconnect(server);
+        }
+        waker
+    }
+
+    /// Nothing is in the way any more between the two.
+    pub(crate) fn unblock(&mut self, process: usize, node: usize) {
+        self.blocked.remove(&(process, node));
+        for connection in 0..self.connections.len() {
+            let it = &self.connections[connection];
+            if (it.process, it.node) == (process, node) {
+                self.plan_arrival(connection, Way::ToNode);
+                self.plan_arrival(connection, Way::ToClient);
+            }
+        }
+    }
+}

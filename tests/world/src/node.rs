@@ -1,0 +1,239 @@
+//! A node's machine: the server that runs on it, its clock, and what waits while it hangs.
+
+use crate::clock::{Clock, Instant, MS, US};
+use crate::core::Core;
+use crate::event::{Event, EventId, Way};
+use crate::network::Packet;
+use crate::trace::{Shown, note};
+use server_model::{Config, ConnId, Output, Server};
+use std::collections::{BTreeMap, VecDeque};
+use std::task::Waker;
+
+/// A key that is due may stand so much longer until the server finds it.
+const EXPIRY_CYCLE: Instant = 100 * MS;
+
+pub(crate) struct NodeHost {
+    pub(crate) server: Server,
+    pub(crate) config: Config,
+    pub(crate) clock: Clock,
+    pub(crate) is_down: bool,
+    /// It hangs: what comes is taken by its kernel, and waits.
+    pub(crate) is_stopped: bool,
+    waiting: VecDeque<(usize, Packet)>,
+    /// Which connection each of the server's is.
+    connections: BTreeMap<ConnId, usize>,
+    expiry: Option<EventId>,
+    pub(crate) runs: u32,
+}
+
+impl NodeHost {
+    pub(crate) fn new(config: Config, clock: Clock) -> Self {
+        Self {
+            server: Server::new(config.clone(), clock.read(0) / US),
+            config,
+            clock,
+            is_down: false,
+            is_stopped: false,
+            waiting: VecDeque::new(),
+            connections: BTreeMap::new(),
+            expiry: None,
+            runs: 0,
+        }
+    }
+
+    pub(crate) fn disconnect(&mut self, server: ConnId) {
+        self.connections.remove(&server);
+        self.server.disconnect(server);
+    }
+
+    /// How many connections the server has.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.len()
+    }
+}
+
+impl Core {
+    /// The wall clock of a node, in microseconds.
+    pub(crate) fn node_wall(&self, node: usize) -> u64 {
+        self.nodes[node].clock.read(self.now) / US
+    }
+
+    pub(crate) fn arrive_at_node(&mut self, connection: usize, packet: Packet) -> Option<Waker> {
+        let node = self.connections[connection].node;
+        let host = &mut self.nodes[node];
+        if host.is_down {
+            if !matches!(packet, Packet::End) {
+                self.send(connection, Way::ToClient, Packet::Reset);
+            }
+            return None;
+        }
+        if host.is_stopped {
+            // Its kernel accepts connections all the same.
+            if matches!(packet, Packet::Open) {
+                self.send(connection, Way::ToClient, Packet::Accepted);
+            }
+            self.nodes[node].waiting.push_back((connection, packet));
+            return None;
+        }
+        self.serve(connection, packet, false);
+        None
+    }
+
+    /// The server reads what has come.
+    fn serve(&mut self, connection: usize, packet: Packet, is_accepted: bool) {
+        let node = self.connections[connection].node;
+        let wall = self.node_wall(node);
+        match packet {
+            Packet::Open => {
+                let server = self.nodes[node].server.connect();
+                self.connections[connection].server = Some(server);
+                self.nodes[node].connections.insert(server, connection);
+                if !is_accepted {
+                    self.send(connection, Way::ToClient, Packet::Accepted);
+                }
+            }
+            Packet::Bytes(bytes) => match self.connections[connection].server {
+                Some(server) => {
+                    let outputs = self.nodes[node].server.receive(server, &bytes, wall);
+                    self.put_out(node, outputs);
+                    self.plan_expiry(node);
+                }
+                None => self.send(connection, Way::ToClient, Packet::Reset),
+            },
+            Packet::End | Packet::Reset => {
+                if let Some(server) = self.connections[connection].server.take() {
+                    self.nodes[node].disconnect(server);
+                }
+            }
+            Packet::Accepted => {}
+        }
+    }
+
+    fn put_out(&mut self, node: usize, outputs: Vec<Output>) {
+        for output in outputs {
+            match output {
+                Output::Bytes(server, bytes) => {
+                    let Some(connection) = self.nodes[node].connections.get(&server).copied() else {
+                        continue;
+                    };
+                    note!(self, "n{node} -> #{connection} {}", Shown(&bytes));
+                    self.trace.mix(&(self.now, connection, &bytes));
+                    if bytes.len() > 1 && self.dice.chance(self.weather.splits) {
+                        let (first, rest) = bytes.split_at(1 + self.dice.index(bytes.len() - 1));
+                        self.send(connection, Way::ToClient, Packet::Bytes(first.to_vec()));
+                        self.send(connection, Way::ToClient, Packet::Bytes(rest.to_vec()));
+                    } else {
+                        self.send(connection, Way::ToClient, Packet::Bytes(bytes));
+                    }
+                }
+                Output::Close(server) => {
+                    let Some(connection) = self.nodes[node].connections.remove(&server) else {
+                        continue;
+                    };
+                    self.connections[connection].server = None;
+                    self.send(connection, Way::ToClient, Packet::End);
+                }
+            }
+        }
+    }
+
+    fn plan_expiry(&mut self, node: usize) {
+        let Some(due) = self.nodes[node].server.next_expiry() else { return };
+        if self.nodes[node].expiry.is_some() {
+            return;
+        }
+        let late = self.dice.of_any_size(US, EXPIRY_CYCLE);
+        let at = self.nodes[node].clock.when(due * US).max(self.now).saturating_add(late);
+        self.nodes[node].expiry = Some(self.agenda.plan(at, Event::Expiry { node }));
+    }
+
+    /// The server looks for keys that are due.
+    pub(crate) fn expire(&mut self, node: usize) {
+        self.nodes[node].expiry = None;
+        if self.nodes[node].is_down || self.nodes[node].is_stopped {
+            return;
+        }
+        let wall = self.node_wall(node);
+        let outputs = self.nodes[node].server.expire(wall);
+        self.put_out(node, outputs);
+        self.plan_expiry(node);
+    }
+
+    /// Something was done to the server by its owner.
+    pub(crate) fn act_on(&mut self, node: usize, act: impl FnOnce(&mut Server, u64) -> Vec<Output>) {
+        let wall = self.node_wall(node);
+        let outputs = act(&mut self.nodes[node].server, wall);
+        self.put_out(node, outputs);
+        self.plan_expiry(node);
+    }
+
+    pub(crate) fn stop_node(&mut self, node: usize) {
+        self.nodes[node].is_stopped = true;
+        note!(self, "n{node} hangs");
+    }
+
+    /// What has come while it hung is read now, connection by connection, in any order of these.
+    pub(crate) fn continue_node(&mut self, node: usize) {
+        self.nodes[node].is_stopped = false;
+        note!(self, "n{node} goes on");
+        if self.nodes[node].is_down {
+            return;
+        }
+        let mut waiting = std::mem::take(&mut self.nodes[node].waiting);
+        while !waiting.is_empty() {
+            let first = waiting[self.dice.index(waiting.len())].0;
+            let mut others = VecDeque::new();
+            for (connection, packet) in waiting {
+                if connection == first {
+                    self.serve(connection, packet, true);
+                } else {
+                    others.push_back((connection, packet));
+                }
+            }
+            waiting = others;
+        }
+        self.expire(node);
+        self.plan_expiry(node);
+    }
+
+    /// The server process ends. Its kernel tells all peers, or the whole machine is gone.
+    pub(crate) fn crash(&mut self, node: usize, is_silent: bool) {
+        note!(self, "n{node} dies{}", if is_silent { " without a word" } else { "" });
+        let host = &mut self.nodes[node];
+        host.is_down = true;
+        host.waiting.clear();
+        let connections = std::mem::take(&mut host.connections);
+        for connection in connections.into_values() {
+            self.connections[connection].server = None;
+            if !is_silent {
+                self.send(connection, Way::ToClient, Packet::Reset);
+            }
+        }
+    }
+
+    /// It starts again, with its keys or without.
+    pub(crate) fn restart(&mut self, node: usize, keeps_keys: bool) {
+        let wall = self.node_wall(node);
+        note!(self, "n{node} starts again{}", if keeps_keys { "" } else { ", empty" });
+        let host = &mut self.nodes[node];
+        host.runs += 1;
+        host.config.run_id = format!("{node:020x}{:020x}", host.runs);
+        host.server.restart(host.config.clone(), keeps_keys, wall);
+        host.is_down = false;
+        if let Some(event) = host.expiry.take() {
+            self.agenda.call_off(event);
+        }
+        self.plan_expiry(node);
+    }
+
+    /// Its wall clock is put forward, or back.
+    pub(crate) fn step_node(&mut self, node: usize, by: i64) {
+        let now = self.now;
+        note!(self, "the clock of n{node} steps by {} ms", by / 1_000_000);
+        self.nodes[node].clock.step(now, by);
+        if let Some(event) = self.nodes[node].expiry.take() {
+            self.agenda.call_off(event);
+        }
+        self.plan_expiry(node);
+    }
+}

@@ -1,0 +1,271 @@
+//! A process that uses the library: its clocks, its alarms, and which of its runtimes have something to do.
+
+use crate::clock::{Clock, Instant, MS};
+use crate::core::{Core, Shared};
+use crate::event::{Event, EventId};
+use crate::gate::TaskGate;
+use futures::future::BoxFuture;
+use quorlock::test_util::{Alarm, Bell, Gate, Stream, World};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// A process has at most so many runtimes.
+pub(crate) const MOST_RUNTIMES: usize = 3;
+
+/// Which runtimes of a process have something to do.
+#[derive(Default)]
+pub(crate) struct Beat {
+    woken: [AtomicBool; MOST_RUNTIMES],
+    /// The one that runs now.
+    running: AtomicUsize,
+    /// How many tasks there are.
+    pub(crate) tasks: AtomicUsize,
+}
+
+impl Beat {
+    pub(crate) fn note(&self, runtime: usize) {
+        self.woken[runtime].store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_all(&self) {
+        (0..MOST_RUNTIMES).for_each(|runtime| self.note(runtime));
+    }
+
+    pub(crate) fn is_woken(&self, runtime: usize) -> bool {
+        self.woken[runtime].load(Ordering::Relaxed)
+    }
+
+    /// `runtime` runs from now on, until there is nothing to do.
+    pub(crate) fn begin(&self, runtime: usize) {
+        self.running.store(runtime, Ordering::Relaxed);
+        self.woken[runtime].store(false, Ordering::Relaxed);
+    }
+
+    pub(crate) fn running(&self) -> usize {
+        self.running.load(Ordering::Relaxed)
+    }
+}
+
+/// A process.
+pub(crate) struct Process {
+    /// What validity is measured with.
+    pub(crate) clock: Clock,
+    pub(crate) wall: Clock,
+    pub(crate) beat: Arc<Beat>,
+    pub(crate) is_dead: bool,
+    /// It is stopped: nothing of it runs.
+    pub(crate) is_stopped: bool,
+    /// What would have happened while it was stopped.
+    pub(crate) missed: Vec<Event>,
+    /// Until when each runtime is held up by somebody else's task.
+    pub(crate) held: [Instant; MOST_RUNTIMES],
+    alarms: BTreeMap<u64, AlarmEntry>,
+    last_alarm: u64,
+    /// All times at which something of it did not run: until when, and since.
+    pub(crate) stalls: Vec<(Instant, Instant)>,
+}
+
+struct AlarmEntry {
+    /// By the process's clock; none while it rings.
+    at: Option<u64>,
+    bell: Bell,
+    event: Option<EventId>,
+}
+
+impl Process {
+    pub(crate) fn new(clock: Clock, wall: Clock) -> Self {
+        Self {
+            clock,
+            wall,
+            beat: Arc::default(),
+            is_dead: true,
+            is_stopped: false,
+            missed: Vec::new(),
+            held: [0; MOST_RUNTIMES],
+            alarms: BTreeMap::new(),
+            last_alarm: 0,
+            stalls: Vec::new(),
+        }
+    }
+
+    pub(crate) fn alarms(&self) -> usize {
+        self.alarms.len()
+    }
+}
+
+/// What is to be done about an alarm that is due.
+pub(crate) enum Due {
+    Nothing,
+    Ring { bell: Bell, now: Duration },
+}
+
+impl Core {
+    /// What the clock of `process` shows.
+    pub(crate) fn local(&self, process: usize) -> u64 {
+        self.processes[process].clock.read(self.now)
+    }
+
+    fn set_alarm(&mut self, process: usize, at: u64, bell: Bell) -> u64 {
+        let it = &mut self.processes[process];
+        it.last_alarm += 1;
+        let alarm = it.last_alarm;
+        it.alarms.insert(alarm, AlarmEntry { at: Some(at), bell, event: None });
+        self.plan_alarm(process, alarm);
+        alarm
+    }
+
+    fn plan_alarm(&mut self, process: usize, alarm: u64) {
+        let late = self.nerves.late_alarms;
+        let late = if late == 0 { 0 } else { self.dice.below(late) };
+        let now = self.now;
+        let it = &mut self.processes[process];
+        let Some(entry) = it.alarms.get_mut(&alarm) else { return };
+        let Some(at) = entry.at else { return };
+        if let Some(event) = entry.event.take() {
+            self.agenda.call_off(event);
+        }
+        let due = it.clock.when(at).max(now);
+        if due < Instant::MAX {
+            let event = Event::Alarm { process, alarm };
+            entry.event = Some(self.agenda.plan(due.saturating_add(late), event));
+        }
+    }
+
+    fn hasten(&mut self, process: usize, alarm: u64, at: u64) {
+        let Some(entry) = self.processes[process].alarms.get_mut(&alarm) else { return };
+        if entry.at.is_none_or(|known| at < known) {
+            let is_ringing = entry.at.is_none();
+            entry.at = Some(at);
+            if !is_ringing {
+                self.plan_alarm(process, alarm);
+            }
+        }
+    }
+
+    fn drop_alarm(&mut self, process: usize, alarm: u64) {
+        let entry = self.processes[process].alarms.remove(&alarm);
+        if let Some(event) = entry.and_then(|entry| entry.event) {
+            self.agenda.call_off(event);
+        }
+    }
+
+    /// The event of an alarm has come.
+    pub(crate) fn begin_ringing(&mut self, process: usize, alarm: u64) -> Due {
+        let now = self.local(process);
+        let it = &mut self.processes[process];
+        if it.is_dead {
+            return Due::Nothing;
+        }
+        if it.is_stopped {
+            it.missed.push(Event::Alarm { process, alarm });
+            return Due::Nothing;
+        }
+        let Some(entry) = it.alarms.get_mut(&alarm) else { return Due::Nothing };
+        entry.event = None;
+        if entry.at.is_none_or(|at| now < at) {
+            self.plan_alarm(process, alarm);
+            return Due::Nothing;
+        }
+        entry.at = None;
+        Due::Ring { bell: entry.bell.clone(), now: Duration::from_nanos(now) }
+    }
+
+    /// It has rung, and wants to ring again.
+    pub(crate) fn end_ringing(&mut self, process: usize, alarm: u64, again: Option<Duration>) {
+        let Some(entry) = self.processes[process].alarms.get_mut(&alarm) else { return };
+        let Some(again) = again else {
+            // It stays, and can be hastened no more: as the timer of the library does it.
+            entry.at = None;
+            self.processes[process].alarms.remove(&alarm);
+            return;
+        };
+        let again = nanos(again);
+        entry.at = Some(entry.at.map_or(again, |hastened| hastened.min(again)));
+        self.plan_alarm(process, alarm);
+    }
+
+    /// The clock of `process` does not show what it was going to show: its alarms are due at other times.
+    pub(crate) fn replan_alarms(&mut self, process: usize) {
+        let alarms: Vec<_> = self.processes[process].alarms.keys().copied().collect();
+        for alarm in alarms {
+            self.plan_alarm(process, alarm);
+        }
+    }
+
+    /// Something of `process` does not run for so long.
+    pub(crate) fn note_stall(&mut self, process: usize, lasting: Instant) {
+        let now = self.now;
+        self.processes[process].stalls.push((now, now.saturating_add(lasting)));
+    }
+
+    /// Whether something of `process` was held up between the two, so long that it matters.
+    pub(crate) fn stalled_between(&self, process: usize, from: Instant, to: Instant) -> Instant {
+        let stalls = self.processes[process].stalls.iter();
+        let within = stalls.map(|(since, until)| (*until).min(to).saturating_sub((*since).max(from)));
+        within.sum()
+    }
+}
+
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+pub(crate) fn millis(ms: u64) -> Duration {
+    Duration::from_nanos(ms * MS)
+}
+
+/// The world, as a client in a process sees it.
+#[derive(Clone)]
+pub(crate) struct Inhabitant {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) process: usize,
+    pub(crate) beat: Arc<Beat>,
+}
+
+struct SetAlarm {
+    shared: Arc<Shared>,
+    process: usize,
+    alarm: u64,
+}
+
+impl World for Inhabitant {
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.shared.lock().local(self.process))
+    }
+
+    fn wall_clock(&self) -> Duration {
+        let core = self.shared.lock();
+        Duration::from_nanos(core.processes[self.process].wall.read(core.now))
+    }
+
+    fn set_alarm(&self, at: Duration, bell: Bell) -> Box<dyn Alarm> {
+        let alarm = self.shared.lock().set_alarm(self.process, nanos(at), bell);
+        Box::new(SetAlarm { shared: self.shared.clone(), process: self.process, alarm })
+    }
+
+    fn connect(&self, node: &str) -> BoxFuture<'static, io::Result<Box<dyn Stream>>> {
+        // Their names are n0:6379 and so on.
+        let digits = node.trim_start_matches('n').split(':').next().unwrap_or_default();
+        let node = digits.parse().expect("a node of the simulation");
+        crate::stream::connect(self.shared.clone(), self.process, node)
+    }
+
+    fn gate(&self) -> Box<dyn Gate> {
+        Box::new(TaskGate::new(self.shared.clone(), self.process, self.beat.clone()))
+    }
+}
+
+impl Alarm for SetAlarm {
+    fn hasten(&self, at: Duration) {
+        self.shared.lock().hasten(self.process, self.alarm, nanos(at));
+    }
+}
+
+impl Drop for SetAlarm {
+    fn drop(&mut self) {
+        self.shared.lock().drop_alarm(self.process, self.alarm);
+    }
+}

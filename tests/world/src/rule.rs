@@ -1,0 +1,48 @@
+//! What must hold in every run, each by its name, with the sentence of the documents that it checks.
+
+use std::fmt;
+
+macro_rules! rules {
+    ($($name:ident $sentence:literal,)*) => {
+        /// A rule that is checked.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Rule { $(
+            #[doc = $sentence]
+            $name,
+        )* }
+
+        impl Rule {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// The sentence that it checks.
+            pub fn sentence(self) -> &'static str {
+                match self { $(Self::$name => $sentence,)* }
+            }
+        }
+    };
+}
+
+rules! {
+    Exclusion "No two hold a resource at a time, by true time (SAFETY).",
+    Tokens "A fencing token is higher than that of every lease that ended before (FENCING).",
+    Updates "What is written under a valid lease is overwritten by nobody who has not seen it (SAFETY).",
+    LossTold "lost() resolves soon after the validity has ended (LeaseRef::lost).",
+    StaysLost "Once lost, a lease stays lost (DESIGN, I9).",
+    Bounds "Every call ends within its bound, by its own clock (each verb's documentation).",
+    Liveness "Once all is healed, a free lock is had (DESIGN, section 6).",
+    Closes "close() returns when every release is delivered (Redlock::close).",
+    NoKeys "Nothing stays locked once all clients are closed (DESIGN, I5).",
+    NoRemains "A closed client has nothing under way: no lease, waiter, attempt or release (test_util::Census).",
+    NoTasks "The tasks of a closed client end, and with them its connections (DESIGN, section 5).",
+    NoAlarms "Whoever is gone has no alarm set (DESIGN, I12).",
+    Stalled "Nothing is written to a node that leaves a command unanswered (DESIGN, section 5).",
+    NoSecrets "No error, report or status shows the value of a lock (README).",
+    NoPanic "Nothing panics.",
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}: {}", self.sentence())
+    }
+}

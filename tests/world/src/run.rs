@@ -1,0 +1,80 @@
+//! Playing seeds.
+
+use crate::mode::Mode;
+use crate::rule::Rule;
+use crate::scenario::Scenario;
+use crate::world::World;
+use std::cell::RefCell;
+use std::panic;
+use std::sync::Once;
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The rule that was broken, and how.
+    pub violation: Option<(Rule, String)>,
+    /// What happened, as a number.
+    pub hash: u64,
+    /// What happened, in words, if that was asked for.
+    pub trace: String,
+    /// How many calls were made, and locks were had.
+    pub calls: u64,
+    /// Locks that were had.
+    pub grants: u64,
+    /// How many faults were planned.
+    pub faults: u64,
+}
+
+thread_local! {
+    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// What has panicked on this thread since this was asked last.
+pub(crate) fn take_panic() -> Option<String> {
+    PANIC.take()
+}
+
+/// Also the panics that the library keeps to itself are findings.
+fn notice_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        panic::set_hook(Box::new(|info| PANIC.set(Some(info.to_string()))));
+    });
+}
+
+/// The parts of a run: which calls, and which faults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// The calls, by number.
+    pub calls: Vec<usize>,
+    /// The faults, by number.
+    pub faults: Vec<usize>,
+}
+
+impl Parts {
+    /// All that a seed has.
+    pub fn of(mode: Mode, seed: u64) -> Self {
+        let (calls, faults) = Scenario::draw(mode, seed).parts();
+        Self { calls, faults }
+    }
+}
+
+/// Plays one seed; or only some parts of it.
+pub fn run(mode: Mode, seed: u64, parts: Option<&Parts>, is_traced: bool) -> Outcome {
+    notice_panics();
+    let mut scenario = Scenario::draw(mode, seed);
+    if let Some(parts) = parts {
+        scenario = scenario.only(&parts.calls, &parts.faults);
+    }
+    let faults = scenario.faults.len() as u64;
+    let mut world = World::new(scenario, is_traced);
+    let done = panic::catch_unwind(panic::AssertUnwindSafe(|| world.run()));
+    let mut books = world.checker.books();
+    if let (Err(_), Some(what)) = (&done, take_panic()) {
+        books.broken(Rule::NoPanic, what);
+    }
+    let (calls, grants, violation) = (books.calls, books.grants, books.violation.clone());
+    drop(books);
+    let (hash, trace) = world.shared.lock().trace.finish();
+    Outcome { violation, hash, trace, calls, grants, faults }
+}

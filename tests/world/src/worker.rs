@@ -1,0 +1,468 @@
+//! A task of a process: it does its calls, one after the other, and tells the checker.
+
+use crate::call::{Call, End, Lock, Step, Style, Verb};
+use crate::checker::{Checker, HeldId};
+use crate::clock::{Instant, MS, S};
+use crate::core::Shared;
+use crate::dice::Dice;
+use crate::gate::{Gated, TaskGate};
+use crate::process::{Beat, millis, nanos};
+use crate::rule::Rule;
+use crate::scenario::Times;
+use crate::sleep::{Seldom, Sleep};
+use crate::trace::note;
+use futures::future::{BoxFuture, Either, select};
+use quorlock::{Acquire, AcquireError, Lease, LeaseRef, Redlock};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+/// What a task of the simulation has.
+#[derive(Clone)]
+pub(crate) struct Worker {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) checker: Arc<Checker>,
+    pub(crate) process: usize,
+    pub(crate) name: usize,
+    pub(crate) beat: Arc<Beat>,
+    pub(crate) redlock: Redlock,
+    pub(crate) runtimes: Vec<Handle>,
+    pub(crate) times: Times,
+    /// How much longer than by its bound a call may take for a process that is looked after badly.
+    pub(crate) slack: Instant,
+}
+
+/// The name of a resource.
+pub(crate) fn name(resource: usize) -> String {
+    format!("r{resource}")
+}
+
+impl Worker {
+    pub(crate) fn sleep(&self, lasting: Instant) -> Sleep {
+        Sleep::new(&self.shared, lasting)
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.shared.lock().now
+    }
+
+    pub(crate) fn say(&self, what: std::fmt::Arguments<'_>) {
+        let core = &mut *self.shared.lock();
+        let (process, name) = (self.process, self.name);
+        core.trace.mix(&(core.now, process, name));
+        note!(core, "p{process} t{name}: {what}");
+    }
+
+    /// Spawns a task beside this one.
+    pub(crate) fn spawn(&self, runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
+        let gate = TaskGate::new(self.shared.clone(), self.process, self.beat.clone());
+        runtime.spawn(Gated { gate, task: Box::pin(task) });
+    }
+
+    /// What a call came to, after it was looked at how long it took.
+    async fn timed<T>(&self, what: &str, bound: Instant, call: impl Future<Output = T>) -> T {
+        self.checker.books().calls += 1;
+        let (begun, clock) = self.read_clocks();
+        let done = call.await;
+        let (ended, shown) = self.read_clocks();
+        let stalled = self.shared.lock().stalled_between(self.process, begun, ended);
+        let bound = bound.saturating_add(self.slack + 2 * stalled);
+        self.checker.books().check_bound(what, shown - clock, bound);
+        done
+    }
+
+    fn read_clocks(&self) -> (Instant, u64) {
+        let core = self.shared.lock();
+        (core.now, core.local(self.process))
+    }
+
+    /// Whether new calls are to be begun.
+    fn is_over(&self) -> bool {
+        self.shared.lock().is_healed
+    }
+
+    pub(crate) async fn run(self, calls: Vec<(usize, Call)>) {
+        for (id, call) in calls {
+            if self.is_over() {
+                return;
+            }
+            self.say(format_args!("call {id}: {:?}", call.verb));
+            self.clone().act(call.verb).await;
+            self.sleep(call.rest).await;
+        }
+    }
+
+    async fn act(self, verb: Verb) {
+        let (node, connect) = (nanos(self.times.node_timeout), nanos(self.times.connect_timeout));
+        match verb {
+            Verb::Lock(lock) => self.lock(*lock).await,
+            Verb::Adopt { resource, lock } => self.adopt(resource, *lock).await,
+            Verb::Status { resource } => {
+                let status = self.redlock.status(name(resource));
+                let status = self.timed("status", node, status).await;
+                self.inspect(&status);
+            }
+            Verb::ForceRelease { resource } => {
+                // Whoever holds it is not told: nobody may rely on it any more.
+                if self.checker.books().is_held(resource) {
+                    return;
+                }
+                let done = self.redlock.force_release(name(resource));
+                let done = self.timed("force_release", 2 * node, done).await;
+                self.inspect(&done);
+            }
+            Verb::ReleaseAll => {
+                let released = self.timed("release_all", node, self.redlock.release_all()).await;
+                self.inspect(&released);
+            }
+            Verb::Check => {
+                let found = self.timed("check", connect + 2 * node, self.redlock.check()).await;
+                self.inspect(&found);
+            }
+            Verb::Ready => {
+                let ready = pin!(self.redlock.ready());
+                let _ = select(ready, pin!(self.sleep(S))).await;
+                self.inspect(&self.redlock.nodes());
+            }
+        }
+    }
+
+    fn inspect(&self, shown: &impl std::fmt::Debug) {
+        self.checker.books().inspect(&format!("{shown:?}"));
+    }
+
+    /// The acquire that is asked for.
+    fn acquire(&self, lock: &Lock) -> Acquire {
+        let names = lock.resources.iter().map(|resource| name(*resource));
+        let single = || name(lock.resources[0]);
+        let acquire = match (lock.resources.len(), lock.wait) {
+            (1, None) => self.redlock.try_acquire(single()),
+            (1, Some(wait)) => self.redlock.acquire(single()).wait(millis(wait)),
+            (_, None) => self.redlock.try_acquire_all(names),
+            (_, Some(wait)) => self.redlock.acquire_all(names).wait(millis(wait)),
+        };
+        Self::set(acquire, lock)
+    }
+
+    fn set(mut acquire: Acquire, lock: &Lock) -> Acquire {
+        if let Some(ttl) = lock.ttl {
+            acquire = acquire.ttl(millis(ttl));
+        }
+        if let Some(hold) = lock.auto_extend {
+            acquire = acquire.auto_extend(millis(hold));
+        }
+        if let Some(time) = lock.at_least {
+            acquire = acquire.at_least(millis(time));
+        }
+        if let Some(margin) = lock.stop_before {
+            acquire = acquire.stop_before(millis(margin));
+        }
+        if let Some(attempts) = lock.max_attempts {
+            acquire = acquire.max_attempts(attempts);
+        }
+        if lock.fenced {
+            acquire = acquire.fenced();
+        }
+        if lock.metadata {
+            acquire = acquire.metadata("told to all");
+        }
+        if lock.give_up_early && lock.wait.is_some() {
+            acquire = acquire.give_up_early();
+        }
+        acquire
+    }
+
+    /// How long an acquire may take by the documents.
+    fn bound(&self, lock: &Lock) -> Instant {
+        let (node, connect) = (nanos(self.times.node_timeout), nanos(self.times.connect_timeout));
+        match lock.wait {
+            Some(wait) => wait * MS,
+            None => connect + node * if lock.fenced { 2 } else { 1 } + S,
+        }
+    }
+
+    async fn lock(self, lock: Lock) {
+        let bound = self.bound(&lock);
+        let acquire = self.acquire(&lock);
+        match lock.style {
+            Style::Awaited => {
+                let won = self.timed("acquire", bound, acquire).await;
+                self.hold(won, &lock).await;
+            }
+            Style::Dropped { after } => {
+                let sleep = self.sleep(after);
+                match select(acquire, sleep).await {
+                    Either::Left((won, _)) => self.hold(won, &lock).await,
+                    Either::Right(((), acquire)) => drop(acquire),
+                }
+            }
+            Style::Seldom { every } => {
+                let shared = self.shared.clone();
+                let seldom = Seldom { inner: Box::pin(acquire), shared, every, pause: None };
+                let won = self.timed("acquire", bound + every, seldom).await;
+                self.hold(won, &lock).await;
+            }
+            Style::Moved { runtime } => self.move_to(runtime, acquire, lock).await,
+            Style::Using => self.using(acquire, &lock).await,
+        }
+    }
+
+    /// Polls it once here, and then elsewhere.
+    async fn move_to(self, runtime: usize, acquire: Acquire, lock: Lock) {
+        let mut acquire = Box::pin(acquire);
+        let elsewhere = self.runtimes[runtime % self.runtimes.len()].clone();
+        if let std::task::Poll::Ready(won) = futures::poll!(acquire.as_mut()) {
+            return self.hold(won, &lock).await;
+        }
+        let (done, is_done) = oneshot::channel();
+        let other = self.clone();
+        self.spawn(&elsewhere, async move {
+            let won = acquire.await;
+            other.hold(won, &lock).await;
+            let _ = done.send(());
+        });
+        // That runtime may be shut down.
+        let _ = is_done.await;
+    }
+
+    async fn using(self, acquire: Acquire, lock: &Lock) {
+        let this = &self;
+        let done = acquire.using(async move |lease: &Lease| {
+            let id = this.begin(lease, lock);
+            let end = Relied { worker: this, id };
+            this.take_steps(lease, lock).await;
+            drop(end);
+        });
+        let done = done.await;
+        if let Err(error) = &done {
+            self.inspect(error);
+            self.checker.books().inspect(&error.to_string());
+        }
+    }
+
+    /// It was won, or not.
+    async fn hold(self, won: Result<Lease, AcquireError>, lock: &Lock) {
+        let lease = match won {
+            Ok(lease) => lease,
+            Err(error) => {
+                self.say(format_args!("refused: {error}"));
+                let mut books = self.checker.books();
+                books.refusals += 1;
+                books.inspect(&format!("{error} {error:?}"));
+                if matches!(error, AcquireError::Invalid(_)) {
+                    books.broken(Rule::Bounds, format!("a call of the simulation is wrong: {error}"));
+                }
+                return;
+            }
+        };
+        let id = self.begin(&lease, lock);
+        let end = Relied { worker: &self, id };
+        self.take_steps(&lease, lock).await;
+        self.end(lease, end, lock).await;
+    }
+
+    /// The work under a lease begins.
+    fn begin(&self, lease: &Lease, lock: &Lock) -> HeldId {
+        self.say(format_args!("holds {:?} for {:?}", lock.resources, lease.validity()));
+        self.inspect(&lease.report());
+        let id = self.checker.books().begin(self.process, &lock.resources, lease);
+        if lock.watched {
+            let (view, this) = (lease.view(), self.clone());
+            self.spawn(&Handle::current(), async move { this.watch(view).await });
+        }
+        id
+    }
+
+    /// Waits for the loss, and looks whether it is told in time.
+    async fn watch(&self, lease: LeaseRef) {
+        let mut ended = pin!(lease.ended());
+        loop {
+            let left = nanos(lease.validity()).max(MS / 10);
+            let pause = self.sleep(left);
+            match select(ended.as_mut(), pause).await {
+                Either::Left(_) => return,
+                Either::Right(((), _)) if lease.is_valid() => {}
+                Either::Right(((), _)) => break,
+            }
+        }
+        let since = self.now();
+        ended.await;
+        let now = self.now();
+        let late = now - since;
+        let stalled = self.shared.lock().stalled_between(self.process, since, now);
+        let allowed = self.slack + 2 * stalled + 5 * MS;
+        if late > allowed {
+            let how = format!("a loss was told after {} ms", late / MS);
+            self.checker.books().broken(Rule::LossTold, how);
+        }
+    }
+
+    async fn take_steps(&self, lease: &Lease, lock: &Lock) {
+        for step in &lock.steps {
+            if lease.loss().is_some() {
+                return;
+            }
+            self.take(*step, lease, lock).await;
+        }
+    }
+
+    async fn take(&self, step: Step, lease: &Lease, lock: &Lock) {
+        let node = nanos(self.times.node_timeout);
+        match step {
+            Step::Work { lasting } => self.sleep(lasting).await,
+            Step::Update { lasting } => {
+                let (resource, token) = (lock.resources[0], lease.token().map(|it| it.get()));
+                if !lease.is_valid() {
+                    return;
+                }
+                let read = self.checker.books().read(resource, token);
+                self.sleep(lasting).await;
+                if lease.is_valid() || token.is_some() {
+                    self.checker.books().write(resource, read, token);
+                }
+            }
+            Step::Extend { ttl } => {
+                let extended = self.timed("extend", node, lease.extend(millis(ttl))).await;
+                self.inspect(&extended);
+            }
+            Step::Ensure { validity } => {
+                let ensured = self.timed("ensure", node, lease.ensure(millis(validity))).await;
+                self.inspect(&ensured);
+            }
+            Step::Reenter { lasting } => {
+                if let Ok(guard) = lease.reenter() {
+                    self.sleep(lasting).await;
+                    let _ = guard.release().await;
+                }
+            }
+            Step::Status => {
+                let status = self.redlock.status(name(lock.resources[0]));
+                let status = self.timed("status", node, status).await;
+                self.inspect(&status);
+            }
+        }
+        self.look(lock);
+    }
+
+    fn look(&self, lock: &Lock) {
+        let mut books = self.checker.books();
+        lock.resources.iter().for_each(|resource| books.look(*resource, None));
+    }
+
+    async fn end(&self, lease: Lease, relied: Relied<'_>, lock: &Lock) {
+        let node = nanos(self.times.node_timeout);
+        self.look(lock);
+        match lock.end {
+            End::Outstay => {
+                let longest = nanos(self.longest_hold());
+                let _ = select(pin!(lease.lost()), pin!(self.sleep(longest))).await;
+                drop((relied, lease));
+            }
+            End::Drop => drop((relied, lease)),
+            End::Release => {
+                drop(relied);
+                let released = self.timed("release", node, lease.release()).await;
+                self.say(format_args!("released: {released:?}"));
+                self.inspect(&released);
+            }
+            End::ReleaseAfter { ms } => {
+                drop(relied);
+                let released = self.timed("release", node, lease.release_after(millis(ms))).await;
+                self.inspect(&released);
+            }
+            End::ReleaseDropped => {
+                drop(relied);
+                let mut release = Box::pin(lease.release());
+                let _ = futures::poll!(release.as_mut());
+                drop(release);
+            }
+            End::HandOver { lasting } => {
+                drop(relied);
+                let value = lease.value().to_owned();
+                self.checker.books().hand_over(lock.resources[0], value);
+                let _ = select(pin!(lease.lost()), pin!(self.sleep(lasting))).await;
+                drop(lease);
+            }
+        }
+    }
+
+    fn longest_hold(&self) -> Duration {
+        millis(2 * self.times.ttl_ms)
+    }
+
+    async fn adopt(self, resource: usize, mut lock: Lock) {
+        let Some(value) = self.checker.books().take_over(resource) else { return };
+        lock.resources = vec![resource];
+        lock.wait = None;
+        let bound = self.bound(&lock);
+        let acquire = Self::set(self.redlock.adopt(name(resource), value), &lock);
+        let won = self.timed("adopt", bound, acquire).await;
+        self.hold(won, &lock).await;
+    }
+}
+
+/// Somebody relies on a lease until this is dropped.
+struct Relied<'a> {
+    worker: &'a Worker,
+    id: HeldId,
+}
+
+impl Drop for Relied<'_> {
+    fn drop(&mut self) {
+        let now = self.worker.now();
+        self.worker.checker.books().end(self.id, now);
+    }
+}
+
+/// What the last acquires of a run are given.
+pub(crate) type Ending = BoxFuture<'static, ()>;
+
+impl Worker {
+    /// Once all is healed: every resource can be had, and after that the client is closed, with nothing left.
+    pub(crate) fn finish(self, resources: usize, longest_wait: Instant, rest: Instant) -> Ending {
+        Box::pin(async move {
+            self.sleep(rest).await;
+            for resource in 0..resources {
+                let acquire = self.redlock.acquire(name(resource));
+                let begun = self.now();
+                match acquire.wait(Duration::from_nanos(longest_wait)).ttl(millis(self.times.ttl_ms)).await {
+                    Ok(lease) => {
+                        let id = self.checker.books().begin(self.process, &[resource], &lease);
+                        drop(Relied { worker: &self, id });
+                        if let Err(error) = lease.release().await {
+                            let how = format!("p{}: {error}", self.process);
+                            self.checker.books().broken(Rule::Liveness, how);
+                        }
+                    }
+                    Err(error) => {
+                        let waited = (self.now() - begun) / MS;
+                        let how = format!("p{} has not got r{resource} after {waited} ms: {error}", self.process);
+                        self.checker.books().broken(Rule::Liveness, how);
+                    }
+                }
+            }
+        })
+    }
+
+    /// Closes the client.
+    pub(crate) async fn close(self) {
+        let bound = nanos(self.times.connect_timeout);
+        let closed = self.timed("close", bound, self.redlock.close()).await;
+        self.say(format_args!("closed: {closed:?}"));
+        if let Err(error) = closed {
+            self.checker.books().broken(Rule::Closes, format!("p{}: {error}", self.process));
+        }
+        let census = quorlock::test_util::census(&self.redlock);
+        if !census.is_empty() {
+            let how = format!("p{}: {census:?}", self.process);
+            self.checker.books().broken(Rule::NoRemains, how);
+        }
+    }
+}
+
+/// The dice of one task.
+pub(crate) fn dice_of(seed: u64, part: u64) -> Dice {
+    Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(part))
+}

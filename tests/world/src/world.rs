@@ -1,0 +1,450 @@
+//! One run: machines are made, events happen one after the other, and in the end it is looked at what is
+//! left.
+
+use crate::checker::Checker;
+use crate::clock::{Clock, Instant, MS, S};
+use crate::core::{Core, Shared};
+use crate::dice::Dice;
+use crate::event::{Event, Way};
+use crate::executor::Executor;
+use crate::network::ClientEnd;
+use crate::node::NodeHost;
+use crate::process::{Due, Inhabitant, MOST_RUNTIMES, Process, nanos};
+use crate::rule::Rule;
+use crate::scenario::Scenario;
+use crate::trace::{Trace, note};
+use crate::worker::{Worker, dice_of};
+use quorlock::{Redlock, RetryPolicy};
+use server_model::{Config, Version};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Wall clocks begin here: microseconds since 1970, in nanoseconds.
+const EPOCH: u64 = 1_700_000_000 * S;
+
+/// Once all is healed, what is left is looked at after so long.
+const AFTERMATH: Instant = 15 * S;
+
+pub(crate) struct World {
+    pub(crate) scenario: Scenario,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) checker: Arc<Checker>,
+    pub(crate) hosts: Vec<Host>,
+    /// Tasks of the plan, and last acquires, that are not over.
+    pub(crate) open: Arc<AtomicUsize>,
+    stage: Stage,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Faulty,
+    /// All is healed, and every client has every lock once more.
+    Finishing { until: Instant },
+    Closing { until: Instant },
+    Over,
+}
+
+/// What is needed to run a process.
+pub(crate) struct Host {
+    pub(crate) executors: Vec<Option<Executor>>,
+    pub(crate) redlock: Option<Redlock>,
+}
+
+/// Counts a task of the plan until it is over.
+struct Open(Arc<AtomicUsize>);
+
+impl Open {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl World {
+    pub(crate) fn new(scenario: Scenario, is_traced: bool) -> Self {
+        let seed = scenario.seed;
+        let mut core = Core::new(
+            dice_of(seed, 1),
+            Trace::new(is_traced),
+            scenario.weather,
+            scenario.nerves,
+            nanos(scenario.times.node_timeout),
+        );
+        let mut dice = dice_of(seed, 2);
+        for (node, rate) in scenario.node_rates.iter().enumerate() {
+            core.nodes.push(new_node(&scenario, node, *rate, &mut dice));
+        }
+        for plan in &scenario.processes {
+            let wall = (EPOCH + 100 * S).saturating_add_signed(plan.wall_ahead_ms * 1_000_000);
+            let clock = Clock::new(S + dice.below(1_000 * S), plan.rate);
+            core.processes.push(Process::new(clock, Clock::new(wall, plan.rate)));
+        }
+        for (process, plan) in scenario.processes.iter().enumerate() {
+            core.agenda.plan(plan.starts, Event::Process { process, starts: true });
+        }
+        for (index, fault) in scenario.faults.iter().enumerate() {
+            core.agenda.plan(fault.at, Event::Fault { index, begins: true });
+        }
+        for (index, task) in scenario.tasks.iter().enumerate() {
+            core.agenda.plan(task.at, Event::Task { index });
+        }
+        core.agenda.plan(scenario.times.horizon, Event::Healed);
+        let hosts = scenario.processes.iter().map(|_| Host { executors: Vec::new(), redlock: None });
+        Self {
+            hosts: hosts.collect(),
+            scenario,
+            shared: Arc::new(Shared::new(core)),
+            checker: Arc::new(Checker::new()),
+            open: Arc::default(),
+            stage: Stage::Faulty,
+        }
+    }
+
+    /// Runs to the end, or to the first rule that is broken.
+    pub(crate) fn run(&mut self) {
+        while self.checker.books().violation.is_none() && self.stage != Stage::Over {
+            self.run_tasks();
+            self.advance_stage();
+            if self.stage == Stage::Over {
+                break;
+            }
+            let event = self.shared.lock().next_event();
+            let Some(event) = event else { break };
+            self.handle(event);
+        }
+    }
+
+    /// Runs every runtime that has something to do, one after the other, until none has.
+    fn run_tasks(&mut self) {
+        while let Some((process, runtime)) = self.next_runtime() {
+            let beat = self.shared.lock().processes[process].beat.clone();
+            beat.begin(runtime);
+            if let Some(Some(executor)) = self.hosts[process].executors.get(runtime) {
+                executor.run();
+            }
+        }
+        let found = std::mem::take(&mut self.shared.lock().findings);
+        for (rule, how) in found {
+            self.checker.books().broken(rule, how);
+        }
+        if let Some(what) = crate::run::take_panic() {
+            self.checker.books().broken(Rule::NoPanic, what);
+        }
+    }
+
+    /// One of those that have something to do, by chance.
+    fn next_runtime(&self) -> Option<(usize, usize)> {
+        let mut core = self.shared.lock();
+        let mut ready = Vec::new();
+        for (process, host) in self.hosts.iter().enumerate() {
+            let it = &core.processes[process];
+            if it.is_dead || it.is_stopped {
+                continue;
+            }
+            for (runtime, executor) in host.executors.iter().enumerate() {
+                if executor.is_some() && it.beat.is_woken(runtime) && it.held[runtime] <= core.now {
+                    ready.push((process, runtime));
+                }
+            }
+        }
+        match ready.len() {
+            0 => None,
+            1 => Some(ready[0]),
+            count => Some(ready[core.dice.index(count)]),
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Arrival { connection, way } => {
+                let waker = self.shared.lock().arrive(connection, way);
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+            }
+            Event::Alarm { process, alarm } => self.ring(process, alarm),
+            Event::Wake(waker) => waker.wake(),
+            Event::Unhold | Event::End => {}
+            Event::Expiry { node } => self.shared.lock().expire(node),
+            Event::Fault { index, begins } => self.handle_fault(index, begins),
+            Event::Process { process, starts } => {
+                if starts {
+                    self.start(process);
+                } else {
+                    self.kill(process, false);
+                }
+            }
+            Event::Task { index } => self.start_task(index),
+            Event::Healed => self.heal(),
+        }
+    }
+
+    fn ring(&mut self, process: usize, alarm: u64) {
+        let due = self.shared.lock().begin_ringing(process, alarm);
+        if let Due::Ring { bell, now } = due {
+            let again = bell.ring(now);
+            self.shared.lock().end_ringing(process, alarm, again);
+        }
+    }
+
+    /// A process starts: it makes its client.
+    fn start(&mut self, process: usize) {
+        let beat = {
+            let mut core = self.shared.lock();
+            core.processes[process].is_dead = false;
+            note!(core, "p{process} starts");
+            core.processes[process].beat.clone()
+        };
+        let inhabitant = Inhabitant { shared: self.shared.clone(), process, beat };
+        let scenario = &self.scenario;
+        let seed = dice_of(scenario.seed, 100 + process as u64).word();
+        let nodes = (0..scenario.nodes).map(|node| format!("redis://n{node}"));
+        let times = scenario.times;
+        let redlock = Redlock::builder()
+            .nodes(nodes)
+            .ttl(Duration::from_millis(times.ttl_ms))
+            .max_ttl(scenario.max_ttl())
+            .node_timeout(times.node_timeout)
+            .connect_timeout(times.connect_timeout)
+            .restart_guard(scenario.guard)
+            .retry(scenario.retry.clone())
+            .world(Arc::new(inhabitant))
+            .seed(seed)
+            .build();
+        let redlock = match redlock {
+            Ok(redlock) => redlock,
+            Err(error) => panic!("settings of the simulation that cannot work: {error}"),
+        };
+        let runtimes = self.scenario.processes[process].runtimes.min(MOST_RUNTIMES);
+        let host = &mut self.hosts[process];
+        host.executors = (0..runtimes).map(|_| Some(Executor::new())).collect();
+        host.redlock = Some(redlock);
+    }
+
+    fn worker(&self, process: usize, name: usize) -> Option<Worker> {
+        let host = &self.hosts[process];
+        let core = self.shared.lock();
+        if core.processes[process].is_dead {
+            return None;
+        }
+        let Weathered { slack } = Weathered::of(&self.scenario);
+        let runtimes = host.executors.iter().flatten().map(|executor| executor.handle().clone());
+        Some(Worker {
+            shared: self.shared.clone(),
+            checker: self.checker.clone(),
+            process,
+            name,
+            beat: core.processes[process].beat.clone(),
+            redlock: host.redlock.clone()?,
+            runtimes: runtimes.collect(),
+            times: self.scenario.times,
+            slack,
+        })
+    }
+
+    fn start_task(&mut self, index: usize) {
+        let plan = self.scenario.tasks[index].clone();
+        let Some(worker) = self.worker(plan.process, index) else { return };
+        let runtimes = worker.runtimes.clone();
+        let Some(runtime) = runtimes.get(plan.runtime % runtimes.len().max(1)) else { return };
+        let open = Open::new(&self.open);
+        let process = worker.process;
+        worker.clone().spawn(runtime, async move {
+            worker.run(plan.calls).await;
+            drop(open);
+        });
+        self.shared.lock().processes[process].beat.note_all();
+    }
+
+    /// Goes on to the next stage once all of this one is done, or its time has come.
+    fn advance_stage(&mut self) {
+        let now = self.shared.lock().now;
+        match self.stage {
+            Stage::Faulty | Stage::Over => {}
+            Stage::Finishing { until } if self.open.load(Ordering::Relaxed) == 0 || now >= until => {
+                if self.open.load(Ordering::Relaxed) > 0 {
+                    let how = format!("{} tasks do not end", self.open.load(Ordering::Relaxed));
+                    self.checker.books().broken(Rule::Bounds, how);
+                }
+                self.begin_closing(now);
+            }
+            Stage::Closing { until } if now >= until => {
+                self.check_remains();
+                self.stage = Stage::Over;
+            }
+            Stage::Finishing { .. } | Stage::Closing { .. } => {}
+        }
+    }
+
+    /// All faults have ended: every client gets every lock once more.
+    pub(crate) fn begin_finishing(&mut self) {
+        let now = self.shared.lock().now;
+        let scenario = &self.scenario;
+        let longest = scenario.longest_wait();
+        let turns = (scenario.processes.len() * scenario.resources) as u64;
+        let until = now + scenario.rest() + longest * (turns + 1) + 60 * S;
+        for process in 0..self.scenario.processes.len() {
+            let Some(worker) = self.worker(process, 1_000 + process) else { continue };
+            let Some(runtime) = worker.runtimes.first().cloned() else { continue };
+            let open = Open::new(&self.open);
+            let (resources, rest) = (self.scenario.resources, self.scenario.rest());
+            worker.clone().spawn(&runtime, async move {
+                worker.finish(resources, longest * turns, rest).await;
+                drop(open);
+            });
+        }
+        let mut core = self.shared.lock();
+        core.agenda.plan(until, Event::End);
+        self.stage = Stage::Finishing { until };
+    }
+
+    fn begin_closing(&mut self, now: Instant) {
+        let until = now + AFTERMATH;
+        for process in 0..self.scenario.processes.len() {
+            let Some(worker) = self.worker(process, 2_000 + process) else { continue };
+            let Some(runtime) = worker.runtimes.first().cloned() else { continue };
+            worker.clone().spawn(&runtime, worker.close());
+            self.hosts[process].redlock = None;
+        }
+        self.shared.lock().agenda.plan(until, Event::End);
+        self.stage = Stage::Closing { until };
+    }
+
+    /// Nothing may be left.
+    fn check_remains(&mut self) {
+        let core = self.shared.lock();
+        let mut found = Vec::new();
+        for (node, host) in core.nodes.iter().enumerate() {
+            let wall = core.node_wall(node);
+            for (key, _) in host.server.keys(wall) {
+                let key = String::from_utf8_lossy(key).into_owned();
+                if !key.contains("#quorlock:") {
+                    found.push((Rule::NoKeys, format!("{key} is left on n{node}")));
+                }
+            }
+            let alive = |connection: &&crate::network::Connection| {
+                connection.node == node && connection.client == ClientEnd::Open
+            };
+            let open = core.connections.iter().filter(alive).count();
+            if open > 0 {
+                found.push((Rule::NoTasks, format!("{open} connections to n{node} are left")));
+            }
+        }
+        for (process, it) in core.processes.iter().enumerate() {
+            if it.is_dead {
+                continue;
+            }
+            let tasks = it.beat.tasks.load(Ordering::Relaxed);
+            if tasks > 0 {
+                found.push((Rule::NoTasks, format!("{tasks} tasks of p{process} are left")));
+            }
+            if it.alarms() > 0 {
+                found.push((Rule::NoAlarms, format!("{} alarms of p{process} are left", it.alarms())));
+            }
+        }
+        drop(core);
+        for (rule, how) in found {
+            self.checker.books().broken(rule, how);
+        }
+    }
+
+    /// A process ends at once: what it has written may still arrive.
+    pub(crate) fn kill(&mut self, process: usize, is_silent: bool) {
+        let wakers: Vec<_> = {
+            let mut core = self.shared.lock();
+            if core.processes[process].is_dead {
+                return;
+            }
+            note!(core, "p{process} is killed");
+            core.processes[process].is_dead = true;
+            let of_it = |(_, it): &(usize, &crate::network::Connection)| it.process == process;
+            let ids: Vec<_> =
+                core.connections.iter().enumerate().filter(of_it).map(|(id, _)| id).collect();
+            ids.into_iter().map(|id| core.abandon(id, is_silent)).collect()
+        };
+        drop(wakers);
+        self.checker.books().bury(process);
+        let host = &mut self.hosts[process];
+        let executors = std::mem::take(&mut host.executors);
+        drop((executors, host.redlock.take()));
+    }
+
+    /// One runtime of a process is shut down.
+    pub(crate) fn shut_down(&mut self, process: usize, runtime: usize) {
+        let executors = &mut self.hosts[process].executors;
+        if executors.iter().flatten().count() < 2 {
+            return;
+        }
+        let Some(executor) = executors.get_mut(runtime).and_then(Option::take) else { return };
+        {
+            let core = &mut *self.shared.lock();
+            note!(core, "p{process} shuts its runtime {runtime} down");
+        }
+        drop(executor);
+        self.shared.lock().processes[process].beat.note_all();
+    }
+}
+
+/// How much longer things take where processes are looked after badly.
+struct Weathered {
+    slack: Instant,
+}
+
+impl Weathered {
+    fn of(scenario: &Scenario) -> Self {
+        let nerves = scenario.nerves;
+        let holds = if nerves.holds > 0 { 40 * nerves.longest } else { 0 };
+        Self { slack: 20 * MS + 3 * nerves.late_alarms + holds }
+    }
+}
+
+fn new_node(scenario: &Scenario, node: usize, rate: u64, dice: &mut Dice) -> NodeHost {
+    let version = if scenario.resp3 { Version::redis(7, 0, 15) } else { Version::redis(5, 0, 14) };
+    let mut config = Config { run_id: format!("{node:020x}{:020x}", 0), version, ..Config::default() };
+    if !scenario.kills {
+        config.forbidden.insert("client|kill".to_owned());
+    }
+    NodeHost::new(config, Clock::new(EPOCH + dice.below(2 * S), rate))
+}
+
+impl Scenario {
+    /// How long what is owed takes at most, once all is healed: a hung connection is replaced, the node is
+    /// told, and told again while an old connection may deliver something.
+    pub(crate) fn delivery(&self) -> Instant {
+        let node = nanos(self.times.node_timeout);
+        // STALE_WINDOW, patience and pauses of the library, as DESIGN has them.
+        let doubt = if self.kills { 0 } else { 10 * S };
+        let patience = (10 * node).max(S);
+        doubt + patience + 3 * S + 8 * node + nanos(self.times.connect_timeout) + 600 * MS
+    }
+
+    /// Within this a lock is won, once it is free and somebody waits for it.
+    pub(crate) fn longest_wait(&self) -> Instant {
+        let slack = Weathered::of(self).slack;
+        let holds = 4 * nanos(self.max_ttl());
+        holds + 2 * nanos(self.longest_delay) + self.delivery() + 4 * slack
+    }
+
+    /// What faults have left is over after so long.
+    pub(crate) fn rest(&self) -> Instant {
+        self.delivery() + 4 * Weathered::of(self).slack
+    }
+}
+
+/// Keeps the type of retries out of the way of those who only read.
+pub(crate) type Retry = RetryPolicy;
+
+impl Event {
+    /// True if it is about what is under way between machines.
+    pub(crate) fn is_traffic(&self) -> bool {
+        matches!(self, Self::Arrival { way: Way::ToNode | Way::ToClient, .. })
+    }
+}
