@@ -5,10 +5,11 @@ use super::connection::{Answered, Link, News};
 use super::pushes::Pushed;
 use super::queued_command::QueuedCommand;
 use super::timer_clock::Timer;
-use crate::protocol::{Liveness, Time};
+use crate::protocol::{Broken, Liveness, Time};
 use crate::wire::NodeFailure;
 use futures::future::BoxFuture;
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::Poll;
 
 /// Pipelines under way at once: enough to keep the node busy while replies travel, few enough that
@@ -27,6 +28,8 @@ pub(super) struct Connected {
     pub(super) alarm: Timer,
     /// When it rings.
     pub(super) alarm_due: Time,
+    /// Connections of other tasks that broke, and that the server was told to close: it has not answered.
+    killing: Vec<Broken<Arc<str>>>,
     /// True if the last event was a push.
     had_push: bool,
 }
@@ -56,7 +59,8 @@ impl Connected {
         let liveness = Liveness::new(backlog.node.timings.answer, now);
         let alarm_due = liveness.next_timeout();
         let alarm = backlog.timer.sleep_until(alarm_due);
-        Self { link, liveness, second: None, alarm, alarm_due, had_push: false }
+        let killing = Vec::new();
+        Self { link, liveness, second: None, alarm, alarm_due, killing, had_push: false }
     }
 
     /// Writes commands and settles replies; ends with another connection that takes the place of this one,
@@ -97,6 +101,10 @@ impl Connected {
         backlog: &mut Backlog,
     ) -> Result<(), NodeFailure> {
         let now = backlog.timer.now();
+        if let (Ok(replies), false) = (&answered.replies, answered.kills.is_empty()) {
+            self.link.handle_killed(&answered.kills, replies, &backlog.node);
+            self.killing.retain(|one| !answered.kills.contains(one));
+        }
         backlog.settle(answered, now)?;
         if self.liveness.handle_reply(self.link.oldest(), now) {
             self.second = None;
@@ -193,30 +201,33 @@ impl Connected {
         }
     }
 
-    /// Takes what other tasks have left, once nothing of theirs can come after it (I8). Nothing is
-    /// taken before that: this task may be held up for long.
+    /// Takes what other tasks have left. What connections of theirs that broke may still deliver must not
+    /// come after it (I8): the server is told to close them first, in the order of this connection.
+    ///
+    /// The answer is not waited for here, but read in its turn, as any:
+    /// 1. A connection of another task breaks, and this node hangs.
+    /// 2. Its task waits for the answer to the `CLIENT KILL`, and rings its alarm late for that.
+    /// 3. A late alarm says that this process was held up, and what the node leaves unanswered is forgiven:
+    ///    it is asked for locks for as long as it hangs, and its connection is never replaced.
     async fn take_left(&mut self, backlog: &Backlog) -> Vec<QueuedCommand> {
         let handover = &backlog.node.handover;
-        let mut seen_to = Vec::new();
         loop {
-            if let Some(left) = handover.take(MAX_COMMANDS, &seen_to) {
+            if let Some(left) = handover.take(MAX_COMMANDS, &self.killing) {
                 return left;
             }
-            seen_to = handover.broken();
-            self.kill_stale(backlog).await;
+            self.kill_stale(handover.broken(), backlog).await;
         }
     }
 
-    /// Another task's connection broke: what it may still deliver must not come after what is
-    /// written now (I8).
-    async fn kill_stale(&mut self, backlog: &Backlog) {
-        let node = &backlog.node;
-        // Whatever else goes wrong here will be noticed with the next pipeline.
-        let killing = Box::pin(self.link.kill_stale(node));
-        let is_done = node.timer.timeout(node.timings.answer, killing).await;
-        let is_done = is_done.is_some_and(|sent| sent.is_ok());
-        if !is_done {
-            node.handover.handle_kill_failed(node.timer.now());
+    /// Tells the server to close those of `broken` that it was not told to close yet.
+    async fn kill_stale(&mut self, mut broken: Vec<Broken<Arc<str>>>, backlog: &Backlog) {
+        broken.retain(|one| !self.killing.contains(one));
+        let pipeline = self.link.killing(&broken);
+        if pipeline.is_empty() {
+            return self.link.handle_killed(&broken, &[], &backlog.node);
         }
+        self.killing.extend(broken.iter().cloned());
+        let written = self.link.write_kills(pipeline, broken, &backlog.timer).await;
+        self.liveness.handle_written(written);
     }
 }

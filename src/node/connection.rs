@@ -7,7 +7,7 @@ use super::session::Session;
 use super::set_up::set_up;
 use super::shared::NodeShared;
 use super::timer_clock::TimerClock;
-use crate::protocol::{Reading, Time};
+use crate::protocol::{Broken, Reading, Time};
 use crate::wire::{NodeFailure, ServerInfo, SetUp, ask_time};
 use futures::future::BoxFuture;
 use redis::{RedisError, Value};
@@ -25,8 +25,13 @@ struct Written {
     commands: Vec<QueuedCommand>,
     /// When, by our clock, if the node is asked for its time behind them.
     sealed: Option<Time>,
+    /// The connections that it kills; then there is nothing else in it.
+    kills: Vec<Stale>,
     at: Time,
 }
+
+/// A connection of ours that broke.
+type Stale = Broken<Arc<str>>;
 
 /// A connection whose set-up was answered, and the pipelines under way on it.
 pub(super) struct Link {
@@ -48,6 +53,8 @@ pub(super) struct Answered {
     pub(super) commands: Vec<QueuedCommand>,
     /// When it was written by our clock, if the last reply is that to a `TIME`.
     pub(super) sealed: Option<Time>,
+    /// The connections that were to be killed by it.
+    pub(super) kills: Vec<Stale>,
     pub(super) replies: Result<Vec<Value>, RedisError>,
 }
 
@@ -99,22 +106,44 @@ impl Link {
         Ok(Self { session, pushes, client_id, info, reading, tracks, under_way })
     }
 
-    /// I8: sees to it that connections of ours that broke deliver nothing any more. They cannot if
-    /// the server process they went to has ended, or closes them when told to.
-    pub(super) async fn kill_stale(&mut self, node: &NodeShared) -> Result<(), RedisError> {
+    /// I8: sees to it that connections of ours that broke deliver nothing any more, before anything else
+    /// is written here. They cannot if the server process they went to has ended, or closes them when told
+    /// to.
+    async fn kill_stale(&mut self, node: &NodeShared) -> Result<(), RedisError> {
         let broken = node.handover.broken();
-        let run = self.info.run_id.as_ref();
-        let mut pipeline = redis::Pipeline::new();
-        for id in broken.iter().filter_map(|one| one.to_kill(run)) {
-            pipeline.cmd("CLIENT").arg("KILL").arg("ID").arg(id);
-        }
+        let pipeline = self.killing(&broken);
         let replies = match pipeline.len() {
             0 => Vec::new(),
             count => self.session.connection.send_packed_commands(&pipeline, 0, count).await?,
         };
-        let are_killed = replies.iter().all(|reply| matches!(reply, Value::Int(_)));
-        node.handover.handle_killed(&broken, run, are_killed, node.timer.now());
+        self.handle_killed(&broken, &replies, node);
         Ok(())
+    }
+
+    /// What kills those of `broken` that the server knows.
+    pub(super) fn killing(&self, broken: &[Stale]) -> redis::Pipeline {
+        let mut pipeline = redis::Pipeline::new();
+        for id in broken.iter().filter_map(|one| one.to_kill(self.info.run_id.as_ref())) {
+            pipeline.cmd("CLIENT").arg("KILL").arg("ID").arg(id);
+        }
+        pipeline
+    }
+
+    /// The server was told to close the connections `broken`, as far as it knows them.
+    pub(super) fn handle_killed(&self, broken: &[Stale], replies: &[Value], node: &NodeShared) {
+        let are_killed = replies.iter().all(|reply| matches!(reply, Value::Int(_)));
+        let run = self.info.run_id.as_ref();
+        node.handover.handle_killed(broken, run, are_killed, node.timer.now());
+    }
+
+    /// Writes what kills `broken`; returns when that was. What is written after it runs after it.
+    pub(super) async fn write_kills(
+        &mut self,
+        pipeline: redis::Pipeline,
+        broken: Vec<Stale>,
+        timer: &TimerClock,
+    ) -> Time {
+        self.write_pipeline(pipeline, (Vec::new(), None, broken), timer).await
     }
 
     /// Writes one pipeline for `commands`; with a `TIME` at its end if it is `sealed`, which tells the time
@@ -129,6 +158,15 @@ impl Link {
         if sealed.is_some() {
             ask_time(&mut pipeline);
         }
+        self.write_pipeline(pipeline, (commands, sealed, Vec::new()), timer).await
+    }
+
+    async fn write_pipeline(
+        &mut self,
+        pipeline: redis::Pipeline,
+        (commands, sealed, kills): (Vec<QueuedCommand>, Option<Time>, Vec<Stale>),
+        timer: &TimerClock,
+    ) -> Time {
         let mut connection = self.session.connection.clone();
         let mut replies: Replies = Box::pin(async move {
             let count = pipeline.len();
@@ -142,7 +180,7 @@ impl Link {
             Poll::Pending => replies,
         };
         let at = timer.now();
-        self.under_way.push_back(Written { replies, commands, sealed, at });
+        self.under_way.push_back(Written { replies, commands, sealed, kills, at });
         at
     }
 
@@ -171,8 +209,8 @@ impl Link {
             && let Poll::Ready(replies) = oldest.replies.as_mut().poll(cx)
         {
             let written = self.under_way.pop_front().expect("the front was just polled");
-            let Written { commands, at, sealed, .. } = written;
-            return Poll::Ready(News::Answered(Answered { at, commands, sealed, replies }));
+            let Written { commands, at, sealed, kills, .. } = written;
+            return Poll::Ready(News::Answered(Answered { at, commands, sealed, kills, replies }));
         }
         if with_pushes { self.pushes.poll(cx).map(News::of) } else { Poll::Pending }
     }

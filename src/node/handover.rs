@@ -173,11 +173,6 @@ impl Handover {
         self.has_broken.store(!state.stale.broken().is_empty(), Ordering::Release);
     }
 
-    /// Broken connections could not be seen to.
-    pub(super) fn handle_kill_failed(&self, now: Time) {
-        lock(&self.state).stale.handle_kill_failed(now);
-    }
-
     /// True if what was written at `written` may come before what a broken connection delivers, whichever
     /// task's it was.
     pub(super) fn may_undo(&self, written: Time) -> bool {

@@ -12,10 +12,13 @@ use redis::Value;
 impl Backlog {
     /// Casts the votes that the replies are, in their order. They were read by `now`.
     pub(super) fn settle(&mut self, answered: Answered, now: Time) -> Result<(), NodeFailure> {
-        let Answered { at, commands, sealed, replies } = answered;
+        let Answered { at, commands, sealed, kills, replies } = answered;
         let expected = commands.iter().map(QueuedCommand::replies).sum::<usize>()
             + usize::from(sealed.is_some());
         let replies = replies.map_err(|error| NodeFailure::disconnected(&error));
+        if !kills.is_empty() {
+            return replies.map(drop);
+        }
         let told =
             replies.and_then(|replies| Ok((read_seal(&replies, expected, sealed)?, replies)));
         let (time, replies) = match told {

@@ -17,7 +17,7 @@ pub(crate) enum Verb {
     /// Takes over what somebody has handed over.
     Adopt { resource: usize, lock: Box<Lock> },
     Status { resource: usize },
-    ForceRelease { resource: usize },
+    ForceRelease,
     ReleaseAll,
     Check,
     Ready,
@@ -144,7 +144,7 @@ fn draw_verb(palette: &Palette, scenario: &Scenario, dice: &mut Dice) -> Verb {
     match dice.below(9) {
         0..=2 if palette.hand_over > 0 => Verb::Adopt { resource, lock: lock(dice) },
         0..=3 => Verb::Status { resource },
-        4 => Verb::ForceRelease { resource },
+        4 => Verb::ForceRelease,
         5 => Verb::ReleaseAll,
         6 => Verb::Check,
         7 => Verb::Ready,

@@ -124,11 +124,6 @@ impl Books {
         }
     }
 
-    /// True if somebody relies on a lease of it.
-    pub(crate) fn is_held(&self, resource: usize) -> bool {
-        self.held.get(&resource).is_some_and(|all| !all.is_empty())
-    }
-
     pub(crate) fn hand_over(&mut self, resource: usize, value: String) {
         self.handed_over.entry(resource).or_default().push(value);
     }

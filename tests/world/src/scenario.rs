@@ -103,13 +103,16 @@ impl Scenario {
         let timeout = (ttl_ms * MS / share).max(2 * MS);
         let nodes = dice.pick(&[1, 2, 3, 3, 3, 4, 5, 5, 5]);
         let horizon = (ttl_ms * MS * dice.between(3, 7)).min(40 * S);
-        let connect = (4 * timeout).clamp(40 * MS, S);
         let times = Times {
             ttl_ms,
             node_timeout: Duration::from_nanos(timeout),
-            connect_timeout: Duration::from_nanos(connect),
+            connect_timeout: Duration::ZERO,
             horizon,
         };
+        let weather = draw_weather(ttl_ms * MS, timeout, dice);
+        // A set-up takes four round trips.
+        let connect = (4 * timeout).clamp(40 * MS, S).max(20 * weather.delay.1);
+        let times = Times { connect_timeout: Duration::from_nanos(connect), ..times };
         let (retry, longest_delay) = draw_retry(ttl_ms, dice);
         let most = dice.pick(&[0, 500, 4_900]);
         let rate = |dice: &mut Dice| 1_000_000 - most + dice.pick(&[0, most, 2 * most]);
@@ -133,7 +136,7 @@ impl Scenario {
             guard: RestartGuard::Off,
             retry,
             longest_delay,
-            weather: draw_weather(ttl_ms * MS, timeout, dice),
+            weather,
             nerves: draw_nerves(timeout, dice),
             kills: dice.chance(700),
             resp3: dice.chance(850),

@@ -104,14 +104,14 @@ impl Worker {
                 let status = self.timed("status", node, status).await;
                 self.inspect(&status);
             }
-            Verb::ForceRelease { resource } => {
-                // Whoever holds it is not told: nobody may rely on it any more.
-                if self.checker.books().is_held(resource) {
-                    return;
-                }
-                let done = self.redlock.force_release(name(resource));
+            Verb::ForceRelease => {
+                // Whoever holds it is not told: it is nobody else's.
+                let own = format!("own{}", self.name);
+                let lease = self.redlock.try_acquire(&own).await;
+                let done = self.redlock.force_release(&own);
                 let done = self.timed("force_release", 2 * node, done).await;
                 self.inspect(&done);
+                drop(lease);
             }
             Verb::ReleaseAll => {
                 let released = self.timed("release_all", node, self.redlock.release_all()).await;
@@ -201,7 +201,9 @@ impl Worker {
             Style::Seldom { every } => {
                 let shared = self.shared.clone();
                 let seldom = Seldom { inner: Box::pin(acquire), shared, every, pause: None };
-                let won = self.timed("acquire", bound + every, seldom).await;
+                // Each step of an attempt takes a poll; a deadline ends every path with the next, and a last look takes another.
+                let polls = if lock.wait.is_some() { 2 } else { 8 };
+                let won = self.timed("acquire", bound + polls * every, seldom).await;
                 self.hold(won, &lock).await;
             }
             Style::Moved { runtime } => self.move_to(runtime, acquire, lock).await,

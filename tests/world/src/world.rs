@@ -11,7 +11,8 @@ use crate::network::ClientEnd;
 use crate::node::NodeHost;
 use crate::process::{Due, Inhabitant, MOST_RUNTIMES, Process, nanos};
 use crate::rule::Rule;
-use crate::scenario::Scenario;
+use crate::fault::Fault;
+use crate::scenario::{FaultPlan, Scenario};
 use crate::trace::{Trace, note};
 use crate::worker::{Worker, dice_of};
 use quorlock::{Redlock, RetryPolicy};
@@ -420,8 +421,11 @@ impl Scenario {
     /// told, and told again while an old connection may deliver something.
     pub(crate) fn delivery(&self) -> Instant {
         let node = nanos(self.times.node_timeout);
-        // STALE_WINDOW, patience and pauses of the library, as DESIGN has them.
-        let doubt = if self.kills { 0 } else { 10 * S };
+        // STALE_WINDOW, patience and pauses of the library, as DESIGN has them. A node in trouble refuses to
+        // kill connections, too.
+        let is_refused = |it: &FaultPlan| matches!(it.fault, Fault::Trouble { .. });
+        let is_sure = self.kills && !self.faults.iter().any(is_refused);
+        let doubt = if is_sure { 0 } else { 10 * S };
         let patience = (10 * node).max(S);
         doubt + patience + 3 * S + 8 * node + nanos(self.times.connect_timeout) + 600 * MS
     }
