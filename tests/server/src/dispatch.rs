@@ -63,9 +63,6 @@ impl Turn<'_> {
         command: &Command,
         has_written: bool,
     ) -> Option<String> {
-        if self.server.trouble == Some(Trouble::MasterDown) && !command.runs_on_stale_data() {
-            return Some(MASTERDOWN.to_owned());
-        }
         if self.server.config.forbids(command.name) {
             let older = "The user executing the script can't run this command or subcommand";
             return Some(match self.server.config.version.has((7, 2)) {

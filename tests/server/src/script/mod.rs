@@ -11,7 +11,7 @@ mod sources;
 
 use crate::reply::Reply;
 use crate::request::integer;
-use crate::trouble::{NO_INTEGER, NOSCRIPT, SYNTAX};
+use crate::trouble::{MASTERDOWN, NO_INTEGER, NOSCRIPT, SYNTAX, Trouble};
 use crate::turn::Turn;
 use run::Run;
 use sha1_smol::Sha1;
@@ -91,6 +91,9 @@ impl<'a> Called<'a> {
 
     fn run(&self, turn: &mut Turn<'_>, digest: &str) -> Reply {
         let Some(source) = turn.server.scripts.0.get(digest) else { return Reply::error(NOSCRIPT) };
+        if turn.server.trouble == Some(Trouble::MasterDown) {
+            return Reply::error(MASTERDOWN);
+        }
         let source = source.clone();
         let Some(script) = Script::of(&source) else {
             return Reply::error("ERR the model knows only quorlock's own scripts");

@@ -1,0 +1,56 @@
+//! Where replies begin and end, in both protocols.
+
+/// The length of the reply that stands first, whole.
+pub fn length(bytes: &[u8]) -> usize {
+    let line = bytes.windows(2).position(|two| two == b"\r\n").expect("a whole line") + 2;
+    let count = || {
+        let digits = std::str::from_utf8(&bytes[1..line - 2]).expect("digits");
+        digits.parse::<i64>().expect("a number")
+    };
+    let parts = match bytes[0] {
+        b'$' | b'=' => {
+            let count = count();
+            return usize::try_from(count).map_or(line, |count| line + count + 2);
+        }
+        b'*' | b'>' => count(),
+        b'%' => 2 * count(),
+        _ => 0,
+    };
+    (0..parts).fold(line, |at, _| at + length(&bytes[at..]))
+}
+
+/// True for what `INFO` says: on a real server it says more, and most of that changes all the time.
+pub fn is_info(frame: &[u8]) -> bool {
+    let line = frame.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let text = &frame[line..];
+    let text = text.strip_prefix(b"txt:").unwrap_or(text);
+    matches!(frame[0], b'$' | b'=') && text.starts_with(b"# ")
+}
+
+/// The lines of `INFO` that anybody reads, sorted.
+pub fn facts(frame: &[u8]) -> Vec<String> {
+    const READ: [&str; 11] = [
+        "redis_version",
+        "valkey_version",
+        "run_id",
+        "uptime_in_seconds",
+        "role",
+        "connected_slaves",
+        "maxmemory",
+        "maxmemory_policy",
+        "evicted_keys",
+        "aof_enabled",
+        "cluster_enabled",
+    ];
+    let text = String::from_utf8_lossy(frame);
+    let is_read = |line: &&str| line.split_once(':').is_some_and(|(name, _)| READ.contains(&name));
+    let mut facts: Vec<_> = text.lines().filter(is_read).map(str::to_owned).collect();
+    facts.sort();
+    facts
+}
+
+/// Bytes as people read them.
+pub fn shown(bytes: &[u8]) -> String {
+    let text = bytes.escape_ascii().to_string();
+    if text.len() > 600 { format!("{}… ({} bytes)", &text[..600], bytes.len()) } else { text }
+}
