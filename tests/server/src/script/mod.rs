@@ -48,8 +48,11 @@ pub(crate) fn flush(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     Reply::OK
 }
 
-/// Nothing runs while this is asked: a server that is busy is so until it is told otherwise.
-pub(crate) fn kill(_: &mut Turn<'_>, _: &[Vec<u8>]) -> Reply {
+/// A server that is busy is so until whoever plays it says otherwise: the script ends some time later.
+pub(crate) fn kill(turn: &mut Turn<'_>, _: &[Vec<u8>]) -> Reply {
+    if turn.server.trouble == Some(Trouble::Busy) {
+        return Reply::OK;
+    }
     Reply::error("NOTBUSY No scripts in execution right now.")
 }
 

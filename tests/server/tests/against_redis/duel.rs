@@ -129,7 +129,11 @@ impl Duel {
                     7..10 => self.author.about_connection("PING"),
                     _ => self.author.stranger(),
                 };
-                self.say(conn, &pipeline);
+                // The script that keeps the server busy is ours to end.
+                let kills = pipeline.iter().any(|words| words[..] == ["SCRIPT", "KILL"]);
+                if !kills || self.weather != Weather::Busy {
+                    self.say(conn, &pipeline);
+                }
             }
         }
     }
@@ -206,9 +210,11 @@ impl Duel {
         self.note(format!("at {at}, {:?}, {conn:?} says\n        {shown}", self.weather));
         let client = self.clients.iter_mut().find(|client| client.conn == conn);
         client.expect("it is open").stream.write_all(bytes).expect("it is open");
-        // However it is cut.
+        // However it is cut; but what was not written before somebody is killed is lost, so a server must
+        // have all of that at once.
         let cut = self.author.dice.below(bytes.len() + 1);
-        let cut = if self.author.dice.once_in(4) { cut } else { bytes.len() };
+        let is_whole = shown.contains("CLIENT KILL") || !self.author.dice.once_in(4);
+        let cut = if is_whole { bytes.len() } else { cut };
         let mut outputs = self.model.receive(conn, &bytes[..cut], self.now_us);
         outputs.extend(self.model.receive(conn, &bytes[cut..], self.now_us));
         for output in outputs {
