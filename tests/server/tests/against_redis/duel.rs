@@ -4,7 +4,7 @@ use crate::author::{Author, Words};
 use crate::frames;
 use crate::real::{Real, Weather, connect, packed, read_frame};
 use server_model::{Config, ConnId, Output, Server, Trouble};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -60,13 +60,15 @@ pub struct Duel {
     now_us: u64,
     weather: Weather,
     pub sent: usize,
+    /// How often which kind of reply came.
+    pub seen: BTreeMap<String, usize>,
     log: VecDeque<String>,
 }
 
 impl Duel {
     pub fn new(seed: u64) -> Self {
         let has_password = seed % 2 == 0;
-        let mut real = Real::start(has_password.then_some(PASSWORD));
+        let real = Real::start(has_password.then_some(PASSWORD));
         let start = real.clock().now() + Duration::from_secs(100);
         real.clock().stand(start);
         let now = start.duration_since(std::time::UNIX_EPOCH).expect("after 1970");
@@ -83,12 +85,14 @@ impl Duel {
             now_us,
             weather: Weather::Fair,
             sent: 0,
+            seen: BTreeMap::new(),
             log: VecDeque::new(),
         };
         duel.set_clock();
         let started_us = now_us - 1_000_000 * duel.real.uptime();
         let config = Config {
             run_id: duel.real.run_id(),
+            version: duel.real.version(),
             first_client_id: duel.real.next_client_id(),
             password,
             ..Config::default()
@@ -129,11 +133,7 @@ impl Duel {
                     7..10 => self.author.about_connection("PING"),
                     _ => self.author.stranger(),
                 };
-                // The script that keeps the server busy is ours to end.
-                let kills = pipeline.iter().any(|words| words[..] == ["SCRIPT", "KILL"]);
-                if !kills || self.weather != Weather::Busy {
-                    self.say(conn, &pipeline);
-                }
+                self.say(conn, &pipeline);
             }
         }
     }
@@ -199,6 +199,11 @@ impl Duel {
     }
 
     fn say(&mut self, conn: ConnId, pipeline: &[Words]) {
+        // The script that keeps the server busy is ours to end.
+        let kills = pipeline.iter().any(|words| words[..] == ["SCRIPT", "KILL"]);
+        if kills && self.weather == Weather::Busy {
+            return;
+        }
         let bytes: Vec<u8> = pipeline.iter().flat_map(|words| packed(words)).collect();
         let lines = pipeline.iter().map(|words| line(words)).collect::<Vec<_>>();
         self.sent += pipeline.len();
@@ -246,6 +251,7 @@ impl Duel {
             if !is_same {
                 self.fail(to, &frames::shown(expected), &frames::shown(&got));
             }
+            *self.seen.entry(frames::kind(expected)).or_default() += 1;
             bytes = rest;
         }
     }

@@ -54,3 +54,19 @@ pub fn shown(bytes: &[u8]) -> String {
     let text = bytes.escape_ascii().to_string();
     if text.len() > 600 { format!("{}… ({} bytes)", &text[..600], bytes.len()) } else { text }
 }
+
+/// What kind of reply it is: an error's first word, a short one whole, else its mark.
+pub fn kind(frame: &[u8]) -> String {
+    let end = frame.iter().position(|byte| matches!(byte, b' ' | b'\r')).expect("a whole line");
+    let first = String::from_utf8_lossy(&frame[..end]).into_owned();
+    match frame[0] {
+        b'-' if frame.ends_with(b".\r\n") && frame.windows(9).any(|part| part == b" script: ") => {
+            format!("{first} in a script")
+        }
+        b'>' if frame.ends_with(b"_\r\n") => "all pushed".to_owned(),
+        b'>' => "a key pushed".to_owned(),
+        b':' if !matches!(&*first, ":0" | ":1" | ":-1" | ":-2" | ":-3") => ":".to_owned(),
+        b'$' | b'=' if first != "$-1" => first[..1].to_owned(),
+        _ => first,
+    }
+}

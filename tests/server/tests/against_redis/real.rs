@@ -1,15 +1,23 @@
 //! The real server, and who looks after it.
 
 use crate::frames;
+use server_model::Version;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// No reply takes longer.
 const PATIENCE: Duration = Duration::from_secs(20);
 const ADMIN: (&str, &str) = ("admin", "secret");
+
+/// Servers from Redis 7.0 on have to be told to permit `DEBUG`, which older ones do not understand.
+static DEBUG_IS_FORBIDDEN: LazyLock<bool> = LazyLock::new(|| {
+    let server = kit::Server::start();
+    server.try_cmd(&["DEBUG", "SET-ACTIVE-EXPIRE", "1"]).is_err()
+});
 
 /// What is wrong with the server.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,7 +96,10 @@ impl Real {
         if let Some(password) = password {
             builder = builder.password(password);
         }
-        let server = builder.arg("--enable-debug-command").arg("yes").start();
+        if *DEBUG_IS_FORBIDDEN {
+            builder = builder.arg("--enable-debug-command").arg("yes");
+        }
+        let server = builder.start();
         let [admin, second] = [(); 2].map(|()| {
             let mut stream = connect(server.addr());
             assert_eq!(ask(&mut stream, &["AUTH", ADMIN.0, ADMIN.1]), "+OK\r\n");
@@ -151,10 +162,19 @@ impl Real {
         line.expect("a run id").to_owned()
     }
 
-    pub fn version(&mut self) -> Vec<u32> {
+    /// Which server it is.
+    pub fn version(&mut self) -> Version {
         let info = self.ask(&["INFO", "server"]);
-        let line = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
-        line.expect("a version").split('.').map(|part| part.parse().expect("a number")).collect()
+        let told = |name: &str| {
+            let line = info.lines().find_map(|line| line.strip_prefix(name))?;
+            let parts: Vec<u32> = line.split('.').map_while(|part| part.parse().ok()).collect();
+            <[u32; 3]>::try_from(parts).ok()
+        };
+        match (told("valkey_version:"), told("redis_version:")) {
+            (Some([major, minor, patch]), _) => Version::valkey(major, minor, patch),
+            (None, Some([major, minor, patch])) => Version::redis(major, minor, patch),
+            (None, None) => panic!("it does not say what it is"),
+        }
     }
 
     pub fn uptime(&mut self) -> u64 {
