@@ -61,12 +61,18 @@ impl Command {
         self.flags & LOADING != 0
     }
 
-    pub(crate) fn runs_on_stale_data(&self) -> bool {
-        self.flags & STALE != 0
+    pub(crate) fn runs_on_stale_data(&self, version: &Version) -> bool {
+        match self.name {
+            "ping" => !version.has((7, 0)),
+            "eval" | "evalsha" | "script|load" => version.has((7, 0)),
+            "script|exists" | "script|flush" => version.is_valkey(),
+            _ => self.flags & STALE != 0,
+        }
     }
 
-    pub(crate) fn runs_while_busy(&self) -> bool {
-        self.flags & BUSY != 0
+    pub(crate) fn runs_while_busy(&self, version: &Version) -> bool {
+        let more = ["select", "client|id", "client|caching", "client|setinfo"];
+        self.flags & BUSY != 0 || version.is_valkey() && more.contains(&self.name)
     }
 
     pub(crate) fn is_open(&self) -> bool {

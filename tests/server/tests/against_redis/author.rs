@@ -231,7 +231,9 @@ impl Author {
 
     /// What changes the connection itself.
     pub fn about_connection(&mut self, login: &str) -> Vec<Words> {
-        let line = match self.dice.below(14) {
+        let line = match self.dice.below(16) {
+            14 => return vec![words("AUTH bob x")],
+            15 => return vec![words("HELLO 3 AUTH default wrong")],
             0..4 => "CLIENT TRACKING ON OPTIN NOLOOP",
             4 => "CLIENT TRACKING ON OPTIN",
             5 => "CLIENT TRACKING ON NOLOOP",

@@ -57,6 +57,7 @@ pub struct Duel {
     model: Server,
     clients: Vec<Client>,
     has_password: bool,
+    to_the_word: bool,
     now_us: u64,
     weather: Weather,
     pub sent: usize,
@@ -82,6 +83,7 @@ impl Duel {
             real,
             clients: Vec::new(),
             has_password,
+            to_the_word: false,
             now_us,
             weather: Weather::Fair,
             sent: 0,
@@ -89,10 +91,12 @@ impl Duel {
             log: VecDeque::new(),
         };
         duel.set_clock();
+        let version = duel.real.version();
+        duel.to_the_word = version.is_modelled_to_the_word();
         let started_us = now_us - 1_000_000 * duel.real.uptime();
         let config = Config {
             run_id: duel.real.run_id(),
-            version: duel.real.version(),
+            version,
             first_client_id: duel.real.next_client_id(),
             password,
             ..Config::default()
@@ -244,11 +248,7 @@ impl Duel {
         while !bytes.is_empty() {
             let (expected, rest) = bytes.split_at(frames::length(bytes));
             let got = read_frame(&mut self.clients[who].stream).unwrap_or_else(|part| part);
-            let is_same = match frames::is_info(expected) && frames::is_info(&got) {
-                true => frames::facts(expected) == frames::facts(&got),
-                false => expected == got,
-            };
-            if !is_same {
+            if !frames::is_same(expected, &got, self.to_the_word) {
                 self.fail(to, &frames::shown(expected), &frames::shown(&got));
             }
             *self.seen.entry(frames::kind(expected)).or_default() += 1;
