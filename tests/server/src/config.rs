@@ -56,7 +56,7 @@ pub enum Fsync {
 /// (7.2) are known, whether `INFO` and `CONFIG GET` take several names (7.0), what is answered by servers
 /// that are busy or have old data, when a connection is pushed what it has done itself, and the first words
 /// of refusals. Their other words are those of Redis 7.0, but where quorlock looks at them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
     /// The Redis whose commands it has.
     redis: [u32; 3],

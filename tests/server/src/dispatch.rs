@@ -12,10 +12,7 @@ impl Turn<'_> {
         // Valkey tells strangers nothing of what it knows.
         let is_silent = version.is_valkey() && self.server.sessions[&self.conn].user.is_none();
         let found = command::find(arguments, version);
-        let keeps_caching = match &found {
-            Ok(command) => command.is_of_client(),
-            Err(_) => !version.has((7, 0)) && arguments[0].eq_ignore_ascii_case(b"client"),
-        };
+        let keeps_caching = found.as_ref().is_ok_and(|command| command.is_of_client());
         let reply = match found {
             Err(_) if is_silent => Reply::error(NOAUTH),
             Err(unknown) => Reply::Error(unknown),

@@ -90,7 +90,9 @@ impl Server {
             let is_limited = session.user.is_none() && self.config.version.has((7, 0));
             match session.requests.next(is_limited) {
                 Next::Part => break,
-                Next::Command(arguments) => Turn { server: self, conn }.take(&arguments),
+                Next::Command(arguments) => {
+                    Turn { server: self, conn, is_in_script: false }.take(&arguments)
+                }
                 Next::Broken(why) => {
                     self.answer(conn, &Reply::Error(why));
                     self.close(conn);

@@ -101,6 +101,7 @@ impl<'a> Called<'a> {
         let Some(script) = Script::of(&source) else {
             return Reply::error("ERR the model knows only quorlock's own scripts");
         };
+        turn.is_in_script = true;
         let mut run = Run { turn, keys: self.keys, source: &source, digest, has_written: false };
         // An error that was raised is answered like one that was returned.
         script.run(&mut run, self.keys, self.args).unwrap_or_else(|raised| raised)

@@ -41,7 +41,10 @@ impl Run<'_, '_> {
             return Reply::Error(why);
         }
         self.has_written |= command.is_write();
-        self.turn.run(command, &arguments, self.keys)
+        // Older servers remember that all keys were read that the script was called with.
+        let is_new = self.turn.server.config.version.has((7, 2));
+        let read = if is_new { &arguments[1..2] } else { self.keys };
+        self.turn.run(command, &arguments, read)
     }
 
     /// `redis.call`: an error ends the script.

@@ -3,7 +3,7 @@
 use crate::author::{Author, Words};
 use crate::frames;
 use crate::real::{Real, Weather, connect, packed, read_frame};
-use server_model::{Config, ConnId, Output, Server, Trouble};
+use server_model::{Config, ConnId, Output, Server, Trouble, Version};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -33,6 +33,9 @@ const RIGHTS: [&str; 17] = [
     "config|get",
 ];
 
+/// So many of them are of whole commands.
+const WHOLE_RIGHTS: usize = 11;
+
 /// A client, and both ends of it.
 struct Client {
     conn: ConnId,
@@ -58,6 +61,7 @@ pub struct Duel {
     clients: Vec<Client>,
     has_password: bool,
     to_the_word: bool,
+    is_old: bool,
     now_us: u64,
     weather: Weather,
     pub sent: usize,
@@ -84,6 +88,7 @@ impl Duel {
             clients: Vec::new(),
             has_password,
             to_the_word: false,
+            is_old: false,
             now_us,
             weather: Weather::Fair,
             sent: 0,
@@ -92,6 +97,7 @@ impl Duel {
         };
         duel.set_clock();
         let version = duel.real.version();
+        duel.is_old = version < Version::redis(7, 0, 0);
         duel.to_the_word = version.is_modelled_to_the_word();
         let started_us = now_us - 1_000_000 * duel.real.uptime();
         let config = Config {
@@ -198,6 +204,10 @@ impl Duel {
         let id = self.model.client_id(self.clients[other].conn).expect("it is open");
         let id = if self.author.dice.once_in(4) { 999_999 } else { id };
         let mut pipeline = self.author.stranger();
+        if !self.to_the_word && pipeline[0][0].starts_with("FLUSH") {
+            // Newer servers write before they go on behind it.
+            return;
+        }
         pipeline.push(vec!["CLIENT".into(), "KILL".into(), "ID".into(), id.to_string()]);
         self.say(by, &pipeline);
     }
@@ -206,6 +216,19 @@ impl Duel {
         // The script that keeps the server busy is ours to end.
         let kills = pipeline.iter().any(|words| words[..] == ["SCRIPT", "KILL"]);
         if kills && self.weather == Weather::Busy {
+            return;
+        }
+        // Scripts on old replicas still see keys whose time is over.
+        let is_replica = matches!(self.weather, Weather::ReadOnly | Weather::MasterDown);
+        let runs = pipeline.iter().any(|words| words[0].starts_with("EVAL"));
+        if runs && is_replica && self.is_old {
+            return;
+        }
+        // And old servers push what a connection does itself at any time, before the reply or behind it.
+        let loops = pipeline.iter().any(|words| {
+            words.iter().any(|word| word == "ON") && !words.iter().any(|word| word == "NOLOOP")
+        });
+        if loops && self.is_old {
             return;
         }
         let bytes: Vec<u8> = pipeline.iter().flat_map(|words| packed(words)).collect();
@@ -283,7 +306,9 @@ impl Duel {
     }
 
     fn change_clock(&mut self) {
+        // Valkey may read its clock some microseconds late.
         let step = self.author.step_us();
+        let step = if self.to_the_word { step } else { step / 1_000 * 1_000 };
         if step != 0 {
             self.now_us = self.now_us.saturating_add_signed(step);
             self.set_clock();
@@ -305,8 +330,10 @@ impl Duel {
                 8 | 9 => Weather::OutOfMemory,
                 10 | 11 => Weather::Misconf,
                 12..18 => {
-                    let first = self.author.dice.pick(&RIGHTS);
-                    Weather::Forbidden(vec![first, self.author.dice.pick(&RIGHTS)])
+                    // Older servers have no rules for parts of commands.
+                    let rights = &RIGHTS[..if self.is_old { WHOLE_RIGHTS } else { RIGHTS.len() }];
+                    let first = self.author.dice.pick(rights);
+                    Weather::Forbidden(vec![first, self.author.dice.pick(rights)])
                 }
                 _ => return,
             };

@@ -12,6 +12,7 @@ mod real;
 mod scripts;
 
 use duel::Duel;
+use real::Real;
 use std::collections::BTreeMap;
 use std::env;
 
@@ -57,6 +58,15 @@ fn the_model_answers_as_a_real_server_does() {
     let is_short = one.is_some() || commands < COMMANDS;
     let seeds = one.map_or((0..SEEDS).collect(), |seed| vec![seed]);
     let mut seen = BTreeMap::<String, usize>::new();
+    let mut real = Real::start(None);
+    if !real.follows_its_clock() {
+        eprintln!(
+            "skipped: this server looks at its clock from time to time only, as Valkey 9 does"
+        );
+        return;
+    }
+    let version = real.version();
+    drop(real);
     for seed in seeds {
         let mut duel = Duel::new(seed);
         while duel.sent < commands {
@@ -69,6 +79,9 @@ fn the_model_answers_as_a_real_server_does() {
     }
     for (kind, least) in KINDS {
         let count = seen.get(kind).copied().unwrap_or_default();
-        assert!(is_short || count >= least, "{kind} came {count} times: {seen:#?}");
+        assert!(
+            is_short || !version.is_modelled_to_the_word() || count >= least,
+            "{kind} came {count} times: {seen:#?}"
+        );
     }
 }

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::LazyLock;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// No reply takes longer.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -118,6 +118,17 @@ impl Real {
 
     pub fn clock(&self) -> &kit::Clock {
         self.server.clock()
+    }
+
+    /// True if what the server says of the time is what its clock shows, and nothing later or earlier.
+    pub fn follows_its_clock(&mut self) -> bool {
+        let start = self.clock().now();
+        let seconds = start.duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+        (0..100).all(|moved| {
+            let shown = seconds + moved;
+            self.clock().stand(UNIX_EPOCH + Duration::from_secs(shown));
+            self.ask(&["TIME"]) == format!("*2\r\n$10\r\n{shown}\r\n$1\r\n0\r\n")
+        })
     }
 
     /// What the administrator is answered.
