@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -40,12 +40,14 @@ struct State {
     setting: Setting,
 }
 
-/// The clock shows the true time + offset + (monotonic clock - since) * `parts_per_million`.
+/// The clock shows the true time + offset + (monotonic clock - since) * `parts_per_million`; or, if it
+/// stands, the offset alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Setting {
     offset: i64,
     since: i64,
     parts_per_million: i64,
+    stands: bool,
 }
 
 impl Setting {
@@ -99,11 +101,14 @@ impl Clock {
     ///
     /// # Panics
     ///
-    /// When the clock would run backwards, at -1 000 000 or less.
+    /// When the clock would run backwards, at -1 000 000 or less; when it stands.
     #[track_caller]
     pub fn drift(&self, parts_per_million: i32) {
         assert!(parts_per_million > -1_000_000, "a clock that drifts still runs forward");
-        self.set(|setting| setting.parts_per_million = parts_per_million.into());
+        self.set(|setting| {
+            assert!(!setting.stands, "a clock that stands does not drift");
+            setting.parts_per_million = parts_per_million.into();
+        });
     }
 
     /// Puts the clock forward.
@@ -116,10 +121,28 @@ impl Clock {
         self.set(|setting| setting.offset -= nanos(back));
     }
 
+    /// Puts the clock to `at`, where it stands still for good: only jumps, and another call of this,
+    /// move it. So what the server says of times is known exactly.
+    ///
+    /// # Panics
+    ///
+    /// When `at` is before 1970, or more than a hundred years after it.
+    #[track_caller]
+    pub fn stand(&self, at: SystemTime) {
+        let at = at.duration_since(UNIX_EPOCH).expect("a time after 1970");
+        self.set(|setting| {
+            *setting = Setting { offset: nanos(at), stands: true, ..Setting::default() };
+        });
+    }
+
     /// What the clock shows.
     #[must_use]
     pub fn now(&self) -> SystemTime {
-        let off = self.state().setting.off(monotonic());
+        let setting = self.state().setting;
+        if setting.stands {
+            return UNIX_EPOCH + Duration::from_nanos(setting.offset.unsigned_abs());
+        }
+        let off = setting.off(monotonic());
         let distance = Duration::from_nanos(off.unsigned_abs());
         if off < 0 { SystemTime::now() - distance } else { SystemTime::now() + distance }
     }
@@ -130,13 +153,16 @@ impl Clock {
         let mut state = self.state();
         let now = monotonic();
         let setting = &mut state.setting;
-        setting.offset = setting.off(now);
-        setting.since = now;
+        if !setting.stands {
+            setting.offset = setting.off(now);
+            setting.since = now;
+        }
         change(setting);
-        let Setting { offset, since, parts_per_million } = *setting;
-        let bytes = [offset, since, parts_per_million].map(i64::to_ne_bytes).concat();
+        let Setting { offset, since, parts_per_million, stands } = *setting;
+        let bytes =
+            [offset, since, parts_per_million, stands.into()].map(i64::to_ne_bytes).concat();
         state.version = state.version.wrapping_add(1);
-        let place = 8 + 24 * u64::from(state.version % 2);
+        let place = 8 + 32 * u64::from(state.version % 2);
         self.control.write_all_at(&bytes, place).expect("cannot write a control file");
         self.control.write_all_at(&[state.version], 0).expect("cannot write a control file");
     }

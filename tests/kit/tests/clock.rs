@@ -95,6 +95,29 @@ fn does_not_jump_when_its_rate_changes() {
 }
 
 #[test]
+fn stands_still_where_it_is_put_and_jumps_from_there() {
+    let server = Server::builder().clock().start();
+    let clock = server.clock();
+    let at = UNIX_EPOCH + Duration::from_micros(1_234_567_890_123_000);
+    clock.stand(at);
+    assert_eq!((time(&server), clock.now()), (at, at));
+    server.cmd(&["SET", "k", "v", "PX", "1000"]);
+    let (more, less) = (Duration::from_millis(400), Duration::from_micros(1));
+    for (shown, left) in [(at + more, 600), (at + more - less, 601), (at + more + more - less, 201)]
+    {
+        if shown > clock.now() {
+            clock.jump(shown.duration_since(clock.now()).expect("ahead"));
+        } else {
+            clock.jump_back(less);
+        }
+        assert_eq!((time(&server), clock.now()), (shown, shown));
+        assert_eq!(server.pttl("k"), left);
+    }
+    clock.stand(at + Duration::from_millis(1001));
+    assert_eq!(server.pttl("k"), -2, "it is over");
+}
+
+#[test]
 fn keys_expire_by_it() {
     let server = Server::builder().clock().start();
     server.cmd(&["SET", "k", "v", "PX", "600000"]);

@@ -61,12 +61,18 @@ impl Command {
         self.flags & LOADING != 0
     }
 
-    pub(crate) fn runs_on_stale_data(&self) -> bool {
-        self.flags & STALE != 0
+    pub(crate) fn runs_on_stale_data(&self, version: &Version) -> bool {
+        match self.name {
+            "ping" => !version.has((7, 0)),
+            "eval" | "evalsha" | "script|load" => version.has((7, 0)),
+            "script|exists" | "script|flush" => version.is_valkey(),
+            _ => self.flags & STALE != 0,
+        }
     }
 
-    pub(crate) fn runs_while_busy(&self) -> bool {
-        self.flags & BUSY != 0
+    pub(crate) fn runs_while_busy(&self, version: &Version) -> bool {
+        let more = ["select", "client|id", "client|caching", "client|setinfo"];
+        self.flags & BUSY != 0 || version.is_valkey() && more.contains(&self.name)
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -99,10 +105,10 @@ static COMMANDS: [Command; 31] = [
     known("quit", -1, ALWAYS | BUSY | OPEN, login::quit),
     known("select", 2, ALWAYS, login::select),
     known("script|load", 3, STALE, script::load),
-    known("script|exists", -3, STALE, script::exists),
-    known("script|flush", -2, STALE, script::flush),
-    known("script|kill", 2, STALE | BUSY, script::kill),
-    known("script", -2, STALE, nothing),
+    known("script|exists", -3, 0, script::exists),
+    known("script|flush", -2, 0, script::flush),
+    known("script|kill", 2, BUSY, script::kill),
+    known("script", -2, 0, nothing),
     known("client|id", 2, ALWAYS, client::id),
     known("client|kill", -3, ALWAYS, client::kill),
     known("client|tracking", -3, ALWAYS, client::tracking).since(6, 0),
@@ -130,7 +136,10 @@ pub(crate) fn find(arguments: &[Vec<u8>], version: &Version) -> Result<&'static 
     let Some(second) = arguments.get(1).filter(|_| has_subcommands(first)) else {
         return named(first).ok_or_else(|| unknown(arguments, version));
     };
-    named(&[first, b"|", second].concat()).ok_or_else(|| unknown_second(first, second, version))
+    // To older servers the second word is an argument like others: they look at it last.
+    let whole = named(&[first, b"|", second].concat());
+    let container = || named(first).filter(|_| !version.has((7, 0)));
+    whole.or_else(container).ok_or_else(|| unknown_second(first, second, version))
 }
 
 fn has_subcommands(name: &[u8]) -> bool {
@@ -168,7 +177,8 @@ fn unknown_second(first: &[u8], second: &[u8], version: &Version) -> String {
     format!("ERR {what} '{second}'. Try {name} HELP.")
 }
 
-/// A command that is nothing without a second word: never run, as it takes more arguments.
-fn nothing(_: &mut Turn<'_>, _: &[Vec<u8>]) -> Reply {
-    Reply::error("ERR syntax error")
+/// A command that is nothing without a second word, with one that an older server does not know.
+fn nothing(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let version = &turn.server.config.version;
+    Reply::Error(unknown_second(&arguments[0], &arguments[1], version))
 }

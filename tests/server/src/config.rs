@@ -53,8 +53,10 @@ pub enum Fsync {
 }
 
 /// Which server it is. What hangs on it: whether `HELLO` and `CLIENT TRACKING` (6.0) and `CLIENT SETINFO`
-/// (7.2) are known, whether `INFO` and `CONFIG GET` take several names (7.0), and how refusals are worded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// (7.2) are known, whether `INFO` and `CONFIG GET` take several names (7.0), what is answered by servers
+/// that are busy or have old data, when a connection is pushed what it has done itself, and the first words
+/// of refusals. Their other words are those of Redis 7.0, but where quorlock looks at them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
     /// The Redis whose commands it has.
     redis: [u32; 3],
@@ -125,9 +127,24 @@ impl Version {
         Self { redis: [7, 2, 4], valkey: Some([major, minor, patch]) }
     }
 
+    /// True if the model answers as this server does to the last word of its errors.
+    pub fn is_modelled_to_the_word(&self) -> bool {
+        self.redis[..2] == [7, 0] && !self.is_valkey()
+    }
+
     /// True if it has what came with this version of Redis.
     pub(crate) fn has(&self, since: (u32, u32)) -> bool {
         (self.redis[0], self.redis[1]) >= since
+    }
+
+    pub(crate) fn is_valkey(&self) -> bool {
+        self.valkey.is_some()
+    }
+
+    /// True if what a connection's own command pushes to it comes before the reply: all of it in old
+    /// versions, and in new ones a flush, whose reply waits for the memory to be freed.
+    pub(crate) fn pushes_first(&self, is_flush: bool) -> bool {
+        !self.has((7, 0)) || is_flush && self.has((7, 4))
     }
 
     /// The fields of `INFO` that tell it.
@@ -143,8 +160,10 @@ impl Version {
 
     /// How it greets: its name and version.
     pub(crate) fn greeting(&self) -> (&'static str, String) {
-        // Valkey calls itself Redis there, unless it is told not to.
-        ("redis", dotted(self.redis))
+        match self.valkey {
+            Some(valkey) => ("valkey", dotted(valkey)),
+            None => ("redis", dotted(self.redis)),
+        }
     }
 }
 

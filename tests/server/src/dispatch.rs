@@ -8,29 +8,41 @@ use crate::turn::Turn;
 impl Turn<'_> {
     /// Runs one command and answers it.
     pub(crate) fn take(mut self, arguments: &[Vec<u8>]) {
-        let found = command::find(arguments, &self.server.config.version);
+        let version = &self.server.config.version;
+        // Valkey tells strangers nothing of what it knows.
+        let is_silent = version.is_valkey() && self.server.sessions[&self.conn].user.is_none();
+        let found = command::find(arguments, version);
+        let keeps_caching = found.as_ref().is_ok_and(|command| command.is_of_client());
         let reply = match found {
-            Err(ref unknown) => Reply::Error(unknown.clone()),
+            Err(_) if is_silent => Reply::error(NOAUTH),
+            Err(unknown) => Reply::Error(unknown),
             Ok(command) => match self.refusal(command, arguments) {
                 Some(why) => Reply::Error(why),
                 None => self.run(command, arguments, arguments.get(1..2).unwrap_or_default()),
             },
         };
+        let pushes = std::mem::take(&mut self.server.own_pushes);
+        let version = &self.server.config.version;
+        let (first, last): (Vec<_>, Vec<_>) =
+            pushes.into_iter().partition(|pushed| version.pushes_first(pushed.is_none()));
+        first.into_iter().for_each(|pushed| self.server.push(self.conn, pushed.as_deref()));
         self.server.answer(self.conn, &reply);
-        for pushed in std::mem::take(&mut self.server.own_pushes) {
-            self.server.push(self.conn, pushed.as_deref());
-        }
-        if !found.is_ok_and(Command::is_of_client) {
+        last.into_iter().for_each(|pushed| self.server.push(self.conn, pushed.as_deref()));
+        if !keeps_caching {
             self.session().is_caching = false;
         }
     }
 
     /// Why the command is not run, as `processCommand` of Redis goes through it.
     fn refusal(&mut self, command: &Command, arguments: &[Vec<u8>]) -> Option<String> {
+        let is_stranger = self.session().user.is_none();
+        if is_stranger && !command.is_open() && self.server.config.version.is_valkey() {
+            return Some(NOAUTH.to_owned());
+        }
         if !command.takes(arguments.len()) {
             return Some(format!("ERR wrong number of arguments for '{}' command", command.name));
         }
-        if self.session().user.is_none() && !command.is_open() {
+        if is_stranger && !command.is_open() {
             return Some(NOAUTH.to_owned());
         }
         // Whoever may not log in is told so by nobody.
@@ -45,11 +57,13 @@ impl Turn<'_> {
             MISCONF
         } else if self.server.is_replica() && command.is_write() {
             READONLY
-        } else if is(Trouble::MasterDown) && !command.runs_on_stale_data() {
+        } else if is(Trouble::MasterDown)
+            && !command.runs_on_stale_data(&self.server.config.version)
+        {
             MASTERDOWN
         } else if is(Trouble::Loading) && !command.runs_while_loading() {
             LOADING
-        } else if is(Trouble::Busy) && !command.runs_while_busy() {
+        } else if is(Trouble::Busy) && !command.runs_while_busy(&self.server.config.version) {
             BUSY
         } else {
             return None;
@@ -63,14 +77,14 @@ impl Turn<'_> {
         command: &Command,
         has_written: bool,
     ) -> Option<String> {
-        if self.server.trouble == Some(Trouble::MasterDown) && !command.runs_on_stale_data() {
-            return Some(MASTERDOWN.to_owned());
-        }
         if self.server.config.forbids(command.name) {
             let older = "The user executing the script can't run this command or subcommand";
-            return Some(match self.server.config.version.has((7, 2)) {
-                true => format!("NOPERM ACL failure in script: {}", self.no_right(command)),
-                false => format!("ERR {older}"),
+            let version = &self.server.config.version;
+            let (is_new, is_old) = (version.has((7, 2)), !version.has((7, 0)));
+            return Some(match () {
+                () if is_new => format!("ERR ACL failure in script: {}", self.no_right(command)),
+                () if is_old => older.to_owned(),
+                () => format!("ERR {older}"),
             });
         }
         if has_written {

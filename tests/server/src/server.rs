@@ -86,9 +86,13 @@ impl Server {
             session.requests.add(bytes);
         }
         while let Some(session) = self.sessions.get_mut(&conn) {
-            match session.requests.next(session.user.is_none()) {
+            // Older servers take anything of strangers.
+            let is_limited = session.user.is_none() && self.config.version.has((7, 0));
+            match session.requests.next(is_limited) {
                 Next::Part => break,
-                Next::Command(arguments) => Turn { server: self, conn }.take(&arguments),
+                Next::Command(arguments) => {
+                    Turn { server: self, conn, is_in_script: false }.take(&arguments)
+                }
                 Next::Broken(why) => {
                     self.answer(conn, &Reply::Error(why));
                     self.close(conn);

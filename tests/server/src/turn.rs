@@ -10,6 +10,7 @@ use crate::session::Session;
 pub(crate) struct Turn<'a> {
     pub(crate) server: &'a mut Server,
     pub(crate) conn: ConnId,
+    pub(crate) is_in_script: bool,
 }
 
 impl Turn<'_> {
@@ -30,7 +31,7 @@ impl Turn<'_> {
         }
         if !self.server.is_replica() {
             self.server.keyspace.remove(db, key);
-            self.touch(key);
+            self.touch(key, true);
         }
         None
     }
@@ -38,18 +39,20 @@ impl Turn<'_> {
     pub(crate) fn put(&mut self, key: &[u8], entry: Entry) {
         let db = self.db();
         self.server.keyspace.set(db, key, entry);
-        self.touch(key);
+        self.touch(key, false);
     }
 
     pub(crate) fn remove(&mut self, key: &[u8]) {
         let db = self.db();
         self.server.keyspace.remove(db, key);
-        self.touch(key);
+        self.touch(key, false);
     }
 
-    /// Tells others that the key has changed.
-    pub(crate) fn touch(&mut self, key: &[u8]) {
-        self.server.invalidate(key, Some(self.conn));
+    /// Tells who wants to know that the key has changed. To older servers neither what a script does nor
+    /// the end of a key's time is the work of whose turn it is.
+    fn touch(&mut self, key: &[u8], is_over: bool) {
+        let is_ours = self.server.config.version.has((7, 0)) || !is_over && !self.is_in_script;
+        self.server.invalidate(key, is_ours.then_some(self.conn));
     }
 
     /// Runs a command that nothing speaks against. What it reads is remembered as that of `keys`: its own,

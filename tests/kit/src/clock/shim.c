@@ -21,11 +21,15 @@ _Static_assert(sizeof(long) == 8, "the layouts of system calls below are those o
 
 #define NANOS 1000000000L
 
-/* The wall clock shows the true time + offset + (monotonic clock - since) * parts_per_million. */
+/*
+ * The wall clock shows the true time + offset + (monotonic clock - since) * parts_per_million; or, if it
+ * stands, the offset alone.
+ */
 struct setting {
     int64_t offset;
     int64_t since;
     int64_t parts_per_million;
+    int64_t stands;
 };
 
 /*
@@ -54,6 +58,7 @@ static struct setting current_setting(void)
         found.offset = control->settings[before & 1].offset;
         found.since = control->settings[before & 1].since;
         found.parts_per_million = control->settings[before & 1].parts_per_million;
+        found.stands = control->settings[before & 1].stands;
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
         after = __atomic_load_n(&control->version, __ATOMIC_RELAXED);
     } while (before != after);
@@ -70,7 +75,7 @@ static void fake(struct timespec *t)
     int64_t passed = nanos(&monotonic) - setting.since;
     int64_t drift = passed / 1000000 * setting.parts_per_million
                     + passed % 1000000 * setting.parts_per_million / 1000000;
-    int64_t shown = nanos(t) + setting.offset + drift;
+    int64_t shown = setting.stands ? setting.offset : nanos(t) + setting.offset + drift;
     if (shown < 0)
         shown = 0;
     t->tv_sec = shown / NANOS;

@@ -58,7 +58,7 @@ fn look<'a>(
 ) -> Result<Result<Found<'a>, Reply>, Reply> {
     let (mut counters, mut shown) = (Vec::new(), 0.0);
     for counter in beside {
-        let digits = run.pcall(&[b"GET", counter]);
+        let digits = run.pcall("redis.pcall('GET', KEYS[i]", &[b"GET", counter]);
         let found = match &digits {
             Reply::Bulk(digits) => number(digits),
             Reply::Null => Some(0.0),

@@ -11,7 +11,7 @@ mod sources;
 
 use crate::reply::Reply;
 use crate::request::integer;
-use crate::trouble::{NO_INTEGER, NOSCRIPT, SYNTAX};
+use crate::trouble::{MASTERDOWN, NO_INTEGER, NOSCRIPT, SYNTAX, Trouble};
 use crate::turn::Turn;
 use run::Run;
 use sha1_smol::Sha1;
@@ -48,8 +48,11 @@ pub(crate) fn flush(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     Reply::OK
 }
 
-/// Nothing runs while this is asked: a server that is busy is so until it is told otherwise.
-pub(crate) fn kill(_: &mut Turn<'_>, _: &[Vec<u8>]) -> Reply {
+/// A server that is busy is so until whoever plays it says otherwise: the script ends some time later.
+pub(crate) fn kill(turn: &mut Turn<'_>, _: &[Vec<u8>]) -> Reply {
+    if turn.server.trouble == Some(Trouble::Busy) {
+        return Reply::OK;
+    }
     Reply::error("NOTBUSY No scripts in execution right now.")
 }
 
@@ -91,10 +94,14 @@ impl<'a> Called<'a> {
 
     fn run(&self, turn: &mut Turn<'_>, digest: &str) -> Reply {
         let Some(source) = turn.server.scripts.0.get(digest) else { return Reply::error(NOSCRIPT) };
+        if turn.server.trouble == Some(Trouble::MasterDown) {
+            return Reply::error(MASTERDOWN);
+        }
         let source = source.clone();
         let Some(script) = Script::of(&source) else {
             return Reply::error("ERR the model knows only quorlock's own scripts");
         };
+        turn.is_in_script = true;
         let mut run = Run { turn, keys: self.keys, source: &source, digest, has_written: false };
         // An error that was raised is answered like one that was returned.
         script.run(&mut run, self.keys, self.args).unwrap_or_else(|raised| raised)

@@ -26,8 +26,8 @@ pub(super) enum Held {
 }
 
 impl Run<'_, '_> {
-    /// `redis.pcall`: an error is a value.
-    pub(super) fn pcall(&mut self, arguments: &[&[u8]]) -> Reply {
+    /// `redis.pcall`: an error is a value. `at` is how the call begins in the script's text.
+    pub(super) fn pcall(&mut self, at: &str, arguments: &[&[u8]]) -> Reply {
         let arguments: Vec<_> = arguments.iter().map(|argument| argument.to_vec()).collect();
         let version = &self.turn.server.config.version;
         let command = match command::find(&arguments, version) {
@@ -35,15 +35,21 @@ impl Run<'_, '_> {
             Err(unknown) => return Reply::Error(unknown),
         };
         if let Some(why) = self.turn.refusal_in_script(command, self.has_written) {
+            // As older servers put it: an error of the script's own.
+            let is_own = why.starts_with("The user");
+            let why = if is_own { format!("@user_script: {}: {why}", self.line(at)) } else { why };
             return Reply::Error(why);
         }
         self.has_written |= command.is_write();
-        self.turn.run(command, &arguments, self.keys)
+        // Older servers remember that all keys were read that the script was called with.
+        let is_new = self.turn.server.config.version.has((7, 2));
+        let read = if is_new { &arguments[1..2] } else { self.keys };
+        self.turn.run(command, &arguments, read)
     }
 
-    /// `redis.call`: an error ends the script. `at` is how the call begins in the script's text.
+    /// `redis.call`: an error ends the script.
     pub(super) fn call(&mut self, at: &str, arguments: &[&[u8]]) -> Answer {
-        match self.pcall(arguments) {
+        match self.pcall(at, arguments) {
             Reply::Error(why) => Err(self.raised(at, &why)),
             reply => Ok(reply),
         }
@@ -51,7 +57,7 @@ impl Run<'_, '_> {
 
     /// `redis.pcall('GET', key)`, where an error that is none of the key's kind ends the script.
     pub(super) fn held(&mut self, key: &[u8]) -> Result<Held, Reply> {
-        match self.pcall(&[b"GET", key]) {
+        match self.pcall("redis.pcall('GET'", &[b"GET", key]) {
             Reply::Bulk(value) => Ok(Held::Value(value)),
             Reply::Error(why) if why.contains("WRONGTYPE") => Ok(Held::Other),
             Reply::Error(why) => Err(Reply::Error(why)),
@@ -68,14 +74,24 @@ impl Run<'_, '_> {
     }
 
     fn raised(&self, at: &str, why: &str) -> Reply {
-        let place = self.source.find(at).expect("the text of the script has this call");
-        let line = 1 + self.source[..place].matches('\n').count();
-        let digest = self.digest;
-        if self.turn.server.config.version.has((7, 0)) {
+        let (line, digest) = (self.line(at), self.digest);
+        let version = &self.turn.server.config.version;
+        if version.is_valkey() {
+            return Reply::Error(format!("{why} script: on @user_script:{line}."));
+        }
+        if version.has((7, 0)) {
             return Reply::Error(format!("{why} script: {digest}, on @user_script:{line}."));
         }
-        let at = format!("@user_script:{line}: @user_script: {line}:");
-        Reply::Error(format!("ERR Error running script (call to f_{digest}): {at} -{why}"))
+        let is_own = why.starts_with('@');
+        let why = if is_own { why.to_owned() } else { format!("@user_script: {line}: -{why}") };
+        let call = format!("call to f_{digest}");
+        Reply::Error(format!("ERR Error running script ({call}): @user_script:{line}: {why}"))
+    }
+
+    /// The line of the script's text where this begins.
+    fn line(&self, at: &str) -> usize {
+        let place = self.source.find(at).expect("the text of the script has this call");
+        1 + self.source[..place].matches('\n').count()
     }
 }
 
