@@ -1,7 +1,7 @@
 # The short way to everything. GNU make 3.81 or later; `make` alone lists the targets.
 #
 # ARGS is handed on: to the demo, to the test binaries (make test ARGS=name), to the simulation, to the torture, to the
-# program of benches/peers. SEEDS is how many runs the simulation plays. How long the torture lasts, and its seed:
+# program of benches/peers, to the player of mutations. SEEDS is how many runs the simulation plays. How long the torture lasts, and its seed:
 # make torture SECONDS=600 SEED=7 ARGS="--mode outside".
 
 SHELL := /bin/sh
@@ -49,6 +49,11 @@ bench: ## run the benchmarks, then the side-by-side comparison with rslock
 .PHONY: model
 model: ## search every state of a small Redlock for two holders at once
 	cargo run --release --quiet -p quorlock-model
+
+.PHONY: mutants
+mutants: ## break the code on purpose, patch by patch, and see it caught: MUTANTS=name TENTH=3|auto SEEDS=20000
+	$(WITH) cargo run --quiet -p quorlock-mutants -- $(MUTANTS) --seeds $(or $(SEEDS),20000) \
+		$(if $(TENTH),--tenth $(TENTH)) $(ARGS)
 
 .PHONY: fmt
 fmt: ## format the code
