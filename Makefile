@@ -15,7 +15,7 @@ TARGET := --target-dir $(or $(CARGO_TARGET_DIR),target)
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
 demo: ## see the lock at work on Redis nodes that are started for it
@@ -54,6 +54,14 @@ model: ## search every state of a small Redlock for two holders at once
 mutants: ## break the code on purpose, patch by patch, and see it caught: MUTANTS=name TENTH=3|auto SEEDS=20000
 	$(WITH) cargo run --quiet -p quorlock-mutants -- $(MUTANTS) --seeds $(or $(SEEDS),20000) \
 		$(if $(TENTH),--tenth $(TENTH)) $(ARGS)
+
+.PHONY: coverage
+coverage: ## line coverage by all tests, or by the simulation alone (SIM=1); LINES=1 lists what was not reached
+	$(WITH) env SIM=$(SIM) LINES=$(LINES) SEEDS=$(SEEDS) ARGS="$(ARGS)" ./scripts/coverage.sh
+
+.PHONY: protocol-mutants
+protocol-mutants: ## change the rules of src/protocol piece by piece: does a unit test notice? (SHARD=1/8: a part)
+	SHARD=$(SHARD) ARGS="$(ARGS)" ./scripts/protocol-mutants.sh
 
 .PHONY: fmt
 fmt: ## format the code
