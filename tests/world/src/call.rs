@@ -15,8 +15,13 @@ pub(crate) struct Call {
 pub(crate) enum Verb {
     Lock(Box<Lock>),
     /// Takes over what somebody has handed over.
-    Adopt { resource: usize, lock: Box<Lock> },
-    Status { resource: usize },
+    Adopt {
+        resource: usize,
+        lock: Box<Lock>,
+    },
+    Status {
+        resource: usize,
+    },
     ForceRelease,
     ReleaseAll,
     Check,
@@ -49,11 +54,17 @@ pub(crate) struct Lock {
 pub(crate) enum Style {
     Awaited,
     /// It is dropped after a while.
-    Dropped { after: Instant },
+    Dropped {
+        after: Instant,
+    },
     /// It is polled only so often, whatever wakes it.
-    Seldom { every: Instant },
+    Seldom {
+        every: Instant,
+    },
     /// It is polled once, and then by a task of another runtime.
-    Moved { runtime: usize },
+    Moved {
+        runtime: usize,
+    },
     /// The work is a closure.
     Using,
 }
@@ -61,12 +72,22 @@ pub(crate) enum Style {
 /// What is done while it is held.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
-    Work { lasting: Instant },
+    Work {
+        lasting: Instant,
+    },
     /// Reads a number, and writes it back a while later, one higher.
-    Update { lasting: Instant },
-    Extend { ttl: u64 },
-    Ensure { validity: u64 },
-    Reenter { lasting: Instant },
+    Update {
+        lasting: Instant,
+    },
+    Extend {
+        ttl: u64,
+    },
+    Ensure {
+        validity: u64,
+    },
+    Reenter {
+        lasting: Instant,
+    },
     Status,
 }
 
@@ -74,12 +95,16 @@ pub(crate) enum Step {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
     Release,
-    ReleaseAfter { ms: u64 },
+    ReleaseAfter {
+        ms: u64,
+    },
     Drop,
     /// It is held until it is lost.
     Outstay,
     /// Its value is handed to whoever takes it.
-    HandOver { lasting: Instant },
+    HandOver {
+        lasting: Instant,
+    },
     /// The future of the release is dropped.
     ReleaseDropped,
 }
@@ -167,9 +192,7 @@ fn draw_lock(palette: &Palette, scenario: &Scenario, dice: &mut Dice) -> Lock {
     let auto_extend = dice.chance(palette.auto).then(|| ttl + dice.below(3 * ttl));
     let end = draw_end(palette, resources.len() == 1, ttl, dice);
     let style = match dice.below(1_000) {
-        at if at < palette.dropped => {
-            Style::Dropped { after: dice.of_any_size(MS / 20, ttl * MS) }
-        }
+        at if at < palette.dropped => Style::Dropped { after: dice.of_any_size(MS / 20, ttl * MS) },
         _ if dice.chance(palette.seldom) => {
             Style::Seldom { every: dice.of_any_size(MS, ttl * MS / 4) }
         }

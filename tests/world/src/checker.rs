@@ -64,7 +64,12 @@ impl Books {
     }
 
     /// `process` relies on a lease from now on.
-    pub(crate) fn begin(&mut self, process: usize, resources: &[usize], lease: &LeaseRef) -> HeldId {
+    pub(crate) fn begin(
+        &mut self,
+        process: usize,
+        resources: &[usize],
+        lease: &LeaseRef,
+    ) -> HeldId {
         self.grants += 1;
         let id = HeldId(usize::try_from(self.grants).expect("few"));
         self.secrets.push(lease.value().chars().take(32).collect());
@@ -107,8 +112,9 @@ impl Books {
         valid.extend(newcomer);
         if let [(first, HeldId(one)), (second, HeldId(other)), ..] = valid[..] {
             self.overlaps += 1;
-            let how =
-                format!("r{resource}: lease {other} of p{second} begins, and lease {one} of p{first} is valid");
+            let how = format!(
+                "r{resource}: lease {other} of p{second} begins, and lease {one} of p{first} is valid"
+            );
             self.broken(Rule::Exclusion, how);
         }
     }
@@ -153,7 +159,10 @@ impl Books {
             return;
         }
         if stored.writes != read.writes {
-            let how = format!("r{resource}: {} writes were read, and there are {}", read.writes, stored.writes);
+            let how = format!(
+                "r{resource}: {} writes were read, and there are {}",
+                read.writes, stored.writes
+            );
             self.violation.get_or_insert((Rule::Updates, how));
         }
         stored.writes += 1;

@@ -49,7 +49,13 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(dice: Dice, trace: Trace, weather: Weather, nerves: Nerves, node_timeout: Instant) -> Self {
+    pub(crate) fn new(
+        dice: Dice,
+        trace: Trace,
+        weather: Weather,
+        nerves: Nerves,
+        node_timeout: Instant,
+    ) -> Self {
         Self {
             now: 0,
             agenda: Agenda::default(),

@@ -23,7 +23,8 @@ impl World {
         if begins && self.shared.lock().is_healed {
             return;
         }
-        let needs_end = if begins { self.begin(plan.fault, plan.lasting) } else { self.end(plan.fault) };
+        let needs_end =
+            if begins { self.begin(plan.fault, plan.lasting) } else { self.end(plan.fault) };
         if begins && needs_end {
             let mut core = self.shared.lock();
             let at = (core.now + plan.lasting).min(self.scenario.times.horizon);

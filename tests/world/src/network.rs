@@ -93,7 +93,8 @@ impl Core {
 
     /// The client writes: all is taken.
     pub(crate) fn write(&mut self, connection: usize, bytes: &[u8]) {
-        let (process, node) = (self.connections[connection].process, self.connections[connection].node);
+        let (process, node) =
+            (self.connections[connection].process, self.connections[connection].node);
         self.trace.mix(&(self.now, connection, bytes));
         note!(self, "p{process} -> n{node} #{connection} {}", Shown(bytes));
         self.check_stalled(connection);
@@ -119,7 +120,10 @@ impl Core {
         let allowed = 4 * self.node_timeout + 50 * MS + 4 * nerves.late_alarms + holds;
         let silent = now.saturating_sub(since);
         if silent > allowed + 4 * self.stalled_between(process, since, now) {
-            let how = format!("p{process} writes to #{connection}, which is silent for {} ms", silent / MS);
+            let how = format!(
+                "p{process} writes to #{connection}, which is silent for {} ms",
+                silent / MS
+            );
             self.findings.push((Rule::Stalled, how));
         }
     }
@@ -236,7 +240,11 @@ impl Core {
         let is_late = self.dice.chance(late);
         let delay = self.dice.of_any_size(US, 9 * S);
         let it = &mut self.connections[connection];
-        note!(self, "#{connection} breaks{}", if is_late { ", and its bytes are late" } else { "" });
+        note!(
+            self,
+            "#{connection} breaks{}",
+            if is_late { ", and its bytes are late" } else { "" }
+        );
         if is_late {
             for (_, at, _) in &mut it.to_node.packets {
                 *at += delay;

@@ -113,7 +113,8 @@ impl Core {
         for output in outputs {
             match output {
                 Output::Bytes(server, bytes) => {
-                    let Some(connection) = self.nodes[node].connections.get(&server).copied() else {
+                    let Some(connection) = self.nodes[node].connections.get(&server).copied()
+                    else {
                         continue;
                     };
                     note!(self, "n{node} -> #{connection} {}", Shown(&bytes));
@@ -160,7 +161,11 @@ impl Core {
     }
 
     /// Something was done to the server by its owner.
-    pub(crate) fn act_on(&mut self, node: usize, act: impl FnOnce(&mut Server, u64) -> Vec<Output>) {
+    pub(crate) fn act_on(
+        &mut self,
+        node: usize,
+        act: impl FnOnce(&mut Server, u64) -> Vec<Output>,
+    ) {
         let wall = self.node_wall(node);
         let outputs = act(&mut self.nodes[node].server, wall);
         self.put_out(node, outputs);

@@ -204,7 +204,8 @@ impl Core {
     /// Whether something of `process` was held up between the two, so long that it matters.
     pub(crate) fn stalled_between(&self, process: usize, from: Instant, to: Instant) -> Instant {
         let stalls = self.processes[process].stalls.iter();
-        let within = stalls.map(|(since, until)| (*until).min(to).saturating_sub((*since).max(from)));
+        let within =
+            stalls.map(|(since, until)| (*until).min(to).saturating_sub((*since).max(from)));
         within.sum()
     }
 }

@@ -254,7 +254,10 @@ impl Worker {
                 books.refusals += 1;
                 books.inspect(&format!("{error} {error:?}"));
                 if matches!(error, AcquireError::Invalid(_)) {
-                    books.broken(Rule::Bounds, format!("a call of the simulation is wrong: {error}"));
+                    books.broken(
+                        Rule::Bounds,
+                        format!("a call of the simulation is wrong: {error}"),
+                    );
                 }
                 return;
             }
@@ -425,11 +428,14 @@ impl Worker {
     /// Once all is healed: every resource can be had, and after that the client is closed, with nothing left.
     pub(crate) fn finish(self, resources: usize, longest_wait: Instant, rest: Instant) -> Ending {
         Box::pin(async move {
-            self.sleep(rest).await;
             for resource in 0..resources {
                 let acquire = self.redlock.acquire(name(resource));
                 let begun = self.now();
-                match acquire.wait(Duration::from_nanos(longest_wait)).ttl(millis(self.times.ttl_ms)).await {
+                match acquire
+                    .wait(Duration::from_nanos(longest_wait))
+                    .ttl(millis(self.times.ttl_ms))
+                    .await
+                {
                     Ok(lease) => {
                         let id = self.checker.books().begin(self.process, &[resource], &lease);
                         drop(Relied { worker: &self, id });
@@ -440,11 +446,17 @@ impl Worker {
                     }
                     Err(error) => {
                         let waited = (self.now() - begun) / MS;
-                        let how = format!("p{} has not got r{resource} after {waited} ms: {error}", self.process);
+                        let how = format!(
+                            "p{} has not got r{resource} after {waited} ms: {error}",
+                            self.process
+                        );
                         self.checker.books().broken(Rule::Liveness, how);
                     }
                 }
             }
+            // What was owed to nodes while there was no connection is repeated for as long as broken ones
+            // may deliver.
+            self.sleep(rest).await;
         })
     }
 

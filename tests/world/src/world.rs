@@ -7,11 +7,11 @@ use crate::core::{Core, Shared};
 use crate::dice::Dice;
 use crate::event::{Event, Way};
 use crate::executor::Executor;
+use crate::fault::Fault;
 use crate::network::ClientEnd;
 use crate::node::NodeHost;
 use crate::process::{Due, Inhabitant, MOST_RUNTIMES, Process, nanos};
 use crate::rule::Rule;
-use crate::fault::Fault;
 use crate::scenario::{FaultPlan, Scenario};
 use crate::trace::{Trace, note};
 use crate::worker::{Worker, dice_of};
@@ -42,8 +42,12 @@ pub(crate) struct World {
 enum Stage {
     Faulty,
     /// All is healed, and every client has every lock once more.
-    Finishing { until: Instant },
-    Closing { until: Instant },
+    Finishing {
+        until: Instant,
+    },
+    Closing {
+        until: Instant,
+    },
     Over,
 }
 
@@ -98,7 +102,8 @@ impl World {
             core.agenda.plan(task.at, Event::Task { index });
         }
         core.agenda.plan(scenario.times.horizon, Event::Healed);
-        let hosts = scenario.processes.iter().map(|_| Host { executors: Vec::new(), redlock: None });
+        let hosts =
+            scenario.processes.iter().map(|_| Host { executors: Vec::new(), redlock: None });
         Self {
             hosts: hosts.collect(),
             scenario,
@@ -270,7 +275,9 @@ impl World {
         let now = self.shared.lock().now;
         match self.stage {
             Stage::Faulty | Stage::Over => {}
-            Stage::Finishing { until } if self.open.load(Ordering::Relaxed) == 0 || now >= until => {
+            Stage::Finishing { until }
+                if self.open.load(Ordering::Relaxed) == 0 || now >= until =>
+            {
                 if self.open.load(Ordering::Relaxed) > 0 {
                     let how = format!("{} tasks do not end", self.open.load(Ordering::Relaxed));
                     self.checker.books().broken(Rule::Bounds, how);
@@ -348,7 +355,10 @@ impl World {
                 found.push((Rule::NoTasks, format!("{tasks} tasks of p{process} are left")));
             }
             if it.alarms() > 0 {
-                found.push((Rule::NoAlarms, format!("{} alarms of p{process} are left", it.alarms())));
+                found.push((
+                    Rule::NoAlarms,
+                    format!("{} alarms of p{process} are left", it.alarms()),
+                ));
             }
         }
         drop(core);
@@ -409,7 +419,8 @@ impl Weathered {
 
 fn new_node(scenario: &Scenario, node: usize, rate: u64, dice: &mut Dice) -> NodeHost {
     let version = if scenario.resp3 { Version::redis(7, 0, 15) } else { Version::redis(5, 0, 14) };
-    let mut config = Config { run_id: format!("{node:020x}{:020x}", 0), version, ..Config::default() };
+    let mut config =
+        Config { run_id: format!("{node:020x}{:020x}", 0), version, ..Config::default() };
     if !scenario.kills {
         config.forbidden.insert("client|kill".to_owned());
     }
