@@ -1,9 +1,10 @@
-//! Plays seeds.
+//! Plays seeds of the simulation: `make sim`.
 
 use clap::Parser;
 use std::process::ExitCode;
 use std::time::Instant;
-use world::{Mode, run};
+use std::{env, thread};
+use world::{Mode, Parts, Rule, run, shrink, sweep};
 
 /// Simulates whole quorlock clients, from seeds.
 #[derive(Parser)]
@@ -14,31 +15,123 @@ struct Arguments {
     /// The first of them
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Plays this seed only
+    /// What to play: a mode, or `all` that are promised, or `outside`
+    #[arg(long, default_value = "all")]
+    mode: String,
+    /// Plays this seed only, and prints what happens in it
     #[arg(long)]
     seed: Option<u64>,
+    /// Of that seed, only these parts, as a finding names them
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Stops at the first finding, and does not cut it down
+    #[arg(long)]
+    hunt: bool,
+    /// How many threads play
+    #[arg(long)]
+    threads: Option<usize>,
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    if let Some(seed) = arguments.seed {
-        let outcome = run(Mode::Promise, seed, None, true);
-        print!("{}", outcome.trace);
-        println!("hash {:016x} {:?}", outcome.hash, outcome.violation);
-        return ExitCode::SUCCESS;
-    }
-    let start = Instant::now();
-    let (mut grants, mut calls, mut bad) = (0, 0, 0);
-    for seed in arguments.from..arguments.from + arguments.seeds {
-        let outcome = run(Mode::Promise, seed, None, false);
-        grants += outcome.grants;
-        calls += outcome.calls;
-        if let Some((rule, how)) = outcome.violation {
-            bad += 1;
-            println!("seed {seed}: {rule:?}: {how}");
+    match Arguments::parse().play() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(what) => {
+            eprintln!("{what}");
+            ExitCode::from(2)
         }
     }
-    let seconds = start.elapsed().as_secs_f64();
-    println!("{bad} bad, {calls} calls, {grants} grants, {seconds:.1} s");
-    ExitCode::SUCCESS
+}
+
+impl Arguments {
+    /// Plays what was asked for; true if all was as it must be.
+    fn play(&self) -> Result<bool, String> {
+        let modes = self.modes()?;
+        if let Some(seed) = self.seed {
+            let [mode] = modes[..] else { return Err("one seed needs one mode".to_owned()) };
+            return self.replay(mode, seed);
+        }
+        let mut is_kept = true;
+        for mode in modes {
+            is_kept &= self.sweep(mode);
+            if self.hunt && !is_kept {
+                return Ok(false);
+            }
+        }
+        Ok(is_kept)
+    }
+
+    fn modes(&self) -> Result<Vec<Mode>, String> {
+        let all = Mode::ALL.iter();
+        let found: Vec<_> = all
+            .filter(|(label, mode)| match self.mode.as_str() {
+                "all" => mode.is_promised(),
+                "outside" => !mode.is_promised(),
+                wanted => *label == wanted,
+            })
+            .map(|(_, mode)| *mode)
+            .collect();
+        if found.is_empty() {
+            let labels: Vec<_> = Mode::ALL.iter().map(|(label, _)| *label).collect();
+            return Err(format!("there is no mode {}, but {}", self.mode, labels.join(", ")));
+        }
+        Ok(found)
+    }
+
+    fn replay(&self, mode: Mode, seed: u64) -> Result<bool, String> {
+        let parts = if self.only.is_empty() { None } else { Some(self.only.parse::<Parts>()?) };
+        let outcome = run(mode, seed, parts.as_ref(), true);
+        print!("{}", outcome.trace);
+        println!("seed {seed}, {}: hash {:016x}", mode.label(), outcome.hash);
+        if let Some((rule, how)) = &outcome.violation {
+            println!("{rule}\n  {how}");
+        }
+        Ok(outcome.violation.is_none() || !mode.is_promised())
+    }
+
+    #[allow(clippy::cast_precision_loss)] // It is for reading.
+    fn sweep(&self, mode: Mode) -> bool {
+        let start = Instant::now();
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let threads = self.threads.unwrap_or(processors);
+        let seeds = self.from..self.from.saturating_add(self.seeds);
+        let swept = sweep(mode, seeds, threads, self.hunt);
+        let seconds = start.elapsed().as_secs_f64();
+        println!(
+            "{}: {} seeds, {} findings, in {seconds:.1} s ({:.0} a second); {} calls, {} locks, {} faults; hash {:016x}",
+            mode.label(),
+            swept.seeds,
+            swept.findings.len(),
+            swept.seeds as f64 / seconds,
+            swept.calls,
+            swept.grants,
+            swept.faults,
+            swept.hash
+        );
+        for (seed, rule, how) in &swept.findings {
+            println!("seed {seed}: {rule:?}: {how}");
+        }
+        let Some((seed, rule, _)) = swept.findings.first() else { return true };
+        if self.hunt {
+            println!("found after {} seeds", seed - self.from + 1);
+        } else {
+            explain(mode, *seed, *rule);
+        }
+        !mode.is_promised()
+    }
+}
+
+/// Cuts a finding down, and prints what is left of it.
+fn explain(mode: Mode, seed: u64, rule: Rule) {
+    let parts = shrink(mode, seed, rule);
+    let outcome = run(mode, seed, Some(&parts), true);
+    print!("{}", outcome.trace);
+    if let Some((rule, how)) = &outcome.violation {
+        println!("{rule}\n  {how}");
+    }
+    let program = env::var("CARGO_PKG_NAME").unwrap_or_else(|_| env!("CARGO_PKG_NAME").to_owned());
+    println!(
+        "cargo run --release -p {program} -- --mode {} --seed {seed} --only {parts}",
+        mode.label()
+    );
 }

@@ -12,6 +12,11 @@ impl Mode {
     /// All modes, with their names on the command line.
     pub const ALL: [(&str, Self); 1] = [("promise", Self::Promise)];
 
+    /// True if there is something that must never be; else it is only counted.
+    pub fn is_promised(self) -> bool {
+        matches!(self, Self::Promise)
+    }
+
     /// Its name on the command line.
     pub fn label(self) -> &'static str {
         Self::ALL.iter().find(|(_, mode)| *mode == self).map_or("", |(label, _)| label)

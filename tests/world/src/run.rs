@@ -5,7 +5,9 @@ use crate::rule::Rule;
 use crate::scenario::Scenario;
 use crate::world::World;
 use std::cell::RefCell;
+use std::fmt;
 use std::panic;
+use std::str::FromStr;
 use std::sync::Once;
 
 /// What came of a run.
@@ -56,6 +58,37 @@ impl Parts {
     pub fn of(mode: Mode, seed: u64) -> Self {
         let (calls, faults) = Scenario::draw(mode, seed).parts();
         Self { calls, faults }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.calls.len() + self.faults.len()
+    }
+}
+
+/// `c1,c2,f7`: what [`FromStr`] reads.
+impl fmt::Display for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let calls = self.calls.iter().map(|call| format!("c{call}"));
+        let faults = self.faults.iter().map(|fault| format!("f{fault}"));
+        f.write_str(&calls.chain(faults).collect::<Vec<_>>().join(","))
+    }
+}
+
+impl FromStr for Parts {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = Self { calls: Vec::new(), faults: Vec::new() };
+        for word in text.split(',').filter(|word| !word.is_empty()) {
+            let number = |digits: &str| digits.parse().map_err(|_| format!("{word} is no part"));
+            match word.split_at(1) {
+                ("c", digits) => parts.calls.push(number(digits)?),
+                ("f", digits) => parts.faults.push(number(digits)?),
+                _ => return Err(format!("{word} is no part: c1 is a call, f1 a fault")),
+            }
+        }
+        Ok(parts)
     }
 }
 

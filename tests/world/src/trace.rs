@@ -29,9 +29,6 @@ impl Trace {
         use fmt::Write;
         if let Some(lines) = &mut self.lines {
             self.count += 1;
-            if std::env::var_os("LIVE").is_some() {
-                eprintln!("{} {line}", now);
-            }
             let (ms, us) = (now / 1_000_000, now / 1_000 % 1_000);
             writeln!(lines, "{:>5}. {ms:>7}.{us:03} ms  {line}", self.count)
                 .expect("a string takes all");

@@ -1,0 +1,69 @@
+//! Cutting a failing run down: what is left out and not missed was not needed.
+
+use crate::mode::Mode;
+use crate::rule::Rule;
+use crate::run::{Parts, run};
+
+/// At most so many runs are played for it.
+const MOST_RUNS: u32 = 2_000;
+
+/// The parts of a run that are enough to break `rule`. First whole stretches are left out, then shorter
+/// ones, to the single call and the single fault.
+pub fn shrink(mode: Mode, seed: u64, rule: Rule) -> Parts {
+    let mut parts = Parts::of(mode, seed);
+    let mut runs = 0;
+    let mut breaks = |parts: &Parts| {
+        runs += 1;
+        let outcome = run(mode, seed, Some(parts), false);
+        runs <= MOST_RUNS && outcome.violation.is_some_and(|(broken, _)| broken == rule)
+    };
+    loop {
+        let before = parts.len();
+        parts.faults = cut(parts.faults.clone(), &mut |faults| {
+            breaks(&Parts { faults: faults.to_vec(), ..parts.clone() })
+        });
+        parts.calls = cut(parts.calls.clone(), &mut |calls| {
+            breaks(&Parts { calls: calls.to_vec(), ..parts.clone() })
+        });
+        if parts.len() == before {
+            return parts;
+        }
+    }
+}
+
+/// Leaves out what can be left out of `all`, so that it still `fails`.
+fn cut(mut all: Vec<usize>, fails: &mut impl FnMut(&[usize]) -> bool) -> Vec<usize> {
+    let mut stretch = all.len();
+    while stretch > 0 {
+        let mut from = 0;
+        while from < all.len() {
+            let end = (from + stretch).min(all.len());
+            let rest: Vec<_> = all[..from].iter().chain(&all[end..]).copied().collect();
+            if fails(&rest) {
+                all = rest;
+            } else {
+                from = end;
+            }
+        }
+        stretch /= 2;
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_needed_stays_and_nothing_else() {
+        let mut tries = 0;
+        let left = cut((0..100).collect(), &mut |parts| {
+            tries += 1;
+            [3, 41, 97].iter().all(|needed| parts.contains(needed))
+        });
+        assert_eq!(left, [3, 41, 97]);
+        assert!(tries < 100, "{tries} tries");
+        assert_eq!(cut(vec![1, 2], &mut |_| true), []);
+        assert_eq!(cut(vec![1, 2], &mut |_| false), [1, 2]);
+    }
+}

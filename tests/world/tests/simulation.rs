@@ -1,0 +1,34 @@
+//! The simulation itself: it plays the same seed in the same way, and finds what is broken.
+
+use world::{Mode, Parts, run, sweep};
+
+#[test]
+fn a_seed_is_played_in_the_same_way_however_often_and_wherever() {
+    for seed in 0..20 {
+        let traces = [true, true].map(|traced| run(Mode::Promise, seed, None, traced));
+        assert!(!traces[0].trace.is_empty());
+        for (one, other) in traces[0].trace.lines().zip(traces[1].trace.lines()) {
+            assert_eq!(one, other, "seed {seed}");
+        }
+        assert_eq!(traces[0].hash, traces[1].hash, "seed {seed}");
+        let untraced = std::thread::spawn(move || run(Mode::Promise, seed, None, false).hash);
+        assert_eq!(untraced.join().expect("no panic"), traces[0].hash, "seed {seed}");
+    }
+}
+
+#[test]
+fn threads_share_the_seeds_and_come_to_the_same() {
+    let [one, two] = [1, 2].map(|threads| sweep(Mode::Promise, 0..40, threads, false));
+    assert_eq!((one.seeds, one.hash, one.grants), (two.seeds, two.hash, two.grants));
+    assert!(one.findings.is_empty(), "{:?}", one.findings);
+}
+
+#[test]
+fn parts_are_read_as_they_are_written() {
+    let parts = Parts { calls: vec![1, 20], faults: vec![3] };
+    assert_eq!(parts.to_string(), "c1,c20,f3");
+    assert_eq!("c1,c20,f3".parse::<Parts>(), Ok(parts));
+    for bad in ["x1", "c", "cc", "f-1"] {
+        assert!(bad.parse::<Parts>().is_err(), "{bad}");
+    }
+}
