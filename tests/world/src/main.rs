@@ -6,6 +6,9 @@ use std::time::Instant;
 use std::{env, thread};
 use world::{Mode, Parts, Rule, run, shrink, sweep};
 
+/// So many seeds of one mode are played before those of the next, in a hunt.
+const TURN: u64 = 50;
+
 /// Simulates whole quorlock clients, from seeds.
 #[derive(Parser)]
 struct Arguments {
@@ -51,14 +54,10 @@ impl Arguments {
             let [mode] = modes[..] else { return Err("one seed needs one mode".to_owned()) };
             return self.replay(mode, seed);
         }
-        let mut is_kept = true;
-        for mode in modes {
-            is_kept &= self.sweep(mode);
-            if self.hunt && !is_kept {
-                return Ok(false);
-            }
+        if self.hunt {
+            return Ok(self.hunt(&modes));
         }
-        Ok(is_kept)
+        Ok(modes.into_iter().fold(true, |is_kept, mode| self.sweep(mode) && is_kept))
     }
 
     fn modes(&self) -> Result<Vec<Mode>, String> {
@@ -92,10 +91,8 @@ impl Arguments {
     #[allow(clippy::cast_precision_loss)] // It is for reading.
     fn sweep(&self, mode: Mode) -> bool {
         let start = Instant::now();
-        let processors = thread::available_parallelism().map_or(1, usize::from);
-        let threads = self.threads.unwrap_or(processors);
         let seeds = self.from..self.from.saturating_add(self.seeds);
-        let swept = sweep(mode, seeds, threads, self.hunt);
+        let swept = sweep(mode, seeds, self.threads(), false);
         let seconds = start.elapsed().as_secs_f64();
         println!(
             "{}: {} seeds, {} findings, in {seconds:.1} s ({:.0} a second); {} calls, {} locks, {} faults; hash {:016x}",
@@ -112,12 +109,32 @@ impl Arguments {
             println!("seed {seed}: {rule:?}: {how}");
         }
         let Some((seed, rule, _)) = swept.findings.first() else { return true };
-        if self.hunt {
-            println!("found after {} seeds", seed - self.from + 1);
-        } else {
-            explain(mode, *seed, *rule);
-        }
+        explain(mode, *seed, *rule);
         !mode.is_promised()
+    }
+
+    fn threads(&self) -> usize {
+        let processors = || thread::available_parallelism().map_or(1, usize::from);
+        self.threads.unwrap_or_else(processors)
+    }
+
+    /// Plays a few seeds of each mode in turn, until a rule is broken. True if none is.
+    fn hunt(&self, modes: &[Mode]) -> bool {
+        let mut played = 0;
+        while played < self.seeds {
+            let from = self.from + played / modes.len() as u64;
+            for mode in modes {
+                let swept = sweep(*mode, from..from + TURN, self.threads(), true);
+                played += swept.seeds;
+                if let Some((seed, rule, how)) = swept.findings.first() {
+                    println!("{} seed {seed}: {rule:?}: {how}", mode.label());
+                    println!("found after {played} seeds");
+                    return false;
+                }
+            }
+        }
+        println!("{played} seeds of {} modes, and nothing found", modes.len());
+        true
     }
 }
 
