@@ -98,6 +98,18 @@ fn leaked(process: u32) -> &'static Timer {
 }
 
 #[test]
+fn an_alarm_that_is_hastened_wakes_a_thread_that_sleeps() {
+    // Nobody else sets an alarm there, and so nobody else wakes it.
+    let timer = leaked(process::id());
+    let (bell, heard) = bell(vec![]);
+    let far = machine::now().after(Duration::from_hours(1));
+    let alarm = timer.set(far, weak(&bell));
+    assert!(heard.recv_timeout(Duration::from_millis(100)).is_err(), "it sleeps");
+    alarm.hasten(machine::now());
+    assert!(heard.recv_timeout(SOON).unwrap() < far);
+}
+
+#[test]
 fn the_next_alarm_starts_the_thread_anew_if_it_has_ended() {
     let timer = leaked(process::id());
     timer.is_running.store(true, Ordering::Release);

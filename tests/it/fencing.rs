@@ -159,6 +159,41 @@ async fn what_is_no_counter_fails_by_name_and_is_never_taken_for_a_holder() {
 }
 
 #[tokio::test]
+async fn what_is_extended_or_released_lowers_no_counter() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let lease = redlock.acquire("r").fenced().await.expect("a free lock");
+    let higher = tomorrow_us().to_string();
+    eventually("all have it", || counters(&cluster).iter().all(Option::is_some)).await;
+    cluster.iter().for_each(|node| node.set(COUNTER, &higher));
+    let extended = || cluster.iter().all(|node| node.pttl("r") > 15_000);
+    lease.extend(ms(20_000)).await.expect("nodes are up");
+    eventually("all are extended", extended).await;
+    lease.release().await.expect("nodes are up");
+    eventually("all are released", || cluster.iter().all(|node| node.get("r").is_none())).await;
+    for node in &cluster {
+        assert_eq!(node.get(COUNTER).as_deref(), Some(higher.as_bytes()));
+    }
+}
+
+/// Nodes that missed a grant agree with the others again, as they are asked to go on from the highest number.
+#[cfg(feature = "test-util")]
+#[tokio::test]
+async fn a_client_whose_wall_clock_is_behind_goes_on_from_what_it_has_seen() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let (start, released) = (tomorrow_us(), || cluster.iter().all(|node| node.get("r").is_none()));
+    cluster.iter().for_each(|node| node.set(COUNTER, start.to_string()));
+    assert_eq!(token_of(&redlock).await.get(), start + 1);
+    eventually("all are released", released).await;
+    for (node, missed) in cluster.iter().zip([0, 5, 10]) {
+        node.set(COUNTER, (start - missed).to_string());
+    }
+    assert_eq!(token_of(&redlock).await.get(), start + 2);
+    assert_eq!(quorlock::test_util::raises(&redlock), 0);
+}
+
+#[tokio::test]
 async fn nodes_that_lost_all_get_key_and_counter_back() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);

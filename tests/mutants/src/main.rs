@@ -4,6 +4,7 @@ use clap::Parser;
 use mutants::{Ended, Job, Patch, Row, Selection, Tenth, Tree, Verdict, all, judge, play};
 use std::collections::BTreeSet;
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -139,6 +140,17 @@ impl Bench {
         Ok(Row { name: patch.name.clone(), tier: job.tier, verdict, took: begun.elapsed() })
     }
 
+    /// Removes what the compiler keeps to build faster.
+    fn forget_builds(&self) -> Result<(), String> {
+        for profile in ["debug", "release"] {
+            let kept = self.dir.join("target").join(profile).join("incremental");
+            if kept.is_dir() {
+                fs::remove_dir_all(kept).map_err(|error| error.to_string())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Builds and plays the copy as it stands.
     fn judged(&self, job: &Job) -> Result<Verdict, String> {
         let output = self.dir.join("output");
@@ -153,7 +165,12 @@ impl Bench {
                 .env("RUST_BACKTRACE", "0");
             play(&mut cargo, bound, &output).map_err(|error| error.to_string())
         };
-        let built = cargo(job.build(), BUILD_BOUND)?;
+        let mut built = cargo(job.build(), BUILD_BOUND)?;
+        if matches!(built.ended, Ended::With(code) if code != Some(0)) {
+            // The compiler may have stumbled over what it keeps between builds: it begins anew.
+            self.forget_builds()?;
+            built = cargo(job.build(), BUILD_BOUND)?;
+        }
         match built.ended {
             Ended::With(Some(0)) => {}
             Ended::With(_) => return Ok(Verdict::of_build(&built.output)),
