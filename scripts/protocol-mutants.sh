@@ -27,6 +27,8 @@ main() {
     cd "$crate"
     # A target directory of its own: what is built there is no part of what `cargo build` finds.
     unset CARGO_TARGET_DIR
+    # That a case fails is enough: which is the smallest, nobody asks.
+    export PROPTEST_MAX_SHRINK_ITERS=0 PROPTEST_FAILURE_PERSISTENCE=off
     # shellcheck disable=SC2086  # words, quoted by whoever calls
     eval exec nice cargo mutants --in-place --baseline run --shard $((part - 1))/$parts --timeout 20 \
         --no-shuffle ${ARGS:-} -- --lib

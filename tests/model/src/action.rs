@@ -2,9 +2,11 @@
 
 use crate::NODES;
 use crate::decision::{self, Verdict};
-use crate::line::{Grant, Verb};
+use crate::line::{Grant, Line, Verb};
+use crate::memory::{Contact, Memory, Sight};
+use crate::node::{Key, Node};
 use crate::setting::{Crash, Setting};
-use crate::state::{Client, Extension, Node, Phase, State};
+use crate::state::{Client, Extension, Phase, State};
 
 /// One step: of time, of a client (by its number), of a node, or of the network between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,15 +28,19 @@ pub(crate) enum Action {
     Extend(usize),
     /// A holder ends its lease, valid or not.
     Release(usize),
-    /// The key on a node expires by the node's clock.
-    Expire(usize),
-    /// A node crashes, and has forgotten its key.
+    /// A key on a node expires by the node's clock: keys that were set together do not always go together.
+    Expire(usize, usize),
+    /// A node crashes, and has forgotten its keys.
     Crash(usize),
     /// A node that crashed is back.
     Restart(usize),
+    /// A client has a connection to a node that it had none to.
+    Meet(usize, usize),
+    /// A client goes by that it cannot reach a node.
+    Miss(usize, usize),
 }
 
-impl<const C: usize> State<C> {
+impl<const C: usize, const K: usize> State<C, K> {
     /// All that can happen next.
     pub(crate) fn actions(&self, setting: &Setting, found: &mut Vec<Action>) {
         found.clear();
@@ -42,24 +48,41 @@ impl<const C: usize> State<C> {
         for client in 0..C {
             self.client_actions(setting, client, found);
         }
-        let all_are_up = !self.nodes.iter().any(|node| matches!(node, Node::Away { .. }));
-        let crashes = setting.crash != Crash::Never && all_are_up;
-        for (name, node) in self.nodes.iter().enumerate() {
-            match *node {
-                Node::Held { left, .. } => {
-                    if left <= setting.ahead || setting.jumps {
-                        found.push(Action::Expire(name));
-                    }
-                    if crashes {
-                        found.push(Action::Crash(name));
-                    }
-                }
-                // By the node's clock, like expiry: no later than the last key it could have had.
-                Node::Away { left } if left <= setting.ahead => found.push(Action::Restart(name)),
-                // A node that crashes with nothing to forget is one that is slow to answer.
-                Node::Free | Node::Away { .. } => {}
+        for name in 0..NODES {
+            self.node_actions(setting, name, found);
+        }
+    }
+
+    fn node_actions(&self, setting: &Setting, name: usize, found: &mut Vec<Action>) {
+        let node = &self.nodes[name];
+        for (place, key) in node.keys().iter().enumerate() {
+            if let Key::Held { left, .. } = key
+                && (*left <= setting.ahead || setting.jumps)
+            {
+                found.push(Action::Expire(name, place));
             }
         }
+        match node {
+            // By the node's clock, like expiry: no later than the last key it could have had.
+            Node::Away { left } if *left <= setting.ahead => found.push(Action::Restart(name)),
+            Node::Up { .. } if self.may_crash(setting, name) => found.push(Action::Crash(name)),
+            Node::Up { .. } | Node::Away { .. } => {}
+        }
+    }
+
+    fn may_crash(&self, setting: &Setting, name: usize) -> bool {
+        if setting.crash == Crash::Never {
+            return false;
+        }
+        if let Some(guard) = setting.guard {
+            let is_old =
+                |node: &Node<K>| matches!(node, Node::Up { age, .. } if *age == guard.term);
+            let mut others = (0..NODES).filter(|other| *other != name);
+            return !guard.spares || others.any(|other| is_old(&self.nodes[other]));
+        }
+        // A node that crashes with nothing to forget is one that is slow to answer.
+        let forgets = self.nodes[name].keys().iter().any(|key| *key != Key::Free);
+        forgets && !self.nodes.iter().any(|node| matches!(node, Node::Away { .. }))
     }
 
     fn client_actions(&self, setting: &Setting, name: usize, found: &mut Vec<Action>) {
@@ -67,9 +90,12 @@ impl<const C: usize> State<C> {
         match client.phase {
             Phase::Idle if client.attempts < setting.attempts => found.push(Action::Begin(name)),
             Phase::Idle => {}
-            Phase::Asking { .. } => found.push(Action::GiveUp(name)),
+            Phase::Asking { .. } if setting.ends => found.push(Action::GiveUp(name)),
+            Phase::Asking { .. } => {}
             Phase::Holding { left, extension } => {
-                found.push(Action::Release(name));
+                if setting.ends {
+                    found.push(Action::Release(name));
+                }
                 if setting.extends && extension == Extension::NotYet && left > 0 {
                     found.push(Action::Extend(name));
                 }
@@ -78,15 +104,24 @@ impl<const C: usize> State<C> {
         for node in 0..NODES {
             let line = client.lines[node];
             if line.requests().next().is_some() {
-                if !matches!(self.nodes[node], Node::Away { .. }) {
+                let is_connected = client.sights[node].contact() == Contact::Up;
+                if is_connected && !matches!(self.nodes[node], Node::Away { .. }) {
                     found.push(Action::Take(name, node));
                 }
                 if setting.loses {
                     found.push(Action::Lose(name, node));
                 }
             }
-            if line.grant() == Grant::Coming {
+            if line.grant() == Grant::Coming && client.counts(setting, node) {
                 found.push(Action::Hear(name, node));
+            }
+            let Some(guard) = setting.guard.filter(|_| name > 0) else { continue };
+            match client.sights[node].contact() {
+                Contact::Up => {}
+                Contact::None if guard.hastes => {
+                    found.extend([Action::Meet(name, node), Action::Miss(name, node)]);
+                }
+                _ => found.push(Action::Meet(name, node)),
             }
         }
     }
@@ -118,9 +153,22 @@ impl<const C: usize> State<C> {
             Action::Crash(node) if setting.crash == Crash::StaysAway => {
                 self.nodes[node] = Node::Away { left: setting.ttl };
             }
-            Action::Expire(node) | Action::Crash(node) | Action::Restart(node) => {
-                self.nodes[node] = Node::Free;
+            Action::Expire(node, key) => self.nodes[node].keys_mut()[key] = Key::Free,
+            Action::Crash(node) => {
+                self.nodes[node] = Node::empty(0);
+                if setting.guard.is_some() {
+                    self.clients[1].lose(node);
+                }
             }
+            Action::Restart(node) => self.nodes[node] = Node::empty(0),
+            Action::Meet(client, node) => self.meet(setting, client, node),
+            Action::Miss(client, node) => {
+                let client = &mut self.clients[client];
+                client.sights = client.memory(setting).give_up(node);
+            }
+        }
+        if setting.guard.is_some() {
+            self.leave_out_ends(setting);
         }
         if setting.compares {
             self.forget(setting);
@@ -129,12 +177,9 @@ impl<const C: usize> State<C> {
     }
 
     fn tick(&mut self, setting: &Setting) {
-        for node in &mut self.nodes {
-            if let Node::Held { left, .. } | Node::Away { left } = node {
-                *left = left.saturating_sub(1);
-            }
-        }
+        self.nodes.iter_mut().for_each(|node| node.tick(setting.oldest()));
         for client in &mut self.clients {
+            client.sights.iter_mut().for_each(Sight::tick);
             match &mut client.phase {
                 Phase::Idle => {}
                 // No validity is longer than the ttl: beyond it, late is late.
@@ -152,31 +197,15 @@ impl<const C: usize> State<C> {
     fn take(&mut self, setting: &Setting, name: usize, node: usize) {
         let client = &mut self.clients[name];
         let request = client.lines[node].pop().expect("only what was sent arrives");
-        let place = &mut self.nodes[node];
-        let is_ours = match *place {
-            Node::Held { owner, attempt, .. } => {
-                usize::from(owner) == name && attempt == request.attempt
-            }
-            _ => false,
-        };
-        let is_granted = match request.verb {
-            Verb::Release => {
-                if is_ours || !setting.compares {
-                    *place = Node::Free;
-                }
-                return;
-            }
-            Verb::Set => *place == Node::Free,
-            Verb::Extend => is_ours,
-        };
-        if !is_granted {
+        if !self.nodes[node].serve(setting, name, request) {
             return;
         }
-        *place = Node::Held {
-            owner: u8::try_from(name).expect("few clients"),
-            attempt: request.attempt,
-            left: setting.ttl,
-        };
+        if let Some(guard) = setting.guard
+            && let Node::Up { age, .. } = self.nodes[node]
+            && name == 0
+        {
+            client.sights[node] = Sight::of_age(&guard, age);
+        }
         let awaited = match client.phase {
             Phase::Asking { .. } => Some(Verb::Set),
             Phase::Holding { extension: Extension::Asking(_), .. } => Some(Verb::Extend),
@@ -184,6 +213,36 @@ impl<const C: usize> State<C> {
         };
         if request.attempt == client.attempt() && awaited == Some(request.verb) {
             client.lines[node].set_grant(Grant::Coming);
+        }
+    }
+
+    /// A guard is about whoever is the second to hold. That is B; A stands for any client that may have
+    /// been the first: it does not meet nodes, and knows how old they are. So nothing is of interest any
+    /// more once either has come too late, or B holds what A does not; nor is what is still under way of A
+    /// when A holds, for that can only keep B out.
+    fn leave_out_ends(&mut self, setting: &Setting) {
+        let is_late = |client: &Client| match client.phase {
+            Phase::Idle => client.attempts == setting.attempts,
+            Phase::Asking { age } => age == setting.ttl,
+            Phase::Holding { left, .. } => left == 0,
+        };
+        let has_b = matches!(self.clients[1].phase, Phase::Holding { .. });
+        let has_a = self.believes(setting, 0);
+        if self.clients.iter().any(is_late) || has_b && !has_a {
+            *self = Self::start(setting);
+            self.clients.iter_mut().for_each(|client| client.attempts = setting.attempts);
+        } else if has_a {
+            self.clients[0].lines = [Line::default(); NODES];
+        }
+    }
+
+    /// What was under way on the old connection arrives no more.
+    fn meet(&mut self, setting: &Setting, client: usize, node: usize) {
+        let Node::Up { age, .. } = self.nodes[node] else { unreachable!("it is back at once") };
+        let client = &mut self.clients[client];
+        client.sights = client.memory(setting).meet(node, age);
+        if client.lines[node].grant() == Grant::Coming {
+            client.lines[node].set_grant(Grant::None);
         }
     }
 
@@ -195,6 +254,25 @@ impl<const C: usize> State<C> {
     /// What `client` would decide if it heard `node` now.
     pub(crate) fn verdict(&self, setting: &Setting, client: usize, node: usize) -> Verdict {
         verdict(setting, &self.clients[client], node)
+    }
+}
+
+impl Client {
+    fn memory(&self, setting: &Setting) -> Memory {
+        Memory::new(&setting.guard.expect("only with a guard"), &self.sights)
+    }
+
+    /// Whether what `node` grants counts now.
+    pub(crate) fn counts(&self, setting: &Setting, node: usize) -> bool {
+        setting.guard.is_none() || self.memory(setting).counts(node)
+    }
+
+    /// `node` has restarted. What was written to it is lost; what waits for a connection is not.
+    fn lose(&mut self, node: usize) {
+        if self.sights[node].contact() == Contact::Up {
+            self.sights[node].lose();
+            self.lines[node].retain(|_| false);
+        }
     }
 }
 
@@ -229,4 +307,10 @@ fn hear(setting: &Setting, client: &mut Client, node: usize) {
 fn end(client: &mut Client) {
     client.phase = Phase::Idle;
     client.send_to_all(Verb::Release);
+    for (line, sight) in client.lines.iter_mut().zip(&client.sights) {
+        // What waited for a connection is not written any more.
+        if sight.contact() != Contact::Up {
+            line.retain(|_| false);
+        }
+    }
 }

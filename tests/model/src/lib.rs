@@ -16,6 +16,9 @@ mod protocol;
 mod action;
 mod decision;
 mod line;
+mod memory;
+mod node;
+mod rehearsal;
 mod search;
 mod seen;
 mod setting;
@@ -23,8 +26,9 @@ mod state;
 mod suite;
 mod words;
 
-pub use setting::{Crash, Setting};
-pub use suite::{Report, hand_over, safe_settings, search, unsafe_settings};
+pub use rehearsal::rehearse;
+pub use setting::{Crash, Guard, Rule, Setting};
+pub use suite::{Report, guards, hand_over, safe_settings, search, unsafe_settings};
 
 /// N.
 const NODES: usize = 3;

@@ -85,6 +85,12 @@ impl Line {
         self.0 & (self.0 >> 1) & VERBS != 0
     }
 
+    /// Whether the release of this attempt is among them.
+    pub(crate) fn has_release_of(self, attempt: u8) -> bool {
+        let is_it = |it: Request| it.verb == Verb::Release && it.attempt == attempt;
+        self.requests().any(is_it)
+    }
+
     pub(crate) fn grant(self) -> Grant {
         match self.0 & FIELD {
             0 => Grant::None,

@@ -8,17 +8,18 @@
 use crate::action::Action;
 use crate::seen::Seen;
 use crate::setting::Setting;
-use crate::state::{State, orders};
+use crate::state::{Orders, State};
 use std::time::{Duration, Instant};
 
 /// Something to look for: what it is called, and whether a state is one.
-pub(crate) type Goal<const C: usize> = (&'static str, fn(&Setting, &State<C>) -> bool);
+pub(crate) type Goal<const C: usize, const K: usize> =
+    (&'static str, fn(&Setting, &State<C, K>) -> bool);
 
 /// An action with the state after it.
-pub(crate) type Step<const C: usize> = (Action, State<C>);
+pub(crate) type Step<const C: usize, const K: usize> = (Action, State<C, K>);
 
 /// What a search has come to.
-pub(crate) struct Explored<const C: usize> {
+pub(crate) struct Explored<const C: usize, const K: usize> {
     /// How many states there are, those that differ only in names counted once.
     pub(crate) states: usize,
     /// How many steps the last of them is away from the first.
@@ -26,37 +27,37 @@ pub(crate) struct Explored<const C: usize> {
     /// How long it took.
     pub(crate) time: Duration,
     /// A shortest way to what must not be, where it was found; the search has ended there.
-    pub(crate) found: Option<Vec<Step<C>>>,
+    pub(crate) found: Option<Vec<Step<C, K>>>,
     /// Of each thing that should be possible, in how many steps it is, if it is.
     pub(crate) sometimes: Vec<(&'static str, Option<usize>)>,
 }
 
 /// Visits all states that `start` leads to, until there are no more or one is as `stop` says.
-pub(crate) fn explore<const C: usize>(
+pub(crate) fn explore<const C: usize, const K: usize>(
     setting: &Setting,
-    start: State<C>,
-    stop: impl Fn(&Setting, &State<C>) -> bool,
-    sometimes: &[Goal<C>],
-) -> Explored<C> {
-    explore_in(&orders::<C>(), setting, start, stop, sometimes)
+    start: State<C, K>,
+    stop: impl Fn(&Setting, &State<C, K>) -> bool,
+    sometimes: &[Goal<C, K>],
+) -> Explored<C, K> {
+    explore_in(&Orders::all(setting), setting, start, stop, sometimes)
 }
 
 /// The same, with the clients told apart, for a `stop` that names one.
-pub(crate) fn explore_by_name<const C: usize>(
+pub(crate) fn explore_by_name<const C: usize, const K: usize>(
     setting: &Setting,
-    start: State<C>,
-    stop: impl Fn(&Setting, &State<C>) -> bool,
-) -> Explored<C> {
-    explore_in(&[std::array::from_fn(|place| place)], setting, start, stop, &[])
+    start: State<C, K>,
+    stop: impl Fn(&Setting, &State<C, K>) -> bool,
+) -> Explored<C, K> {
+    explore_in(&Orders::names(), setting, start, stop, &[])
 }
 
-fn explore_in<const C: usize>(
-    orders: &[[usize; C]],
+fn explore_in<const C: usize, const K: usize>(
+    orders: &Orders<C, K>,
     setting: &Setting,
-    start: State<C>,
-    stop: impl Fn(&Setting, &State<C>) -> bool,
-    sometimes: &[Goal<C>],
-) -> Explored<C> {
+    start: State<C, K>,
+    stop: impl Fn(&Setting, &State<C, K>) -> bool,
+    sometimes: &[Goal<C, K>],
+) -> Explored<C, K> {
     let begun = Instant::now();
     let mut seen = Seen::starting_from(start.nameless(orders));
     let mut reached = vec![None; sometimes.len()];
@@ -90,12 +91,12 @@ fn explore_in<const C: usize>(
 }
 
 /// Goes a way of nameless states again from a state with names.
-fn with_names<const C: usize>(
+fn with_names<const C: usize, const K: usize>(
     setting: &Setting,
-    start: State<C>,
-    path: &[State<C>],
-    orders: &[[usize; C]],
-) -> Vec<Step<C>> {
+    start: State<C, K>,
+    path: &[State<C, K>],
+    orders: &Orders<C, K>,
+) -> Vec<Step<C, K>> {
     let mut trace = Vec::new();
     let (mut state, mut actions) = (start, Vec::new());
     for nameless in &path[1..] {

@@ -3,28 +3,9 @@
 use crate::NODES;
 use crate::decision;
 use crate::line::{Grant, Line, Verb};
+use crate::memory::Sight;
+use crate::node::{Key, Node};
 use crate::setting::Setting;
-
-/// A node: what it has at the key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Node {
-    /// Nothing.
-    Free,
-    /// The value of one attempt of one client, to expire in so many ticks.
-    Held {
-        /// The client.
-        owner: u8,
-        /// Its attempt.
-        attempt: u8,
-        /// The ticks to go by the clients' clock.
-        left: u8,
-    },
-    /// It has crashed, and should stay away for so many ticks.
-    Away {
-        /// The ticks to go.
-        left: u8,
-    },
-}
 
 /// Where the one extension of a lease stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,6 +41,7 @@ pub(crate) enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Client {
     pub(crate) lines: [Line; NODES],
+    pub(crate) sights: [Sight; NODES],
     pub(crate) phase: Phase,
     pub(crate) attempts: u8,
 }
@@ -84,19 +66,25 @@ impl Client {
     }
 }
 
-/// A state of `C` clients and the nodes.
+/// A state of `C` clients and the nodes with `K` keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct State<const C: usize> {
-    pub(crate) nodes: [Node; NODES],
+pub(crate) struct State<const C: usize, const K: usize> {
+    pub(crate) nodes: [Node<K>; NODES],
     pub(crate) clients: [Client; C],
 }
 
-impl<const C: usize> State<C> {
+impl<const C: usize, const K: usize> State<C, K> {
     /// All is free, and nobody has asked.
-    pub(crate) fn start() -> Self {
-        let lines = [Line::default(); NODES];
-        let client = Client { lines, phase: Phase::Idle, attempts: 0 };
-        Self { nodes: [Node::Free; NODES], clients: [client; C] }
+    pub(crate) fn start(setting: &Setting) -> Self {
+        let is_new = |name: usize| name > 0 && setting.guard.is_some_and(|guard| guard.is_new);
+        let clients = std::array::from_fn(|name| {
+            let sight = if is_new(name) { Sight::NEW } else { Sight::default() };
+            let lines = [Line::default(); NODES];
+            Client { lines, sights: [sight; NODES], phase: Phase::Idle, attempts: 0 }
+        });
+        let is_fresh = setting.guard.is_some_and(|guard| guard.is_fresh);
+        let age = if is_fresh { 0 } else { setting.oldest() };
+        Self { nodes: [Node::empty(age); NODES], clients }
     }
 
     /// Whether `client` believes, by its own clock, that it holds the lock.
@@ -112,6 +100,16 @@ impl<const C: usize> State<C> {
         (0..C).filter(|client| self.believes(setting, *client)).count()
     }
 
+    /// Whether two clients believe that they hold a key.
+    pub(crate) fn is_broken(&self, setting: &Setting) -> bool {
+        let holds = |client: &usize| self.believes(setting, *client);
+        let against = |one: usize| {
+            let mut others = (0..one).filter(|other| setting.conflict(one, *other));
+            others.any(|other| holds(&other))
+        };
+        (0..C).filter(holds).any(against)
+    }
+
     /// Forgets what can make no difference any more, where releases compare.
     ///
     /// - A release whose value is not on the node, with no request before it that could put it
@@ -124,70 +122,134 @@ impl<const C: usize> State<C> {
                 if !line.has_release() {
                     continue;
                 }
-                let mut on_node = None;
-                if let Node::Held { owner, attempt, left } = node
-                    && usize::from(*owner) == name
-                {
-                    on_node = Some((*attempt, left));
+                let mut live: u8 = 0;
+                for key in node.keys() {
+                    if let Key::Held { owner, attempt, .. } = key
+                        && usize::from(*owner) == name
+                    {
+                        live |= 1 << attempt;
+                    }
                 }
-                let mut live: u8 = on_node.as_ref().map_or(0, |(attempt, _)| 1 << attempt);
                 line.retain(|request| {
                     if request.verb == Verb::Set {
                         live |= 1 << request.attempt;
                     }
                     request.verb != Verb::Release || live & (1 << request.attempt) != 0
                 });
-                if let Some((attempt, left)) = on_node
-                    && !setting.loses
-                    && line.requests().any(|it| it.verb == Verb::Release && it.attempt == attempt)
-                {
-                    *left = 0;
+                for key in node.keys_mut() {
+                    if let Key::Held { owner, attempt, left } = key
+                        && usize::from(*owner) == name
+                        && !setting.loses
+                        && line.has_release_of(*attempt)
+                    {
+                        *left = 0;
+                    }
                 }
             }
         }
     }
 
-    /// The same state for all that differ only in the names of nodes and clients: nothing in the
-    /// model knows a name. Given one order of the clients, they keep their names.
-    pub(crate) fn nameless(&self, orders: &[[usize; C]]) -> Self {
+    /// The same state for all that differ only in the names of nodes, clients and keys: nothing in the
+    /// model knows a name. Given one order, clients and keys keep theirs.
+    pub(crate) fn nameless(&self, orders: &Orders<C, K>) -> Self {
         let rank = |client: &usize| (self.clients[*client].phase, self.clients[*client].attempts);
-        // Any order by rank will do, and often there is only one.
-        let is_ranked = |order: &&[usize; C]| orders.len() == 1 || order.is_sorted_by_key(rank);
-        let ranked = orders.iter().filter(is_ranked);
-        let named = ranked.map(|order| self.with_clients_in(order).with_nodes_sorted());
+        // Where clients can stand in any order, any order by rank will do, and often there is only one.
+        let is_ranked =
+            |order: &&Order<C, K>| !orders.has_any || order.clients.is_sorted_by_key(rank);
+        let ranked = orders.all.iter().filter(is_ranked);
+        let named = ranked.map(|order| self.in_order(order).with_nodes_sorted());
         named.min().expect("there is an order")
     }
 
-    fn with_clients_in(&self, order: &[usize; C]) -> Self {
+    fn in_order(&self, order: &Order<C, K>) -> Self {
         let mut it = *self;
-        it.clients = order.map(|from| self.clients[from]);
+        it.clients = order.clients.map(|from| self.clients[from]);
         for node in &mut it.nodes {
-            if let Node::Held { owner, .. } = node {
-                let is_owner = |from: &usize| *from == usize::from(*owner);
-                let place = order.iter().position(is_owner).expect("an order has all");
-                *owner = u8::try_from(place).expect("few clients");
+            let Node::Up { keys, .. } = node else { continue };
+            *keys = order.keys.map(|from| keys[from]);
+            for key in keys {
+                if let Key::Held { owner, .. } = key {
+                    let is_owner = |from: &usize| *from == usize::from(*owner);
+                    let place = order.clients.iter().position(is_owner);
+                    *owner = u8::try_from(place.expect("an order has all")).expect("few clients");
+                }
             }
         }
         it
     }
 
     fn with_nodes_sorted(mut self) -> Self {
-        let column =
-            |it: &Self, node| (it.nodes[node], it.clients.map(|client| client.lines[node]));
+        let of = |client: Client, node: usize| (client.lines[node], client.sights[node]);
+        let column = |it: &Self, node| (it.nodes[node], it.clients.map(|client| of(client, node)));
         for (a, b) in [(0, 1), (1, 2), (0, 1)] {
             if column(&self, a) > column(&self, b) {
                 self.nodes.swap(a, b);
-                self.clients.iter_mut().for_each(|client| client.lines.swap(a, b));
+                for client in &mut self.clients {
+                    client.lines.swap(a, b);
+                    client.sights.swap(a, b);
+                }
             }
         }
         self
     }
 }
 
-/// Every order of `C` clients.
-pub(crate) fn orders<const C: usize>() -> Vec<[usize; C]> {
-    let mut found = vec![std::array::from_fn(|place| place)];
-    for place in 1..C {
+/// Another order of the clients and the keys.
+struct Order<const C: usize, const K: usize> {
+    clients: [usize; C],
+    keys: [usize; K],
+}
+
+/// Orders in which each place wants the same.
+pub(crate) struct Orders<const C: usize, const K: usize> {
+    all: Vec<Order<C, K>>,
+    /// Whether clients can stand in any order.
+    has_any: bool,
+}
+
+impl<const C: usize, const K: usize> Orders<C, K> {
+    /// That of the names alone.
+    pub(crate) fn names() -> Self {
+        Self { all: vec![Order { clients: in_names(), keys: in_names() }], has_any: false }
+    }
+
+    /// All there are.
+    pub(crate) fn all(setting: &Setting) -> Self {
+        let wants = |client: usize, key: usize| setting.sets[client].contains(&key);
+        let mut all = Vec::new();
+        for clients in orders::<C>() {
+            if setting.guard.is_some() && clients != in_names() {
+                continue;
+            }
+            for keys in orders::<K>() {
+                let is_same = |client: usize, key: usize| {
+                    wants(client, key) == wants(clients[client], keys[key])
+                };
+                if (0..C).all(|client| (0..K).all(|key| is_same(client, key))) {
+                    all.push(Order { clients, keys });
+                }
+            }
+        }
+        let is_found = |order: &[usize; C]| all.iter().any(|it| it.clients == *order);
+        let has_any = orders::<C>().iter().all(is_found);
+        Self { all, has_any }
+    }
+}
+
+const fn in_names<const N: usize>() -> [usize; N] {
+    let mut order = [0; N];
+    let mut place = 0;
+    while place < N {
+        order[place] = place;
+        place += 1;
+    }
+    order
+}
+
+/// Every order of `N` things.
+fn orders<const N: usize>() -> Vec<[usize; N]> {
+    let mut found = vec![in_names()];
+    for place in 1..N {
         for mut order in found.clone() {
             for other in 0..place {
                 order.swap(other, place);

@@ -2,9 +2,10 @@
 
 use crate::NODES;
 use crate::decision::Verdict;
+use crate::node::Node;
 use crate::search::{Goal, explore, explore_by_name};
-use crate::setting::{Crash, SAFE, Setting};
-use crate::state::{Extension, Node, Phase, State};
+use crate::setting::{Crash, GUARD, Guard, Rule, SAFE, Setting};
+use crate::state::{Extension, Phase, State};
 use crate::words::tell;
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ pub struct Report {
 
 /// The settings within the promise. They differ in their bounds, which no machine can have all wide
 /// at once.
-pub fn safe_settings() -> [Setting; 4] {
+pub fn safe_settings() -> [Setting; 8] {
     [
         Setting { name: "two clients, two attempts each, crashes", ..SAFE },
         Setting {
@@ -49,11 +50,44 @@ pub fn safe_settings() -> [Setting; 4] {
             crash: Crash::Never,
             ..SAFE
         },
+        Setting {
+            name: "sets: two clients, each wants two keys, one of them both, crashes",
+            ..SETS
+        },
+        Setting {
+            name: "guard Observed: all nodes restart, and B has met them before",
+            ..restarts(Guard { is_new: false, spares: false, ..GUARD })
+        },
+        Setting {
+            name: "guard Observed: nodes restart while another is old, and B comes new",
+            ..restarts(GUARD)
+        },
+        Setting {
+            name: "guard Strict: all nodes restart, and B comes new",
+            ..restarts(Guard { rule: Rule::Strict, spares: false, ..GUARD })
+        },
     ]
 }
 
+/// A wants x and y, B wants y and z.
+const SETS: Setting = Setting { name: "", attempts: 1, sets: &[&[0, 1], &[1, 2]], ..SAFE };
+
+/// Clocks that go alike, and nodes that are back at once.
+fn restarts(guard: Guard) -> Setting {
+    Setting {
+        attempts: 1,
+        ends: false,
+        ttl: 2,
+        allowance: 0,
+        ahead: 0,
+        crash: Crash::BackAtOnce,
+        guard: Some(guard),
+        ..SAFE
+    }
+}
+
 /// One safety rule broken, or one fault beyond the promise, in each.
-pub fn unsafe_settings() -> [Setting; 6] {
+pub fn unsafe_settings() -> [Setting; 12] {
     let calm = Setting { attempts: 1, crash: Crash::Never, ..SAFE };
     [
         Setting {
@@ -80,7 +114,39 @@ pub fn unsafe_settings() -> [Setting; 6] {
             allowance: 0,
             ..calm
         },
+        Setting {
+            name: "sets: a node sets those keys of a set that are free",
+            is_whole: false,
+            crash: Crash::Never,
+            ..SETS
+        },
+        Setting {
+            name: "guard off: a node restarts, and B has met it before",
+            ..restarts(Guard { rule: Rule::Off, is_new: false, ..GUARD })
+        },
+        Setting {
+            name: "guard Observed: a term that is shorter than the ttl",
+            ..restarts(Guard { term: 1, is_new: false, ..GUARD })
+        },
+        Setting {
+            name: "guard Observed: all nodes restart, and B comes new",
+            ..restarts(Guard { spares: false, ..GUARD })
+        },
+        Setting {
+            name: "guard Observed: B comes new, and takes nodes that it has not met for dead",
+            ..restarts(Guard { hastes: true, ..GUARD })
+        },
+        Setting {
+            name: "guard Observed: B comes new, and servers say that they are two seconds older",
+            ..restarts(Guard { uptime_error: 2, ..GUARD })
+        },
     ]
+}
+
+/// All that is done about restarts in the settings.
+pub fn guards() -> Vec<Guard> {
+    let all = safe_settings().into_iter().chain(unsafe_settings());
+    all.filter_map(|setting| setting.guard).collect()
 }
 
 /// Searches `setting` for two clients that hold the lock at once.
@@ -88,16 +154,18 @@ pub fn unsafe_settings() -> [Setting; 6] {
 /// # Panics
 /// If there are not two or three clients, or more is asked of them than a line can carry.
 pub fn search(setting: &Setting) -> Report {
-    match setting.clients {
-        2 => search_with::<2>(setting),
-        3 => search_with::<3>(setting),
-        clients => panic!("{clients} clients: two or three"),
+    let keys = setting.sets.iter().flat_map(|set| set.iter()).max().map_or(0, |last| last + 1);
+    match (setting.clients, keys) {
+        (2, 1) => search_with::<2, 1>(setting),
+        (3, 1) => search_with::<3, 1>(setting),
+        (2, 3) => search_with::<2, 3>(setting),
+        (clients, keys) => panic!("{clients} clients, {keys} keys"),
     }
 }
 
-fn search_with<const C: usize>(setting: &Setting) -> Report {
-    let start = State::<C>::start();
-    let two_hold = |setting: &Setting, state: &State<C>| state.holders(setting) > 1;
+fn search_with<const C: usize, const K: usize>(setting: &Setting) -> Report {
+    let start = State::<C, K>::start(setting);
+    let two_hold = |setting: &Setting, state: &State<C, K>| state.is_broken(setting);
     let explored = explore(setting, start, two_hold, &goals(setting));
     Report {
         states: explored.states,
@@ -109,9 +177,26 @@ fn search_with<const C: usize>(setting: &Setting) -> Report {
 }
 
 /// What must be possible, or else nothing was shown.
-fn goals<const C: usize>(setting: &Setting) -> Vec<Goal<C>> {
-    let mut goals: Vec<Goal<C>> = vec![
-        ("a client holds the lock", |setting, state| state.holders(setting) == 1),
+fn goals<const C: usize, const K: usize>(setting: &Setting) -> Vec<Goal<C, K>> {
+    let mut goals: Vec<Goal<C, K>> =
+        vec![("a client holds the lock", |setting, state| state.holders(setting) == 1)];
+    if setting.guard.is_some() {
+        goals.push((
+            "A holds the lock, and what a node grants to B does not count",
+            |setting, state| {
+                let withheld =
+                    |node| state.is_coming(1, node) && !state.clients[1].counts(setting, node);
+                state.believes(setting, 0) && (0..NODES).any(withheld)
+            },
+        ));
+        goals.push(("B gets the lock, as A does not hold it", |setting, state| {
+            let is_last = |node| matches!(state.verdict(setting, 1, node), Verdict::Held(_));
+            let counts = |node| state.is_coming(1, node) && state.clients[1].counts(setting, node);
+            !state.believes(setting, 0) && (0..NODES).any(|node| counts(node) && is_last(node))
+        }));
+        return goals;
+    }
+    let of_all: [Goal<C, K>; 3] = [
         ("a grant comes too late, and is refused", is_refused_late),
         ("a lease expires in its holder's hands", |_, state| {
             state.clients.iter().any(|it| matches!(it.phase, Phase::Holding { left: 0, .. }))
@@ -122,6 +207,7 @@ fn goals<const C: usize>(setting: &Setting) -> Vec<Goal<C>> {
             state.holders(setting) == 1 && others.any(|it| has_ended(&it))
         }),
     ];
+    goals.extend(of_all);
     if setting.extends {
         goals.push(("an extension counts", |_, state| {
             let extended = |phase| match phase {
@@ -133,14 +219,14 @@ fn goals<const C: usize>(setting: &Setting) -> Vec<Goal<C>> {
     }
     if setting.crash == Crash::StaysAway {
         goals.push(("a node is away while a client holds the lock", |setting, state| {
-            let is_away = |node: &Node| matches!(node, Node::Away { .. });
+            let is_away = |node: &Node<K>| matches!(node, Node::Away { .. });
             state.holders(setting) == 1 && state.nodes.iter().any(is_away)
         }));
     }
     goals
 }
 
-fn is_refused_late<const C: usize>(setting: &Setting, state: &State<C>) -> bool {
+fn is_refused_late<const C: usize, const K: usize>(setting: &Setting, state: &State<C, K>) -> bool {
     let of = |client| (0..NODES).map(move |node| (client, node));
     (0..C).flat_map(of).any(|(client, node)| {
         state.is_coming(client, node) && state.verdict(setting, client, node) == Verdict::TooLate
@@ -150,11 +236,11 @@ fn is_refused_late<const C: usize>(setting: &Setting, state: &State<C>) -> bool 
 /// A shortest way for A to get the lock, and from there for B, by name.
 pub fn hand_over() -> Option<Vec<String>> {
     let setting = Setting { attempts: 1, ..SAFE };
-    let start = State::<2>::start();
-    let a_holds = |setting: &Setting, state: &State<2>| state.believes(setting, 0);
+    let start = State::<2, 1>::start(&setting);
+    let a_holds = |setting: &Setting, state: &State<2, 1>| state.believes(setting, 0);
     let first = explore_by_name(&setting, start, a_holds).found?;
     let (_, middle) = *first.last()?;
-    let b_holds = |setting: &Setting, state: &State<2>| state.believes(setting, 1);
+    let b_holds = |setting: &Setting, state: &State<2, 1>| state.believes(setting, 1);
     let second = explore_by_name(&setting, middle, b_holds).found?;
     Some(tell(&setting, start, &[first, second].concat()))
 }

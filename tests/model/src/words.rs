@@ -3,15 +3,17 @@
 use crate::action::Action;
 use crate::decision::Verdict;
 use crate::line::Verb;
+use crate::node::{Key, Node};
 use crate::search::Step;
 use crate::setting::{Crash, Setting};
-use crate::state::{Extension, Node, Phase, State};
+use crate::state::{Extension, Phase, State};
+use std::cmp::Ordering;
 
 /// The steps from `start` on, one a line, numbered.
-pub(crate) fn tell<const C: usize>(
+pub(crate) fn tell<const C: usize, const K: usize>(
     setting: &Setting,
-    start: State<C>,
-    trace: &[Step<C>],
+    start: State<C, K>,
+    trace: &[Step<C, K>],
 ) -> Vec<String> {
     let mut before = start;
     let mut lines = Vec::new();
@@ -30,11 +32,11 @@ fn ticks(count: u8) -> String {
     format!("{count} tick{}", if count == 1 { "" } else { "s" })
 }
 
-fn step_in_words<const C: usize>(
+fn step_in_words<const C: usize, const K: usize>(
     setting: &Setting,
-    before: &State<C>,
+    before: &State<C, K>,
     action: Action,
-    after: &State<C>,
+    after: &State<C, K>,
 ) -> String {
     match action {
         Action::Tick => tick(setting, before, after),
@@ -57,16 +59,24 @@ fn step_in_words<const C: usize>(
             let what = if is_valid { "ends its lease" } else { "drops its expired lease" };
             format!("{} {what}, and sends releases to all nodes", name(client))
         }
-        Action::Expire(node) => expire(setting, before, node),
+        Action::Expire(node, key) => expire(setting, before, node, key),
         Action::Crash(node) if setting.crash == Crash::StaysAway => {
             format!("node {} crashes, forgets its key and stays away", node + 1)
         }
         Action::Crash(node) => format!("node {} crashes and is back at once, empty", node + 1),
         Action::Restart(node) => format!("node {} is back, empty", node + 1),
+        Action::Meet(client, node) => meet(setting, before, client, node, after),
+        Action::Miss(client, node) => {
+            format!("{} takes node {} for one that it cannot reach", name(client), node + 1)
+        }
     }
 }
 
-fn tick<const C: usize>(setting: &Setting, before: &State<C>, after: &State<C>) -> String {
+fn tick<const C: usize, const K: usize>(
+    setting: &Setting,
+    before: &State<C, K>,
+    after: &State<C, K>,
+) -> String {
     let ends =
         |client: &usize| before.believes(setting, *client) && !after.believes(setting, *client);
     let ended: Vec<_> = (0..C).filter(ends).map(|client| name(client).to_string()).collect();
@@ -76,7 +86,11 @@ fn tick<const C: usize>(setting: &Setting, before: &State<C>, after: &State<C>) 
     }
 }
 
-fn request<const C: usize>(before: &State<C>, client: usize, node: usize) -> String {
+fn request<const C: usize, const K: usize>(
+    before: &State<C, K>,
+    client: usize,
+    node: usize,
+) -> String {
     let next = before.clients[client].lines[node].requests().next();
     let next = next.expect("only what was sent is under way");
     let verb = match next.verb {
@@ -87,26 +101,47 @@ fn request<const C: usize>(before: &State<C>, client: usize, node: usize) -> Str
     format!("the {verb} of {}'s attempt {}", name(client), next.attempt + 1)
 }
 
-fn take<const C: usize>(before: &State<C>, client: usize, node: usize, after: &State<C>) -> String {
+fn take<const C: usize, const K: usize>(
+    before: &State<C, K>,
+    client: usize,
+    node: usize,
+    after: &State<C, K>,
+) -> String {
     let text = format!("node {} takes {}", node + 1, request(before, client, node));
-    let changed = match (before.nodes[node], after.nodes[node]) {
-        (Node::Held { owner, .. }, Node::Free) => {
-            format!("the key of {} is deleted", name(usize::from(owner)))
-        }
-        (Node::Free, Node::Held { .. }) => "granted".to_owned(),
-        (old, new) if old == new => {
-            let next = before.clients[client].lines[node].requests().next();
-            let is_release = next.is_some_and(|it| it.verb == Verb::Release);
-            if is_release { "nothing to delete" } else { "refused" }.to_owned()
-        }
-        _ => "its ttl starts anew".to_owned(),
+    let next = before.clients[client].lines[node].requests().next();
+    let is_release = next.is_some_and(|it| it.verb == Verb::Release);
+    let held = |state: &State<C, K>| {
+        let keys = state.nodes[node].keys();
+        keys.iter().filter(|key| **key != Key::Free).count()
+    };
+    let changed = match held(after).cmp(&held(before)) {
+        Ordering::Less => "deleted",
+        Ordering::Greater => "granted",
+        Ordering::Equal if is_release => "nothing to delete",
+        Ordering::Equal if before.nodes[node] == after.nodes[node] => "refused",
+        Ordering::Equal => "its ttl starts anew",
     };
     format!("{text}: {changed}")
 }
 
-fn hear<const C: usize>(
+fn meet<const C: usize, const K: usize>(
     setting: &Setting,
-    before: &State<C>,
+    before: &State<C, K>,
+    client: usize,
+    node: usize,
+    after: &State<C, K>,
+) -> String {
+    let Node::Up { age, .. } = before.nodes[node] else { unreachable!("it is back at once") };
+    let (who, term) = (name(client), setting.oldest());
+    let age = if age < term { format!("{} old", ticks(age)) } else { "old".to_owned() };
+    let counts = after.clients[client].counts(setting, node);
+    let what = if counts { "counts" } else { "does not count yet" };
+    format!("{who} connects to node {}, which is {age}: it {what}", node + 1)
+}
+
+fn hear<const C: usize, const K: usize>(
+    setting: &Setting,
+    before: &State<C, K>,
     client: usize,
     node: usize,
 ) -> String {
@@ -125,16 +160,22 @@ fn hear<const C: usize>(
     }
 }
 
-fn expire<const C: usize>(setting: &Setting, before: &State<C>, node: usize) -> String {
-    let Node::Held { owner, left, .. } = before.nodes[node] else {
+fn expire<const C: usize, const K: usize>(
+    setting: &Setting,
+    before: &State<C, K>,
+    node: usize,
+    key: usize,
+) -> String {
+    let Key::Held { owner, left, .. } = before.nodes[node].keys()[key] else {
         unreachable!("only keys expire")
     };
     let (who, node) = (name(usize::from(owner)), node + 1);
+    let what = if K == 1 { "key".to_owned() } else { format!("key {}", ['x', 'y', 'z'][key]) };
     match left {
-        0 => format!("the key of {who} expires on node {node}"),
+        0 => format!("the {what} of {who} expires on node {node}"),
         _ if left <= setting.ahead => {
-            format!("node {node}'s clock is ahead: {who}'s key expires {} early", ticks(left))
+            format!("node {node}'s clock is ahead: {who}'s {what} expires {} early", ticks(left))
         }
-        _ => format!("node {node}'s clock jumps: {who}'s key expires {} early", ticks(left)),
+        _ => format!("node {node}'s clock jumps: {who}'s {what} expires {} early", ticks(left)),
     }
 }
