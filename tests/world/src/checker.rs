@@ -2,7 +2,7 @@
 
 use crate::clock::{Instant, MS};
 use crate::rule::Rule;
-use quorlock::LeaseRef;
+use quorlock::{Lease, LeaseRef};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -37,6 +37,8 @@ pub(crate) struct Books {
     stored: BTreeMap<usize, Stored>,
     /// Values that were handed over, by resource.
     pub(crate) handed_over: BTreeMap<usize, Vec<String>>,
+    /// Leases that are to be dropped outside of any runtime.
+    pub(crate) graveyard: Vec<Lease>,
     /// The values that must not be shown.
     secrets: Vec<String>,
     pub(crate) grants: u64,

@@ -38,6 +38,8 @@ pub(crate) struct Nerves {
 pub(crate) struct ProcessPlan {
     pub(crate) starts: Instant,
     pub(crate) runtimes: usize,
+    /// True if all connections are on the first of them.
+    pub(crate) is_pinned: bool,
     /// Millionths of true time.
     pub(crate) rate: u64,
     pub(crate) wall_ahead_ms: i64,
@@ -122,6 +124,7 @@ impl Scenario {
             .map(|process| ProcessPlan {
                 starts: if process < 2 || dice.chance(600) { 0 } else { dice.below(horizon) },
                 runtimes: dice.pick(&[1, 1, 1, 2, 3]),
+                is_pinned: dice.chance(150),
                 rate: rate(dice),
                 wall_ahead_ms: 0,
             })
