@@ -117,7 +117,7 @@ pub(crate) enum End {
 
 /// What the tasks of a run like to do: in many runs one thing shows what it does alone.
 pub(crate) struct Palette {
-    fenced: u64,
+    fenced: bool,
     sets: u64,
     auto: u64,
     tries: u64,
@@ -133,10 +133,10 @@ pub(crate) struct Palette {
 }
 
 impl Palette {
-    pub(crate) fn draw(dice: &mut Dice) -> Self {
+    pub(crate) fn draw(fenced: bool, dice: &mut Dice) -> Self {
         Self {
             // All leases of a resource have tokens, or none has.
-            fenced: dice.pick(&[0, 0, 1_000]),
+            fenced,
             sets: dice.pick(&[0, 0, 300]),
             auto: dice.pick(&[0, 200, 800]),
             tries: dice.pick(&[0, 100, 500]),
@@ -161,7 +161,9 @@ pub(crate) fn draw_calls(
     let longest = scenario.ttl() / dice.pick(&[1_000, 50, 5]);
     let call = |dice: &mut Dice| {
         let verb = draw_verb(palette, scenario, dice);
-        Call { verb, rest: dice.below(longest.max(2)) }
+        let naps = dice.chance(scenario.naps);
+        let longest = if naps { 4 * scenario.ttl() } else { longest.max(2) };
+        Call { verb, rest: dice.below(longest) }
     };
     (0..count).map(|_| call(dice)).collect()
 }
@@ -212,7 +214,7 @@ fn draw_lock(palette: &Palette, scenario: &Scenario, dice: &mut Dice) -> Lock {
         resources,
         wait,
         ttl: dice.chance(300).then(|| ttl + dice.below(ttl)),
-        fenced: palette.fenced > 0,
+        fenced: palette.fenced,
         auto_extend,
         at_least: some(dice, palette.cool_down / 2, ttl / 4),
         stop_before: some(dice, 50, ttl / 4),

@@ -24,6 +24,7 @@ pub(crate) fn new_client(
         .node_timeout(times.node_timeout)
         .connect_timeout(times.connect_timeout)
         .restart_guard(scenario.guard)
+        .trust_persistence(scenario.durable != 0)
         .retry(scenario.retry.clone())
         .world(Arc::new(inhabitant))
         .seed(dice_of(scenario.seed, 100 + number).word());

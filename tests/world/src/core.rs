@@ -6,10 +6,11 @@ use crate::event::{Agenda, Event};
 use crate::network::Connection;
 use crate::node::NodeHost;
 use crate::process::Process;
+use crate::readings::Readings;
 use crate::rule::Rule;
-use crate::scenario::{Nerves, Weather};
 use crate::trace::Trace;
-use std::collections::BTreeSet;
+use crate::weather::{Nerves, Weather};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A task that is polled so often at one time will be polled for ever.
@@ -42,6 +43,14 @@ pub(crate) struct Core {
     /// Between whom nothing passes: process and node.
     pub(crate) blocked: BTreeSet<(usize, usize)>,
     pub(crate) is_healed: bool,
+    /// Nothing goes wrong before.
+    pub(crate) calm: Instant,
+    pub(crate) readings: Readings,
+    /// When a value came to stand on any node for the first time, if that is of interest.
+    pub(crate) came: BTreeMap<Vec<u8>, Instant>,
+    pub(crate) notes_tenures: bool,
+    /// Clocks of processes stand still while they are stopped.
+    pub(crate) stands_still: bool,
     /// What was found on the wires that must not be.
     pub(crate) findings: Vec<(Rule, String)>,
     pub(crate) node_timeout: Instant,
@@ -68,10 +77,20 @@ impl Core {
             connections: Vec::new(),
             blocked: BTreeSet::new(),
             is_healed: false,
+            calm: 0,
+            readings: Readings::default(),
+            came: BTreeMap::new(),
+            notes_tenures: false,
+            stands_still: false,
             findings: Vec::new(),
             node_timeout,
             polls: 0,
         }
+    }
+
+    /// True while nothing goes wrong: not yet, or not any more.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.is_healed || self.now < self.calm
     }
 
     /// The next thing that happens; the time goes on to it.
@@ -93,7 +112,9 @@ impl Core {
     /// How long a task that was woken has to wait until it is polled, if it has to.
     pub(crate) fn draw_hold(&mut self, process: usize) -> Option<Instant> {
         let Nerves { holds, longest, .. } = self.nerves;
-        if holds == 0 || self.processes[process].is_dead || !self.dice.chance(holds) {
+        let is_spared =
+            self.processes[process].is_dead || self.now < self.calm || self.is_meeting(process);
+        if holds == 0 || is_spared || !self.dice.chance(holds) {
             return None;
         }
         let longest = if self.is_healed { longest.min(MS) } else { longest };

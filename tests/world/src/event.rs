@@ -22,6 +22,8 @@ pub(crate) enum Event {
     Process { process: usize, starts: bool },
     /// A task of the plan starts.
     Task { index: usize },
+    /// From now on something may go wrong.
+    Stirred,
     /// All faults have ended.
     Healed,
     /// The whole run is over.

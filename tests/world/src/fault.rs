@@ -2,16 +2,32 @@
 
 use crate::clock::{Instant, MS};
 use crate::dice::Dice;
+use crate::mode::{Mode, Outside};
+use crate::restarts::{plan_groups, plan_rolls};
 use crate::scenario::{FaultPlan, Scenario};
+use crate::steps::plan_steps;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The node does nothing; what comes waits.
     Hang { node: usize },
-    /// The node's process ends, and starts again with all its keys. `is_silent`: nobody is told.
-    Crash { node: usize, is_silent: bool },
+    /// The node's process ends, and starts again with all its keys, or forgets them. `is_silent`: nobody
+    /// is told.
+    Crash { node: usize, is_silent: bool, forgets: bool },
     /// The node answers everything with an error.
     Trouble { node: usize, kind: usize },
+    /// The node's clock is set.
+    Jump { node: usize, by: i64 },
+    /// The same, once all clients have read it since it was set the other way.
+    Step { node: usize, by: i64 },
+    /// A lock's key goes from the node before its time.
+    Fade { node: usize, resource: usize },
+    /// The same with its counter.
+    Evict { node: usize, resource: usize },
+    /// Somebody flushes the node.
+    Flush { node: usize },
+    /// The process's wall clock is set.
+    Wall { process: usize, by: i64 },
     /// Nothing passes between the two.
     Block { process: usize, node: usize },
     /// Nothing passes between the process and anybody.
@@ -26,49 +42,169 @@ pub(crate) enum Fault {
     Shutdown { process: usize, runtime: usize },
 }
 
+/// Plans one fault after the other.
+pub(crate) struct Planner<'a> {
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) dice: &'a mut Dice,
+    pub(crate) plan: Vec<FaultPlan>,
+}
+
 /// The faults of a run. Each kind is off in many runs, so that others show what they do alone.
 pub(crate) fn draw_faults(scenario: &Scenario, dice: &mut Dice) -> Vec<FaultPlan> {
-    let mut plan = Vec::new();
-    let (ttl, horizon) = (scenario.ttl(), scenario.times.horizon);
-    let spared = if dice.chance(500) { scenario.nodes / 2 + 1 } else { 0 };
-    let faulty = scenario.nodes - spared;
-    let mut id = 0;
-    for kind in 0..9 {
-        if dice.chance(550) {
-            continue;
-        }
-        for _ in 0..dice.between(1, 5) {
-            let node = dice.index(faulty.max(1));
-            let process = dice.index(scenario.processes.len());
-            let runtime = dice.index(scenario.processes[process].runtimes);
-            let fault = match kind {
-                0..=2 if faulty == 0 => continue,
-                0 => Fault::Hang { node },
-                1 => Fault::Crash { node, is_silent: dice.chance(300) },
-                2 => Fault::Trouble { node, kind: dice.index(8) },
-                3 => Fault::Block { process, node: dice.index(scenario.nodes) },
-                4 => Fault::Cut { process },
-                5 => Fault::Stop { process },
-                6 => Fault::Hold { process, runtime },
-                7 if process > 0 => Fault::Kill { process, is_silent: dice.chance(300) },
-                8 if scenario.processes[process].runtimes > 1 => {
-                    Fault::Shutdown { process, runtime }
-                }
-                _ => continue,
-            };
-            let lasting = draw_lasting(scenario, ttl, dice);
-            id += 1;
-            plan.push(FaultPlan { id, at: dice.below(horizon), lasting, fault });
-        }
+    let mut planner = Planner { scenario, dice, plan: Vec::new() };
+    if scenario.mode.is_fresh() {
+        planner.plan_start();
+    } else {
+        planner.plan_common();
+        planner.plan_outside();
+        plan_steps(&mut planner);
+        plan_rolls(&mut planner);
+        plan_groups(&mut planner);
     }
+    let mut plan = planner.plan;
+    plan.iter_mut().enumerate().for_each(|(place, fault)| fault.id = place + 1);
     plan
 }
 
-fn draw_lasting(scenario: &Scenario, ttl: Instant, dice: &mut Dice) -> Instant {
-    let timeout = crate::process::nanos(scenario.times.node_timeout);
-    match dice.below(3) {
-        0 => dice.of_any_size(MS / 10, timeout.max(MS)),
-        1 => dice.of_any_size(timeout, 4 * timeout),
-        _ => dice.of_any_size(ttl / 10, 2 * ttl),
+impl Planner<'_> {
+    pub(crate) fn add(&mut self, at: Instant, lasting: Instant, fault: Fault) {
+        self.plan.push(FaultPlan { id: 0, at, lasting, fault });
     }
+
+    /// Some moment before all is healed.
+    pub(crate) fn moment(&mut self) -> Instant {
+        let Scenario { times, calm, .. } = self.scenario;
+        self.dice.between(*calm, times.horizon)
+    }
+
+    /// Where the nodes of a new deployment start, and one of them may hang.
+    fn plan_start(&mut self) {
+        let longest = 2 * self.scenario.ttl();
+        for (node, starts) in self.scenario.node_starts.clone().into_iter().enumerate() {
+            let fault = Fault::Crash { node, is_silent: false, forgets: true };
+            self.add(0, starts, fault);
+        }
+        if self.scenario.nodes > 2 && self.dice.chance(300) {
+            let at = self.dice.below(longest);
+            let node = self.dice.index(self.scenario.nodes);
+            self.add(at, self.scenario.times.horizon, Fault::Hang { node });
+        }
+    }
+
+    fn plan_common(&mut self) {
+        let scenario = self.scenario;
+        // Half of the runs spare a majority of the nodes. The others are worse than what is promised,
+        // and safe all the same.
+        let spared = if self.dice.chance(500) { scenario.nodes / 2 + 1 } else { 0 };
+        let faulty = scenario.nodes - spared;
+        for kind in 0..16 {
+            if self.dice.chance(550) {
+                continue;
+            }
+            for _ in 0..self.dice.between(1, 5) {
+                let Some(fault) = self.draw_fault(kind, faulty) else { continue };
+                let at = self.moment();
+                let lasting = self.draw_lasting();
+                let forgets = matches!(fault, Fault::Crash { forgets: true, .. });
+                // Until all that it has ever granted must be gone.
+                let delay = if forgets { scenario.longest_key() } else { 0 };
+                if delay == 0 || at + delay + lasting < scenario.times.horizon {
+                    self.add(at, delay + lasting, fault);
+                }
+            }
+        }
+    }
+
+    fn draw_fault(&mut self, kind: u32, faulty: usize) -> Option<Fault> {
+        let (scenario, dice) = (self.scenario, &mut *self.dice);
+        let mode = scenario.mode;
+        if kind < 5 && faulty == 0 {
+            return None;
+        }
+        let node = dice.index(faulty.max(1));
+        let process = dice.index(scenario.processes.len());
+        let runtime = dice.index(scenario.processes[process].runtimes);
+        let is_silent = dice.chance(300);
+        let is_witness = scenario.witness == Some(node);
+        Some(match kind {
+            0 => Fault::Hang { node },
+            1 if !is_witness => Fault::Crash { node, is_silent, forgets: false },
+            // Who looks at tokens says elsewhere which counters are lost.
+            2 if !mode.is_about_tokens() && !is_witness => {
+                Fault::Crash { node, is_silent, forgets: true }
+            }
+            // It is known when a client has read a clock only as long as nodes tell it.
+            3 if !mode.has_steps() && !is_witness => Fault::Trouble { node, kind: dice.index(8) },
+            // Back: keys stand longer.
+            4 if mode.is_exclusive() && !mode.has_steps() => {
+                Fault::Jump { node, by: -signed(dice.of_any_size(MS, scenario.ttl())) }
+            }
+            5 => Fault::Block { process, node: dice.index(scenario.nodes) },
+            6 => Fault::Cut { process },
+            7 => Fault::Stop { process },
+            8 => Fault::Hold { process, runtime },
+            9 if process > 0 => Fault::Kill { process, is_silent },
+            10 if scenario.processes[process].runtimes > 1 => Fault::Shutdown { process, runtime },
+            11..=13 if mode == Mode::Tokens => {
+                let node = dice.index(scenario.nodes);
+                let resource = dice.index(scenario.resources);
+                match kind {
+                    11 => Fault::Jump { node, by: either(dice, MS, 2 * scenario.ttl()) },
+                    12 => Fault::Fade { node, resource },
+                    _ if !scenario.forgets_counters => Fault::Fade { node, resource },
+                    _ if dice.chance(500) => Fault::Evict { node, resource },
+                    _ => Fault::Flush { node },
+                }
+            }
+            14 if scenario.fencing.wall_jump > 0 => {
+                Fault::Wall { process, by: either(dice, MS, scenario.fencing.wall_jump) }
+            }
+            _ => return None,
+        })
+    }
+
+    /// What the mode adds to the faults inside the promise.
+    fn plan_outside(&mut self) {
+        let Mode::Outside(outside) = self.scenario.mode else { return };
+        for _ in 0..self.dice.between(1, 7) {
+            let node = self.dice.index(self.scenario.nodes);
+            let fault = match outside {
+                Outside::Amnesia if self.dice.chance(300) => Fault::Flush { node },
+                Outside::Amnesia => Fault::Crash { node, is_silent: false, forgets: true },
+                Outside::Jump => {
+                    let by = self.dice.of_any_size(MS, 2 * self.scenario.ttl());
+                    Fault::Jump { node, by: signed(by) }
+                }
+                Outside::Standstill => {
+                    let process = self.dice.index(self.scenario.processes.len());
+                    let (at, lasting) = (self.moment(), self.draw_lasting());
+                    self.add(at, lasting, Fault::Stop { process });
+                    continue;
+                }
+                _ => return,
+            };
+            let at = self.moment();
+            self.add(at, MS, fault);
+        }
+    }
+
+    fn draw_lasting(&mut self) -> Instant {
+        let ttl = self.scenario.ttl();
+        let timeout = crate::process::nanos(self.scenario.times.node_timeout);
+        match self.dice.below(3) {
+            0 => self.dice.of_any_size(MS / 10, timeout.max(MS)),
+            1 => self.dice.of_any_size(timeout, 4 * timeout),
+            _ => self.dice.of_any_size(ttl / 10, 2 * ttl),
+        }
+    }
+}
+
+/// So much ahead, or back.
+fn either(dice: &mut Dice, least: Instant, most: Instant) -> i64 {
+    let by = signed(dice.of_any_size(least, most));
+    if dice.chance(500) { by } else { -by }
+}
+
+pub(crate) fn signed(by: u64) -> i64 {
+    i64::try_from(by).expect("a short time")
 }

@@ -23,6 +23,9 @@ impl World {
         if begins && self.shared.lock().is_healed {
             return;
         }
+        if begins && self.begin_mishap(index, plan.fault) {
+            return;
+        }
         let needs_end =
             if begins { self.begin(plan.fault, plan.lasting) } else { self.end(plan.fault) };
         if begins && needs_end {
@@ -51,7 +54,7 @@ impl World {
             Fault::Hang { node } if core.nodes[node].is_stopped => return false,
             Fault::Hang { node } => core.stop_node(node),
             Fault::Crash { node, .. } if core.nodes[node].is_down => return false,
-            Fault::Crash { node, is_silent } => core.crash(node, is_silent),
+            Fault::Crash { node, is_silent, .. } => core.crash(node, is_silent),
             Fault::Trouble { node, kind } => {
                 let trouble = TROUBLES[kind % TROUBLES.len()];
                 note!(core, "n{node} answers {trouble:?}");
@@ -72,13 +75,16 @@ impl World {
                 note!(core, "p{process} is stopped");
                 core.processes[process].is_stopped = true;
                 core.note_stall(process, lasting);
+                if core.stands_still {
+                    core.processes[process].clock.stop(now);
+                }
             }
             Fault::Hold { process, runtime } => {
                 note!(core, "runtime {runtime} of p{process} is held up");
                 core.processes[process].held[runtime % MOST_RUNTIMES] = now + lasting;
                 core.note_stall(process, lasting);
             }
-            Fault::Kill { .. } | Fault::Shutdown { .. } => return false,
+            _ => return false,
         }
         true
     }
@@ -87,7 +93,7 @@ impl World {
         let core = &mut *self.shared.lock();
         match fault {
             Fault::Hang { node } => core.continue_node(node),
-            Fault::Crash { node, .. } => core.restart(node, true),
+            Fault::Crash { node, forgets, .. } => core.restart(node, forgets),
             Fault::Trouble { node, .. } => {
                 note!(core, "n{node} is well again");
                 core.nodes[node].server.set_trouble(None);
@@ -99,6 +105,11 @@ impl World {
             Fault::Stop { process } => {
                 note!(core, "p{process} goes on");
                 core.processes[process].is_stopped = false;
+                if core.stands_still {
+                    let now = core.now;
+                    core.processes[process].clock.go_on(now);
+                    core.replan_alarms(process);
+                }
                 let mut missed = std::mem::take(&mut core.processes[process].missed);
                 while !missed.is_empty() {
                     let event = missed.swap_remove(core.dice.index(missed.len()));
@@ -110,7 +121,7 @@ impl World {
             Fault::Hold { process, runtime } => {
                 core.processes[process].held[runtime % MOST_RUNTIMES] = 0;
             }
-            Fault::Kill { .. } | Fault::Shutdown { .. } => {}
+            _ => {}
         }
         false
     }

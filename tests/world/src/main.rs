@@ -6,6 +6,9 @@ use std::time::Instant;
 use std::{env, thread};
 use world::{Mode, Parts, Rule, run, shrink, sweep};
 
+/// So many findings of a sweep are printed.
+const MOST_SHOWN: usize = 10;
+
 /// So many seeds of one mode are played before those of the next, in a hunt.
 const TURN: u64 = 50;
 
@@ -105,7 +108,7 @@ impl Arguments {
             swept.faults,
             swept.hash
         );
-        for (seed, rule, how) in &swept.findings {
+        for (seed, rule, how) in swept.findings.iter().take(MOST_SHOWN) {
             println!("seed {seed}: {rule:?}: {how}");
         }
         let Some((seed, rule, _)) = swept.findings.first() else { return true };

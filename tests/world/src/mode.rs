@@ -1,24 +1,195 @@
 //! What a run is about, and what must never be in it.
 
+use crate::rule::Rule;
+
 /// What is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Faults inside the promise, and then none: no two hold at a time, all calls end in time, and
     /// nothing is left behind.
     Promise,
+    /// Keys go at any moment, and some nodes forget all: committed tokens differ, and follow the
+    /// order of tenures, wherever two quorums share a node that has kept its counter. Exclusion is not
+    /// looked at.
+    Tokens,
+    /// Nodes forget all and restart at once, and clients guard against it: no two hold at a time.
+    Guarded(Guarded),
+    /// Clocks of nodes step, and every client has read them before: no two hold at a time.
+    Stepped(Stepped),
+    /// One kind of fault outside the promise: how often do two hold at a time?
+    Outside(Outside),
+    /// Counters are lost: how often do tokens not follow the order of leases?
+    Wiped(Wiped),
+}
+
+/// Whom a restart guard protects against what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guarded {
+    /// `Observed`: every client has seen every node before. Any number restarts.
+    Observed,
+    /// `Observed`, and clients that come new. The same minority restarts, again and again.
+    Minority,
+    /// `Strict`, and clients that come new. Any number restarts.
+    Strict,
+    /// `Observed`, and clients that come new. Up to all nodes but one restart, one after the other; that
+    /// one is met by whoever comes.
+    Rolling,
+    /// `Observed`, and clients that come new to nodes that are. Nothing restarts, and no vote is withheld.
+    Fresh,
+}
+
+/// What happens beside steps of nodes' clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stepped {
+    /// What happens in the safety mode; but clocks keep within 100 parts per million.
+    Known,
+    /// Nodes forget all and restart at once, too. Clients guard against it, and have seen every node before.
+    Restarts,
+}
+
+/// Faults against which Redlock promises nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outside {
+    /// Nodes forget all and restart at once.
+    Amnesia,
+    /// Node clocks jump forward.
+    Jump,
+    /// Some nodes' clocks run 10 % fast.
+    FastNodes,
+    /// Up to all nodes forget all at once, and restart at once; there is no restart guard.
+    Unguarded,
+    /// The same under the guard `Observed`, and clients that come new.
+    Newcomers,
+    /// Nodes restart one after the other, the others are silent, and clients come new.
+    SilentOld,
+    /// The clocks of most nodes step ahead at once, and clients come new after it.
+    StepNewcomers,
+    /// Clocks step, and drift to the edge of the allowance.
+    StepDrift,
+    /// Clients' clocks stand still, for as long as the process does.
+    Standstill,
+}
+
+/// A loss of counters: at one moment so many nodes forget all, and restart at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wiped {
+    /// As many as make a majority; else as many as make no majority.
+    pub is_majority: bool,
+    /// What clients ask the counters to go to.
+    pub hint: Hint,
+}
+
+/// What a client knows of the time when it asks for a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// It gives no hint.
+    None,
+    /// Wall clocks of clients that agree within so many milliseconds.
+    Within(u64),
+}
+
+const fn wiped(is_majority: bool, hint: Hint) -> Mode {
+    Mode::Wiped(Wiped { is_majority, hint })
 }
 
 impl Mode {
     /// All modes, with their names on the command line.
-    pub const ALL: [(&str, Self); 1] = [("promise", Self::Promise)];
-
-    /// True if there is something that must never be; else it is only counted.
-    pub fn is_promised(self) -> bool {
-        matches!(self, Self::Promise)
-    }
+    pub const ALL: [(&str, Self); 28] = [
+        ("promise", Self::Promise),
+        ("tokens", Self::Tokens),
+        ("guard-observed", Self::Guarded(Guarded::Observed)),
+        ("guard-minority", Self::Guarded(Guarded::Minority)),
+        ("guard-strict", Self::Guarded(Guarded::Strict)),
+        ("guard-rolling", Self::Guarded(Guarded::Rolling)),
+        ("guard-fresh", Self::Guarded(Guarded::Fresh)),
+        ("steps", Self::Stepped(Stepped::Known)),
+        ("steps-restarts", Self::Stepped(Stepped::Restarts)),
+        ("amnesia", Self::Outside(Outside::Amnesia)),
+        ("jump", Self::Outside(Outside::Jump)),
+        ("fast-nodes", Self::Outside(Outside::FastNodes)),
+        ("steps-newcomers", Self::Outside(Outside::StepNewcomers)),
+        ("steps-drift", Self::Outside(Outside::StepDrift)),
+        ("standstill", Self::Outside(Outside::Standstill)),
+        ("guard-off", Self::Outside(Outside::Unguarded)),
+        ("guard-newcomers", Self::Outside(Outside::Newcomers)),
+        ("guard-silent", Self::Outside(Outside::SilentOld)),
+        ("wiped-minority-no-hint", wiped(false, Hint::None)),
+        ("wiped-minority-5-ms", wiped(false, Hint::Within(5))),
+        ("wiped-minority-50-ms", wiped(false, Hint::Within(50))),
+        ("wiped-minority-500-ms", wiped(false, Hint::Within(500))),
+        ("wiped-minority-5000-ms", wiped(false, Hint::Within(5_000))),
+        ("wiped-majority-no-hint", wiped(true, Hint::None)),
+        ("wiped-majority-5-ms", wiped(true, Hint::Within(5))),
+        ("wiped-majority-50-ms", wiped(true, Hint::Within(50))),
+        ("wiped-majority-500-ms", wiped(true, Hint::Within(500))),
+        ("wiped-majority-5000-ms", wiped(true, Hint::Within(5_000))),
+    ];
 
     /// Its name on the command line.
     pub fn label(self) -> &'static str {
         Self::ALL.iter().find(|(_, mode)| *mode == self).map_or("", |(label, _)| label)
+    }
+
+    /// True if there is something that must never be; else it is only counted.
+    pub fn is_promised(self) -> bool {
+        !matches!(self, Self::Outside(_) | Self::Wiped(_))
+    }
+
+    /// Whether it is a finding if `rule` is broken; else that is only counted.
+    pub fn looks_at(self, rule: Rule) -> bool {
+        match rule {
+            Rule::Exclusion => self.is_exclusive(),
+            Rule::Updates | Rule::Tokens | Rule::Liveness => self.is_promised(),
+            Rule::NotLost => self == Self::Promise,
+            Rule::Withheld => self == Self::Guarded(Guarded::Fresh),
+            _ => true,
+        }
+    }
+
+    /// True if it is promised that no two hold at a time.
+    pub(crate) fn is_exclusive(self) -> bool {
+        self.is_promised() && self != Self::Tokens
+    }
+
+    /// True if every lock has a token, and keys may go at any moment.
+    pub(crate) fn is_about_tokens(self) -> bool {
+        matches!(self, Self::Tokens | Self::Wiped(_))
+    }
+
+    /// True if groups of nodes forget all at once, and restart at once.
+    pub(crate) fn restarts_groups(self) -> bool {
+        matches!(
+            self,
+            Self::Guarded(_)
+                | Self::Stepped(Stepped::Restarts)
+                | Self::Outside(Outside::Unguarded | Outside::Newcomers | Outside::SilentOld)
+        )
+    }
+
+    /// True if it is about steps of nodes' clocks.
+    pub(crate) fn has_steps(self) -> bool {
+        let outside = matches!(self, Self::Outside(Outside::StepNewcomers | Outside::StepDrift));
+        outside || matches!(self, Self::Stepped(_))
+    }
+
+    /// True if some clients come in the middle of the run.
+    pub(crate) fn has_newcomers(self) -> bool {
+        match self {
+            Self::Promise => true,
+            Self::Guarded(guarded) => guarded != Guarded::Observed,
+            Self::Outside(outside) => {
+                use Outside::{Newcomers, SilentOld, StepNewcomers};
+                matches!(outside, Newcomers | SilentOld | StepNewcomers)
+            }
+            Self::Tokens | Self::Stepped(_) | Self::Wiped(_) => false,
+        }
+    }
+
+    pub(crate) fn is_fresh(self) -> bool {
+        self == Self::Guarded(Guarded::Fresh)
+    }
+
+    pub(crate) fn is_rolling(self) -> bool {
+        self == Self::Guarded(Guarded::Rolling)
     }
 }

@@ -3,6 +3,7 @@
 use crate::clock::{Instant, MS, S, US};
 use crate::core::Core;
 use crate::event::{Event, Way};
+use crate::readings::request_of_time;
 use crate::rule::Rule;
 use crate::trace::{Shown, note};
 use server_model::ConnId;
@@ -20,6 +21,10 @@ pub(crate) enum Packet {
     /// The node has accepted it.
     Accepted,
     Bytes(Vec<u8>),
+    /// Nothing: the bytes before it tell the time, for which was asked then.
+    Told {
+        asked: Instant,
+    },
     /// No more bytes will come.
     End,
     /// There is no connection, or no more.
@@ -98,6 +103,19 @@ impl Core {
         self.trace.mix(&(self.now, connection, bytes));
         note!(self, "p{process} -> n{node} #{connection} {}", Shown(bytes));
         self.check_stalled(connection);
+        self.readings.note_written(connection, bytes, self.now);
+        if let Some(at) = request_of_time(bytes)
+            && at > 0
+            && !self.is_calm()
+            && self.dice.chance(self.weather.cuts)
+        {
+            note!(self, "#{connection} breaks before the TIME");
+            self.send(connection, Way::ToNode, Packet::Bytes(bytes[..at].to_vec()));
+            self.send(connection, Way::ToNode, Packet::End);
+            self.connections[connection].to_client.packets.clear();
+            self.send(connection, Way::ToClient, Packet::Reset);
+            return;
+        }
         let cut = (bytes.len() > 1 && self.dice.chance(self.weather.splits))
             .then(|| 1 + self.dice.index(bytes.len() - 1));
         let (first, rest) = bytes.split_at(cut.unwrap_or(bytes.len()));
@@ -105,7 +123,8 @@ impl Core {
         if !rest.is_empty() {
             self.send(connection, Way::ToNode, Packet::Bytes(rest.to_vec()));
         }
-        if !self.is_healed && self.dice.chance(self.weather.breaks) {
+        let is_spared = self.is_calm() || self.is_first_meeting(process, node);
+        if !is_spared && self.dice.chance(self.weather.breaks) {
             self.cut(connection);
         }
     }
@@ -129,9 +148,11 @@ impl Core {
     }
 
     /// A delay of one way.
-    fn delay(&mut self) -> Instant {
+    fn delay(&mut self, connection: usize) -> Instant {
         let weather = self.weather;
-        if !self.is_healed && self.dice.chance(weather.slow) {
+        let Connection { process, node, .. } = self.connections[connection];
+        let is_spared = self.is_calm() || self.is_first_meeting(process, node);
+        if !is_spared && self.dice.chance(weather.slow) {
             return self.dice.of_any_size(weather.delay.1, weather.long);
         }
         self.dice.between(weather.delay.0, weather.delay.1)
@@ -140,10 +161,20 @@ impl Core {
     /// Puts a packet on its way: it arrives after those before it.
     pub(crate) fn send(&mut self, connection: usize, way: Way, packet: Packet) {
         let now = self.now;
-        let at = now + self.delay();
+        let at = now + self.delay(connection);
         let pipe = self.connections[connection].pipe(way);
         let at = at.max(pipe.last_arrival + 1);
         pipe.last_arrival = at;
+        pipe.packets.push_back((now, at, packet));
+        self.plan_arrival(connection, way);
+    }
+
+    /// The same, right behind what was sent last.
+    pub(crate) fn send_behind(&mut self, connection: usize, way: Way, packet: Packet) {
+        let now = self.now;
+        let pipe = self.connections[connection].pipe(way);
+        pipe.last_arrival = pipe.last_arrival.max(now) + 1;
+        let at = pipe.last_arrival;
         pipe.packets.push_back((now, at, packet));
         self.plan_arrival(connection, way);
     }
@@ -200,6 +231,11 @@ impl Core {
             Packet::Bytes(bytes) => {
                 it.silent_since = None;
                 it.inbox.extend(bytes);
+            }
+            Packet::Told { asked } => {
+                let (process, node) = (it.process, it.node);
+                self.note_told(process, node, asked);
+                return None;
             }
             Packet::End => it.client = ClientEnd::Ended,
             Packet::Reset if it.client == ClientEnd::Connecting => it.client = ClientEnd::Refused,

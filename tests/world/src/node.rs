@@ -1,8 +1,9 @@
 //! A node's machine: the server that runs on it, its clock, and what waits while it hangs.
 
-use crate::clock::{Clock, Instant, MS, US};
+use crate::clock::{Clock, Instant, MS, S, US};
 use crate::core::Core;
 use crate::event::{Event, EventId, Way};
+use crate::ledger::Tenures;
 use crate::network::Packet;
 use crate::trace::{Shown, note};
 use server_model::{Config, ConnId, Output, Server};
@@ -11,6 +12,9 @@ use std::task::Waker;
 
 /// A key that is due may stand so much longer until the server finds it.
 const EXPIRY_CYCLE: Instant = 100 * MS;
+
+/// So long nodes have been up when a run begins.
+const UP_FOR: Instant = 86_400 * S;
 
 pub(crate) struct NodeHost {
     pub(crate) server: Server,
@@ -24,12 +28,19 @@ pub(crate) struct NodeHost {
     connections: BTreeMap<ConnId, usize>,
     expiry: Option<EventId>,
     pub(crate) runs: u32,
+    /// It keeps its keys whenever it restarts.
+    pub(crate) is_durable: bool,
+    pub(crate) tenures: Tenures,
+    /// When it last forgot counters.
+    pub(crate) wiped: Option<Instant>,
+    /// When its clock was set last, and whether ahead.
+    pub(crate) last_step: Option<(Instant, bool)>,
 }
 
 impl NodeHost {
     pub(crate) fn new(config: Config, clock: Clock) -> Self {
         Self {
-            server: Server::new(config.clone(), clock.read(0) / US),
+            server: Server::new(config.clone(), clock.read(0) / US - UP_FOR / US),
             config,
             clock,
             is_down: false,
@@ -38,6 +49,10 @@ impl NodeHost {
             connections: BTreeMap::new(),
             expiry: None,
             runs: 0,
+            is_durable: false,
+            tenures: Tenures::default(),
+            wiped: None,
+            last_step: None,
         }
     }
 
@@ -94,7 +109,9 @@ impl Core {
             }
             Packet::Bytes(bytes) => match self.connections[connection].server {
                 Some(server) => {
+                    self.fade_some(node);
                     let outputs = self.nodes[node].server.receive(server, &bytes, wall);
+                    self.note_tenures(node);
                     self.put_out(node, outputs);
                     self.plan_expiry(node);
                 }
@@ -105,7 +122,7 @@ impl Core {
                     self.nodes[node].disconnect(server);
                 }
             }
-            Packet::Accepted => {}
+            Packet::Accepted | Packet::Told { .. } => {}
         }
     }
 
@@ -119,12 +136,16 @@ impl Core {
                     };
                     note!(self, "n{node} -> #{connection} {}", Shown(&bytes));
                     self.trace.mix(&(self.now, connection, &bytes));
+                    let answered = self.readings.answered(connection, &bytes);
                     if bytes.len() > 1 && self.dice.chance(self.weather.splits) {
                         let (first, rest) = bytes.split_at(1 + self.dice.index(bytes.len() - 1));
                         self.send(connection, Way::ToClient, Packet::Bytes(first.to_vec()));
                         self.send(connection, Way::ToClient, Packet::Bytes(rest.to_vec()));
                     } else {
                         self.send(connection, Way::ToClient, Packet::Bytes(bytes));
+                    }
+                    for asked in answered {
+                        self.send_behind(connection, Way::ToClient, Packet::Told { asked });
                     }
                 }
                 Output::Close(server) => {
@@ -217,7 +238,11 @@ impl Core {
     }
 
     /// It starts again, with its keys or without.
-    pub(crate) fn restart(&mut self, node: usize, keeps_keys: bool) {
+    pub(crate) fn restart(&mut self, node: usize, forgets: bool) {
+        let keeps_keys = !forgets || self.nodes[node].is_durable;
+        if !keeps_keys {
+            self.nodes[node].wiped = Some(self.now);
+        }
         let wall = self.node_wall(node);
         note!(self, "n{node} starts again{}", if keeps_keys { "" } else { ", empty" });
         let host = &mut self.nodes[node];
@@ -236,6 +261,7 @@ impl Core {
         let now = self.now;
         note!(self, "the clock of n{node} steps by {} ms", by / 1_000_000);
         self.nodes[node].clock.step(now, by);
+        self.nodes[node].last_step = Some((now, by > 0));
         if let Some(event) = self.nodes[node].expiry.take() {
             self.agenda.call_off(event);
         }

@@ -56,6 +56,7 @@ pub(crate) struct Process {
     pub(crate) wall: Clock,
     pub(crate) beat: Arc<Beat>,
     pub(crate) is_dead: bool,
+    pub(crate) has_started: bool,
     /// It is stopped: nothing of it runs.
     pub(crate) is_stopped: bool,
     /// What would have happened while it was stopped.
@@ -82,6 +83,7 @@ impl Process {
             wall,
             beat: Arc::default(),
             is_dead: true,
+            has_started: false,
             is_stopped: false,
             missed: Vec::new(),
             held: [0; MOST_RUNTIMES],

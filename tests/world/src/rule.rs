@@ -26,6 +26,8 @@ macro_rules! rules {
 rules! {
     Exclusion "No two hold a resource at a time, by true time (SAFETY).",
     Tokens "A fencing token is higher than that of every lease that ended before (FENCING).",
+    NotLost "No lease that is valid finds its quorum gone (SAFETY).",
+    Withheld "No vote is withheld where the deployment is new (DESIGN, I14).",
     Updates "What is written under a valid lease is overwritten by nobody who has not seen it (SAFETY).",
     LossTold "lost() resolves soon after the validity has ended (LeaseRef::lost).",
     StaysLost "Once lost, a lease stays lost (DESIGN, I9).",

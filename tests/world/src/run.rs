@@ -25,6 +25,10 @@ pub struct Outcome {
     pub grants: u64,
     /// How many faults were planned.
     pub faults: u64,
+    /// How often two leases of a resource were valid at a time.
+    pub overlaps: u64,
+    /// How often a token was not higher than that of a lease which had been handed out before.
+    pub disorders: u64,
 }
 
 thread_local! {
@@ -107,7 +111,8 @@ pub fn run(mode: Mode, seed: u64, parts: Option<&Parts>, is_traced: bool) -> Out
         books.broken(Rule::NoPanic, what);
     }
     let (calls, grants, violation) = (books.calls, books.grants, books.violation.clone());
+    let (overlaps, disorders) = (books.overlaps(), books.ledger.disorders);
     drop(books);
     let (hash, trace) = world.shared.lock().trace.finish();
-    Outcome { violation, hash, trace, calls, grants, faults }
+    Outcome { violation, hash, trace, calls, grants, faults, overlaps, disorders }
 }

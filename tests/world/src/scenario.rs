@@ -1,37 +1,15 @@
 //! What one seed is about: how many, how fast, who does what, and what goes wrong.
 
 use crate::call::{Call, Palette, draw_calls};
-use crate::clock::{Instant, MS, S, US};
+use crate::clock::{Instant, MS, S};
 use crate::dice::Dice;
 use crate::fault::{Fault, draw_faults};
-use crate::mode::Mode;
+use crate::fencing::Fencing;
+use crate::mode::{Guarded, Mode, Outside};
+use crate::restarts::{draw_arrival, draw_starts};
+use crate::weather::{Nerves, Weather};
 use quorlock::{RestartGuard, RetryPolicy};
 use std::time::Duration;
-
-/// The network of a run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Weather {
-    /// One way, without mishap.
-    pub(crate) delay: (Instant, Instant),
-    /// Of a thousand packets, how many take up to `long`, and how many break their connection.
-    pub(crate) slow: u64,
-    pub(crate) long: Instant,
-    pub(crate) breaks: u64,
-    /// Of a thousand broken connections, how many deliver later what they still have.
-    pub(crate) late: u64,
-    /// Of a thousand packets, how many arrive in two parts.
-    pub(crate) splits: u64,
-}
-
-/// How well processes are looked after by their machines.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Nerves {
-    /// Of a thousand tasks that were woken, how many have to wait, and for how long at most.
-    pub(crate) holds: u64,
-    pub(crate) longest: Instant,
-    /// How late the thread of alarms may be.
-    pub(crate) late_alarms: Instant,
-}
 
 /// A process that uses the library.
 #[derive(Clone, Debug)]
@@ -42,7 +20,8 @@ pub(crate) struct ProcessPlan {
     pub(crate) is_pinned: bool,
     /// Millionths of true time.
     pub(crate) rate: u64,
-    pub(crate) wall_ahead_ms: i64,
+    /// What its wall clock shows at first.
+    pub(crate) wall: u64,
 }
 
 /// A task of a process.
@@ -81,6 +60,22 @@ pub(crate) struct Scenario {
     pub(crate) resources: usize,
     pub(crate) times: Times,
     pub(crate) guard: RestartGuard,
+    /// A bit for each node that writes all it is told to its disk; if there is one, clients trust in that.
+    pub(crate) durable: u64,
+    /// A node that is old when the run begins, and is there for whoever comes.
+    pub(crate) witness: Option<usize>,
+    /// When the nodes of a new deployment start.
+    pub(crate) node_starts: Vec<Instant>,
+    /// Nothing goes wrong before that: whoever is there from the beginning meets all nodes.
+    pub(crate) calm: Instant,
+    /// The shortest step of a node's clock: twice as long as the ways there and back, and the 200
+    /// millionths which clocks may go by themselves.
+    pub(crate) least_step: Instant,
+    pub(crate) fencing: Fencing,
+    /// Nodes lose their counters, too.
+    pub(crate) forgets_counters: bool,
+    /// Of a thousand rests of tasks, how many are long.
+    pub(crate) naps: u64,
     pub(crate) retry: RetryPolicy,
     pub(crate) longest_delay: Duration,
     pub(crate) weather: Weather,
@@ -100,35 +95,22 @@ impl Scenario {
     pub(crate) fn draw(mode: Mode, seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let dice = &mut dice;
-        let ttl_ms = dice.pick(&[300, 1_000, 3_000, 10_000]);
-        let share = dice.pick(&[3, 6, 20, 100]);
+        let (ttl_ms, nodes, share) = draw_sizes(mode, dice);
         let timeout = (ttl_ms * MS / share).max(2 * MS);
-        let nodes = dice.pick(&[1, 2, 3, 3, 3, 4, 5, 5, 5]);
-        let horizon = (ttl_ms * MS * dice.between(3, 7)).min(40 * S);
+        let weather = Weather::draw(mode, ttl_ms * MS, timeout, dice);
+        // A set-up takes four round trips.
+        let connect = (4 * timeout).clamp(40 * MS, S).max(20 * weather.delay.1);
+        let calm = if mode == Mode::Promise || mode.is_fresh() { 0 } else { connect };
+        let ttls = if mode.restarts_groups() || mode.has_steps() { 9 } else { dice.between(3, 7) };
+        let horizon = calm + (ttl_ms * MS * ttls).min(if ttls == 9 { 90 * S } else { 40 * S });
         let times = Times {
             ttl_ms,
             node_timeout: Duration::from_nanos(timeout),
-            connect_timeout: Duration::ZERO,
+            connect_timeout: Duration::from_nanos(connect),
             horizon,
         };
-        let weather = draw_weather(ttl_ms * MS, timeout, dice);
-        // A set-up takes four round trips.
-        let connect = (4 * timeout).clamp(40 * MS, S).max(20 * weather.delay.1);
-        let times = Times { connect_timeout: Duration::from_nanos(connect), ..times };
         let (retry, longest_delay) = draw_retry(ttl_ms, dice);
-        let most = dice.pick(&[0, 500, 4_900]);
-        let rate = |dice: &mut Dice| 1_000_000 - most + dice.pick(&[0, most, 2 * most]);
-        let node_rates = (0..nodes).map(|_| rate(dice)).collect();
-        let count = dice.between(1, 5);
-        let processes: Vec<_> = (0..count)
-            .map(|process| ProcessPlan {
-                starts: if process < 2 || dice.chance(600) { 0 } else { dice.below(horizon) },
-                runtimes: dice.pick(&[1, 1, 1, 2, 3]),
-                is_pinned: dice.chance(150),
-                rate: rate(dice),
-                wall_ahead_ms: 0,
-            })
-            .collect();
+        let trusts = matches!(mode, Mode::Guarded(_)) && dice.chance(200);
         let resources = dice.pick(&[1, 1, 2, 3, 6]);
         let mut scenario = Self {
             mode,
@@ -136,25 +118,74 @@ impl Scenario {
             nodes,
             resources,
             times,
-            guard: RestartGuard::Off,
+            guard: mode.guard(),
+            durable: if trusts { dice.below(1 << nodes) } else { 0 },
+            witness: mode.is_rolling().then(|| dice.index(nodes)),
+            node_starts: draw_starts(mode, nodes, 2 * ttl_ms * MS, dice),
+            calm,
+            least_step: (5 * MS).max(4 * weather.delay.1 + horizon / 5_000),
+            fencing: Fencing::draw(mode, dice),
+            forgets_counters: mode == Mode::Tokens && dice.chance(300),
+            naps: if mode.has_steps() { dice.pick(&[0, 200, 500]) } else { 0 },
             retry,
             longest_delay,
             weather,
-            nerves: draw_nerves(timeout, dice),
+            nerves: Nerves::draw(mode, timeout, dice),
             kills: dice.chance(700),
             resp3: dice.chance(850),
-            node_rates,
-            processes,
+            node_rates: Vec::new(),
+            processes: Vec::new(),
             tasks: Vec::new(),
             faults: Vec::new(),
         };
-        scenario.tasks = scenario.draw_tasks(dice);
+        scenario.draw_machines(dice);
         scenario.faults = draw_faults(&scenario, dice);
+        scenario.draw_newcomers(dice);
+        scenario.tasks = scenario.draw_tasks(dice);
         scenario
     }
 
+    /// The clocks of nodes, and the processes. The fastest node gains 1 % on the slowest client; where
+    /// clocks step, they run as well as crystals do: to within 100 parts per million.
+    fn draw_machines(&mut self, dice: &mut Dice) {
+        let mode = self.mode;
+        let is_good = mode.has_steps() && mode != Mode::Outside(Outside::StepDrift);
+        let most = dice.pick(if is_good { &[0, 50, 100] } else { &[0, 500, 4_900] });
+        let rate = |dice: &mut Dice| 1_000_000 - most + dice.pick(&[0, most, 2 * most]);
+        let is_fast =
+            |dice: &mut Dice| mode == Mode::Outside(Outside::FastNodes) && dice.chance(500);
+        let node = |_| if is_fast(dice) { 1_100_000 } else { rate(dice) };
+        self.node_rates = (0..self.nodes).map(node).collect();
+        let least = if mode == Mode::Promise { 1 } else { 2 };
+        for _ in 0..dice.between(least, 5) {
+            self.processes.push(ProcessPlan {
+                starts: 0,
+                runtimes: dice.pick(&[1, 1, 1, 2, 3]),
+                is_pinned: dice.chance(150),
+                rate: rate(dice),
+                wall: self.fencing.wall(dice),
+            });
+        }
+    }
+
+    fn draw_newcomers(&mut self, dice: &mut Dice) {
+        if !self.mode.has_newcomers() {
+            return;
+        }
+        let old = if self.mode.is_fresh() { 0 } else { 1 };
+        for process in old..self.processes.len() {
+            self.processes[process].starts = match self.mode {
+                Mode::Guarded(Guarded::Fresh) => draw_arrival(self, dice),
+                Mode::Promise if process < 2 || dice.chance(600) => 0,
+                Mode::Promise => dice.below(self.times.horizon),
+                _ if dice.chance(500) => 0,
+                _ => draw_arrival(self, dice),
+            };
+        }
+    }
+
     fn draw_tasks(&self, dice: &mut Dice) -> Vec<TaskPlan> {
-        let palette = Palette::draw(dice);
+        let palette = Palette::draw(self.fencing.is_on, dice);
         let mut id = 0;
         let mut tasks = Vec::new();
         let budget = dice.pick(&[20, 40, 100]);
@@ -183,6 +214,28 @@ impl Scenario {
         self.times.ttl_ms * MS
     }
 
+    /// So long a key stands at most that was granted once, by whichever clock.
+    pub(crate) fn longest_key(&self) -> Instant {
+        2 * self.ttl() / 50 * 51 + 20 * MS
+    }
+
+    /// How long nodes that may have forgotten something, or whose clocks have stepped, do not count.
+    pub(crate) fn term(&self) -> Instant {
+        if self.guard == RestartGuard::Off && self.steps() == 0 {
+            return 0;
+        }
+        self.longest_key() + S
+    }
+
+    /// How far the clocks of nodes step, in all.
+    pub(crate) fn steps(&self) -> Instant {
+        let step = |it: &FaultPlan| match it.fault {
+            Fault::Jump { by, .. } | Fault::Step { by, .. } => by.unsigned_abs(),
+            _ => 0,
+        };
+        self.faults.iter().map(step).sum()
+    }
+
     /// The longest ttl that anybody asks for.
     pub(crate) fn max_ttl(&self) -> Duration {
         Duration::from_millis(2 * self.times.ttl_ms)
@@ -206,6 +259,25 @@ impl Scenario {
     }
 }
 
+/// The ttl in milliseconds, how many nodes there are, and how many node timeouts make a ttl.
+fn draw_sizes(mode: Mode, dice: &mut Dice) -> (u64, usize, u64) {
+    let ttl_ms = match mode {
+        Mode::Guarded(Guarded::Fresh) => dice.pick(&[3_000, 10_000]),
+        // A guard counts by the second: the run has to outlast it.
+        mode if mode.restarts_groups() => dice.pick(&[1_000, 1_000, 3_000, 10_000]),
+        mode if mode.has_steps() => dice.pick(&[300, 1_000, 3_000, 10_000, 10_000]),
+        _ => dice.pick(&[300, 1_000, 3_000, 10_000]),
+    };
+    let nodes: &[usize] = match mode {
+        Mode::Wiped(_) => &[3, 5, 7],
+        mode if mode.has_steps() => &[1, 1, 2, 3, 3, 3, 4, 5, 5, 6, 7],
+        _ => &[1, 2, 3, 3, 3, 4, 5, 5, 5, 6, 7],
+    };
+    let nodes = dice.pick(nodes);
+    let share = dice.pick(if mode.has_steps() { &[6, 20, 100] } else { &[3, 6, 20, 100] });
+    (ttl_ms, nodes, share)
+}
+
 /// How to try again, and the longest delay of that.
 fn draw_retry(ttl_ms: u64, dice: &mut Dice) -> (RetryPolicy, Duration) {
     let (short, long) = (Duration::from_millis(ttl_ms / 10), Duration::from_millis(ttl_ms / 4));
@@ -215,24 +287,4 @@ fn draw_retry(ttl_ms: u64, dice: &mut Dice) -> (RetryPolicy, Duration) {
         RetryPolicy::exponential(short, long)
     };
     (policy, long)
-}
-
-fn draw_weather(ttl: Instant, timeout: Instant, dice: &mut Dice) -> Weather {
-    let least = (timeout / dice.pick(&[500, 200, 50])).max(20 * US);
-    Weather {
-        delay: (least, least * dice.pick(&[2, 4])),
-        slow: dice.pick(&[0, 0, 10, 50, 200]),
-        long: if dice.chance(500) { 2 * timeout } else { ttl },
-        breaks: dice.pick(&[0, 0, 5, 30]),
-        late: dice.pick(&[0, 500, 900]),
-        splits: dice.pick(&[0, 0, 100]),
-    }
-}
-
-fn draw_nerves(timeout: Instant, dice: &mut Dice) -> Nerves {
-    Nerves {
-        holds: dice.pick(&[0, 0, 10, 100]),
-        longest: if dice.chance(700) { timeout / 10 } else { 3 * timeout },
-        late_alarms: dice.pick(&[0, MS, timeout / 2]),
-    }
 }

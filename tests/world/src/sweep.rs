@@ -22,6 +22,12 @@ pub struct Sweep {
     pub grants: u64,
     /// Faults that were planned.
     pub faults: u64,
+    /// In how many runs two leases were valid at a time, or a token was out of order; and how often, in all.
+    pub bad_runs: u64,
+    /// How often, in all.
+    pub overlaps: u64,
+    /// How often a token was out of order.
+    pub disorders: u64,
     /// All that happened, as a number: whichever thread played which seed.
     pub hash: u64,
 }
@@ -45,6 +51,9 @@ pub fn sweep(mode: Mode, seeds: Range<u64>, threads: usize, ends_early: bool) ->
                     all.calls += outcome.calls;
                     all.grants += outcome.grants;
                     all.faults += outcome.faults;
+                    all.overlaps += outcome.overlaps;
+                    all.disorders += outcome.disorders;
+                    all.bad_runs += u64::from(outcome.overlaps + outcome.disorders > 0);
                     all.hash ^= outcome.hash;
                     if let Some((rule, how)) = outcome.violation {
                         all.findings.push((seed, rule, how));

@@ -12,7 +12,7 @@ use crate::scenario::Times;
 use crate::sleep::{Seldom, Sleep};
 use crate::trace::note;
 use futures::future::{BoxFuture, Either, select};
-use quorlock::{Acquire, AcquireError, Lease, LeaseRef, Redlock};
+use quorlock::{Acquire, AcquireError, Lease, LeaseRef, Loss, Redlock};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -268,6 +268,7 @@ impl Worker {
             Ok(lease) => lease,
             Err(error) => {
                 self.say(format_args!("refused: {error}"));
+                self.check_withheld(error.report());
                 let mut books = self.checker.books();
                 books.refusals += 1;
                 books.inspect(&format!("{error} {error:?}"));
@@ -290,7 +291,9 @@ impl Worker {
     fn begin(&self, lease: &Lease, lock: &Lock) -> HeldId {
         self.say(format_args!("holds {:?} for {:?}", lock.resources, lease.validity()));
         self.inspect(&lease.report());
-        let id = self.checker.books().begin(self.process, &lock.resources, lease);
+        self.check_withheld(Some(&lease.report()));
+        let commits = self.commits(&lock.resources, lease);
+        let id = self.checker.books().begin(self.process, &lock.resources, lease, commits);
         if lock.watched {
             let (view, this) = (lease.view(), self.clone());
             self.spawn(&Handle::current(), async move { this.watch(view).await });
@@ -324,7 +327,11 @@ impl Worker {
 
     async fn take_steps(&self, lease: &Lease, lock: &Lock) {
         for step in &lock.steps {
-            if lease.loss().is_some() {
+            if let Some(loss) = lease.loss() {
+                if matches!(loss, Loss::QuorumLost | Loss::TakenOver) {
+                    let how = format!("p{} lost {:?}: {loss}", self.process, lock.resources);
+                    self.checker.books().broken(Rule::NotLost, how);
+                }
                 return;
             }
             self.take(*step, lease, lock).await;
@@ -459,7 +466,9 @@ impl Worker {
                     .await
                 {
                     Ok(lease) => {
-                        let id = self.checker.books().begin(self.process, &[resource], &lease);
+                        let commits = self.commits(&[resource], &lease);
+                        let id =
+                            self.checker.books().begin(self.process, &[resource], &lease, commits);
                         drop(Relied { worker: &self, id });
                         if let Err(error) = lease.release().await {
                             let how = format!("p{}: {error}", self.process);

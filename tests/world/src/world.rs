@@ -9,6 +9,8 @@ use crate::dice::Dice;
 use crate::event::Event;
 use crate::executor::Executor;
 use crate::fault::Fault;
+use crate::fencing::EPOCH;
+use crate::mode::{Mode, Outside};
 use crate::network::ClientEnd;
 use crate::node::NodeHost;
 use crate::process::{Due, Inhabitant, MOST_RUNTIMES, Process, nanos};
@@ -17,12 +19,9 @@ use crate::scenario::{FaultPlan, Scenario};
 use crate::trace::{Trace, note};
 use crate::worker::{Worker, dice_of};
 use quorlock::Redlock;
-use server_model::{Config, Version};
+use server_model::{Config, Fsync, Version};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Wall clocks begin here: microseconds since 1970, in nanoseconds.
-const EPOCH: u64 = 1_700_000_000 * S;
 
 /// Once all is healed, what is left is looked at after so long.
 const AFTERMATH: Instant = 15 * S;
@@ -88,10 +87,10 @@ impl World {
             core.nodes.push(new_node(&scenario, node, *rate, &mut dice));
         }
         for plan in &scenario.processes {
-            let wall = (EPOCH + 100 * S).saturating_add_signed(plan.wall_ahead_ms * 1_000_000);
             let clock = Clock::new(S + dice.below(1_000 * S), plan.rate);
-            core.processes.push(Process::new(clock, Clock::new(wall, plan.rate)));
+            core.processes.push(Process::new(clock, Clock::new(plan.wall, plan.rate)));
         }
+        core.prepare(&scenario, &mut dice);
         for (process, plan) in scenario.processes.iter().enumerate() {
             core.agenda.plan(plan.starts, Event::Process { process, starts: true });
         }
@@ -102,13 +101,17 @@ impl World {
             core.agenda.plan(task.at, Event::Task { index });
         }
         core.agenda.plan(scenario.times.horizon, Event::Healed);
+        if scenario.calm > 0 {
+            core.agenda.plan(scenario.calm, Event::Stirred);
+        }
+        let mode = scenario.mode;
         let hosts =
             scenario.processes.iter().map(|_| Host { executors: Vec::new(), redlock: None });
         Self {
             hosts: hosts.collect(),
             scenario,
             shared: Arc::new(Shared::new(core)),
-            checker: Arc::new(Checker::new()),
+            checker: Arc::new(Checker::new(mode)),
             open: Arc::default(),
             stage: Stage::Faulty,
         }
@@ -195,6 +198,7 @@ impl World {
                 }
             }
             Event::Task { index } => self.start_task(index),
+            Event::Stirred => self.check_meetings(),
             Event::Healed => self.heal(),
         }
     }
@@ -211,6 +215,12 @@ impl World {
     fn start(&mut self, process: usize) {
         let beat = {
             let mut core = self.shared.lock();
+            if core.must_start_later(process) {
+                let at = core.now + 50 * MS;
+                core.agenda.plan(at, Event::Process { process, starts: true });
+                return;
+            }
+            core.processes[process].has_started = true;
             core.processes[process].is_dead = false;
             note!(core, "p{process} starts");
             core.processes[process].beat.clone()
@@ -225,6 +235,18 @@ impl World {
         let host = &mut self.hosts[process];
         host.executors = executors;
         host.redlock = Some(redlock);
+        if self.scenario.mode != Mode::Promise {
+            self.meet(process);
+        }
+    }
+
+    /// A client connects to all nodes before anything is asked of it.
+    fn meet(&self, process: usize) {
+        let Some(worker) = self.worker(process, 3_000 + process) else { return };
+        let Some(runtime) = worker.runtimes.first().cloned() else { return };
+        worker.clone().spawn(&runtime, async move {
+            let _ = worker.redlock.ready().await;
+        });
     }
 
     fn worker(&self, process: usize, name: usize) -> Option<Worker> {
@@ -260,6 +282,14 @@ impl World {
 
     fn start_task(&mut self, index: usize) {
         let plan = self.scenario.tasks[index].clone();
+        {
+            let core = &mut *self.shared.lock();
+            if !core.processes[plan.process].has_started {
+                let at = core.now + 50 * MS;
+                core.agenda.plan(at, Event::Task { index });
+                return;
+            }
+        }
         let Some(worker) = self.worker(plan.process, index) else { return };
         let runtimes = worker.runtimes.clone();
         let Some(runtime) = runtimes.get(plan.runtime % runtimes.len().max(1)) else { return };
@@ -317,7 +347,7 @@ impl World {
     }
 
     fn begin_closing(&mut self, now: Instant) {
-        let until = now + AFTERMATH;
+        let until = now + AFTERMATH + self.scenario.steps();
         for process in 0..self.scenario.processes.len() {
             let Some(worker) = self.worker(process, 2_000 + process) else { continue };
             let Some(runtime) = worker.runtimes.first().cloned() else { continue };
@@ -427,7 +457,27 @@ fn new_node(scenario: &Scenario, node: usize, rate: u64, dice: &mut Dice) -> Nod
     if !scenario.kills {
         config.forbidden.insert("client|kill".to_owned());
     }
-    NodeHost::new(config, Clock::new(EPOCH + dice.below(2 * S), rate))
+    let is_durable = scenario.durable & 1 << node != 0;
+    if is_durable {
+        config.appendonly = true;
+        config.appendfsync = Fsync::Always;
+    }
+    // Nodes whose clocks are set by NTP begin their seconds together.
+    let ahead = if scenario.mode.restarts_groups() { 0 } else { dice.below(2 * S) };
+    let mut host = NodeHost::new(config, Clock::new(EPOCH + ahead, rate));
+    host.is_durable = is_durable;
+    host
+}
+
+impl Core {
+    /// What the mode needs beside machines.
+    fn prepare(&mut self, scenario: &Scenario, dice: &mut Dice) {
+        self.calm = scenario.calm;
+        self.notes_tenures = scenario.fencing.is_on;
+        self.stands_still = scenario.mode == Mode::Outside(Outside::Standstill);
+        self.readings.witness = scenario.witness;
+        self.fill_counters(&scenario.fencing, scenario.resources, dice);
+    }
 }
 
 impl Scenario {
@@ -448,7 +498,8 @@ impl Scenario {
     pub(crate) fn longest_wait(&self) -> Instant {
         let slack = Weathered::of(self).slack;
         let holds = 4 * nanos(self.max_ttl());
-        holds + 2 * nanos(self.longest_delay) + self.delivery() + 4 * slack
+        let guards = self.term() + self.steps();
+        holds + guards + 2 * nanos(self.longest_delay) + self.delivery() + 4 * slack
     }
 
     /// What faults have left is over after so long.

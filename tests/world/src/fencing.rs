@@ -1,0 +1,86 @@
+//! What a run does about tokens: clients' wall clocks, and where counters begin.
+
+use crate::clock::{Instant, MS, S};
+use crate::core::Core;
+use crate::dice::Dice;
+use crate::mode::{Hint, Mode};
+use crate::worker::name;
+
+/// From here on, in nanoseconds since 1970, a wall clock gives no hint: its microseconds are 2^52.
+const NO_HINT: u64 = 5_000_000_000 * S;
+
+/// Wall clocks that are right begin here.
+pub(crate) const EPOCH: u64 = 1_700_000_000 * S;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fencing {
+    /// Every lock has a token.
+    pub(crate) is_on: bool,
+    hints: bool,
+    /// Clients' wall clocks are off by as much, either way; and are set by as much.
+    skew: Instant,
+    pub(crate) wall_jump: Instant,
+    /// Counters begin with numbers below this.
+    first_numbers: u64,
+}
+
+impl Fencing {
+    pub(crate) fn draw(mode: Mode, dice: &mut Dice) -> Self {
+        let is_on = dice.chance(500);
+        let off = Self { is_on, hints: true, skew: 0, wall_jump: 0, first_numbers: 0 };
+        match mode {
+            Mode::Tokens => Self {
+                is_on: true,
+                hints: dice.chance(500),
+                skew: dice.pick(&[0, 5 * MS, 5 * S, 3_600 * S]),
+                wall_jump: dice.pick(&[0, 10 * MS, 10 * S, 3_600 * S]),
+                first_numbers: dice.pick(&[0, 5, 1_000]),
+            },
+            Mode::Wiped(wiped) => {
+                let skew = if let Hint::Within(ms) = wiped.hint { ms * MS / 2 } else { 0 };
+                Self { is_on: true, hints: wiped.hint != Hint::None, skew, ..off }
+            }
+            Mode::Promise => Self { is_on: dice.chance(330), ..off },
+            Mode::Guarded(_) | Mode::Stepped(_) => Self { hints: dice.chance(500), ..off },
+            Mode::Outside(_) => off,
+        }
+    }
+
+    /// What a client's wall clock shows when the run begins.
+    pub(crate) fn wall(&self, dice: &mut Dice) -> u64 {
+        if !self.hints {
+            return NO_HINT;
+        }
+        EPOCH + 100 * S - self.skew + dice.below(2 * self.skew)
+    }
+}
+
+/// The key of a lock's counter.
+pub(crate) fn counter(resource: &str) -> String {
+    format!("{resource}#quorlock:token:{{{resource}}}")
+}
+
+impl Core {
+    /// Counters stand somewhere when the run begins.
+    pub(crate) fn fill_counters(&mut self, fencing: &Fencing, resources: usize, dice: &mut Dice) {
+        if fencing.first_numbers == 0 {
+            return;
+        }
+        for node in 0..self.nodes.len() {
+            let wall = self.node_wall(node);
+            let server = &mut self.nodes[node].server;
+            let session = server.connect();
+            for resource in 0..resources {
+                let (key, number) =
+                    (counter(&name(resource)), dice.below(fencing.first_numbers).to_string());
+                let command = format!(
+                    "*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${}\r\n{number}\r\n",
+                    key.len(),
+                    number.len()
+                );
+                let _ = server.receive(session, command.as_bytes(), wall);
+            }
+            server.disconnect(session);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What goes wrong at once, and what has to wait for a better moment.
+
+use crate::clock::MS;
+use crate::core::Core;
+use crate::event::Event;
+use crate::fault::Fault;
+use crate::fencing::counter;
+use crate::trace::note;
+use crate::worker::name;
+use crate::world::World;
+
+impl Core {
+    /// Before a command is run, a lock's key may go.
+    pub(crate) fn fade_some(&mut self, node: usize) {
+        if self.is_calm() || self.weather.fades == 0 || !self.dice.chance(self.weather.fades) {
+            return;
+        }
+        let wall = self.node_wall(node);
+        let keys = self.nodes[node].server.keys(wall);
+        let locks: Vec<_> = keys
+            .map(|(key, _)| String::from_utf8_lossy(key).into_owned())
+            .filter(|key| !key.contains('#'))
+            .collect();
+        if !locks.is_empty() {
+            let key = &locks[self.dice.index(locks.len())];
+            note!(self, "{key} goes from n{node}");
+            self.act_on(node, |server, wall| server.delete(key.as_bytes(), wall));
+        }
+    }
+
+    /// What happens to a node, or to a wall clock, at once. False if it is none of that.
+    fn suffer(&mut self, fault: Fault) -> bool {
+        match fault {
+            Fault::Jump { node, by } | Fault::Step { node, by } => self.step_node(node, by),
+            Fault::Fade { node, resource } => {
+                note!(self, "r{resource} goes from n{node}");
+                let key = name(resource);
+                self.act_on(node, |server, wall| server.delete(key.as_bytes(), wall));
+            }
+            Fault::Evict { node, resource } => {
+                note!(self, "the counter of r{resource} goes from n{node}");
+                self.nodes[node].wiped = Some(self.now);
+                let key = counter(&name(resource));
+                self.act_on(node, |server, wall| server.delete(key.as_bytes(), wall));
+            }
+            Fault::Flush { node } => {
+                note!(self, "n{node} is flushed");
+                self.nodes[node].wiped = Some(self.now);
+                self.act_on(node, server_model::Server::flush);
+            }
+            Fault::Wall { process, by } => {
+                note!(self, "the wall clock of p{process} is set by {} ms", by / 1_000_000);
+                let now = self.now;
+                self.processes[process].wall.step(now, by);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// True if a client could not see what a fault does, or could not meet whom it is promised to meet.
+    fn must_wait(&self, fault: Fault) -> bool {
+        let any = |is: &dyn Fn(usize) -> bool| (0..self.processes.len()).any(is);
+        let hinders = |process: usize| !self.processes[process].is_dead && self.is_meeting(process);
+        match fault {
+            Fault::Step { node, by } => {
+                let slow = 2 * (self.weather.long + self.weather.delay.1);
+                self.nodes[node].last_step.is_some_and(|(stepped, was_ahead)| {
+                    let is_hidden = was_ahead != (by > 0) || by.unsigned_abs() < slow;
+                    is_hidden && !self.is_known_by_all(node, stepped)
+                })
+            }
+            Fault::Hang { node } => self.readings.witness == Some(node) && any(&hinders),
+            Fault::Block { process, .. }
+            | Fault::Cut { process }
+            | Fault::Stop { process }
+            | Fault::Hold { process, .. } => hinders(process),
+            _ => false,
+        }
+    }
+
+    /// True if a process that starts now could not meet whom it is promised to meet.
+    pub(crate) fn must_start_later(&self, process: usize) -> bool {
+        self.readings.witness.is_some_and(|node| {
+            self.nodes[node].is_stopped
+                || self.blocked.contains(&(process, node))
+                || self.processes[process].is_stopped
+                || self.processes[process].held.iter().any(|until| *until > self.now)
+        })
+    }
+}
+
+impl World {
+    /// A fault that is over at once, or has to wait. True if that was all.
+    pub(crate) fn begin_mishap(&mut self, index: usize, fault: Fault) -> bool {
+        let core = &mut *self.shared.lock();
+        if core.must_wait(fault) {
+            let at = core.now + 50 * MS;
+            core.agenda.plan(at, Event::Fault { index, begins: true });
+            return true;
+        }
+        core.suffer(fault)
+    }
+
+    /// Whoever was there from the beginning has met all nodes by now.
+    pub(crate) fn check_meetings(&self) {
+        let core = self.shared.lock();
+        for (process, plan) in self.scenario.processes.iter().enumerate() {
+            let has_met = |node| core.readings.has_met(process, node);
+            let is_met = (0..core.nodes.len()).all(has_met);
+            assert!(
+                plan.starts > 0 || core.processes[process].is_dead || is_met,
+                "the simulation is wrong: p{process} has not met all nodes by {}",
+                core.now
+            );
+        }
+    }
+}
