@@ -101,7 +101,9 @@ impl World {
             core.agenda.plan(task.at, Event::Task { index });
         }
         core.agenda.plan(scenario.times.horizon, Event::Healed);
-        core.agenda.plan(scenario.calm, Event::Stirred);
+        if scenario.calm > 0 {
+            core.agenda.plan(scenario.calm, Event::Stirred);
+        }
         let mode = scenario.mode;
         let hosts =
             scenario.processes.iter().map(|_| Host { executors: Vec::new(), redlock: None });
