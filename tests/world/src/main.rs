@@ -108,6 +108,12 @@ impl Arguments {
             swept.faults,
             swept.hash
         );
+        if !mode.is_promised() {
+            println!(
+                "  {} runs with {} overlaps or {} tokens out of order",
+                swept.bad_runs, swept.overlaps, swept.disorders
+            );
+        }
         for (seed, rule, how) in swept.findings.iter().take(MOST_SHOWN) {
             println!("seed {seed}: {rule:?}: {how}");
         }
