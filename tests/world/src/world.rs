@@ -334,7 +334,10 @@ impl World {
             let Some(worker) = self.worker(process, 1_000 + process) else { continue };
             let Some(runtime) = worker.runtimes.first().cloned() else { continue };
             let open = Open::new(&self.open);
-            let (resources, rest) = (self.scenario.resources, self.scenario.rest());
+            // Where nothing is promised, a lock may never be had.
+            let is_live = self.scenario.mode.looks_at(Rule::Liveness);
+            let resources = if is_live { self.scenario.resources } else { 0 };
+            let rest = self.scenario.rest();
             worker.clone().spawn(&runtime, async move {
                 worker.finish(resources, longest * turns, rest).await;
                 drop(open);
