@@ -121,9 +121,11 @@ impl World {
     pub(crate) fn run(&mut self) {
         while self.checker.books().violation.is_none() && self.stage != Stage::Over {
             self.run_tasks();
+            let before = self.stage;
             self.advance_stage();
-            if self.stage == Stage::Over {
-                break;
+            if self.stage != before {
+                // It has spawned tasks, and there may be no other event for long.
+                continue;
             }
             let event = self.shared.lock().next_event();
             let Some(event) = event else { break };
