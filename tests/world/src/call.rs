@@ -25,6 +25,10 @@ pub(crate) enum Verb {
     },
     ForceRelease,
     ReleaseAll,
+    /// Makes another client, locks with it, and closes it at once.
+    Another {
+        lock: Box<Lock>,
+    },
     Check,
     Ready,
 }
@@ -100,6 +104,8 @@ pub(crate) enum End {
         ms: u64,
     },
     Drop,
+    /// It is dropped outside of any runtime.
+    DropOutside,
     /// It is held until it is lost.
     Outstay,
     /// Its value is handed to whoever takes it.
@@ -176,13 +182,14 @@ fn draw_verb(palette: &Palette, scenario: &Scenario, dice: &mut Dice) -> Verb {
     if !dice.chance(palette.verbs) {
         return Verb::Lock(lock(dice));
     }
-    match dice.below(9) {
+    match dice.below(10) {
         0..=2 if palette.hand_over > 0 => Verb::Adopt { resource, lock: lock(dice) },
         0..=3 => Verb::Status { resource },
         4 => Verb::ForceRelease,
         5 => Verb::ReleaseAll,
         6 => Verb::Check,
         7 => Verb::Ready,
+        8 => Verb::Another { lock: lock(dice) },
         _ => Verb::Lock(lock(dice)),
     }
 }
@@ -237,7 +244,8 @@ fn draw_end(palette: &Palette, is_single: bool, ttl: u64, dice: &mut Dice) -> En
         return End::ReleaseAfter { ms: 1 + dice.below(ttl / 2) };
     }
     match dice.below(20) {
-        0..=3 => End::Drop,
+        0..=2 => End::Drop,
+        3 => End::DropOutside,
         4 => End::Outstay,
         5 | 6 => End::ReleaseDropped,
         _ => End::Release,

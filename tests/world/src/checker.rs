@@ -4,7 +4,7 @@ use crate::clock::{Instant, MS};
 use crate::ledger::{Commit, Ledger};
 use crate::mode::Mode;
 use crate::rule::Rule;
-use quorlock::LeaseRef;
+use quorlock::{Lease, LeaseRef};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -39,6 +39,8 @@ pub(crate) struct Books {
     stored: BTreeMap<usize, Stored>,
     /// Values that were handed over, by resource.
     pub(crate) handed_over: BTreeMap<usize, Vec<String>>,
+    /// Leases that are to be dropped outside of any runtime.
+    pub(crate) graveyard: Vec<Lease>,
     /// The values that must not be shown.
     secrets: Vec<String>,
     pub(crate) grants: u64,
@@ -54,6 +56,7 @@ pub(crate) struct Books {
 impl Checker {
     pub(crate) fn new(mode: Mode) -> Self {
         Self(Mutex::new(Books {
+            graveyard: Vec::new(),
             mode,
             violation: None,
             held: BTreeMap::new(),

@@ -64,5 +64,7 @@ impl Executor {
             let is_idle = self.idle.is_idle.load(Ordering::Relaxed);
             if is_idle { Poll::Ready(()) } else { Poll::Pending }
         }));
+        // It holds the runtime, which holds it.
+        *self.idle.root() = None;
     }
 }

@@ -2,6 +2,7 @@
 
 mod call;
 mod checker;
+mod client;
 mod clock;
 mod core;
 mod dice;

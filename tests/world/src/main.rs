@@ -6,6 +6,9 @@ use std::time::Instant;
 use std::{env, thread};
 use world::{Mode, Parts, Rule, run, shrink, sweep};
 
+/// So many findings of a sweep are printed.
+const MOST_SHOWN: usize = 10;
+
 /// So many seeds of one mode are played before those of the next, in a hunt.
 const TURN: u64 = 50;
 
@@ -111,7 +114,7 @@ impl Arguments {
                 swept.bad_runs, swept.overlaps, swept.disorders
             );
         }
-        for (seed, rule, how) in &swept.findings {
+        for (seed, rule, how) in swept.findings.iter().take(MOST_SHOWN) {
             println!("seed {seed}: {rule:?}: {how}");
         }
         let Some((seed, rule, _)) = swept.findings.first() else { return true };

@@ -16,6 +16,8 @@ use std::time::Duration;
 pub(crate) struct ProcessPlan {
     pub(crate) starts: Instant,
     pub(crate) runtimes: usize,
+    /// True if all connections are on the first of them.
+    pub(crate) is_pinned: bool,
     /// Millionths of true time.
     pub(crate) rate: u64,
     /// What its wall clock shows at first.
@@ -161,6 +163,7 @@ impl Scenario {
             self.processes.push(ProcessPlan {
                 starts: 0,
                 runtimes: dice.pick(&[1, 1, 1, 2, 3]),
+                is_pinned: dice.chance(150),
                 rate: rate(dice),
                 wall: self.fencing.wall(dice),
             });

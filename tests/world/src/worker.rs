@@ -28,6 +28,8 @@ pub(crate) struct Worker {
     pub(crate) name: usize,
     pub(crate) beat: Arc<Beat>,
     pub(crate) redlock: Redlock,
+    /// Makes another client of the same process.
+    pub(crate) another: Arc<dyn Fn(u64) -> Redlock + Send + Sync>,
     pub(crate) runtimes: Vec<Handle>,
     pub(crate) times: Times,
     /// How much longer than by its bound a call may take for a process that is looked after badly.
@@ -117,6 +119,7 @@ impl Worker {
                 let released = self.timed("release_all", node, self.redlock.release_all()).await;
                 self.inspect(&released);
             }
+            Verb::Another { lock } => self.act_by_another(*lock).await,
             Verb::Check => {
                 let found = self.timed("check", connect + 2 * node, self.redlock.check()).await;
                 self.inspect(&found);
@@ -126,6 +129,21 @@ impl Worker {
                 let _ = select(ready, pin!(self.sleep(S))).await;
                 self.inspect(&self.redlock.nodes());
             }
+        }
+    }
+
+    /// Locks with a client of its own, which is closed whatever the nodes do, and asked for no more.
+    async fn act_by_another(mut self, lock: Lock) {
+        let number = 1_000 * (self.name as u64 + 1) + self.now() % 1_000;
+        self.redlock = (self.another)(number);
+        self.clone().lock(lock).await;
+        let connect = nanos(self.times.connect_timeout);
+        let closed = self.timed("close", connect, self.redlock.close()).await;
+        self.inspect(&closed);
+        let refused = self.redlock.try_acquire("r0").await;
+        if !matches!(refused, Err(AcquireError::Closed)) {
+            let how = format!("a closed client acquires: {refused:?}");
+            self.checker.books().broken(Rule::Closes, how);
         }
     }
 
@@ -373,6 +391,10 @@ impl Worker {
                 drop((relied, lease));
             }
             End::Drop => drop((relied, lease)),
+            End::DropOutside => {
+                drop(relied);
+                self.checker.books().graveyard.push(lease);
+            }
             End::Release => {
                 drop(relied);
                 let released = self.timed("release", node, lease.release()).await;

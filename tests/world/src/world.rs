@@ -2,10 +2,11 @@
 //! left.
 
 use crate::checker::Checker;
+use crate::client::new_client;
 use crate::clock::{Clock, Instant, MS, S};
 use crate::core::{Core, Shared};
 use crate::dice::Dice;
-use crate::event::{Event, Way};
+use crate::event::Event;
 use crate::executor::Executor;
 use crate::fault::Fault;
 use crate::fencing::EPOCH;
@@ -17,11 +18,10 @@ use crate::rule::Rule;
 use crate::scenario::{FaultPlan, Scenario};
 use crate::trace::{Trace, note};
 use crate::worker::{Worker, dice_of};
-use quorlock::{Redlock, RetryPolicy};
+use quorlock::Redlock;
 use server_model::{Config, Fsync, Version};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 /// Once all is healed, what is left is looked at after so long.
 const AFTERMATH: Instant = 15 * S;
@@ -142,6 +142,12 @@ impl World {
                 executor.run();
             }
         }
+        // Leases that somebody drops outside of any runtime.
+        let dropped = std::mem::take(&mut self.checker.books().graveyard);
+        if !dropped.is_empty() {
+            drop(dropped);
+            return self.run_tasks();
+        }
         let found = std::mem::take(&mut self.shared.lock().findings);
         for (rule, how) in found {
             self.checker.books().broken(rule, how);
@@ -222,29 +228,14 @@ impl World {
             core.processes[process].beat.clone()
         };
         let inhabitant = Inhabitant { shared: self.shared.clone(), process, beat };
-        let scenario = &self.scenario;
-        let seed = dice_of(scenario.seed, 100 + process as u64).word();
-        let nodes = (0..scenario.nodes).map(|node| format!("redis://n{node}"));
-        let times = scenario.times;
-        let redlock = Redlock::builder()
-            .nodes(nodes)
-            .ttl(Duration::from_millis(times.ttl_ms))
-            .max_ttl(scenario.max_ttl())
-            .node_timeout(times.node_timeout)
-            .connect_timeout(times.connect_timeout)
-            .restart_guard(scenario.guard)
-            .trust_persistence(scenario.durable != 0)
-            .retry(scenario.retry.clone())
-            .world(Arc::new(inhabitant))
-            .seed(seed)
-            .build();
-        let redlock = match redlock {
-            Ok(redlock) => redlock,
-            Err(error) => panic!("settings of the simulation that cannot work: {error}"),
-        };
-        let runtimes = self.scenario.processes[process].runtimes.min(MOST_RUNTIMES);
+        let plan = &self.scenario.processes[process];
+        let runtimes = plan.runtimes.min(MOST_RUNTIMES);
+        let executors: Vec<_> = (0..runtimes).map(|_| Some(Executor::new())).collect();
+        let first = executors.iter().flatten().map(|executor| executor.handle().clone()).next();
+        let pinned = first.filter(|_| plan.is_pinned);
+        let redlock = new_client(&self.scenario, inhabitant, process as u64, pinned);
         let host = &mut self.hosts[process];
-        host.executors = (0..runtimes).map(|_| Some(Executor::new())).collect();
+        host.executors = executors;
         host.redlock = Some(redlock);
         if self.scenario.mode != Mode::Promise {
             self.meet(process);
@@ -262,6 +253,7 @@ impl World {
 
     fn worker(&self, process: usize, name: usize) -> Option<Worker> {
         let host = &self.hosts[process];
+        let another = self.another(process);
         let core = self.shared.lock();
         if core.processes[process].is_dead {
             return None;
@@ -275,10 +267,19 @@ impl World {
             name,
             beat: core.processes[process].beat.clone(),
             redlock: host.redlock.clone()?,
+            another,
             runtimes: runtimes.collect(),
             times: self.scenario.times,
             slack,
         })
+    }
+
+    /// Makes more clients of a process.
+    fn another(&self, process: usize) -> Arc<dyn Fn(u64) -> Redlock + Send + Sync> {
+        let beat = self.shared.lock().processes[process].beat.clone();
+        let inhabitant = Inhabitant { shared: self.shared.clone(), process, beat };
+        let scenario = self.scenario.clone();
+        Arc::new(move |number| new_client(&scenario, inhabitant.clone(), number, None))
     }
 
     fn start_task(&mut self, index: usize) {
@@ -427,7 +428,8 @@ impl World {
     /// One runtime of a process is shut down.
     pub(crate) fn shut_down(&mut self, process: usize, runtime: usize) {
         let executors = &mut self.hosts[process].executors;
-        if executors.iter().flatten().count() < 2 {
+        let is_pinned = self.scenario.processes[process].is_pinned && runtime == 0;
+        if is_pinned || executors.iter().flatten().count() < 2 {
             return;
         }
         let Some(executor) = executors.get_mut(runtime).and_then(Option::take) else { return };
@@ -508,15 +510,5 @@ impl Scenario {
     /// What faults have left is over after so long.
     pub(crate) fn rest(&self) -> Instant {
         self.delivery() + 4 * Weathered::of(self).slack
-    }
-}
-
-/// Keeps the type of retries out of the way of those who only read.
-pub(crate) type Retry = RetryPolicy;
-
-impl Event {
-    /// True if it is about what is under way between machines.
-    pub(crate) fn is_traffic(&self) -> bool {
-        matches!(self, Self::Arrival { way: Way::ToNode | Way::ToClient, .. })
     }
 }

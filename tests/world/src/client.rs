@@ -1,0 +1,39 @@
+//! The clients of a run: the library's own, with the settings of the scenario, in the world of a process.
+
+use crate::process::Inhabitant;
+use crate::scenario::Scenario;
+use crate::worker::dice_of;
+use quorlock::Redlock;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+
+/// A client of the process of `inhabitant`. `number` tells the clients of a run apart; all its connections
+/// are on `pinned`, if that is given.
+pub(crate) fn new_client(
+    scenario: &Scenario,
+    inhabitant: Inhabitant,
+    number: u64,
+    pinned: Option<Handle>,
+) -> Redlock {
+    let times = scenario.times;
+    let builder = Redlock::builder()
+        .nodes((0..scenario.nodes).map(|node| format!("redis://n{node}")))
+        .ttl(Duration::from_millis(times.ttl_ms))
+        .max_ttl(scenario.max_ttl())
+        .node_timeout(times.node_timeout)
+        .connect_timeout(times.connect_timeout)
+        .restart_guard(scenario.guard)
+        .trust_persistence(scenario.durable != 0)
+        .retry(scenario.retry.clone())
+        .world(Arc::new(inhabitant))
+        .seed(dice_of(scenario.seed, 100 + number).word());
+    let builder = match pinned {
+        Some(runtime) => builder.runtime(runtime),
+        None => builder,
+    };
+    match builder.build() {
+        Ok(redlock) => redlock,
+        Err(error) => panic!("settings of the simulation that cannot work: {error}"),
+    }
+}
