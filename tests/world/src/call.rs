@@ -189,7 +189,7 @@ fn draw_verb(palette: &Palette, scenario: &Scenario, dice: &mut Dice) -> Verb {
         5 => Verb::ReleaseAll,
         6 => Verb::Check,
         7 => Verb::Ready,
-        8 => Verb::Another { lock: lock(dice) },
+        8 if scenario.mode.admits_anybody() => Verb::Another { lock: lock(dice) },
         _ => Verb::Lock(lock(dice)),
     }
 }
