@@ -2,6 +2,7 @@
 
 use crate::clock::{Instant, MS};
 use crate::dice::Dice;
+use crate::mode::Mode;
 use crate::scenario::Scenario;
 
 /// One thing that a task does, and how long it rests after that.
@@ -130,13 +131,19 @@ pub(crate) struct Palette {
     verbs: u64,
     /// The longest hold, in parts of a thousand of the ttl.
     hold: u64,
+    /// Of a thousand steps under a lease, how many extend it for as long as can be.
+    longest: u64,
 }
 
 impl Palette {
-    pub(crate) fn draw(fenced: bool, dice: &mut Dice) -> Self {
+    pub(crate) fn draw(scenario: &Scenario, dice: &mut Dice) -> Self {
+        let (mode, is_promise) = (scenario.mode, scenario.mode == Mode::Promise);
+        // What nodes forget or drop early is missed only if locks are held for long.
+        let holds: &[u64] =
+            if is_promise { &[5, 50, 300, 1_500] } else { &[50, 500, 1_500, 1_500] };
         Self {
             // All leases of a resource have tokens, or none has.
-            fenced,
+            fenced: scenario.fencing.is_on,
             sets: dice.pick(&[0, 0, 300]),
             auto: dice.pick(&[0, 200, 800]),
             tries: dice.pick(&[0, 100, 500]),
@@ -147,7 +154,8 @@ impl Palette {
             hand_over: dice.pick(&[0, 0, 200]),
             cool_down: dice.pick(&[0, 0, 200]),
             verbs: dice.pick(&[0, 100, 300]),
-            hold: dice.pick(&[5, 50, 300, 1_500]),
+            hold: dice.pick(holds),
+            longest: if mode.restarts_groups() { dice.pick(&[0, 300, 600]) } else { 0 },
         }
     }
 }
@@ -181,7 +189,7 @@ fn draw_verb(palette: &Palette, scenario: &Scenario, dice: &mut Dice) -> Verb {
         5 => Verb::ReleaseAll,
         6 => Verb::Check,
         7 => Verb::Ready,
-        8 => Verb::Another { lock: lock(dice) },
+        8 if scenario.mode.admits_anybody() => Verb::Another { lock: lock(dice) },
         _ => Verb::Lock(lock(dice)),
     }
 }
@@ -247,6 +255,9 @@ fn draw_end(palette: &Palette, is_single: bool, ttl: u64, dice: &mut Dice) -> En
 fn draw_step(palette: &Palette, ttl: u64, dice: &mut Dice) -> Step {
     let longest = (ttl * MS * palette.hold / 1_000).max(1_000);
     let lasting = dice.below(longest);
+    if dice.chance(palette.longest) {
+        return Step::Extend { ttl: 2 * ttl };
+    }
     match dice.below(10) {
         0..=2 => Step::Work { lasting },
         3..=5 => Step::Update { lasting },

@@ -46,7 +46,6 @@ pub(crate) struct Books {
     pub(crate) grants: u64,
     pub(crate) refusals: u64,
     pub(crate) calls: u64,
-    pub(crate) losses: u64,
     /// Which leases were valid at a time.
     overlaps: BTreeSet<(HeldId, HeldId)>,
     /// When each resource was let go of last.
@@ -67,7 +66,6 @@ impl Checker {
             grants: 0,
             refusals: 0,
             calls: 0,
-            losses: 0,
             overlaps: BTreeSet::new(),
             freed: BTreeMap::new(),
         }))

@@ -12,8 +12,6 @@ pub(crate) enum Event {
     Alarm { process: usize, alarm: u64 },
     /// A task is to be polled.
     Wake(Waker),
-    /// A runtime that was held up runs again.
-    Unhold,
     /// A node looks for keys that are due.
     Expiry { node: usize },
     /// A fault of the plan begins, or ends.

@@ -185,6 +185,11 @@ impl Mode {
         }
     }
 
+    /// True if a client may be made at any moment, and need not know what nodes and clocks did before.
+    pub(crate) fn admits_anybody(self) -> bool {
+        self == Self::Promise || self.is_about_tokens()
+    }
+
     pub(crate) fn is_fresh(self) -> bool {
         self == Self::Guarded(Guarded::Fresh)
     }

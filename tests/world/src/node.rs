@@ -60,11 +60,6 @@ impl NodeHost {
         self.connections.remove(&server);
         self.server.disconnect(server);
     }
-
-    /// How many connections the server has.
-    pub(crate) fn connections(&self) -> usize {
-        self.connections.len()
-    }
 }
 
 impl Core {

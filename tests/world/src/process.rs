@@ -121,7 +121,8 @@ impl Core {
 
     fn plan_alarm(&mut self, process: usize, alarm: u64) {
         let late = self.nerves.late_alarms;
-        let late = if late == 0 { 0 } else { self.dice.below(late) };
+        let is_spared = self.now < self.calm || self.is_meeting(process);
+        let late = if late == 0 || is_spared { 0 } else { self.dice.below(late) };
         let now = self.now;
         let it = &mut self.processes[process];
         let Some(entry) = it.alarms.get_mut(&alarm) else { return };

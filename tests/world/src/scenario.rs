@@ -111,7 +111,9 @@ impl Scenario {
         };
         let (retry, longest_delay) = draw_retry(ttl_ms, dice);
         let trusts = matches!(mode, Mode::Guarded(_)) && dice.chance(200);
-        let resources = dice.pick(&[1, 1, 2, 3, 6]);
+        // In the other modes it is about what two do with one lock.
+        let most: &[usize] = if mode == Mode::Promise { &[1, 1, 2, 3, 6] } else { &[1, 1, 1, 2] };
+        let resources = dice.pick(most);
         let mut scenario = Self {
             mode,
             seed,
@@ -185,7 +187,7 @@ impl Scenario {
     }
 
     fn draw_tasks(&self, dice: &mut Dice) -> Vec<TaskPlan> {
-        let palette = Palette::draw(self.fencing.is_on, dice);
+        let palette = Palette::draw(self, dice);
         let mut id = 0;
         let mut tasks = Vec::new();
         let budget = dice.pick(&[20, 40, 100]);

@@ -5,21 +5,17 @@ use crate::checker::Checker;
 use crate::client::new_client;
 use crate::clock::{Clock, Instant, MS, S};
 use crate::core::{Core, Shared};
-use crate::dice::Dice;
 use crate::event::Event;
 use crate::executor::Executor;
-use crate::fault::Fault;
-use crate::fencing::EPOCH;
-use crate::mode::{Mode, Outside};
-use crate::network::ClientEnd;
-use crate::node::NodeHost;
+use crate::machines::new_node;
+use crate::mode::Mode;
+use crate::patience::Weathered;
 use crate::process::{Due, Inhabitant, MOST_RUNTIMES, Process, nanos};
 use crate::rule::Rule;
-use crate::scenario::{FaultPlan, Scenario};
+use crate::scenario::Scenario;
 use crate::trace::{Trace, note};
 use crate::worker::{Worker, dice_of};
 use quorlock::Redlock;
-use server_model::{Config, Fsync, Version};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -121,9 +117,11 @@ impl World {
     pub(crate) fn run(&mut self) {
         while self.checker.books().violation.is_none() && self.stage != Stage::Over {
             self.run_tasks();
+            let before = self.stage;
             self.advance_stage();
-            if self.stage == Stage::Over {
-                break;
+            if self.stage != before {
+                // It has spawned tasks, and there may be no other event for long.
+                continue;
             }
             let event = self.shared.lock().next_event();
             let Some(event) = event else { break };
@@ -187,7 +185,7 @@ impl World {
             }
             Event::Alarm { process, alarm } => self.ring(process, alarm),
             Event::Wake(waker) => waker.wake(),
-            Event::Unhold | Event::End => {}
+            Event::End => {}
             Event::Expiry { node } => self.shared.lock().expire(node),
             Event::Fault { index, begins } => self.handle_fault(index, begins),
             Event::Process { process, starts } => {
@@ -335,7 +333,10 @@ impl World {
             let Some(worker) = self.worker(process, 1_000 + process) else { continue };
             let Some(runtime) = worker.runtimes.first().cloned() else { continue };
             let open = Open::new(&self.open);
-            let (resources, rest) = (self.scenario.resources, self.scenario.rest());
+            // Where nothing is promised, a lock may never be had.
+            let is_live = self.scenario.mode.looks_at(Rule::Liveness);
+            let resources = if is_live { self.scenario.resources } else { 0 };
+            let rest = self.scenario.rest();
             worker.clone().spawn(&runtime, async move {
                 worker.finish(resources, longest * turns, rest).await;
                 drop(open);
@@ -356,154 +357,5 @@ impl World {
         }
         self.shared.lock().agenda.plan(until, Event::End);
         self.stage = Stage::Closing { until };
-    }
-
-    /// Nothing may be left.
-    fn check_remains(&mut self) {
-        let core = self.shared.lock();
-        let mut found = Vec::new();
-        for (node, host) in core.nodes.iter().enumerate() {
-            let wall = core.node_wall(node);
-            for (key, _) in host.server.keys(wall) {
-                let key = String::from_utf8_lossy(key).into_owned();
-                if !key.contains("#quorlock:") {
-                    found.push((Rule::NoKeys, format!("{key} is left on n{node}")));
-                }
-            }
-            let alive = |connection: &&crate::network::Connection| {
-                connection.node == node && connection.client == ClientEnd::Open
-            };
-            let open = core.connections.iter().filter(alive).count();
-            if open > 0 {
-                found.push((Rule::NoTasks, format!("{open} connections to n{node} are left")));
-            }
-        }
-        for (process, it) in core.processes.iter().enumerate() {
-            if it.is_dead {
-                continue;
-            }
-            let tasks = it.beat.tasks.load(Ordering::Relaxed);
-            if tasks > 0 {
-                found.push((Rule::NoTasks, format!("{tasks} tasks of p{process} are left")));
-            }
-            if it.alarms() > 0 {
-                found.push((
-                    Rule::NoAlarms,
-                    format!("{} alarms of p{process} are left", it.alarms()),
-                ));
-            }
-        }
-        drop(core);
-        for (rule, how) in found {
-            self.checker.books().broken(rule, how);
-        }
-    }
-
-    /// A process ends at once: what it has written may still arrive.
-    pub(crate) fn kill(&mut self, process: usize, is_silent: bool) {
-        let wakers: Vec<_> = {
-            let mut core = self.shared.lock();
-            if core.processes[process].is_dead {
-                return;
-            }
-            note!(core, "p{process} is killed");
-            core.processes[process].is_dead = true;
-            let of_it = |(_, it): &(usize, &crate::network::Connection)| it.process == process;
-            let ids: Vec<_> =
-                core.connections.iter().enumerate().filter(of_it).map(|(id, _)| id).collect();
-            ids.into_iter().map(|id| core.abandon(id, is_silent)).collect()
-        };
-        drop(wakers);
-        self.checker.books().bury(process);
-        let host = &mut self.hosts[process];
-        let executors = std::mem::take(&mut host.executors);
-        drop((executors, host.redlock.take()));
-    }
-
-    /// One runtime of a process is shut down.
-    pub(crate) fn shut_down(&mut self, process: usize, runtime: usize) {
-        let executors = &mut self.hosts[process].executors;
-        let is_pinned = self.scenario.processes[process].is_pinned && runtime == 0;
-        if is_pinned || executors.iter().flatten().count() < 2 {
-            return;
-        }
-        let Some(executor) = executors.get_mut(runtime).and_then(Option::take) else { return };
-        {
-            let core = &mut *self.shared.lock();
-            note!(core, "p{process} shuts its runtime {runtime} down");
-        }
-        drop(executor);
-        self.shared.lock().processes[process].beat.note_all();
-    }
-}
-
-/// How much longer things take where processes are looked after badly.
-struct Weathered {
-    slack: Instant,
-}
-
-impl Weathered {
-    fn of(scenario: &Scenario) -> Self {
-        let nerves = scenario.nerves;
-        let holds = if nerves.holds > 0 { 40 * nerves.longest } else { 0 };
-        Self { slack: 20 * MS + 3 * nerves.late_alarms + holds }
-    }
-}
-
-fn new_node(scenario: &Scenario, node: usize, rate: u64, dice: &mut Dice) -> NodeHost {
-    let version = if scenario.resp3 { Version::redis(7, 0, 15) } else { Version::redis(5, 0, 14) };
-    let mut config =
-        Config { run_id: format!("{node:020x}{:020x}", 0), version, ..Config::default() };
-    if !scenario.kills {
-        config.forbidden.insert("client|kill".to_owned());
-    }
-    let is_durable = scenario.durable & 1 << node != 0;
-    if is_durable {
-        config.appendonly = true;
-        config.appendfsync = Fsync::Always;
-    }
-    // Nodes whose clocks are set by NTP begin their seconds together.
-    let ahead = if scenario.mode.restarts_groups() { 0 } else { dice.below(2 * S) };
-    let mut host = NodeHost::new(config, Clock::new(EPOCH + ahead, rate));
-    host.is_durable = is_durable;
-    host
-}
-
-impl Core {
-    /// What the mode needs beside machines.
-    fn prepare(&mut self, scenario: &Scenario, dice: &mut Dice) {
-        self.calm = scenario.calm;
-        self.notes_tenures = scenario.fencing.is_on;
-        self.stands_still = scenario.mode == Mode::Outside(Outside::Standstill);
-        self.readings.witness = scenario.witness;
-        self.fill_counters(&scenario.fencing, scenario.resources, dice);
-    }
-}
-
-impl Scenario {
-    /// How long what is owed takes at most, once all is healed: a hung connection is replaced, the node is
-    /// told, and told again while an old connection may deliver something.
-    pub(crate) fn delivery(&self) -> Instant {
-        let node = nanos(self.times.node_timeout);
-        // STALE_WINDOW, patience and pauses of the library, as DESIGN has them. A node in trouble refuses to
-        // kill connections, too.
-        let is_refused = |it: &FaultPlan| matches!(it.fault, Fault::Trouble { .. });
-        let is_sure = self.kills && !self.faults.iter().any(is_refused);
-        let doubt = if is_sure { 0 } else { 10 * S };
-        let patience = (10 * node).max(S);
-        doubt + patience + 3 * S + 8 * node + nanos(self.times.connect_timeout) + 600 * MS
-    }
-
-    /// Within this a lock is won, once it is free and somebody waits for it.
-    pub(crate) fn longest_wait(&self) -> Instant {
-        let slack = Weathered::of(self).slack;
-        let holds = 4 * nanos(self.max_ttl());
-        let guards = self.term() + self.steps();
-        holds + guards + 2 * nanos(self.longest_delay) + self.delivery() + 4 * slack
-    }
-
-    /// What faults have left is over after so long.
-    pub(crate) fn rest(&self) -> Instant {
-        self.delivery() + 4 * Weathered::of(self).slack
     }
 }

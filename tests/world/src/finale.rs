@@ -1,0 +1,66 @@
+//! What every client does once all is healed.
+
+use crate::clock::{Instant, MS};
+use crate::holder::Relied;
+use crate::process::{millis, nanos};
+use crate::rule::Rule;
+use crate::worker::{Worker, name};
+use futures::future::BoxFuture;
+use std::time::Duration;
+
+/// What the last acquires of a run are given.
+pub(crate) type Ending = BoxFuture<'static, ()>;
+
+impl Worker {
+    /// Once all is healed: every resource can be had, and after that the client is closed, with nothing left.
+    pub(crate) fn finish(self, resources: usize, longest_wait: Instant, rest: Instant) -> Ending {
+        Box::pin(async move {
+            for resource in 0..resources {
+                let acquire = self.redlock.acquire(name(resource));
+                let begun = self.now();
+                match acquire
+                    .wait(Duration::from_nanos(longest_wait))
+                    .ttl(millis(self.times.ttl_ms))
+                    .await
+                {
+                    Ok(lease) => {
+                        let commits = self.commits(&[resource], &lease);
+                        let id =
+                            self.checker.books().begin(self.process, &[resource], &lease, commits);
+                        drop(Relied { worker: &self, id });
+                        if let Err(error) = lease.release().await {
+                            let how = format!("p{}: {error}", self.process);
+                            self.checker.books().broken(Rule::Liveness, how);
+                        }
+                    }
+                    Err(error) => {
+                        let waited = (self.now() - begun) / MS;
+                        let how = format!(
+                            "p{} has not got r{resource} after {waited} ms: {error}",
+                            self.process
+                        );
+                        self.checker.books().broken(Rule::Liveness, how);
+                    }
+                }
+            }
+            // What was owed to nodes while there was no connection is repeated for as long as broken ones
+            // may deliver.
+            self.sleep(rest).await;
+        })
+    }
+
+    /// Closes the client.
+    pub(crate) async fn close(self) {
+        let bound = nanos(self.times.connect_timeout);
+        let closed = self.timed("close", bound, self.redlock.close()).await;
+        self.say(format_args!("closed: {closed:?}"));
+        if let Err(error) = closed {
+            self.checker.books().broken(Rule::Closes, format!("p{}: {error}", self.process));
+        }
+        let census = quorlock::test_util::census(&self.redlock);
+        if !census.is_empty() {
+            let how = format!("p{}: {census:?}", self.process);
+            self.checker.books().broken(Rule::NoRemains, how);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Whoever holds a lock: what is done under it, and how it ends.
+
+use crate::call::{End, Lock, Step};
+use crate::checker::HeldId;
+use crate::clock::MS;
+use crate::process::{millis, nanos};
+use crate::rule::Rule;
+use crate::worker::{Worker, name};
+use futures::future::{Either, select};
+use quorlock::{AcquireError, Lease, LeaseRef, Loss};
+use std::pin::pin;
+use std::time::Duration;
+use tokio::runtime::Handle;
+
+impl Worker {
+    /// It was won, or not.
+    pub(crate) async fn hold(self, won: Result<Lease, AcquireError>, lock: &Lock) {
+        let lease = match won {
+            Ok(lease) => lease,
+            Err(error) => {
+                self.say(format_args!("refused: {error}"));
+                self.check_withheld(error.report());
+                let mut books = self.checker.books();
+                books.refusals += 1;
+                books.inspect(&format!("{error} {error:?}"));
+                if matches!(error, AcquireError::Invalid(_)) {
+                    books.broken(
+                        Rule::Bounds,
+                        format!("a call of the simulation is wrong: {error}"),
+                    );
+                }
+                return;
+            }
+        };
+        let id = self.begin(&lease, lock);
+        let end = Relied { worker: &self, id };
+        self.take_steps(&lease, lock).await;
+        self.end(lease, end, lock).await;
+    }
+
+    /// The work under a lease begins.
+    pub(crate) fn begin(&self, lease: &Lease, lock: &Lock) -> HeldId {
+        self.say(format_args!("holds {:?} for {:?}", lock.resources, lease.validity()));
+        self.inspect(&lease.report());
+        self.check_withheld(Some(&lease.report()));
+        let commits = self.commits(&lock.resources, lease);
+        let id = self.checker.books().begin(self.process, &lock.resources, lease, commits);
+        if lock.watched {
+            let (view, this) = (lease.view(), self.clone());
+            self.spawn(&Handle::current(), async move { this.watch(view).await });
+        }
+        id
+    }
+
+    /// Waits for the loss, and looks whether it is told in time.
+    async fn watch(&self, lease: LeaseRef) {
+        let mut ended = pin!(lease.ended());
+        loop {
+            let left = nanos(lease.validity()).max(MS / 10);
+            let pause = self.sleep(left);
+            match select(ended.as_mut(), pause).await {
+                Either::Left(_) => return,
+                Either::Right(((), _)) if lease.is_valid() => {}
+                Either::Right(((), _)) => break,
+            }
+        }
+        let since = self.now();
+        ended.await;
+        let now = self.now();
+        let late = now - since;
+        let stalled = self.shared.lock().stalled_between(self.process, since, now);
+        let allowed = self.slack + 2 * stalled + 5 * MS;
+        if late > allowed {
+            let how = format!("a loss was told after {} ms", late / MS);
+            self.checker.books().broken(Rule::LossTold, how);
+        }
+    }
+
+    pub(crate) async fn take_steps(&self, lease: &Lease, lock: &Lock) {
+        for step in &lock.steps {
+            if let Some(loss) = lease.loss() {
+                if matches!(loss, Loss::QuorumLost | Loss::TakenOver) {
+                    let how = format!("p{} lost {:?}: {loss}", self.process, lock.resources);
+                    self.checker.books().broken(Rule::NotLost, how);
+                }
+                return;
+            }
+            self.take(*step, lease, lock).await;
+        }
+    }
+
+    async fn take(&self, step: Step, lease: &Lease, lock: &Lock) {
+        let node = nanos(self.times.node_timeout);
+        match step {
+            Step::Work { lasting } => self.sleep(lasting).await,
+            Step::Update { lasting } => {
+                let (resource, token) = (lock.resources[0], lease.token().map(|it| it.get()));
+                if !lease.is_valid() {
+                    return;
+                }
+                let read = self.checker.books().read(resource, token);
+                self.sleep(lasting).await;
+                if lease.is_valid() || token.is_some() {
+                    self.checker.books().write(resource, read, token);
+                }
+            }
+            Step::Extend { ttl } => {
+                let extended = self.timed("extend", node, lease.extend(millis(ttl))).await;
+                self.inspect(&extended);
+            }
+            Step::Ensure { validity } => {
+                let ensured = self.timed("ensure", node, lease.ensure(millis(validity))).await;
+                self.inspect(&ensured);
+            }
+            Step::Reenter { lasting } => {
+                if let Ok(guard) = lease.reenter() {
+                    self.sleep(lasting).await;
+                    let _ = guard.release().await;
+                }
+            }
+            Step::Status => {
+                let status = self.redlock.status(name(lock.resources[0]));
+                let status = self.timed("status", node, status).await;
+                self.inspect(&status);
+            }
+        }
+        self.look(lock);
+    }
+
+    fn look(&self, lock: &Lock) {
+        let mut books = self.checker.books();
+        lock.resources.iter().for_each(|resource| books.look(*resource, None));
+    }
+
+    async fn end(&self, lease: Lease, relied: Relied<'_>, lock: &Lock) {
+        let node = nanos(self.times.node_timeout);
+        self.look(lock);
+        match lock.end {
+            End::Outstay => {
+                let longest = nanos(self.longest_hold());
+                let _ = select(pin!(lease.lost()), pin!(self.sleep(longest))).await;
+                drop((relied, lease));
+            }
+            End::Drop => drop((relied, lease)),
+            End::DropOutside => {
+                drop(relied);
+                self.checker.books().graveyard.push(lease);
+            }
+            End::Release => {
+                drop(relied);
+                let released = self.timed("release", node, lease.release()).await;
+                self.say(format_args!("released: {released:?}"));
+                self.inspect(&released);
+            }
+            End::ReleaseAfter { ms } => {
+                drop(relied);
+                let released = self.timed("release", node, lease.release_after(millis(ms))).await;
+                self.inspect(&released);
+            }
+            End::ReleaseDropped => {
+                drop(relied);
+                let mut release = Box::pin(lease.release());
+                let _ = futures::poll!(release.as_mut());
+                drop(release);
+            }
+            End::HandOver { lasting } => {
+                drop(relied);
+                let value = lease.value().to_owned();
+                self.checker.books().hand_over(lock.resources[0], value);
+                let _ = select(pin!(lease.lost()), pin!(self.sleep(lasting))).await;
+                drop(lease);
+            }
+        }
+    }
+
+    fn longest_hold(&self) -> Duration {
+        millis(2 * self.times.ttl_ms)
+    }
+}
+
+/// Somebody relies on a lease until this is dropped.
+pub(crate) struct Relied<'a> {
+    pub(crate) worker: &'a Worker,
+    pub(crate) id: HeldId,
+}
+
+impl Drop for Relied<'_> {
+    fn drop(&mut self) {
+        let now = self.worker.now();
+        self.worker.checker.books().end(self.id, now);
+    }
+}

@@ -1,0 +1,40 @@
+//! The nodes' machines, as a scenario has them.
+
+use crate::clock::{Clock, S};
+use crate::core::Core;
+use crate::dice::Dice;
+use crate::fencing::EPOCH;
+use crate::mode::{Mode, Outside};
+use crate::node::NodeHost;
+use crate::scenario::Scenario;
+use server_model::{Config, Fsync, Version};
+
+pub(crate) fn new_node(scenario: &Scenario, node: usize, rate: u64, dice: &mut Dice) -> NodeHost {
+    let version = if scenario.resp3 { Version::redis(7, 0, 15) } else { Version::redis(5, 0, 14) };
+    let mut config =
+        Config { run_id: format!("{node:020x}{:020x}", 0), version, ..Config::default() };
+    if !scenario.kills {
+        config.forbidden.insert("client|kill".to_owned());
+    }
+    let is_durable = scenario.durable & 1 << node != 0;
+    if is_durable {
+        config.appendonly = true;
+        config.appendfsync = Fsync::Always;
+    }
+    // Nodes whose clocks are set by NTP begin their seconds together.
+    let ahead = if scenario.mode.restarts_groups() { 0 } else { dice.below(2 * S) };
+    let mut host = NodeHost::new(config, Clock::new(EPOCH + ahead, rate));
+    host.is_durable = is_durable;
+    host
+}
+
+impl Core {
+    /// What the mode needs beside machines.
+    pub(crate) fn prepare(&mut self, scenario: &Scenario, dice: &mut Dice) {
+        self.calm = scenario.calm;
+        self.notes_tenures = scenario.fencing.is_on;
+        self.stands_still = scenario.mode == Mode::Outside(Outside::Standstill);
+        self.readings.witness = scenario.witness;
+        self.fill_counters(&scenario.fencing, scenario.resources, dice);
+    }
+}

@@ -1,0 +1,47 @@
+//! How long things may take.
+
+use crate::clock::{Instant, MS, S};
+use crate::fault::Fault;
+use crate::process::nanos;
+use crate::scenario::{FaultPlan, Scenario};
+
+/// How much longer things take where processes are looked after badly.
+pub(crate) struct Weathered {
+    pub(crate) slack: Instant,
+}
+
+impl Weathered {
+    pub(crate) fn of(scenario: &Scenario) -> Self {
+        let nerves = scenario.nerves;
+        let holds = if nerves.holds > 0 { 40 * nerves.longest } else { 0 };
+        Self { slack: 20 * MS + 3 * nerves.late_alarms + holds }
+    }
+}
+
+impl Scenario {
+    /// How long what is owed takes at most, once all is healed: a hung connection is replaced, the node is
+    /// told, and told again while an old connection may deliver something.
+    pub(crate) fn delivery(&self) -> Instant {
+        let node = nanos(self.times.node_timeout);
+        // STALE_WINDOW, patience and pauses of the library, as DESIGN has them. A node in trouble refuses to
+        // kill connections, too.
+        let is_refused = |it: &FaultPlan| matches!(it.fault, Fault::Trouble { .. });
+        let is_sure = self.kills && !self.faults.iter().any(is_refused);
+        let doubt = if is_sure { 0 } else { 10 * S };
+        let patience = (10 * node).max(S);
+        doubt + patience + 3 * S + 8 * node + nanos(self.times.connect_timeout) + 600 * MS
+    }
+
+    /// Within this a lock is won, once it is free and somebody waits for it.
+    pub(crate) fn longest_wait(&self) -> Instant {
+        let slack = Weathered::of(self).slack;
+        let holds = 4 * nanos(self.max_ttl());
+        let guards = self.term() + self.steps();
+        holds + guards + 2 * nanos(self.longest_delay) + self.delivery() + 4 * slack
+    }
+
+    /// What faults have left is over after so long.
+    pub(crate) fn rest(&self) -> Instant {
+        self.delivery() + 4 * Weathered::of(self).slack
+    }
+}
