@@ -64,7 +64,7 @@ fn a_strict_guard_lets_no_newcomer_in_when_all_nodes_restart() {
 #[test]
 fn a_state_remembers_what_a_client_knows_of_its_nodes() {
     for guard in guards() {
-        let histories = rehearse(&guard, 7).expect("the same nodes count");
+        let histories = rehearse(guard, 7).expect("the same nodes count");
         assert!(histories > 10_000, "only {histories} of {guard:?}");
     }
 }
