@@ -8,6 +8,7 @@ mod author;
 mod dice;
 mod duel;
 mod frames;
+mod moments;
 mod real;
 mod scripts;
 
