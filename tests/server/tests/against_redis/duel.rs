@@ -72,7 +72,7 @@ pub struct Duel {
 
 impl Duel {
     pub fn new(seed: u64) -> Self {
-        let has_password = seed % 2 == 0;
+        let has_password = seed.is_multiple_of(2);
         let real = Real::start(has_password.then_some(PASSWORD));
         let start = real.clock().now() + Duration::from_secs(100);
         real.clock().stand(start);
@@ -231,7 +231,7 @@ impl Duel {
         if loops && self.is_old {
             return;
         }
-        let bytes: Vec<u8> = pipeline.iter().flat_map(|words| packed(words)).collect();
+        let bytes: Vec<u8> = pipeline.iter().flat_map(|words| packed(words.as_slice())).collect();
         let lines = pipeline.iter().map(|words| line(words)).collect::<Vec<_>>();
         self.sent += pipeline.len();
         self.say_bytes(conn, &bytes, &lines.join("\n        "));
@@ -363,7 +363,8 @@ impl Duel {
         let weather = &self.weather;
         self.model.configure(|config| {
             config.maxmemory = u64::from(*weather == Weather::OutOfMemory);
-            config.save = if *weather == Weather::Misconf { crate::SAVE } else { "" }.to_owned();
+            config.save.clear();
+            config.save.push_str(if *weather == Weather::Misconf { crate::SAVE } else { "" });
             config.forbidden = match weather {
                 Weather::Forbidden(names) => names.iter().map(|name| (*name).to_owned()).collect(),
                 _ => <_>::default(),
