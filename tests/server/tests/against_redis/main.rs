@@ -11,6 +11,7 @@ mod frames;
 mod moments;
 mod real;
 mod scripts;
+mod weather;
 
 use duel::Duel;
 use real::Real;
