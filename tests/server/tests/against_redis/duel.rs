@@ -211,7 +211,7 @@ impl Duel {
         for words in pipeline {
             bytes.extend(packed(words));
         }
-        let lines = pipeline.iter().map(|words| line(words)).collect::<Vec<_>>();
+        let lines = pipeline.iter().map(line).collect::<Vec<_>>();
         self.sent += pipeline.len();
         self.say_bytes(conn, &bytes, &lines.join("\n        "));
     }
