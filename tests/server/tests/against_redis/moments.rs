@@ -3,7 +3,7 @@
 use crate::frames;
 use crate::real::{Real, connect, packed, read_frame};
 use kit::eventually;
-use server_model::{Config, Fsync, Output, Server, Trouble};
+use server_model::{Config, Fsync, Output, Server, Trouble, Version};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::TcpStream;
@@ -35,11 +35,14 @@ fn read(stream: &mut TcpStream, count: usize) -> Vec<Vec<u8>> {
 #[test]
 fn what_is_due_is_dropped_and_told_by_both() {
     let mut real = Real::start(None);
-    if !real.follows_its_clock() {
-        eprintln!("skipped: this server looks at its clock from time to time only");
+    // Redis 8 looks for no keys that are due while its clock stands, and Valkey 9 has a clock of its own.
+    if real.version() >= Version::redis(7, 2, 0) {
+        eprintln!("skipped: this server drops nothing by a clock that stands");
         return;
     }
-    let now = real.clock().now();
+    let second = real.clock().now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+    let now = UNIX_EPOCH + Duration::from_secs(second + 1);
+    real.clock().stand(now);
     let now_us = u64::try_from(now.duration_since(UNIX_EPOCH).expect("later").as_micros());
     let now_us = now_us.expect("it fits");
     let config = Config { first_client_id: real.next_client_id(), ..Config::default() };
