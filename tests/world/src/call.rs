@@ -35,6 +35,7 @@ pub(crate) enum Verb {
 
 /// A lock, from the acquire to its end.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools)] // Each is one setting of the library's.
 pub(crate) struct Lock {
     pub(crate) resources: Vec<usize>,
     /// In milliseconds; none for a single attempt.

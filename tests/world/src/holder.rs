@@ -94,7 +94,8 @@ impl Worker {
         match step {
             Step::Work { lasting } => self.sleep(lasting).await,
             Step::Update { lasting } => {
-                let (resource, token) = (lock.resources[0], lease.token().map(|it| it.get()));
+                let (resource, token) =
+                    (lock.resources[0], lease.token().map(quorlock::FencingToken::get));
                 if !lease.is_valid() {
                     return;
                 }

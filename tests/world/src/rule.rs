@@ -6,6 +6,7 @@ macro_rules! rules {
     ($($name:ident $sentence:literal,)*) => {
         /// A rule that is checked.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[allow(clippy::doc_markdown)] // The sentences are also printed.
         pub enum Rule { $(
             #[doc = $sentence]
             $name,

@@ -174,7 +174,7 @@ impl Scenario {
         if !self.mode.has_newcomers() {
             return;
         }
-        let old = if self.mode.is_fresh() { 0 } else { 1 };
+        let old = usize::from(!self.mode.is_fresh());
         for process in old..self.processes.len() {
             self.processes[process].starts = match self.mode {
                 Mode::Guarded(Guarded::Fresh) => draw_arrival(self, dice),

@@ -304,7 +304,6 @@ impl World {
     fn advance_stage(&mut self) {
         let now = self.shared.lock().now;
         match self.stage {
-            Stage::Faulty | Stage::Over => {}
             Stage::Finishing { until }
                 if self.open.load(Ordering::Relaxed) == 0 || now >= until =>
             {
@@ -318,7 +317,7 @@ impl World {
                 self.check_remains();
                 self.stage = Stage::Over;
             }
-            Stage::Finishing { .. } | Stage::Closing { .. } => {}
+            Stage::Faulty | Stage::Over | Stage::Finishing { .. } | Stage::Closing { .. } => {}
         }
     }
 
