@@ -116,9 +116,10 @@ async fn one_node_that_is_silent_gets_no_second_connection_and_is_down_when_the_
     eventually("what was owed is delivered", || cluster.is_empty()).await;
 }
 
-/// 1. A runtime ends while a node owes it an answer. 2. Another tells the node to close that connection, and
-/// the node hangs. 3. It waited for that answer, which made its alarm late; a late alarm says that this
-/// process was held up, and the node's silence was forgiven, for as long as it hung.
+/// 1. A runtime ends while a node owes it an answer.
+/// 2. Another tells the node to close that connection, and the node hangs.
+/// 3. It waited for that answer, which made its alarm late. A late alarm says that this process was held up:
+///    the node's silence was forgiven, for as long as it hung.
 #[test]
 fn a_node_that_hangs_is_noticed_also_while_it_is_told_to_close_a_connection_of_another_runtime() {
     let runtime = || Builder::new_current_thread().enable_all().build().expect("a runtime");
