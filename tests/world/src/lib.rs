@@ -20,6 +20,7 @@ mod clock;
 mod dice;
 mod event;
 mod executor;
+mod fairness;
 mod fault;
 mod fencing;
 mod finale;

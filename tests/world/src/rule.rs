@@ -34,6 +34,7 @@ rules! {
     StaysLost "Once lost, a lease stays lost (DESIGN, I9).",
     Bounds "Every call ends within its bound, by its own clock (each verb's documentation).",
     Liveness "Once all is healed, a free lock is had (DESIGN, section 6).",
+    Fairness "In one process, waiters of a resource queue in FIFO order (DESIGN, section 6).",
     Closes "close() returns when every release is delivered (Redlock::close).",
     NoKeys "Nothing stays locked once all clients are closed (DESIGN, I5).",
     NoRemains "A closed client has nothing under way: no lease, waiter, attempt or release (test_util::Census).",

@@ -34,6 +34,8 @@ pub(crate) struct Worker {
     pub(crate) times: Times,
     /// How much longer than by its bound a call may take for a process that is looked after badly.
     pub(crate) slack: Instant,
+    /// True if nothing in the process keeps one who waits from moving: then none is overtaken.
+    pub(crate) is_fair: bool,
 }
 
 /// The name of a resource.
@@ -140,6 +142,8 @@ impl Worker {
     /// Locks with a client of its own, which is closed whatever the nodes do, and asked for no more.
     async fn act_by_another(mut self, lock: Lock) {
         let number = 1_000 * (self.name as u64 + 1) + self.now() % 1_000;
+        // It has lines of its own.
+        self.is_fair = false;
         self.redlock = (self.another)(number);
         self.clone().lock(lock).await;
         let connect = nanos(self.times.connect_timeout);
@@ -211,7 +215,19 @@ impl Worker {
         let acquire = self.acquire(&lock);
         match lock.style {
             Style::Awaited => {
+                let waits = self.is_fair && lock.wait.is_some() && lock.resources.len() == 1;
+                let place = (self.process, lock.resources[0]);
+                let enter = || self.checker.books().waiting.enter(place.0, place.1);
+                let ticket = waits.then(enter);
                 let won = self.timed("acquire", bound, acquire).await;
+                if let Some(ticket) = ticket {
+                    let mut books = self.checker.books();
+                    let overtaken = books.waiting.leave(place.0, place.1, ticket);
+                    if won.is_ok() && overtaken > 0 {
+                        let how = format!("p{} r{}: {overtaken} were overtaken", place.0, place.1);
+                        books.broken(Rule::Fairness, how);
+                    }
+                }
                 self.hold(won, &lock).await;
             }
             Style::Dropped { after } => {

@@ -267,6 +267,7 @@ impl World {
             runtimes: runtimes.collect(),
             times: self.scenario.times,
             slack,
+            is_fair: self.scenario.is_fair(process),
         })
     }
 

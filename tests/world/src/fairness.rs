@@ -1,0 +1,65 @@
+//! Who waits for a lock in a process, and who is overtaken.
+
+use crate::call::{Call, Style, Verb};
+use crate::fault::Fault;
+use crate::scenario::Scenario;
+use std::collections::BTreeMap;
+
+/// Those who wait, by process and resource: each with a number that grows in the order in which they came.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    lines: BTreeMap<(usize, usize), Vec<u64>>,
+    last: u64,
+}
+
+impl Waiting {
+    /// Somebody begins to wait.
+    pub(crate) fn enter(&mut self, process: usize, resource: usize) -> u64 {
+        self.last += 1;
+        self.lines.entry((process, resource)).or_default().push(self.last);
+        self.last
+    }
+
+    /// It waits no longer. Returns how many wait who came before it.
+    pub(crate) fn leave(&mut self, process: usize, resource: usize, ticket: u64) -> usize {
+        let Some(line) = self.lines.get_mut(&(process, resource)) else { return 0 };
+        line.retain(|other| *other != ticket);
+        line.iter().filter(|other| **other < ticket).count()
+    }
+}
+
+impl Scenario {
+    /// True if nothing in `process` keeps one who waits from moving.
+    pub(crate) fn is_fair(&self, process: usize) -> bool {
+        let is_attentive = |call: &Call| match &call.verb {
+            Verb::Lock(lock) => matches!(lock.style, Style::Awaited),
+            _ => true,
+        };
+        let of_it = |fault: &Fault| match *fault {
+            Fault::Stop { process: other } => other == process,
+            Fault::Hold { process: other, .. } => other == process,
+            _ => false,
+        };
+        self.nerves.holds == 0
+            && self.nerves.late_alarms == 0
+            && self.processes[process].runtimes == 1
+            && self.tasks.iter().flat_map(|task| &task.calls).all(|(_, call)| is_attentive(call))
+            && !self.faults.iter().any(|plan| of_it(&plan.fault))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_came_before_is_counted_and_nobody_else() {
+        let mut waiting = Waiting::default();
+        let [first, second, third] = [(); 3].map(|()| waiting.enter(0, 0));
+        waiting.enter(1, 0);
+        waiting.enter(0, 1);
+        assert_eq!(waiting.leave(0, 0, second), 1);
+        assert_eq!(waiting.leave(0, 0, third), 1);
+        assert_eq!(waiting.leave(0, 0, first), 0);
+    }
+}
