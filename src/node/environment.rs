@@ -35,11 +35,21 @@ impl Environment {
         task
     }
 
+    /// True if nothing of the machine is used, its runtimes' timers and sockets neither.
+    #[cfg_attr(not(feature = "test-util"), allow(clippy::unused_self))] // The machine needs no look.
+    pub(super) fn is_world(&self) -> bool {
+        #[cfg(feature = "test-util")]
+        let is_world = self.clock.is_world();
+        #[cfg(not(feature = "test-util"))]
+        let is_world = false;
+        is_world
+    }
+
     /// The clock that paces connections.
     #[cfg_attr(not(feature = "test-util"), allow(clippy::unused_self))] // The machine needs no look.
     pub(super) fn timer_clock(&self) -> TimerClock {
         #[cfg(feature = "test-util")]
-        if self.clock.is_world() {
+        if self.is_world() {
             return TimerClock::Client(self.clock.clone());
         }
         TimerClock::new()

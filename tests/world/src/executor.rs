@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// So many tasks are polled between two looks at the sockets, of which there are none.
+/// So many tasks are polled between two looks at the timers, of which there are none.
 const NO_LOOK: u32 = 1 << 20;
 
 /// One runtime of one process, on the thread of the simulation. Its clock stands still: nothing in the
@@ -34,7 +34,7 @@ impl Executor {
         let idle = Arc::<Idle>::default();
         let sleeper = idle.clone();
         let runtime = Builder::new_current_thread()
-            .enable_all()
+            .enable_time()
             .start_paused(true)
             .event_interval(NO_LOOK)
             .on_thread_park(move || {
