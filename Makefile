@@ -34,6 +34,10 @@ compose-test: ## lock across the containers of docker-compose.yml, while they ar
 sim: ## play the simulation: SEEDS runs, all mutations, and what is outside the promise
 	$(WITH) cargo run --release --quiet -p quorlock-sim -- --seeds $(or $(SEEDS),100000) $(ARGS)
 
+.PHONY: world
+world: ## play whole clients on model nodes in a world of their own: SEEDS runs of each mode
+	$(WITH) cargo run --release --quiet -p quorlock-world -- --seeds $(or $(SEEDS),2000) $(ARGS)
+
 SECONDS ?= 120
 SEED ?= 7
 
@@ -51,9 +55,9 @@ model: ## search every state of a small Redlock for two holders at once
 	cargo run --release --quiet -p quorlock-model
 
 .PHONY: mutants
-mutants: ## break the code on purpose, patch by patch, and see it caught: MUTANTS=name TENTH=3|auto SEEDS=20000
+mutants: ## break the code on purpose, patch by patch, and see it caught: MUTANTS=name PART=3|auto SEEDS=20000
 	$(WITH) cargo run --quiet -p quorlock-mutants -- $(MUTANTS) --seeds $(or $(SEEDS),20000) \
-		$(if $(TENTH),--tenth $(TENTH)) $(ARGS)
+		$(if $(PART),--part $(PART)) $(ARGS)
 
 .PHONY: coverage
 coverage: ## line coverage by all tests, or by the simulation alone (SIM=1); LINES=1 lists what was not reached

@@ -9,7 +9,9 @@ BEGIN { read_counts() }
 { files[++known] = $0; read_source($0) }
 
 END {
-    for (at = 1; at <= known; at++) if (!(files[at] in is_test_file)) add_up(files[at])
+    for (at = 1; at <= known; at++) {
+        if (!(files[at] in is_test_file) && files[at] !~ /_tests\.rs$/) add_up(files[at])
+    }
     print_table()
     if (lines != "") print_lines()
 }

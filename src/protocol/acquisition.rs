@@ -309,6 +309,12 @@ mod tests {
         }
         let round = held(&mut it, &[0; 3], 0);
         assert_eq!(it.handle_outcome(&round, ms(0), 0), Next::Retry { at: ms(1) }, "it was held");
+        let mut it = acquisition(&fixed(10));
+        for _ in 0..3 {
+            // Free when it may ask anyhow.
+            let round = held(&mut it, &[1; 3], 0);
+            assert_eq!(it.handle_outcome(&round, ms(0), 0), Next::Retry { at: ms(1) });
+        }
     }
 
     #[test]
@@ -373,6 +379,13 @@ mod tests {
         assert_eq!(round.outcome(), Some(Outcome::TooLate));
         let refusal = Next::Refuse { refusal: Refusal::Expired, latest: true };
         assert_eq!(it.handle_outcome(&round, ms(493), 0), refusal);
+        let (mut round, _) = it.begin_raise(ms(493), 9, ms(480));
+        for node in 0..2 {
+            round.note_number(NodeId::new(node), 9);
+            round.handle_vote(NodeId::new(node), Vote::Granted, ms(481));
+        }
+        assert_eq!(round.outcome(), Some(Outcome::Won));
+        assert_eq!(it.handle_outcome(&round, ms(493), 0), refusal, "it is looked at too late");
     }
 
     #[test]

@@ -40,3 +40,34 @@ impl ClockSkew {
         self.nodes[node.index()].fast(now)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::default().after(Duration::from_millis(ms))
+    }
+
+    /// A clock that shows this, without any way to it.
+    fn reading(shown_ms: u64, ms: u64) -> Reading {
+        Reading { sent: at(ms), shown_us: shown_ms * 1_000, received: at(ms) }
+    }
+
+    #[test]
+    fn each_clock_is_judged_by_its_own_readings() {
+        let term = Duration::from_mins(1);
+        let mut clocks = ClockSkew::new(Quorum::majority(3), Drift::DEFAULT, term);
+        let [good, stepped, fast] = [0, 1, 2].map(NodeId::new);
+        for second in 1..=5 {
+            let now = second * 1_000;
+            clocks.handle_reading(good, reading(now, now));
+            clocks.handle_reading(stepped, reading(if second > 3 { now + 700 } else { now }, now));
+            clocks.handle_reading(fast, reading(now + now / 20, now));
+        }
+        assert_eq!(clocks.lag(good, at(5_000)), Duration::ZERO);
+        assert!(clocks.lag(stepped, at(5_000)) > Duration::from_millis(600));
+        let are_fast = [good, stepped, fast].map(|node| clocks.fast(node, at(5_000)).is_some());
+        assert_eq!(are_fast, [false, false, true]);
+    }
+}

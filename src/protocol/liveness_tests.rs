@@ -54,6 +54,16 @@ fn silence_is_a_stall_then_a_second_connection_then_the_end() {
 }
 
 #[test]
+fn who_finds_out_that_it_has_slept_while_it_looks_again_gives_the_node_its_time() {
+    let mut it = new();
+    it.handle_written(at(0));
+    assert_eq!(it.poll(at(200), true), Some(Action::LetOthersRun));
+    it.handle_timeout(at(200), at(900));
+    assert_eq!((it.poll(at(1_099), true), it.is_stalled()), (None, false));
+    assert_eq!(it.poll(at(1_100), true), Some(Action::Stall));
+}
+
+#[test]
 fn a_second_connection_is_tried_only_where_a_quorum_is_silent_when_it_is_time() {
     let mut it = stalled();
     assert_eq!(ring(&mut it, false), []);

@@ -156,6 +156,10 @@ fn an_older_reading_of_another_task_brings_nothing_new() {
     two.read(11 * S);
     let late = two.node.handle_reading(reading(EPOCH + 10_900 * MS, 10_900 * MS, MS, MS));
     assert_eq!(late.ahead, None);
+    assert_eq!(
+        two.node.handle_reading(reading(EPOCH + 12_001 * MS, 11_001 * MS, 1, 1)).ahead,
+        None
+    );
     assert!(two.read(11 * S + 2 * MS) >= 980, "the step stays known");
 }
 
@@ -185,6 +189,9 @@ fn however_often_it_steps_little_is_kept_and_nothing_overflows() {
         }
     }
 }
+
+#[path = "node_clock_limits_tests.rs"]
+mod limits;
 
 /// What is drawn of a run in the world: clocks that wander by up to 100 parts per million, steps of the
 /// node's, and a client that reads it now and then.

@@ -194,6 +194,8 @@ mod tests {
         let mut it = pending(&[extension(1, 5), extension(2, 6)]);
         it.prune(at(5), false, |(_, owed)| *owed);
         assert_eq!(ids(it.take(9)), [1], "the lease of the other has ended");
+        let mut it = pending(&[extension(1, 5), extension(1, 5)]);
+        assert_eq!(ids(it.take(9)), [0], "the other brings nothing more");
         let mut it = pending(&[extension(1, 5)]);
         it.prune(at(1), false, |_| gone);
         assert!(it.is_empty(), "given up since");

@@ -165,8 +165,10 @@ mod tests {
         assert_eq!(deviate(&mut five, 1, 0, 1_000), Verdict::Suspect);
         assert_eq!(deviate(&mut five, 3, 0, 1_100), Verdict::Suspect);
         assert_eq!(suspected(&five, 1_100), [1, 3]);
+        assert_eq!([1, 2].map(|node| five.is_marked(NodeId::new(node))), [true, false]);
         assert_eq!(deviate(&mut five, 0, 0, 1_200), Verdict::StoodStill);
         assert_eq!(suspected(&five, 1_200), [0; 0], "the marks are taken back");
+        assert!(!five.is_marked(NodeId::new(1)));
         assert_eq!(deviate(&mut five, 2, 1_150, 9_000), Verdict::Known, "promised before");
         assert_eq!(deviate(&mut five, 2, 1_300, 9_000), Verdict::Suspect);
         let mut one = suspects(1);

@@ -88,6 +88,36 @@ fn at_first_sight_a_young_server_counts_only_in_a_new_deployment() {
 }
 
 #[test]
+fn a_server_as_old_as_the_oldest_known_does_not_make_a_deployment_older() {
+    for (uptime, counts) in [(71, true), (900, false)] {
+        let mut three = nodes(3, Observed);
+        three.handle_set_up(n(0), server("a", 51), at(0));
+        three.handle_set_up(n(1), server("b", 1), at(0));
+        three.handle_unreachable(n(2), at(0));
+        three.handle_set_up(n(2), server("c", uptime), at(20));
+        assert_eq!(void(&three, 1, 20).is_none(), counts, "{uptime}");
+    }
+}
+
+#[test]
+fn a_lock_that_was_missed_a_second_before_a_flush_did_not_go_in_it() {
+    for (flushed_ms, is_void) in [(10_999, true), (11_000, false)] {
+        let mut it = one(Observed, &[(server("a", 900), 0)]);
+        it.handle_missing(n(0), at(10));
+        it.handle_flush(n(0), Time::default().after(Duration::from_millis(flushed_ms)));
+        assert_eq!(void(&it, 0, 11).is_some(), is_void, "{flushed_ms}");
+    }
+}
+
+#[test]
+fn of_two_reasons_that_end_together_the_first_is_told() {
+    let mut it = one(Observed, &[(server("a", 900), 0), (server("b", 0), 20)]);
+    it.handle_flush(n(0), at(20));
+    it.handle_missing(n(0), at(20));
+    assert_eq!(void(&it, 0, 20), Some((Event::Restart, 0, 60)));
+}
+
+#[test]
 fn a_new_deployment_counts_when_every_node_was_tried_and_goes_on_counting() {
     let mut five = nodes(5, Observed);
     for (node, when) in [(0, 40), (1, 40), (2, 41)] {

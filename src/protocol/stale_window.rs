@@ -14,8 +14,7 @@
 //! Report each connection that breaks with commands unanswered by
 //! [`handle_broken`](StaleWindow::handle_broken). Over a new one, ask by
 //! [`broken`](StaleWindow::broken) and [`Broken::to_kill`] which to end, and report how that went by
-//! [`handle_killed`](StaleWindow::handle_killed) or
-//! [`handle_kill_failed`](StaleWindow::handle_kill_failed). Before something is written that was left by
+//! [`handle_killed`](StaleWindow::handle_killed). Before something is written that was left by
 //! others, [`has_unseen`](StaleWindow::has_unseen) must be false; and when a release is answered,
 //! [`may_undo`](StaleWindow::may_undo) says whether it has to be repeated.
 
@@ -88,14 +87,9 @@ impl<R: PartialEq> StaleWindow<R> {
     ) {
         let are_known = run.is_some() && seen_to.iter().all(Broken::can_be_ended);
         if !(are_killed && are_known) {
-            self.handle_kill_failed(now);
+            self.until = self.until.max(Some(now.after(self.window)));
         }
         self.broken.retain(|broken| !seen_to.contains(broken));
-    }
-
-    /// It could not be seen to it by `now` that broken connections deliver nothing.
-    pub(crate) fn handle_kill_failed(&mut self, now: Time) {
-        self.until = self.until.max(Some(now.after(self.window)));
     }
 
     /// True if what was written at `written` may come before what a broken connection delivers. When it
@@ -169,8 +163,6 @@ mod tests {
         it.handle_killed(&seen_to, Some(&1), true, at(1));
         assert_eq!(it.broken(), [other]);
         assert!(it.has_unseen(&seen_to) && !it.may_undo(at(1)));
-        it.handle_kill_failed(at(2));
-        assert!(it.has_unseen(&[one]) && it.may_undo(at(11)), "it goes on to be there");
     }
 
     #[derive(Clone, Debug)]
@@ -178,7 +170,6 @@ mod tests {
         Break { knows_run: bool, knows_id: bool },
         Restart,
         Kill { knows_run: bool, obeys: bool, late: usize },
-        Fail,
     }
 
     fn deeds() -> impl Strategy<Value = Vec<(u64, Deed)>> {
@@ -188,7 +179,6 @@ mod tests {
             1 => Just(Deed::Restart),
             3 => (coin(), coin(), 0..3_usize)
                 .prop_map(|(knows_run, obeys, late)| Deed::Kill { knows_run, obeys, late }),
-            1 => Just(Deed::Fail),
         ];
         proptest::collection::vec((0..6_u64, deed), 1..40)
     }
@@ -225,7 +215,6 @@ mod tests {
                         let are_killed = obeys || ids.is_empty();
                         it.handle_killed(&seen_to, here.as_ref(), are_killed, at(now));
                     }
-                    Deed::Fail => it.handle_kill_failed(at(now)),
                 }
                 // The network delivers nothing after so long.
                 open.retain(|(.., broke)| now < broke + STALE_WINDOW.as_secs());

@@ -98,7 +98,7 @@ fn does_not_jump_when_its_rate_changes() {
 fn stands_still_where_it_is_put_and_jumps_from_there() {
     let server = Server::builder().clock().start();
     let clock = server.clock();
-    let at = UNIX_EPOCH + Duration::from_micros(1_234_567_890_123_000);
+    let at = UNIX_EPOCH + Duration::from_millis(1_234_567_890_123);
     clock.stand(at);
     assert_eq!((time(&server), clock.now()), (at, at));
     server.cmd(&["SET", "k", "v", "PX", "1000"]);

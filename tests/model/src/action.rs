@@ -89,9 +89,8 @@ impl<const C: usize, const K: usize> State<C, K> {
         let client = &self.clients[name];
         match client.phase {
             Phase::Idle if client.attempts < setting.attempts => found.push(Action::Begin(name)),
-            Phase::Idle => {}
             Phase::Asking { .. } if setting.ends => found.push(Action::GiveUp(name)),
-            Phase::Asking { .. } => {}
+            Phase::Idle | Phase::Asking { .. } => {}
             Phase::Holding { left, extension } => {
                 if setting.ends {
                     found.push(Action::Release(name));
@@ -204,7 +203,7 @@ impl<const C: usize, const K: usize> State<C, K> {
             && let Node::Up { age, .. } = self.nodes[node]
             && name == 0
         {
-            client.sights[node] = Sight::of_age(&guard, age);
+            client.sights[node] = Sight::of_age(guard, age);
         }
         let awaited = match client.phase {
             Phase::Asking { .. } => Some(Verb::Set),
@@ -259,7 +258,7 @@ impl<const C: usize, const K: usize> State<C, K> {
 
 impl Client {
     fn memory(&self, setting: &Setting) -> Memory {
-        Memory::new(&setting.guard.expect("only with a guard"), &self.sights)
+        Memory::new(setting.guard.expect("only with a guard"), self.sights)
     }
 
     /// Whether what `node` grants counts now.

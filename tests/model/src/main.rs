@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     println!("WITHIN THE PROMISE\n");
     let settings = wanted(safe_settings());
     let searches: Vec<_> =
-        settings.iter().map(|it| *it).map(|it| thread::spawn(move || search(&it))).collect();
+        settings.iter().copied().map(|it| thread::spawn(move || search(&it))).collect();
     for (setting, search) in settings.iter().zip(searches) {
         is_good &= print_safe(setting, &search.join().expect("a search that ends"));
     }
@@ -75,7 +75,7 @@ fn main() -> ExitCode {
         is_good &= print_unsafe(&setting, &search(&setting));
     }
     for guard in guards() {
-        if let Err(what) = rehearse(&guard, 7) {
+        if let Err(what) = rehearse(guard, 7) {
             println!("NOT REMEMBERED by a state: {what}, {guard:?}");
             is_good = false;
         }

@@ -38,7 +38,7 @@ impl Sight {
     pub(crate) const NEW: Self = Self(Contact::None as u16);
 
     /// Of a node of which it is known how old it is.
-    pub(crate) fn of_age(guard: &Guard, age: u8) -> Self {
+    pub(crate) fn of_age(guard: Guard, age: u8) -> Self {
         let mut sight = Self::default();
         if guard.rule != Rule::Off {
             sight.set(SENTENCE, u16::from(guard.term - age));
@@ -107,14 +107,14 @@ fn now() -> Time {
 }
 
 fn before(count: u16) -> Time {
-    Time::default().after(100 * TICK - ticks(count))
+    Time::default().after(ticks(100 - count))
 }
 
 fn whole(duration: Duration) -> u16 {
     u16::try_from(duration.as_secs()).expect("terms are short")
 }
 
-pub(crate) fn new_quarantine(guard: &Guard) -> Quarantine<u16> {
+pub(crate) fn new_quarantine(guard: Guard) -> Quarantine<u16> {
     let rule = match guard.rule {
         Rule::Off => Kept::Off,
         Rule::Observed => Kept::Observed,
@@ -144,8 +144,8 @@ pub(crate) struct Memory {
 
 impl Memory {
     /// The quarantine of a client to which the nodes look like this.
-    pub(crate) fn new(guard: &Guard, sights: &[Sight; NODES]) -> Self {
-        let mut it = Self { guard: *guard, sights: *sights, quarantine: new_quarantine(guard) };
+    pub(crate) fn new(guard: Guard, sights: [Sight; NODES]) -> Self {
+        let mut it = Self { guard, sights, quarantine: new_quarantine(guard) };
         it.remember();
         it
     }

@@ -25,7 +25,7 @@ struct Known {
 ///
 /// # Errors
 /// The first history after which a node counts for one and not for the other.
-pub fn rehearse(guard: &Guard, events: usize) -> Result<usize, String> {
+pub fn rehearse(guard: Guard, events: usize) -> Result<usize, String> {
     let age = if guard.is_fresh { 0 } else { guard.term };
     let start = Known { ages: [age; NODES], sights: [Sight::NEW; NODES] };
     let mut count = 0;
@@ -34,14 +34,14 @@ pub fn rehearse(guard: &Guard, events: usize) -> Result<usize, String> {
 }
 
 fn go_on(
-    guard: &Guard,
+    guard: Guard,
     known: Known,
     history: &mut Vec<Event>,
     events: usize,
     count: &mut usize,
 ) -> Result<(), String> {
     *count += 1;
-    let memory = Memory::new(guard, &known.sights);
+    let memory = Memory::new(guard, known.sights);
     let truth = truth(guard, history);
     if let Some(node) = (0..NODES).find(|node| memory.counts(*node) != truth[*node]) {
         return Err(format!("node {node} after {history:?}"));
@@ -49,7 +49,7 @@ fn go_on(
     if events == 0 {
         return Ok(());
     }
-    for event in possible(guard, &known) {
+    for event in possible(guard, known) {
         history.push(event);
         go_on(guard, known.after(guard, event), history, events - 1, count)?;
         history.pop();
@@ -57,7 +57,7 @@ fn go_on(
     Ok(())
 }
 
-fn possible(guard: &Guard, known: &Known) -> Vec<Event> {
+fn possible(guard: Guard, known: Known) -> Vec<Event> {
     let mut found = vec![Event::Tick];
     for node in 0..NODES {
         found.push(Event::Restart(node));
@@ -73,7 +73,7 @@ fn possible(guard: &Guard, known: &Known) -> Vec<Event> {
 }
 
 impl Known {
-    fn after(mut self, guard: &Guard, event: Event) -> Self {
+    fn after(mut self, guard: Guard, event: Event) -> Self {
         match event {
             Event::Tick => {
                 self.ages.iter_mut().for_each(|age| *age = (*age + 1).min(guard.term));
@@ -84,16 +84,16 @@ impl Known {
                 self.sights[node].lose();
             }
             Event::Meet(node) => {
-                self.sights = Memory::new(guard, &self.sights).meet(node, self.ages[node]);
+                self.sights = Memory::new(guard, self.sights).meet(node, self.ages[node]);
             }
-            Event::Miss(node) => self.sights = Memory::new(guard, &self.sights).give_up(node),
+            Event::Miss(node) => self.sights = Memory::new(guard, self.sights).give_up(node),
         }
         self
     }
 }
 
 /// Which nodes count after `history`, as it was.
-fn truth(guard: &Guard, history: &[Event]) -> [bool; NODES] {
+fn truth(guard: Guard, history: &[Event]) -> [bool; NODES] {
     let mut quarantine = new_quarantine(guard);
     // Whoever is old is so for long.
     let mut ages = [if guard.is_fresh { 0_u16 } else { 50 }; NODES];
@@ -103,7 +103,7 @@ fn truth(guard: &Guard, history: &[Event]) -> [bool; NODES] {
         match *event {
             Event::Tick => {
                 now = now.after(TICK);
-                ages.iter_mut().for_each(|age| *age += 1);
+                ages = ages.map(|age| age + 1);
             }
             Event::Restart(node) => {
                 ages[node] = 0;

@@ -1,6 +1,6 @@
 //! The model's results, as they must be.
 
-use model::{hand_over, safe_settings, search, unsafe_settings};
+use model::{guards, hand_over, rehearse, safe_settings, search, unsafe_settings};
 
 /// Searches a safe setting to its end.
 fn assert_safe(which: usize) {
@@ -42,6 +42,34 @@ fn three_clients_never_hold_at_once() {
 }
 
 #[test]
+fn two_clients_never_hold_sets_at_once_that_have_a_key_in_common() {
+    assert_safe(4);
+}
+
+#[test]
+fn a_guard_lets_nobody_in_who_has_met_the_nodes_before_all_restarted() {
+    assert_safe(5);
+}
+
+#[test]
+fn a_guard_lets_no_newcomer_in_while_a_node_is_always_old() {
+    assert_safe(6);
+}
+
+#[test]
+fn a_strict_guard_lets_no_newcomer_in_when_all_nodes_restart() {
+    assert_safe(7);
+}
+
+#[test]
+fn a_state_remembers_what_a_client_knows_of_its_nodes() {
+    for guard in guards() {
+        let histories = rehearse(guard, 7).expect("the same nodes count");
+        assert!(histories > 10_000, "only {histories} of {guard:?}");
+    }
+}
+
+#[test]
 fn each_client_gets_the_lock() {
     let steps = hand_over().expect("the lock is not handed over");
     for who in ["A", "B"] {
@@ -78,4 +106,34 @@ fn validity_from_the_last_reply_is_found() {
 #[test]
 fn a_fast_node_without_an_allowance_is_found() {
     assert_unsafe(5, 13);
+}
+
+#[test]
+fn a_set_that_is_set_in_part_is_found() {
+    assert_unsafe(6, 10);
+}
+
+#[test]
+fn a_restart_without_a_guard_is_found() {
+    assert_unsafe(7, 11);
+}
+
+#[test]
+fn a_term_that_is_too_short_is_found() {
+    assert_unsafe(8, 12);
+}
+
+#[test]
+fn a_newcomer_that_meets_no_old_node_is_found() {
+    assert_unsafe(9, 16);
+}
+
+#[test]
+fn a_newcomer_that_does_not_wait_to_meet_the_nodes_is_found() {
+    assert_unsafe(10, 15);
+}
+
+#[test]
+fn servers_that_say_that_they_are_older_than_allowed_for_are_found() {
+    assert_unsafe(11, 14);
 }

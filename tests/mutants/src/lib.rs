@@ -18,7 +18,7 @@ pub use bound::{Ended, Played, play};
 pub use header::Header;
 pub use hunk::Hunk;
 pub use patch::{Patch, all};
-pub use selection::{Selection, Tenth};
+pub use selection::{Part, Selection};
 pub use table::Row;
 pub use tier::{Job, Tier};
 pub use tree::Tree;

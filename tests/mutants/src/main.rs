@@ -1,7 +1,7 @@
 //! Plays mutations of the product: `cargo run -p quorlock-mutants -- --help`.
 
 use clap::Parser;
-use mutants::{Ended, Job, Patch, Row, Selection, Tenth, Tree, Verdict, all, judge, play};
+use mutants::{Ended, Job, Part, Patch, Row, Selection, Tree, Verdict, all, judge, play};
 use std::collections::BTreeSet;
 use std::env;
 use std::fs;
@@ -18,9 +18,9 @@ struct Arguments {
     /// Plays the patches that have this in their names
     #[arg(default_value = "")]
     pattern: String,
-    /// Plays a tenth of them: 0 to 9, or auto for that of the day
+    /// Plays one of sixty parts of them: 0 to 59, or auto for that of the day
     #[arg(long)]
-    tenth: Option<Tenth>,
+    part: Option<Part>,
     /// How many seeds the simulator plays for each
     #[arg(long, default_value_t = 20_000)]
     seeds: u64,
@@ -53,7 +53,7 @@ impl Arguments {
         let root = root.canonicalize().map_err(|error| error.to_string())?;
         let patches = all(&root).map_err(|error| error.to_string())?;
         let patches = patches.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let selection = Selection { pattern: self.pattern.clone(), tenth: self.tenth };
+        let selection = Selection { pattern: self.pattern.clone(), part: self.part };
         let patches = selection.of(patches, |patch| &patch.name);
         let jobs: Vec<_> =
             patches.iter().filter_map(|patch| Some((patch, self.job(patch)?))).collect();
@@ -66,8 +66,8 @@ impl Arguments {
             }
             return Ok(true);
         }
-        if let Some(tenth) = self.tenth {
-            println!("tenth {} of the patches", tenth.number());
+        if let Some(part) = self.part {
+            println!("part {} of the patches", part.number());
         }
         let bench = Bench::new(&root, self.seeds)?;
         if !self.trust_tree {

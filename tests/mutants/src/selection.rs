@@ -4,17 +4,17 @@ use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Into so many parts all patches are dealt out, so that each day has its own.
-const PARTS: u64 = 10;
+const PARTS: u64 = 60;
 const DAY: u64 = 24 * 60 * 60;
 
-/// One part of ten.
+/// One of the parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tenth(u64);
+pub struct Part(u64);
 
-impl FromStr for Tenth {
+impl FromStr for Part {
     type Err = String;
 
-    /// A number from 0 to 9, or `auto`: that of the day.
+    /// A number below [`PARTS`], or `auto`: that of the day.
     fn from_str(word: &str) -> Result<Self, String> {
         if word == "auto" {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -22,12 +22,12 @@ impl FromStr for Tenth {
         }
         match word.parse() {
             Ok(number) if number < PARTS => Ok(Self(number)),
-            _ => Err("a number from 0 to 9, or auto".to_owned()),
+            _ => Err(format!("a number below {PARTS}, or auto")),
         }
     }
 }
 
-impl Tenth {
+impl Part {
     /// Its number.
     pub fn number(self) -> u64 {
         self.0
@@ -40,7 +40,7 @@ pub struct Selection {
     /// Those whose names have this in them; all if it is empty.
     pub pattern: String,
     /// Of those one part.
-    pub tenth: Option<Tenth>,
+    pub part: Option<Part>,
 }
 
 impl Selection {
@@ -49,7 +49,7 @@ impl Selection {
         let named = all.into_iter().filter(|one| name(one).contains(&self.pattern));
         let parts = (0..PARTS).cycle();
         let taken =
-            named.zip(parts).filter(|(_, part)| self.tenth.is_none_or(|tenth| tenth.0 == *part));
+            named.zip(parts).filter(|(_, part)| self.part.is_none_or(|wanted| wanted.0 == *part));
         taken.map(|(one, _)| one).collect()
     }
 }
@@ -59,11 +59,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ten_tenths_are_all_and_each_is_played_once() {
-        let all: Vec<_> = (0..37).map(|number| format!("room/defect-{number}")).collect();
+    fn parts_are_all_and_each_is_played_once() {
+        let all: Vec<_> = (0..217).map(|number| format!("room/defect-{number}")).collect();
         let mut taken = Vec::new();
-        for tenth in 0..PARTS {
-            let selection = Selection { tenth: Some(Tenth(tenth)), ..Selection::default() };
+        for number in 0..PARTS {
+            let selection = Selection { part: Some(Part(number)), ..Selection::default() };
             let part = selection.of(all.clone(), String::as_str);
             assert!((3..=4).contains(&part.len()));
             taken.extend(part);
@@ -77,14 +77,14 @@ mod tests {
     #[test]
     fn a_pattern_takes_what_has_it_in_its_name() {
         let all = vec!["a/lost", "a/found", "b/lost"];
-        let selection = Selection { pattern: "lost".to_owned(), tenth: None };
+        let selection = Selection { pattern: "lost".to_owned(), part: None };
         assert_eq!(selection.of(all, |name| name), ["a/lost", "b/lost"]);
     }
 
     #[test]
-    fn a_tenth_is_a_digit_or_that_of_the_day() {
-        assert_eq!("7".parse(), Ok(Tenth(7)));
-        assert!("auto".parse::<Tenth>().is_ok_and(|tenth| tenth.number() < PARTS));
-        assert!("10".parse::<Tenth>().is_err() && "x".parse::<Tenth>().is_err());
+    fn a_part_is_a_number_or_that_of_the_day() {
+        assert_eq!("7".parse(), Ok(Part(7)));
+        assert!("auto".parse::<Part>().is_ok_and(|part| part.number() < PARTS));
+        assert!("60".parse::<Part>().is_err() && "x".parse::<Part>().is_err());
     }
 }

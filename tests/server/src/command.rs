@@ -153,16 +153,18 @@ fn unknown(arguments: &[Vec<u8>], version: &Version) -> String {
     let shown = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
     let name = arguments.first().map(shown).unwrap_or_default();
     let mut following = arguments.iter().skip(1).map(shown);
+    let mut args = String::new();
     if version.has((7, 0)) {
         // As many as fit into 128 bytes.
-        let mut args = String::new();
         while let Some(arg) = following.next().filter(|_| args.len() < 128) {
             let room = 128 - args.len();
-            args += &format!("'{}' ", arg.chars().take(room).collect::<String>());
+            args.extend(["'", &arg.chars().take(room).collect::<String>(), "' "]);
         }
         return format!("ERR unknown command '{name}', with args beginning with: {args}");
     }
-    let args: String = following.map(|arg| format!("`{arg}`, ")).collect();
+    for arg in following {
+        args.extend(["`", &arg, "`, "]);
+    }
     format!("ERR unknown command `{name}`, with args beginning with: {args}")
 }
 

@@ -25,9 +25,13 @@ impl Turn<'_> {
         let version = &self.server.config.version;
         let (first, last): (Vec<_>, Vec<_>) =
             pushes.into_iter().partition(|pushed| version.pushes_first(pushed.is_none()));
-        first.into_iter().for_each(|pushed| self.server.push(self.conn, pushed.as_deref()));
+        for pushed in first {
+            self.server.push(self.conn, pushed.as_deref());
+        }
         self.server.answer(self.conn, &reply);
-        last.into_iter().for_each(|pushed| self.server.push(self.conn, pushed.as_deref()));
+        for pushed in last {
+            self.server.push(self.conn, pushed.as_deref());
+        }
         if !keeps_caching {
             self.session().is_caching = false;
         }

@@ -1,5 +1,7 @@
 //! What is said to clients, in the older and in the newer protocol.
 
+use std::fmt::Display;
+
 /// A reply, before it is known in which protocol it goes out.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Reply {
@@ -37,7 +39,9 @@ impl Reply {
             Self::Null => out.extend_from_slice(if resp3 { b"_\r\n" } else { b"$-1\r\n" }),
             Self::Array(parts) => {
                 line(out, '*', parts.len());
-                parts.iter().for_each(|part| part.write(resp3, out));
+                for part in parts {
+                    part.write(resp3, out);
+                }
             }
             Self::Map(pairs) => {
                 if resp3 {
@@ -65,12 +69,14 @@ pub(crate) fn invalidation(key: Option<&[u8]>) -> Vec<u8> {
     out
 }
 
-fn line(out: &mut Vec<u8>, mark: char, content: impl ToString) {
-    out.extend(format!("{mark}{}\r\n", content.to_string()).into_bytes());
+fn line(out: &mut Vec<u8>, mark: char, content: impl Display) {
+    out.extend(format!("{mark}{content}\r\n").into_bytes());
 }
 
 fn bulk(out: &mut Vec<u8>, mark: char, parts: &[&[u8]]) {
     line(out, mark, parts.iter().map(|part| part.len()).sum::<usize>());
-    parts.iter().for_each(|part| out.extend_from_slice(part));
+    for part in parts {
+        out.extend_from_slice(part);
+    }
     out.extend_from_slice(b"\r\n");
 }

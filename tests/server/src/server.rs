@@ -91,7 +91,7 @@ impl Server {
             match session.requests.next(is_limited) {
                 Next::Part => break,
                 Next::Command(arguments) => {
-                    Turn { server: self, conn, is_in_script: false }.take(&arguments)
+                    Turn { server: self, conn, is_in_script: false }.take(&arguments);
                 }
                 Next::Broken(why) => {
                     self.answer(conn, &Reply::Error(why));
@@ -200,11 +200,8 @@ impl Server {
             let mode = self.sessions.get(&reader).and_then(|session| session.tracking);
             match mode {
                 None => {}
-                Some(mode) if by == Some(reader) => {
-                    if !mode.no_loop {
-                        self.own_pushes.push(Some(key.to_vec()));
-                    }
-                }
+                Some(mode) if by == Some(reader) && mode.no_loop => {}
+                Some(_) if by == Some(reader) => self.own_pushes.push(Some(key.to_vec())),
                 Some(_) => self.push(reader, Some(key)),
             }
         }

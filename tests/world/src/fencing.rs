@@ -1,9 +1,9 @@
 //! What a run does about tokens: clients' wall clocks, and where counters begin.
 
 use crate::clock::{Instant, MS, S};
-use crate::core::Core;
 use crate::dice::Dice;
 use crate::mode::{Hint, Mode};
+use crate::shared::Core;
 use crate::worker::name;
 
 /// From here on, in nanoseconds since 1970, a wall clock gives no hint: its microseconds are 2^52.

@@ -1,9 +1,9 @@
 //! The seeded scheduler: a task that was woken may have to wait until it is polled.
 
 use crate::clock::Instant;
-use crate::core::Shared;
 use crate::event::Event;
 use crate::process::Beat;
+use crate::shared::Shared;
 use quorlock::test_util::Gate;
 use std::pin::Pin;
 use std::sync::Arc;

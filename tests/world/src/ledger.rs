@@ -1,9 +1,9 @@
 //! Who was given which token, and whether tokens follow the order of tenures.
 
 use crate::clock::Instant;
-use crate::core::Core;
 use crate::fencing::counter;
 use crate::mode::Mode;
+use crate::shared::Core;
 use crate::worker::name;
 use server_model::{Kind, Stored};
 use std::cmp::Ordering;

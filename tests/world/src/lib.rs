@@ -1,10 +1,22 @@
 //! Whole quorlock clients, as they ship, in a world of their own: from a seed comes everything that happens.
+//!
+//! - What is real: the library, all of it but for its sockets, its thread of alarms and its feature
+//!   `blocking`, which needs threads; tokio's runtimes and channels; the redis crate.
+//! - What stands in for the outside: nodes ([`server_model`], which is compared with a real server byte by
+//!   byte), the network, every machine's clocks, processes, and the order in which tasks run.
+//!
+//! Each process has tokio runtimes of its own. They run on one thread, one after the other in an order that
+//! is drawn from the seed, each until it has nothing to do; then the next event happens, and time goes on to
+//! it. An executor of our own would be faster, but handles, spawning and the end of a runtime would be
+//! copies; and with paused time each of several runtimes would go on to its own next timer.
+//!
+//! A run ends in four stages: faults; all is healed, and every client has every lock once more; all clients
+//! are closed; nothing is left.
 
 mod call;
 mod checker;
 mod client;
 mod clock;
-mod core;
 mod dice;
 mod event;
 mod executor;
@@ -28,6 +40,7 @@ mod restarts;
 mod rule;
 mod run;
 mod scenario;
+mod shared;
 mod shrink;
 mod sleep;
 mod steps;

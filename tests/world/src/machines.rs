@@ -1,12 +1,12 @@
 //! The nodes' machines, as a scenario has them.
 
 use crate::clock::{Clock, S};
-use crate::core::Core;
 use crate::dice::Dice;
 use crate::fencing::EPOCH;
 use crate::mode::{Mode, Outside};
 use crate::node::NodeHost;
 use crate::scenario::Scenario;
+use crate::shared::Core;
 use server_model::{Config, Fsync, Version};
 
 pub(crate) fn new_node(scenario: &Scenario, node: usize, rate: u64, dice: &mut Dice) -> NodeHost {

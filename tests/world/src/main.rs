@@ -60,7 +60,11 @@ impl Arguments {
         if self.hunt {
             return Ok(self.hunt(&modes));
         }
-        Ok(modes.into_iter().fold(true, |is_kept, mode| self.sweep(mode) && is_kept))
+        let mut is_kept = true;
+        for mode in modes {
+            is_kept &= self.sweep(mode);
+        }
+        Ok(is_kept)
     }
 
     fn modes(&self) -> Result<Vec<Mode>, String> {

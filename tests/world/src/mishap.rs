@@ -1,10 +1,10 @@
 //! What goes wrong at once, and what has to wait for a better moment.
 
 use crate::clock::MS;
-use crate::core::Core;
 use crate::event::Event;
 use crate::fault::Fault;
 use crate::fencing::counter;
+use crate::shared::Core;
 use crate::trace::note;
 use crate::worker::name;
 use crate::world::World;

@@ -1,10 +1,10 @@
 //! Connections: what is under way on them, in order, and how they break.
 
 use crate::clock::{Instant, MS, S, US};
-use crate::core::Core;
 use crate::event::{Event, Way};
 use crate::readings::request_of_time;
 use crate::rule::Rule;
+use crate::shared::Core;
 use crate::trace::{Shown, note};
 use server_model::ConnId;
 use std::collections::VecDeque;

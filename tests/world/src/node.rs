@@ -1,10 +1,10 @@
 //! A node's machine: the server that runs on it, its clock, and what waits while it hangs.
 
 use crate::clock::{Clock, Instant, MS, S, US};
-use crate::core::Core;
 use crate::event::{Event, EventId, Way};
 use crate::ledger::Tenures;
 use crate::network::Packet;
+use crate::shared::Core;
 use crate::trace::{Shown, note};
 use server_model::{Config, ConnId, Output, Server};
 use std::collections::{BTreeMap, VecDeque};

@@ -1,9 +1,9 @@
 //! A process that uses the library: its clocks, its alarms, and which of its runtimes have something to do.
 
 use crate::clock::{Clock, Instant, MS};
-use crate::core::{Core, Shared};
 use crate::event::{Event, EventId};
 use crate::gate::TaskGate;
+use crate::shared::{Core, Shared};
 use futures::future::BoxFuture;
 use quorlock::test_util::{Alarm, Bell, Gate, Stream, World};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Who has met which node, and has read its clock when.
 
 use crate::clock::{Instant, MS};
-use crate::core::Core;
+use crate::shared::Core;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What a request for the time looks like, and the beginning of its answer.

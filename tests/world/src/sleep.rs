@@ -1,8 +1,8 @@
 //! Waiting in true time, and futures that are polled seldom.
 
 use crate::clock::Instant;
-use crate::core::Shared;
 use crate::event::{Event, EventId};
+use crate::shared::Shared;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};

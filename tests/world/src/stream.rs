@@ -1,7 +1,7 @@
 //! The client's end of a connection.
 
-use crate::core::Shared;
 use crate::network::ClientEnd;
+use crate::shared::Shared;
 use futures::future::BoxFuture;
 use quorlock::test_util::Stream;
 use std::future::poll_fn;

@@ -3,13 +3,13 @@
 use crate::call::{Call, Lock, Style, Verb};
 use crate::checker::Checker;
 use crate::clock::{Instant, MS, S};
-use crate::core::Shared;
 use crate::dice::Dice;
 use crate::gate::{Gated, TaskGate};
 use crate::holder::Relied;
 use crate::process::{Beat, millis, nanos};
 use crate::rule::Rule;
 use crate::scenario::Times;
+use crate::shared::Shared;
 use crate::sleep::{Seldom, Sleep};
 use crate::trace::note;
 use futures::future::{Either, select};

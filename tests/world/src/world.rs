@@ -4,7 +4,6 @@
 use crate::checker::Checker;
 use crate::client::new_client;
 use crate::clock::{Clock, Instant, MS, S};
-use crate::core::{Core, Shared};
 use crate::event::Event;
 use crate::executor::Executor;
 use crate::machines::new_node;
@@ -13,6 +12,7 @@ use crate::patience::Weathered;
 use crate::process::{Due, Inhabitant, MOST_RUNTIMES, Process, nanos};
 use crate::rule::Rule;
 use crate::scenario::Scenario;
+use crate::shared::{Core, Shared};
 use crate::trace::{Trace, note};
 use crate::worker::{Worker, dice_of};
 use quorlock::Redlock;

@@ -18,10 +18,7 @@ pub(super) fn run(
 ) -> Answer {
     let (locks, beside) = keys.split_at(keys.len() / 2);
     let (mode, ttl) = (argument(args, 2), argument(args, 3));
-    let (counters, mut shown) = match look(run, beside, mode == b"try")? {
-        Ok(found) => found,
-        Err(why) => return Ok(why),
-    };
+    let (counters, mut shown) = look(run, beside, mode == b"try")?;
     let least = number(argument(args, 1)).unwrap_or_default();
     let next = if mode == b"draw" { shown + 1.0 } else { shown };
     let goal = next.max(least);
@@ -50,12 +47,8 @@ pub(super) fn run(
 /// The counters that show a number, and the highest of those.
 type Found<'a> = (Vec<&'a [u8]>, f64);
 
-/// Reads the counters. `Err` inside if one shows no number and it does not only try.
-fn look<'a>(
-    run: &mut Run<'_, '_>,
-    beside: &'a [Vec<u8>],
-    tries: bool,
-) -> Result<Result<Found<'a>, Reply>, Reply> {
+/// Reads the counters. An error if one shows no number and it does not only try.
+fn look<'a>(run: &mut Run<'_, '_>, beside: &'a [Vec<u8>], tries: bool) -> Result<Found<'a>, Reply> {
     let (mut counters, mut shown) = (Vec::new(), 0.0);
     for counter in beside {
         let digits = run.pcall("redis.pcall('GET', KEYS[i]", &[b"GET", counter]);
@@ -72,12 +65,12 @@ fn look<'a>(
             None if tries => {}
             None => {
                 let other = "COUNTER something else stands at the key of a fencing counter";
-                return Ok(Err(match digits {
+                return Err(match digits {
                     Reply::Error(why) if !why.contains("WRONGTYPE") => Reply::Error(why),
                     _ => Reply::error(other),
-                }));
+                });
             }
         }
     }
-    Ok(Ok((counters, shown)))
+    Ok((counters, shown))
 }

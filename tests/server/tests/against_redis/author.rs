@@ -116,7 +116,9 @@ impl Author {
     fn acquire(&mut self, tracks: bool, pipeline: &mut Vec<Words>) {
         let (keys, follow) = (self.keys(), self.follow(&["draw", "draw", "keep"]));
         if tracks && self.dice.once_in(2) {
-            keys.iter().for_each(|key| watch(true, key, pipeline));
+            for key in &keys {
+                watch(true, key, pipeline);
+            }
         }
         let arguments = [self.value(), self.ttl()];
         let by_source = self.dice.once_in(6);
@@ -131,7 +133,9 @@ impl Author {
         let call = self.scripts.extend.call(by_source, &keys, follow.as_ref());
         pipeline.push(with(call, &arguments));
         if tracks && self.dice.once_in(2) {
-            keys.iter().for_each(|key| watch(true, key, pipeline));
+            for key in &keys {
+                watch(true, key, pipeline);
+            }
         }
     }
 
@@ -181,7 +185,10 @@ impl Author {
             self.scripts.acquire.plain.clone(),
         ]);
         for by_source in [false, true] {
-            pipeline.push(with(script.call(by_source, &[key.clone()], None), &["v".to_owned()]));
+            pipeline.push(with(
+                script.call(by_source, std::slice::from_ref(&key), None),
+                &["v".to_owned()],
+            ));
         }
         pipeline
     }

@@ -3,7 +3,7 @@
 use crate::author::{Author, Words};
 use crate::frames;
 use crate::real::{Real, Weather, connect, packed, read_frame};
-use server_model::{Config, ConnId, Output, Server, Trouble, Version};
+use server_model::{Config, ConnId, Output, Server, Version};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,30 +12,6 @@ use std::time::Duration;
 /// So many of the last turns are shown when something differs.
 const SHOWN: usize = 12;
 const PASSWORD: &str = "pw";
-/// What may be forbidden.
-const RIGHTS: [&str; 17] = [
-    "set",
-    "get",
-    "pttl",
-    "del",
-    "pexpire",
-    "eval",
-    "evalsha",
-    "time",
-    "info",
-    "ping",
-    "select",
-    "script|load",
-    "client|tracking",
-    "client|caching",
-    "client|id",
-    "client|kill",
-    "config|get",
-];
-
-/// So many of them are of whole commands.
-const WHOLE_RIGHTS: usize = 11;
-
 /// A client, and both ends of it.
 struct Client {
     conn: ConnId,
@@ -55,15 +31,15 @@ enum Role {
 
 pub struct Duel {
     seed: u64,
-    author: Author,
-    real: Real,
-    model: Server,
+    pub author: Author,
+    pub real: Real,
+    pub model: Server,
     clients: Vec<Client>,
     has_password: bool,
     to_the_word: bool,
-    is_old: bool,
+    pub is_old: bool,
     now_us: u64,
-    weather: Weather,
+    pub weather: Weather,
     pub sent: usize,
     /// How often which kind of reply came.
     pub seen: BTreeMap<String, usize>,
@@ -72,7 +48,7 @@ pub struct Duel {
 
 impl Duel {
     pub fn new(seed: u64) -> Self {
-        let has_password = seed % 2 == 0;
+        let has_password = seed.is_multiple_of(2);
         let real = Real::start(has_password.then_some(PASSWORD));
         let start = real.clock().now() + Duration::from_secs(100);
         real.clock().stand(start);
@@ -231,8 +207,11 @@ impl Duel {
         if loops && self.is_old {
             return;
         }
-        let bytes: Vec<u8> = pipeline.iter().flat_map(|words| packed(words)).collect();
-        let lines = pipeline.iter().map(|words| line(words)).collect::<Vec<_>>();
+        let mut bytes = Vec::new();
+        for words in pipeline {
+            bytes.extend(packed(words));
+        }
+        let lines = pipeline.iter().map(line).collect::<Vec<_>>();
         self.sent += pipeline.len();
         self.say_bytes(conn, &bytes, &lines.join("\n        "));
     }
@@ -318,70 +297,6 @@ impl Duel {
     fn set_clock(&self) {
         let shown = std::time::UNIX_EPOCH + Duration::from_micros(self.now_us);
         self.real.clock().stand(shown);
-    }
-
-    fn change_weather(&mut self) {
-        let weather =
-            match self.author.dice.below(if self.weather == Weather::Fair { 1200 } else { 100 }) {
-                0..5 => Weather::Fair,
-                5 => Weather::Busy,
-                6 => Weather::ReadOnly,
-                7 => Weather::MasterDown,
-                8 | 9 => Weather::OutOfMemory,
-                10 | 11 => Weather::Misconf,
-                12..18 => {
-                    // Older servers have no rules for parts of commands.
-                    let rights = &RIGHTS[..if self.is_old { WHOLE_RIGHTS } else { RIGHTS.len() }];
-                    let first = self.author.dice.pick(rights);
-                    Weather::Forbidden(vec![first, self.author.dice.pick(rights)])
-                }
-                _ => return,
-            };
-        if weather == self.weather {
-            return;
-        }
-        let before = std::mem::replace(&mut self.weather, weather);
-        self.real.mend(&before);
-        self.real.spoil(&self.weather);
-        self.tell_model();
-        // A server that becomes a replica gives an id to itself.
-        if self.weather != Weather::Busy {
-            self.align_client_ids();
-        }
-    }
-
-    fn tell_model(&mut self) {
-        let trouble = match &self.weather {
-            Weather::Busy => Some(Trouble::Busy),
-            Weather::ReadOnly => Some(Trouble::ReadOnly),
-            Weather::MasterDown => Some(Trouble::MasterDown),
-            Weather::OutOfMemory => Some(Trouble::OutOfMemory),
-            Weather::Misconf => Some(Trouble::Misconf),
-            Weather::Fair | Weather::Forbidden(_) => None,
-        };
-        self.model.set_trouble(trouble);
-        let weather = &self.weather;
-        self.model.configure(|config| {
-            config.maxmemory = u64::from(*weather == Weather::OutOfMemory);
-            config.save = if *weather == Weather::Misconf { crate::SAVE } else { "" }.to_owned();
-            config.forbidden = match weather {
-                Weather::Forbidden(names) => names.iter().map(|name| (*name).to_owned()).collect(),
-                _ => <_>::default(),
-            };
-        });
-    }
-
-    fn align_client_ids(&mut self) {
-        let next = self.real.next_client_id();
-        loop {
-            let conn = self.model.connect();
-            let id = self.model.client_id(conn).expect("it is open");
-            self.model.disconnect(conn);
-            assert!(id < next, "the model is ahead: {id}, {next}");
-            if id + 1 == next {
-                break;
-            }
-        }
     }
 }
 

@@ -8,8 +8,10 @@ mod author;
 mod dice;
 mod duel;
 mod frames;
+mod moments;
 mod real;
 mod scripts;
+mod weather;
 
 use duel::Duel;
 use real::Real;

@@ -1,0 +1,128 @@
+//! What happens to a server without a client's asking for it.
+
+use server_model::{Config, ConnId, Kind, Output, Server, Trouble};
+use std::iter;
+
+const NOW: u64 = 1_000_000_000_300;
+const MS: u64 = 1_000;
+
+fn say(server: &mut Server, conn: ConnId, line: &str, now: u64) -> Vec<Output> {
+    server.receive(conn, format!("{line}\r\n").as_bytes(), now)
+}
+
+fn text(output: &Output) -> (ConnId, String) {
+    match output {
+        Output::Bytes(to, bytes) => (*to, String::from_utf8_lossy(bytes).into_owned()),
+        Output::Close(of) => (*of, "closed".to_owned()),
+    }
+}
+
+/// Two connections, of which the first is told of `a` and `b`, which have 10 and 20 ms to live.
+fn watched() -> (Server, [ConnId; 2]) {
+    let mut server = Server::new(Config::default(), NOW);
+    let conns = [server.connect(), server.connect()];
+    for (key, ttl) in [("a", 10), ("b", 20), ("c", 30)] {
+        say(&mut server, conns[1], &format!("SET {key} v PX {ttl}"), NOW);
+    }
+    say(&mut server, conns[0], "HELLO 3\r\nCLIENT TRACKING ON OPTIN NOLOOP", NOW);
+    for key in ["a", "b"] {
+        say(&mut server, conns[0], &format!("CLIENT CACHING YES\r\nPTTL {key}"), NOW);
+    }
+    (server, conns)
+}
+
+fn keys(server: &Server, now: u64) -> Vec<String> {
+    server.keys(now).map(|(key, _)| String::from_utf8_lossy(key).into_owned()).collect()
+}
+
+fn pushed(key: &str) -> String {
+    let length = key.len();
+    format!(">2\r\n$10\r\ninvalidate\r\n*1\r\n${length}\r\n{key}\r\n")
+}
+
+#[test]
+fn keys_stand_through_their_last_millisecond_and_are_dropped_and_told_after_it() {
+    let (mut server, [watcher, _]) = watched();
+    let end = NOW / MS * MS + 11 * MS;
+    assert_eq!(server.next_expiry(), Some(end));
+    assert_eq!(server.expire(end - 1), []);
+    assert_eq!(keys(&server, end - 1), ["a", "b", "c"]);
+    assert_eq!(keys(&server, end), ["b", "c"], "seen from outside it is gone before it is dropped");
+    let told = server.expire(end);
+    assert_eq!(told.iter().map(text).collect::<Vec<_>>(), [(watcher, pushed("a"))]);
+    assert_eq!(server.next_expiry(), Some(end + 10 * MS));
+    let told = server.expire(end + 50 * MS);
+    assert_eq!(told.iter().map(text).collect::<Vec<_>>(), [(watcher, pushed("b"))], "c: no watch");
+    assert_eq!(server.next_expiry(), None);
+}
+
+#[test]
+fn servers_that_are_busy_or_follow_others_drop_nothing() {
+    for trouble in [Trouble::Busy, Trouble::Loading, Trouble::ReadOnly, Trouble::MasterDown] {
+        let (mut server, _) = watched();
+        server.set_trouble(Some(trouble));
+        assert_eq!((server.next_expiry(), server.expire(NOW + 100 * MS)), (None, vec![]));
+        server.set_trouble(None);
+        assert_eq!(server.expire(NOW + 100 * MS).len(), 1, "{trouble:?}: both told at once");
+    }
+}
+
+#[test]
+fn what_others_delete_and_flush_is_told_once() {
+    let (mut server, [watcher, _]) = watched();
+    let told = server.delete(b"a", NOW);
+    assert_eq!(told.iter().map(text).collect::<Vec<_>>(), [(watcher, pushed("a"))]);
+    assert_eq!(server.delete(b"a", NOW), []);
+    let told = server.flush(NOW);
+    let null = (watcher, ">2\r\n$10\r\ninvalidate\r\n_\r\n".to_owned());
+    assert_eq!(told.iter().map(text).collect::<Vec<_>>(), iter::once(null).collect::<Vec<_>>());
+    assert_eq!(keys(&server, NOW), [""; 0]);
+}
+
+#[test]
+fn a_restart_forgets_connections_and_scripts_and_keeps_keys_if_they_were_on_the_disk() {
+    for keeps in [true, false] {
+        let (mut server, [watcher, other]) = watched();
+        server.disconnect(other);
+        assert_eq!(server.connections(), 1);
+        let old = server.client_id(watcher);
+        let config = Config { run_id: "another".to_owned(), ..Config::default() };
+        server.restart(config, keeps, NOW + MS);
+        assert_eq!((server.connections(), server.client_id(watcher)), (0, None));
+        assert_eq!(say(&mut server, watcher, "PING", NOW + MS), [], "nobody is there");
+        assert_eq!(keys(&server, NOW + MS).len(), if keeps { 3 } else { 0 });
+        let new = server.connect();
+        assert!(new > other && server.client_id(new) == old, "ids of clients begin anew");
+        let told = server.expire(NOW + 100 * MS);
+        assert_eq!(told, [], "nobody watches");
+    }
+}
+
+#[test]
+fn what_stands_there_is_told_with_its_database_and_its_end() {
+    let (mut server, [_, other]) = watched();
+    say(&mut server, other, "SELECT 1\r\nSADD s x\r\nLPUSH l x", NOW);
+    let seen: Vec<_> = server.keys(NOW).map(|(key, it)| (key[0], it.db, it.gone_at_us)).collect();
+    let end = |ttl: u64| Some(NOW / MS * MS + (ttl + 1) * MS);
+    let expected = [
+        (b'a', 0, end(10)),
+        (b'b', 0, end(20)),
+        (b'c', 0, end(30)),
+        (b'l', 1, None),
+        (b's', 1, None),
+    ];
+    assert_eq!(seen, expected);
+    let kinds: Vec<_> = server.keys(NOW).skip(2).map(|(_, it)| it.kind).collect();
+    let [Kind::String(value), Kind::List(list), Kind::Set(set)] = &kinds[..] else {
+        panic!("{kinds:?}");
+    };
+    assert_eq!((&value[..], list.len(), set.len()), (&b"v"[..], 1, 1));
+}
+
+#[test]
+fn a_connection_that_ends_itself_is_closed_behind_the_answer() {
+    let (mut server, [_, other]) = watched();
+    let told = say(&mut server, other, "QUIT\r\nPING", NOW);
+    assert_eq!(told, [Output::Bytes(other, b"+OK\r\n".to_vec()), Output::Close(other)]);
+    assert_eq!(server.connections(), 1);
+}
