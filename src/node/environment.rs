@@ -28,7 +28,7 @@ pub(crate) trait Gates: Send + Sync {
 impl Environment {
     /// `task`, to be spawned.
     #[cfg_attr(not(feature = "test-util"), allow(clippy::unused_self))] // The machine needs no look.
-    pub(crate) fn task<F: Future>(&self, task: F) -> Task<F> {
+    pub(crate) fn task<F: Future + Send + 'static>(&self, task: F) -> Task<F> {
         let task = Task::new(task);
         #[cfg(feature = "test-util")]
         let task = task.behind(self.gates.as_ref().map(|gates| gates.gate()));

@@ -12,45 +12,62 @@ pub trait Gate: Send {
         cx: &mut Context<'_>,
         task: &mut dyn FnMut(&mut Context<'_>) -> Poll<()>,
     ) -> Poll<()>;
+
+    /// The task is dropped by its runtime: drops what it holds, now or later.
+    fn bury(&mut self, task: Box<dyn Send>) {
+        drop(task);
+    }
 }
 
 /// What a client spawns.
-pub(crate) struct Task<F> {
-    task: Pin<Box<F>>,
+pub(crate) struct Task<F: Send + 'static> {
+    /// None once it was buried.
+    task: Option<Pin<Box<F>>>,
     #[cfg(feature = "test-util")]
     gate: Option<Box<dyn Gate>>,
 }
 
-impl<F: Future> Task<F> {
+impl<F: Future + Send + 'static> Task<F> {
     pub(super) fn new(task: F) -> Self {
         Self {
-            task: Box::pin(task),
+            task: Some(Box::pin(task)),
             #[cfg(feature = "test-util")]
             gate: None,
         }
     }
 
     #[cfg(feature = "test-util")]
-    pub(super) fn behind(self, gate: Option<Box<dyn Gate>>) -> Self {
-        Self { gate, ..self }
+    pub(super) fn behind(mut self, gate: Option<Box<dyn Gate>>) -> Self {
+        self.gate = gate;
+        self
     }
 }
 
-impl<F: Future> Future for Task<F> {
+impl<F: Future + Send + 'static> Future for Task<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.get_mut();
+        let Some(task) = &mut this.task else { return Poll::Pending };
         #[cfg(feature = "test-util")]
         if let Some(gate) = &mut this.gate {
             let mut output = None;
-            let polled = gate
-                .poll(cx, &mut |cx| this.task.as_mut().poll(cx).map(|done| output = Some(done)));
+            let polled =
+                gate.poll(cx, &mut |cx| task.as_mut().poll(cx).map(|done| output = Some(done)));
             return match (polled, output) {
                 (Poll::Ready(()), Some(done)) => Poll::Ready(done),
                 _ => Poll::Pending,
             };
         }
-        this.task.as_mut().poll(cx)
+        task.as_mut().poll(cx)
+    }
+}
+
+#[cfg(feature = "test-util")]
+impl<F: Send + 'static> Drop for Task<F> {
+    fn drop(&mut self) {
+        if let (Some(gate), Some(task)) = (&mut self.gate, self.task.take()) {
+            gate.bury(Box::new(task));
+        }
     }
 }

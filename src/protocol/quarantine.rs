@@ -137,11 +137,14 @@ impl<R: PartialEq + Clone> Quarantine<R> {
     /// A connection to `node` was set up, and the server behind it said this before `now`.
     pub(crate) fn handle_set_up(&mut self, node: NodeId, server: Server<R>, now: Time) {
         let age = server.uptime.map(|uptime| uptime.saturating_sub(UPTIME_ERROR));
+        let known = self.nodes[node.index()].server.as_ref();
+        let is_known = known.is_some_and(|known| known.run.is_some() && known.run == server.run);
         if let Some(age) = age
             && self.oldest.is_none_or(|oldest| oldest.now(now) < age)
         {
             self.oldest = Some(Age { at: now, age });
-            if age >= self.term {
+            // One that is known only says better how old it is: an uptime is in whole seconds.
+            if age >= self.term && !is_known {
                 // It was there all the time, and could not be asked.
                 self.nodes.iter_mut().for_each(|record| record.is_native = false);
             }

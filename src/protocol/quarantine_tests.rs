@@ -164,6 +164,23 @@ fn what_was_old_speaks_against_newness_whatever_becomes_of_it() {
     assert_eq!(void(&grown, 2, 60), Some((Event::Restart, 0, 60)));
 }
 
+/// 1. Two servers are met whose uptimes are in whole seconds: each is taken for a second younger than it says.
+/// 2. The deployment is new, and both count.
+/// 3. The first is met again, on another connection, and says its age better: it is older than a term by now.
+/// 4. That was taken for an old server that turned up, and the second did not count any more.
+#[test]
+fn who_says_its_age_better_is_no_old_server_that_turns_up() {
+    let mut it = nodes(2, Observed);
+    it.handle_set_up(n(0), server("a", 1), at(0));
+    it.handle_set_up(n(1), server("b", 0), at(1));
+    assert_eq!(void(&it, 1, 1), None, "the deployment is new");
+    it.handle_loss(n(0));
+    it.handle_set_up(n(0), server("a", 61), at(59));
+    assert_eq!((void(&it, 0, 59), void(&it, 1, 59)), (None, None), "it still is the first of them");
+    it.handle_set_up(n(0), server("c", 70), at(60));
+    assert!(void(&it, 1, 60).is_some(), "another server is");
+}
+
 #[test]
 fn an_old_server_that_could_not_be_asked_before_takes_the_newness_back() {
     let mut three = nodes(3, Observed);

@@ -6,6 +6,7 @@ use crate::process::{millis, nanos};
 use crate::rule::Rule;
 use crate::worker::{Worker, name};
 use futures::future::BoxFuture;
+use quorlock::CloseError;
 use std::time::Duration;
 
 /// What the last acquires of a run are given.
@@ -55,14 +56,24 @@ impl Worker {
         })
     }
 
-    /// Closes the client.
-    pub(crate) async fn close(self) {
+    /// Closes the client, which has nothing under way then.
+    pub(crate) async fn close_for_good(self) {
+        if let Err(error) = self.close().await {
+            self.checker.books().broken(Rule::Closes, format!("p{}: {error}", self.process));
+        }
+        self.check_census();
+    }
+
+    pub(crate) async fn close(&self) -> Result<(), CloseError> {
         let bound = nanos(self.times.connect_timeout);
         let closed = self.timed("close", bound, self.redlock.close()).await;
         self.say(format_args!("closed: {closed:?}"));
-        if let Err(error) = closed {
-            self.checker.books().broken(Rule::Closes, format!("p{}: {error}", self.process));
-        }
+        self.inspect(&closed);
+        closed
+    }
+
+    /// Nothing is under way in a client that was closed.
+    pub(crate) fn check_census(&self) {
         let census = quorlock::test_util::census(&self.redlock);
         if !census.is_empty() {
             let how = format!("p{}: {census:?}", self.process);

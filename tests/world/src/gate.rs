@@ -15,6 +15,8 @@ pub(crate) struct TaskGate {
     shared: Arc<Shared>,
     process: usize,
     beat: Arc<Beat>,
+    /// How many were made before it in this process.
+    number: usize,
     /// Not to be polled before.
     until: Option<Instant>,
     waker: Option<(Waker, Waker)>,
@@ -43,7 +45,8 @@ impl TaskGate {
         // It will be spawned on whichever runtime.
         beat.note_all();
         beat.tasks.fetch_add(1, Ordering::Relaxed);
-        Self { shared, process, beat, until: None, waker: None }
+        let number = beat.made.fetch_add(1, Ordering::Relaxed);
+        Self { shared, process, beat, number, until: None, waker: None }
     }
 
     /// The waker to be left with others, in place of the runtime's.
@@ -85,6 +88,12 @@ impl Gate for TaskGate {
         }
         task(&mut Context::from_waker(&waker))
     }
+
+    /// A runtime that is shut down drops its tasks in an order that hangs on what else the process has run:
+    /// they are kept, and dropped in the order in which they were made.
+    fn bury(&mut self, task: Box<dyn Send>) {
+        self.beat.bury(self.number, task);
+    }
 }
 
 impl Drop for TaskGate {
@@ -94,16 +103,32 @@ impl Drop for TaskGate {
 }
 
 /// A task of the simulation itself, behind a gate.
-pub(crate) struct Gated<F> {
-    pub(crate) gate: TaskGate,
-    pub(crate) task: Pin<Box<F>>,
+pub(crate) struct Gated<F: Send + 'static> {
+    gate: TaskGate,
+    /// None once it was buried.
+    task: Option<Pin<Box<F>>>,
 }
 
-impl<F: Future<Output = ()>> Future for Gated<F> {
+impl<F: Future<Output = ()> + Send + 'static> Gated<F> {
+    pub(crate) fn new(gate: TaskGate, task: F) -> Self {
+        Self { gate, task: Some(Box::pin(task)) }
+    }
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Future for Gated<F> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        this.gate.poll(cx, &mut |cx| this.task.as_mut().poll(cx))
+        let Some(task) = &mut this.task else { return Poll::Pending };
+        this.gate.poll(cx, &mut |cx| task.as_mut().poll(cx))
+    }
+}
+
+impl<F: Send + 'static> Drop for Gated<F> {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.take() {
+            self.gate.bury(Box::new(task));
+        }
     }
 }

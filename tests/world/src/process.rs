@@ -8,8 +8,8 @@ use futures::future::BoxFuture;
 use quorlock::test_util::{Alarm, Bell, Gate, Stream, World};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// A process has at most so many runtimes.
@@ -23,6 +23,12 @@ pub(crate) struct Beat {
     running: AtomicUsize,
     /// How many tasks there are.
     pub(crate) tasks: AtomicUsize,
+    /// How many were made.
+    pub(crate) made: AtomicUsize,
+    /// True while a runtime is shut down.
+    is_closing: AtomicBool,
+    /// What its tasks held, by their numbers.
+    graves: Mutex<Vec<(usize, Box<dyn Send>)>>,
 }
 
 impl Beat {
@@ -46,6 +52,27 @@ impl Beat {
 
     pub(crate) fn running(&self) -> usize {
         self.running.load(Ordering::Relaxed)
+    }
+
+    /// Takes what a task held that its runtime drops.
+    pub(crate) fn bury(&self, number: usize, task: Box<dyn Send>) {
+        if self.is_closing.load(Ordering::Relaxed) {
+            self.graves().push((number, task));
+        }
+    }
+
+    /// Shuts runtimes down, and then drops what their tasks held, in the order of these.
+    pub(crate) fn close(&self, runtimes: impl Sized) {
+        self.is_closing.store(true, Ordering::Relaxed);
+        drop(runtimes);
+        self.is_closing.store(false, Ordering::Relaxed);
+        let mut graves = std::mem::take(&mut *self.graves());
+        graves.sort_by_key(|(number, _)| *number);
+        graves.into_iter().for_each(drop);
+    }
+
+    fn graves(&self) -> MutexGuard<'_, Vec<(usize, Box<dyn Send>)>> {
+        self.graves.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

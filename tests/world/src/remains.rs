@@ -66,7 +66,9 @@ impl World {
         self.checker.books().bury(process);
         let host = &mut self.hosts[process];
         let executors = std::mem::take(&mut host.executors);
-        drop((executors, host.redlock.take()));
+        let beat = self.shared.lock().processes[process].beat.clone();
+        beat.close(executors);
+        drop(host.redlock.take());
     }
 
     /// One runtime of a process is shut down.
@@ -81,7 +83,8 @@ impl World {
             let core = &mut *self.shared.lock();
             note!(core, "p{process} shuts its runtime {runtime} down");
         }
-        drop(executor);
-        self.shared.lock().processes[process].beat.note_all();
+        let beat = self.shared.lock().processes[process].beat.clone();
+        beat.close(executor);
+        beat.note_all();
     }
 }

@@ -62,7 +62,7 @@ impl Worker {
     /// Spawns a task beside this one.
     pub(crate) fn spawn(&self, runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
         let gate = TaskGate::new(self.shared.clone(), self.process, self.beat.clone());
-        runtime.spawn(Gated { gate, task: Box::pin(task) });
+        runtime.spawn(Gated::new(gate, task));
     }
 
     /// What a call came to, after it was looked at how long it took.
@@ -148,9 +148,9 @@ impl Worker {
         self.is_fair = false;
         self.redlock = (self.another)(number);
         self.clone().lock(lock).await;
-        let connect = nanos(self.times.connect_timeout);
-        let closed = self.timed("close", connect, self.redlock.close()).await;
-        self.inspect(&closed);
+        if self.close().await.is_ok() {
+            self.check_census();
+        }
         let refused = self.redlock.try_acquire("r0").await;
         if !matches!(refused, Err(AcquireError::Closed)) {
             let how = format!("a closed client acquires: {refused:?}");

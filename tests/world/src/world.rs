@@ -352,8 +352,7 @@ impl World {
         for process in 0..self.scenario.processes.len() {
             let Some(worker) = self.worker(process, 2_000 + process) else { continue };
             let Some(runtime) = worker.runtimes.first().cloned() else { continue };
-            worker.clone().spawn(&runtime, worker.close());
-            self.hosts[process].redlock = None;
+            worker.clone().spawn(&runtime, worker.close_for_good());
         }
         self.shared.lock().agenda.plan(until, Event::End);
         self.stage = Stage::Closing { until };
