@@ -47,16 +47,19 @@ fn two_clients_never_hold_sets_at_once_that_have_a_key_in_common() {
 }
 
 #[test]
+#[ignore = "millions of states: `make model` searches them"]
 fn a_guard_lets_nobody_in_who_has_met_the_nodes_before_all_restarted() {
     assert_safe(5);
 }
 
 #[test]
+#[ignore = "millions of states: `make model` searches them"]
 fn a_guard_lets_no_newcomer_in_while_a_node_is_always_old() {
     assert_safe(6);
 }
 
 #[test]
+#[ignore = "millions of states: `make model` searches them"]
 fn a_strict_guard_lets_no_newcomer_in_when_all_nodes_restart() {
     assert_safe(7);
 }
