@@ -36,8 +36,7 @@ impl Scenario {
             _ => true,
         };
         let of_it = |fault: &Fault| match *fault {
-            Fault::Stop { process: other } => other == process,
-            Fault::Hold { process: other, .. } => other == process,
+            Fault::Stop { process: other } | Fault::Hold { process: other, .. } => other == process,
             _ => false,
         };
         self.nerves.holds == 0
