@@ -140,7 +140,7 @@ impl Arguments {
                 let swept = sweep(*mode, from..from + TURN, self.threads(), true);
                 played += swept.seeds;
                 if let Some((seed, rule, how)) = swept.findings.first() {
-                    println!("{} seed {seed}: {rule:?}: {how}", mode.label());
+                    println!("seed {seed}: {}: {rule:?}: {how}", mode.label());
                     println!("found after {played} seeds");
                     return false;
                 }
