@@ -138,10 +138,12 @@ pub(crate) struct Palette {
 
 impl Palette {
     pub(crate) fn draw(scenario: &Scenario, dice: &mut Dice) -> Self {
-        let (mode, is_promise) = (scenario.mode, scenario.mode == Mode::Promise);
+        let (mode, is_promise) = (scenario.mode, scenario.mode.is_whole());
         // What nodes forget or drop early is missed only if locks are held for long.
         let holds: &[u64] =
             if is_promise { &[5, 50, 300, 1_500] } else { &[50, 500, 1_500, 1_500] };
+        // It keeps a lock from others after its end.
+        let cool_downs: &[u64] = if mode == Mode::Quiet { &[0] } else { &[0, 0, 200] };
         Self {
             // All leases of a resource have tokens, or none has.
             fenced: scenario.fencing.is_on,
@@ -153,7 +155,7 @@ impl Palette {
             moved: dice.pick(&[0, 0, 200]),
             using: dice.pick(&[0, 200]),
             hand_over: dice.pick(&[0, 0, 200]),
-            cool_down: dice.pick(&[0, 0, 200]),
+            cool_down: dice.pick(cool_downs),
             verbs: dice.pick(&[0, 100, 300]),
             hold: dice.pick(holds),
             longest: if mode.restarts_groups() { dice.pick(&[0, 300, 600]) } else { 0 },

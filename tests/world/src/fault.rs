@@ -62,6 +62,11 @@ pub(crate) fn draw_faults(scenario: &Scenario, dice: &mut Dice) -> Vec<FaultPlan
         plan_groups(&mut planner);
     }
     let mut plan = planner.plan;
+    if scenario.mode == Mode::Quiet {
+        plan.retain(|it| {
+            matches!(it.fault, Fault::Shutdown { .. } | Fault::Hold { .. } | Fault::Stop { .. })
+        });
+    }
     plan.iter_mut().enumerate().for_each(|(place, fault)| fault.id = place + 1);
     plan
 }

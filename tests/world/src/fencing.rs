@@ -40,7 +40,7 @@ impl Fencing {
                 let skew = if let Hint::Within(ms) = wiped.hint { ms * MS / 2 } else { 0 };
                 Self { is_on: true, hints: wiped.hint != Hint::None, skew, ..off }
             }
-            Mode::Promise => Self { is_on: dice.chance(330), ..off },
+            Mode::Promise | Mode::Quiet => Self { is_on: dice.chance(330), ..off },
             Mode::Guarded(_) | Mode::Stepped(_) => Self { hints: dice.chance(500), ..off },
             Mode::Outside(_) => off,
         }

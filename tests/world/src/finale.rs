@@ -7,6 +7,7 @@ use crate::rule::Rule;
 use crate::worker::{Worker, name};
 use futures::future::BoxFuture;
 use quorlock::CloseError;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// What the last acquires of a run are given.
@@ -16,6 +17,9 @@ impl Worker {
     /// Once all is healed: every resource can be had, and after that the client is closed, with nothing left.
     pub(crate) fn finish(self, resources: usize, longest_wait: Instant, rest: Instant) -> Ending {
         Box::pin(async move {
+            while self.is_quiet && self.planned.load(Ordering::Relaxed) > 0 {
+                self.sleep(MS).await;
+            }
             let slow = self.shared.lock().weather.long;
             let settled = self.now() + slow + 2 * nanos(self.times.node_timeout);
             for resource in 0..resources {

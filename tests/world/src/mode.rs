@@ -8,6 +8,9 @@ pub enum Mode {
     /// Faults inside the promise, and then none: no two hold at a time, all calls end in time, and
     /// nothing is left behind.
     Promise,
+    /// The nodes and the network are well. Runtimes end and are held up, processes are stopped, tasks wait: what
+    /// is let go of is free at once all the same.
+    Quiet,
     /// Keys go at any moment, and some nodes forget all: committed tokens differ, and follow the
     /// order of tenures, wherever two quorums share a node that has kept its counter. Exclusion is not
     /// looked at.
@@ -94,8 +97,9 @@ const fn wiped(is_majority: bool, hint: Hint) -> Mode {
 
 impl Mode {
     /// All modes, with their names on the command line.
-    pub const ALL: [(&str, Self); 28] = [
+    pub const ALL: [(&str, Self); 29] = [
         ("promise", Self::Promise),
+        ("quiet", Self::Quiet),
         ("tokens", Self::Tokens),
         ("guard-observed", Self::Guarded(Guarded::Observed)),
         ("guard-minority", Self::Guarded(Guarded::Minority)),
@@ -140,10 +144,15 @@ impl Mode {
         match rule {
             Rule::Exclusion => self.is_exclusive(),
             Rule::Updates | Rule::Tokens | Rule::Liveness => self.is_promised(),
-            Rule::NotLost => self == Self::Promise,
+            Rule::NotLost => self.is_whole(),
             Rule::Withheld => self == Self::Guarded(Guarded::Fresh),
             _ => true,
         }
+    }
+
+    /// True if nodes forget nothing that matters, and clocks do not step: all that is promised is looked at.
+    pub(crate) fn is_whole(self) -> bool {
+        matches!(self, Self::Promise | Self::Quiet)
     }
 
     /// True if it is promised that no two hold at a time.
@@ -181,13 +190,13 @@ impl Mode {
                 use Outside::{Newcomers, SilentOld, StepNewcomers};
                 matches!(outside, Newcomers | SilentOld | StepNewcomers)
             }
-            Self::Tokens | Self::Stepped(_) | Self::Wiped(_) => false,
+            Self::Quiet | Self::Tokens | Self::Stepped(_) | Self::Wiped(_) => false,
         }
     }
 
     /// True if a client may be made at any moment, and need not know what nodes and clocks did before.
     pub(crate) fn admits_anybody(self) -> bool {
-        self == Self::Promise || self.is_about_tokens()
+        self.is_whole() || self.is_about_tokens()
     }
 
     pub(crate) fn is_fresh(self) -> bool {

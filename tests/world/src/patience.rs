@@ -40,6 +40,13 @@ impl Scenario {
         holds + guards + 2 * nanos(self.longest_delay) + self.delivery() + 4 * slack
     }
 
+    /// Within this a lock is won that nobody holds, where nodes and network are well.
+    pub(crate) fn quick_wait(&self) -> Instant {
+        let (node, connect) = (nanos(self.times.node_timeout), nanos(self.times.connect_timeout));
+        let slack = Weathered::of(self).slack;
+        2 * connect + 12 * node + 4 * nanos(self.longest_delay) + 4 * slack
+    }
+
     /// What faults have left is over after so long.
     pub(crate) fn rest(&self) -> Instant {
         self.delivery() + 4 * Weathered::of(self).slack

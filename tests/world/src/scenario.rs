@@ -100,7 +100,7 @@ impl Scenario {
         let weather = Weather::draw(mode, ttl_ms * MS, timeout, dice);
         // A set-up takes four round trips.
         let connect = (4 * timeout).clamp(40 * MS, S).max(20 * weather.delay.1);
-        let calm = if mode == Mode::Promise || mode.is_fresh() { 0 } else { connect };
+        let calm = if mode.is_whole() || mode.is_fresh() { 0 } else { connect };
         let ttls = if mode.restarts_groups() || mode.has_steps() { 9 } else { dice.between(3, 7) };
         let horizon = calm + (ttl_ms * MS * ttls).min(if ttls == 9 { 90 * S } else { 40 * S });
         let times = Times {
@@ -109,10 +109,11 @@ impl Scenario {
             connect_timeout: Duration::from_nanos(connect),
             horizon,
         };
-        let (retry, longest_delay) = draw_retry(ttl_ms, dice);
+        let longest_delay = if mode == Mode::Quiet { 100 } else { ttl_ms / 4 };
+        let (retry, longest_delay) = draw_retry(longest_delay, dice);
         let trusts = matches!(mode, Mode::Guarded(_)) && dice.chance(200);
         // In the other modes it is about what two do with one lock.
-        let most: &[usize] = if mode == Mode::Promise { &[1, 1, 2, 3, 6] } else { &[1, 1, 1, 2] };
+        let most: &[usize] = if mode.is_whole() { &[1, 1, 2, 3, 6] } else { &[1, 1, 1, 2] };
         let resources = dice.pick(most);
         let mut scenario = Self {
             mode,
@@ -158,7 +159,7 @@ impl Scenario {
             |dice: &mut Dice| mode == Mode::Outside(Outside::FastNodes) && dice.chance(500);
         let node = |_| if is_fast(dice) { 1_100_000 } else { rate(dice) };
         self.node_rates = (0..self.nodes).map(node).collect();
-        let least = if mode == Mode::Promise { 1 } else { 2 };
+        let least = if mode.is_whole() { 1 } else { 2 };
         for _ in 0..dice.between(least, 5) {
             self.processes.push(ProcessPlan {
                 starts: 0,
@@ -178,6 +179,7 @@ impl Scenario {
         for process in old..self.processes.len() {
             self.processes[process].starts = match self.mode {
                 Mode::Guarded(Guarded::Fresh) => draw_arrival(self, dice),
+                Mode::Quiet => 0,
                 Mode::Promise if process < 2 || dice.chance(600) => 0,
                 Mode::Promise => dice.below(self.times.horizon),
                 _ if dice.chance(500) => 0,
@@ -265,6 +267,8 @@ impl Scenario {
 fn draw_sizes(mode: Mode, dice: &mut Dice) -> (u64, usize, u64) {
     let ttl_ms = match mode {
         Mode::Guarded(Guarded::Fresh) => dice.pick(&[3_000, 10_000]),
+        // What is not released stands for much longer than any delay.
+        Mode::Quiet => 10_000,
         // A guard counts by the second: the run has to outlast it.
         mode if mode.restarts_groups() => dice.pick(&[1_000, 1_000, 3_000, 10_000]),
         mode if mode.has_steps() => dice.pick(&[300, 1_000, 3_000, 10_000, 10_000]),
@@ -276,13 +280,18 @@ fn draw_sizes(mode: Mode, dice: &mut Dice) -> (u64, usize, u64) {
         _ => &[1, 2, 3, 3, 3, 4, 5, 5, 5, 6, 7],
     };
     let nodes = dice.pick(nodes);
-    let share = dice.pick(if mode.has_steps() { &[6, 20, 100] } else { &[3, 6, 20, 100] });
+    let share = match mode {
+        Mode::Quiet => 100,
+        mode if mode.has_steps() => dice.pick(&[6, 20, 100]),
+        _ => dice.pick(&[3, 6, 20, 100]),
+    };
     (ttl_ms, nodes, share)
 }
 
 /// How to try again, and the longest delay of that.
-fn draw_retry(ttl_ms: u64, dice: &mut Dice) -> (RetryPolicy, Duration) {
-    let (short, long) = (Duration::from_millis(ttl_ms / 10), Duration::from_millis(ttl_ms / 4));
+fn draw_retry(longest_ms: u64, dice: &mut Dice) -> (RetryPolicy, Duration) {
+    let (short, long) =
+        (Duration::from_millis(longest_ms * 2 / 5), Duration::from_millis(longest_ms));
     let policy = if dice.chance(500) {
         RetryPolicy::jittered(short..long)
     } else {

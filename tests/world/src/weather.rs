@@ -39,7 +39,7 @@ impl Weather {
         let share = dice.pick(if steps { &[400, 200, 50] } else { &[500, 200, 50] });
         let least = (timeout / share).max(20 * US);
         let delay = (least, least * dice.pick(&[2, 4]));
-        if mode.is_fresh() {
+        if mode.is_fresh() || mode == Mode::Quiet {
             return Self {
                 delay,
                 slow: 0,

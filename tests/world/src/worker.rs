@@ -16,6 +16,7 @@ use futures::future::{Either, select};
 use quorlock::{Acquire, AcquireError, Lease, Redlock};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -36,6 +37,10 @@ pub(crate) struct Worker {
     pub(crate) slack: Instant,
     /// True if nothing in the process keeps one who waits from moving: then none is overtaken.
     pub(crate) is_fair: bool,
+    /// True if what is let go of is free at once.
+    pub(crate) is_quiet: bool,
+    /// How many tasks of the plan are not over.
+    pub(crate) planned: Arc<AtomicUsize>,
 }
 
 /// The name of a resource.

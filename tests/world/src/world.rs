@@ -29,6 +29,8 @@ pub(crate) struct World {
     pub(crate) hosts: Vec<Host>,
     /// Tasks of the plan, and last acquires, that are not over.
     pub(crate) open: Arc<AtomicUsize>,
+    /// Of these, the tasks of the plan.
+    planned: Arc<AtomicUsize>,
     stage: Stage,
 }
 
@@ -109,6 +111,7 @@ impl World {
             shared: Arc::new(Shared::new(core)),
             checker: Arc::new(Checker::new(mode)),
             open: Arc::default(),
+            planned: Arc::default(),
             stage: Stage::Faulty,
         }
     }
@@ -233,7 +236,7 @@ impl World {
         let host = &mut self.hosts[process];
         host.executors = executors;
         host.redlock = Some(redlock);
-        if self.scenario.mode != Mode::Promise {
+        if !self.scenario.mode.is_whole() {
             self.meet(process);
         }
     }
@@ -268,6 +271,8 @@ impl World {
             times: self.scenario.times,
             slack,
             is_fair: self.scenario.is_fair(process),
+            is_quiet: self.scenario.mode == Mode::Quiet,
+            planned: self.planned.clone(),
         })
     }
 
@@ -292,7 +297,7 @@ impl World {
         let Some(worker) = self.worker(plan.process, index) else { return };
         let runtimes = worker.runtimes.clone();
         let Some(runtime) = runtimes.get(plan.runtime % runtimes.len().max(1)) else { return };
-        let open = Open::new(&self.open);
+        let open = (Open::new(&self.open), Open::new(&self.planned));
         let process = worker.process;
         worker.clone().spawn(runtime, async move {
             worker.run(plan.calls).await;
@@ -326,9 +331,11 @@ impl World {
     pub(crate) fn begin_finishing(&mut self) {
         let now = self.shared.lock().now;
         let scenario = &self.scenario;
-        let longest = scenario.longest_wait();
+        let is_quiet = scenario.mode == Mode::Quiet;
+        let longest = if is_quiet { scenario.quick_wait() } else { scenario.longest_wait() };
+        let processes = scenario.processes.len() as u64;
         let turns = (scenario.processes.len() * scenario.resources) as u64;
-        let until = now + scenario.rest() + longest * (turns + 1) + 60 * S;
+        let until = now + scenario.rest() + scenario.longest_wait() * (turns + 1) + 60 * S;
         for process in 0..self.scenario.processes.len() {
             let Some(worker) = self.worker(process, 1_000 + process) else { continue };
             let Some(runtime) = worker.runtimes.first().cloned() else { continue };
@@ -338,6 +345,7 @@ impl World {
             let resources = if is_live { self.scenario.resources } else { 0 };
             let rest = self.scenario.rest();
             worker.clone().spawn(&runtime, async move {
+                let turns = if is_quiet { processes } else { turns };
                 worker.finish(resources, longest * turns, rest).await;
                 drop(open);
             });
