@@ -46,12 +46,9 @@ pub(crate) struct Books {
     /// The values that must not be shown.
     secrets: Vec<String>,
     pub(crate) grants: u64,
-    pub(crate) refusals: u64,
     pub(crate) calls: u64,
     /// Which leases were valid at a time.
     overlaps: BTreeSet<(HeldId, HeldId)>,
-    /// When each resource was let go of last.
-    freed: BTreeMap<usize, Instant>,
 }
 
 impl Checker {
@@ -67,10 +64,8 @@ impl Checker {
             handed_over: BTreeMap::new(),
             secrets: Vec::new(),
             grants: 0,
-            refusals: 0,
             calls: 0,
             overlaps: BTreeSet::new(),
-            freed: BTreeMap::new(),
         }))
     }
 
@@ -146,14 +141,8 @@ impl Books {
     }
 
     /// Its holder relies on it no more.
-    pub(crate) fn end(&mut self, id: HeldId, now: Instant) {
-        for (resource, all) in &mut self.held {
-            let before = all.len();
-            all.retain(|held| held.id != id);
-            if all.len() < before {
-                self.freed.insert(*resource, now);
-            }
-        }
+    pub(crate) fn end(&mut self, id: HeldId) {
+        self.held.values_mut().for_each(|all| all.retain(|held| held.id != id));
     }
 
     pub(crate) fn hand_over(&mut self, resource: usize, value: String) {

@@ -21,7 +21,6 @@ impl Worker {
                 self.say(format_args!("refused: {error}"));
                 self.check_withheld(error.report());
                 let mut books = self.checker.books();
-                books.refusals += 1;
                 books.inspect(&format!("{error} {error:?}"));
                 if matches!(error, AcquireError::Invalid(_)) {
                     books.broken(
@@ -187,7 +186,6 @@ pub(crate) struct Relied<'a> {
 
 impl Drop for Relied<'_> {
     fn drop(&mut self) {
-        let now = self.worker.now();
-        self.worker.checker.books().end(self.id, now);
+        self.worker.checker.books().end(self.id);
     }
 }
