@@ -206,9 +206,9 @@ impl Connected {
     ///
     /// The answer is not waited for here, but read in its turn, as any:
     /// 1. A connection of another task breaks, and this node hangs.
-    /// 2. Its task waits for the answer to the `CLIENT KILL`, and rings its alarm late for that.
-    /// 3. A late alarm says that this process was held up, and what the node leaves unanswered is forgiven:
-    ///    it is asked for locks for as long as it hangs, and its connection is never replaced.
+    /// 2. Its task waits for the answer to the `CLIENT KILL`, reads nothing meanwhile, and its alarm is late.
+    /// 3. A late alarm says that this process was held up, and the silence of the node is forgiven: for some
+    ///    node timeouts more, it is sent what it does not answer.
     async fn take_left(&mut self, backlog: &Backlog) -> Vec<QueuedCommand> {
         let handover = &backlog.node.handover;
         loop {

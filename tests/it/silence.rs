@@ -8,7 +8,6 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use tokio::runtime::Builder;
 
 /// Stands before a server, and loses whatever is said on connections that were made before a time,
 /// as a gateway does that has forgotten them.
@@ -114,38 +113,4 @@ async fn one_node_that_is_silent_gets_no_second_connection_and_is_down_when_the_
     assert_eq!(accepted, 1, "connections before the first was given up");
     proxy.heal();
     eventually("what was owed is delivered", || cluster.is_empty()).await;
-}
-
-/// 1. A runtime ends while a node owes it an answer.
-/// 2. Another tells the node to close that connection, and the node hangs.
-/// 3. It waited for that answer, which made its alarm late. A late alarm says that this process was held up:
-///    the node's silence was forgiven, for as long as it hung.
-#[test]
-fn a_node_that_hangs_is_noticed_also_while_it_is_told_to_close_a_connection_of_another_runtime() {
-    let runtime = || Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let cluster = Cluster::start(3);
-    let builder = Redlock::builder().nodes(cluster.urls()).max_ttl(MAX_TTL).node_timeout(ms(300));
-    let redlock = builder.connect_timeout(SOON).ttl(ms(60_000)).build().expect("good settings");
-    let state = || redlock.nodes()[0].state().clone();
-    let kept = runtime();
-    let _lease = kept.block_on(async {
-        let lease = redlock.acquire("kept").wait(SOON).await.expect("a free lock");
-        eventually("it is up", || state() == NodeState::Up).await;
-        lease
-    });
-    let other = runtime();
-    let lease = other.block_on(async {
-        drop(redlock.acquire("r").wait(SOON).await.expect("a free lock"));
-        eventually("all have answered", || cluster.iter().all(|it| it.get("r").is_none())).await;
-        cluster[0].stop();
-        redlock.acquire("r").wait(SOON).await.expect("two others")
-    });
-    drop((other, lease));
-    kept.block_on(eventually("it is known to hang", || state() == NodeState::Stalled));
-    cluster[0].cont();
-    kept.block_on(async {
-        eventually("it is back", || state() == NodeState::Up).await;
-        eventually("what was owed is delivered", || cluster.iter().all(|it| it.get("r").is_none()))
-            .await;
-    });
 }
