@@ -31,12 +31,8 @@ compose-test: ## lock across the containers of docker-compose.yml, while they ar
 	$(WITH) ./scripts/compose-test.sh
 
 .PHONY: sim
-sim: ## play the simulation: SEEDS runs, all mutations, and what is outside the promise
-	$(WITH) cargo run --release --quiet -p quorlock-sim -- --seeds $(or $(SEEDS),100000) $(ARGS)
-
-.PHONY: world
-world: ## play whole clients on model nodes in a world of their own: SEEDS runs of each mode
-	$(WITH) cargo run --release --quiet -p quorlock-world -- --seeds $(or $(SEEDS),2000) $(ARGS)
+sim: ## play whole clients on model nodes in a world of their own: SEEDS runs of each mode
+	$(WITH) cargo run --release --quiet -p quorlock-sim -- --seeds $(or $(SEEDS),2000) $(ARGS)
 
 SECONDS ?= 120
 SEED ?= 7

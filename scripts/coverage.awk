@@ -16,7 +16,7 @@ END {
     if (lines != "") print_lines()
 }
 
-# The same file may be named by way of another crate: tests/sim/src/../../../src/protocol/mod.rs.
+# The same file may be named by way of another crate: tests/model/src/../../../src/protocol/mod.rs.
 function of_this_crate(path,    at) {
     while (match(path, /[^\/]+\/\.\.\//)) path = substr(path, 1, RSTART - 1) substr(path, RSTART + RLENGTH)
     at = root "/"

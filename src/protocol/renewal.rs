@@ -139,8 +139,11 @@ impl Renewal {
         }
         let end = Time::default().after(valid_until.since(Time::default().after(early)));
         // What an extension gives grows until it is due.
-        let useful =
+        let mut useful =
             self.upkeep.and_then(|upkeep| self.useful_ttl(now.max(upkeep.due), valid_until));
+        if useful.is_none() {
+            useful = self.put_off(now, valid_until);
+        }
         match (&mut self.upkeep, useful) {
             (Some(upkeep), Some(ttl)) if !upkeep.is_extending && now >= upkeep.due => {
                 upkeep.is_extending = true;
@@ -151,6 +154,21 @@ impl Renewal {
             }
             _ => Step::Wait { until: end },
         }
+    }
+
+    /// An extension by the holder to a longer ttl may reach beyond what one of the upkeep would give when
+    /// that is due: then it is due when no more is left than after a third of an extension's own validity.
+    /// Its ttl, if it will lengthen the lease then.
+    fn put_off(&mut self, now: Time, current: Time) -> Option<Ttl> {
+        let upkeep = self.upkeep?;
+        let validity = valid_until(Time::default(), upkeep.ttl, self.drift).since(Time::default());
+        let due = current.before(validity - validity / 3);
+        if due <= now.max(upkeep.due) {
+            return None;
+        }
+        let ttl = self.useful_ttl(due, current)?;
+        self.upkeep = Some(Upkeep { due, ..upkeep });
+        Some(ttl)
     }
 
     /// The ttl of an extension that lengthens the lease, and not beyond its end.

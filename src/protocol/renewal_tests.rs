@@ -67,6 +67,27 @@ fn upkeep_tries_again_until_the_end_and_never_hot() {
 }
 
 #[test]
+fn upkeep_goes_on_after_the_holder_has_extended_to_a_longer_ttl() {
+    for (at, longer) in [(0, 134), (0, 1_000), (20, 400), (90, 3_000)] {
+        let mut lease = kept_up(10_000);
+        let (before, _) = live(&mut lease, 0..at, Vote::Granted);
+        let mut round = lease.begin(ttl(longer), ms(at)).expect("still held");
+        (0..3).for_each(|node| {
+            round.handle_vote(NodeId::new(node), Vote::Granted, ms(at));
+        });
+        let Extended::Until(until) = lease.handle_outcome(&round, ms(at)) else {
+            panic!("{longer}: {:?}", lease.tenure);
+        };
+        let (begun, tenure) = live(&mut lease, at..5_000, Vote::Granted);
+        assert!(matches!(tenure, Tenure::Held { .. }), "{longer}: {tenure:?} {before:?} {begun:?}");
+        let first = until.since(ms(begun[0])).as_millis();
+        assert!((65..=98).contains(&first), "{longer}: {first} ms were left");
+        let apart = begun.windows(2).all(|pair| (32..=34).contains(&(pair[1] - pair[0])));
+        assert!(apart, "{longer}: {begun:?}");
+    }
+}
+
+#[test]
 fn an_end_is_told_a_little_early_and_stays() {
     let mut lease = held();
     assert_eq!(lease.step(ms(0)), Step::Wait { until: ms(98) });

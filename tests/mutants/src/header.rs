@@ -17,9 +17,8 @@ pub struct Header {
     pub also: Option<(Tier, String)>,
 }
 
-/// Keys that are for readers: the mutation of the earlier simulation that this was, and the defect that the
-/// project had and mended.
-const FOR_READERS: [&str; 2] = ["was", "mended"];
+/// A key that is for readers: the defect that the project had and mended.
+const FOR_READERS: &str = "mended";
 
 impl Header {
     /// Reads the lines before the diff.
@@ -37,7 +36,7 @@ impl Header {
                 "tier" => &mut tier_word,
                 "test" => &mut tests,
                 "also" => &mut beside,
-                other if FOR_READERS.contains(&other) => continue,
+                FOR_READERS => continue,
                 other => return Err(format!("unknown key: {other}")),
             };
             if place.replace(value.trim()).is_some() {
@@ -77,7 +76,7 @@ mod tests {
     use super::*;
 
     const WHOLE: &str =
-        "what: It breaks.\nwhy it matters: All is lost.\ntier: sim\nalso: unit a::b c\nwas: old\n";
+        "what: It breaks.\nwhy it matters: All is lost.\ntier: sim\nalso: unit a::b c\nmended: old\n";
 
     #[test]
     fn a_whole_header_is_read() {
@@ -93,8 +92,8 @@ mod tests {
             ("tier: sim", "tier: luck", "no such tier: luck"),
             ("tier: sim\n", "", "no tier"),
             ("It breaks.", "It breaks", "what is no sentence: It breaks"),
-            ("was: old", "who: me", "unknown key: who"),
-            ("was: old", "tier: sim", "said twice: tier"),
+            ("mended: old", "who: me", "unknown key: who"),
+            ("mended: old", "tier: sim", "said twice: tier"),
         ] {
             assert_eq!(Header::parse(&WHOLE.replace(from, to)), Err(error.to_owned()));
         }

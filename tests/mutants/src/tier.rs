@@ -5,9 +5,9 @@ use std::time::Duration;
 
 /// How the simulator is built and told to hunt for a first finding: **the one place to change it**. It prints
 /// `seed N: what it found` and `found after N seeds`, and ends with 1; or with 0 if it found nothing.
-const SIM_BUILD: &[&str] = &["build", "--profile", "mutant", "-p", "quorlock-world"];
+const SIM_BUILD: &[&str] = &["build", "--profile", "mutant", "-p", "quorlock-sim"];
 const SIM_HUNT: &[&str] =
-    &["run", "--profile", "mutant", "--quiet", "-p", "quorlock-world", "--", "--hunt", "--seeds"];
+    &["run", "--profile", "mutant", "--quiet", "-p", "quorlock-sim", "--", "--hunt", "--seeds"];
 
 /// How long it may take.
 const HUNT_BOUND: Duration = Duration::from_mins(15);

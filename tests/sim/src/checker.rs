@@ -1,130 +1,209 @@
-//! What must never be, in true time.
+//! Who holds what, in true time, and what must never be.
 
-use crate::client::Task;
-use crate::clock::{Instant, MS, S};
-use crate::counts::Count;
+use crate::clock::{Instant, MS};
+use crate::fairness::Waiting;
+use crate::ledger::{Commit, Ledger};
 use crate::mode::Mode;
-use crate::protocol::{Liveness, Loss, Reconnect};
-use crate::scenario::Scenario;
-use crate::world::{World, nanos};
+use crate::rule::Rule;
+use quorlock::{Lease, LeaseRef};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Who believes to hold the lock, and until when.
-pub(crate) struct Checker {
-    ends: Vec<Instant>,
-    /// When each began to hold last.
-    begins: Vec<Instant>,
-    /// False if two may hold at a time.
-    is_exclusive: bool,
-    pub(crate) overlaps: u64,
-    /// The first thing that must not be.
-    pub(crate) violation: Option<String>,
+/// Names a lease that was won.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct HeldId(pub(crate) usize);
+
+/// Somebody who relies on a lease.
+struct Held {
+    id: HeldId,
+    process: usize,
+    lease: LeaseRef,
+    was_lost: bool,
+}
+
+/// A number that tasks count up under a lock, each step in two halves.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stored {
+    pub(crate) writes: u64,
+    token: u64,
+}
+
+/// Behind a lock of its own: leases are asked by the code of clients, which reads the clock.
+pub(crate) struct Checker(Mutex<Books>);
+
+pub(crate) struct Books {
+    mode: Mode,
+    /// The first rule that was broken, and how.
+    pub(crate) violation: Option<(Rule, String)>,
+    held: BTreeMap<usize, Vec<Held>>,
+    pub(crate) ledger: Ledger,
+    stored: BTreeMap<usize, Stored>,
+    /// Values that were handed over, by resource.
+    pub(crate) handed_over: BTreeMap<usize, Vec<String>>,
+    /// Leases that are to be dropped outside of any runtime.
+    pub(crate) graveyard: Vec<Lease>,
+    pub(crate) waiting: Waiting,
+    /// The values that must not be shown.
+    secrets: Vec<String>,
+    pub(crate) grants: u64,
+    pub(crate) calls: u64,
+    /// Which leases were valid at a time.
+    overlaps: BTreeSet<(HeldId, HeldId)>,
 }
 
 impl Checker {
-    pub(crate) fn new(clients: usize, is_exclusive: bool) -> Self {
-        let (ends, begins) = (vec![0; clients], vec![0; clients]);
-        Self { ends, begins, is_exclusive, overlaps: 0, violation: None }
+    pub(crate) fn new(mode: Mode) -> Self {
+        Self(Mutex::new(Books {
+            graveyard: Vec::new(),
+            waiting: Waiting::default(),
+            mode,
+            violation: None,
+            held: BTreeMap::new(),
+            ledger: Ledger::new(mode),
+            stored: BTreeMap::new(),
+            handed_over: BTreeMap::new(),
+            secrets: Vec::new(),
+            grants: 0,
+            calls: 0,
+            overlaps: BTreeSet::new(),
+        }))
     }
 
-    /// `client` believes from `now` on that it holds until `end`: nobody else may.
-    pub(crate) fn hold(&mut self, client: usize, now: Instant, end: Instant) {
-        let is_other = |(other, end): &(usize, &Instant)| *other != client && **end > now;
-        if end > now
-            && let Some((other, until)) = self.ends.iter().enumerate().find(is_other)
-        {
-            self.overlaps += 1;
-            let left = (*until).saturating_sub(now) / MS;
-            let what = format!("c{client} begins to hold, and c{other} holds for {left} ms more");
-            if self.is_exclusive {
-                self.violation.get_or_insert(what);
+    pub(crate) fn books(&self) -> MutexGuard<'_, Books> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Books {
+    /// The first rule that is broken ends a run; unless the mode promises nothing of the kind.
+    pub(crate) fn broken(&mut self, rule: Rule, how: String) {
+        if self.mode.looks_at(rule) {
+            self.violation.get_or_insert((rule, how));
+        }
+    }
+
+    /// How often two leases of a resource were valid at a time.
+    pub(crate) fn overlaps(&self) -> u64 {
+        self.overlaps.len() as u64
+    }
+
+    /// `process` relies on a lease from now on. Its tokens, if it has any, are given by resource.
+    pub(crate) fn begin(
+        &mut self,
+        process: usize,
+        resources: &[usize],
+        lease: &LeaseRef,
+        commits: Vec<(usize, Commit)>,
+    ) -> HeldId {
+        self.grants += 1;
+        let id = HeldId(usize::try_from(self.grants).expect("few"));
+        self.secrets.push(lease.value().chars().take(32).collect());
+        for (resource, commit) in commits {
+            if let Some(how) = self.ledger.commit(resource, commit) {
+                self.broken(Rule::Tokens, how);
             }
         }
-        if self.ends[client] <= now {
-            self.begins[client] = now;
+        for resource in resources {
+            self.look(*resource, Some((process, id)));
+            let held = Held { id, process, lease: lease.clone(), was_lost: false };
+            self.held.entry(*resource).or_default().push(held);
         }
-        self.ends[client] = end;
+        id
     }
 
-    pub(crate) fn began(&self, client: usize) -> Instant {
-        self.begins[client]
-    }
-
-    pub(crate) fn end(&mut self, client: usize, now: Instant) {
-        self.ends[client] = self.ends[client].min(now);
-    }
-
-    fn free_since(&self, but: usize) -> Instant {
-        let others = self.ends.iter().enumerate().filter(|(other, _)| *other != but);
-        others.map(|(_, end)| *end).max().unwrap_or_default()
-    }
-}
-
-impl Scenario {
-    /// How long what is owed takes at most, once all is healed: a hung connection is replaced, the
-    /// node is told, and told again while an old connection may deliver something.
-    pub(crate) fn delivery(&self) -> Instant {
-        let doubt = if self.kills { 0 } else { nanos(self.doubt) };
-        let patience = nanos(Liveness::patience(self.node_timeout));
-        let pauses = patience + 3 * nanos(Reconnect::LAST_PAUSE);
-        let rounds = 8 * nanos(self.node_timeout) + nanos(self.connect_timeout);
-        doubt + pauses + rounds + 600 * MS
-    }
-
-    /// Within this the lock is won, once it is free and somebody waits for it.
-    fn longest_wait(&self) -> Instant {
-        // Grants count later by the steps of clocks, and keys stand longer; drift is seen as a small step.
-        let steps = self.steps_ns() + self.ttl_ns() / 20;
-        self.longest_ttl() / 50 * 51 + 2 * nanos(self.longest_delay) + self.delivery() + steps
-    }
-}
-
-impl World {
-    /// After the healing: whoever gets the lock must have got it in time.
-    pub(crate) fn check_wait(&mut self, client: usize) {
-        let since = self.clients[client].waiting_since;
-        let since = self.checker.free_since(client).max(since);
-        if self.now.saturating_sub(since) > 2 * S {
-            self.counts.add(Count::Gaps);
+    /// Nobody else may hold `resource`, if there is somebody new who does; and who has lost it stays so.
+    pub(crate) fn look(&mut self, resource: usize, newcomer: Option<(usize, HeldId)>) {
+        let Some(all) = self.held.get_mut(&resource) else { return };
+        let mut valid = Vec::new();
+        let mut risen = None;
+        for held in all.iter_mut() {
+            let is_valid = held.lease.is_valid();
+            if is_valid {
+                valid.push((held.process, held.id));
+            }
+            if held.was_lost && is_valid {
+                risen = Some((held.process, held.id));
+            }
+            held.was_lost |= !is_valid;
         }
-        if !self.is_healed || self.scenario.mode != Mode::Liveness {
+        if let Some((process, HeldId(id))) = risen {
+            let how = format!("r{resource}: lease {id} of p{process} was lost, and is valid again");
+            self.broken(Rule::StaysLost, how);
+        }
+        valid.extend(newcomer);
+        if let [(first, HeldId(one)), (second, HeldId(other)), ..] = valid[..] {
+            self.overlaps.insert((HeldId(one.min(other)), HeldId(one.max(other))));
+            let how = format!(
+                "r{resource}: lease {other} of p{second} begins, and lease {one} of p{first} is valid"
+            );
+            self.broken(Rule::Exclusion, how);
+        }
+    }
+
+    /// Its holder relies on it no more.
+    pub(crate) fn end(&mut self, id: HeldId) {
+        self.held.values_mut().for_each(|all| all.retain(|held| held.id != id));
+    }
+
+    pub(crate) fn hand_over(&mut self, resource: usize, value: String) {
+        self.handed_over.entry(resource).or_default().push(value);
+    }
+
+    pub(crate) fn take_over(&mut self, resource: usize) -> Option<String> {
+        self.handed_over.get_mut(&resource)?.pop()
+    }
+
+    /// The process is no more.
+    pub(crate) fn bury(&mut self, process: usize) {
+        for all in self.held.values_mut() {
+            all.retain(|held| held.process != process);
+        }
+    }
+
+    /// Reads what is stored; who has a lower token than the reader's may not write it any more.
+    pub(crate) fn read(&mut self, resource: usize, token: Option<u64>) -> Stored {
+        let stored = self.stored.entry(resource).or_default();
+        stored.token = token.unwrap_or_default().max(stored.token);
+        *stored
+    }
+
+    /// Writes what was read before, one higher: with a token, or under a lease that is valid.
+    pub(crate) fn write(&mut self, resource: usize, read: Stored, token: Option<u64>) {
+        let stored = self.stored.entry(resource).or_default();
+        if token.is_some_and(|token| token < stored.token) {
             return;
         }
-        let waiting_since = self.clients[client].waiting_since.max(self.scenario.horizon);
-        let free_since = self.checker.free_since(client).max(waiting_since);
-        let waited = self.now.saturating_sub(free_since);
-        if waited > self.scenario.longest_wait() {
-            let what = format!("c{client} got a free lock after {} ms", waited / MS);
-            self.checker.violation.get_or_insert(what);
+        if stored.writes != read.writes {
+            let how = format!(
+                "r{resource}: {} writes were read, and there are {}",
+                read.writes, stored.writes
+            );
+            // Who may overlap has to be told apart by tokens, and these may be equal once counters are lost.
+            if self.mode.is_exclusive() || !self.ledger.has_forgotten() {
+                self.broken(Rule::Updates, how);
+            }
         }
+        let stored = self.stored.entry(resource).or_default();
+        stored.writes += 1;
+        stored.token = token.unwrap_or_default().max(stored.token);
     }
 
-    /// Inside the promise, no extension that is in time finds that a quorum is gone.
-    pub(crate) fn check_loss(&mut self, client: usize, loss: Loss) {
-        if matches!(self.scenario.mode, Mode::Safety | Mode::Liveness) {
-            let what = format!("c{client} lost a lease that was valid: {loss}");
-            self.checker.violation.get_or_insert(what);
-        }
-    }
-
-    /// When everybody must have held the lock once more.
-    pub(crate) fn last_moment(&self) -> Instant {
-        let each = self.scenario.longest_wait() + 8 * self.scenario.ttl_ns();
-        self.now + self.scenario.clients as u64 * each
-    }
-
-    /// The end of a run: in liveness mode all have had the lock, and nothing is left.
-    pub(crate) fn check_end(&mut self) {
-        if self.scenario.mode != Mode::Liveness {
+    /// Looks through a text that users see.
+    pub(crate) fn inspect(&mut self, text: &str) {
+        let hex = |piece: &&[u8]| piece.iter().all(u8::is_ascii_hexdigit);
+        if !text.as_bytes().windows(32).any(|piece| hex(&piece)) {
             return;
         }
-        let waits = self.clients.iter().position(|client| client.task != Task::Done);
-        let left = (0..self.scenario.nodes)
-            .find_map(|node| Some((node, self.nodes[node].value(self.now)?)));
-        let what = match (waits, left) {
-            (Some(client), _) => format!("c{client} does not get the lock"),
-            (None, Some((node, value))) => format!("{value:x} is left on n{node}"),
-            (None, None) => return,
-        };
-        self.checker.violation.get_or_insert(what);
+        if let Some(secret) = self.secrets.iter().find(|secret| text.contains(secret.as_str())) {
+            let how = format!("{secret} is shown: {text}");
+            self.broken(Rule::NoSecrets, how);
+        }
+    }
+
+    pub(crate) fn check_bound(&mut self, what: &str, took: Instant, bound: Instant) {
+        if took > bound {
+            let how = format!("{what} took {} ms, and may take {} ms", took / MS, bound / MS);
+            self.broken(Rule::Bounds, how);
+        }
     }
 }

@@ -1,53 +1,62 @@
-//! Clocks that run at rates of their own.
+//! Clocks that run at rates of their own, and stand still or step.
 
-use crate::protocol::Time;
-
-/// True time: nanoseconds since the start of the run. Only the checker knows it.
+/// True time: nanoseconds since the start of the run. Only the checkers know it.
 pub(crate) type Instant = u64;
 
-pub(crate) const MS: u64 = 1_000_000;
+pub(crate) const US: u64 = 1_000;
+pub(crate) const MS: u64 = 1_000 * US;
 pub(crate) const S: u64 = 1_000 * MS;
 
 const MILLION: u64 = 1_000_000;
 
-/// What a process reads, as a function of true time.
+/// What a machine reads, as a function of true time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     /// It showed `shown` at `since`, and has run at `rate` millionths of true time from then on.
     since: Instant,
     shown: u64,
     rate: u64,
+    /// Its rate while it does not stand still.
+    steady: u64,
 }
 
 impl Clock {
     pub(crate) fn new(shown: u64, rate: u64) -> Self {
-        Self { since: 0, shown, rate }
-    }
-
-    /// The same from a whole second on.
-    pub(crate) fn on_the_second(self) -> Self {
-        Self { shown: self.shown - self.shown % S, ..self }
+        Self { since: 0, shown, rate, steady: rate }
     }
 
     pub(crate) fn read(&self, now: Instant) -> u64 {
         self.shown + (now - self.since) * self.rate / MILLION
     }
 
-    pub(crate) fn time(&self, now: Instant) -> Time {
-        Time::from_nanos(self.read(now))
-    }
-
     /// The first instant at which it shows `time` or more, not before its last change.
-    pub(crate) fn when(&self, time: Time) -> Instant {
-        let ahead = time.as_nanos().saturating_sub(self.shown);
-        // Ends of time stay what they are.
-        let passed = ahead.checked_mul(MILLION).map(|product| product.div_ceil(self.rate));
-        passed.map_or(Instant::MAX, |passed| self.since + passed)
+    pub(crate) fn when(&self, time: u64) -> Instant {
+        let ahead = u128::from(time.saturating_sub(self.shown)) * u128::from(MILLION);
+        if ahead == 0 {
+            return self.since;
+        }
+        if self.rate == 0 {
+            return Instant::MAX;
+        }
+        let passed = ahead.div_ceil(u128::from(self.rate));
+        u64::try_from(passed).map_or(Instant::MAX, |passed| self.since.saturating_add(passed))
     }
 
     /// Shows `by` more from `now` on, or less, if it is negative.
-    pub(crate) fn jump(&mut self, now: Instant, by: i64) {
+    pub(crate) fn step(&mut self, now: Instant, by: i64) {
         self.shown = self.read(now).saturating_add_signed(by);
         self.since = now;
+    }
+
+    /// Stands still from `now` on.
+    pub(crate) fn stop(&mut self, now: Instant) {
+        self.step(now, 0);
+        self.rate = 0;
+    }
+
+    /// Runs again from `now` on.
+    pub(crate) fn go_on(&mut self, now: Instant) {
+        self.step(now, 0);
+        self.rate = self.steady;
     }
 }

@@ -1,102 +1,155 @@
 //! Who was given which token, and whether tokens follow the order of tenures.
 
 use crate::clock::Instant;
+use crate::fencing::counter;
 use crate::mode::Mode;
-use crate::protocol::{MAX_NODES, NodeId, NodeSet};
+use crate::shared::Core;
+use crate::worker::name;
+use server_model::{Kind, Stored};
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+/// So much of a value tells it from all others.
+const DIGITS: usize = 32;
+
+/// Whose keys came to stand on a node, one after the other.
+#[derive(Default)]
+pub(crate) struct Tenures {
+    by_resource: BTreeMap<usize, Vec<Vec<u8>>>,
+}
 
 /// A token that was handed out.
+#[derive(Debug)]
 pub(crate) struct Commit {
-    pub(crate) client: usize,
-    pub(crate) claim: u32,
+    pub(crate) process: usize,
     pub(crate) token: u64,
-    /// The nodes that have confirmed it.
-    pub(crate) nodes: NodeSet,
-    /// From T1 of its attempt until its holder had it.
-    pub(crate) began: Instant,
-    pub(crate) returned: Instant,
+    /// The nodes that have the lease's key, and whose counter stands at the token: the place of the lease
+    /// among those that had the key there.
+    places: Vec<Option<usize>>,
+    /// From when its key first came to stand anywhere until its holder had it.
+    came: Instant,
+    returned: Instant,
+    /// On each node: when it last forgot counters.
+    wiped: Vec<Option<Instant>>,
 }
 
 /// All tokens of a run.
 pub(crate) struct Ledger {
-    /// Counters are lost, and all that the order rests on: what comes of it is only counted.
-    is_measured: bool,
-    commits: Vec<Commit>,
-    /// On each node: whose keys came to stand there, one after the other.
-    tenures: Vec<Vec<u32>>,
-    /// On each node: when it last forgot all.
-    wiped: Vec<Option<Instant>>,
+    mode: Mode,
+    commits: BTreeMap<usize, Vec<Commit>>,
     /// How often a token was not higher than that of a lease which had been handed out before.
     pub(crate) disorders: u64,
 }
 
+impl Core {
+    /// Takes down whose keys stand on a node.
+    pub(crate) fn note_tenures(&mut self, node: usize) {
+        if !self.notes_tenures {
+            return;
+        }
+        let wall = self.node_wall(node);
+        let mut came = Vec::new();
+        for (key, Stored { kind, .. }) in self.nodes[node].server.keys(wall) {
+            let (Some(resource), Kind::String(value)) = (resource(key), kind) else { continue };
+            came.push((resource, value[..value.len().min(DIGITS)].to_vec()));
+        }
+        for (resource, value) in came {
+            self.came.entry(value.clone()).or_insert(self.now);
+            // A key that is put back later was there before.
+            let tenures = self.nodes[node].tenures.by_resource.entry(resource).or_default();
+            if !tenures.contains(&value) {
+                tenures.push(value);
+            }
+        }
+    }
+
+    /// What is known of a lease that is handed out now.
+    pub(crate) fn commit(
+        &self,
+        process: usize,
+        resource: usize,
+        value: &str,
+        token: u64,
+    ) -> Commit {
+        let value = &value.as_bytes()[..DIGITS.min(value.len())];
+        let place = |node: usize| {
+            let mut is_ours = false;
+            let mut is_at_token = false;
+            let counter = counter(&name(resource));
+            for (key, Stored { kind, .. }) in self.nodes[node].server.keys(self.node_wall(node)) {
+                let Kind::String(stored) = kind else { continue };
+                is_ours |= key == name(resource).as_bytes() && stored.starts_with(value);
+                is_at_token |= key == counter.as_bytes() && stored == token.to_string().as_bytes();
+            }
+            let tenures = self.nodes[node].tenures.by_resource.get(&resource)?;
+            let place = tenures.iter().position(|tenure| tenure == value)?;
+            (is_ours && is_at_token).then_some(place)
+        };
+        let places = (0..self.nodes.len()).map(place).collect();
+        let came = self.came.get(value).copied().unwrap_or(self.now);
+        let wiped = self.nodes.iter().map(|node| node.wiped).collect();
+        Commit { process, token, places, came, returned: self.now, wiped }
+    }
+}
+
 impl Ledger {
     pub(crate) fn new(mode: Mode) -> Self {
-        Self {
-            is_measured: matches!(mode, Mode::Wiped(_)),
-            commits: Vec::new(),
-            tenures: vec![Vec::new(); MAX_NODES],
-            wiped: vec![None; MAX_NODES],
-            disorders: 0,
-        }
-    }
-
-    pub(crate) fn begin_tenure(&mut self, node: usize, claim: u32) {
-        // A key that is put back later was there before.
-        if !self.tenures[node].contains(&claim) {
-            self.tenures[node].push(claim);
-        }
-    }
-
-    pub(crate) fn wipe(&mut self, node: usize, now: Instant) {
-        self.wiped[node] = Some(now);
+        Self { mode, commits: BTreeMap::new(), disorders: 0 }
     }
 
     /// Takes down a token, and says what is wrong with it.
-    pub(crate) fn commit(&mut self, commit: Commit) -> Option<String> {
+    pub(crate) fn commit(&mut self, resource: usize, commit: Commit) -> Option<String> {
+        let before = self.commits.get(&resource).into_iter().flatten();
         let wrong: Vec<_> =
-            self.commits.iter().filter_map(|earlier| self.compare(earlier, &commit)).collect();
+            before.filter_map(|earlier| compare(self.mode, earlier, &commit)).collect();
         self.disorders += wrong.len() as u64;
-        self.commits.push(commit);
-        wrong.into_iter().next()
+        self.commits.entry(resource).or_default().push(commit);
+        wrong.into_iter().next().map(|how| format!("r{resource}: {how}"))
     }
 
-    /// Two tokens, the second of which was handed out after the first.
-    fn compare(&self, one: &Commit, other: &Commit) -> Option<String> {
-        let is_later = one.returned <= other.began;
-        let order = one.token.cmp(&other.token);
-        let tell = |what: &str| {
-            let (one, other) = ((one.client, one.token), (other.client, other.token));
-            Some(format!(
-                "c{} had token {}, and c{} has {}: {what}",
-                one.0, one.1, other.0, other.1
-            ))
-        };
-        if self.is_measured {
-            let is_wrong = order == Ordering::Equal || is_later && order != Ordering::Less;
-            return if is_wrong { tell("counters were lost") } else { None };
-        }
-        let since = one.began.min(other.began);
-        let has_kept = |node: &NodeId| self.wiped[node.index()].is_none_or(|at| at < since);
-        let shared = |node: &NodeId| one.nodes.contains(*node) && other.nodes.contains(*node);
-        let mut kept = (0..MAX_NODES).map(NodeId::new).filter(shared).filter(has_kept).peekable();
-        let forgot = self.wiped.iter().flatten().any(|at| *at >= since);
-        if kept.peek().is_none() {
-            return if forgot { None } else { tell("no node has confirmed both") };
-        }
-        if is_later && order != Ordering::Less {
-            return tell("it came later");
-        }
-        // Also of leases at the same time: keys can be gone before their time.
-        let wrong = kept.find(|node| {
-            let tenures = self.tenure(*node, one).zip(self.tenure(*node, other));
-            tenures.is_some_and(|(one, other)| one.cmp(&other) != order)
-        });
-        wrong.and_then(|node| tell(&format!("that is not the order on {node:?}")))
+    /// True if any counter was lost by then.
+    pub(crate) fn has_forgotten(&self) -> bool {
+        let mut wiped = self.commits.values().flatten().flat_map(|commit| &commit.wiped);
+        wiped.any(Option::is_some)
     }
+}
 
-    /// The place of a lease among those that had the key of a node.
-    fn tenure(&self, node: NodeId, commit: &Commit) -> Option<usize> {
-        self.tenures[node.index()].iter().position(|claim| *claim == commit.claim)
+/// Two tokens, the second of which was handed out after the first.
+fn compare(mode: Mode, one: &Commit, other: &Commit) -> Option<String> {
+    let is_later = mode.is_exclusive() || one.returned <= other.came;
+    let order = one.token.cmp(&other.token);
+    let tell = |what: &str| {
+        let (first, second) = ((one.process, one.token), (other.process, other.token));
+        Some(format!(
+            "p{} had token {}, and p{} has {}: {what}",
+            first.0, first.1, second.0, second.1
+        ))
+    };
+    if !mode.is_promised() {
+        let is_wrong = order == Ordering::Equal || is_later && order != Ordering::Less;
+        return if is_wrong { tell("it was only measured") } else { None };
     }
+    let since = one.came.min(other.came);
+    let has_kept = |node: &usize| other.wiped[*node].is_none_or(|at| at < since);
+    let forgot = (0..other.wiped.len()).any(|node| !has_kept(&node));
+    let both = |node: usize| Some((one.places[node]?, other.places[node]?));
+    let kept = (0..other.wiped.len()).filter(has_kept);
+    let kept: Vec<_> = kept.filter_map(|node| Some((node, both(node)?))).collect();
+    if kept.is_empty() && forgot {
+        return None;
+    }
+    if order == Ordering::Equal {
+        return tell("they are the same");
+    }
+    if is_later && order != Ordering::Less {
+        return tell("it came later");
+    }
+    // Also of leases at the same time: keys can be gone before their time.
+    let wrong = kept.into_iter().find(|(_, (one, other))| one.cmp(other) != order);
+    wrong.and_then(|(node, _)| tell(&format!("that is not the order on n{node}")))
+}
+
+/// The lock whose key it is.
+fn resource(key: &[u8]) -> Option<usize> {
+    std::str::from_utf8(key).ok()?.strip_prefix('r')?.parse().ok()
 }

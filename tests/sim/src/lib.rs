@@ -1,42 +1,63 @@
-//! A seeded simulation of quorlock's protocol.
+//! Whole quorlock clients, as they ship, in a world of their own: from a seed comes everything that happens.
 //!
-//! The protocol's objects are the library's own, included as they stand. Around them: virtual nodes
-//! with clocks of their own, connections that delay, break and deliver late, clients that pause, and
-//! a checker that knows the true time. The same seed gives the same run, event for event.
+//! - What is real: the library, all of it but for its sockets, its thread of alarms and its feature
+//!   `blocking`, which needs threads; tokio's runtimes and channels; the redis crate.
+//! - What stands in for the outside: nodes ([`server_model`], which is compared with a real server byte by
+//!   byte), the network, every machine's clocks, processes, and the order in which tasks run.
+//!
+//! Each process has tokio runtimes of its own. They run on one thread, one after the other in an order that
+//! is drawn from the seed, each until it has nothing to do; then the next event happens, and time goes on to
+//! it. An executor of our own would be faster, but handles, spawning and the end of a runtime would be
+//! copies; and with paused time each of several runtimes would go on to its own next timer.
+//!
+//! A run ends in four stages: faults; all is healed, and every client has every lock once more; all clients
+//! are closed; nothing is left.
 
-// The protocol imports nothing of the crate, so it can be driven as it stands, without being public.
-#[allow(dead_code, unreachable_pub, unused_imports)]
-#[path = "../../../src/protocol/mod.rs"]
-mod protocol;
-
+mod alone;
+mod call;
 mod checker;
 mod client;
 mod clock;
-mod clocks;
-mod counts;
 mod dice;
 mod event;
+mod executor;
+mod fairness;
 mod fault;
 mod fencing;
-mod guard;
-mod holding;
+mod finale;
+mod gate;
+mod healing;
+mod holder;
 mod ledger;
-mod link;
-mod mind;
-mod mistake;
+mod machines;
+mod mishap;
 mod mode;
-mod mutation;
 mod network;
 mod node;
-mod reconnect;
+mod patience;
+mod process;
+mod readings;
+mod remains;
+mod restarts;
+mod rule;
+mod run;
 mod scenario;
+mod shared;
+mod shrink;
+mod sleep;
 mod steps;
+mod stream;
 mod sweep;
 mod trace;
+mod watchdog;
+mod weather;
+mod witness;
+mod worker;
 mod world;
 
-pub use counts::{Count, Counts};
-pub use mode::{Guarded, Hint, Mode, Outside, Stepped, Wiped};
-pub use mutation::Mutation;
+pub use mode::Mode;
+pub use rule::Rule;
+pub use run::{Outcome, Parts, run};
+pub use shrink::shrink;
 pub use sweep::{Sweep, sweep};
-pub use world::{Outcome, run};
+pub use watchdog::watch;

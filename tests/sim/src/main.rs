@@ -1,41 +1,41 @@
-//! Plays seeds of the simulation: `cargo run --release -p quorlock-sim -- --help`.
+//! Plays seeds of the simulation: `make sim`.
 
 use clap::Parser;
-use sim::{Mode, Mutation, Sweep, run, sweep};
-use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Instant;
+use std::{env, thread};
+use sim::{Mode, Parts, Rule, run, shrink, sweep, watch};
 
-/// Mutations must be caught within so many seeds.
-const MOST_SEEDS: u64 = 20_000;
+/// So many findings of a sweep are printed.
+const MOST_SHOWN: usize = 10;
 
-/// Lines of a failing trace that are shown.
-const TAIL: usize = 60;
+/// So many seeds of one mode are played before those of the next, in a hunt.
+const TURN: u64 = 50;
 
-/// Simulates quorlock's protocol, from seeds.
+/// Simulates whole quorlock clients, from seeds.
 #[derive(Parser)]
 struct Arguments {
     /// How many seeds to play
-    #[arg(long, default_value_t = 100_000)]
+    #[arg(long, default_value_t = 1_000)]
     seeds: u64,
     /// The first of them
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Inside the promise: safety, liveness, tokens, steps, steps-restarts, guard-observed,
-    /// guard-minority, guard-strict, guard-rolling, guard-fresh. Several: guard, mutations, outside, wiped
-    /// (counters are lost); all, which plays a tenth of the seeds of what is about restart guards, steps of
-    /// clocks and lost counters. And what outside and wiped list
+    /// What to play: a mode, or `all` that are promised, or `outside`
     #[arg(long, default_value = "all")]
     mode: String,
-    /// Plays this seed only
+    /// Plays this seed only, and prints what happens in it
     #[arg(long)]
     seed: Option<u64>,
-    /// Writes the whole trace of that seed
+    /// Of that seed, only these parts, as a finding names them
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Stops at the first finding, and does not cut it down
     #[arg(long)]
-    trace: bool,
-    /// Breaks the protocol in this way
+    hunt: bool,
+    /// How many threads play
     #[arg(long)]
-    mutation: Option<String>,
+    threads: Option<usize>,
 }
 
 fn main() -> ExitCode {
@@ -52,160 +52,117 @@ fn main() -> ExitCode {
 impl Arguments {
     /// Plays what was asked for; true if all was as it must be.
     fn play(&self) -> Result<bool, String> {
-        let mutation = self.mutation()?;
-        match self.mode.as_str() {
-            "guard" | "mutations" | "outside" | "wiped" | "all" if self.seed.is_some() => {
-                let labels: Vec<_> = Mode::ALL.iter().map(|(label, _)| *label).collect();
-                Err(format!("one seed needs one mode of {}", labels.join(", ")))
-            }
-            "guard" => Ok(guard(&self.seeds(), mutation)),
-            "mutations" => Ok(mutations()),
-            "outside" => {
-                outside(&self.seeds());
-                Ok(true)
-            }
-            "wiped" => {
-                wiped(&self.seeds());
-                Ok(true)
-            }
-            "all" => {
-                let is_kept = [Mode::Safety, Mode::Liveness, Mode::Tokens]
-                    .map(|mode| inside(&self.seeds(), mode, mutation))
-                    .iter()
-                    .all(|is_kept| *is_kept);
-                let few = self.from..self.from.saturating_add(self.seeds / 10);
-                let is_guarded = guard(&few, mutation);
-                let is_caught = mutations();
-                outside(&few);
-                wiped(&few);
-                Ok(is_kept && is_guarded && is_caught)
-            }
-            label => {
-                let found = Mode::ALL.iter().find(|(name, _)| *name == label);
-                let (_, mode) = found.ok_or_else(|| format!("there is no mode {label}"))?;
-                Ok(match self.seed {
-                    Some(seed) => replay(seed, *mode, mutation, self.trace),
-                    None => inside(&self.seeds(), *mode, mutation),
-                })
+        watch();
+        let modes = self.modes()?;
+        if let Some(seed) = self.seed {
+            let [mode] = modes[..] else { return Err("one seed needs one mode".to_owned()) };
+            return self.replay(mode, seed);
+        }
+        if self.hunt {
+            return Ok(self.hunt(&modes));
+        }
+        let mut is_kept = true;
+        for mode in modes {
+            is_kept &= self.sweep(mode);
+        }
+        Ok(is_kept)
+    }
+
+    fn modes(&self) -> Result<Vec<Mode>, String> {
+        let all = Mode::ALL.iter();
+        let found: Vec<_> = all
+            .filter(|(label, mode)| match self.mode.as_str() {
+                "all" => mode.is_promised(),
+                "outside" => !mode.is_promised(),
+                wanted => *label == wanted,
+            })
+            .map(|(_, mode)| *mode)
+            .collect();
+        if found.is_empty() {
+            let labels: Vec<_> = Mode::ALL.iter().map(|(label, _)| *label).collect();
+            return Err(format!("there is no mode {}, but {}", self.mode, labels.join(", ")));
+        }
+        Ok(found)
+    }
+
+    fn replay(&self, mode: Mode, seed: u64) -> Result<bool, String> {
+        let parts = if self.only.is_empty() { None } else { Some(self.only.parse::<Parts>()?) };
+        let outcome = run(mode, seed, parts.as_ref(), true);
+        print!("{}", outcome.trace);
+        println!("seed {seed}, {}: hash {:016x}", mode.label(), outcome.hash);
+        if let Some((rule, how)) = &outcome.violation {
+            println!("{rule}\n  {how}");
+        }
+        Ok(outcome.violation.is_none() || !mode.is_promised())
+    }
+
+    #[allow(clippy::cast_precision_loss)] // It is for reading.
+    fn sweep(&self, mode: Mode) -> bool {
+        let start = Instant::now();
+        let seeds = self.from..self.from.saturating_add(self.seeds);
+        let swept = sweep(mode, seeds, self.threads(), false);
+        let seconds = start.elapsed().as_secs_f64();
+        println!(
+            "{}: {} seeds, {} findings, in {seconds:.1} s ({:.0} a second); {} calls, {} locks, {} faults; hash {:016x}",
+            mode.label(),
+            swept.seeds,
+            swept.findings.len(),
+            swept.seeds as f64 / seconds,
+            swept.calls,
+            swept.grants,
+            swept.faults,
+            swept.hash
+        );
+        if !mode.is_promised() {
+            println!(
+                "  {} runs with {} overlaps or {} tokens out of order",
+                swept.bad_runs, swept.overlaps, swept.disorders
+            );
+        }
+        for (seed, rule, how) in swept.findings.iter().take(MOST_SHOWN) {
+            println!("seed {seed}: {rule:?}: {how}");
+        }
+        let Some((seed, rule, _)) = swept.findings.first() else { return true };
+        explain(mode, *seed, *rule);
+        !mode.is_promised()
+    }
+
+    fn threads(&self) -> usize {
+        let processors = || thread::available_parallelism().map_or(1, usize::from);
+        self.threads.unwrap_or_else(processors)
+    }
+
+    /// Plays a few seeds of each mode in turn, until a rule is broken. True if none is.
+    fn hunt(&self, modes: &[Mode]) -> bool {
+        let mut played = 0;
+        while played < self.seeds {
+            let from = self.from + played / modes.len() as u64;
+            for mode in modes {
+                let swept = sweep(*mode, from..from + TURN, self.threads(), true);
+                played += swept.seeds;
+                if let Some((seed, rule, how)) = swept.findings.first() {
+                    println!("seed {seed}: {}: {rule:?}: {how}", mode.label());
+                    println!("found after {played} seeds");
+                    return false;
+                }
             }
         }
-    }
-
-    fn seeds(&self) -> Range<u64> {
-        self.from..self.from.saturating_add(self.seeds)
-    }
-
-    fn mutation(&self) -> Result<Option<Mutation>, String> {
-        let Some(label) = &self.mutation else { return Ok(None) };
-        let found = Mutation::ALL.iter().copied().find(|mutation| mutation.label() == label);
-        let known: Vec<_> = Mutation::ALL.iter().map(|mutation| mutation.label()).collect();
-        found.map(Some).ok_or_else(|| format!("there is no {label}, but {}", known.join(", ")))
+        println!("{played} seeds of {} modes, and nothing found", modes.len());
+        true
     }
 }
 
-/// Plays seeds, and prints how often what happened in a thousand of them.
-fn inside(seeds: &Range<u64>, mode: Mode, mutation: Option<Mutation>) -> bool {
-    let start = Instant::now();
-    let sweep = sweep(seeds.clone(), mode, mutation, false);
-    let seconds = start.elapsed().as_secs_f64();
-    #[allow(clippy::cast_precision_loss)] // It is for reading.
-    let rate = sweep.seeds as f64 / seconds;
+/// Cuts a finding down, and prints what is left of it.
+fn explain(mode: Mode, seed: u64, rule: Rule) {
+    let parts = shrink(mode, seed, rule);
+    let outcome = run(mode, seed, Some(&parts), true);
+    print!("{}", outcome.trace);
+    if let Some((rule, how)) = &outcome.violation {
+        println!("{rule}\n  {how}");
+    }
+    let program = env::var("CARGO_PKG_NAME").unwrap_or_else(|_| env!("CARGO_PKG_NAME").to_owned());
     println!(
-        "{}: {} seeds, {} with a violation, in {seconds:.1} s ({rate:.0} a second), hash {:016x}",
-        mode.label(),
-        sweep.seeds,
-        sweep.violations,
-        sweep.hash
+        "cargo run --release -p {program} -- --mode {} --seed {seed} --only {parts}",
+        mode.label()
     );
-    println!("  per 1,000 seeds:");
-    for (label, count) in sweep.counts.each() {
-        println!("  {:>12}  {label}", per_thousand(count, &sweep));
-    }
-    if let Some((seed, _)) = sweep.first {
-        replay(seed, mode, mutation, false);
-    }
-    // Outside of the promise there is nothing that must not be.
-    sweep.violations == 0 || !mode.is_promised()
-}
-
-/// The restart guard and the steps of clocks, in each of their modes.
-fn guard(seeds: &Range<u64>, mutation: Option<Mutation>) -> bool {
-    let is_guarded = |(_, mode): &(&str, Mode)| matches!(mode, Mode::Guarded(_) | Mode::Stepped(_));
-    let mut all = true;
-    for (_, mode) in Mode::ALL.into_iter().filter(is_guarded) {
-        all &= inside(seeds, mode, mutation);
-    }
-    all
-}
-
-/// The command that plays a seed again.
-fn command(seed: u64, mode: Mode, mutation: Option<Mutation>) -> String {
-    let mutation = mutation.map(|mutation| format!(" --mutation {}", mutation.label()));
-    let mode = mode.label();
-    format!(
-        "cargo run --release -p quorlock-sim -- --mode {mode} --seed {seed} --trace{}",
-        mutation.unwrap_or_default()
-    )
-}
-
-fn replay(seed: u64, mode: Mode, mutation: Option<Mutation>, is_whole: bool) -> bool {
-    let outcome = run(seed, mode, mutation, true);
-    let lines: Vec<_> = outcome.trace.lines().collect();
-    let from = if is_whole { 0 } else { lines.len().saturating_sub(TAIL) };
-    lines[from..].iter().for_each(|line| println!("{line}"));
-    println!("seed {seed}, {}: hash {:016x}", mode.label(), outcome.hash);
-    match outcome.violation {
-        Some(what) => println!("{what}\n{}", command(seed, mode, mutation)),
-        None => return true,
-    }
-    false
-}
-
-#[allow(clippy::cast_precision_loss)] // It is for reading.
-fn per_thousand(count: u64, sweep: &Sweep) -> String {
-    format!("{:.1}", count as f64 * 1_000.0 / sweep.seeds as f64)
-}
-
-/// Each mutation must be caught.
-fn mutations() -> bool {
-    println!("| mutation | caught in | seeds it took | how |\n|---|---|---|---|");
-    let mut all = true;
-    for mutation in Mutation::ALL {
-        let mode = mutation.mode();
-        let sweep = sweep(0..MOST_SEEDS, mode, Some(*mutation), true);
-        let (seeds, what) = match sweep.first {
-            Some((seed, what)) => ((seed + 1).to_string(), what),
-            None => (format!("not in {MOST_SEEDS}"), String::new()),
-        };
-        all &= sweep.violations > 0;
-        println!("| {} | {} | {seeds} | {what} |", mutation.label(), mode.label());
-    }
-    all
-}
-
-/// Counts what happens outside of the promise, in the modes for which `is_meant`. There is nothing
-/// that it must be.
-fn measure(what: &str, seeds: &Range<u64>, is_meant: fn(Mode) -> bool) {
-    println!("| outside the promise | seeds | of 1,000, with {what} | {what} in 1,000 | first |");
-    println!("|---|---|---|---|---|");
-    for (label, mode) in Mode::ALL.into_iter().filter(|(_, mode)| is_meant(*mode)) {
-        let sweep = sweep(seeds.clone(), mode, None, false);
-        let rate = per_thousand(sweep.violations, &sweep);
-        let is_wiped = matches!(mode, Mode::Wiped(_));
-        let times = per_thousand(if is_wiped { sweep.disorders } else { sweep.overlaps }, &sweep);
-        let first = sweep.first.map_or(String::from("none"), |(seed, _)| seed.to_string());
-        println!("| {label} | {} | {rate} | {times} | {first} |", sweep.seeds);
-    }
-}
-
-fn is_outside(mode: Mode) -> bool {
-    matches!(mode, Mode::Outside(_))
-}
-
-fn outside(seeds: &Range<u64>) {
-    measure("overlaps", seeds, is_outside);
-}
-
-fn wiped(seeds: &Range<u64>) {
-    measure("tokens out of order", seeds, |mode| matches!(mode, Mode::Wiped(_)));
 }

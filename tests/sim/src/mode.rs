@@ -1,12 +1,18 @@
 //! What a run is about, and what must never be in it.
 
+use crate::rule::Rule;
+
 /// What is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Faults inside the promise: no two hold at a time.
-    Safety,
-    /// Faults, then none: all get the lock in time, and no key is left behind.
-    Liveness,
+    /// Faults inside the promise, and then none: no two hold at a time, all calls end in time, and
+    /// nothing is left behind.
+    Promise,
+    /// The nodes and the network are well. Runtimes end and are held up, processes are stopped, tasks wait: what
+    /// is let go of is free at once all the same.
+    Quiet,
+    /// Nodes and network are well, but for short outages of all of them: leases that are kept up outlive these.
+    Outages,
     /// Keys go at any moment, and some nodes forget all: committed tokens differ, and follow the
     /// order of tenures, wherever two quorums share a node that has kept its counter. Exclusion is not
     /// looked at.
@@ -69,21 +75,6 @@ pub enum Outside {
     Standstill,
 }
 
-impl Outside {
-    /// All of them.
-    pub const ALL: [Self; 9] = [
-        Self::Amnesia,
-        Self::Jump,
-        Self::FastNodes,
-        Self::StepNewcomers,
-        Self::StepDrift,
-        Self::Standstill,
-        Self::Unguarded,
-        Self::Newcomers,
-        Self::SilentOld,
-    ];
-}
-
 /// A loss of counters: at one moment so many nodes forget all, and restart at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wiped {
@@ -108,9 +99,10 @@ const fn wiped(is_majority: bool, hint: Hint) -> Mode {
 
 impl Mode {
     /// All modes, with their names on the command line.
-    pub const ALL: [(&str, Self); 29] = [
-        ("safety", Self::Safety),
-        ("liveness", Self::Liveness),
+    pub const ALL: [(&str, Self); 30] = [
+        ("promise", Self::Promise),
+        ("quiet", Self::Quiet),
+        ("outages", Self::Outages),
         ("tokens", Self::Tokens),
         ("guard-observed", Self::Guarded(Guarded::Observed)),
         ("guard-minority", Self::Guarded(Guarded::Minority)),
@@ -150,13 +142,35 @@ impl Mode {
         !matches!(self, Self::Outside(_) | Self::Wiped(_))
     }
 
-    /// True if it is looked at whether two hold at a time.
+    /// Whether it is a finding if `rule` is broken; else that is only counted.
+    pub fn looks_at(self, rule: Rule) -> bool {
+        match rule {
+            Rule::Exclusion => self.is_exclusive(),
+            Rule::Updates | Rule::Tokens | Rule::Liveness => self.is_promised(),
+            Rule::NotLost => self.is_whole(),
+            Rule::Withheld => matches!(self, Self::Guarded(_)),
+            Rule::Renewed => self == Self::Outages,
+            _ => true,
+        }
+    }
+
+    /// True if nodes forget nothing that matters, and clocks do not step: all that is promised is looked at.
+    pub(crate) fn is_whole(self) -> bool {
+        matches!(self, Self::Promise | Self::Quiet | Self::Outages)
+    }
+
+    /// True if it is promised that no two hold at a time.
     pub(crate) fn is_exclusive(self) -> bool {
-        !matches!(self, Self::Tokens | Self::Wiped(_))
+        self.is_promised() && self != Self::Tokens
+    }
+
+    /// True if every lock has a token, and keys may go at any moment.
+    pub(crate) fn is_about_tokens(self) -> bool {
+        matches!(self, Self::Tokens | Self::Wiped(_))
     }
 
     /// True if groups of nodes forget all at once, and restart at once.
-    pub fn restarts_groups(self) -> bool {
+    pub(crate) fn restarts_groups(self) -> bool {
         matches!(
             self,
             Self::Guarded(_)
@@ -169,5 +183,31 @@ impl Mode {
     pub(crate) fn has_steps(self) -> bool {
         let outside = matches!(self, Self::Outside(Outside::StepNewcomers | Outside::StepDrift));
         outside || matches!(self, Self::Stepped(_))
+    }
+
+    /// True if some clients come in the middle of the run.
+    pub(crate) fn has_newcomers(self) -> bool {
+        match self {
+            Self::Promise => true,
+            Self::Guarded(guarded) => guarded != Guarded::Observed,
+            Self::Outside(outside) => {
+                use Outside::{Newcomers, SilentOld, StepNewcomers};
+                matches!(outside, Newcomers | SilentOld | StepNewcomers)
+            }
+            Self::Quiet | Self::Outages | Self::Tokens | Self::Stepped(_) | Self::Wiped(_) => false,
+        }
+    }
+
+    /// True if a client may be made at any moment, and need not know what nodes and clocks did before.
+    pub(crate) fn admits_anybody(self) -> bool {
+        self.is_whole() || self.is_about_tokens()
+    }
+
+    pub(crate) fn is_fresh(self) -> bool {
+        self == Self::Guarded(Guarded::Fresh)
+    }
+
+    pub(crate) fn is_rolling(self) -> bool {
+        self == Self::Guarded(Guarded::Rolling)
     }
 }

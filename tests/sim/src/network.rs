@@ -1,271 +1,323 @@
-//! Connections: first in, first out each way; broken, they may still deliver what they have.
+//! Connections: what is under way on them, in order, and how they break.
 
-use crate::clock::Instant;
-use crate::counts::Count;
-use crate::event::Event;
-use crate::link::{Deed, Order};
-use crate::mutation::Mutation;
-use crate::node::Answer;
-use crate::trace::note;
-use crate::world::{World, index, nanos, small, word};
+use crate::clock::{Instant, MS, S, US};
+use crate::event::{Event, Way};
+use crate::readings::request_of_time;
+use crate::rule::Rule;
+use crate::shared::Core;
+use crate::trace::{Shown, note};
+use server_model::ConnId;
+use std::collections::VecDeque;
+use std::task::Waker;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+/// So long a sender repeats what is not acknowledged: `TCP_USER_TIMEOUT` as the library sets it. What is
+/// older is not delivered; a little less, as the sender's clock may run fast.
+const USER_TIMEOUT: Instant = 9_900 * MS;
+
+/// What travels.
+pub(crate) enum Packet {
+    /// The client wants to connect.
     Open,
-    /// Its client has given it up, or will when it hears that it is broken. What is under way comes
-    /// `later`, or never.
-    Broken {
-        later: Option<Instant>,
+    /// The node has accepted it.
+    Accepted,
+    Bytes(Vec<u8>),
+    /// Nothing: the bytes before it tell the time, for which was asked then.
+    Told {
+        asked: Instant,
     },
-    /// The node has closed it.
+    /// No more bytes will come.
+    End,
+    /// There is no connection, or no more.
+    Reset,
+}
+
+/// One way of a connection.
+#[derive(Default)]
+pub(crate) struct Pipe {
+    /// What is under way: when it was sent, when it arrives.
+    packets: VecDeque<(Instant, Instant, Packet)>,
+    last_arrival: Instant,
+    is_planned: bool,
+}
+
+/// Where the client's end is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientEnd {
+    Connecting,
+    Open,
+    /// The peer sends no more.
     Ended,
+    Broken,
+    Refused,
+    /// The client has let go of it.
+    Dropped,
 }
 
 pub(crate) struct Connection {
-    pub(crate) client: usize,
+    pub(crate) process: usize,
     pub(crate) node: usize,
-    /// The node's process that has taken it.
-    pub(crate) run: Option<u32>,
-    pub(crate) state: State,
-    /// When the last packet arrives, each way.
-    last_request: Instant,
-    last_reply: Instant,
-    /// From then on it delivers nothing any more.
-    dead_from: Instant,
+    pub(crate) client: ClientEnd,
+    /// Bytes that the client has not read yet.
+    pub(crate) inbox: VecDeque<u8>,
+    pub(crate) reader: Option<Waker>,
+    /// The node's end, while it has one.
+    pub(crate) server: Option<ConnId>,
+    /// Since when the client has been waiting for any byte.
+    silent_since: Option<Instant>,
+    to_node: Pipe,
+    to_client: Pipe,
 }
 
-/// An order on its way to a node.
-#[derive(Clone, Copy)]
-pub(crate) struct Packet {
-    pub(crate) connection: u32,
-    pub(crate) order: Order,
-    pub(crate) value: u64,
-    pub(crate) px: u64,
-    /// What the counter is to be raised to.
-    pub(crate) number: u64,
-    pub(crate) answer: Option<Answer>,
-    is_held_up: bool,
-    /// The network has cut the pipeline in two: the other half comes later.
-    pub(crate) has_tail: bool,
-    pub(crate) tail_of: Option<u32>,
+impl Connection {
+    fn pipe(&mut self, way: Way) -> &mut Pipe {
+        match way {
+            Way::ToNode => &mut self.to_node,
+            Way::ToClient => &mut self.to_client,
+        }
+    }
 }
 
-impl World {
-    /// A new connection, which nothing has been sent on.
-    pub(crate) fn open_connection(&mut self, client: usize, node: usize, run: Option<u32>) -> u32 {
-        let connection = Connection {
-            client,
+impl Core {
+    /// A client begins to connect.
+    pub(crate) fn open(&mut self, process: usize, node: usize) -> usize {
+        let connection = self.connections.len();
+        self.connections.push(Connection {
+            process,
             node,
-            run,
-            state: State::Open,
-            last_request: self.now,
-            last_reply: self.now,
-            dead_from: Instant::MAX,
-        };
-        self.connections.push(connection);
-        word(self.connections.len() - 1)
+            client: ClientEnd::Connecting,
+            inbox: VecDeque::new(),
+            reader: None,
+            server: None,
+            silent_since: None,
+            to_node: Pipe::default(),
+            to_client: Pipe::default(),
+        });
+        self.send(connection, Way::ToNode, Packet::Open);
+        connection
     }
 
-    /// How long a packet takes.
-    fn delay(&mut self) -> Instant {
-        let weather = self.scenario.weather;
-        let (least, most) = weather.delay;
-        let delay = self.dice.between(least, most);
-        if !self.is_healed && self.dice.chance(weather.slow) {
-            delay + self.dice.below(weather.long)
-        } else {
-            delay
-        }
-    }
-
-    /// Sends an order; returns the packet.
-    pub(crate) fn transmit(&mut self, connection: u32, order: Order, px: u64) -> u32 {
-        let (client, node) = {
-            let it = &self.connections[index(connection)];
-            (it.client, it.node)
-        };
-        // The one node that is promised to be there is there within the connect timeout.
-        let is_promised = order.deed == Deed::SetUp && self.is_first_meeting(client, node);
-        let delay = if is_promised {
-            let most = nanos(self.scenario.connect_timeout) / 3;
-            self.dice.of_any_size(most / 64, most)
-        } else {
-            self.delay()
-        };
-        let it = &mut self.connections[index(connection)];
-        let blocked_until = self.clients[it.client].links[it.node].blocked_until;
-        let mut arrival = self.now.max(blocked_until) + delay;
-        let overtakes =
-            order.deed == Deed::Release && self.scenario.has(Mutation::OvertakingRelease);
-        if !overtakes {
-            arrival = arrival.max(it.last_request);
-            it.last_request = arrival;
-        }
-        let claim = &self.claims[index(order.claim)];
-        let value = claim.value;
-        let number = match order.deed {
-            Deed::Acquire { hint, .. } => hint,
-            Deed::Raise { token } => token,
-            _ => claim.token,
-        };
-        let (answer, is_held_up) = (None, false);
-        let (has_tail, tail_of) = (order.deed.is_pipelined() && self.is_cut(), None);
-        let sent =
-            Packet { connection, order, value, px, number, answer, is_held_up, has_tail, tail_of };
-        self.packets.push(sent);
-        let packet = word(self.packets.len() - 1);
-        self.queue.push(arrival, Event::Arrive { packet });
-        if has_tail {
-            self.packets.push(Packet { has_tail: false, tail_of: Some(packet), ..sent });
-            let delay = self.delay();
-            let longest = nanos(self.scenario.node_timeout).max(2 * delay);
-            let arrival = arrival + self.dice.of_any_size(delay, longest);
-            self.connections[index(connection)].last_request = arrival;
-            self.queue.push(arrival, Event::Arrive { packet: packet + 1 });
-        }
-        if !is_promised && !self.is_healed && self.dice.chance(self.scenario.weather.breaks) {
-            let soon = self.now + self.dice.below(3 * delay);
-            self.queue.push(soon, Event::Break { connection });
-        }
-        packet
-    }
-
-    fn is_cut(&mut self) -> bool {
-        let cuts = self.scenario.cuts;
-        cuts > 0 && !self.is_healed && self.dice.chance(cuts)
-    }
-
-    /// Nothing is in the way between the two that are promised to meet.
-    pub(crate) fn clear_the_way(&mut self, client: usize, node: usize) {
-        self.clients[client].links[node].blocked_until = self.now;
-        self.wake_node(node);
-    }
-
-    /// True if the bytes of a packet that arrives are taken; held up on a broken connection, they
-    /// come again later.
-    pub(crate) fn gets_through(&mut self, packet: u32) -> bool {
-        let sent = &mut self.packets[index(packet)];
-        let it = &mut self.connections[index(sent.connection)];
-        if let State::Broken { later: Some(later) } = it.state
-            && !sent.is_held_up
+    /// The client writes: all is taken.
+    pub(crate) fn write(&mut self, connection: usize, bytes: &[u8]) {
+        let (process, node) =
+            (self.connections[connection].process, self.connections[connection].node);
+        self.trace.mix(&(self.now, connection, bytes));
+        note!(self, "p{process} -> n{node} #{connection} {}", Shown(bytes));
+        self.check_stalled(connection);
+        self.readings.note_written(connection, bytes, self.now);
+        if let Some(at) = request_of_time(bytes)
+            && at > 0
+            && !self.is_calm()
+            && self.dice.chance(self.weather.cuts)
         {
-            sent.is_held_up = true;
-            let at = (self.now + later).max(it.last_request);
-            it.last_request = at;
-            self.queue.push(at, Event::Arrive { packet });
-            return false;
+            note!(self, "#{connection} breaks before the TIME");
+            self.send(connection, Way::ToNode, Packet::Bytes(bytes[..at].to_vec()));
+            self.send(connection, Way::ToNode, Packet::End);
+            self.connections[connection].to_client.packets.clear();
+            self.send(connection, Way::ToClient, Packet::Reset);
+            return;
         }
-        let gets_through = self.is_alive(packet);
-        if !gets_through {
-            self.counts.add(Count::PacketsLost);
+        let cut = (bytes.len() > 1 && self.dice.chance(self.weather.splits))
+            .then(|| 1 + self.dice.index(bytes.len() - 1));
+        let (first, rest) = bytes.split_at(cut.unwrap_or(bytes.len()));
+        self.send(connection, Way::ToNode, Packet::Bytes(first.to_vec()));
+        if !rest.is_empty() {
+            self.send(connection, Way::ToNode, Packet::Bytes(rest.to_vec()));
         }
-        gets_through
+        let is_spared = self.is_calm() || self.is_first_meeting(process, node);
+        if !is_spared && self.dice.chance(self.weather.breaks) {
+            self.cut(connection);
+        }
     }
 
-    /// True if a packet's connection can still deliver it.
-    pub(crate) fn is_alive(&self, packet: u32) -> bool {
-        let it = &self.connections[index(self.packets[index(packet)].connection)];
-        let is_same_run = it.run.is_none_or(|run| run == self.nodes[it.node].run);
-        let is_open = match it.state {
-            State::Open => true,
-            State::Broken { later } => later.is_some() && self.now < it.dead_from,
-            State::Ended => false,
+    /// Whoever leaves a command unanswered for longer than the node timeout is sent nothing more.
+    fn check_stalled(&mut self, connection: usize) {
+        let now = self.now;
+        let it = &mut self.connections[connection];
+        let (process, since) = (it.process, *it.silent_since.get_or_insert(now));
+        let nerves = self.nerves;
+        let holds = if nerves.holds > 0 { 10 * nerves.longest } else { 0 };
+        let allowed = 4 * self.node_timeout + 50 * MS + 4 * nerves.late_alarms + holds;
+        let silent = now.saturating_sub(since);
+        if silent > allowed + 4 * self.stalled_between(process, since, now) {
+            let how = format!(
+                "p{process} writes to #{connection}, which is silent for {} ms",
+                silent / MS
+            );
+            self.findings.push((Rule::Stalled, how));
+        }
+    }
+
+    /// A delay of one way.
+    fn delay(&mut self, connection: usize) -> Instant {
+        let weather = self.weather;
+        let Connection { process, node, .. } = self.connections[connection];
+        let is_spared = self.is_calm() || self.is_first_meeting(process, node);
+        if !is_spared && self.dice.chance(weather.slow) {
+            return self.dice.of_any_size(weather.delay.1, weather.long);
+        }
+        self.dice.between(weather.delay.0, weather.delay.1)
+    }
+
+    /// Puts a packet on its way: it arrives after those before it.
+    pub(crate) fn send(&mut self, connection: usize, way: Way, packet: Packet) {
+        let now = self.now;
+        let at = now + self.delay(connection);
+        let pipe = self.connections[connection].pipe(way);
+        let at = at.max(pipe.last_arrival + 1);
+        pipe.last_arrival = at;
+        pipe.packets.push_back((now, at, packet));
+        self.plan_arrival(connection, way);
+    }
+
+    /// The same, right behind what was sent last.
+    pub(crate) fn send_behind(&mut self, connection: usize, way: Way, packet: Packet) {
+        let now = self.now;
+        let pipe = self.connections[connection].pipe(way);
+        pipe.last_arrival = pipe.last_arrival.max(now) + 1;
+        let at = pipe.last_arrival;
+        pipe.packets.push_back((now, at, packet));
+        self.plan_arrival(connection, way);
+    }
+
+    fn plan_arrival(&mut self, connection: usize, way: Way) {
+        let pipe = self.connections[connection].pipe(way);
+        if pipe.is_planned {
+            return;
+        }
+        let Some((_, at, _)) = pipe.packets.front() else { return };
+        let at = *at;
+        pipe.is_planned = true;
+        self.agenda.plan(at.max(self.now), Event::Arrival { connection, way });
+    }
+
+    /// A packet has come to the end of its way, if nothing blocks it. Returns who has to be woken.
+    pub(crate) fn arrive(&mut self, connection: usize, way: Way) -> Option<Waker> {
+        let now = self.now;
+        let it = &mut self.connections[connection];
+        let ends = (it.process, it.node);
+        let pipe = it.pipe(way);
+        pipe.is_planned = false;
+        let (sent, at, _) = pipe.packets.front()?;
+        let (sent, at) = (*sent, *at);
+        if at > now {
+            self.plan_arrival(connection, way);
+            return None;
+        }
+        if self.blocked.contains(&ends) {
+            // It is repeated until it is acknowledged: the unblocking plans its arrival anew.
+            return None;
+        }
+        if way == Way::ToNode && now.saturating_sub(sent) > USER_TIMEOUT {
+            // The sender has given up.
+            return self.break_both(connection);
+        }
+        let (_, _, packet) = self.connections[connection].pipe(way).packets.pop_front()?;
+        let waker = match way {
+            Way::ToNode => self.arrive_at_node(connection, packet),
+            Way::ToClient => self.arrive_at_client(connection, packet),
         };
-        is_open && is_same_run
+        self.plan_arrival(connection, way);
+        waker
     }
 
-    /// True if a node that has taken a packet's bytes before can read them now. A client that gives
-    /// its connection up does not take them back.
-    pub(crate) fn is_readable(&self, packet: u32) -> bool {
-        let it = &self.connections[index(self.packets[index(packet)].connection)];
-        it.state != State::Ended && it.run.is_none_or(|run| run == self.nodes[it.node].run)
-    }
-
-    /// Sends a node's answer.
-    pub(crate) fn reply(&mut self, packet: u32, answer: Answer) {
-        let sent = &mut self.packets[index(packet)];
-        sent.answer = Some(answer);
-        let (deed, connection) = (sent.order.deed, sent.connection);
-        let it = &self.connections[index(connection)];
-        let is_promised = deed == Deed::SetUp && self.is_first_meeting(it.client, it.node);
-        let delay = if is_promised { self.scenario.weather.delay.0 } else { self.delay() };
-        let it = &mut self.connections[index(connection)];
-        if it.state != State::Open {
-            self.counts.add(Count::RepliesLost);
-            return;
+    fn arrive_at_client(&mut self, connection: usize, packet: Packet) -> Option<Waker> {
+        let it = &mut self.connections[connection];
+        let is_open = matches!(it.client, ClientEnd::Connecting | ClientEnd::Open);
+        if !is_open {
+            return None;
         }
-        let blocked_until = self.clients[it.client].links[it.node].blocked_until;
-        it.last_reply = it.last_reply.max(self.now.max(blocked_until) + delay);
-        self.queue.push(it.last_reply, Event::Reply { client: small(it.client), packet });
-    }
-
-    /// The network, or the client, gives a connection up.
-    pub(crate) fn break_connection(&mut self, connection: u32) {
-        let doubt = nanos(self.scenario.doubt);
-        let comes_late = self.dice.chance(self.scenario.weather.late);
-        let later = self.dice.of_any_size(nanos(self.scenario.node_timeout) / 4, doubt);
-        let it = &mut self.connections[index(connection)];
-        if it.state == State::Open {
-            it.state = State::Broken { later: comes_late.then_some(later) };
-            it.dead_from = self.now + doubt;
-            self.counts.add(Count::Broken);
-        }
-    }
-
-    /// As [`break_connection`](Self::break_connection), and the client hears of it.
-    pub(crate) fn handle_break(&mut self, connection: u32) {
-        if self.connections[index(connection)].state != State::Open {
-            return;
-        }
-        note!(self, "connection {connection} breaks");
-        self.break_connection(connection);
-        self.tell_broken(connection);
-    }
-
-    fn tell_broken(&mut self, connection: u32) {
-        let client = small(self.connections[index(connection)].client);
-        let at = self.now + self.dice.below(self.scenario.weather.delay.1);
-        self.queue.push(at, Event::Disconnected { client, connection });
-    }
-
-    /// The node's process has ended, with all its connections.
-    pub(crate) fn cut_off(&mut self, node: usize) {
-        for at in 0..self.connections.len() {
-            let it = &mut self.connections[at];
-            if it.node == node && it.state != State::Ended && it.run.is_some() {
-                let was_open = it.state == State::Open;
-                it.state = State::Ended;
-                if was_open {
-                    self.tell_broken(word(at));
-                }
+        match packet {
+            Packet::Accepted => it.client = ClientEnd::Open,
+            Packet::Bytes(bytes) => {
+                it.silent_since = None;
+                it.inbox.extend(bytes);
             }
+            Packet::Told { asked } => {
+                let (process, node) = (it.process, it.node);
+                self.note_told(process, node, asked);
+                return None;
+            }
+            Packet::End => it.client = ClientEnd::Ended,
+            Packet::Reset if it.client == ClientEnd::Connecting => it.client = ClientEnd::Refused,
+            Packet::Reset => it.client = ClientEnd::Broken,
+            Packet::Open => {}
         }
+        it.reader.take()
     }
 
-    /// The node is down: whoever wants to connect hears that.
-    pub(crate) fn refuse_connection(&mut self, connection: u32) {
-        let it = &mut self.connections[index(connection)];
-        it.state = State::Ended;
-        let client = small(it.client);
-        let at = self.now + self.scenario.weather.delay.0;
-        self.queue.push(at, Event::Refused { client, connection });
+    /// The client lets go of the connection: what it has written still arrives, and then its end.
+    pub(crate) fn let_go(&mut self, connection: usize) -> Option<Waker> {
+        let it = &mut self.connections[connection];
+        let before = std::mem::replace(&mut it.client, ClientEnd::Dropped);
+        it.inbox = VecDeque::new();
+        let waker = it.reader.take();
+        it.to_client.packets.clear();
+        if !matches!(before, ClientEnd::Dropped | ClientEnd::Broken | ClientEnd::Refused) {
+            self.send(connection, Way::ToNode, Packet::End);
+        }
+        waker
     }
 
-    /// I8: a new connection ends those before it, where that is permitted.
-    pub(crate) fn end_old_connections(&mut self, new: u32) {
-        let it = &self.connections[index(new)];
-        let (client, node) = (it.client, it.node);
-        if !self.scenario.kills || self.scenario.has(Mutation::NoKill) {
-            return;
+    /// The client's process is gone: its kernel says so, or the whole machine is gone.
+    pub(crate) fn abandon(&mut self, connection: usize, is_silent: bool) -> Option<Waker> {
+        if !is_silent {
+            return self.let_go(connection);
         }
-        let run = self.nodes[node].run;
-        let broken = self.clients[client].links[node].stale.broken();
-        for old in broken.iter().filter_map(|old| old.to_kill(Some(&run))) {
-            let it = &mut self.connections[usize::try_from(old).expect("it is a place")];
-            if it.state != State::Ended {
-                it.state = State::Ended;
-                self.counts.add(Count::Killed);
-                note!(self, "connection {old} is killed");
+        let it = &mut self.connections[connection];
+        it.client = ClientEnd::Dropped;
+        it.inbox = VecDeque::new();
+        it.to_client.packets.clear();
+        it.reader.take()
+    }
+
+    /// The network breaks the connection: what is under way to the node is lost, or comes late.
+    pub(crate) fn cut(&mut self, connection: usize) {
+        let (now, late) = (self.now, self.weather.late);
+        let is_late = self.dice.chance(late);
+        let delay = self.dice.of_any_size(US, 9 * S);
+        let it = &mut self.connections[connection];
+        note!(
+            self,
+            "#{connection} breaks{}",
+            if is_late { ", and its bytes are late" } else { "" }
+        );
+        if is_late {
+            for (_, at, _) in &mut it.to_node.packets {
+                *at += delay;
+            }
+            it.to_node.last_arrival = it.to_node.last_arrival.max(now) + delay;
+        } else {
+            it.to_node.packets.clear();
+        }
+        it.to_client.packets.clear();
+        self.send(connection, Way::ToClient, Packet::Reset);
+        self.send(connection, Way::ToNode, Packet::End);
+    }
+
+    /// Both ends are told that the connection is gone, and nothing of it is delivered any more.
+    pub(crate) fn break_both(&mut self, connection: usize) -> Option<Waker> {
+        let it = &mut self.connections[connection];
+        it.to_node.packets.clear();
+        it.to_client.packets.clear();
+        let (node, server) = (it.node, it.server.take());
+        if matches!(it.client, ClientEnd::Connecting | ClientEnd::Open | ClientEnd::Ended) {
+            it.client = ClientEnd::Broken;
+        }
+        let waker = it.reader.take();
+        if let Some(server) = server {
+            self.nodes[node].disconnect(server);
+        }
+        waker
+    }
+
+    /// Nothing is in the way any more between the two.
+    pub(crate) fn unblock(&mut self, process: usize, node: usize) {
+        self.blocked.remove(&(process, node));
+        for connection in 0..self.connections.len() {
+            let it = &self.connections[connection];
+            if (it.process, it.node) == (process, node) {
+                self.plan_arrival(connection, Way::ToNode);
+                self.plan_arrival(connection, Way::ToClient);
             }
         }
     }

@@ -1,204 +1,301 @@
-//! What one seed is about: how many, how fast, and what goes wrong.
+//! What one seed is about: how many, how fast, who does what, and what goes wrong.
 
-use crate::clock::{Clock, Instant, MS};
+use crate::call::{Call, Palette, draw_calls};
+use crate::clock::{Instant, MS, S};
 use crate::dice::Dice;
+use crate::fault::{Fault, draw_faults};
 use crate::fencing::Fencing;
-use crate::guard::Guard;
 use crate::mode::{Guarded, Mode, Outside};
-use crate::mutation::Mutation;
-use crate::protocol::{Drift, RetryPolicy, Ttl};
-use crate::steps;
+use crate::restarts::{draw_arrival, draw_starts};
+use crate::weather::{Nerves, Weather};
+use quorlock::{RestartGuard, RetryPolicy};
 use std::time::Duration;
 
-/// The network of a run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Weather {
-    /// One way, without mishap.
-    pub(crate) delay: (Instant, Instant),
-    /// Of a thousand packets, how many take up to `long`, and how many break their connection.
-    pub(crate) slow: u64,
-    pub(crate) long: Instant,
-    pub(crate) breaks: u64,
-    /// Of a thousand broken connections, how many deliver later what they still have.
-    pub(crate) late: u64,
+/// A process that uses the library.
+#[derive(Clone, Debug)]
+pub(crate) struct ProcessPlan {
+    pub(crate) starts: Instant,
+    pub(crate) runtimes: usize,
+    /// True if all connections are on the first of them.
+    pub(crate) is_pinned: bool,
+    /// Millionths of true time.
+    pub(crate) rate: u64,
+    /// What its wall clock shows at first.
+    pub(crate) wall: u64,
 }
 
-#[derive(Debug)]
-pub(crate) struct Scenario {
-    pub(crate) mode: Mode,
-    pub(crate) mutation: Option<Mutation>,
-    pub(crate) nodes: usize,
-    pub(crate) clients: usize,
-    pub(crate) ttl: Ttl,
-    pub(crate) drift: Drift,
+/// A task of a process.
+#[derive(Clone, Debug)]
+pub(crate) struct TaskPlan {
+    pub(crate) process: usize,
+    pub(crate) runtime: usize,
+    pub(crate) at: Instant,
+    pub(crate) calls: Vec<(usize, Call)>,
+}
+
+/// Something that goes wrong for a while.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FaultPlan {
+    pub(crate) id: usize,
+    pub(crate) at: Instant,
+    pub(crate) lasting: Instant,
+    pub(crate) fault: Fault,
+}
+
+/// The times of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) ttl_ms: u64,
     pub(crate) node_timeout: Duration,
     pub(crate) connect_timeout: Duration,
-    /// How long a broken connection can deliver something (`TCP_USER_TIMEOUT`).
-    pub(crate) doubt: Duration,
-    /// True if `CLIENT KILL` is permitted.
-    pub(crate) kills: bool,
-    pub(crate) weather: Weather,
-    pub(crate) retry: RetryPolicy,
-    pub(crate) longest_delay: Duration,
-    /// Of a thousand leases, how many are extended without being asked.
-    pub(crate) renewed: u64,
-    /// Of a thousand outcomes, how many are judged long after the decision.
-    pub(crate) judged_late: u64,
-    pub(crate) fencing: Fencing,
-    pub(crate) guard: Guard,
-    /// A node that is old when the run begins, and is there for whoever comes.
-    pub(crate) witness: Option<usize>,
-    /// A bit for each node that keeps all it has told, for which its owner vouches.
-    pub(crate) trusted: u32,
-    /// When the nodes of a new deployment start.
-    pub(crate) starts: Vec<Instant>,
-    /// The shortest step of a node's clock: twice as long as the ways there and back, and the 200
-    /// millionths which clocks may go by themselves.
-    pub(crate) least_step: Instant,
-    /// Of a thousand pipelines, how many the network cuts.
-    pub(crate) cuts: u64,
-    /// Of a thousand pauses of clients, how many are long.
-    pub(crate) naps: u64,
-    /// When faults end, and (in liveness mode) healing begins.
+    /// When faults end, and healing begins.
     pub(crate) horizon: Instant,
 }
 
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    pub(crate) mode: Mode,
+    pub(crate) seed: u64,
+    pub(crate) nodes: usize,
+    pub(crate) resources: usize,
+    pub(crate) times: Times,
+    pub(crate) guard: RestartGuard,
+    /// A bit for each node that writes all it is told to its disk; if there is one, clients trust in that.
+    pub(crate) durable: u64,
+    /// A node that is old when the run begins, and is there for whoever comes.
+    pub(crate) witness: Option<usize>,
+    /// When the nodes of a new deployment start.
+    pub(crate) node_starts: Vec<Instant>,
+    /// Nothing goes wrong before that: whoever is there from the beginning meets all nodes.
+    pub(crate) calm: Instant,
+    /// The shortest step of a node's clock: twice as long as the ways there and back, and the 200
+    /// millionths which clocks may go by themselves.
+    pub(crate) least_step: Instant,
+    pub(crate) fencing: Fencing,
+    /// Nodes lose their counters, too.
+    pub(crate) forgets_counters: bool,
+    /// Of a thousand rests of tasks, how many are long.
+    pub(crate) naps: u64,
+    pub(crate) retry: RetryPolicy,
+    pub(crate) longest_delay: Duration,
+    pub(crate) weather: Weather,
+    pub(crate) nerves: Nerves,
+    /// False if `CLIENT KILL` is forbidden.
+    pub(crate) kills: bool,
+    /// False if nodes speak RESP2 only.
+    pub(crate) resp3: bool,
+    /// Rates of the nodes' clocks, in millionths of true time.
+    pub(crate) node_rates: Vec<u64>,
+    pub(crate) processes: Vec<ProcessPlan>,
+    pub(crate) tasks: Vec<TaskPlan>,
+    pub(crate) faults: Vec<FaultPlan>,
+}
+
 impl Scenario {
-    pub(crate) fn draw(mode: Mode, mutation: Option<Mutation>, dice: &mut Dice) -> Self {
-        let is_liveness = mode == Mode::Liveness;
-        let ttl_ms = match mode {
-            Mode::Liveness => dice.pick(&[10_000, 30_000, 60_000]),
-            Mode::Guarded(Guarded::Fresh) => dice.pick(&[3_000, 10_000]),
-            // A guard counts by the second: the run has to outlast it.
-            mode if mode.restarts_groups() => dice.pick(&[1_000, 1_000, 3_000, 10_000]),
-            mode if mode.has_steps() => dice.pick(&[300, 1_000, 3_000, 10_000, 10_000]),
-            _ => dice.pick(&[100, 300, 1_000, 3_000, 10_000]),
-        };
-        let ttl = Ttl::from_duration(Duration::from_millis(ttl_ms)).expect("a good ttl");
-        let share = match mode {
-            Mode::Liveness => dice.pick(&[100, 300]),
-            mode if mode.has_steps() => dice.pick(&[6, 20, 100]),
-            _ => dice.pick(&[3, 6, 20, 100]),
-        };
-        let timeout = ttl_ms * MS / share;
-        let doubt = if dice.chance(500) { 10_000 } else { 1_000 };
-        let (retry, longest_delay) = retry(ttl, is_liveness, dice);
-        let nodes: &[usize] = match mode {
-            Mode::Wiped(_) => &[3, 5, 7],
-            mode if mode.has_steps() => &[1, 1, 2, 3, 3, 3, 4, 5, 5, 6, 7],
-            _ => &[1, 2, 3, 3, 3, 4, 5, 5, 5, 6, 7],
-        };
-        let nodes = dice.pick(nodes);
-        let horizon = ttl_ms
-            * MS
-            * match mode {
-                Mode::Liveness => 3,
-                mode if mode.restarts_groups() || mode.has_steps() => 9,
-                _ => 6,
-            };
-        let weather = weather(mode, ttl_ms * MS, timeout, dice);
-        let is_trusting = matches!(mode, Mode::Guarded(_)) && dice.chance(200);
-        let trusted = if is_trusting { dice.below(1 << nodes) } else { 0 };
-        let trusted = if mutation == Some(Mutation::TrustedDisk) { 0 } else { trusted };
-        let is_rolling = mode == Mode::Guarded(Guarded::Rolling);
-        Self {
-            mode,
-            mutation,
-            nodes,
-            clients: dice.pick(&[2, 2, 3, 4, 5]),
-            ttl,
-            drift: drift(mutation),
+    pub(crate) fn draw(mode: Mode, seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let dice = &mut dice;
+        let (ttl_ms, nodes, share) = draw_sizes(mode, dice);
+        let timeout = (ttl_ms * MS / share).max(2 * MS);
+        let weather = Weather::draw(mode, ttl_ms * MS, timeout, dice);
+        // A set-up takes four round trips.
+        let connect = (4 * timeout).clamp(40 * MS, S).max(20 * weather.delay.1);
+        let calm = if mode.is_whole() || mode.is_fresh() { 0 } else { connect };
+        let ttls = if mode.restarts_groups() || mode.has_steps() { 9 } else { dice.between(3, 7) };
+        let horizon = calm + (ttl_ms * MS * ttls).min(if ttls == 9 { 90 * S } else { 40 * S });
+        let times = Times {
+            ttl_ms,
             node_timeout: Duration::from_nanos(timeout),
-            connect_timeout: Duration::from_nanos((4 * timeout).min(1_000 * MS)),
-            doubt: Duration::from_millis(doubt),
-            kills: dice.chance(700),
-            weather,
+            connect_timeout: Duration::from_nanos(connect),
+            horizon,
+        };
+        let longest_delay = if mode == Mode::Quiet { 100 } else { ttl_ms / 4 };
+        let (retry, longest_delay) = draw_retry(longest_delay, dice);
+        let trusts = matches!(mode, Mode::Guarded(_)) && dice.chance(200);
+        // In the other modes it is about what two do with one lock.
+        let most: &[usize] = if mode.is_whole() { &[1, 1, 2, 3, 6] } else { &[1, 1, 1, 2] };
+        let resources = dice.pick(most);
+        let mut scenario = Self {
+            mode,
+            seed,
+            nodes,
+            resources,
+            times,
+            guard: mode.guard(),
+            durable: if trusts { dice.below(1 << nodes) } else { 0 },
+            witness: mode.is_rolling().then(|| dice.index(nodes)),
+            node_starts: draw_starts(mode, nodes, 2 * ttl_ms * MS, dice),
+            calm,
+            least_step: (5 * MS).max(4 * weather.delay.1 + horizon / 5_000),
+            fencing: Fencing::draw(mode, dice),
+            forgets_counters: mode == Mode::Tokens && dice.chance(300),
+            naps: if mode.has_steps() { dice.pick(&[0, 200, 500]) } else { 0 },
             retry,
             longest_delay,
-            renewed: dice.pick(&[0, 300, 800]),
-            judged_late: dice.pick(&[0, 0, 30, 200]),
-            fencing: Fencing::draw(mode, dice),
-            guard: Guard::of(mode),
-            witness: is_rolling.then(|| dice.index(nodes)),
-            trusted: u32::try_from(trusted).expect("few nodes"),
-            starts: steps::starts(mode, nodes, 2 * ttl_ms * MS, dice),
-            least_step: (5 * MS).max(4 * weather.delay.1 + horizon / 5_000),
-            cuts: if mode.has_steps() { dice.pick(&[0, 50, 300]) } else { 0 },
-            naps: if mode.has_steps() { dice.pick(&[0, 200, 500]) } else { 0 },
-            horizon,
+            weather,
+            nerves: Nerves::draw(mode, timeout, dice),
+            kills: dice.chance(700),
+            resp3: dice.chance(850),
+            node_rates: Vec::new(),
+            processes: Vec::new(),
+            tasks: Vec::new(),
+            faults: Vec::new(),
+        };
+        scenario.draw_machines(dice);
+        scenario.faults = draw_faults(&scenario, dice);
+        scenario.draw_newcomers(dice);
+        scenario.tasks = scenario.draw_tasks(dice);
+        scenario
+    }
+
+    /// The clocks of nodes, and the processes. The fastest node gains 1 % on the slowest client; where
+    /// clocks step, they run as well as crystals do: to within 100 parts per million.
+    fn draw_machines(&mut self, dice: &mut Dice) {
+        let mode = self.mode;
+        let is_good = mode.has_steps() && mode != Mode::Outside(Outside::StepDrift);
+        let most = dice.pick(if is_good { &[0, 50, 100] } else { &[0, 500, 4_900] });
+        let rate = |dice: &mut Dice| 1_000_000 - most + dice.pick(&[0, most, 2 * most]);
+        let is_fast =
+            |dice: &mut Dice| mode == Mode::Outside(Outside::FastNodes) && dice.chance(500);
+        let node = |_| if is_fast(dice) { 1_100_000 } else { rate(dice) };
+        self.node_rates = (0..self.nodes).map(node).collect();
+        let least = if mode.is_whole() { 1 } else { 2 };
+        for _ in 0..dice.between(least, 5) {
+            self.processes.push(ProcessPlan {
+                starts: 0,
+                runtimes: dice.pick(&[1, 1, 1, 2, 3]),
+                is_pinned: dice.chance(150),
+                rate: rate(dice),
+                wall: self.fencing.wall(dice),
+            });
         }
     }
 
-    pub(crate) fn has(&self, mutation: Mutation) -> bool {
-        self.mutation == Some(mutation)
-    }
-
-    pub(crate) fn ttl_ns(&self) -> Instant {
-        self.ttl.as_millis() * MS
-    }
-
-    /// The longest that a key is told to stand: holders extend to twice the ttl.
-    pub(crate) fn longest_ttl(&self) -> Instant {
-        2 * self.ttl_ns()
-    }
-
-    /// How far the clocks of nodes step in a liveness run, at most, in all.
-    pub(crate) fn steps_ns(&self) -> Instant {
-        self.ttl_ns() / 4
-    }
-
-    /// A clock whose drift is within the allowance: the fastest node gains 1 % on the slowest client.
-    /// Where clocks step, they run as well as crystals do: to within 100 parts per million.
-    pub(crate) fn clock(&self, dice: &mut Dice) -> Clock {
-        let is_good = self.mode.has_steps() && self.mode != Mode::Outside(Outside::StepDrift);
-        let most = dice.pick(if is_good { &[0, 50, 100] } else { &[0, 500, 4_970] });
-        let rate = 1_000_000 - most + dice.pick(&[0, most, 2 * most]);
-        Clock::new(dice.between(1_000_000_000 * MS, 2_000_000_000 * MS) / 1_000, rate)
-    }
-
-    /// The clock of a node.
-    pub(crate) fn node_clock(&self, dice: &mut Dice) -> Clock {
-        let clock = self.clock(dice);
-        let is_fast = self.mode == Mode::Outside(Outside::FastNodes) && dice.chance(500);
-        if is_fast {
-            return Clock::new(clock.read(0), 1_100_000);
+    fn draw_newcomers(&mut self, dice: &mut Dice) {
+        if !self.mode.has_newcomers() {
+            return;
         }
-        // Nodes whose clocks are set by NTP begin their seconds together.
-        if self.mode.restarts_groups() { clock.on_the_second() } else { clock }
+        let old = usize::from(!self.mode.is_fresh());
+        for process in old..self.processes.len() {
+            self.processes[process].starts = match self.mode {
+                Mode::Guarded(Guarded::Fresh) => draw_arrival(self, dice),
+                Mode::Quiet | Mode::Outages => 0,
+                Mode::Promise if process < 2 || dice.chance(600) => 0,
+                Mode::Promise => dice.below(self.times.horizon),
+                _ if dice.chance(500) => 0,
+                _ => draw_arrival(self, dice),
+            };
+        }
+    }
+
+    fn draw_tasks(&self, dice: &mut Dice) -> Vec<TaskPlan> {
+        let palette = Palette::draw(self, dice);
+        let mut id = 0;
+        let mut tasks = Vec::new();
+        let budget = dice.pick(&[20, 40, 100]);
+        let width = dice.between(1, 7);
+        for (process, plan) in self.processes.iter().enumerate() {
+            let share = budget / self.processes.len();
+            for _ in 0..width {
+                let count = (share / usize::try_from(width).expect("few")).max(1);
+                let calls = draw_calls(&palette, self, count, dice);
+                let calls = calls.into_iter().map(|call| {
+                    id += 1;
+                    (id, call)
+                });
+                tasks.push(TaskPlan {
+                    process,
+                    runtime: dice.index(plan.runtimes),
+                    at: plan.starts + dice.below(self.times.ttl_ms * MS / 2),
+                    calls: calls.collect(),
+                });
+            }
+        }
+        tasks
+    }
+
+    pub(crate) fn ttl(&self) -> Instant {
+        self.times.ttl_ms * MS
+    }
+
+    /// So long a key stands at most that was granted once, by whichever clock.
+    pub(crate) fn longest_key(&self) -> Instant {
+        2 * self.ttl() / 50 * 51 + 20 * MS
+    }
+
+    /// How long nodes that may have forgotten something, or whose clocks have stepped, do not count.
+    pub(crate) fn term(&self) -> Instant {
+        if self.guard == RestartGuard::Off && self.steps() == 0 {
+            return 0;
+        }
+        self.longest_key() + S
+    }
+
+    /// How far the clocks of nodes step, in all.
+    pub(crate) fn steps(&self) -> Instant {
+        let step = |it: &FaultPlan| match it.fault {
+            Fault::Jump { by, .. } | Fault::Step { by, .. } => by.unsigned_abs(),
+            _ => 0,
+        };
+        self.faults.iter().map(step).sum()
+    }
+
+    /// The longest ttl that anybody asks for.
+    pub(crate) fn max_ttl(&self) -> Duration {
+        Duration::from_millis(2 * self.times.ttl_ms)
+    }
+
+    /// How many calls and faults there are.
+    pub(crate) fn parts(&self) -> (Vec<usize>, Vec<usize>) {
+        let calls = self.tasks.iter().flat_map(|task| task.calls.iter().map(|(id, _)| *id));
+        (calls.collect(), self.faults.iter().map(|fault| fault.id).collect())
+    }
+
+    /// The same with only these calls and faults.
+    pub(crate) fn only(&self, calls: &[usize], faults: &[usize]) -> Self {
+        let mut kept = self.clone();
+        for task in &mut kept.tasks {
+            task.calls.retain(|(id, _)| calls.contains(id));
+        }
+        kept.tasks.retain(|task| !task.calls.is_empty());
+        kept.faults.retain(|fault| faults.contains(&fault.id));
+        kept
     }
 }
 
-fn drift(mutation: Option<Mutation>) -> Drift {
-    let drift = Drift::DEFAULT;
-    let none = drift.with_factor(0.0).map(|none| none.with_constant(Duration::ZERO));
-    none.filter(|_| mutation == Some(Mutation::NoDrift)).unwrap_or(drift)
+/// The ttl in milliseconds, how many nodes there are, and how many node timeouts make a ttl.
+fn draw_sizes(mode: Mode, dice: &mut Dice) -> (u64, usize, u64) {
+    let ttl_ms = match mode {
+        Mode::Guarded(Guarded::Fresh) => dice.pick(&[3_000, 10_000]),
+        // What is not released stands for much longer than any delay.
+        Mode::Quiet | Mode::Outages => 10_000,
+        // A guard counts by the second: the run has to outlast it.
+        mode if mode.restarts_groups() => dice.pick(&[1_000, 1_000, 3_000, 10_000]),
+        mode if mode.has_steps() => dice.pick(&[300, 1_000, 3_000, 10_000, 10_000]),
+        _ => dice.pick(&[300, 1_000, 3_000, 10_000]),
+    };
+    let nodes: &[usize] = match mode {
+        Mode::Wiped(_) => &[3, 5, 7],
+        mode if mode.has_steps() => &[1, 1, 2, 3, 3, 3, 4, 5, 5, 6, 7],
+        _ => &[1, 2, 3, 3, 3, 4, 5, 5, 5, 6, 7],
+    };
+    let nodes = dice.pick(nodes);
+    let share = match mode {
+        Mode::Quiet | Mode::Outages => 100,
+        mode if mode.has_steps() => dice.pick(&[6, 20, 100]),
+        _ => dice.pick(&[3, 6, 20, 100]),
+    };
+    (ttl_ms, nodes, share)
 }
 
 /// How to try again, and the longest delay of that.
-fn retry(ttl: Ttl, is_liveness: bool, dice: &mut Dice) -> (RetryPolicy, Duration) {
-    let (short, long) = (ttl.as_duration() / 10, ttl.as_duration() / 4);
-    // With fixed delays clients can collide for ever: nothing is promised about that.
-    let policy = match dice.below(if is_liveness { 2 } else { 4 }) {
-        0 => RetryPolicy::jittered(short..long),
-        1 => RetryPolicy::exponential(short, long),
-        2 => RetryPolicy::fixed(short),
-        _ => RetryPolicy::linear(short, long).limit(5),
+fn draw_retry(longest_ms: u64, dice: &mut Dice) -> (RetryPolicy, Duration) {
+    let (short, long) =
+        (Duration::from_millis(longest_ms * 2 / 5), Duration::from_millis(longest_ms));
+    let policy = if dice.chance(500) {
+        RetryPolicy::jittered(short..long)
+    } else {
+        RetryPolicy::exponential(short, long)
     };
     (policy, long)
-}
-
-fn weather(mode: Mode, ttl: Instant, timeout: Instant, dice: &mut Dice) -> Weather {
-    let least =
-        timeout / dice.pick(if mode.has_steps() { &[400, 200, 50] } else { &[200, 50, 10] });
-    if mode == Mode::Guarded(Guarded::Fresh) {
-        let delay = (timeout / 200, timeout / 100);
-        return Weather { delay, slow: 0, long: 0, breaks: 0, late: 0 };
-    }
-    Weather {
-        delay: (least, least * dice.pick(&[2, 4])),
-        slow: dice.pick(if mode.has_steps() { &[0, 20, 100, 300] } else { &[0, 0, 10, 50, 200] }),
-        long: if dice.chance(500) { 2 * timeout } else { ttl },
-        breaks: dice.pick(&[0, 0, 5, 30]),
-        late: dice.pick(&[0, 500, 900]),
-    }
 }

@@ -1,105 +1,69 @@
-//! Many seeds, on all cores.
+//! Many seeds, on as many threads as there are processors.
 
-use crate::counts::Counts;
 use crate::mode::Mode;
-use crate::mutation::Mutation;
-use crate::world::run;
+use crate::rule::Rule;
+use crate::run::run;
 use std::ops::Range;
-use std::panic::{catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-/// Seeds that a thread takes at a time.
-const PORTION: u64 = 64;
-
-/// What many runs came to.
+/// What came of many seeds.
 #[derive(Clone, Debug, Default)]
 pub struct Sweep {
-    /// How many seeds were played.
+    /// How many were played.
     pub seeds: u64,
-    /// Seeds with a violation.
-    pub violations: u64,
-    /// The lowest seed with one, and what it was.
-    pub first: Option<(u64, String)>,
-    /// How often a client began to hold while another did.
+    /// Those in which a rule was broken, in their order: seed, rule, how.
+    pub findings: Vec<(u64, Rule, String)>,
+    /// How many calls there were, locks that were had, and faults.
+    pub calls: u64,
+    /// Locks that were had.
+    pub grants: u64,
+    /// Faults that were planned.
+    pub faults: u64,
+    /// In how many runs two leases were valid at a time, or a token was out of order; and how often, in all.
+    pub bad_runs: u64,
+    /// How often, in all.
     pub overlaps: u64,
-    /// How often a token was not higher than that of a lease which had been handed out before.
+    /// How often a token was out of order.
     pub disorders: u64,
-    /// The sum of all counts.
-    pub counts: Counts,
-    /// The sum of all hashes, which does not depend on the order.
+    /// All that happened, as a number: whichever thread played which seed.
     pub hash: u64,
 }
 
-impl Sweep {
-    fn add(&mut self, seed: u64, mode: Mode, mutation: Option<Mutation>) {
-        self.seeds += 1;
-        // The reason of a panic is on the standard error.
-        let Ok(outcome) = catch_unwind(|| run(seed, mode, mutation, false)) else {
-            self.violations += 1;
-            self.note_first(seed, "a panic".into());
-            return;
-        };
-        self.overlaps += outcome.overlaps;
-        self.disorders += outcome.disorders;
-        self.counts += &outcome.counts;
-        self.hash = self.hash.wrapping_add(outcome.hash ^ seed);
-        if let Some(what) = outcome.violation {
-            self.violations += 1;
-            self.note_first(seed, what);
-        }
-    }
-
-    fn note_first(&mut self, seed: u64, what: String) {
-        if self.first.as_ref().is_none_or(|(first, _)| seed < *first) {
-            self.first = Some((seed, what));
-        }
-    }
-
-    fn merge(&mut self, other: Self) {
-        self.seeds += other.seeds;
-        self.violations += other.violations;
-        self.overlaps += other.overlaps;
-        self.disorders += other.disorders;
-        self.counts += &other.counts;
-        self.hash = self.hash.wrapping_add(other.hash);
-        if let Some((seed, what)) = other.first {
-            self.note_first(seed, what);
-        }
-    }
-}
-
-/// Plays all `seeds`; those above the first violation are left out if it `stops` there.
-pub fn sweep(seeds: Range<u64>, mode: Mode, mutation: Option<Mutation>, stops: bool) -> Sweep {
+/// Plays `seeds` on `threads`; only to the first in which a rule is broken, if `ends_early`.
+pub fn sweep(mode: Mode, seeds: Range<u64>, threads: usize, ends_early: bool) -> Sweep {
     let next = AtomicU64::new(seeds.start);
-    let end = AtomicU64::new(seeds.end);
-    let work = || {
-        let mut sweep = Sweep::default();
-        loop {
-            let from = next.fetch_add(PORTION, Ordering::Relaxed);
-            let to = (from + PORTION).min(end.load(Ordering::Relaxed));
-            if from >= to {
-                return sweep;
-            }
-            for seed in from..to {
-                sweep.add(seed, mode, mutation);
-                if stops && sweep.violations > 0 {
-                    end.fetch_min(from, Ordering::Relaxed);
-                    break;
-                }
-            }
-        }
-    };
-    let mut sum = Sweep::default();
-    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let is_over = AtomicBool::new(false);
+    let all = Mutex::new(Sweep::default());
     thread::scope(|scope| {
-        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
-        for thread in threads {
-            match thread.join() {
-                Ok(part) => sum.merge(part),
-                Err(panic) => resume_unwind(panic),
-            }
+        for _ in 0..threads.max(1) {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    let outcome = run(mode, seed, None, false);
+                    let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+                    all.seeds += 1;
+                    all.calls += outcome.calls;
+                    all.grants += outcome.grants;
+                    all.faults += outcome.faults;
+                    all.overlaps += outcome.overlaps;
+                    all.disorders += outcome.disorders;
+                    all.bad_runs += u64::from(outcome.overlaps + outcome.disorders > 0);
+                    all.hash ^= outcome.hash;
+                    if let Some((rule, how)) = outcome.violation {
+                        all.findings.push((seed, rule, how));
+                        is_over.fetch_or(ends_early, Ordering::Relaxed);
+                    }
+                }
+            });
         }
     });
-    sum
+    let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+    all.findings.sort_by_key(|(seed, ..)| *seed);
+    all
 }

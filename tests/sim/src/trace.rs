@@ -2,54 +2,23 @@
 
 use crate::clock::Instant;
 use std::fmt;
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Every event goes into the hash; the text is only written where it is asked for.
-#[derive(Default)]
 pub(crate) struct Trace {
-    mixer: Mixer,
+    hasher: DefaultHasher,
     lines: Option<String>,
-}
-
-#[derive(Default)]
-struct Mixer(u64);
-
-impl Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u8(*byte);
-        }
-    }
-
-    fn write_u8(&mut self, word: u8) {
-        self.write_u64(u64::from(word));
-    }
-
-    fn write_u32(&mut self, word: u32) {
-        self.write_u64(u64::from(word));
-    }
-
-    fn write_isize(&mut self, word: isize) {
-        self.write_u64(u64::from_ne_bytes((word as i64).to_ne_bytes()));
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
-    }
+    count: u32,
 }
 
 impl Trace {
     pub(crate) fn new(is_written: bool) -> Self {
-        Self { mixer: Mixer::default(), lines: is_written.then(String::new) }
+        Self { hasher: DefaultHasher::new(), lines: is_written.then(String::new), count: 0 }
     }
 
     /// Takes something into the hash.
     pub(crate) fn mix(&mut self, what: &impl Hash) {
-        what.hash(&mut self.mixer);
+        what.hash(&mut self.hasher);
     }
 
     pub(crate) fn is_written(&self) -> bool {
@@ -59,23 +28,61 @@ impl Trace {
     pub(crate) fn write(&mut self, now: Instant, line: fmt::Arguments<'_>) {
         use fmt::Write;
         if let Some(lines) = &mut self.lines {
-            let (ms, ns) = (now / 1_000_000, now % 1_000_000);
-            writeln!(lines, "{ms:>7}.{ns:06} {line}").expect("a string takes all");
+            self.count += 1;
+            let (ms, us) = (now / 1_000_000, now / 1_000 % 1_000);
+            writeln!(lines, "{:>5}. {ms:>7}.{us:03} ms  {line}", self.count)
+                .expect("a string takes all");
         }
     }
 
-    pub(crate) fn finish(self) -> (u64, String) {
-        (self.mixer.finish(), self.lines.unwrap_or_default())
+    pub(crate) fn finish(&mut self) -> (u64, String) {
+        (self.hasher.finish(), self.lines.take().unwrap_or_default())
     }
 }
 
 /// Writes a line into the trace of a world, if it is written.
 macro_rules! note {
-    ($world:expr, $($line:tt)*) => {
-        if $world.trace.is_written() {
-            $world.trace.write($world.now, format_args!($($line)*));
+    ($core:expr, $($line:tt)*) => {
+        if $core.trace.is_written() {
+            let now = $core.now;
+            $core.trace.write(now, format_args!($($line)*));
         }
     };
 }
 
 pub(crate) use note;
+
+/// What travels, in words that can be read: scripts and random values are cut short.
+pub(crate) struct Shown<'a>(pub(crate) &'a [u8]);
+
+/// So much is shown of a line, and of what travels.
+const MOST_OF_A_WORD: usize = 40;
+const MOST_WORDS: usize = 48;
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = String::from_utf8_lossy(self.0);
+        let words = text.split("\r\n").filter(|word| !word.is_empty());
+        // The lengths of texts and lists say nothing to a reader.
+        let words = words.filter(|word| !word.starts_with(['$', '*', '%', '~']));
+        for (place, word) in words.enumerate() {
+            if place == MOST_WORDS {
+                return f.write_str(" …");
+            }
+            if place > 0 {
+                f.write_str(" ")?;
+            }
+            let word = word.lines().next().unwrap_or_default();
+            if word.len() >= 32 && word.bytes().take(32).all(|byte| byte.is_ascii_hexdigit()) {
+                write!(f, "<{}>{}", &word[..6], word.get(32..).unwrap_or_default())?;
+            } else {
+                let end = word.char_indices().nth(MOST_OF_A_WORD).map_or(word.len(), |(at, _)| at);
+                f.write_str(&word[..end])?;
+                if end < word.len() {
+                    f.write_str("…")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,275 +1,377 @@
-//! One run: a world of nodes, networks and clients, from a seed.
+//! One run: machines are made, events happen one after the other, and in the end it is looked at what is
+//! left.
 
 use crate::checker::Checker;
-use crate::client::{Client, Task};
-use crate::clock::{Instant, MS};
-use crate::counts::{Count, Counts};
-use crate::dice::Dice;
-use crate::event::{Event, Queue};
-use crate::fault::{self, Planned};
-use crate::ledger::Ledger;
-use crate::link::{Claim, Link};
-use crate::mind::Mind;
+use crate::client::new_client;
+use crate::clock::{Clock, Instant, MS, S};
+use crate::event::Event;
+use crate::executor::Executor;
+use crate::machines::new_node;
 use crate::mode::Mode;
-use crate::mutation::Mutation;
-use crate::network::{Connection, Packet};
-use crate::node::{Answer, Node};
-use crate::protocol::{NodeId, Time, Vote};
+use crate::patience::Weathered;
+use crate::process::{Due, Inhabitant, MOST_RUNTIMES, Process, nanos};
+use crate::rule::Rule;
 use crate::scenario::Scenario;
+use crate::shared::{Core, Shared};
 use crate::trace::{Trace, note};
-use std::time::Duration;
+use crate::worker::{Home, Worker, dice_of};
+use quorlock::Redlock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A run has no more events than this: beyond, something goes round in circles.
-const MOST_EVENTS: u64 = 2_000_000;
-
-/// How a run went.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// What must not be, and was.
-    pub violation: Option<String>,
-    /// How often a client began to hold while another did.
-    pub overlaps: u64,
-    /// How often a token was not higher than that of a lease which had been handed out before.
-    pub disorders: u64,
-    /// What happened.
-    pub counts: Counts,
-    /// Of all events.
-    pub hash: u64,
-    /// The trace as text, if it was asked for.
-    pub trace: String,
-}
-
-/// Plays `seed`; writes the trace if asked to.
-pub fn run(seed: u64, mode: Mode, mutation: Option<Mutation>, writes_trace: bool) -> Outcome {
-    World::new(seed, mode, mutation, writes_trace).play()
-}
+/// Once all is healed, what is left is looked at after so long.
+const AFTERMATH: Instant = 15 * S;
 
 pub(crate) struct World {
     pub(crate) scenario: Scenario,
-    pub(crate) dice: Dice,
-    pub(crate) now: Instant,
-    pub(crate) queue: Queue,
-    pub(crate) faults: Vec<Planned>,
-    pub(crate) nodes: Vec<Node>,
-    pub(crate) connections: Vec<Connection>,
-    pub(crate) packets: Vec<Packet>,
-    pub(crate) clients: Vec<Client>,
-    pub(crate) claims: Vec<Claim>,
-    /// The last round's number, and the last alarm's.
-    pub(crate) rounds: u32,
-    pub(crate) rings: u32,
-    pub(crate) checker: Checker,
-    pub(crate) ledger: Ledger,
-    pub(crate) counts: Counts,
-    pub(crate) trace: Trace,
-    pub(crate) is_healed: bool,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) checker: Arc<Checker>,
+    pub(crate) hosts: Vec<Host>,
+    /// Tasks of the plan, and last acquires, that are not over.
+    pub(crate) open: Arc<AtomicUsize>,
+    /// Of these, the tasks of the plan.
+    planned: Arc<AtomicUsize>,
+    stage: Stage,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Faulty,
+    /// All is healed, and every client has every lock once more.
+    Finishing {
+        until: Instant,
+    },
+    Closing {
+        until: Instant,
+    },
+    Over,
+}
+
+/// What is needed to run a process.
+pub(crate) struct Host {
+    pub(crate) executors: Vec<Option<Executor>>,
+    pub(crate) redlock: Option<Redlock>,
+}
+
+/// Counts a task of the plan until it is over.
+pub(crate) struct Open(Arc<AtomicUsize>);
+
+impl Open {
+    pub(crate) fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl World {
-    fn new(seed: u64, mode: Mode, mutation: Option<Mutation>, writes_trace: bool) -> Self {
-        let mut dice = Dice::new(seed);
-        let scenario = Scenario::draw(mode, mutation, &mut dice);
-        let nodes = (0..scenario.nodes).map(|_| {
-            let clock = scenario.node_clock(&mut dice);
-            Node::new(clock, scenario.fencing.first_number(&mut dice))
-        });
-        let nodes = nodes.collect();
-        let checker = Checker::new(scenario.clients, mode.is_exclusive());
-        let mut world = Self {
-            faults: fault::plan(&scenario, &mut dice),
+    pub(crate) fn new(scenario: Scenario, is_traced: bool) -> Self {
+        let seed = scenario.seed;
+        let mut core = Core::new(
+            dice_of(seed, 1),
+            Trace::new(is_traced),
+            scenario.weather,
+            scenario.nerves,
+            nanos(scenario.times.node_timeout),
+        );
+        let mut dice = dice_of(seed, 2);
+        for (node, rate) in scenario.node_rates.iter().enumerate() {
+            core.nodes.push(new_node(&scenario, node, *rate, &mut dice));
+        }
+        for plan in &scenario.processes {
+            let clock = Clock::new(S + dice.below(1_000 * S), plan.rate);
+            let mut process = Process::new(clock, Clock::new(plan.wall, plan.rate));
+            process.is_pinned = plan.is_pinned;
+            core.processes.push(process);
+        }
+        core.prepare(&scenario, &mut dice);
+        for (process, plan) in scenario.processes.iter().enumerate() {
+            core.agenda.plan(plan.starts, Event::Process { process, starts: true });
+        }
+        for (index, fault) in scenario.faults.iter().enumerate() {
+            core.agenda.plan(fault.at, Event::Fault { index, begins: true });
+        }
+        for (index, task) in scenario.tasks.iter().enumerate() {
+            core.agenda.plan(task.at, Event::Task { index });
+        }
+        core.agenda.plan(scenario.times.horizon, Event::Healed);
+        if scenario.calm > 0 {
+            core.agenda.plan(scenario.calm, Event::Stirred);
+        }
+        let mode = scenario.mode;
+        let hosts =
+            scenario.processes.iter().map(|_| Host { executors: Vec::new(), redlock: None });
+        Self {
+            hosts: hosts.collect(),
             scenario,
-            dice,
-            now: 0,
-            queue: Queue::default(),
-            nodes,
-            connections: Vec::new(),
-            packets: Vec::new(),
-            clients: Vec::new(),
-            // The first one belongs to nobody: connections are set up for it.
-            claims: vec![Claim::default()],
-            rounds: 0,
-            rings: 0,
-            checker,
-            ledger: Ledger::new(mode),
-            counts: Counts::default(),
-            trace: Trace::new(writes_trace),
-            is_healed: false,
-        };
-        world.populate();
-        world
+            shared: Arc::new(Shared::new(core)),
+            checker: Arc::new(Checker::new(mode)),
+            open: Arc::default(),
+            planned: Arc::default(),
+            stage: Stage::Faulty,
+        }
     }
 
-    fn populate(&mut self) {
-        note!(self, "{:?}", self.scenario);
-        for (node, starts_at) in self.scenario.starts.clone().into_iter().enumerate() {
-            self.expect_node(node, starts_at);
-        }
-        for (place, planned) in self.faults.iter().enumerate() {
-            self.queue.push(planned.at, Event::Fault { index: word(place) });
-        }
-        let is_new = !self.scenario.starts.is_empty();
-        for client in 0..self.scenario.clients {
-            if self.scenario.guard.has_newcomers && (is_new || client > 0 && self.dice.chance(500))
-            {
-                self.expect_newcomer(client);
+    /// Runs to the end, or to the first rule that is broken.
+    pub(crate) fn run(&mut self) {
+        while self.checker.books().violation.is_none() && self.stage != Stage::Over {
+            self.run_tasks();
+            let before = self.stage;
+            self.advance_stage();
+            if self.stage != before {
+                // It has spawned tasks, and there may be no other event for long.
                 continue;
             }
-            self.welcome(client);
-        }
-        let last = if self.scenario.mode == Mode::Liveness { Event::Heal } else { Event::End };
-        self.queue.push(self.scenario.horizon, last);
-    }
-
-    /// A client that knows all nodes.
-    fn welcome(&mut self, client: usize) {
-        let clock = self.scenario.clock(&mut self.dice);
-        let wall = self.scenario.fencing.wall(&mut self.dice);
-        let nodes = 0..self.scenario.nodes;
-        let now = clock.time(0);
-        let link = |node| {
-            let connection = self.open_connection(client, node, Some(0));
-            Link::on(connection, &self.scenario, now)
-        };
-        let links = nodes.clone().map(link).collect();
-        let mind = Mind::new(&self.scenario);
-        self.clients.push(Client::new(clock, wall, links, mind));
-        let way = nanos_before(now, self.scenario.weather.delay.1);
-        for node in nodes {
-            let it = &self.nodes[node];
-            let (uptime_s, shown_us) = (it.uptime_s(0), Some(it.shown_us(0)));
-            let answer = Answer { shown_us, ..Answer::of(Vote::Granted) };
-            self.read_clock(client, node, way, answer);
-            self.meet(client, node, 0, uptime_s);
-            self.set_alarm(client, node);
-        }
-        self.think(client);
-    }
-
-    fn play(mut self) -> Outcome {
-        while let Some((at, event)) = self.queue.pop() {
-            self.now = at;
-            self.counts.add(Count::Events);
-            self.trace.mix(&(at, event));
-            note!(self, "{event:?}");
-            if event == Event::End {
-                self.check_end();
-                break;
-            }
+            let event = self.shared.lock().next_event();
+            let Some(event) = event else { break };
             self.handle(event);
-            let is_over = self.checker.violation.is_some() && self.scenario.mode.is_promised();
-            if is_over {
-                break;
-            }
-            if self.counts.get(Count::Events) > MOST_EVENTS {
-                self.checker.violation = Some("too many events".into());
-            }
         }
-        if let Some(what) = &self.checker.violation {
-            note!(self, "VIOLATION: {what}");
-        }
-        let (hash, trace) = self.trace.finish();
-        let (violation, overlaps) = (self.checker.violation, self.checker.overlaps);
-        let disorders = self.ledger.disorders;
-        Outcome { violation, overlaps, disorders, counts: self.counts, hash, trace }
     }
 
-    pub(crate) fn handle(&mut self, event: Event) {
-        if let Some(client) = event.client()
-            && self.clients[client].is_stopped
-        {
-            self.clients[client].backlog.push(event);
-            return;
+    /// Runs every runtime that has something to do, one after the other, until none has.
+    fn run_tasks(&mut self) {
+        while let Some((process, runtime)) = self.next_runtime() {
+            let beat = self.shared.lock().processes[process].beat.clone();
+            beat.begin(runtime);
+            if let Some(Some(executor)) = self.hosts[process].executors.get(runtime) {
+                executor.run();
+            }
         }
+        // Leases that somebody drops outside of any runtime.
+        let dropped = std::mem::take(&mut self.checker.books().graveyard);
+        if !dropped.is_empty() {
+            drop(dropped);
+            return self.run_tasks();
+        }
+        let found = std::mem::take(&mut self.shared.lock().findings);
+        for (rule, how) in found {
+            self.checker.books().broken(rule, how);
+        }
+        if let Some(what) = crate::run::take_panic() {
+            self.checker.books().broken(Rule::NoPanic, what);
+        }
+    }
+
+    /// One of those that have something to do, by chance.
+    fn next_runtime(&self) -> Option<(usize, usize)> {
+        let mut core = self.shared.lock();
+        let mut ready = Vec::new();
+        for (process, host) in self.hosts.iter().enumerate() {
+            let it = &core.processes[process];
+            if it.is_dead || it.is_stopped {
+                continue;
+            }
+            for (runtime, executor) in host.executors.iter().enumerate() {
+                if executor.is_some() && it.beat.is_woken(runtime) && it.held[runtime] <= core.now {
+                    ready.push((process, runtime));
+                }
+            }
+        }
+        match ready.len() {
+            0 => None,
+            1 => Some(ready[0]),
+            count => Some(ready[core.dice.index(count)]),
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
         match event {
-            Event::Arrive { packet } => self.handle_arrival(packet),
-            Event::Reply { client, packet } => self.handle_reply(client.into(), packet),
-            Event::Break { connection } => self.handle_break(connection),
-            Event::Disconnected { client, connection } => {
-                self.handle_disconnected(client.into(), connection);
-            }
-            Event::Refused { client, connection } => self.handle_refused(client.into(), connection),
-            Event::Connect { client, node } => self.connect(client.into(), node.into()),
-            Event::Alarm { client, node } => self.handle_alarm(client.into(), node.into()),
-            Event::Fail { client, node, round } => {
-                let answer = (Answer::of(Vote::Failed), None);
-                self.count_vote(client.into(), NodeId::new(node.into()), round, answer);
-            }
-            Event::Task { client, turn } => {
-                if self.clients[usize::from(client)].turn == turn {
-                    self.handle_task(client.into());
+            Event::Arrival { connection, way } => {
+                let waker = self.shared.lock().arrive(connection, way);
+                if let Some(waker) = waker {
+                    waker.wake();
                 }
             }
-            Event::Ring { client, turn } => {
-                if turn == u32::MAX {
-                    self.renew_in_vain(client.into());
-                } else if self.is_ringing(client.into(), turn) {
-                    self.handle_ring(client.into());
+            Event::Alarm { process, alarm } => self.ring(process, alarm),
+            Event::Wake(waker) => waker.wake(),
+            Event::Tick => {}
+            Event::Shutdown { process, runtime } => self.shut_down(process, runtime),
+            Event::Expiry { node } => self.shared.lock().expire(node),
+            Event::Fault { index, begins } => self.handle_fault(index, begins),
+            Event::Process { process, starts } => {
+                if starts {
+                    self.start(process);
+                } else {
+                    self.kill(process, false);
                 }
             }
-            Event::Settle { client, round } => self.handle_settle(client.into(), round),
-            Event::Fault { index } => self.handle_fault(index),
-            Event::Resume { node, turn } => self.resume_node(node.into(), turn),
-            Event::Restart { node, turn } => self.restart_node(node.into(), turn),
-            Event::Continue { client } => self.continue_client(client.into()),
-            Event::Heal => self.heal(),
-            Event::End => {}
+            Event::Task { index } => self.start_task(index),
+            Event::Stirred => self.check_meetings(),
+            Event::Healed => self.heal(),
         }
     }
 
-    /// The network is as it should be from now on; nodes and clients are, by plan.
-    fn heal(&mut self) {
-        note!(self, "healed");
-        self.is_healed = true;
-        let last = self.last_moment();
-        self.queue.push(last, Event::End);
-    }
-
-    /// A lease has ended: the client wants another one, or it has had its last.
-    pub(crate) fn go_on(&mut self, client: usize) {
-        let won_after = self.clients[client].waiting_since.max(self.scenario.horizon);
-        let is_last = self.is_healed && self.checker.began(client) >= won_after;
-        if !is_last {
-            self.think(client);
-            return;
-        }
-        self.clients[client].task = Task::Done;
-        self.clients[client].turn += 1;
-        if self.clients.iter().all(|client| client.task == Task::Done) {
-            let at = self.now + self.scenario.delivery();
-            self.queue.push(at, Event::End);
+    fn ring(&mut self, process: usize, alarm: u64) {
+        let due = self.shared.lock().begin_ringing(process, alarm);
+        if let Due::Ring { bell, now } = due {
+            let again = bell.ring(now);
+            self.shared.lock().end_ringing(process, alarm, again);
         }
     }
 
-    /// The client's clock.
-    pub(crate) fn local(&self, client: usize) -> Time {
-        self.clients[client].clock.time(self.now)
+    /// A process starts: it makes its client.
+    fn start(&mut self, process: usize) {
+        let beat = {
+            let mut core = self.shared.lock();
+            if core.must_start_later(process) {
+                let at = core.now + 50 * MS;
+                core.agenda.plan(at, Event::Process { process, starts: true });
+                return;
+            }
+            core.processes[process].has_started = true;
+            core.processes[process].is_dead = false;
+            note!(core, "p{process} starts");
+            core.processes[process].beat.clone()
+        };
+        let inhabitant = Inhabitant { shared: self.shared.clone(), process, beat };
+        let plan = &self.scenario.processes[process];
+        let runtimes = plan.runtimes.min(MOST_RUNTIMES);
+        (0..runtimes).for_each(|runtime| inhabitant.beat.set_alive(runtime, true));
+        let executors: Vec<_> = (0..runtimes).map(|_| Some(Executor::new())).collect();
+        let first = executors.iter().flatten().map(|executor| executor.handle().clone()).next();
+        let pinned = first.filter(|_| plan.is_pinned);
+        let redlock = new_client(&self.scenario, inhabitant, process as u64, pinned);
+        let host = &mut self.hosts[process];
+        host.executors = executors;
+        host.redlock = Some(redlock);
+        if !self.scenario.mode.is_whole() {
+            self.meet(process);
+        }
     }
 
-    /// Something happens at a client when its clock shows `time`; timers may be a little late.
-    pub(crate) fn at_local(&mut self, client: usize, time: Time, event: Event) {
-        let at = self.clients[client].clock.when(time).max(self.now);
-        let late = self.dice.below(MS / 8);
-        self.queue.push(at + late, event);
+    /// A client connects to all nodes before anything is asked of it.
+    fn meet(&self, process: usize) {
+        let Some(worker) = self.worker(process, 3_000 + process) else { return };
+        let Some(Home { handle: runtime, .. }) = worker.runtimes.first().cloned() else { return };
+        worker.clone().spawn(&runtime, async move {
+            let _ = worker.redlock.ready().await;
+        });
     }
-}
 
-fn nanos_before(time: Time, nanos: Instant) -> Time {
-    Time::from_nanos(time.as_nanos() - nanos)
-}
+    fn worker(&self, process: usize, name: usize) -> Option<Worker> {
+        let host = &self.hosts[process];
+        let another = self.another(process);
+        let core = self.shared.lock();
+        if core.processes[process].is_dead {
+            return None;
+        }
+        let Weathered { slack } = Weathered::of(&self.scenario);
+        let runtimes = host.executors.iter().enumerate().filter_map(|(index, executor)| {
+            Some(Home { index, handle: executor.as_ref()?.handle().clone() })
+        });
+        Some(Worker {
+            shared: self.shared.clone(),
+            checker: self.checker.clone(),
+            process,
+            name,
+            beat: core.processes[process].beat.clone(),
+            redlock: host.redlock.clone()?,
+            another,
+            runtimes: runtimes.collect(),
+            times: self.scenario.times,
+            slack,
+            is_fair: self.scenario.is_fair(process),
+            is_fresh: self.scenario.mode.is_fresh(),
+            withheld_for: 3 * self.scenario.term(),
+            is_quiet: self.scenario.mode == Mode::Quiet,
+            planned: self.planned.clone(),
+        })
+    }
 
-/// Places in lists, as words that events carry.
-pub(crate) fn word(place: usize) -> u32 {
-    u32::try_from(place).expect("runs are short")
-}
+    /// Makes more clients of a process.
+    fn another(&self, process: usize) -> Arc<dyn Fn(u64) -> Redlock + Send + Sync> {
+        let beat = self.shared.lock().processes[process].beat.clone();
+        let inhabitant = Inhabitant { shared: self.shared.clone(), process, beat };
+        let scenario = self.scenario.clone();
+        Arc::new(move |number| new_client(&scenario, inhabitant.clone(), number, None))
+    }
 
-pub(crate) fn small(place: usize) -> u8 {
-    u8::try_from(place).expect("there are few")
-}
+    fn start_task(&mut self, index: usize) {
+        let plan = self.scenario.tasks[index].clone();
+        {
+            let core = &mut *self.shared.lock();
+            if !core.processes[plan.process].has_started {
+                let at = core.now + 50 * MS;
+                core.agenda.plan(at, Event::Task { index });
+                return;
+            }
+        }
+        let Some(worker) = self.worker(plan.process, index) else { return };
+        let runtimes = worker.runtimes.clone();
+        let home = runtimes.get(plan.runtime % runtimes.len().max(1));
+        let Some(Home { handle: runtime, .. }) = home else { return };
+        let open = (Open::new(&self.open), Open::new(&self.planned));
+        let process = worker.process;
+        worker.clone().spawn(runtime, async move {
+            worker.run(plan.calls).await;
+            drop(open);
+        });
+        self.shared.lock().processes[process].beat.note_all();
+    }
 
-pub(crate) fn index(word: u32) -> usize {
-    word as usize
-}
+    /// Goes on to the next stage once all of this one is done, or its time has come.
+    fn advance_stage(&mut self) {
+        let now = self.shared.lock().now;
+        match self.stage {
+            Stage::Finishing { until }
+                if self.open.load(Ordering::Relaxed) == 0 || now >= until =>
+            {
+                if self.open.load(Ordering::Relaxed) > 0 {
+                    let how = format!("{} tasks do not end", self.open.load(Ordering::Relaxed));
+                    self.checker.books().broken(Rule::Bounds, how);
+                }
+                self.begin_closing(now);
+            }
+            Stage::Closing { until } if now >= until => {
+                self.check_remains();
+                self.stage = Stage::Over;
+            }
+            Stage::Faulty | Stage::Over | Stage::Finishing { .. } | Stage::Closing { .. } => {}
+        }
+    }
 
-pub(crate) fn nanos(duration: Duration) -> Instant {
-    u64::try_from(duration.as_nanos()).expect("a short time")
+    /// All faults have ended: every client gets every lock once more.
+    pub(crate) fn begin_finishing(&mut self) {
+        let now = self.shared.lock().now;
+        let scenario = &self.scenario;
+        let is_quiet = scenario.mode == Mode::Quiet;
+        let longest = if is_quiet { scenario.quick_wait() } else { scenario.longest_wait() };
+        let processes = scenario.processes.len() as u64;
+        let turns = (scenario.processes.len() * scenario.resources) as u64;
+        let until = now + scenario.rest() + scenario.longest_wait() * (turns + 1) + 60 * S;
+        for process in 0..self.scenario.processes.len() {
+            let Some(worker) = self.worker(process, 1_000 + process) else { continue };
+            let Some(Home { handle: runtime, .. }) = worker.runtimes.first().cloned() else { continue };
+            let open = Open::new(&self.open);
+            // Where nothing is promised, a lock may never be had.
+            let is_live = self.scenario.mode.looks_at(Rule::Liveness);
+            let resources = if is_live { self.scenario.resources } else { 0 };
+            let rest = self.scenario.rest();
+            worker.clone().spawn(&runtime, async move {
+                let turns = if is_quiet { processes } else { turns };
+                worker.finish(resources, longest * turns, rest).await;
+                drop(open);
+            });
+        }
+        let mut core = self.shared.lock();
+        core.agenda.plan(until, Event::Tick);
+        self.stage = Stage::Finishing { until };
+    }
+
+    fn begin_closing(&mut self, now: Instant) {
+        let until = now + AFTERMATH + self.scenario.steps();
+        for process in 0..self.scenario.processes.len() {
+            let Some(worker) = self.worker(process, 2_000 + process) else { continue };
+            let Some(Home { handle: runtime, .. }) = worker.runtimes.first().cloned() else { continue };
+            worker.clone().spawn(&runtime, worker.close_for_good());
+        }
+        self.shared.lock().agenda.plan(until, Event::Tick);
+        self.stage = Stage::Closing { until };
+    }
 }

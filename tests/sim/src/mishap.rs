@@ -46,6 +46,7 @@ impl Core {
             Fault::Flush { node } => {
                 note!(self, "n{node} is flushed");
                 self.nodes[node].wiped = Some(self.now);
+                self.nodes[node].restarted = Some(self.now);
                 self.act_on(node, server_model::Server::flush);
             }
             Fault::Wall { process, by } => {

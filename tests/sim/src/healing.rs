@@ -74,7 +74,7 @@ impl World {
                 }
                 note!(core, "p{process} is stopped");
                 core.processes[process].is_stopped = true;
-                core.note_stall(process, lasting);
+                core.note_stall(process, None, lasting);
                 if core.stands_still {
                     core.processes[process].clock.stop(now);
                 }
@@ -82,7 +82,7 @@ impl World {
             Fault::Hold { process, runtime } => {
                 note!(core, "runtime {runtime} of p{process} is held up");
                 core.processes[process].held[runtime % MOST_RUNTIMES] = now + lasting;
-                core.note_stall(process, lasting);
+                core.note_stall(process, Some(runtime), lasting);
             }
             _ => return false,
         }

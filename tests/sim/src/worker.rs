@@ -31,16 +31,27 @@ pub(crate) struct Worker {
     pub(crate) redlock: Redlock,
     /// Makes another client of the same process.
     pub(crate) another: Arc<dyn Fn(u64) -> Redlock + Send + Sync>,
-    pub(crate) runtimes: Vec<Handle>,
+    pub(crate) runtimes: Vec<Home>,
     pub(crate) times: Times,
     /// How much longer than by its bound a call may take for a process that is looked after badly.
     pub(crate) slack: Instant,
     /// True if nothing in the process keeps one who waits from moving: then none is overtaken.
     pub(crate) is_fair: bool,
+    /// No node was there before the run.
+    pub(crate) is_fresh: bool,
+    /// The vote of a node may be withheld for so long after it was restarted, with much to spare.
+    pub(crate) withheld_for: Instant,
     /// True if what is let go of is free at once.
     pub(crate) is_quiet: bool,
     /// How many tasks of the plan are not over.
     pub(crate) planned: Arc<AtomicUsize>,
+}
+
+/// A runtime of the process.
+#[derive(Clone)]
+pub(crate) struct Home {
+    pub(crate) index: usize,
+    pub(crate) handle: Handle,
 }
 
 /// The name of a resource.
@@ -55,6 +66,12 @@ impl Worker {
 
     pub(crate) fn now(&self) -> Instant {
         self.shared.lock().now
+    }
+
+    /// How long something of the process has not run since then.
+    pub(crate) fn stalled_since(&self, begun: Instant) -> Instant {
+        let core = self.shared.lock();
+        core.stalled_between(self.process, begun, core.now)
     }
 
     pub(crate) fn say(&self, what: std::fmt::Arguments<'_>) {
@@ -80,9 +97,8 @@ impl Worker {
         self.checker.books().calls += 1;
         let (begun, clock) = self.read_clocks();
         let done = call.await;
-        let (ended, shown) = self.read_clocks();
-        let stalled = self.shared.lock().stalled_between(self.process, begun, ended);
-        let bound = bound.saturating_add(self.slack + 2 * stalled);
+        let (_, shown) = self.read_clocks();
+        let bound = bound.saturating_add(self.slack + 2 * self.stalled_since(begun));
         self.checker.books().check_bound(what, shown - clock, bound);
         done
     }
@@ -133,6 +149,7 @@ impl Worker {
                 let released = self.timed("release_all", node, self.redlock.release_all()).await;
                 self.inspect(&released);
             }
+            Verb::Alone(alone) => self.act_alone(alone).await,
             Verb::Another { lock } => self.act_by_another(*lock).await,
             Verb::Check => {
                 let found = self.timed("check", connect + 2 * node, self.redlock.check()).await;
@@ -253,14 +270,14 @@ impl Worker {
                 self.hold(won, &lock).await;
             }
             Style::Moved { runtime } => self.move_to(runtime, acquire, lock).await,
-            Style::Using => self.using(acquire, &lock).await,
+            Style::Using { overtime } => self.using(acquire, &lock, overtime).await,
         }
     }
 
     /// Polls it once here, and then elsewhere.
     async fn move_to(self, runtime: usize, acquire: Acquire, lock: Lock) {
         let mut acquire = Box::pin(acquire);
-        let elsewhere = self.runtimes[runtime % self.runtimes.len()].clone();
+        let elsewhere = self.runtimes[runtime % self.runtimes.len()].handle.clone();
         if let std::task::Poll::Ready(won) = futures::poll!(acquire.as_mut()) {
             return self.hold(won, &lock).await;
         }
@@ -275,15 +292,21 @@ impl Worker {
         let _ = is_done.await;
     }
 
-    async fn using(self, acquire: Acquire, lock: &Lock) {
+    async fn using(self, acquire: Acquire, lock: &Lock, overtime: Instant) {
         let this = &self;
         let done = acquire.using(async move |lease: &Lease| {
             let id = this.begin(lease, lock);
             let end = Relied { worker: this, id };
             this.take_steps(lease, lock).await;
+            this.work_on(lease, overtime).await;
             drop(end);
+            lease.is_valid()
         });
         let done = done.await;
+        if matches!(done, Ok(false)) {
+            let how = format!("p{}: work that was overrun is taken for good", self.process);
+            self.checker.books().broken(Rule::WorkStops, how);
+        }
         if let Err(error) = &done {
             self.inspect(error);
             self.checker.books().inspect(&error.to_string());

@@ -1,13 +1,13 @@
 //! Whoever holds a lock: what is done under it, and how it ends.
 
-use crate::call::{End, Lock, Step};
+use crate::call::{End, Lock, Step, Watch};
 use crate::checker::HeldId;
-use crate::clock::MS;
+use crate::clock::{Instant, MS};
 use crate::process::{millis, nanos};
 use crate::rule::Rule;
 use crate::worker::{Worker, name};
 use futures::future::{Either, select};
-use quorlock::{AcquireError, Lease, LeaseRef, Loss};
+use quorlock::{AcquireError, ExtendError, Lease, LeaseRef, Loss};
 use std::pin::pin;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -44,9 +44,14 @@ impl Worker {
         self.check_withheld(Some(&lease.report()));
         let commits = self.commits(&lock.resources, lease);
         let id = self.checker.books().begin(self.process, &lock.resources, lease, commits);
-        if lock.watched {
+        if let Some(watch) = lock.watch {
             let (view, this) = (lease.view(), self.clone());
-            self.spawn(&Handle::current(), async move { this.watch(view).await });
+            self.spawn(&Handle::current(), async move {
+                match watch {
+                    Watch::Ended => this.watch(view).await,
+                    Watch::Endangered { margin } => this.watch_margin(view, millis(margin)).await,
+                }
+            });
         }
         id
     }
@@ -67,11 +72,63 @@ impl Worker {
         ended.await;
         let now = self.now();
         let late = now - since;
-        let stalled = self.shared.lock().stalled_between(self.process, since, now);
-        let allowed = self.slack + 2 * stalled + 5 * MS;
+        let allowed = self.slack + 2 * self.stalled_since(since) + 5 * MS;
         if late > allowed {
             let how = format!("a loss was told after {} ms", late / MS);
             self.checker.books().broken(Rule::LossTold, how);
+        }
+    }
+
+    /// Waits until the end is near, and looks whether that is told in time, and not before.
+    async fn watch_margin(&self, lease: LeaseRef, margin: Duration) {
+        let allowed = |since| self.slack + 2 * self.stalled_since(since) + 5 * MS;
+        let mut endangered = pin!(lease.endangered(margin));
+        loop {
+            let left = nanos(lease.validity().saturating_sub(margin)).max(MS / 10);
+            match select(endangered.as_mut(), self.sleep(left)).await {
+                Either::Left((left, _)) => {
+                    if left > margin + millis(5) {
+                        let how = format!("{left:?} are left, and the margin is {margin:?}");
+                        self.checker.books().broken(Rule::EndangeredTold, how);
+                    }
+                    return;
+                }
+                Either::Right(((), _)) if lease.validity() > margin => continue,
+                Either::Right(((), _)) => {}
+            }
+            let since = self.now();
+            let late = self.sleep(allowed(since));
+            if let Either::Left(_) = select(endangered.as_mut(), late).await {
+                return;
+            }
+            let late = self.now() - since;
+            // It may have been renewed just then.
+            if lease.validity() <= margin && late >= allowed(since) {
+                let how = format!("{margin:?} and less are left since {} ms", late / MS);
+                self.checker.books().broken(Rule::EndangeredTold, how);
+                return;
+            }
+        }
+    }
+
+    /// Goes on working, whatever becomes of the lease: until it is stopped.
+    pub(crate) async fn work_on(&self, lease: &Lease, overtime: Instant) {
+        let until = self.now() + overtime;
+        let mut ended = None;
+        while self.now() < until {
+            let left = nanos(lease.validity());
+            let pause = if left > 0 { left } else { MS };
+            self.sleep(pause.min(until - self.now())).await;
+            if lease.is_valid() {
+                continue;
+            }
+            let since = *ended.get_or_insert(self.now());
+            let late = self.now() - since;
+            if late > self.slack + 2 * self.stalled_since(since) + 5 * MS {
+                let how = format!("p{}: work goes on {} ms after the end", self.process, late / MS);
+                self.checker.books().broken(Rule::WorkStops, how);
+                return;
+            }
         }
     }
 
@@ -106,10 +163,12 @@ impl Worker {
             }
             Step::Extend { ttl } => {
                 let extended = self.timed("extend", node, lease.extend(millis(ttl))).await;
+                self.check_unchanged(lease, &extended);
                 self.inspect(&extended);
             }
             Step::Ensure { validity } => {
                 let ensured = self.timed("ensure", node, lease.ensure(millis(validity))).await;
+                self.check_unchanged(lease, &ensured);
                 self.inspect(&ensured);
             }
             Step::Reenter { lasting } => {
@@ -127,6 +186,19 @@ impl Worker {
         self.look(lock);
     }
 
+    /// An extension that failed has changed nothing.
+    fn check_unchanged(&self, lease: &Lease, extended: &Result<(), ExtendError>) {
+        let Err(ExtendError::NoQuorum { still_valid_for, .. }) = extended else { return };
+        if lease.validity() < *still_valid_for && lease.loss() != Some(Loss::Closed) {
+            let how = format!(
+                "p{}: valid for {still_valid_for:?} after an extension that failed, and then for {:?}",
+                self.process,
+                lease.validity()
+            );
+            self.checker.books().broken(Rule::StaysValid, how);
+        }
+    }
+
     fn look(&self, lock: &Lock) {
         let mut books = self.checker.books();
         lock.resources.iter().for_each(|resource| books.look(*resource, None));
@@ -135,6 +207,10 @@ impl Worker {
     async fn end(&self, lease: Lease, relied: Relied<'_>, lock: &Lock) {
         let node = nanos(self.times.node_timeout);
         self.look(lock);
+        if lock.auto_extend.is_some() && lease.loss() == Some(Loss::Expired) {
+            let how = format!("p{}: {:?} was not renewed", self.process, lock.resources);
+            self.checker.books().broken(Rule::Renewed, how);
+        }
         match lock.end {
             End::Outstay => {
                 let longest = nanos(self.longest_hold());
@@ -162,6 +238,17 @@ impl Worker {
                 let mut release = Box::pin(lease.release());
                 let _ = futures::poll!(release.as_mut());
                 drop(release);
+            }
+            End::LeaveGuard { lasting } => {
+                let Ok(guard) = lease.reenter() else { return };
+                let released = self.timed("release", node, lease.release()).await;
+                self.say(format_args!("one guard released: {released:?}"));
+                self.sleep(lasting).await;
+                if guard.loss().is_none() && guard.validity().is_zero() {
+                    let how = format!("p{}: given up with a guard left", self.process);
+                    self.checker.books().broken(Rule::Guards, how);
+                }
+                drop((relied, guard));
             }
             End::HandOver { lasting } => {
                 drop(relied);

@@ -32,6 +32,7 @@ impl Core {
     /// What the mode needs beside machines.
     pub(crate) fn prepare(&mut self, scenario: &Scenario, dice: &mut Dice) {
         self.calm = scenario.calm;
+        self.pushes = scenario.resp3;
         self.notes_tenures = scenario.fencing.is_on;
         self.stands_still = scenario.mode == Mode::Outside(Outside::Standstill);
         self.readings.witness = scenario.witness;

@@ -46,6 +46,8 @@ pub(crate) struct Core {
     /// Nothing goes wrong before.
     pub(crate) calm: Instant,
     pub(crate) readings: Readings,
+    /// Nodes tell of keys that change.
+    pub(crate) pushes: bool,
     /// When a value came to stand on any node for the first time, if that is of interest.
     pub(crate) came: BTreeMap<Vec<u8>, Instant>,
     pub(crate) notes_tenures: bool,
@@ -79,6 +81,7 @@ impl Core {
             is_healed: false,
             calm: 0,
             readings: Readings::default(),
+            pushes: false,
             came: BTreeMap::new(),
             notes_tenures: false,
             stands_still: false,

@@ -1,6 +1,6 @@
 //! The modes of the simulation: what is promised is kept, and what is outside of the promise is broken.
 
-use world::{Mode, Rule, sweep};
+use sim::{Mode, Rule, sweep};
 
 #[test]
 fn nothing_is_found_in_the_first_seeds_of_any_mode_that_is_promised() {

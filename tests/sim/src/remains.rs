@@ -75,7 +75,9 @@ impl World {
     pub(crate) fn shut_down(&mut self, process: usize, runtime: usize) {
         let executors = &mut self.hosts[process].executors;
         let is_pinned = self.scenario.processes[process].is_pinned && runtime == 0;
-        if is_pinned || executors.iter().flatten().count() < 2 {
+        let beat = self.shared.lock().processes[process].beat.clone();
+        let is_last = executors.iter().flatten().count() < 2;
+        if is_pinned || is_last && !beat.is_condemned(runtime) {
             return;
         }
         let Some(executor) = executors.get_mut(runtime).and_then(Option::take) else { return };
@@ -83,7 +85,7 @@ impl World {
             let core = &mut *self.shared.lock();
             note!(core, "p{process} shuts its runtime {runtime} down");
         }
-        let beat = self.shared.lock().processes[process].beat.clone();
+        beat.set_alive(runtime, false);
         beat.close(executor);
         beat.note_all();
     }

@@ -3,6 +3,7 @@
 use crate::mode::Mode;
 use crate::rule::Rule;
 use crate::scenario::Scenario;
+use crate::watchdog::UnderWay;
 use crate::world::World;
 use std::cell::RefCell;
 use std::fmt;
@@ -99,6 +100,7 @@ impl FromStr for Parts {
 /// Plays one seed; or only some parts of it.
 pub fn run(mode: Mode, seed: u64, parts: Option<&Parts>, is_traced: bool) -> Outcome {
     notice_panics();
+    let _under_way = UnderWay::new(mode, seed);
     let mut scenario = Scenario::draw(mode, seed);
     if let Some(parts) = parts {
         scenario = scenario.only(&parts.calls, &parts.faults);

@@ -71,6 +71,9 @@ impl Gate for TaskGate {
         task: &mut dyn FnMut(&mut Context<'_>) -> Poll<()>,
     ) -> Poll<()> {
         let waker = self.waker(cx);
+        if self.beat.is_condemned(self.beat.running()) {
+            return Poll::Pending;
+        }
         {
             let mut core = self.shared.lock();
             core.count_poll();

@@ -1,5 +1,6 @@
 //! What users do with the library.
 
+use crate::alone::Alone;
 use crate::clock::{Instant, MS};
 use crate::dice::Dice;
 use crate::mode::Mode;
@@ -31,6 +32,7 @@ pub(crate) enum Verb {
     },
     Check,
     Ready,
+    Alone(Alone),
 }
 
 /// A lock, from the acquire to its end.
@@ -50,9 +52,18 @@ pub(crate) struct Lock {
     pub(crate) give_up_early: bool,
     pub(crate) max_attempts: Option<u32>,
     pub(crate) style: Style,
-    pub(crate) watched: bool,
+    pub(crate) watch: Option<Watch>,
     pub(crate) steps: Vec<Step>,
     pub(crate) end: End,
+}
+
+/// What is waited for beside the work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Watch {
+    /// The end.
+    Ended,
+    /// That so many milliseconds are left.
+    Endangered { margin: u64 },
 }
 
 /// How the future of an acquire is treated.
@@ -71,8 +82,10 @@ pub(crate) enum Style {
     Moved {
         runtime: usize,
     },
-    /// The work is a closure.
-    Using,
+    /// The work is a closure, and goes on for so long after its steps.
+    Using {
+        overtime: Instant,
+    },
 }
 
 /// What is done while it is held.
@@ -113,6 +126,10 @@ pub(crate) enum End {
     HandOver {
         lasting: Instant,
     },
+    /// One guard is released, and another a while later.
+    LeaveGuard {
+        lasting: Instant,
+    },
     /// The future of the release is dropped.
     ReleaseDropped,
 }
@@ -130,6 +147,7 @@ pub(crate) struct Palette {
     hand_over: u64,
     cool_down: u64,
     verbs: u64,
+    alone: u64,
     /// The longest hold, in parts of a thousand of the ttl.
     hold: u64,
     /// Of a thousand steps under a lease, how many extend it for as long as can be.
@@ -141,14 +159,14 @@ impl Palette {
         let (mode, is_promise) = (scenario.mode, scenario.mode.is_whole());
         // What nodes forget or drop early is missed only if locks are held for long.
         let holds: &[u64] =
-            if is_promise { &[5, 50, 300, 1_500] } else { &[50, 500, 1_500, 1_500] };
+            if mode == Mode::Outages { &[1_500, 4_000] } else if is_promise { &[5, 50, 300, 1_500] } else { &[50, 500, 1_500, 1_500] };
         // It keeps a lock from others after its end.
         let cool_downs: &[u64] = if mode == Mode::Quiet { &[0] } else { &[0, 0, 200] };
         Self {
             // All leases of a resource have tokens, or none has.
             fenced: scenario.fencing.is_on,
             sets: dice.pick(&[0, 0, 300]),
-            auto: dice.pick(&[0, 200, 800]),
+            auto: if mode == Mode::Outages { 900 } else { dice.pick(&[0, 200, 800]) },
             tries: dice.pick(&[0, 100, 500]),
             dropped: dice.pick(&[0, 0, 100, 500]),
             seldom: dice.pick(&[0, 0, 100, 300]),
@@ -157,6 +175,7 @@ impl Palette {
             hand_over: dice.pick(&[0, 0, 200]),
             cool_down: dice.pick(cool_downs),
             verbs: dice.pick(&[0, 100, 300]),
+            alone: if mode == Mode::Quiet { dice.pick(&[0, 200, 600]) } else { 0 },
             hold: dice.pick(holds),
             longest: if mode.restarts_groups() { dice.pick(&[0, 300, 600]) } else { 0 },
         }
@@ -182,6 +201,9 @@ pub(crate) fn draw_calls(
 fn draw_verb(palette: &Palette, scenario: &Scenario, dice: &mut Dice) -> Verb {
     let resource = dice.index(scenario.resources);
     let lock = |dice: &mut Dice| Box::new(draw_lock(palette, scenario, dice));
+    if dice.chance(palette.alone) {
+        return Verb::Alone(Alone::draw(scenario, dice));
+    }
     if !dice.chance(palette.verbs) {
         return Verb::Lock(lock(dice));
     }
@@ -217,7 +239,10 @@ fn draw_lock(palette: &Palette, scenario: &Scenario, dice: &mut Dice) -> Lock {
             Style::Seldom { every: dice.of_any_size(MS, ttl * MS / 4) }
         }
         _ if dice.chance(palette.moved) => Style::Moved { runtime: dice.index(3) },
-        _ if dice.chance(palette.using) => Style::Using,
+        _ if dice.chance(palette.using) => {
+            let overtime = if dice.chance(300) { dice.below(3 * ttl * MS) } else { 0 };
+            Style::Using { overtime }
+        }
         _ => Style::Awaited,
     };
     let wait = (!dice.chance(palette.tries)).then(|| dice.of_any_size(ttl / 10, 4 * ttl));
@@ -233,10 +258,14 @@ fn draw_lock(palette: &Palette, scenario: &Scenario, dice: &mut Dice) -> Lock {
         give_up_early: dice.chance(50),
         max_attempts: dice.chance(50).then(|| 1 + u32::try_from(dice.below(4)).expect("few")),
         style,
-        watched: dice.chance(300),
+        watch: dice.chance(300).then(|| draw_watch(ttl, dice)),
         steps: (0..dice.below(4)).map(|_| draw_step(palette, ttl, dice)).collect(),
         end,
     }
+}
+
+fn draw_watch(ttl: u64, dice: &mut Dice) -> Watch {
+    if dice.chance(600) { Watch::Ended } else { Watch::Endangered { margin: 1 + dice.below(ttl) } }
 }
 
 fn draw_end(palette: &Palette, is_single: bool, ttl: u64, dice: &mut Dice) -> End {
@@ -250,7 +279,8 @@ fn draw_end(palette: &Palette, is_single: bool, ttl: u64, dice: &mut Dice) -> En
         0..=2 => End::Drop,
         3 => End::DropOutside,
         4 => End::Outstay,
-        5 | 6 => End::ReleaseDropped,
+        5 => End::ReleaseDropped,
+        6 => End::LeaveGuard { lasting: dice.of_any_size(MS, ttl * MS) },
         _ => End::Release,
     }
 }

@@ -27,6 +27,10 @@ pub(crate) struct Beat {
     pub(crate) made: AtomicUsize,
     /// True while a runtime is shut down.
     is_closing: AtomicBool,
+    /// Those that have not been shut down.
+    alive: [AtomicBool; MOST_RUNTIMES],
+    /// Nothing runs any more on these: they are about to be shut down.
+    condemned: [AtomicBool; MOST_RUNTIMES],
     /// What its tasks held, by their numbers.
     graves: Mutex<Vec<(usize, Box<dyn Send>)>>,
 }
@@ -52,6 +56,23 @@ impl Beat {
 
     pub(crate) fn running(&self) -> usize {
         self.running.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_alive(&self, runtime: usize, is_alive: bool) {
+        self.alive[runtime].store(is_alive, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_alive(&self, runtime: usize) -> bool {
+        self.alive[runtime].load(Ordering::Relaxed) && !self.is_condemned(runtime)
+    }
+
+    /// From now on nothing runs on `runtime`, which is to be shut down.
+    pub(crate) fn condemn(&self, runtime: usize) {
+        self.condemned[runtime].store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_condemned(&self, runtime: usize) -> bool {
+        self.condemned[runtime].load(Ordering::Relaxed)
     }
 
     /// Takes what a task held that its runtime drops.
@@ -92,8 +113,25 @@ pub(crate) struct Process {
     pub(crate) held: [Instant; MOST_RUNTIMES],
     alarms: BTreeMap<u64, AlarmEntry>,
     last_alarm: u64,
-    /// All times at which something of it did not run: until when, and since.
-    pub(crate) stalls: Vec<(Instant, Instant)>,
+    /// True if all its connections belong to its first runtime.
+    pub(crate) is_pinned: bool,
+    /// All times at which something of it did not run.
+    stalls: Vec<Stall>,
+}
+
+/// A time at which something of a process did not run.
+#[derive(Clone, Copy)]
+struct Stall {
+    since: Instant,
+    until: Instant,
+    /// The runtime that did not; none if it was all of it.
+    runtime: Option<usize>,
+}
+
+impl Stall {
+    fn within(&self, from: Instant, to: Instant) -> Instant {
+        self.until.min(to).saturating_sub(self.since.max(from))
+    }
 }
 
 struct AlarmEntry {
@@ -116,6 +154,7 @@ impl Process {
             held: [0; MOST_RUNTIMES],
             alarms: BTreeMap::new(),
             last_alarm: 0,
+            is_pinned: false,
             stalls: Vec::new(),
         }
     }
@@ -225,18 +264,22 @@ impl Core {
         }
     }
 
-    /// Something of `process` does not run for so long.
-    pub(crate) fn note_stall(&mut self, process: usize, lasting: Instant) {
-        let now = self.now;
-        self.processes[process].stalls.push((now, now.saturating_add(lasting)));
+    /// `process`, or one runtime of it, does not run for so long.
+    pub(crate) fn note_stall(&mut self, process: usize, runtime: Option<usize>, lasting: Instant) {
+        let stall = Stall { since: self.now, until: self.now.saturating_add(lasting), runtime };
+        self.processes[process].stalls.push(stall);
     }
 
-    /// Whether something of `process` was held up between the two, so long that it matters.
+    /// How long something of `process` did not run between the two.
     pub(crate) fn stalled_between(&self, process: usize, from: Instant, to: Instant) -> Instant {
-        let stalls = self.processes[process].stalls.iter();
-        let within =
-            stalls.map(|(since, until)| (*until).min(to).saturating_sub((*since).max(from)));
-        within.sum()
+        self.processes[process].stalls.iter().map(|stall| stall.within(from, to)).sum()
+    }
+
+    /// How long something of `process` other than `runtime` has not run since then.
+    pub(crate) fn stalled_beside(&self, process: usize, runtime: usize, from: Instant) -> Instant {
+        let others = self.processes[process].stalls.iter();
+        let others = others.filter(|stall| stall.runtime != Some(runtime));
+        others.map(|stall| stall.within(from, self.now)).sum()
     }
 }
 

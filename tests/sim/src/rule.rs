@@ -28,9 +28,17 @@ rules! {
     Exclusion "No two hold a resource at a time, by true time (SAFETY).",
     Tokens "A fencing token is higher than that of every lease that ended before (FENCING).",
     NotLost "No lease that is valid finds its quorum gone (SAFETY).",
-    Withheld "No vote is withheld where the deployment is new (DESIGN, I14).",
+    Withheld "A vote is withheld only of a node that was restarted or flushed; of none where the deployment is new (DESIGN, I14).",
     Updates "What is written under a valid lease is overwritten by nobody who has not seen it (SAFETY).",
     LossTold "lost() resolves soon after the validity has ended (LeaseRef::lost).",
+    StolenTold "Where nodes push, a lease that somebody takes away is told of it at once (LeaseRef::lost).",
+    EndangeredTold "endangered() resolves when no more than its margin is left, and not before (LeaseRef::endangered).",
+    Renewed "A lease that is kept up is renewed when a third of its validity has passed, and again until that succeeds (LeaseRef::endangered).",
+    StaysValid "A failed extension changes nothing (DESIGN, I9).",
+    Guards "A lease is held until its last guard is released (Lease::reenter).",
+    WorkStops "Work under using() is dropped when its lease is lost (Acquire::using).",
+    Freed "What is let go of is free at once, where nodes and network are well (DESIGN, I5).",
+    Patient "A free lock is had by whoever asks for it, however seldom its future is polled (Redlock::acquire).",
     StaysLost "Once lost, a lease stays lost (DESIGN, I9).",
     Bounds "Every call ends within its bound, by its own clock (each verb's documentation).",
     Liveness "Once all is healed, a free lock is had (DESIGN, section 6).",
@@ -43,6 +51,7 @@ rules! {
     Stalled "Nothing is written to a node that leaves a command unanswered (DESIGN, section 5).",
     NoSecrets "No error, report or status shows the value of a lock (README).",
     NoPanic "Nothing panics.",
+    Ends "No call stands still: whoever drops, closes or wakes holds no lock that it needs.",
 }
 
 impl fmt::Display for Rule {

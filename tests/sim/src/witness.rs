@@ -1,0 +1,40 @@
+//! What a task tells of a lease that it has got, beside that it has got it.
+
+use crate::ledger::Commit;
+use crate::rule::Rule;
+use crate::worker::Worker;
+use quorlock::{LeaseRef, NodeFailure, NodeVote, Report};
+
+impl Worker {
+    /// What is known of the tokens of a lease that is handed out now.
+    pub(crate) fn commits(&self, resources: &[usize], lease: &LeaseRef) -> Vec<(usize, Commit)> {
+        let Some(token) = lease.token().map(quorlock::FencingToken::get) else { return Vec::new() };
+        let value = lease.value();
+        let core = self.shared.lock();
+        let commit =
+            |resource: &usize| (*resource, core.commit(self.process, *resource, value, token));
+        resources.iter().map(commit).collect()
+    }
+
+    /// A vote is withheld only of a node that was restarted or flushed a while ago. Where the deployment is
+    /// new, every vote counts.
+    pub(crate) fn check_withheld(&self, report: Option<&Report>) {
+        use NodeFailure::{Flushed, MaybeRestarted, Restarted};
+        let reports = report.into_iter().flat_map(Report::nodes).enumerate();
+        let withheld = reports.filter(|(_, node)| {
+            let NodeVote::Failed(failure) = node.vote() else { return false };
+            matches!(failure, Restarted { .. } | MaybeRestarted { .. } | Flushed { .. })
+        });
+        for (index, node) in withheld {
+            let is_due = {
+                let core = self.shared.lock();
+                let since = core.nodes[index].restarted.map(|at| core.now - at);
+                !self.is_fresh && since.is_some_and(|since| since < self.withheld_for)
+            };
+            if !is_due {
+                let how = format!("p{}: {node}", self.process);
+                self.checker.books().broken(Rule::Withheld, how);
+            }
+        }
+    }
+}
