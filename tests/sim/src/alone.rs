@@ -77,7 +77,9 @@ impl Worker {
 
     /// The name of a lock that nobody else asks for.
     fn own_name(&self, which: u32) -> String {
-        format!("own{}-{}-{}-{which}", self.process, self.name, self.checker.books().calls)
+        let mut books = self.checker.books();
+        books.calls += 1;
+        format!("own{}-{}-{}-{which}", self.process, self.name, books.calls)
     }
 
     /// What is let go of is free after so long: the longest way of a release is by way of a connection that is
@@ -150,6 +152,7 @@ impl Worker {
         let stalled = self.stalled_since(since.saturating_sub(nanos(self.times.node_timeout)));
         match told {
             Either::Left((Loss::QuorumLost | Loss::Closed, _)) => {}
+            Either::Left(_) if stalled > 0 => {}
             Either::Left((other, _)) => {
                 let how = format!("p{}: {own} was taken away, and is told as {other:?}", self.process);
                 self.checker.books().broken(Rule::StolenTold, how);
@@ -169,7 +172,7 @@ impl Worker {
             return false;
         }
         note!(core, "{own} is deleted everywhere");
-        let is_there = core.has_key(own);
+        let is_there = core.keys_of(own) > 0;
         for node in 0..core.nodes.len() {
             core.act_on(node, |server, wall| server.delete(own.as_bytes(), wall));
         }
@@ -203,7 +206,7 @@ impl Worker {
                 closer.check_census();
             }
             // What an acquire has set that will come to nothing is gone by now.
-            (closed.is_ok(), self.shared.lock().has_key(&own))
+            (closed.is_ok(), self.shared.lock().keys_of(&own) > 0)
         };
         let ((is_closed, is_left), won) = match early {
             Some(won) => (close.await, won),
@@ -279,7 +282,10 @@ impl Worker {
         if is_pinned || core.stalled_beside(self.process, undriven, begun) > 0 {
             return;
         }
-        let left = names.iter().find(|name| core.has_key(name)).cloned();
+        // The answers of a minority may not have been read: then nobody else may release there.
+        let quorum = core.nodes.len() / 2 + 1;
+        let is_free = |name: &str| core.nodes.len() - core.keys_of(name) >= quorum;
+        let left = names.iter().find(|name| !is_free(name)).cloned();
         drop(core);
         if let Some(name) = left {
             let how = format!("p{}: {name} was let go of, and is not free", self.process);

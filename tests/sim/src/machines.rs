@@ -36,6 +36,7 @@ impl Core {
         self.notes_tenures = scenario.fencing.is_on;
         self.stands_still = scenario.mode == Mode::Outside(Outside::Standstill);
         self.readings.witness = scenario.witness;
+        self.readings.shyness = scenario.shyness;
         self.fill_counters(&scenario.fencing, scenario.resources, dice);
     }
 }

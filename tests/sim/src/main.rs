@@ -10,7 +10,7 @@ use sim::{Mode, Parts, Rule, run, shrink, sweep, watch};
 const MOST_SHOWN: usize = 10;
 
 /// So many seeds of one mode are played before those of the next, in a hunt.
-const TURN: u64 = 50;
+const TURN: u64 = 25;
 
 /// Simulates whole quorlock clients, from seeds.
 #[derive(Parser)]
@@ -134,11 +134,12 @@ impl Arguments {
 
     /// Plays a few seeds of each mode in turn, until a rule is broken. True if none is.
     fn hunt(&self, modes: &[Mode]) -> bool {
-        let mut played = 0;
+        let (mut played, mut round) = (0, 0);
         while played < self.seeds {
-            let from = self.from + played / modes.len() as u64;
             for mode in modes {
-                let swept = sweep(*mode, from..from + TURN, self.threads(), true);
+                let turns = TURN * mode.turns();
+                let from = self.from + round * turns;
+                let swept = sweep(*mode, from..from + turns, self.threads(), true);
                 played += swept.seeds;
                 if let Some((seed, rule, how)) = swept.findings.first() {
                     println!("seed {seed}: {}: {rule:?}: {how}", mode.label());
@@ -146,6 +147,7 @@ impl Arguments {
                     return false;
                 }
             }
+            round += 1;
         }
         println!("{played} seeds of {} modes, and nothing found", modes.len());
         true

@@ -142,6 +142,15 @@ impl Mode {
         !matches!(self, Self::Outside(_) | Self::Wiped(_))
     }
 
+    /// How many turns it has in a hunt, where others have one: it has the most of what a client can do.
+    pub fn turns(self) -> u64 {
+        match self {
+            Self::Promise => 4,
+            Self::Quiet | Self::Guarded(Guarded::Fresh | Guarded::Rolling) => 2,
+            _ => 1,
+        }
+    }
+
     /// Whether it is a finding if `rule` is broken; else that is only counted.
     pub fn looks_at(self, rule: Rule) -> bool {
         match rule {

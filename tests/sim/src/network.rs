@@ -155,7 +155,11 @@ impl Core {
         if !is_spared && self.dice.chance(weather.slow) {
             return self.dice.of_any_size(weather.delay.1, weather.long);
         }
-        self.dice.between(weather.delay.0, weather.delay.1)
+        let delay = self.dice.between(weather.delay.0, weather.delay.1);
+        if self.is_first_meeting(process, node) && !self.is_calm() && self.readings.shyness > 0 {
+            return delay + self.dice.below(self.readings.shyness);
+        }
+        delay
     }
 
     /// Puts a packet on its way: it arrives after those before it.

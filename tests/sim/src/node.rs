@@ -256,13 +256,13 @@ impl Core {
         self.plan_expiry(node);
     }
 
-    /// Whether any node has this key.
-    pub(crate) fn has_key(&self, key: &str) -> bool {
-        let has = |node: usize| {
-            let mut keys = self.nodes[node].server.keys(self.node_wall(node));
+    /// How many nodes have this key.
+    pub(crate) fn keys_of(&self, key: &str) -> usize {
+        let has = |node: &usize| {
+            let mut keys = self.nodes[*node].server.keys(self.node_wall(*node));
             keys.any(|(other, _)| other == key.as_bytes())
         };
-        (0..self.nodes.len()).any(has)
+        (0..self.nodes.len()).filter(has).count()
     }
 
     /// Its wall clock is put forward, or back.

@@ -18,6 +18,8 @@ pub(crate) struct Readings {
     asked: BTreeMap<usize, VecDeque<Instant>>,
     /// A node that is old when the run begins, and is there for whoever comes.
     pub(crate) witness: Option<usize>,
+    /// Each packet takes up to so much longer until a process has met it: others are met before it.
+    pub(crate) shyness: Instant,
 }
 
 /// Where the request for the time begins in a pipeline, if it has one.

@@ -64,6 +64,9 @@ pub(crate) struct Scenario {
     pub(crate) durable: u64,
     /// A node that is old when the run begins, and is there for whoever comes.
     pub(crate) witness: Option<usize>,
+    /// How much longer each packet may take by which it is met. A set-up takes some eight of them, within the
+    /// connect timeout.
+    pub(crate) shyness: Instant,
     /// When the nodes of a new deployment start.
     pub(crate) node_starts: Vec<Instant>,
     /// Nothing goes wrong before that: whoever is there from the beginning meets all nodes.
@@ -124,6 +127,7 @@ impl Scenario {
             guard: mode.guard(),
             durable: if trusts { dice.below(1 << nodes) } else { 0 },
             witness: mode.is_rolling().then(|| dice.index(nodes)),
+            shyness: if mode.is_rolling() { dice.pick(&[0, connect / 12]) } else { 0 },
             node_starts: draw_starts(mode, nodes, 2 * ttl_ms * MS, dice),
             calm,
             least_step: (5 * MS).max(4 * weather.delay.1 + horizon / 5_000),
@@ -163,7 +167,7 @@ impl Scenario {
         for _ in 0..dice.between(least, 5) {
             self.processes.push(ProcessPlan {
                 starts: 0,
-                runtimes: dice.pick(&[1, 1, 1, 2, 3]),
+                runtimes: dice.pick(if mode.is_fresh() { &[1, 2, 3] } else { &[1, 1, 1, 2, 3] }),
                 is_pinned: dice.chance(150),
                 rate: rate(dice),
                 wall: self.fencing.wall(dice),
@@ -206,12 +210,22 @@ impl Scenario {
                 tasks.push(TaskPlan {
                     process,
                     runtime: dice.index(plan.runtimes),
-                    at: plan.starts + dice.below(self.times.ttl_ms * MS / 2),
+                    at: self.draw_beginning(plan.starts, dice),
                     calls: calls.collect(),
                 });
             }
         }
         tasks
+    }
+
+    /// When a task begins. Where all nodes are new, some make a connection when the first of these is not young
+    /// any more.
+    fn draw_beginning(&self, starts: Instant, dice: &mut Dice) -> Instant {
+        if self.mode.is_fresh() && dice.chance(300) {
+            let first = self.node_starts.iter().min().copied().unwrap_or_default();
+            return starts.max(first + self.term() + dice.below(2 * self.ttl()));
+        }
+        starts + dice.below(self.ttl() / 2)
     }
 
     pub(crate) fn ttl(&self) -> Instant {
