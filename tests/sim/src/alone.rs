@@ -1,7 +1,7 @@
 //! What a task does with a lock of its own, where nodes and network are well: nobody is in its way, so more is
 //! promised than where others want the lock, too.
 
-use crate::clock::{Instant, MS};
+use crate::clock::{Instant, MS, S};
 use crate::dice::Dice;
 use crate::event::Event;
 use crate::process::{MOST_RUNTIMES, millis, nanos};
@@ -10,9 +10,9 @@ use crate::scenario::Scenario;
 use crate::sleep::Seldom;
 use crate::trace::note;
 use crate::worker::{Home, Worker};
-use futures::future::{Either, join, select};
-use quorlock::{AcquireError, Lease, Loss, Redlock};
-use std::pin::{Pin, pin};
+use futures::future::join;
+use quorlock::{AcquireError, Lease, Loss, Redlock, RetryPolicy};
+use std::pin::Pin;
 use std::task::Poll;
 use tokio::sync::oneshot;
 
@@ -22,10 +22,16 @@ pub(crate) enum Alone {
     Seldom { every: Instant, waits: bool },
     /// Somebody takes it away from who has extended it so often, or lets it be renewed, and waits for the loss.
     Stolen { after: Instant, extensions: u32, is_kept_up: bool },
-    /// Its client is closed while it is acquired.
-    Closed { after: Instant, at_least: bool, every: Option<Instant> },
-    /// It is released by another runtime than it was acquired on, which does not run.
-    Undriven { runtime: usize },
+    /// Its client is closed while it is acquired, or while somebody else has it.
+    Closed { after: Instant, at_least: bool, is_held: bool, every: Option<Instant> },
+    /// It is released by another runtime than it was acquired on, which does not run; or is shut down after so
+    /// long.
+    Undriven { runtime: usize, ends: Option<Instant> },
+    /// Somebody waits for it with much patience, and it is let go of. Before it another waits, that is not polled
+    /// any more, and gives up so long after that.
+    Told { after: Instant, first: Option<Instant> },
+    /// The first of some that wait for it is polled so often, and then never again.
+    Neglected { polls: u32, others: u32 },
     /// It is dropped, and its runtime is shut down before anything else runs there. Another uses the client
     /// before that, or after.
     Orphaned { runtime: usize, count: u32, is_served_before: bool },
@@ -36,7 +42,7 @@ impl Alone {
         let (ttl, node) = (scenario.ttl(), nanos(scenario.times.node_timeout));
         let often = |dice: &mut Dice| dice.of_any_size(MS, ttl / 4);
         let runtime = dice.index(MOST_RUNTIMES);
-        match dice.below(5) {
+        match dice.below(7) {
             0 => Self::Seldom { every: often(dice), waits: dice.chance(500) },
             1 => Self::Stolen {
                 after: dice.of_any_size(MS, ttl),
@@ -46,9 +52,21 @@ impl Alone {
             2 => Self::Closed {
                 after: dice.of_any_size(MS / 20, node / 2),
                 at_least: dice.chance(500),
+                is_held: dice.chance(500),
                 every: dice.chance(500).then(|| often(dice) / 8),
             },
-            3 => Self::Undriven { runtime },
+            3 => {
+                let ends = dice.chance(500).then(|| dice.of_any_size(MS / 20, node));
+                Self::Undriven { runtime, ends }
+            }
+            4 => Self::Told {
+                after: dice.of_any_size(MS, ttl / 10),
+                first: dice.chance(500).then(|| dice.of_any_size(MS / 20, 50 * MS)),
+            },
+            5 => Self::Neglected {
+                polls: 1 + u32::try_from(dice.below(3)).expect("few"),
+                others: 1 + u32::try_from(dice.below(2)).expect("few"),
+            },
             _ => Self::Orphaned {
                 runtime,
                 count: 1 + u32::try_from(dice.below(3)).expect("few"),
@@ -65,10 +83,12 @@ impl Worker {
             Alone::Stolen { after, extensions, is_kept_up } => {
                 self.be_stolen_from(after, extensions, is_kept_up).await;
             }
-            Alone::Closed { after, at_least, every } => {
-                self.close_meanwhile(after, at_least, every).await;
+            Alone::Closed { after, at_least, is_held, every } => {
+                self.close_meanwhile(after, at_least, is_held, every).await;
             }
-            Alone::Undriven { runtime } => self.release_elsewhere(runtime).await,
+            Alone::Undriven { runtime, ends } => self.release_elsewhere(runtime, ends).await,
+            Alone::Told { after, first } => self.be_told(after, first).await,
+            Alone::Neglected { polls, others } => self.neglect(polls, others).await,
             Alone::Orphaned { runtime, count, is_served_before } => {
                 self.leave_orphans(runtime, count, is_served_before).await;
             }
@@ -80,6 +100,11 @@ impl Worker {
         let mut books = self.checker.books();
         books.calls += 1;
         format!("own{}-{}-{}-{which}", self.process, self.name, books.calls)
+    }
+
+    /// True if nothing of the process has been held up since then.
+    fn was_prompt_since(&self, begun: Instant) -> bool {
+        self.is_prompt && self.stalled_since(begun) == 0
     }
 
     /// What is let go of is free after so long: the longest way of a release is by way of a connection that is
@@ -102,7 +127,7 @@ impl Worker {
         match won {
             Ok(lease) => drop(lease.release().await),
             // A single attempt fails if this process does not read the answers in time.
-            Err(error) if self.stalled_since(begun) > 0 || !waits && self.slack > 0 => {
+            Err(error) if self.stalled_since(begun) > 0 || !waits && !self.is_prompt => {
                 self.say(format_args!("refused: {error}"));
             }
             Err(error) => {
@@ -137,8 +162,10 @@ impl Worker {
             }
         }
         if is_kept_up {
-            let _ = select(lost.as_mut(), self.sleep(after)).await;
+            self.within(after, lost.as_mut()).await;
         }
+        // All is done that was under way.
+        self.sleep(2 * nanos(self.times.node_timeout)).await;
         if !lease.is_valid() || lease.validity() < millis(self.times.ttl_ms / 2) {
             return;
         }
@@ -148,20 +175,30 @@ impl Worker {
         let since = self.now();
         // It is asked for 100 ms after the last time at the earliest, and answered within a node timeout.
         let bound = 100 * MS + 2 * nanos(self.times.node_timeout) + self.slack;
-        let told = select(lost, self.sleep(bound)).await;
+        let told = self.within(bound, lost).await;
         let stalled = self.stalled_since(since.saturating_sub(nanos(self.times.node_timeout)));
+        self.check_not_repaired(&own, since).await;
         match told {
-            Either::Left((Loss::QuorumLost | Loss::Closed, _)) => {}
-            Either::Left(_) if stalled > 0 => {}
-            Either::Left((other, _)) => {
+            Some(Loss::QuorumLost | Loss::Closed) => {}
+            Some(_) | None if stalled > 0 => {}
+            Some(other) => {
                 let how = format!("p{}: {own} was taken away, and is told as {other:?}", self.process);
                 self.checker.books().broken(Rule::StolenTold, how);
             }
-            Either::Right(_) if stalled > 0 => {}
-            Either::Right(_) => {
+            None => {
                 let how = format!("p{}: {own} was taken away {} ms ago", self.process, bound / MS);
                 self.checker.books().broken(Rule::StolenTold, how);
             }
+        }
+    }
+
+    /// What was taken away stays away.
+    async fn check_not_repaired(&self, own: &str, since: Instant) {
+        self.sleep(2 * nanos(self.times.node_timeout)).await;
+        let count = self.shared.lock().keys_of(own);
+        if count > 0 && self.was_prompt_since(since) {
+            let how = format!("p{}: {own} is back on {count} nodes", self.process);
+            self.checker.books().broken(Rule::Freed, how);
         }
     }
 
@@ -179,11 +216,23 @@ impl Worker {
         is_there
     }
 
-    async fn close_meanwhile(self, after: Instant, at_least: bool, every: Option<Instant>) {
-        let own = self.own_name(0);
+    /// Another client of this process.
+    pub(crate) fn another_client(&self) -> Redlock {
         let number = 1_000 * (self.name as u64 + 1) + self.now() % 1_000;
-        let client: Redlock = (self.another)(number);
+        (self.another)(number)
+    }
+
+    async fn close_meanwhile(
+        self,
+        after: Instant,
+        at_least: bool,
+        is_held: bool,
+        every: Option<Instant>,
+    ) {
+        let own = self.own_name(0);
+        let client = self.another_client();
         let ttl = self.times.ttl_ms;
+        let holder = if is_held { self.own_lease(&own).await } else { None };
         let mut acquire = client.acquire(&own).wait(millis(2 * ttl));
         if at_least {
             acquire = acquire.at_least(millis(ttl / 2));
@@ -195,22 +244,26 @@ impl Worker {
                 Box::pin(Seldom { inner: Box::pin(acquire), shared, every, pause: None })
             }
         };
-        let early = match select(acquire.as_mut(), pin!(self.sleep(after))).await {
-            Either::Left((won, _)) => Some(won),
-            Either::Right(_) => None,
-        };
+        let early = self.within(after, acquire.as_mut()).await;
         let closer = Self { redlock: client.clone(), ..self.clone() };
+        let begun = self.now();
         let close = async {
             let closed = closer.close().await;
             if closed.is_ok() {
                 closer.check_census();
+            } else if self.was_prompt_since(begun) {
+                let how = format!("p{}: where all is well: {closed:?}", self.process);
+                self.checker.books().broken(Rule::Closes, how);
             }
             // What an acquire has set that will come to nothing is gone by now.
-            (closed.is_ok(), self.shared.lock().keys_of(&own) > 0)
+            let left = self.shared.lock().keys_of(&own);
+            (closed.is_ok(), holder.is_none() && left > 0)
         };
+        // Who waits is told.
+        let bound = nanos(self.times.connect_timeout) + 2 * every.unwrap_or_default();
         let ((is_closed, is_left), won) = match early {
             Some(won) => (close.await, won),
-            None => join(close, acquire).await,
+            None => self.timed("an acquire that is closed", bound, join(close, acquire)).await,
         };
         let mut books = self.checker.books();
         match won {
@@ -231,6 +284,10 @@ impl Worker {
         let here = self.beat.running();
         let core = self.shared.lock();
         let held = &core.processes[self.process].held;
+        // Nobody delivers anything where all connections belong to a runtime that does not run.
+        if core.processes[self.process].is_pinned {
+            return None;
+        }
         let runs = |home: &&Home| {
             let index = home.index;
             index != here && self.beat.is_alive(index) && held[index] <= core.now
@@ -239,7 +296,7 @@ impl Worker {
         others.get(runtime % others.len().max(1)).copied().cloned()
     }
 
-    async fn release_elsewhere(self, runtime: usize) {
+    async fn release_elsewhere(self, runtime: usize, ends: Option<Instant>) {
         let home = self.beat.running();
         let own = self.own_name(0);
         let Some(elsewhere) = self.elsewhere(runtime) else { return };
@@ -251,8 +308,17 @@ impl Worker {
             // There are tasks on this runtime by now that can take the release over.
             this.serve().await;
             let begun = this.now();
-            this.hold_up(home, lasting);
-            drop(lease.release().await);
+            match ends {
+                None => this.hold_up(home, lasting),
+                Some(after) => this.condemn(home, after),
+            }
+            let released = lease.release().await;
+            let is_told = released.is_ok() || ends.is_none();
+            let stalled = this.shared.lock().stalled_beside(this.process, home, begun);
+            if !is_told && this.is_prompt && stalled == 0 {
+                let how = format!("p{}: {own} is released elsewhere: {released:?}", this.process);
+                this.checker.books().broken(Rule::Freed, how);
+            }
             let left = (begun + this.freed_after()).saturating_sub(this.now());
             this.sleep(left).await;
             if this.now() < begun + lasting {
@@ -261,6 +327,14 @@ impl Worker {
             let _ = done.send(());
         });
         let _ = is_done.await;
+    }
+
+    /// Runs nothing on `runtime` any more, and shuts it down after so long.
+    fn condemn(&self, runtime: usize, after: Instant) {
+        self.beat.condemn(runtime);
+        let core = &mut *self.shared.lock();
+        let at = core.now + after;
+        core.agenda.plan(at, Event::Shutdown { process: self.process, runtime });
     }
 
     /// Runs nothing on `runtime` for so long.
@@ -277,9 +351,7 @@ impl Worker {
     /// Nothing is left of locks that were let go of at `begun`: unless something else than `undriven` did not run.
     fn check_freed(&self, names: &[String], begun: Instant, undriven: usize) {
         let core = self.shared.lock();
-        // Nobody delivers anything where all connections belong to a runtime that does not run.
-        let is_pinned = core.processes[self.process].is_pinned;
-        if is_pinned || core.stalled_beside(self.process, undriven, begun) > 0 {
+        if core.stalled_beside(self.process, undriven, begun) > 0 {
             return;
         }
         // The answers of a minority may not have been read: then nobody else may release there.
@@ -293,13 +365,80 @@ impl Worker {
         }
     }
 
+    /// Whoever waits is told by the nodes, however seldom it would look by itself.
+    async fn be_told(self, after: Instant, first: Option<Instant>) {
+        let own = self.own_name(0);
+        let Some(lease) = self.own_lease(&own).await else { return };
+        let client = self.another_client();
+        let wait = millis(self.times.ttl_ms);
+        let patient = || {
+            let pause = RetryPolicy::jittered(millis(3_000)..millis(4_000));
+            client.acquire(&own).wait(wait).retry(pause)
+        };
+        let mut front = Box::pin(patient());
+        if first.is_some() && self.within(after, front.as_mut()).await.is_some() {
+            return;
+        }
+        let mut waiter = Box::pin(patient());
+        if self.within(after, waiter.as_mut()).await.is_some() {
+            return;
+        }
+        let begun = self.now();
+        drop(lease.release().await);
+        let mut early = None;
+        if let Some(leaves) = first {
+            early = self.within(leaves, waiter.as_mut()).await;
+        }
+        drop(front);
+        // It is bypassed after 100 ms.
+        let bound = S + self.slack;
+        if early.is_none() {
+            early = self.within(bound, waiter).await;
+        }
+        let pushes = self.shared.lock().pushes;
+        if early.is_none() && pushes && self.was_prompt_since(begun) {
+            let how = format!("p{}: {own} is free since {} ms", self.process, bound / MS);
+            self.checker.books().broken(Rule::Patient, how);
+        }
+        drop(early);
+        drop(client.close().await);
+    }
+
+    /// One that is not polled holds up the others for 2 s at most.
+    async fn neglect(self, polls: u32, others: u32) {
+        let own = self.own_name(0);
+        let begun = self.now();
+        let wait = millis(self.times.ttl_ms);
+        let mut first = Box::pin(self.redlock.acquire(&own).wait(wait));
+        for _ in 0..polls {
+            if futures::poll!(first.as_mut()).is_ready() {
+                return;
+            }
+            self.sleep(MS / 2).await;
+        }
+        let next = async || {
+            let acquire = self.redlock.acquire(&own).wait(wait);
+            match self.within(5 * S + self.slack, acquire).await {
+                Some(Ok(lease)) => drop(lease.release().await),
+                Some(Err(_)) | None if self.stalled_since(begun) > 0 => {}
+                Some(Err(error)) => self.starve(&own, &error.to_string()),
+                None => self.starve(&own, "it still waits"),
+            }
+        };
+        let all = (0..others).map(|_| next());
+        futures::future::join_all(all).await;
+        drop(first);
+    }
+
+    fn starve(&self, own: &str, how: &str) {
+        let how = format!("p{}: {own}: behind one that is not polled: {how}", self.process);
+        self.checker.books().broken(Rule::Patient, how);
+    }
+
     async fn leave_orphans(self, runtime: usize, count: u32, is_served_before: bool) {
         let home = self.beat.running();
         let names: Vec<_> = (0..count).map(|which| self.own_name(which)).collect();
         let Some(elsewhere) = self.elsewhere(runtime) else { return };
-        if self.shared.lock().processes[self.process].is_pinned {
-            return;
-        }
         let mut leases = Vec::new();
         for own in &names {
             leases.extend(self.own_lease(own).await);
@@ -326,12 +465,7 @@ impl Worker {
         }
         drop(leases);
         let _ = left.send(());
-        self.beat.condemn(home);
-        {
-            let core = &mut *self.shared.lock();
-            let now = core.now;
-            core.agenda.plan(now, Event::Shutdown { process: self.process, runtime: home });
-        }
+        self.condemn(home, 0);
         std::future::poll_fn(|_| Poll::<()>::Pending).await;
     }
 

@@ -50,6 +50,8 @@ pub(crate) struct Lock {
     pub(crate) stop_before: Option<u64>,
     pub(crate) metadata: bool,
     pub(crate) give_up_early: bool,
+    /// With a policy of its own: a single attempt becomes many.
+    pub(crate) retries: bool,
     pub(crate) max_attempts: Option<u32>,
     pub(crate) style: Style,
     pub(crate) watch: Option<Watch>,
@@ -256,6 +258,7 @@ fn draw_lock(palette: &Palette, scenario: &Scenario, dice: &mut Dice) -> Lock {
         stop_before: some(dice, 50, ttl / 4),
         metadata: dice.chance(200),
         give_up_early: dice.chance(50),
+        retries: dice.chance(50),
         max_attempts: dice.chance(50).then(|| 1 + u32::try_from(dice.below(4)).expect("few")),
         style,
         watch: dice.chance(300).then(|| draw_watch(ttl, dice)),

@@ -13,10 +13,11 @@ use crate::shared::Shared;
 use crate::sleep::{Seldom, Sleep};
 use crate::trace::note;
 use futures::future::{Either, select};
-use quorlock::{Acquire, AcquireError, Lease, Redlock};
+use quorlock::{Acquire, AcquireError, Lease, Redlock, RetryPolicy};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::task::Poll;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -33,10 +34,13 @@ pub(crate) struct Worker {
     pub(crate) another: Arc<dyn Fn(u64) -> Redlock + Send + Sync>,
     pub(crate) runtimes: Vec<Home>,
     pub(crate) times: Times,
+    pub(crate) retry: RetryPolicy,
     /// How much longer than by its bound a call may take for a process that is looked after badly.
     pub(crate) slack: Instant,
     /// True if nothing in the process keeps one who waits from moving: then none is overtaken.
     pub(crate) is_fair: bool,
+    /// No task of the process is held back.
+    pub(crate) is_prompt: bool,
     /// No node was there before the run.
     pub(crate) is_fresh: bool,
     /// The vote of a node may be withheld for so long after it was restarted, with much to spare.
@@ -66,6 +70,14 @@ impl Worker {
 
     pub(crate) fn now(&self) -> Instant {
         self.shared.lock().now
+    }
+
+    /// What `future` comes to, if that takes no longer.
+    pub(crate) async fn within<F: Future>(&self, longest: Instant, future: F) -> Option<F::Output> {
+        match select(pin!(future), self.sleep(longest)).await {
+            Either::Left((done, _)) => Some(done),
+            Either::Right(_) => None,
+        }
     }
 
     /// How long something of the process has not run since then.
@@ -156,8 +168,7 @@ impl Worker {
                 self.inspect(&found);
             }
             Verb::Ready => {
-                let ready = pin!(self.redlock.ready());
-                let _ = select(ready, pin!(self.sleep(S))).await;
+                let _ = self.within(S, self.redlock.ready()).await;
                 self.inspect(&self.redlock.nodes());
             }
         }
@@ -165,16 +176,16 @@ impl Worker {
 
     /// Locks with a client of its own, which is closed whatever the nodes do, and asked for no more.
     async fn act_by_another(mut self, lock: Lock) {
-        let number = 1_000 * (self.name as u64 + 1) + self.now() % 1_000;
         // It has lines of its own.
         self.is_fair = false;
-        self.redlock = (self.another)(number);
+        self.redlock = self.another_client();
         self.clone().lock(lock).await;
         if self.close().await.is_ok() {
             self.check_census();
         }
-        let refused = self.redlock.try_acquire("r0").await;
-        if !matches!(refused, Err(AcquireError::Closed)) {
+        // It does not ask anybody.
+        let refused = futures::poll!(pin!(self.redlock.try_acquire("r0")));
+        if !matches!(refused, Poll::Ready(Err(AcquireError::Closed))) {
             let how = format!("a closed client acquires: {refused:?}");
             self.checker.books().broken(Rule::Closes, how);
         }
@@ -194,10 +205,10 @@ impl Worker {
             (_, None) => self.redlock.try_acquire_all(names),
             (_, Some(wait)) => self.redlock.acquire_all(names).wait(millis(wait)),
         };
-        Self::set(acquire, lock)
+        Self::set(acquire, lock, self.retry.clone())
     }
 
-    fn set(mut acquire: Acquire, lock: &Lock) -> Acquire {
+    fn set(mut acquire: Acquire, lock: &Lock, retry: RetryPolicy) -> Acquire {
         if let Some(ttl) = lock.ttl {
             acquire = acquire.ttl(millis(ttl));
         }
@@ -219,6 +230,9 @@ impl Worker {
         if lock.metadata {
             acquire = acquire.metadata("told to all");
         }
+        if lock.retries {
+            acquire = acquire.retry(retry);
+        }
         if lock.give_up_early && lock.wait.is_some() {
             acquire = acquire.give_up_early();
         }
@@ -230,6 +244,7 @@ impl Worker {
         let (node, connect) = (nanos(self.times.node_timeout), nanos(self.times.connect_timeout));
         match lock.wait {
             Some(wait) => wait * MS,
+            None if lock.retries => 4 * self.times.ttl_ms * MS,
             None => connect + node * if lock.fenced { 2 } else { 1 } + S,
         }
     }
@@ -278,7 +293,7 @@ impl Worker {
     async fn move_to(self, runtime: usize, acquire: Acquire, lock: Lock) {
         let mut acquire = Box::pin(acquire);
         let elsewhere = self.runtimes[runtime % self.runtimes.len()].handle.clone();
-        if let std::task::Poll::Ready(won) = futures::poll!(acquire.as_mut()) {
+        if let Poll::Ready(won) = futures::poll!(acquire.as_mut()) {
             return self.hold(won, &lock).await;
         }
         let (done, is_done) = oneshot::channel();
@@ -318,7 +333,7 @@ impl Worker {
         lock.resources = vec![resource];
         lock.wait = None;
         let bound = self.bound(&lock);
-        let acquire = Self::set(self.redlock.adopt(name(resource), value), &lock);
+        let acquire = Self::set(self.redlock.adopt(name(resource), value), &lock, self.retry.clone());
         let won = self.timed("adopt", bound, acquire).await;
         self.hold(won, &lock).await;
     }
