@@ -1,5 +1,7 @@
 //! The commands that the server knows: how many arguments they take, and when they are refused.
 
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
 use crate::commands::{client, configuration, info, keys, login, strings};
 use crate::config::Version;
 use crate::reply::Reply;
@@ -126,11 +128,8 @@ static COMMANDS: [Command; 31] = [
 /// The command of that name; the one with a subcommand where it is known by that.
 pub(crate) fn find(arguments: &[Vec<u8>], version: &Version) -> Result<&'static Command, String> {
     let named = |name: &[u8]| {
-        let is_known = |command: &&Command| version.has(command.since);
-        COMMANDS
-            .iter()
-            .filter(is_known)
-            .find(move |it| it.name.as_bytes().eq_ignore_ascii_case(name))
+        let is_it = |it: &&Command| it.name.as_bytes().eq_ignore_ascii_case(name);
+        COMMANDS.iter().filter(is_it).find(|it| version.has(it.since))
     };
     let first = arguments.first().map(Vec::as_slice).unwrap_or_default();
     let Some(second) = arguments.get(1).filter(|_| has_subcommands(first)) else {
@@ -143,10 +142,11 @@ pub(crate) fn find(arguments: &[Vec<u8>], version: &Version) -> Result<&'static 
 }
 
 fn has_subcommands(name: &[u8]) -> bool {
-    COMMANDS.iter().any(|command| {
-        let container = command.name.split_once('|').map(|(container, _)| container.as_bytes());
-        container.is_some_and(|container| container.eq_ignore_ascii_case(name))
-    })
+    static CONTAINERS: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
+        let names = COMMANDS.iter().filter_map(|command| command.name.split_once('|'));
+        names.map(|(container, _)| container).collect()
+    });
+    CONTAINERS.iter().any(|container| container.as_bytes().eq_ignore_ascii_case(name))
 }
 
 fn unknown(arguments: &[Vec<u8>], version: &Version) -> String {

@@ -12,6 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// There are at most so many processes.
+pub(crate) const MOST_PROCESSES: usize = 4;
+
 /// A process has at most so many runtimes.
 pub(crate) const MOST_RUNTIMES: usize = 3;
 

@@ -6,6 +6,7 @@ use crate::dice::Dice;
 use crate::fault::{Fault, draw_faults};
 use crate::fencing::Fencing;
 use crate::mode::{Guarded, Mode, Outside};
+use crate::process::MOST_PROCESSES;
 use crate::restarts::{draw_arrival, draw_starts};
 use crate::weather::{Nerves, Weather};
 use quorlock::{RestartGuard, RetryPolicy};
@@ -112,7 +113,7 @@ impl Scenario {
             connect_timeout: Duration::from_nanos(connect),
             horizon,
         };
-        let longest_delay = if mode == Mode::Quiet { 100 } else { ttl_ms / 4 };
+        let longest_delay = if mode == Mode::Quiet { 300 } else { ttl_ms / 4 };
         let (retry, longest_delay) = draw_retry(longest_delay, dice);
         let trusts = matches!(mode, Mode::Guarded(_)) && dice.chance(200);
         // In the other modes it is about what two do with one lock.
@@ -164,7 +165,7 @@ impl Scenario {
         let node = |_| if is_fast(dice) { 1_100_000 } else { rate(dice) };
         self.node_rates = (0..self.nodes).map(node).collect();
         let least = if mode.is_whole() { 1 } else { 2 };
-        for _ in 0..dice.between(least, 5) {
+        for _ in 0..dice.between(least, MOST_PROCESSES as u64 + 1) {
             self.processes.push(ProcessPlan {
                 starts: 0,
                 runtimes: dice.pick(if mode.is_fresh() { &[1, 2, 3] } else { &[1, 1, 1, 2, 3] }),

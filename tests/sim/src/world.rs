@@ -9,7 +9,7 @@ use crate::executor::Executor;
 use crate::machines::new_node;
 use crate::mode::Mode;
 use crate::patience::Weathered;
-use crate::process::{Due, Inhabitant, MOST_RUNTIMES, Process, nanos};
+use crate::process::{Due, Inhabitant, MOST_PROCESSES, MOST_RUNTIMES, Process, nanos};
 use crate::rule::Rule;
 use crate::scenario::Scenario;
 use crate::shared::{Core, Shared};
@@ -161,7 +161,8 @@ impl World {
     /// One of those that have something to do, by chance.
     fn next_runtime(&self) -> Option<(usize, usize)> {
         let mut core = self.shared.lock();
-        let mut ready = Vec::new();
+        let mut ready = [(0, 0); MOST_PROCESSES * MOST_RUNTIMES];
+        let mut count = 0;
         for (process, host) in self.hosts.iter().enumerate() {
             let it = &core.processes[process];
             if it.is_dead || it.is_stopped {
@@ -169,11 +170,12 @@ impl World {
             }
             for (runtime, executor) in host.executors.iter().enumerate() {
                 if executor.is_some() && it.beat.is_woken(runtime) && it.held[runtime] <= core.now {
-                    ready.push((process, runtime));
+                    ready[count] = (process, runtime);
+                    count += 1;
                 }
             }
         }
-        match ready.len() {
+        match count {
             0 => None,
             1 => Some(ready[0]),
             count => Some(ready[core.dice.index(count)]),
