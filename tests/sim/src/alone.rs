@@ -23,7 +23,7 @@ pub(crate) enum Alone {
     /// Somebody takes it away from who has extended it so often, or lets it be renewed, and waits for the loss.
     Stolen { after: Instant, extensions: u32, is_kept_up: bool },
     /// Its client is closed while it is acquired, or while somebody else has it.
-    Closed { after: Instant, at_least: bool, is_held: bool, every: Option<Instant> },
+    Closed { after: Instant, at_least: bool, waits: bool, is_held: bool, every: Option<Instant> },
     /// It is released by another runtime than it was acquired on, which does not run; or is shut down after so
     /// long.
     Undriven { runtime: usize, ends: Option<Instant> },
@@ -52,7 +52,8 @@ impl Alone {
             2 => Self::Closed {
                 after: dice.of_any_size(MS / 20, node / 2),
                 at_least: dice.chance(500),
-                is_held: dice.chance(500),
+                waits: dice.chance(500),
+                is_held: dice.chance(300),
                 every: dice.chance(500).then(|| often(dice) / 8),
             },
             3 => {
@@ -83,9 +84,7 @@ impl Worker {
             Alone::Stolen { after, extensions, is_kept_up } => {
                 self.be_stolen_from(after, extensions, is_kept_up).await;
             }
-            Alone::Closed { after, at_least, is_held, every } => {
-                self.close_meanwhile(after, at_least, is_held, every).await;
-            }
+            Alone::Closed { .. } => self.close_meanwhile(alone).await,
             Alone::Undriven { runtime, ends } => self.release_elsewhere(runtime, ends).await,
             Alone::Told { after, first } => self.be_told(after, first).await,
             Alone::Neglected { polls, others } => self.neglect(polls, others).await,
@@ -222,18 +221,16 @@ impl Worker {
         (self.another)(number)
     }
 
-    async fn close_meanwhile(
-        self,
-        after: Instant,
-        at_least: bool,
-        is_held: bool,
-        every: Option<Instant>,
-    ) {
+    async fn close_meanwhile(self, alone: Alone) {
+        let Alone::Closed { after, at_least, waits, is_held, every } = alone else { return };
         let own = self.own_name(0);
         let client = self.another_client();
         let ttl = self.times.ttl_ms;
         let holder = if is_held { self.own_lease(&own).await } else { None };
-        let mut acquire = client.acquire(&own).wait(millis(2 * ttl));
+        let mut acquire = match waits {
+            true => client.acquire(&own).wait(millis(2 * ttl)),
+            false => client.try_acquire(&own),
+        };
         if at_least {
             acquire = acquire.at_least(millis(ttl / 2));
         }
