@@ -162,7 +162,7 @@ impl Renewal {
     fn put_off(&mut self, now: Time, current: Time) -> Option<Ttl> {
         let upkeep = self.upkeep?;
         let validity = valid_until(Time::default(), upkeep.ttl, self.drift).since(Time::default());
-        let due = current.before(validity - validity / 3);
+        let due = current.before(validity / 3 * 2);
         if due <= now.max(upkeep.due) {
             return None;
         }

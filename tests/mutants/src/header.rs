@@ -75,8 +75,7 @@ fn in_tier(text: &str) -> Result<(Tier, String), String> {
 mod tests {
     use super::*;
 
-    const WHOLE: &str =
-        "what: It breaks.\nwhy it matters: All is lost.\ntier: sim\nalso: unit a::b c\nmended: old\n";
+    const WHOLE: &str = "what: It breaks.\nwhy it matters: All is lost.\ntier: sim\nalso: unit a::b c\nmended: old\n";
 
     #[test]
     fn a_whole_header_is_read() {

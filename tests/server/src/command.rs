@@ -1,12 +1,12 @@
 //! The commands that the server knows: how many arguments they take, and when they are refused.
 
-use std::collections::BTreeSet;
-use std::sync::LazyLock;
 use crate::commands::{client, configuration, info, keys, login, strings};
 use crate::config::Version;
 use crate::reply::Reply;
 use crate::script;
 use crate::turn::Turn;
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 /// What is known of a command.
 pub(crate) struct Command {

@@ -160,8 +160,13 @@ impl Palette {
     pub(crate) fn draw(scenario: &Scenario, dice: &mut Dice) -> Self {
         let (mode, is_promise) = (scenario.mode, scenario.mode.is_whole());
         // What nodes forget or drop early is missed only if locks are held for long.
-        let holds: &[u64] =
-            if mode == Mode::Outages { &[1_500, 4_000] } else if is_promise { &[5, 50, 300, 1_500] } else { &[50, 500, 1_500, 1_500] };
+        let holds: &[u64] = if mode == Mode::Outages {
+            &[1_500, 4_000]
+        } else if is_promise {
+            &[5, 50, 300, 1_500]
+        } else {
+            &[50, 500, 1_500, 1_500]
+        };
         // It keeps a lock from others after its end.
         let cool_downs: &[u64] = if mode == Mode::Quiet { &[0] } else { &[0, 0, 200] };
         Self {

@@ -1,10 +1,10 @@
 //! Plays seeds of the simulation: `make sim`.
 
 use clap::Parser;
+use sim::{Mode, Parts, Rule, run, shrink, sweep, watch};
 use std::process::ExitCode;
 use std::time::Instant;
 use std::{env, thread};
-use sim::{Mode, Parts, Rule, run, shrink, sweep, watch};
 
 /// So many findings of a sweep are printed.
 const MOST_SHOWN: usize = 10;

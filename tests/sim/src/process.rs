@@ -101,6 +101,7 @@ impl Beat {
 }
 
 /// A process.
+#[allow(clippy::struct_excessive_bools)] // Each is a fact of its own.
 pub(crate) struct Process {
     /// What validity is measured with.
     pub(crate) clock: Clock,

@@ -35,6 +35,8 @@ rules! {
     EndangeredTold "endangered() resolves when no more than its margin is left, and not before (LeaseRef::endangered).",
     Renewed "A lease that is kept up is renewed when a third of its validity has passed, and again until that succeeds (LeaseRef::endangered).",
     StaysValid "A failed extension changes nothing (DESIGN, I9).",
+    Outcomes "A release says whether the lock was held to the end (ReleaseOutcome).",
+    Mended "Nodes that lost the key get it back once a majority has confirmed that it holds it (LeaseRef::extend).",
     Guards "A lease is held until its last guard is released (Lease::reenter).",
     WorkStops "Work under using() is dropped when its lease is lost (Acquire::using).",
     Freed "What is let go of is free at once, where nodes and network are well (DESIGN, I5).",

@@ -30,6 +30,7 @@ impl Shared {
     }
 }
 
+#[allow(clippy::struct_excessive_bools)] // Each is a fact of its own.
 pub(crate) struct Core {
     pub(crate) now: Instant,
     pub(crate) agenda: Agenda,

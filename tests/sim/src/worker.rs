@@ -17,12 +17,13 @@ use quorlock::{Acquire, AcquireError, Lease, Redlock, RetryPolicy};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 /// What a task of the simulation has.
 #[derive(Clone)]
+#[allow(clippy::struct_excessive_bools)] // Each is a fact of its own.
 pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) checker: Arc<Checker>,
@@ -183,8 +184,13 @@ impl Worker {
         if self.close().await.is_ok() {
             self.check_census();
         }
-        // It does not ask anybody.
-        let refused = futures::poll!(pin!(self.redlock.try_acquire("r0")));
+        self.expect_refusal();
+    }
+
+    /// A client that was closed, or is being closed, says so without asking anybody.
+    pub(crate) fn expect_refusal(&self) {
+        let mut context = Context::from_waker(Waker::noop());
+        let refused = pin!(self.redlock.try_acquire("r0")).poll(&mut context);
         if !matches!(refused, Poll::Ready(Err(AcquireError::Closed))) {
             let how = format!("a closed client acquires: {refused:?}");
             self.checker.books().broken(Rule::Closes, how);
@@ -333,7 +339,8 @@ impl Worker {
         lock.resources = vec![resource];
         lock.wait = None;
         let bound = self.bound(&lock);
-        let acquire = Self::set(self.redlock.adopt(name(resource), value), &lock, self.retry.clone());
+        let acquire =
+            Self::set(self.redlock.adopt(name(resource), value), &lock, self.retry.clone());
         let won = self.timed("adopt", bound, acquire).await;
         self.hold(won, &lock).await;
     }

@@ -22,6 +22,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Once all is healed, what is left is looked at after so long.
 const AFTERMATH: Instant = 15 * S;
 
+/// Where nothing is to be made up for: less than a ttl, so that what goes by itself in the end is not spared.
+const QUIET_AFTERMATH: Instant = 6 * S;
+
 pub(crate) struct World {
     pub(crate) scenario: Scenario,
     pub(crate) shared: Arc<Shared>,
@@ -351,7 +354,9 @@ impl World {
         let until = now + scenario.rest() + scenario.longest_wait() * (turns + 1) + 60 * S;
         for process in 0..self.scenario.processes.len() {
             let Some(worker) = self.worker(process, 1_000 + process) else { continue };
-            let Some(Home { handle: runtime, .. }) = worker.runtimes.first().cloned() else { continue };
+            let Some(Home { handle: runtime, .. }) = worker.runtimes.first().cloned() else {
+                continue;
+            };
             let open = Open::new(&self.open);
             // Where nothing is promised, a lock may never be had.
             let is_live = self.scenario.mode.looks_at(Rule::Liveness);
@@ -369,10 +374,13 @@ impl World {
     }
 
     fn begin_closing(&mut self, now: Instant) {
-        let until = now + AFTERMATH + self.scenario.steps();
+        let aftermath = if self.scenario.mode == Mode::Quiet { QUIET_AFTERMATH } else { AFTERMATH };
+        let until = now + aftermath + self.scenario.steps();
         for process in 0..self.scenario.processes.len() {
             let Some(worker) = self.worker(process, 2_000 + process) else { continue };
-            let Some(Home { handle: runtime, .. }) = worker.runtimes.first().cloned() else { continue };
+            let Some(Home { handle: runtime, .. }) = worker.runtimes.first().cloned() else {
+                continue;
+            };
             worker.clone().spawn(&runtime, worker.close_for_good());
         }
         self.shared.lock().agenda.plan(until, Event::Tick);

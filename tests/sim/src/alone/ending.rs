@@ -1,0 +1,216 @@
+//! Clients and runtimes that end while a lock is acquired, held or released.
+
+use super::Alone;
+use crate::clock::Instant;
+use crate::event::Event;
+use crate::process::{millis, nanos};
+use crate::rule::Rule;
+use crate::sleep::Seldom;
+use crate::trace::note;
+use crate::worker::{Home, Worker};
+use crate::world::Open;
+use futures::future::join;
+use quorlock::AcquireError;
+use std::pin::Pin;
+use std::task::Poll;
+use tokio::sync::oneshot;
+
+impl Worker {
+    pub(super) async fn close_meanwhile(self, alone: Alone) {
+        let Alone::Closed { after, at_least, waits, is_held, every } = alone else { return };
+        let own = self.own_name(0);
+        let client = self.another_client();
+        let ttl = self.times.ttl_ms;
+        let holder = if is_held { self.own_lease(&own).await } else { None };
+        let mut acquire = if waits {
+            client.acquire(&own).wait(millis(2 * ttl))
+        } else {
+            client.try_acquire(&own)
+        };
+        if at_least {
+            acquire = acquire.at_least(millis(ttl / 2));
+        }
+        let mut acquire: Pin<Box<dyn Future<Output = _> + Send>> = match every {
+            None => Box::pin(acquire),
+            Some(every) => {
+                let shared = self.shared.clone();
+                Box::pin(Seldom { inner: Box::pin(acquire), shared, every, pause: None })
+            }
+        };
+        let early = self.within(after, acquire.as_mut()).await;
+        let closer = Self { redlock: client.clone(), ..self.clone() };
+        let begun = self.now();
+        let close = async {
+            let mut call = Box::pin(closer.close());
+            let closed = match futures::poll!(call.as_mut()) {
+                Poll::Ready(done) => done,
+                Poll::Pending => {
+                    closer.expect_refusal();
+                    call.await
+                }
+            };
+            if closed.is_ok() {
+                closer.check_census();
+            } else if self.was_prompt_since(begun) {
+                let how = format!("p{}: where all is well: {closed:?}", self.process);
+                self.checker.books().broken(Rule::Closes, how);
+            }
+            // What an acquire has set that will come to nothing is gone by now.
+            let left = self.shared.lock().keys_of(&own);
+            (closed.is_ok(), holder.is_none() && left > 0)
+        };
+        // Who waits is told.
+        let bound = nanos(self.times.connect_timeout) + 2 * every.unwrap_or_default();
+        let ((is_closed, is_left), won) = match early {
+            Some(won) => (close.await, won),
+            None => self.timed("an acquire that is closed", bound, join(close, acquire)).await,
+        };
+        let mut books = self.checker.books();
+        match won {
+            Ok(lease) if lease.is_valid() => {
+                let how = format!("p{}: {own} is held after the close", self.process);
+                books.broken(Rule::Closes, how);
+            }
+            Err(AcquireError::Closed) if is_closed && is_left => {
+                let how = format!("p{}: {own} is left by an acquire that is closed", self.process);
+                books.broken(Rule::Closes, how);
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
+
+    /// Another runtime that runs, if there is one.
+    fn elsewhere(&self, runtime: usize) -> Option<Home> {
+        let here = self.beat.running();
+        let core = self.shared.lock();
+        let held = &core.processes[self.process].held;
+        // Nobody delivers anything where all connections belong to a runtime that does not run.
+        if core.processes[self.process].is_pinned {
+            return None;
+        }
+        let runs = |home: &&Home| {
+            let index = home.index;
+            index != here && self.beat.is_alive(index) && held[index] <= core.now
+        };
+        let others: Vec<_> = self.runtimes.iter().filter(runs).collect();
+        others.get(runtime % others.len().max(1)).copied().cloned()
+    }
+
+    pub(super) async fn release_elsewhere(
+        self,
+        runtime: usize,
+        is_served: bool,
+        ends: Option<Instant>,
+    ) {
+        let home = self.beat.running();
+        let own = self.own_name(0);
+        let Some(elsewhere) = self.elsewhere(runtime) else { return };
+        let Some(lease) = self.own_lease(&own).await else { return };
+        let lasting = 2 * self.freed_after();
+        let (done, is_done) = oneshot::channel();
+        let this = self.clone();
+        self.spawn(&elsewhere.handle, async move {
+            // There are tasks on this runtime that can take the release over.
+            if is_served {
+                this.serve().await;
+            }
+            let begun = this.now();
+            match ends {
+                None => this.hold_up(home, lasting),
+                Some(after) => this.condemn(home, after),
+            }
+            let released = lease.release().await;
+            let is_told = released.is_ok() || ends.is_none();
+            let stalled = this.shared.lock().stalled_beside(this.process, home, begun);
+            if !is_told && this.is_prompt && stalled == 0 {
+                let how = format!("p{}: {own} is released elsewhere: {released:?}", this.process);
+                this.checker.books().broken(Rule::Freed, how);
+            }
+            let left = (begun + this.freed_after()).saturating_sub(this.now());
+            this.sleep(left).await;
+            if this.now() < begun + lasting {
+                this.check_freed(&[own], begun, home);
+            }
+            let _ = done.send(());
+        });
+        let _ = is_done.await;
+    }
+
+    /// Runs nothing on `runtime` any more, and shuts it down after so long.
+    fn condemn(&self, runtime: usize, after: Instant) {
+        self.beat.condemn(runtime);
+        let core = &mut *self.shared.lock();
+        let at = core.now + after;
+        core.agenda.plan(at, Event::Shutdown { process: self.process, runtime });
+    }
+
+    /// Runs nothing on `runtime` for so long.
+    fn hold_up(&self, runtime: usize, lasting: Instant) {
+        let core = &mut *self.shared.lock();
+        note!(core, "runtime {runtime} of p{} is not driven", self.process);
+        let until = core.now + lasting;
+        let it = &mut core.processes[self.process];
+        it.held[runtime] = it.held[runtime].max(until);
+        core.note_stall(self.process, Some(runtime), lasting);
+        core.agenda.plan(until, Event::Tick);
+    }
+
+    /// Nothing is left of locks that were let go of at `begun`: unless something else than `undriven` did not run.
+    fn check_freed(&self, names: &[String], begun: Instant, undriven: usize) {
+        let core = self.shared.lock();
+        if core.stalled_beside(self.process, undriven, begun) > 0 {
+            return;
+        }
+        // The answers of a minority may not have been read: then nobody else may release there.
+        let quorum = core.nodes.len() / 2 + 1;
+        let is_free = |name: &str| core.nodes.len() - core.keys_of(name) >= quorum;
+        let left = names.iter().find(|name| !is_free(name)).cloned();
+        drop(core);
+        if let Some(name) = left {
+            let how = format!("p{}: {name} was let go of, and is not free", self.process);
+            self.checker.books().broken(Rule::Freed, how);
+        }
+    }
+
+    pub(super) async fn leave_orphans(self, runtime: usize, count: u32, is_served_before: bool) {
+        let home = self.beat.running();
+        let names: Vec<_> = (0..count).map(|which| self.own_name(which)).collect();
+        let Some(elsewhere) = self.elsewhere(runtime) else { return };
+        let mut leases = Vec::new();
+        for own in &names {
+            leases.extend(self.own_lease(own).await);
+        }
+        let (ready, is_ready) = oneshot::channel();
+        let (left, is_left) = oneshot::channel();
+        let (this, planned) = (self.clone(), Open::new(&self.planned));
+        self.spawn(&elsewhere.handle, async move {
+            if is_served_before {
+                this.serve().await;
+            }
+            let _ = ready.send(());
+            if is_left.await.is_ok() {
+                let begun = this.now();
+                // Whoever comes next serves what was left; it has to connect first.
+                this.serve().await;
+                this.sleep(2 * this.freed_after()).await;
+                this.check_freed(&names, begun, home);
+            }
+            drop(planned);
+        });
+        if is_ready.await.is_err() || !self.beat.is_alive(elsewhere.index) {
+            return;
+        }
+        drop(leases);
+        let _ = left.send(());
+        self.condemn(home, 0);
+        std::future::poll_fn(|_| Poll::<()>::Pending).await;
+    }
+
+    /// Uses the client on this runtime.
+    async fn serve(&self) {
+        let own = self.own_name(9);
+        if let Some(lease) = self.own_lease(&own).await {
+            drop(lease.release().await);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Who waits for a lock that is free, or will be: told by the nodes, polled seldom, behind one that is not polled.
+
+use crate::clock::{Instant, MS, S};
+use crate::process::millis;
+use crate::rule::Rule;
+use crate::sleep::Seldom;
+use crate::worker::Worker;
+use quorlock::{Acquire, Redlock, RetryPolicy};
+use std::pin::Pin;
+use std::time::Duration;
+
+impl Worker {
+    pub(super) async fn be_polled_seldom(self, every: Instant, waits: bool) {
+        let own = self.own_name(0);
+        let begun = self.now();
+        let acquire = if waits {
+            self.redlock.acquire(&own).wait(millis(4 * self.times.ttl_ms))
+        } else {
+            self.redlock.try_acquire(&own)
+        };
+        let shared = self.shared.clone();
+        let won = Seldom { inner: Box::pin(acquire), shared, every, pause: None }.await;
+        self.inspect(&won);
+        match won {
+            Ok(lease) => drop(lease.release().await),
+            // A single attempt fails if this process does not read the answers in time.
+            Err(error) if self.stalled_since(begun) > 0 || !waits && !self.is_prompt => {
+                self.say(format_args!("refused: {error}"));
+            }
+            Err(error) => {
+                let how = format!("p{} polls every {} ms: {error}", self.process, every / MS);
+                self.checker.books().broken(Rule::Patient, how);
+            }
+        }
+    }
+
+    /// Whoever waits is told by the nodes, however seldom it would look by itself.
+    pub(super) async fn be_told(self, after: Instant) {
+        let own = self.own_name(0);
+        let Some(lease) = self.own_lease(&own).await else { return };
+        let client = self.another_client();
+        let mut waiter = Box::pin(self.patient(&client, &own));
+        if self.within(after, waiter.as_mut()).await.is_some() {
+            return;
+        }
+        let begun = self.now();
+        drop(lease.release().await);
+        self.expect_news(&own, begun, waiter).await;
+        drop(client.close().await);
+    }
+
+    /// The same, though the first to be told does nothing about it, and leaves.
+    pub(super) async fn be_told_later(self, after: Instant, leaves: Instant, is_bypassed: bool) {
+        let own = self.own_name(0);
+        let Some(lease) = self.own_lease(&own).await else { return };
+        let client = self.another_client();
+        // It has a reason to move every now and then.
+        let restless = RetryPolicy::jittered(millis(20)..millis(40));
+        let wait = millis(self.times.ttl_ms);
+        let mut first = Box::pin(client.acquire(&own).wait(wait).retry(restless));
+        if self.within(after, first.as_mut()).await.is_some() {
+            return;
+        }
+        let mut waiter = Box::pin(self.patient(&client, &own));
+        let unpolled = if is_bypassed { 300 * MS } else { MS };
+        let early = self.within(unpolled, waiter.as_mut()).await.is_some();
+        if early || is_bypassed && self.within(MS / 2, first.as_mut()).await.is_some() {
+            return;
+        }
+        let begun = self.now();
+        drop(lease.release().await);
+        let early = self.within(leaves, waiter.as_mut()).await.is_some();
+        drop(first);
+        if !early {
+            self.expect_news(&own, begun, waiter).await;
+        }
+        drop(client.close().await);
+    }
+
+    /// An acquire that looks by itself every few seconds only.
+    fn patient(&self, client: &Redlock, own: &str) -> Acquire {
+        let pause = RetryPolicy::jittered(millis(3_000)..millis(4_000));
+        client.acquire(own).wait(millis(self.times.ttl_ms)).retry(pause)
+    }
+
+    async fn expect_news(&self, own: &str, begun: Instant, waiter: Pin<Box<Acquire>>) {
+        // Who does not move is passed by after 100 ms.
+        let bound = S + self.slack;
+        let told = self.within(bound, waiter).await;
+        let pushes = self.shared.lock().pushes;
+        if told.is_none() && pushes && self.was_prompt_since(begun) {
+            let how = format!("p{}: {own} is free since {} ms", self.process, bound / MS);
+            self.checker.books().broken(Rule::Patient, how);
+        }
+    }
+
+    /// The deadline ends a call with the next poll, or with one more that takes a last look.
+    pub(super) async fn wait_in_vain(self, every: Instant, wait: Instant) {
+        let own = self.own_name(0);
+        let Some(lease) = self.own_lease(&own).await else { return };
+        let acquire = self.redlock.acquire(&own).wait(Duration::from_nanos(wait));
+        let shared = self.shared.clone();
+        let seldom = Seldom { inner: Box::pin(acquire), shared, every, pause: None };
+        drop(self.timed("an acquire in vain", wait + 2 * every, seldom).await);
+        drop(lease);
+    }
+
+    /// One that is not polled holds up the others for 2 s at most.
+    pub(super) async fn neglect(self, polls: u32, others: u32) {
+        let own = self.own_name(0);
+        let begun = self.now();
+        let wait = millis(self.times.ttl_ms);
+        let mut first = Box::pin(self.redlock.acquire(&own).wait(wait));
+        for _ in 0..polls {
+            if futures::poll!(first.as_mut()).is_ready() {
+                return;
+            }
+            self.sleep(MS / 2).await;
+        }
+        let next = async || {
+            let acquire = self.redlock.acquire(&own).wait(wait);
+            match self.within(5 * S + self.slack, acquire).await {
+                Some(Ok(lease)) => drop(lease.release().await),
+                Some(Err(_)) | None if self.stalled_since(begun) > 0 => {}
+                Some(Err(error)) => self.starve(&own, &error.to_string()),
+                None => self.starve(&own, "it still waits"),
+            }
+        };
+        let all = (0..others).map(|_| next());
+        futures::future::join_all(all).await;
+        drop(first);
+    }
+
+    fn starve(&self, own: &str, how: &str) {
+        let how = format!("p{}: {own}: behind one that is not polled: {how}", self.process);
+        self.checker.books().broken(Rule::Patient, how);
+    }
+}

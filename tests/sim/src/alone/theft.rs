@@ -1,0 +1,122 @@
+//! Locks that are taken away from who holds them.
+
+use crate::clock::{Instant, MS};
+use crate::process::{millis, nanos};
+use crate::rule::Rule;
+use crate::trace::note;
+use crate::worker::Worker;
+use quorlock::{Loss, ReleaseOutcome};
+
+impl Worker {
+    pub(super) async fn be_stolen_from(self, after: Instant, extensions: u32, is_kept_up: bool) {
+        let own = self.own_name(0);
+        let mut acquire = self.redlock.acquire(&own).wait(millis(self.times.ttl_ms));
+        if is_kept_up {
+            acquire = acquire.auto_extend(millis(8 * self.times.ttl_ms));
+        }
+        let Ok(lease) = acquire.await else { return };
+        let mut lost = Box::pin(lease.lost());
+        if futures::poll!(lost.as_mut()).is_ready() {
+            return;
+        }
+        // Without being kept up it is watched from its first extension on.
+        let extensions = if is_kept_up { extensions } else { extensions + 1 };
+        for _ in 0..extensions {
+            if lease.extend(millis(self.times.ttl_ms)).await.is_err() {
+                return;
+            }
+        }
+        if is_kept_up {
+            self.within(after, lost.as_mut()).await;
+        }
+        // All is done that was under way.
+        self.sleep(2 * nanos(self.times.node_timeout)).await;
+        if !lease.is_valid() || lease.validity() < millis(self.times.ttl_ms / 2) {
+            return;
+        }
+        let pushes = self.shared.lock().pushes;
+        if !pushes || !self.steal(&own) {
+            return;
+        }
+        let since = self.now();
+        // It is asked for 100 ms after the last time at the earliest, and answered within a node timeout.
+        let bound = 100 * MS + 2 * nanos(self.times.node_timeout) + self.slack;
+        let told = self.within(bound, lost).await;
+        let stalled = self.stalled_since(since.saturating_sub(nanos(self.times.node_timeout)));
+        self.check_not_repaired(&own, since).await;
+        match told {
+            Some(Loss::QuorumLost | Loss::Closed) => {}
+            Some(_) | None if stalled > 0 => {}
+            Some(other) => {
+                let how =
+                    format!("p{}: {own} was taken away, and is told as {other:?}", self.process);
+                self.checker.books().broken(Rule::StolenTold, how);
+            }
+            None => {
+                let how = format!("p{}: {own} was taken away {} ms ago", self.process, bound / MS);
+                self.checker.books().broken(Rule::StolenTold, how);
+            }
+        }
+    }
+
+    /// What was taken away stays away.
+    async fn check_not_repaired(&self, own: &str, since: Instant) {
+        self.sleep(2 * nanos(self.times.node_timeout)).await;
+        let count = self.shared.lock().keys_of(own);
+        if count > 0 && self.was_prompt_since(since) {
+            let how = format!("p{}: {own} is back on {count} nodes", self.process);
+            self.checker.books().broken(Rule::Freed, how);
+        }
+    }
+
+    /// A release tells that it was not held to the end.
+    pub(super) async fn be_robbed(self) {
+        let own = self.own_name(0);
+        let Some(lease) = self.own_lease(&own).await else { return };
+        self.sleep(2 * nanos(self.times.node_timeout)).await;
+        if !lease.is_valid() {
+            return;
+        }
+        let begun = self.now();
+        self.steal(&own);
+        let released = lease.release().await;
+        if released == Ok(ReleaseOutcome::Released) && self.was_prompt_since(begun) {
+            let how = format!("p{}: {own} was deleted everywhere, and is released", self.process);
+            self.checker.books().broken(Rule::Outcomes, how);
+        }
+    }
+
+    /// A node that lost the key gets it back once a majority has confirmed that it holds it.
+    pub(super) async fn be_mended(self, node: usize) {
+        let own = self.own_name(0);
+        let Some(lease) = self.own_lease(&own).await else { return };
+        let node_timeout = nanos(self.times.node_timeout);
+        self.sleep(2 * node_timeout).await;
+        let begun = self.now();
+        let count = {
+            let core = &mut *self.shared.lock();
+            note!(core, "{own} goes from n{node}");
+            core.act_on(node, |server, wall| server.delete(own.as_bytes(), wall));
+            core.nodes.len()
+        };
+        let extended = lease.extend(millis(self.times.ttl_ms)).await;
+        self.sleep(2 * node_timeout).await;
+        let there = self.shared.lock().keys_of(&own);
+        let is_due = extended.is_ok() && lease.is_valid() && self.was_prompt_since(begun);
+        if is_due && there < count {
+            let how = format!("p{}: {own} is on {there} of {count} nodes", self.process);
+            self.checker.books().broken(Rule::Mended, how);
+        }
+    }
+
+    /// Takes a lock away from whoever has it. False if nobody has it.
+    fn steal(&self, own: &str) -> bool {
+        let core = &mut *self.shared.lock();
+        note!(core, "{own} is deleted everywhere");
+        let is_there = core.keys_of(own) > 0;
+        for node in 0..core.nodes.len() {
+            core.act_on(node, |server, wall| server.delete(own.as_bytes(), wall));
+        }
+        is_there
+    }
+}
