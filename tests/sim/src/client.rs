@@ -12,11 +12,12 @@ use tokio::runtime::Handle;
 /// are on `pinned`, if that is given.
 pub(crate) fn new_client(
     scenario: &Scenario,
-    inhabitant: Inhabitant,
+    mut inhabitant: Inhabitant,
     number: u64,
     pinned: Option<Handle>,
 ) -> Redlock {
     let times = scenario.times;
+    inhabitant.client = number;
     let builder = Redlock::builder()
         .nodes((0..scenario.nodes).map(|node| format!("redis://n{node}")))
         .ttl(Duration::from_millis(times.ttl_ms))

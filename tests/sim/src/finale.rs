@@ -76,6 +76,16 @@ impl Worker {
         closed
     }
 
+    /// A client that was closed rings no more, once its tasks have ended, and the look after those who wait.
+    pub(crate) async fn check_alarms(&self, begun: Instant) {
+        self.sleep(100 * MS + self.slack).await;
+        let alarms = self.shared.lock().alarms_of(self.process, self.client);
+        if alarms > 0 && self.was_prompt_since(begun) {
+            let how = format!("p{}: a closed client has {alarms} alarms", self.process);
+            self.checker.books().broken(Rule::NoAlarms, how);
+        }
+    }
+
     /// Nothing is under way in a client that was closed.
     pub(crate) fn check_census(&self) {
         let census = quorlock::test_util::census(&self.redlock);

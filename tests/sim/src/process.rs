@@ -139,6 +139,8 @@ impl Stall {
 }
 
 struct AlarmEntry {
+    /// Of which client it is.
+    client: u64,
     /// By the process's clock; none while it rings.
     at: Option<u64>,
     bell: Bell,
@@ -180,11 +182,17 @@ impl Core {
         self.processes[process].clock.read(self.now)
     }
 
-    fn set_alarm(&mut self, process: usize, at: u64, bell: Bell) -> u64 {
+    /// How many alarms are set by a client of `process`.
+    pub(crate) fn alarms_of(&self, process: usize, client: u64) -> usize {
+        let alarms = self.processes[process].alarms.values();
+        alarms.filter(|alarm| alarm.client == client).count()
+    }
+
+    fn set_alarm(&mut self, process: usize, client: u64, at: u64, bell: Bell) -> u64 {
         let it = &mut self.processes[process];
         it.last_alarm += 1;
         let alarm = it.last_alarm;
-        it.alarms.insert(alarm, AlarmEntry { at: Some(at), bell, event: None });
+        it.alarms.insert(alarm, AlarmEntry { client, at: Some(at), bell, event: None });
         self.plan_alarm(process, alarm);
         alarm
     }
@@ -300,6 +308,8 @@ pub(crate) fn millis(ms: u64) -> Duration {
 pub(crate) struct Inhabitant {
     pub(crate) shared: Arc<Shared>,
     pub(crate) process: usize,
+    /// Which of its clients this is.
+    pub(crate) client: u64,
     pub(crate) beat: Arc<Beat>,
 }
 
@@ -320,7 +330,7 @@ impl World for Inhabitant {
     }
 
     fn set_alarm(&self, at: Duration, bell: Bell) -> Box<dyn Alarm> {
-        let alarm = self.shared.lock().set_alarm(self.process, nanos(at), bell);
+        let alarm = self.shared.lock().set_alarm(self.process, self.client, nanos(at), bell);
         Box::new(SetAlarm { shared: self.shared.clone(), process: self.process, alarm })
     }
 

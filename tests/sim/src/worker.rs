@@ -13,7 +13,7 @@ use crate::shared::Shared;
 use crate::sleep::{Seldom, Sleep};
 use crate::trace::note;
 use futures::future::{Either, select};
-use quorlock::{Acquire, AcquireError, Lease, Redlock, RetryPolicy};
+use quorlock::{Acquire, AcquireError, ClientError, Lease, Redlock, RetryPolicy};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -31,6 +31,8 @@ pub(crate) struct Worker {
     pub(crate) name: usize,
     pub(crate) beat: Arc<Beat>,
     pub(crate) redlock: Redlock,
+    /// Tells it from the others of the process.
+    pub(crate) client: u64,
     /// Makes another client of the same process.
     pub(crate) another: Arc<dyn Fn(u64) -> Redlock + Send + Sync>,
     pub(crate) runtimes: Vec<Home>,
@@ -179,10 +181,12 @@ impl Worker {
     async fn act_by_another(mut self, lock: Lock) {
         // It has lines of its own.
         self.is_fair = false;
-        self.redlock = self.another_client();
+        (self.client, self.redlock) = self.another_client();
         self.clone().lock(lock).await;
+        let begun = self.now();
         if self.close().await.is_ok() {
             self.check_census();
+            self.check_alarms(begun).await;
         }
         self.expect_refusal();
     }
@@ -193,6 +197,11 @@ impl Worker {
         let refused = pin!(self.redlock.try_acquire("r0")).poll(&mut context);
         if !matches!(refused, Poll::Ready(Err(AcquireError::Closed))) {
             let how = format!("a closed client acquires: {refused:?}");
+            self.checker.books().broken(Rule::Closes, how);
+        }
+        let refused = pin!(self.redlock.status("r0")).poll(&mut context);
+        if !matches!(refused, Poll::Ready(Err(ClientError::Closed))) {
+            let how = format!("a closed client asks nodes: {refused:?}");
             self.checker.books().broken(Rule::Closes, how);
         }
     }

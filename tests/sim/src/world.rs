@@ -234,7 +234,8 @@ impl World {
             note!(core, "p{process} starts");
             core.processes[process].beat.clone()
         };
-        let inhabitant = Inhabitant { shared: self.shared.clone(), process, beat };
+        let client = process as u64;
+        let inhabitant = Inhabitant { shared: self.shared.clone(), process, client, beat };
         let plan = &self.scenario.processes[process];
         let runtimes = plan.runtimes.min(MOST_RUNTIMES);
         (0..runtimes).for_each(|runtime| inhabitant.beat.set_alive(runtime, true));
@@ -277,6 +278,7 @@ impl World {
             name,
             beat: core.processes[process].beat.clone(),
             redlock: host.redlock.clone()?,
+            client: process as u64,
             another,
             runtimes: runtimes.collect(),
             times: self.scenario.times,
@@ -294,7 +296,8 @@ impl World {
     /// Makes more clients of a process.
     fn another(&self, process: usize) -> Arc<dyn Fn(u64) -> Redlock + Send + Sync> {
         let beat = self.shared.lock().processes[process].beat.clone();
-        let inhabitant = Inhabitant { shared: self.shared.clone(), process, beat };
+        let client = process as u64;
+        let inhabitant = Inhabitant { shared: self.shared.clone(), process, client, beat };
         let scenario = self.scenario.clone();
         Arc::new(move |number| new_client(&scenario, inhabitant.clone(), number, None))
     }

@@ -19,7 +19,7 @@ impl Worker {
     pub(super) async fn close_meanwhile(self, alone: Alone) {
         let Alone::Closed { after, at_least, waits, is_held, every } = alone else { return };
         let own = self.own_name(0);
-        let client = self.another_client();
+        let (number, client) = self.another_client();
         let ttl = self.times.ttl_ms;
         let holder = if is_held { self.own_lease(&own).await } else { None };
         let mut acquire = if waits {
@@ -38,26 +38,26 @@ impl Worker {
             }
         };
         let early = self.within(after, acquire.as_mut()).await;
-        let closer = Self { redlock: client.clone(), ..self.clone() };
+        let closer = Self { redlock: client.clone(), client: number, ..self.clone() };
         let begun = self.now();
         let close = async {
             let mut call = Box::pin(closer.close());
-            let closed = match futures::poll!(call.as_mut()) {
+            let result = match futures::poll!(call.as_mut()) {
                 Poll::Ready(done) => done,
                 Poll::Pending => {
                     closer.expect_refusal();
                     call.await
                 }
             };
-            if closed.is_ok() {
+            if result.is_ok() {
                 closer.check_census();
             } else if self.was_prompt_since(begun) {
-                let how = format!("p{}: where all is well: {closed:?}", self.process);
+                let how = format!("p{}: where all is well: {result:?}", self.process);
                 self.checker.books().broken(Rule::Closes, how);
             }
             // What an acquire has set that will come to nothing is gone by now.
             let left = self.shared.lock().keys_of(&own);
-            (closed.is_ok(), holder.is_none() && left > 0)
+            (result.is_ok(), holder.is_none() && left > 0)
         };
         // Who waits is told.
         let bound = nanos(self.times.connect_timeout) + 2 * every.unwrap_or_default();
@@ -65,6 +65,9 @@ impl Worker {
             Some(won) => (close.await, won),
             None => self.timed("an acquire that is closed", bound, join(close, acquire)).await,
         };
+        if is_closed {
+            closer.check_alarms(begun).await;
+        }
         let mut books = self.checker.books();
         match won {
             Ok(lease) if lease.is_valid() => {

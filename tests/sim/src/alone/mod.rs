@@ -121,7 +121,7 @@ impl Worker {
     }
 
     /// True if nothing of the process has been held up since then.
-    pub(super) fn was_prompt_since(&self, begun: Instant) -> bool {
+    pub(crate) fn was_prompt_since(&self, begun: Instant) -> bool {
         self.is_prompt && self.stalled_since(begun) == 0
     }
 
@@ -137,9 +137,9 @@ impl Worker {
         acquire.await.ok()
     }
 
-    /// Another client of this process.
-    pub(crate) fn another_client(&self) -> Redlock {
-        let number = 1_000 * (self.name as u64 + 1) + self.now() % 1_000;
-        (self.another)(number)
+    /// Another client of this process, and its number.
+    pub(crate) fn another_client(&self) -> (u64, Redlock) {
+        let number = 1_000 * (self.name as u64 + 1) + self.checker.books().calls % 1_000;
+        (number, (self.another)(number))
     }
 }

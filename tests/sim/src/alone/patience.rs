@@ -38,7 +38,7 @@ impl Worker {
     pub(super) async fn be_told(self, after: Instant) {
         let own = self.own_name(0);
         let Some(lease) = self.own_lease(&own).await else { return };
-        let client = self.another_client();
+        let (_, client) = self.another_client();
         let mut waiter = Box::pin(self.patient(&client, &own));
         if self.within(after, waiter.as_mut()).await.is_some() {
             return;
@@ -53,7 +53,7 @@ impl Worker {
     pub(super) async fn be_told_later(self, after: Instant, leaves: Instant, is_bypassed: bool) {
         let own = self.own_name(0);
         let Some(lease) = self.own_lease(&own).await else { return };
-        let client = self.another_client();
+        let (_, client) = self.another_client();
         // It has a reason to move every now and then.
         let restless = RetryPolicy::jittered(millis(20)..millis(40));
         let wait = millis(self.times.ttl_ms);
