@@ -256,6 +256,13 @@ impl Core {
         self.plan_expiry(node);
     }
 
+    /// The keys of locks that stand on a node, without what the library keeps beside them.
+    pub(crate) fn lock_keys(&self, node: usize) -> impl Iterator<Item = String> {
+        let keys = self.nodes[node].server.keys(self.node_wall(node));
+        let keys = keys.map(|(key, _)| String::from_utf8_lossy(key).into_owned());
+        keys.filter(|key| !key.contains("#quorlock:"))
+    }
+
     /// How many nodes have this key.
     pub(crate) fn keys_of(&self, key: &str) -> usize {
         let has = |node: &usize| {

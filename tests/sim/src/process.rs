@@ -108,6 +108,8 @@ pub(crate) struct Process {
     pub(crate) wall: Clock,
     pub(crate) beat: Arc<Beat>,
     pub(crate) is_dead: bool,
+    /// When it was killed.
+    pub(crate) died: Option<Instant>,
     pub(crate) has_started: bool,
     /// It is stopped: nothing of it runs.
     pub(crate) is_stopped: bool,
@@ -154,6 +156,7 @@ impl Process {
             wall,
             beat: Arc::default(),
             is_dead: true,
+            died: None,
             has_started: false,
             is_stopped: false,
             missed: Vec::new(),

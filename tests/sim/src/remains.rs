@@ -4,21 +4,41 @@ use crate::network::{ClientEnd, Connection};
 use crate::rule::Rule;
 use crate::trace::note;
 use crate::world::World;
+use quorlock::Redlock;
 use std::sync::atomic::Ordering;
 
 impl World {
+    /// All has been well for as long as a delivery takes, and nobody holds anything: every release was delivered,
+    /// and no key stands because nobody has deleted it.
+    pub(crate) fn check_delivered(&mut self) {
+        let clients = self.hosts.iter().filter_map(|host| host.redlock.as_ref());
+        let is_held = |client: &Redlock| quorlock::test_util::census(client).leases > 0;
+        if !self.scenario.mode.is_whole() || clients.into_iter().any(is_held) {
+            return;
+        }
+        let core = self.shared.lock();
+        // Whoever was killed has released nothing.
+        let longest = self.scenario.longest_key();
+        if core.processes.iter().any(|it| it.died.is_some_and(|at| at + longest > core.now)) {
+            return;
+        }
+        let found = (0..core.nodes.len()).find_map(|node| {
+            let key = core.lock_keys(node).next()?;
+            Some(format!("{key} is left on n{node}"))
+        });
+        drop(core);
+        if let Some(how) = found {
+            self.checker.books().broken(Rule::Delivered, how);
+        }
+    }
+
     /// Nothing may be left.
     pub(crate) fn check_remains(&mut self) {
         let core = self.shared.lock();
         let mut found = Vec::new();
-        for (node, host) in core.nodes.iter().enumerate() {
-            let wall = core.node_wall(node);
-            for (key, _) in host.server.keys(wall) {
-                let key = String::from_utf8_lossy(key).into_owned();
-                if !key.contains("#quorlock:") {
-                    found.push((Rule::NoKeys, format!("{key} is left on n{node}")));
-                }
-            }
+        for node in 0..core.nodes.len() {
+            let left = core.lock_keys(node);
+            found.extend(left.map(|key| (Rule::NoKeys, format!("{key} is left on n{node}"))));
             let alive = |connection: &&Connection| {
                 connection.node == node && connection.client == ClientEnd::Open
             };
@@ -57,6 +77,7 @@ impl World {
             }
             note!(core, "p{process} is killed");
             core.processes[process].is_dead = true;
+            core.processes[process].died = Some(core.now);
             let of_it = |(_, it): &(usize, &Connection)| it.process == process;
             let ids: Vec<_> =
                 core.connections.iter().enumerate().filter(of_it).map(|(id, _)| id).collect();

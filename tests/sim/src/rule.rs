@@ -40,6 +40,7 @@ rules! {
     Guards "A lease is held until its last guard is released (Lease::reenter).",
     WorkStops "Work under using() is dropped when its lease is lost (Acquire::using).",
     Freed "What is let go of is free at once, where nodes and network are well (DESIGN, I5).",
+    Delivered "What an attempt or a lease has set is deleted when it ends, at the latest soon after its node is back (DESIGN, I5 and I8).",
     Patient "A free lock is had by whoever asks for it, however seldom its future is polled (Redlock::acquire).",
     StaysLost "Once lost, a lease stays lost (DESIGN, I9).",
     Bounds "Every call ends within its bound, by its own clock (each verb's documentation).",

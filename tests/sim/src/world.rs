@@ -377,6 +377,7 @@ impl World {
     }
 
     fn begin_closing(&mut self, now: Instant) {
+        self.check_delivered();
         let aftermath = if self.scenario.mode == Mode::Quiet { QUIET_AFTERMATH } else { AFTERMATH };
         let until = now + aftermath + self.scenario.steps();
         for process in 0..self.scenario.processes.len() {

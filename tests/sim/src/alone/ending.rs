@@ -29,6 +29,8 @@ impl Worker {
         };
         if at_least {
             acquire = acquire.at_least(millis(ttl / 2));
+        } else {
+            acquire = acquire.auto_extend(millis(4 * ttl));
         }
         let mut acquire: Pin<Box<dyn Future<Output = _> + Send>> = match every {
             None => Box::pin(acquire),
