@@ -1,6 +1,6 @@
 //! What every client does once all is healed.
 
-use crate::clock::{Instant, MS};
+use crate::clock::{Instant, MS, S};
 use crate::holder::Relied;
 use crate::process::{millis, nanos};
 use crate::rule::Rule;
@@ -76,12 +76,13 @@ impl Worker {
         closed
     }
 
-    /// A client that was closed rings no more, once its tasks have ended, and the look after those who wait.
+    /// A client that was closed rings no more, once its tasks have ended: one of them may pause before it asks a
+    /// node again, and finds then that nobody wants it.
     pub(crate) async fn check_alarms(&self, begun: Instant) {
-        self.sleep(100 * MS + self.slack).await;
+        self.sleep(S + self.slack).await;
         let alarms = self.shared.lock().alarms_of(self.process, self.client);
-        if alarms > 0 && self.was_prompt_since(begun) {
-            let how = format!("p{}: a closed client has {alarms} alarms", self.process);
+        if !alarms.is_empty() && self.was_prompt_since(begun) {
+            let how = format!("p{}: a closed client's alarms ring in {alarms:?} ms", self.process);
             self.checker.books().broken(Rule::NoAlarms, how);
         }
     }

@@ -39,6 +39,9 @@ impl Worker {
 
     /// The work under a lease begins.
     pub(crate) fn begin(&self, lease: &Lease, lock: &Lock) -> HeldId {
+        if lock.at_least.is_some() || matches!(lock.end, End::ReleaseAfter { .. }) {
+            self.shared.lock().rests = true;
+        }
         self.say(format_args!("holds {:?} for {:?}", lock.resources, lease.validity()));
         self.inspect(&lease.report());
         self.check_withheld(Some(&lease.report()));

@@ -185,10 +185,12 @@ impl Core {
         self.processes[process].clock.read(self.now)
     }
 
-    /// How many alarms are set by a client of `process`.
-    pub(crate) fn alarms_of(&self, process: usize, client: u64) -> usize {
+    /// When the alarms are due that a client of `process` has set, in milliseconds from now.
+    pub(crate) fn alarms_of(&self, process: usize, client: u64) -> Vec<u64> {
+        let now = self.local(process);
         let alarms = self.processes[process].alarms.values();
-        alarms.filter(|alarm| alarm.client == client).count()
+        let alarms = alarms.filter(|alarm| alarm.client == client);
+        alarms.map(|alarm| alarm.at.unwrap_or(now).saturating_sub(now) / MS).collect()
     }
 
     fn set_alarm(&mut self, process: usize, client: u64, at: u64, bell: Bell) -> u64 {

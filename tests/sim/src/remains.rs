@@ -2,6 +2,7 @@
 
 use crate::network::{ClientEnd, Connection};
 use crate::rule::Rule;
+use crate::shared::Core;
 use crate::trace::note;
 use crate::world::World;
 use quorlock::Redlock;
@@ -17,9 +18,7 @@ impl World {
             return;
         }
         let core = self.shared.lock();
-        // Whoever was killed has released nothing.
-        let longest = self.scenario.longest_key();
-        if core.processes.iter().any(|it| it.died.is_some_and(|at| at + longest > core.now)) {
+        if core.rests || self.was_killed_lately(&core) {
             return;
         }
         let found = (0..core.nodes.len()).find_map(|node| {
@@ -32,12 +31,18 @@ impl World {
         }
     }
 
+    /// Whoever was killed has released nothing.
+    fn was_killed_lately(&self, core: &Core) -> bool {
+        let longest = self.scenario.longest_key();
+        core.processes.iter().any(|it| it.died.is_some_and(|at| at + longest > core.now))
+    }
+
     /// Nothing may be left.
     pub(crate) fn check_remains(&mut self) {
         let core = self.shared.lock();
         let mut found = Vec::new();
         for node in 0..core.nodes.len() {
-            let left = core.lock_keys(node);
+            let left = core.lock_keys(node).filter(|_| !self.was_killed_lately(&core));
             found.extend(left.map(|key| (Rule::NoKeys, format!("{key} is left on n{node}"))));
             let alive = |connection: &&Connection| {
                 connection.node == node && connection.client == ClientEnd::Open

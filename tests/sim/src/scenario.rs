@@ -287,6 +287,8 @@ fn draw_sizes(mode: Mode, dice: &mut Dice) -> (u64, usize, u64) {
         // A guard counts by the second: the run has to outlast it.
         mode if mode.restarts_groups() => dice.pick(&[1_000, 1_000, 3_000, 10_000]),
         mode if mode.has_steps() => dice.pick(&[300, 1_000, 3_000, 10_000, 10_000]),
+        // What is not released stands for much longer than a delivery takes.
+        Mode::Promise => dice.pick(&[300, 1_000, 3_000, 10_000, 60_000]),
         _ => dice.pick(&[300, 1_000, 3_000, 10_000]),
     };
     let nodes: &[usize] = match mode {
@@ -297,6 +299,7 @@ fn draw_sizes(mode: Mode, dice: &mut Dice) -> (u64, usize, u64) {
     let nodes = dice.pick(nodes);
     let share = match mode {
         Mode::Quiet | Mode::Outages => 100,
+        _ if ttl_ms == 60_000 => dice.pick(&[60, 200, 600]),
         mode if mode.has_steps() => dice.pick(&[6, 20, 100]),
         _ => dice.pick(&[3, 6, 20, 100]),
     };

@@ -44,6 +44,8 @@ pub(crate) struct Core {
     /// Between whom nothing passes: process and node.
     pub(crate) blocked: BTreeSet<(usize, usize)>,
     pub(crate) is_healed: bool,
+    /// Some locks rest after their release.
+    pub(crate) rests: bool,
     /// Nothing goes wrong before.
     pub(crate) calm: Instant,
     pub(crate) readings: Readings,
@@ -80,6 +82,7 @@ impl Core {
             connections: Vec::new(),
             blocked: BTreeSet::new(),
             is_healed: false,
+            rests: false,
             calm: 0,
             readings: Readings::default(),
             pushes: false,
