@@ -24,6 +24,8 @@ pub(crate) enum Fault {
     Fade { node: usize, resource: usize },
     /// The same with its counter.
     Evict { node: usize, resource: usize },
+    /// Somebody flushes the node's scripts.
+    ForgetScripts { node: usize },
     /// Somebody flushes the node.
     Flush { node: usize },
     /// The process's wall clock is set.
@@ -192,6 +194,7 @@ impl Planner<'_> {
             14 if scenario.fencing.wall_jump > 0 => {
                 Fault::Wall { process, by: either(dice, MS, scenario.fencing.wall_jump) }
             }
+            15 => Fault::ForgetScripts { node: dice.index(scenario.nodes) },
             _ => return None,
         })
     }

@@ -210,7 +210,8 @@ impl Worker {
     async fn end(&self, lease: Lease, relied: Relied<'_>, lock: &Lock) {
         let node = nanos(self.times.node_timeout);
         self.look(lock);
-        if lock.auto_extend.is_some() && lease.loss() == Some(Loss::Expired) {
+        let is_kept_up = lock.auto_extend.is_some() && !self.is_quiet;
+        if is_kept_up && lease.loss() == Some(Loss::Expired) {
             let how = format!("p{}: {:?} was not renewed", self.process, lock.resources);
             self.checker.books().broken(Rule::Renewed, how);
         }

@@ -16,6 +16,9 @@ pub(crate) fn new_node(scenario: &Scenario, node: usize, rate: u64, dice: &mut D
     if !scenario.kills {
         config.forbidden.insert("client|kill".to_owned());
     }
+    if scenario.hides_info {
+        config.forbidden.insert("info".to_owned());
+    }
     let is_durable = scenario.durable & 1 << node != 0;
     if is_durable {
         config.appendonly = true;

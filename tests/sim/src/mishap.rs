@@ -43,6 +43,16 @@ impl Core {
                 let key = counter(&name(resource));
                 self.act_on(node, |server, wall| server.delete(key.as_bytes(), wall));
             }
+            Fault::ForgetScripts { node } => {
+                note!(self, "the scripts of n{node} are flushed");
+                self.act_on(node, |server, wall| {
+                    let session = server.connect();
+                    let command = b"*2\r\n$6\r\nSCRIPT\r\n$5\r\nFLUSH\r\n";
+                    let outputs = server.receive(session, command, wall);
+                    server.disconnect(session);
+                    outputs
+                });
+            }
             Fault::Flush { node } => {
                 note!(self, "n{node} is flushed");
                 self.nodes[node].wiped = Some(self.now);

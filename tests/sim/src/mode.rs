@@ -158,7 +158,7 @@ impl Mode {
             Rule::Updates | Rule::Tokens | Rule::Liveness => self.is_promised(),
             Rule::NotLost => self.is_whole(),
             Rule::Withheld => matches!(self, Self::Guarded(_)),
-            Rule::Renewed => self == Self::Outages,
+            Rule::Renewed => matches!(self, Self::Outages | Self::Quiet),
             _ => true,
         }
     }

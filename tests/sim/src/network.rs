@@ -14,6 +14,10 @@ use std::task::Waker;
 /// older is not delivered; a little less, as the sender's clock may run fast.
 const USER_TIMEOUT: Instant = 9_900 * MS;
 
+/// So many connections of a process to a node are opened in a second at most: some clients on some runtimes,
+/// each of which tries less often from time to time.
+const MOST_OPENED: u32 = 300;
+
 /// What travels.
 pub(crate) enum Packet {
     /// The client wants to connect.
@@ -80,6 +84,7 @@ impl Connection {
 impl Core {
     /// A client begins to connect.
     pub(crate) fn open(&mut self, process: usize, node: usize) -> usize {
+        self.check_pace(process, node);
         let connection = self.connections.len();
         self.connections.push(Connection {
             process,
@@ -94,6 +99,17 @@ impl Core {
         });
         self.send(connection, Way::ToNode, Packet::Open);
         connection
+    }
+
+    /// A node that cannot be reached is tried again after a pause.
+    fn check_pace(&mut self, process: usize, node: usize) {
+        let second = self.now / S;
+        let pace = self.opened.entry((process, node)).or_default();
+        *pace = if pace.0 == second { (second, pace.1 + 1) } else { (second, 1) };
+        if pace.1 > MOST_OPENED {
+            let how = format!("p{process} opens {} connections to n{node} in a second", pace.1);
+            self.findings.push((Rule::Paced, how));
+        }
     }
 
     /// The client writes: all is taken.

@@ -26,10 +26,17 @@ impl Scenario {
         // STALE_WINDOW, patience and pauses of the library, as DESIGN has them. A node in trouble refuses to
         // kill connections, too.
         let is_refused = |it: &FaultPlan| matches!(it.fault, Fault::Trouble { .. });
-        let is_sure = self.kills && !self.faults.iter().any(is_refused);
+        let is_sure = self.kills && !self.hides_info && !self.faults.iter().any(is_refused);
         let doubt = if is_sure { 0 } else { 10 * S };
         let patience = (10 * node).max(S);
         doubt + patience + 3 * S + 8 * node + nanos(self.times.connect_timeout) + 600 * MS
+    }
+
+    /// A vote may be withheld for so long after a restart, with much to spare: not at all where all nodes are new.
+    /// Where nodes do not say who they are, each connection that was lost may be a restart: none.
+    pub(crate) fn withheld_for(&self) -> Option<Instant> {
+        let longest = if self.mode.is_fresh() { 0 } else { 3 * self.term() };
+        (!self.hides_info).then_some(longest)
     }
 
     /// Within this a lock is won, once it is free and somebody waits for it.

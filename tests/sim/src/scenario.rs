@@ -54,6 +54,7 @@ pub(crate) struct Times {
 }
 
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools)] // Each is a fact of its own.
 pub(crate) struct Scenario {
     pub(crate) mode: Mode,
     pub(crate) seed: u64,
@@ -86,6 +87,8 @@ pub(crate) struct Scenario {
     pub(crate) nerves: Nerves,
     /// False if `CLIENT KILL` is forbidden.
     pub(crate) kills: bool,
+    /// True if users may not ask who a server is.
+    pub(crate) hides_info: bool,
     /// False if nodes speak RESP2 only.
     pub(crate) resp3: bool,
     /// Rates of the nodes' clocks, in millionths of true time.
@@ -140,6 +143,8 @@ impl Scenario {
             weather,
             nerves: Nerves::draw(mode, timeout, dice),
             kills: dice.chance(700),
+            // Whoever trusts in disks trusts in all of which it is not told.
+            hides_info: !trusts && mode == Mode::Guarded(Guarded::Observed) && dice.chance(150),
             resp3: dice.chance(850),
             node_rates: Vec::new(),
             processes: Vec::new(),

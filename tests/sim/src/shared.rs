@@ -58,6 +58,8 @@ pub(crate) struct Core {
     pub(crate) stands_still: bool,
     /// What was found on the wires that must not be.
     pub(crate) findings: Vec<(Rule, String)>,
+    /// In which second it was, and how often a process has opened a connection to a node in it.
+    pub(crate) opened: BTreeMap<(usize, usize), (Instant, u32)>,
     pub(crate) node_timeout: Instant,
     polls: u32,
 }
@@ -90,6 +92,7 @@ impl Core {
             notes_tenures: false,
             stands_still: false,
             findings: Vec::new(),
+            opened: BTreeMap::new(),
             node_timeout,
             polls: 0,
         }

@@ -29,7 +29,7 @@ impl Worker {
             let is_due = {
                 let core = self.shared.lock();
                 let since = core.nodes[index].restarted.map(|at| core.now - at);
-                !self.is_fresh && since.is_some_and(|since| since < self.withheld_for)
+                self.withheld_for.is_none_or(|longest| since.is_some_and(|it| it < longest))
             };
             if !is_due {
                 let how = format!("p{}: {node}", self.process);

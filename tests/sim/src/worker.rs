@@ -44,10 +44,8 @@ pub(crate) struct Worker {
     pub(crate) is_fair: bool,
     /// No task of the process is held back.
     pub(crate) is_prompt: bool,
-    /// No node was there before the run.
-    pub(crate) is_fresh: bool,
-    /// The vote of a node may be withheld for so long after it was restarted, with much to spare.
-    pub(crate) withheld_for: Instant,
+    /// The vote of a node may be withheld for so long after it was restarted, with much to spare. None if any may.
+    pub(crate) withheld_for: Option<Instant>,
     /// True if what is let go of is free at once.
     pub(crate) is_quiet: bool,
     /// How many tasks of the plan are not over.

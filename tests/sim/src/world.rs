@@ -286,8 +286,7 @@ impl World {
             slack,
             is_fair: self.scenario.is_fair(process),
             is_prompt: self.scenario.nerves.holds == 0,
-            is_fresh: self.scenario.mode.is_fresh(),
-            withheld_for: 3 * self.scenario.term(),
+            withheld_for: self.scenario.withheld_for(),
             is_quiet: self.scenario.mode == Mode::Quiet,
             planned: self.planned.clone(),
         })

@@ -1,7 +1,7 @@
 //! Clients and runtimes that end while a lock is acquired, held or released.
 
 use super::Alone;
-use crate::clock::Instant;
+use crate::clock::{Instant, MS};
 use crate::event::Event;
 use crate::process::{millis, nanos};
 use crate::rule::Rule;
@@ -10,7 +10,7 @@ use crate::trace::note;
 use crate::worker::{Home, Worker};
 use crate::world::Open;
 use futures::future::join;
-use quorlock::AcquireError;
+use quorlock::{AcquireError, Lease};
 use std::pin::Pin;
 use std::task::Poll;
 use tokio::sync::oneshot;
@@ -124,6 +124,10 @@ impl Worker {
                 None => this.hold_up(home, lasting),
                 Some(after) => this.condemn(home, after),
             }
+            if let Some(after) = ends.filter(|_| is_served) {
+                this.sleep(after + MS).await;
+                this.extend_elsewhere(&lease, home, begun).await;
+            }
             let released = lease.release().await;
             let is_told = released.is_ok() || ends.is_none();
             let stalled = this.shared.lock().stalled_beside(this.process, home, begun);
@@ -139,6 +143,16 @@ impl Worker {
             let _ = done.send(());
         });
         let _ = is_done.await;
+    }
+
+    /// The runtime of a lease was shut down: what is asked of the nodes goes by another.
+    async fn extend_elsewhere(&self, lease: &Lease, home: usize, begun: Instant) {
+        let extended = lease.extend(millis(self.times.ttl_ms)).await;
+        let stalled = self.shared.lock().stalled_beside(self.process, home, begun);
+        if extended.is_err() && lease.loss().is_none() && self.is_prompt && stalled == 0 {
+            let how = format!("p{}: extended elsewhere: {extended:?}", self.process);
+            self.checker.books().broken(Rule::Renewed, how);
+        }
     }
 
     /// Runs nothing on `runtime` any more, and shuts it down after so long.
