@@ -38,7 +38,7 @@ install() {
 }
 
 # By the tools of LLVM themselves: `cargo llvm-cov report` leaves out what is compiled by way of tests/, as src/protocol
-# is for the simulation. Processes that a test kills leave a profile that was not written to its end, or none.
+# is for the model. Processes that a test kills leave a profile that was not written to its end, or none.
 export_lines() {
     local objects=() object profile=$out/all.profdata
     while IFS= read -r object; do

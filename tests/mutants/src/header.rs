@@ -43,7 +43,7 @@ impl Header {
                 return Err(format!("said twice: {key}"));
             }
         }
-        let tier = Tier::of(tier_word.ok_or("no tier")?)?;
+        let tier = tier_word.ok_or("no tier")?.parse::<Tier>()?;
         if tier.is_tests() && tests.is_none() {
             return Err("no test".to_owned());
         }
@@ -68,7 +68,7 @@ fn sentence(key: &str, text: Option<&str>) -> Result<String, String> {
 /// A tier, and tests of it.
 fn in_tier(text: &str) -> Result<(Tier, String), String> {
     let (tier, tests) = text.split_once(' ').ok_or("also: a tier and tests")?;
-    Ok((Tier::of(tier)?, tests.to_owned()))
+    Ok((tier.parse()?, tests.to_owned()))
 }
 
 #[cfg(test)]

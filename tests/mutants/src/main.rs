@@ -1,7 +1,7 @@
 //! Plays mutations of the product: `cargo run -p quorlock-mutants -- --help`.
 
 use clap::Parser;
-use mutants::{Ended, Job, Part, Patch, Row, Selection, Tree, Verdict, all, judge, play};
+use mutants::{Ended, Job, Part, Patch, Row, Selection, Tier, Tree, Verdict, all, judge, play};
 use std::collections::BTreeSet;
 use std::env;
 use std::fs;
@@ -18,7 +18,10 @@ struct Arguments {
     /// Plays the patches that have this in their names
     #[arg(default_value = "")]
     pattern: String,
-    /// Plays one of sixty parts of them: 0 to 59, or auto for that of the day
+    /// Plays those that this tier must catch: sim, unit, it, paused or model
+    #[arg(long)]
+    tier: Option<Tier>,
+    /// Plays one of twenty parts of them: 0 to 19, or auto for that of the day
     #[arg(long)]
     part: Option<Part>,
     /// How many seeds the simulator plays for each
@@ -53,10 +56,10 @@ impl Arguments {
         let root = root.canonicalize().map_err(|error| error.to_string())?;
         let patches = all(&root).map_err(|error| error.to_string())?;
         let patches = patches.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let jobs = patches.iter().filter_map(|patch| Some((patch, self.job(patch)?)));
+        let of_tier = jobs.filter(|(_, job)| self.tier.is_none_or(|tier| job.tier == tier));
         let selection = Selection { pattern: self.pattern.clone(), part: self.part };
-        let patches = selection.of(patches, |patch| &patch.name);
-        let jobs: Vec<_> =
-            patches.iter().filter_map(|patch| Some((patch, self.job(patch)?))).collect();
+        let jobs = selection.of(of_tier.collect(), |(patch, _)| &patch.name);
         if jobs.is_empty() {
             return Err("no patch is named so".to_owned());
         }

@@ -1,6 +1,7 @@
 //! The tiers of tests, and how each is played.
 
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// How the simulator is built and told to hunt for a first finding: **the one place to change it**. It prints
@@ -37,8 +38,10 @@ pub struct Job {
     pub tests: String,
 }
 
-impl Tier {
-    pub(crate) fn of(word: &str) -> Result<Self, String> {
+impl FromStr for Tier {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
         match word {
             "sim" => Ok(Self::Sim),
             "unit" => Ok(Self::Unit),
@@ -48,7 +51,9 @@ impl Tier {
             other => Err(format!("no such tier: {other}")),
         }
     }
+}
 
+impl Tier {
     /// True if it is made of tests that cargo runs, of which those are to be named that catch a patch.
     pub(crate) fn is_tests(self) -> bool {
         matches!(self, Self::Unit | Self::It | Self::Paused)

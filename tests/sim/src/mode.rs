@@ -145,8 +145,7 @@ impl Mode {
     /// How many turns it has in a hunt, where others have one: it has the most of what a client can do.
     pub fn turns(self) -> u64 {
         match self {
-            Self::Promise => 4,
-            Self::Quiet | Self::Guarded(Guarded::Fresh | Guarded::Rolling) => 2,
+            Self::Promise => 6,
             _ => 1,
         }
     }
@@ -155,7 +154,8 @@ impl Mode {
     pub fn looks_at(self, rule: Rule) -> bool {
         match rule {
             Rule::Exclusion => self.is_exclusive(),
-            Rule::Updates | Rule::Tokens | Rule::Liveness => self.is_promised(),
+            // Nobody uses a client between the faults and its end where nothing is promised.
+            Rule::Updates | Rule::Tokens | Rule::Liveness | Rule::Closes => self.is_promised(),
             Rule::NotLost => self.is_whole(),
             Rule::Withheld => matches!(self, Self::Guarded(_)),
             Rule::Renewed => matches!(self, Self::Outages | Self::Quiet),
