@@ -115,8 +115,8 @@ impl Arguments {
         );
         if !mode.is_promised() {
             println!(
-                "  {} runs with {} overlaps or {} tokens out of order",
-                swept.bad_runs, swept.overlaps, swept.disorders
+                "  {} runs with {} overlaps, {} runs with {} tokens out of order",
+                swept.overlaps.0, swept.overlaps.1, swept.disorders.0, swept.disorders.1
             );
         }
         for (seed, rule, how) in swept.findings.iter().take(MOST_SHOWN) {

@@ -22,14 +22,18 @@ pub struct Sweep {
     pub grants: u64,
     /// Faults that were planned.
     pub faults: u64,
-    /// In how many runs two leases were valid at a time, or a token was out of order; and how often, in all.
-    pub bad_runs: u64,
-    /// How often, in all.
-    pub overlaps: u64,
-    /// How often a token was out of order.
-    pub disorders: u64,
+    /// In how many runs two leases were valid at a time, and how often that was in all.
+    pub overlaps: (u64, u64),
+    /// In how many runs a token was out of order, and how often that was in all.
+    pub disorders: (u64, u64),
     /// All that happened, as a number: whichever thread played which seed.
     pub hash: u64,
+}
+
+/// Counts a run in which something was so often.
+fn add((runs, times): &mut (u64, u64), often: u64) {
+    *runs += u64::from(often > 0);
+    *times += often;
 }
 
 /// Plays `seeds` on `threads`; only to the first in which a rule is broken, if `ends_early`.
@@ -51,9 +55,8 @@ pub fn sweep(mode: Mode, seeds: Range<u64>, threads: usize, ends_early: bool) ->
                     all.calls += outcome.calls;
                     all.grants += outcome.grants;
                     all.faults += outcome.faults;
-                    all.overlaps += outcome.overlaps;
-                    all.disorders += outcome.disorders;
-                    all.bad_runs += u64::from(outcome.overlaps + outcome.disorders > 0);
+                    add(&mut all.overlaps, outcome.overlaps);
+                    add(&mut all.disorders, outcome.disorders);
                     all.hash ^= outcome.hash;
                     if let Some((rule, how)) = outcome.violation {
                         all.findings.push((seed, rule, how));
