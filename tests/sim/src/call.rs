@@ -273,7 +273,11 @@ fn draw_lock(palette: &Palette, scenario: &Scenario, dice: &mut Dice) -> Lock {
 }
 
 fn draw_watch(ttl: u64, dice: &mut Dice) -> Watch {
-    if dice.chance(600) { Watch::Ended } else { Watch::Endangered { margin: 1 + dice.below(ttl) } }
+    if dice.chance(600) {
+        Watch::Ended
+    } else {
+        Watch::Endangered { margin: 1 + dice.below(ttl / 2) }
+    }
 }
 
 fn draw_end(palette: &Palette, is_single: bool, ttl: u64, dice: &mut Dice) -> End {

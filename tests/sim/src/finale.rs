@@ -64,8 +64,9 @@ impl Worker {
     pub(crate) async fn close_for_good(self) {
         if let Err(error) = self.close().await {
             self.checker.books().broken(Rule::Closes, format!("p{}: {error}", self.process));
+        } else {
+            self.check_census();
         }
-        self.check_census();
     }
 
     pub(crate) async fn close(&self) -> Result<(), CloseError> {
