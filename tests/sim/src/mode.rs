@@ -154,8 +154,11 @@ impl Mode {
     pub fn looks_at(self, rule: Rule) -> bool {
         match rule {
             Rule::Exclusion => self.is_exclusive(),
-            // Nobody uses a client between the faults and its end where nothing is promised.
-            Rule::Updates | Rule::Tokens | Rule::Liveness | Rule::Closes => self.is_promised(),
+            Rule::Updates | Rule::Tokens | Rule::Liveness => self.is_promised(),
+            // Where nothing is promised, nobody uses a client between the faults and its end.
+            Rule::Closes | Rule::NoKeys | Rule::NoRemains | Rule::NoTasks | Rule::NoAlarms => {
+                self.is_promised()
+            }
             Rule::NotLost => self.is_whole(),
             Rule::Withheld => matches!(self, Self::Guarded(_)),
             Rule::Renewed => matches!(self, Self::Outages | Self::Quiet),
