@@ -43,3 +43,30 @@ impl Drop for Ballot {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    /// Notes who has answered what.
+    #[derive(Default)]
+    struct Votes(Mutex<Vec<String>>);
+
+    impl VoteSink for Votes {
+        fn handle_answer(&self, node: NodeId, answer: Answer) {
+            self.0.lock().expect("not poisoned").push(format!("{node:?} {answer:?}"));
+        }
+    }
+
+    #[test]
+    fn a_ballot_that_is_dropped_has_failed_and_each_votes_once() {
+        let votes = Arc::<Votes>::default();
+        let ballot = |node| Ballot::new(votes.clone(), NodeId::new(node));
+        drop(ballot(0));
+        ballot(1).cast(Answer::Failed(NodeFailure::ShutDown));
+        ballot(2).discard();
+        let votes = votes.0.lock().expect("not poisoned");
+        assert_eq!(*votes, ["n0 Failed(ShutDown)", "n1 Failed(ShutDown)"]);
+    }
+}

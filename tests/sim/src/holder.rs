@@ -31,6 +31,13 @@ impl Worker {
                 return;
             }
         };
+        // A limit to the hold counts from the beginning of the attempt.
+        let may_end = matches!(lease.loss(), Some(Loss::Closed | Loss::MaxHold));
+        if lease.validity().is_zero() && !may_end {
+            let how =
+                format!("p{}: {:?} has ended: {:?}", self.process, lock.resources, lease.loss());
+            self.checker.books().broken(Rule::Alive, how);
+        }
         let id = self.begin(&lease, lock);
         let end = Relied { worker: &self, id };
         self.take_steps(&lease, lock).await;

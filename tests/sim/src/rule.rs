@@ -30,6 +30,7 @@ rules! {
     NotLost "No lease that is valid finds its quorum gone (SAFETY).",
     Withheld "A vote is withheld only of a node that was restarted or flushed; of none where the deployment is new (DESIGN, I14).",
     Updates "What is written under a valid lease is overwritten by nobody who has not seen it (SAFETY).",
+    Alive "An acquire hands out no lease that has ended (DESIGN, I3).",
     LossTold "lost() resolves soon after the validity has ended (LeaseRef::lost).",
     StolenTold "Where nodes push, a lease that somebody takes away is told of it at once (LeaseRef::lost).",
     EndangeredTold "endangered() resolves when no more than its margin is left, and not before (LeaseRef::endangered).",
