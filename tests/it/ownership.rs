@@ -260,7 +260,7 @@ async fn releasing_what_was_released_by_the_client_is_an_outcome() {
 async fn the_end_of_an_earlier_lease_leaves_the_later_one_to_its_client() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
-    let earlier = redlock.try_acquire("r").ttl(ms(200)).await.expect("a free lock");
+    let earlier = redlock.try_acquire("r").ttl(ms(1_500)).await.expect("a free lock");
     assert_eq!(timeout(SOON, earlier.lost()).await, Ok(Loss::Expired));
     let later = redlock.acquire("r").wait(SOON).auto_extend(SOON).await.expect("free again");
     drop(earlier);
