@@ -124,7 +124,11 @@ impl Acquisition {
                     Some(Choice::Committed(token)) => {
                         return Next::Lease { valid_until, token: Some(token) };
                     }
-                    Some(Choice::Raise(token)) => return Next::Raise { valid_until, token },
+                    Some(Choice::Raise(token)) if now < self.deadline => {
+                        return Next::Raise { valid_until, token };
+                    }
+                    // The future was not polled for long: no time is left for a second round.
+                    Some(Choice::Raise(_)) => None,
                     // Too few have said where their counters stand.
                     None => Some(Refusal::NoQuorum),
                 }
@@ -386,6 +390,19 @@ mod tests {
         }
         assert_eq!(round.outcome(), Some(Outcome::Won));
         assert_eq!(it.handle_outcome(&round, ms(493), 0), refusal, "it is looked at too late");
+    }
+
+    #[test]
+    fn no_second_round_begins_after_the_deadline() {
+        let mut it = acquisition(&RetryPolicy::none()).fenced(true);
+        let (mut round, _) = it.begin(ms(960));
+        for (node, number) in [7, 9].into_iter().enumerate() {
+            round.note_number(NodeId::new(node), number);
+            round.handle_vote(NodeId::new(node), Vote::Granted, ms(961));
+        }
+        assert!(matches!(it.handle_outcome(&round, ms(999), 0), Next::Raise { token: 9, .. }));
+        let refusal = Next::Refuse { refusal: Refusal::Timeout, latest: true };
+        assert_eq!(it.handle_outcome(&round, DEADLINE, 0), refusal);
     }
 
     #[test]
