@@ -1,0 +1,240 @@
+use super::*;
+use crate::protocol::{NodeId, RetryPolicy, Vote};
+
+const DEADLINE: Time = Time::from_nanos(1_000_000_000);
+
+fn ms(ms: u64) -> Time {
+    Time::from_nanos(ms * 1_000_000)
+}
+
+fn acquisition(retry: &RetryPolicy) -> Acquisition {
+    let ttl = Ttl::from_duration(Duration::from_millis(500)).expect("a good ttl");
+    let timings = (ttl, Drift::DEFAULT);
+    let node_timeout = Duration::from_millis(50);
+    Acquisition::new(Quorum::majority(3), timings, node_timeout, DEADLINE, retry.schedule())
+}
+
+/// An attempt at `t1` in which the nodes vote so at once, and the round closes at its time.
+fn attempt(acquisition: &mut Acquisition, t1: Time, votes: &[Vote]) -> Round {
+    let (mut round, close_at) = acquisition.begin(t1);
+    for (node, vote) in votes.iter().enumerate() {
+        round.handle_vote(NodeId::new(node), *vote, t1);
+    }
+    round.handle_close(close_at);
+    round
+}
+
+fn fixed(delay_ms: u64) -> RetryPolicy {
+    RetryPolicy::fixed(Duration::from_millis(delay_ms))
+}
+
+#[test]
+fn a_lease_after_a_long_wait_has_its_full_validity() {
+    let mut it = acquisition(&fixed(300));
+    let held = attempt(&mut it, ms(0), &[Vote::Denied; 3]);
+    assert_eq!(it.handle_outcome(&held, ms(1), 0), Next::Retry { at: ms(301) });
+    let won = attempt(&mut it, ms(301), &[Vote::Granted; 3]);
+    assert_eq!(
+        it.handle_outcome(&won, ms(302), 0),
+        Next::Lease { valid_until: ms(301 + 493), token: None }
+    );
+}
+
+#[test]
+fn a_win_that_is_seen_too_late_is_not_a_lease() {
+    let mut it = acquisition(&RetryPolicy::none());
+    let won = attempt(&mut it, ms(0), &[Vote::Granted; 3]);
+    assert_eq!(won.outcome(), Some(Outcome::Won));
+    let refusal = Next::Refuse { refusal: Refusal::Expired, latest: true };
+    assert_eq!(it.handle_outcome(&won, ms(493), 0), refusal);
+}
+
+#[test]
+fn contention_outage_and_timeout_are_told_apart() {
+    use Vote::{Denied, Failed, Granted};
+    let cases: [(u64, &[Vote], Refusal); 6] = [
+        (0, &[Denied, Denied], Refusal::Contended),
+        (0, &[Granted, Denied, Failed], Refusal::Contended),
+        (0, &[Denied, Failed, Failed], Refusal::NoQuorum),
+        (0, &[Granted], Refusal::NoQuorum),
+        (990, &[Granted], Refusal::Timeout),
+        (990, &[Failed, Failed], Refusal::NoQuorum),
+    ];
+    for (t1, votes, refusal) in cases {
+        let mut it = acquisition(&RetryPolicy::none());
+        let round = attempt(&mut it, ms(t1), votes);
+        let refused = it.handle_outcome(&round, ms(t1 + 50), 0);
+        assert_eq!(refused, Next::Refuse { refusal, latest: true }, "{votes:?} at {t1} ms");
+    }
+}
+
+#[test]
+fn an_attempt_cut_short_by_the_deadline_leaves_the_earlier_reason() {
+    let mut it = acquisition(&fixed(985));
+    let held = attempt(&mut it, ms(0), &[Vote::Denied; 3]);
+    assert_eq!(it.handle_outcome(&held, ms(1), 0), Next::Retry { at: ms(986) });
+    let cut = attempt(&mut it, ms(986), &[Vote::Granted]);
+    let refusal = Next::Refuse { refusal: Refusal::Contended, latest: false };
+    assert_eq!(it.handle_outcome(&cut, DEADLINE, 0), refusal);
+}
+
+#[test]
+fn it_waits_to_the_deadline_and_makes_no_attempt_from_then_on() {
+    let mut it = acquisition(&fixed(5_000));
+    let held = attempt(&mut it, ms(0), &[Vote::Denied; 3]);
+    assert_eq!(it.handle_outcome(&held, ms(1), 0), Next::Retry { at: DEADLINE });
+    assert_eq!(it.is_over(ms(999)), None);
+    assert_eq!(it.is_over(DEADLINE), Some(Refusal::Contended));
+    let unasked = acquisition(&RetryPolicy::none());
+    assert_eq!(unasked.is_over(DEADLINE), Some(Refusal::Timeout), "no attempt was decided");
+}
+
+#[test]
+fn an_attempt_that_was_given_up_counts_as_one() {
+    let mut it = acquisition(&fixed(10).limit(1));
+    assert!(it.handle_given_up(ms(1), 0) && !it.handle_given_up(ms(2), 0));
+    assert!(!acquisition(&RetryPolicy::none()).handle_given_up(ms(1), 0));
+    assert!(!acquisition(&fixed(10)).handle_given_up(DEADLINE, 0));
+}
+
+/// A round in which nodes deny, with keys that live until then, and others fail.
+fn held(it: &mut Acquisition, free_at: &[u64], failures: usize) -> Round {
+    let (mut round, _) = it.begin(ms(0));
+    for (node, at) in free_at.iter().enumerate() {
+        round.note_free_at(ms(*at));
+        round.handle_vote(NodeId::new(node), Vote::Denied, ms(0));
+    }
+    for node in free_at.len()..free_at.len() + failures {
+        round.handle_vote(NodeId::new(node), Vote::Failed, ms(0));
+    }
+    round
+}
+
+#[test]
+fn the_earliest_useful_time_is_when_a_quorum_can_be_free() {
+    // N = 3: of three busy nodes the second to be free makes the quorum; with one failed, both.
+    for (free_at, failures, at) in [
+        (vec![70, 30, 50], 0, 50),
+        (vec![70, 30], 0, 30),
+        (vec![70, 30], 1, 70),
+        (vec![300, 400], 0, 100),
+        // Gone already: not sooner than any policy may ask again.
+        (vec![0, 0], 0, 1),
+    ] {
+        let mut it = acquisition(&fixed(100));
+        let round = held(&mut it, &free_at, failures);
+        assert_eq!(round.outcome(), Some(Outcome::Denied), "{free_at:?} {failures}");
+        let next = it.handle_outcome(&round, ms(0), 0);
+        assert_eq!(next, Next::Retry { at: ms(at) }, "{free_at:?} {failures}");
+    }
+}
+
+#[test]
+fn who_is_refused_a_lock_that_is_said_to_be_free_asks_ever_less_often() {
+    let mut it = acquisition(&fixed(10));
+    for (free_at, at) in [(0, 1), (0, 2), (0, 4), (0, 8), (0, 10), (0, 10), (9, 10), (400, 10)] {
+        let round = held(&mut it, &[free_at; 3], 0);
+        let next = it.handle_outcome(&round, ms(0), 0);
+        assert_eq!(next, Next::Retry { at: ms(at) }, "free at {free_at} ms");
+    }
+    let round = held(&mut it, &[0; 3], 0);
+    assert_eq!(it.handle_outcome(&round, ms(0), 0), Next::Retry { at: ms(1) }, "it was held");
+    let mut it = acquisition(&fixed(10));
+    for _ in 0..3 {
+        // Free when it may ask anyhow.
+        let round = held(&mut it, &[1; 3], 0);
+        assert_eq!(it.handle_outcome(&round, ms(0), 0), Next::Retry { at: ms(1) });
+    }
+}
+
+#[test]
+fn giving_up_early_does_not_wait_for_a_holder_that_outlasts_the_wait() {
+    let refusal = Next::Refuse { refusal: Refusal::Contended, latest: true };
+    for (free_at, next) in [(2_000, refusal), (500, Next::Retry { at: ms(100) })] {
+        let mut it = acquisition(&fixed(100)).giving_up_early(true);
+        let round = held(&mut it, &[free_at; 3], 0);
+        assert_eq!(it.handle_outcome(&round, ms(0), 0), next);
+    }
+}
+
+/// A fenced attempt in which nodes grant and answer these numbers.
+fn numbered(it: &mut Acquisition, numbers: &[u64]) -> Next {
+    let (mut round, _) = it.begin(ms(0));
+    for (node, number) in numbers.iter().enumerate() {
+        round.note_number(NodeId::new(node), *number);
+        round.handle_vote(NodeId::new(node), Vote::Granted, ms(1));
+    }
+    round.handle_close(ms(1));
+    it.handle_outcome(&round, ms(1), 0)
+}
+
+/// The round that confirms `token`, in which nodes say that they hold the key with these numbers.
+fn raised(it: &mut Acquisition, token: u64, numbers: &[u64]) -> Next {
+    let valid_until = ms(493);
+    let (mut round, close_at) = it.begin_raise(valid_until, token, ms(1));
+    assert_eq!(close_at, ms(51));
+    for (node, number) in numbers.iter().enumerate() {
+        round.note_number(NodeId::new(node), *number);
+        round.handle_vote(NodeId::new(node), Vote::Granted, ms(2));
+    }
+    round.handle_close(ms(2));
+    it.handle_outcome(&round, ms(2), 0)
+}
+
+#[test]
+fn a_token_is_committed_at_once_or_by_a_second_round() {
+    let valid_until = ms(493);
+    let lease = |token| Next::Lease { valid_until, token: Some(token) };
+    let refusal = Next::Refuse { refusal: Refusal::NoQuorum, latest: true };
+    let fenced = || acquisition(&RetryPolicy::none()).fenced(true);
+    assert_eq!(numbered(&mut fenced(), &[7, 7]), lease(7));
+    assert_eq!(numbered(&mut fenced(), &[7, 9, 7]), lease(7), "a later number does not matter");
+    assert_eq!(numbered(&mut fenced(), &[7, 9]), Next::Raise { valid_until, token: 9 });
+    assert_eq!(raised(&mut fenced(), 9, &[9, 9]), lease(9));
+    assert_eq!(raised(&mut fenced(), 9, &[9, 10, 9]), lease(9));
+    assert_eq!(raised(&mut fenced(), 9, &[9, 10, 12]), refusal, "beyond the token");
+    let mut unheard = fenced();
+    let won = attempt(&mut unheard, ms(0), &[Vote::Granted; 3]);
+    assert_eq!(unheard.handle_outcome(&won, ms(1), 0), refusal, "no numbers, no token");
+}
+
+#[test]
+fn a_token_confirmed_after_the_end_of_validity_is_none() {
+    let mut it = acquisition(&RetryPolicy::none()).fenced(true);
+    let (mut round, _) = it.begin_raise(ms(493), 9, ms(480));
+    for node in 0..2 {
+        round.note_number(NodeId::new(node), 9);
+        round.handle_vote(NodeId::new(node), Vote::Granted, ms(493));
+    }
+    assert_eq!(round.outcome(), Some(Outcome::TooLate));
+    let refusal = Next::Refuse { refusal: Refusal::Expired, latest: true };
+    assert_eq!(it.handle_outcome(&round, ms(493), 0), refusal);
+    let (mut round, _) = it.begin_raise(ms(493), 9, ms(480));
+    for node in 0..2 {
+        round.note_number(NodeId::new(node), 9);
+        round.handle_vote(NodeId::new(node), Vote::Granted, ms(481));
+    }
+    assert_eq!(round.outcome(), Some(Outcome::Won));
+    assert_eq!(it.handle_outcome(&round, ms(493), 0), refusal, "it is looked at too late");
+}
+
+#[test]
+fn no_second_round_begins_after_the_deadline() {
+    let mut it = acquisition(&RetryPolicy::none()).fenced(true);
+    let (mut round, _) = it.begin(ms(960));
+    for (node, number) in [7, 9].into_iter().enumerate() {
+        round.note_number(NodeId::new(node), number);
+        round.handle_vote(NodeId::new(node), Vote::Granted, ms(961));
+    }
+    assert!(matches!(it.handle_outcome(&round, ms(999), 0), Next::Raise { token: 9, .. }));
+    let refusal = Next::Refuse { refusal: Refusal::Timeout, latest: true };
+    assert_eq!(it.handle_outcome(&round, DEADLINE, 0), refusal);
+}
+
+#[test]
+fn a_round_is_closed_at_the_node_timeout_or_the_deadline() {
+    let mut it = acquisition(&RetryPolicy::none());
+    assert_eq!(it.begin(ms(0)).1, ms(50));
+    assert_eq!(it.begin(ms(960)).1, DEADLINE);
+    assert_eq!(it.begin(ms(2_000)).1, DEADLINE, "a deadline in the past");
+}
