@@ -29,7 +29,7 @@ fn what_is_outside_of_the_promise_breaks_exclusion_and_is_no_finding() {
 #[test]
 fn tokens_are_out_of_order_once_a_majority_has_lost_its_counters() {
     let (_, mode) = mode("wiped-majority-no-hint");
-    let swept = sweep(mode, 120..160, 2, false);
+    let swept = sweep(mode, 280..320, 2, false);
     assert!(swept.disorders.0 > 0);
     assert!(swept.findings.is_empty(), "{:?}", swept.findings);
 }
