@@ -231,7 +231,7 @@ fn share(_: &Runtime, lasting: Duration) -> Verdict {
 /// The commands that the nodes were sent so far to set, extend and release.
 fn orders(cluster: &Cluster) -> u64 {
     let calls =
-        |node| ["set", "evalsha", "eval"].map(|name| work::calls(node, name)).iter().sum::<u64>();
+        |node: &Server| ["set", "evalsha", "eval"].map(|name| node.calls(name)).iter().sum::<u64>();
     cluster.iter().map(calls).sum()
 }
 

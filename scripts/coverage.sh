@@ -2,7 +2,7 @@
 # Line coverage of src/, by room and file. Lines of tests (`#[cfg(test)]`) count neither as code nor as covered.
 #
 #   scripts/coverage.sh            by all tests: unit, on servers (it/), in paused time (paused/)
-#   SIM=1 scripts/coverage.sh      by the simulation alone, with SEEDS seeds (2000)
+#   SIM=1 scripts/coverage.sh      by the simulation alone, with SEEDS seeds of each mode (2000)
 #   LINES=1 scripts/coverage.sh    also lists the lines that were not reached, file by file
 #
 # ARGS goes to the test programs (a filter), or to the simulation. What no test reaches is no fault by itself: look at

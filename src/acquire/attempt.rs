@@ -113,7 +113,7 @@ impl<'a> Attempt<'a> {
             match reason.with_round(|round| acquisition.handle_outcome(round, now, random)) {
                 Next::Lease { valid_until, token } => {
                     if let Some((token, counters)) = token.zip(self.claim.fence()) {
-                        counters.commit(token);
+                        counters.commit(token, &asked.numbers());
                     }
                     return AttemptResult::Won(Acquired { guard, valid_until, tally: asked });
                 }

@@ -5,7 +5,7 @@ use super::wait_queue::WaitQueues;
 use super::waiter::{AttemptGuard, Waiter};
 use crate::protocol::{Move, Time};
 use crate::round::Tally;
-use crate::wire::Keys;
+use crate::wire::{Key, Keys};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -15,7 +15,7 @@ use std::task::Poll;
 pub(super) struct QueueSlot {
     queues: Arc<WaitQueues>,
     /// The key of the queue.
-    key: Option<Box<[u8]>>,
+    key: Option<Key>,
     ticket: Ticket,
     pub(super) waiter: Arc<Waiter>,
 }
@@ -23,7 +23,7 @@ pub(super) struct QueueSlot {
 impl QueueSlot {
     /// A place at the end of the queue for these keys, for an acquire that ends by `deadline`.
     pub(super) fn join(queues: &Arc<WaitQueues>, keys: &Keys, deadline: Time) -> Self {
-        let key = (keys.len() == 1).then(|| keys.first().into());
+        let key = (keys.len() == 1).then(|| keys.first().clone());
         let waiter = Arc::new(Waiter::new(queues.clock().clone(), deadline));
         let ticket = queues.queues().next_ticket();
         let slot = Self { queues: queues.clone(), key, ticket, waiter };
@@ -32,7 +32,7 @@ impl QueueSlot {
     }
 
     fn enter(&self) {
-        self.queues.enter(self.key.as_deref(), self.ticket, &self.waiter);
+        self.queues.enter(self.key.as_ref(), self.ticket, &self.waiter);
     }
 
     fn leave(&self) {
@@ -80,14 +80,14 @@ impl QueueSlot {
     /// the way.
     pub(super) fn refuse(&mut self, tally: &Arc<Tally>, keys: &Keys) {
         let obstacle = tally.obstacle().and_then(|index| keys.get(index));
-        if let Some(key) = obstacle.filter(|key| Some(*key) != self.key.as_deref()) {
+        if let Some(key) = obstacle.filter(|key| Some(*key) != self.key.as_ref()) {
             self.leave();
-            self.key = Some(key.into());
+            self.key = Some(key.clone());
             self.waiter.handle_requeued();
             self.ticket = self.queues.queues().next_ticket();
             self.enter();
         }
-        self.waiter.handle_refusal();
+        self.queues.handle_refusal(&self.waiter);
         let Some(key) = &self.key else { return };
         if let Some(queue) = self.queues.queues().by_key.get_mut(key) {
             queue.refused = Some(tally.clone());

@@ -17,6 +17,7 @@ use crate::random::Random;
 use crate::round::ReleaseListener;
 use crate::sync::lock;
 use crate::time::{Alarm, Clock, Ring};
+use crate::wire::Key;
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -41,7 +42,7 @@ pub(crate) struct WaitQueues {
 
 #[derive(Default)]
 pub(super) struct Queues {
-    pub(super) by_key: BTreeMap<Box<[u8]>, Queue>,
+    pub(super) by_key: BTreeMap<Key, Queue>,
     /// Those who stand in no queue yet.
     roaming: BTreeMap<Ticket, Arc<Waiter>>,
     last_ticket: u64,
@@ -58,10 +59,15 @@ enum Swept {
     /// All that roam up to this one.
     Roaming(Ticket),
     /// All that roam, and the queues up to this one.
-    Queued(Option<Box<[u8]>>),
+    Queued(Option<Key>),
 }
 
 impl WaitQueues {
+    /// The attempt of `waiter` was refused.
+    pub(super) fn handle_refusal(&self, waiter: &Waiter) {
+        waiter.handle_refusal(self.quorum, self.random.number());
+    }
+
     pub(crate) fn new(quorum: Quorum, environment: &Environment) -> Arc<Self> {
         let Environment { clock, random, .. } = environment.clone();
         Arc::new_cyclic(|this| Self {
@@ -101,7 +107,7 @@ impl WaitQueues {
     }
 
     /// Puts a waiter into the queue of this key, or into none yet.
-    pub(super) fn enter(&self, key: Option<&[u8]>, ticket: Ticket, waiter: &Arc<Waiter>) {
+    pub(super) fn enter(&self, key: Option<&Key>, ticket: Ticket, waiter: &Arc<Waiter>) {
         let mut woken = Woken::new();
         let mut queues = self.queues();
         queues.insert(key, ticket, waiter.clone(), &mut woken);
@@ -162,7 +168,7 @@ impl Queues {
 
     /// The next of those whose turn it is, and how far the sweep has come with them.
     #[allow(clippy::type_complexity)] // It is a list, and a mark.
-    fn slice(&self) -> (Vec<(Ticket, Option<Box<[u8]>>, Arc<Waiter>)>, Swept) {
+    fn slice(&self) -> (Vec<(Ticket, Option<Key>, Arc<Waiter>)>, Swept) {
         let mut seen = Vec::new();
         let from = match &self.swept {
             Swept::Nothing => Some(Unbounded),
@@ -210,7 +216,7 @@ impl Queues {
 
     fn insert(
         &mut self,
-        queue: Option<&[u8]>,
+        queue: Option<&Key>,
         ticket: Ticket,
         waiter: Arc<Waiter>,
         woken: &mut Woken,
@@ -225,7 +231,7 @@ impl Queues {
         } else {
             let mut queue = Queue::default();
             queue.insert(ticket, waiter, woken);
-            self.by_key.insert(key.into(), queue);
+            self.by_key.insert(key.clone(), queue);
         }
     }
 

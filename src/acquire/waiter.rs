@@ -26,6 +26,14 @@ struct State {
     attempt: Option<AttemptGuard>,
 }
 
+impl State {
+    /// The nodes that have granted the last attempt.
+    fn granted(&self) -> NodeSet {
+        let granted = self.tally.as_ref().map(|tally| tally.with_round(Round::granted));
+        granted.unwrap_or_default()
+    }
+}
+
 /// What an attempt under way may hold. Dropped in this order: a client that closes waits for the
 /// permits, and then everything must have been given up.
 pub(crate) struct AttemptGuard {
@@ -137,9 +145,11 @@ impl Waiter {
         state.attempt.take()
     }
 
-    pub(super) fn handle_refusal(&self) {
-        let now = self.clock.now();
-        self.state().waiting.handle_refusal(now);
+    /// Its attempt was refused.
+    pub(super) fn handle_refusal(&self, quorum: Quorum, random: u64) {
+        let mut state = self.state();
+        let granted = state.granted();
+        state.waiting.handle_refusal(granted, quorum, self.clock.now(), random);
     }
 
     /// What the attempt under way claims.
@@ -150,8 +160,7 @@ impl Waiter {
     /// A node says that the key is gone there. When it is worth while to try again, if it is.
     pub(super) fn handle_freed(&self, node: NodeId, quorum: Quorum, random: u64) -> Option<Time> {
         let mut state = self.state();
-        let granted = state.tally.as_ref().map(|tally| tally.with_round(Round::granted));
-        let granted: NodeSet = granted.unwrap_or_default();
+        let granted = state.granted();
         state.waiting.handle_freed(node, granted, quorum, self.clock.now(), random)
     }
 

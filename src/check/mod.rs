@@ -11,7 +11,7 @@ pub use offset::ClockOffset;
 
 use crate::node::{NoRuntime, Pool, Probe};
 use crate::random::Random;
-use crate::wire::{Facts, Fsync, Inspection, Keys, NodeFailure, Persistence, Role, short};
+use crate::wire::{Facts, Fsync, Inspection, Key, Keys, NodeFailure, Persistence, Role, short};
 use offset::offsets;
 use std::fmt;
 use std::sync::Arc;
@@ -136,7 +136,7 @@ pub(crate) fn probe_resource(random: &Random) -> Vec<u8> {
 }
 
 /// Looks at each node, all at once. Commands are tried on `key`.
-pub(crate) async fn check(pool: &Pool, key: Box<[u8]>) -> Result<Vec<NodeCheck>, NoRuntime> {
+pub(crate) async fn check(pool: &Pool, key: Key) -> Result<Vec<NodeCheck>, NoRuntime> {
     let runtime = pool.runtime()?;
     let (keys, nodes) = (Keys::one(key), pool.shared());
     let mut looks = JoinSet::new();

@@ -6,7 +6,7 @@ use crate::acquire::AcquireRequest;
 use crate::error::{AcquireError, ConfigError};
 use crate::lease::Lease;
 use crate::protocol::{RetryPolicy, Time};
-use crate::wire::{Keys, Value};
+use crate::wire::{Key, Keys, Value};
 use futures::future::BoxFuture;
 use std::fmt;
 use std::pin::Pin;
@@ -50,10 +50,10 @@ enum Stage {
 /// What is to be locked.
 #[derive(Clone)]
 enum Target {
-    One(Box<[u8]>),
-    All(Vec<Box<[u8]>>),
+    One(Key),
+    All(Vec<Key>),
     /// What this value stands for.
-    HandedOver(Box<[u8]>, Arc<Value>),
+    HandedOver(Key, Arc<Value>),
 }
 
 /// The most resources of one lease: a node does nothing else while it looks at them.
@@ -269,15 +269,15 @@ impl Acquire {
     fn request(&self, deadline: Option<Time>) -> Result<AcquireRequest, ConfigError> {
         let settings = &self.client.settings;
         let (keys, adopts) = match &self.target {
-            Target::One(resource) => (Keys::one(settings.key(resource)?), None),
+            Target::One(resource) => (Keys::one(settings.key(resource.clone())?), None),
             Target::HandedOver(resource, value) => {
                 if let Some(resources) = value.several() {
                     return Err(ConfigError::AdoptsSet { resources });
                 }
-                (Keys::one(settings.key(resource)?), Some(value.clone()))
+                (Keys::one(settings.key(resource.clone())?), Some(value.clone()))
             }
             Target::All(resources) => {
-                let keys = resources.iter().map(|resource| settings.key(resource));
+                let keys = resources.iter().map(|resource| settings.key(resource.clone()));
                 (Keys::all(keys.collect::<Result<_, _>>()?).ok_or(ConfigError::NoResources)?, None)
             }
         };

@@ -229,8 +229,8 @@ impl Builder {
         self
     }
 
-    /// How long the nodes keep the counter of a resource after it was last acquired, extended or
-    /// released with a fencing token. Not shorter than [`max_ttl`](Self::max_ttl), which takes the
+    /// How long the nodes keep the counter of a resource after it was last acquired or extended with a
+    /// fencing token; after its release, for half of that at the least. Not shorter than [`max_ttl`](Self::max_ttl), which takes the
     /// place of the default where it is longer.
     ///
     /// While the counter stands, tokens grow whatever the clocks do. Once it is gone, the next token
@@ -325,7 +325,7 @@ impl Builder {
         let pool = Arc::new(Pool::new(shared.collect(), runtime, environment));
         let driver = Driver::new(quorum, drift, timings, pool.clone(), waiters);
         let (limits, prefix) = (settings.limits, settings.prefix.len());
-        let backing = Backing { pool, registry, quorum, limits, prefix };
+        let backing = Backing::new(pool, registry, quorum, limits, prefix);
         Ok(Redlock::new(driver, Arc::new(backing), settings))
     }
 }

@@ -176,7 +176,8 @@ impl Redlock {
 
     /// Releases all leases of this client and its clones, whoever holds them: each is then lost to
     /// its holder, as [closed](crate::Loss::Closed). Returns what the nodes say of each, by its
-    /// (first) resource. Takes at most one node timeout.
+    /// (first) resource. Takes at most one node timeout, and one more where a runtime that was to deliver it
+    /// is shut down meanwhile.
     ///
     /// # Cancel safety
     /// If the future is dropped after it was polled, the releases go on in the background.
@@ -316,7 +317,7 @@ impl Redlock {
         if driver.is_closed() {
             return Err(ClientError::Closed);
         }
-        Ok(check(&backing.pool, settings.key(&probe_resource(backing.pool.random()))?).await?)
+        Ok(check(&backing.pool, settings.key(probe_resource(backing.pool.random()))?).await?)
     }
 
     /// Resolves when a quorum of the nodes is connected on the current runtime, or on the

@@ -4,7 +4,7 @@ use crate::error::ConfigError;
 use crate::lease::{Limits, to_ttl};
 use crate::node::RestartGuard;
 use crate::protocol::{Drift, RetryPolicy, Ttl};
-use crate::wire::{CounterKeys, Keys, is_reserved};
+use crate::wire::{CounterKeys, Key, Keys, is_reserved};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -105,12 +105,17 @@ impl Settings {
     }
 
     /// The key of a resource, if it is not one of the library's own.
-    pub(crate) fn key(&self, resource: &[u8]) -> Result<Box<[u8]>, ConfigError> {
-        let key = [&*self.prefix, resource].concat();
+    pub(crate) fn key(&self, resource: impl Into<Key>) -> Result<Key, ConfigError> {
+        let resource = resource.into();
+        let key = if self.prefix.is_empty() {
+            resource.clone()
+        } else {
+            self.prefix.iter().chain(&*resource).copied().collect()
+        };
         if is_reserved(&key) {
-            return Err(ConfigError::ReservedResource { resource: shown(resource) });
+            return Err(ConfigError::ReservedResource { resource: shown(&resource) });
         }
-        Ok(key.into())
+        Ok(key)
     }
 
     /// The counters beside `keys`, for a fencing token.

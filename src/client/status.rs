@@ -105,7 +105,7 @@ impl NodeStatus {
 pub(super) async fn status(backing: &Backing, nodes: &Arc<Nodes>, keys: Keys) -> Status {
     let looked = look(backing, nodes, keys).await;
     let report = looked.report(nodes.names().cloned());
-    let each = report.nodes().iter().zip(looked.answers());
+    let each = report.nodes().iter().zip(looked.refusals());
     let each = each.map(|(node, answer)| NodeStatus {
         name: node.name().into(),
         state: LockState::new(node.vote(), answer),
@@ -121,7 +121,7 @@ pub(super) async fn force_release(backing: &Backing, nodes: &Arc<Nodes>, keys: K
     let t1 = nodes.clock().now();
     let tally = Tally::new(Round::new(quorum, Goal::Survey), t1, nodes.clock());
     let mut asked = Asked::default();
-    for (node, answer) in quorum.ids().zip(looked.answers()) {
+    for (node, answer) in quorum.ids().zip(looked.refusals()) {
         let ballot = Ballot::new(tally.clone(), node);
         let late = || Answer::Failed(NodeFailure::Timeout(timeout));
         match answer {

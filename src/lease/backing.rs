@@ -4,7 +4,7 @@ use super::limits::Limits;
 use super::registry::LeaseRegistry;
 use super::release::{ReleaseOutcome, release};
 use crate::error::ReleaseError;
-use crate::node::Pool;
+use crate::node::{NodeShared, Pool};
 use crate::protocol::Quorum;
 use crate::time::Clock;
 use futures::future::join_all;
@@ -16,11 +16,35 @@ pub(crate) struct Backing {
     pub(crate) registry: Arc<LeaseRegistry>,
     pub(crate) quorum: Quorum,
     pub(crate) limits: Limits,
+    origin: Arc<Origin>,
+}
+
+/// Where leases are from: what they keep of their client also when they have ended. It keeps no connection.
+pub(super) struct Origin {
+    pub(super) clock: Clock,
+    /// Who the nodes are.
+    pub(super) nodes: Arc<[Arc<NodeShared>]>,
     /// How much of each key is the prefix.
-    pub(crate) prefix: usize,
+    pub(super) prefix: usize,
 }
 
 impl Backing {
+    /// For a client whose keys begin with so many bytes of a `prefix`.
+    pub(crate) fn new(
+        pool: Arc<Pool>,
+        registry: Arc<LeaseRegistry>,
+        quorum: Quorum,
+        limits: Limits,
+        prefix: usize,
+    ) -> Self {
+        let origin = Origin { clock: pool.clock().clone(), nodes: pool.all().clone(), prefix };
+        Self { pool, registry, quorum, limits, origin: Arc::new(origin) }
+    }
+
+    pub(super) fn origin(&self) -> &Arc<Origin> {
+        &self.origin
+    }
+
     /// The client's clock.
     pub(crate) fn clock(&self) -> &Clock {
         self.pool.clock()

@@ -97,8 +97,9 @@ impl Lease {
     /// Ends the lease on all nodes, and tells whether it was held to the end. Expiry is an outcome,
     /// not an error; there is one round, without retries.
     ///
-    /// Takes at most one node timeout, and returns as soon as a quorum has deleted it. Nodes that do
-    /// not answer are told again when they do.
+    /// Takes at most one node timeout, and one more where the runtime that was to deliver it is shut down
+    /// meanwhile. Returns as soon as a quorum has deleted it. Nodes that do not answer are told again when
+    /// they do.
     ///
     /// # Errors
     /// [`NoQuorum`](ReleaseError::NoQuorum) if too few nodes answered to know.

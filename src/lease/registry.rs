@@ -49,9 +49,9 @@ impl LeaseRegistry {
     pub(crate) fn remove(&self, claim: &Arc<Claim>) {
         let mut state = self.state();
         for key in claim.keys().iter() {
-            let known = state.leases.get_key_value(key);
+            let known = state.leases.get_key_value(&**key);
             if known.is_some_and(|(entry, _)| Arc::ptr_eq(&entry.claim, claim)) {
-                state.leases.remove(key);
+                state.leases.remove(&**key);
             }
         }
     }
@@ -106,7 +106,7 @@ impl PushSink for LeaseRegistry {
 
 impl Entry {
     fn key(&self) -> &[u8] {
-        self.claim.keys().get(self.index).unwrap_or_default()
+        self.claim.keys().get(self.index).map_or(&[], |key| key)
     }
 }
 

@@ -1,9 +1,9 @@
 //! What a lease, its renewal and whoever waits for its loss have in common.
 
-use super::backing::Backing;
+use super::backing::{Backing, Origin};
 use super::doubts::Doubts;
 use super::extension::{Cause, Extension};
-use crate::node::{Ballot, Claim, NodeShared, Nodes, QueuedCommand};
+use crate::node::{Ballot, Claim, Nodes, QueuedCommand};
 use crate::protocol::{
     Checks, Extended, Goal, NodeId, Renewal, Round, Step, Tenure, Time, Ttl, Wanted,
 };
@@ -22,13 +22,9 @@ use tokio::sync::futures::Notified;
 /// nodes' tasks settle them. It works while a blocked task holds up the runtime's timers.
 pub(crate) struct LeaseState {
     claim: Arc<Claim>,
-    clock: Clock,
+    origin: Arc<Origin>,
     /// The ttl that it was acquired with.
     ttl: Ttl,
-    /// How much of a key is the prefix.
-    prefix: usize,
-    /// Who the nodes are. It keeps no connection.
-    shared: Arc<[Arc<NodeShared>]>,
     /// None once the lease has been given up: views of it keep neither the client nor a connection.
     bond: Mutex<Option<Bond>>,
     /// How many guards there are.
@@ -65,15 +61,12 @@ impl LeaseState {
         (ttl, renewal): (Ttl, Renewal),
         acquired: Arc<Tally>,
     ) -> Arc<Self> {
-        let (claim, prefix) = (guard.claim().clone(), backing.prefix);
-        let shared = backing.pool.all().clone();
-        let (clock, quorum) = (backing.clock().clone(), backing.quorum);
+        let (claim, origin) = (guard.claim().clone(), backing.origin().clone());
+        let quorum = backing.quorum;
         Arc::new(Self {
             claim,
-            clock,
+            origin,
             ttl,
-            prefix,
-            shared,
             bond: Mutex::new(Some(Bond { guard, backing })),
             guards: AtomicUsize::new(1),
             renewal: Mutex::new(renewal),
@@ -91,11 +84,11 @@ impl LeaseState {
 
     /// What time it is by the client's clock.
     pub(crate) fn now(&self) -> Time {
-        self.clock.now()
+        self.origin.clock.now()
     }
 
     pub(crate) fn clock(&self) -> &Clock {
-        &self.clock
+        &self.origin.clock
     }
 
     /// The ttl that it was acquired with.
@@ -105,12 +98,12 @@ impl LeaseState {
 
     /// What is locked by its keys, in their order.
     pub(crate) fn resources(&self) -> impl Iterator<Item = &[u8]> {
-        self.claim.keys().iter().map(|key| key.get(self.prefix..).unwrap_or_default())
+        self.claim.keys().iter().map(|key| key.get(self.origin.prefix..).unwrap_or_default())
     }
 
     /// The nodes' names, in their order.
     pub(crate) fn names(&self) -> impl Iterator<Item = Arc<str>> {
-        self.shared.iter().map(|node| node.name.clone())
+        self.origin.nodes.iter().map(|node| node.name.clone())
     }
 
     /// What its client has for it, and the nodes, until the lease is given up.
@@ -131,7 +124,7 @@ impl LeaseState {
 
     /// Where it stands now.
     pub(crate) fn tenure(&self) -> Tenure {
-        self.renewal().tenure(self.clock.now())
+        self.renewal().tenure(self.origin.clock.now())
     }
 
     /// Adds a guard; how many there are then. None can be added once all are gone.
@@ -153,13 +146,13 @@ impl LeaseState {
 
     /// Ends it by the holder's will. What is to be given up, if that was not done before.
     pub(crate) fn release(&self) -> Option<Bond> {
-        self.renewal().release(self.clock.now());
+        self.renewal().release(self.origin.clock.now());
         self.take_bond()
     }
 
     /// Ends it by the client's will.
     pub(crate) fn close(&self) -> Option<Bond> {
-        self.renewal().close(self.clock.now());
+        self.renewal().close(self.origin.clock.now());
         self.take_bond()
     }
 
@@ -182,7 +175,7 @@ impl LeaseState {
 
     /// Starts an extension to `ttl`; without one, a check.
     fn begin(self: &Arc<Self>, ttl: Option<Ttl>, cause: Cause) -> Result<Arc<Extension>, Tenure> {
-        let t1 = self.clock.now();
+        let t1 = self.origin.clock.now();
         let (ttl, round) = match ttl {
             Some(ttl) => (ttl, self.renewal().begin(ttl, t1)?),
             None => self.renewal().begin_check(t1)?,
@@ -201,7 +194,7 @@ impl LeaseState {
             _ => timeout,
         };
         let until = t1.after(ttl.as_duration());
-        let tally = Tally::new(round, t1, &self.clock);
+        let tally = Tally::new(round, t1, &self.origin.clock);
         let state = Arc::downgrade(self);
         let extension = Arc::new(Extension { tally, close_at, state, until, cause });
         match cause {
@@ -221,7 +214,7 @@ impl LeaseState {
 
     /// Takes how an extension has ended that is no upkeep.
     pub(crate) fn settle(&self, extension: &Extension) -> Extended {
-        let now = self.clock.now();
+        let now = self.origin.clock.now();
         self.doubts.handle_outcome(&extension.tally);
         let extended =
             extension.tally.with_round(|round| self.renewal().handle_outcome(round, now));
@@ -233,7 +226,7 @@ impl LeaseState {
     pub(crate) fn settle_upkeep(&self, extension: &Extension) {
         lock(&self.upkeep).take();
         self.doubts.handle_outcome(&extension.tally);
-        let (t1, now) = (extension.tally.t1(), self.clock.now());
+        let (t1, now) = (extension.tally.t1(), self.origin.clock.now());
         let upkeep = |round: &Round| self.renewal().handle_upkeep(round, t1, now);
         let extended = extension.tally.with_round(upkeep);
         self.tell(extended);
@@ -278,7 +271,7 @@ impl LeaseState {
         let quorum = lock(&self.bond).as_ref().map(|bond| bond.backing.quorum);
         if quorum.is_some_and(|quorum| quorum.blocked(doubtful)) {
             lock(&self.checks).want(Wanted::Check);
-            if let Some(due) = self.check(self.clock.now()) {
+            if let Some(due) = self.check(self.origin.clock.now()) {
                 self.hasten(due);
             }
         }
@@ -311,7 +304,7 @@ impl LeaseState {
     /// all the time looks like a clock that stands still.
     fn refresh(self: &Arc<Self>) {
         lock(&self.checks).want(Wanted::Renewal);
-        if let Some(due) = self.check(self.clock.now()) {
+        if let Some(due) = self.check(self.origin.clock.now()) {
             // From now on something is to be done in time, whoever waits for it.
             self.watch();
             self.hasten(due);
@@ -325,7 +318,8 @@ impl LeaseState {
         if alarm.as_ref().is_none_or(|alarm| !alarm.is_ours()) {
             let this: Arc<dyn Ring> = self.clone();
             // It rings at once, and then when there is something to do.
-            *alarm = Some(self.clock.set_alarm(self.clock.now(), Arc::downgrade(&this)));
+            *alarm =
+                Some(self.origin.clock.set_alarm(self.origin.clock.now(), Arc::downgrade(&this)));
         }
     }
 

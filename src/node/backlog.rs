@@ -146,7 +146,7 @@ impl Backlog {
     pub(super) fn refuse(&mut self, failure: &NodeFailure) {
         for mut command in std::mem::take(&mut self.inbox) {
             if command.is_void(self.node.id, self.node.now()) {
-                command.answer_void();
+                command.answer_void(self.node.id);
             } else {
                 command.fail(failure.clone());
                 self.keep(command);
@@ -160,7 +160,7 @@ impl Backlog {
         let now = self.node.now();
         for command in std::mem::take(&mut self.inbox) {
             if command.is_void(self.node.id, now) {
-                command.answer_void();
+                command.answer_void(self.node.id);
             } else {
                 self.inbox.push(command);
             }

@@ -18,14 +18,18 @@ pub(crate) struct Claim {
     keys: Keys,
     value: Value,
     /// The counters beside the keys, if a fencing token is wanted.
-    fence: Option<Counters>,
+    fence: Option<Box<Counters>>,
     /// Nodes that a `SET` was written to: a release is owed there.
     written: AtomicU32,
+    /// Nodes that have refused all that was written to them: nothing of ours is there.
+    refused: AtomicU32,
     /// Nodes that stalled, or whose connection broke, with a command of this claim unanswered: it
     /// may yet run, also when its ttl has passed.
     in_doubt: AtomicU32,
     /// Set once the claim is given up: nothing but its release is written from then on.
     withdrawn: AtomicBool,
+    /// Set once so many nodes have refused that the others do not matter.
+    outvoted: AtomicBool,
     /// When the last key written so far must have expired on its node.
     expiry: AtomicU64,
     /// A command that is first written after this is written late: it waited in this process.
@@ -35,9 +39,13 @@ pub(crate) struct Claim {
     /// Until when each node keeps the keys at the least, by what it has granted last; 0 if it has not, or
     /// they have gone.
     kept: Box<[AtomicU64]>,
-    /// What nodes have promised that do not tell what time it is.
-    promises: Mutex<Vec<Option<Promise>>>,
+    /// What nodes have promised that do not tell what time it is: none, as a rule.
+    promises: Mutex<Option<Box<Promises>>>,
 }
+
+/// What each node has promised.
+#[derive(Debug, Default)]
+struct Promises(Vec<Option<Promise>>);
 
 impl Claim {
     /// Keys and a value for so many `nodes`.
@@ -47,8 +55,10 @@ impl Claim {
             value,
             fence: None,
             written: AtomicU32::new(0),
+            refused: AtomicU32::new(0),
             in_doubt: AtomicU32::new(0),
             withdrawn: AtomicBool::new(false),
+            outvoted: AtomicBool::new(false),
             expiry: AtomicU64::new(0),
             late_from: Time::from_nanos(u64::MAX),
             late: AtomicU32::new(0),
@@ -59,7 +69,7 @@ impl Claim {
 
     /// Lets the counters of `fence` follow what becomes of the keys.
     pub(crate) fn fenced(self, fence: Option<Counters>) -> Self {
-        Self { fence, ..self }
+        Self { fence: fence.map(Box::new), ..self }
     }
 
     /// From then on a command that was not written before is late.
@@ -68,12 +78,12 @@ impl Claim {
     }
 
     pub(crate) fn fence(&self) -> Option<&Counters> {
-        self.fence.as_ref()
+        self.fence.as_deref()
     }
 
-    /// What its commands are about.
-    pub(super) fn subject(&self) -> Subject<'_> {
-        Subject { keys: &self.keys, value: &self.value, fence: self.fence.as_ref() }
+    /// What its commands for `node` are about.
+    pub(super) fn subject(&self, node: NodeId) -> Subject<'_> {
+        Subject { node, keys: &self.keys, value: &self.value, fence: self.fence() }
     }
 
     pub(crate) fn keys(&self) -> &Keys {
@@ -93,9 +103,20 @@ impl Claim {
         self.withdrawn.load(Ordering::SeqCst)
     }
 
+    /// Notes that so many nodes have refused that the others do not matter.
+    pub(crate) fn note_outvoted(&self) {
+        self.outvoted.store(true, Ordering::Relaxed);
+    }
+
+    /// True if it was given up because too many nodes have refused.
+    pub(super) fn has_lost(&self) -> bool {
+        self.is_withdrawn() && self.outvoted.load(Ordering::Relaxed)
+    }
+
     /// Notes that a command that lets the key stand for `ttl` is being written to `node`. If this
     /// returns false the claim has been given up, and the command must not be written.
     pub(super) fn note_written(&self, node: NodeId, ttl: Ttl, now: Time) -> bool {
+        self.refused.fetch_and(!node.bit(), Ordering::SeqCst);
         let before = self.written.fetch_or(node.bit(), Ordering::SeqCst);
         if now >= self.late_from && before & node.bit() == 0 {
             self.late.fetch_or(node.bit(), Ordering::Relaxed);
@@ -106,6 +127,19 @@ impl Claim {
 
     pub(super) fn is_written(&self, node: NodeId) -> bool {
         self.written.load(Ordering::SeqCst) & node.bit() != 0
+    }
+
+    /// Notes that `node` has refused to set the keys, which others hold. Where an earlier command may still
+    /// run, that says nothing.
+    pub(super) fn note_refused(&self, node: NodeId) {
+        if !self.is_in_doubt(node) {
+            self.refused.fetch_or(node.bit(), Ordering::SeqCst);
+        }
+    }
+
+    /// True if `node` has refused to set the keys, and nothing was written to it since.
+    pub(super) fn is_refused(&self, node: NodeId) -> bool {
+        self.refused.load(Ordering::SeqCst) & node.bit() != 0 && !self.is_in_doubt(node)
     }
 
     /// True if nothing was written to `node`, or only so late that it had no time to answer.
@@ -146,12 +180,13 @@ impl Claim {
 
     /// What `node` has promised, if that is known.
     pub(super) fn promise(&self, node: NodeId) -> Option<Promise> {
-        lock(&self.promises).get(node.index()).copied().flatten()
+        lock(&self.promises).as_ref()?.0.get(node.index()).copied().flatten()
     }
 
     /// Notes what `node` has promised. It does not shorten what it promised before.
     pub(super) fn note_promise(&self, node: NodeId, promise: Promise) {
         let mut promises = lock(&self.promises);
+        let Promises(promises) = &mut **promises.get_or_insert_default();
         if promises.len() <= node.index() {
             promises.resize(node.index() + 1, None);
         }
@@ -163,7 +198,7 @@ impl Claim {
 
     /// What `node` had promised, which holds no more.
     pub(super) fn forget_promise(&self, node: NodeId) -> Option<Promise> {
-        lock(&self.promises).get_mut(node.index()).and_then(Option::take)
+        lock(&self.promises).as_mut()?.0.get_mut(node.index())?.take()
     }
 
     /// A node's clock may run slower than ours: 1/64 and 10 ms are added, above any drift allowed.
@@ -189,6 +224,8 @@ mod tests {
         assert!(claim.note_written(node, ttl(6_400), Time::from_nanos(0)));
         assert!(claim.note_written(node, ttl(1), Time::from_nanos(1)));
         assert_eq!(claim.expiry(), Time::from_nanos(6_510_000_000));
+        assert!(claim.note_written(node, ttl(6_400), Time::from_nanos(90_000_000)));
+        assert_eq!(claim.expiry(), Time::from_nanos(6_600_000_000), "it was extended");
         assert!(claim.is_written(node) && !claim.is_written(NodeId::new(1)));
         assert_eq!(claim.promise(node), None);
         let [long, short] =
@@ -197,13 +234,22 @@ mod tests {
         claim.note_promise(node, short);
         assert_eq!((claim.promise(node), claim.promise(NodeId::new(1))), (Some(long), None));
         assert_eq!((claim.forget_promise(node), claim.promise(node)), (Some(long), None));
+        claim.note_refused(node);
+        assert!(claim.is_refused(node) && !claim.is_refused(NodeId::new(1)));
+        assert!(claim.note_written(node, ttl(1), Time::from_nanos(2)) && !claim.is_refused(node));
+        claim.note_refused(node);
+        claim.note_in_doubt(node);
+        assert!(!claim.is_refused(node), "an earlier command may still run");
         assert!(!claim.has_kept(node));
         claim.note_kept(node, Time::from_nanos(9));
         claim.note_kept(node, Time::from_nanos(8));
         assert!(claim.has_kept(node) && !claim.has_kept(NodeId::new(1)));
         assert_eq!(claim.forget_kept(node), Some(Time::from_nanos(9)));
         assert_eq!((claim.forget_kept(node), claim.has_kept(node)), (None, false));
+        claim.note_outvoted();
+        assert!(!claim.has_lost(), "its release is not on its way yet");
         claim.withdraw();
+        assert!(claim.has_lost());
         assert!(!claim.note_written(node, ttl(1), Time::from_nanos(2)), "given up");
     }
 }

@@ -2,13 +2,13 @@
 
 use super::backlog::{Backlog, MAX_COMMANDS};
 use super::connection::{Answered, Link, News};
-use super::pushes::Pushed;
 use super::queued_command::QueuedCommand;
 use super::timer_clock::Timer;
 use crate::protocol::{Broken, Liveness, Time};
-use crate::wire::NodeFailure;
+use crate::wire::{NodeFailure, Pushed};
 use futures::future::BoxFuture;
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -36,11 +36,11 @@ pub(super) struct Connected {
 
 enum Event {
     Answered(Answered),
-    Disconnected,
+    Disconnected(NodeFailure),
     Pushed(Pushed),
     Received,
     Alarm,
-    Second(Result<Link, NodeFailure>),
+    Second(Box<Result<Link, NodeFailure>>),
 }
 
 impl From<News> for Event {
@@ -48,7 +48,7 @@ impl From<News> for Event {
         match news {
             News::Answered(answered) => Self::Answered(answered),
             News::Pushed(pushed) => Self::Pushed(pushed),
-            News::Closed => Self::Disconnected,
+            News::Closed(why) => Self::Disconnected(why),
         }
     }
 }
@@ -70,16 +70,15 @@ impl Connected {
         backlog: &mut Backlog,
     ) -> Result<Option<Link>, NodeFailure> {
         loop {
-            self.write(backlog).await;
-            let under_way = self.link.under_way();
-            if backlog.is_over() && under_way == 0 && backlog.has_nothing_to_write() {
+            self.write(backlog);
+            // Once a client was closed and nothing is owed, no answer is of any use to anybody.
+            let is_over = backlog.is_over() && (backlog.is_ended || self.has_nothing_unanswered());
+            if is_over && backlog.has_nothing_to_write() {
                 return Ok(None);
             }
             match self.event(backlog).await {
                 Event::Answered(answered) => self.handle_reply(answered, backlog)?,
-                Event::Disconnected => {
-                    return Err(NodeFailure::Disconnected("closed by the server".into()));
-                }
+                Event::Disconnected(why) => return Err(why),
                 Event::Pushed(pushed) => backlog.node.pass_on(pushed),
                 Event::Received => {}
                 Event::Alarm => self.handle_alarm(backlog).await?,
@@ -87,7 +86,7 @@ impl Connected {
                     self.second = None;
                     // Its set-up was answered while the first one is silent. What the first may still
                     // deliver is ended before anything is written (I8), as with any that breaks.
-                    if let Ok(link) = made {
+                    if let Ok(link) = *made {
                         return Ok(Some(link));
                     }
                 }
@@ -101,16 +100,21 @@ impl Connected {
         backlog: &mut Backlog,
     ) -> Result<(), NodeFailure> {
         let now = backlog.timer.now();
-        if let (Ok(replies), false) = (&answered.replies, answered.kills.is_empty()) {
-            self.link.handle_killed(&answered.kills, replies, &backlog.node);
+        if !answered.kills.is_empty() {
+            self.link.handle_killed(&answered.kills, &answered.replies, &backlog.node);
             self.killing.retain(|one| !answered.kills.contains(one));
         }
-        backlog.settle(answered, now)?;
+        backlog.settle(answered, now, &mut self.link.can)?;
         if self.liveness.handle_reply(self.link.oldest(), now) {
             self.second = None;
             backlog.handle_recovery(now);
         }
         Ok(())
+    }
+
+    /// True if no command waits for its answer: who hangs is not waited for to tell what time it is.
+    fn has_nothing_unanswered(&self) -> bool {
+        self.link.unanswered().next().is_none()
     }
 
     /// True if another pipeline may be written.
@@ -137,34 +141,44 @@ impl Connected {
             backlog.timer.reset(alarm, due);
             *alarm_due = due;
         }
-        // After a push it is the turn of everything else: a server that pushes without end holds up
-        // nothing.
-        let queue = had_push.then(|| link.pushes.clone());
         let Backlog { node, mailbox, inbox, bell, is_closed, is_ended, .. } = backlog;
-        let event = tokio::select! {
-            biased;
-            news = link.news(!*had_push) => news.into(),
-            received = mailbox.recv_many(inbox, MAX_COMMANDS), if may_receive => {
+        let event = poll_fn(|cx| {
+            // After a push it is the turn of everything else: a server that pushes without end holds up
+            // nothing.
+            if let Poll::Ready(news) = link.poll_news(!*had_push, cx) {
+                return Poll::Ready(news.into());
+            }
+            if may_receive
+                && let Poll::Ready(received) = mailbox.poll_recv_many(cx, inbox, MAX_COMMANDS)
+            {
                 *is_closed = received == 0;
-                Event::Received
+                return Poll::Ready(Event::Received);
             }
-            () = alarm => Event::Alarm,
-            () = poll_fn(|cx| node.handover.poll_left(bell, *is_ended, cx)), if has_room => {
-                Event::Received
+            if Pin::new(&mut *alarm).poll(cx).is_ready() {
+                return Poll::Ready(Event::Alarm);
             }
-            pushed = poll_fn(|cx| queue.as_ref().map_or(Poll::Pending, |it| it.poll(cx))),
-                if queue.is_some() => News::of(pushed).into(),
-            made = poll_fn(|cx| match second {
-                Some(making) => making.as_mut().poll(cx),
-                None => Poll::Pending,
-            }) => Event::Second(made),
-        };
+            // Where nothing can be written, nothing is taken; that the client was closed is heard all the same.
+            let told = if has_room {
+                node.handover.poll_left(bell, *is_ended, cx)
+            } else {
+                node.handover.poll_end(bell, *is_ended, cx)
+            };
+            if told.is_ready() {
+                return Poll::Ready(Event::Received);
+            }
+            if let Poll::Ready(news) = link.poll_pushed() {
+                return Poll::Ready(news.into());
+            }
+            let made = second.as_mut().map_or(Poll::Pending, |making| making.as_mut().poll(cx));
+            made.map(|made| Event::Second(Box::new(made)))
+        })
+        .await;
         *had_push = matches!(event, Event::Pushed(_));
         event
     }
 
     /// Writes one pipeline of what is owed and what has come in; answers what cannot be written.
-    async fn write(&mut self, backlog: &mut Backlog) {
+    fn write(&mut self, backlog: &mut Backlog) {
         if self.liveness.is_stalled() {
             let silence = self.liveness.silence(backlog.timer.now());
             backlog.refuse(&NodeFailure::Stalled(silence));
@@ -172,9 +186,7 @@ impl Connected {
         if !self.has_room() {
             return;
         }
-        let left = self.take_left(backlog).await;
-        // From here on nothing waits: what is in neither `self` nor `backlog` is lost if the task is
-        // dropped.
+        let left = self.take_left(backlog);
         let mut commands = backlog.take_owed();
         if commands.is_empty() && backlog.inbox.is_empty() && left.is_empty() {
             return;
@@ -182,12 +194,11 @@ impl Connected {
         commands.extend(left);
         commands.append(&mut backlog.inbox);
         let now = backlog.node.now();
-        let mut pipeline = redis::Pipeline::with_capacity(commands.len() + 1);
         let mut written = Vec::with_capacity(commands.len());
-        let (id, tracks) = (backlog.node.id, self.link.tracks);
+        let (id, can) = (backlog.node.id, self.link.can);
         for mut command in commands {
-            if command.is_void(id, now) || !command.write(id, now, tracks, &mut pipeline) {
-                command.answer_void();
+            if command.is_void(id, now) || !command.write(id, now, can, self.link.requests()) {
+                command.answer_void(id);
             } else {
                 written.push(command);
             }
@@ -196,7 +207,8 @@ impl Connected {
             // Replies are told apart by their order alone: the seal shows that it is kept.
             let is_sealed = written.iter().any(QueuedCommand::is_to_grant);
             let sealed = is_sealed.then_some(now);
-            let at = self.link.write(pipeline, written, sealed, &backlog.timer).await;
+            let at = backlog.timer.now();
+            self.link.write(written, sealed, at);
             self.liveness.handle_written(at);
         }
     }
@@ -209,25 +221,22 @@ impl Connected {
     /// 2. Its task waits for the answer to the `CLIENT KILL`, reads nothing meanwhile, and its alarm is late.
     /// 3. A late alarm says that this process was held up, and the silence of the node is forgiven: for some
     ///    node timeouts more, it is sent what it does not answer.
-    async fn take_left(&mut self, backlog: &Backlog) -> Vec<QueuedCommand> {
+    fn take_left(&mut self, backlog: &Backlog) -> Vec<QueuedCommand> {
         let handover = &backlog.node.handover;
         loop {
             if let Some(left) = handover.take(MAX_COMMANDS, &self.killing) {
                 return left;
             }
-            self.kill_stale(handover.broken(), backlog).await;
+            self.kill_stale(handover.broken(), backlog);
         }
     }
 
     /// Tells the server to close those of `broken` that it was not told to close yet.
-    async fn kill_stale(&mut self, mut broken: Vec<Broken<Arc<str>>>, backlog: &Backlog) {
+    fn kill_stale(&mut self, mut broken: Vec<Broken<Arc<str>>>, backlog: &Backlog) {
         broken.retain(|one| !self.killing.contains(one));
-        let pipeline = self.link.killing(&broken);
-        if pipeline.is_empty() {
-            return self.link.handle_killed(&broken, &[], &backlog.node);
-        }
-        self.killing.extend(broken.iter().cloned());
-        let written = self.link.write_kills(pipeline, broken, &backlog.timer).await;
-        self.liveness.handle_written(written);
+        let at = backlog.timer.now();
+        self.link.write_kills(&broken, at);
+        self.killing.extend(broken);
+        self.liveness.handle_written(at);
     }
 }

@@ -1,33 +1,33 @@
 //! One connection to a node, set up and probed.
 
 use super::handshake::greet;
-use super::pushes::{PushQueue, Pushed};
 use super::queued_command::QueuedCommand;
 use super::session::Session;
 use super::set_up::set_up;
 use super::shared::NodeShared;
-use super::timer_clock::TimerClock;
 use crate::protocol::{Broken, Reading, Time};
-use crate::wire::{NodeFailure, ServerInfo, SetUp, ask_time};
-use futures::future::BoxFuture;
+use crate::wire::{Abilities, NodeFailure, Pushed, Requests, ServerInfo, SetUp, ask_time};
 use redis::{RedisError, Value};
-use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use tokio::task::coop::unconstrained;
 
-type Replies = BoxFuture<'static, Result<Vec<Value>, RedisError>>;
-
-/// A pipeline that was written and not yet answered.
-struct Written {
-    replies: Replies,
+/// What a pipeline is about.
+pub(super) struct Written {
+    /// When it was written.
+    at: Time,
     commands: Vec<QueuedCommand>,
     /// When, by our clock, if the node is asked for its time behind them.
     sealed: Option<Time>,
     /// The connections that it kills; then there is nothing else in it.
     kills: Vec<Stale>,
-    at: Time,
+}
+
+impl Written {
+    /// Nothing that is heard of again.
+    fn of_set_up() -> Self {
+        let at = Time::from_nanos(0);
+        Self { at, commands: Vec::new(), sealed: None, kills: Vec::new() }
+    }
 }
 
 /// A connection of ours that broke.
@@ -35,15 +35,12 @@ type Stale = Broken<Arc<str>>;
 
 /// A connection whose set-up was answered, and the pipelines under way on it.
 pub(super) struct Link {
-    session: Session,
-    pub(super) pushes: Arc<PushQueue>,
+    session: Session<Written>,
     pub(super) client_id: Option<i64>,
     pub(super) info: ServerInfo,
     /// What its clock showed in the set-up, if it may be asked.
     pub(super) reading: Option<Reading>,
-    /// True if the server tells when keys that we asked about change.
-    pub(super) tracks: bool,
-    under_way: VecDeque<Written>,
+    pub(super) can: Abilities,
 }
 
 /// The answers to one pipeline, with what was asked.
@@ -55,20 +52,14 @@ pub(super) struct Answered {
     pub(super) sealed: Option<Time>,
     /// The connections that were to be killed by it.
     pub(super) kills: Vec<Stale>,
-    pub(super) replies: Result<Vec<Value>, RedisError>,
+    pub(super) replies: Vec<Value>,
 }
 
 /// What happens on a connection.
 pub(super) enum News {
     Answered(Answered),
     Pushed(Pushed),
-    Closed,
-}
-
-impl News {
-    pub(super) fn of(pushed: Option<Pushed>) -> Self {
-        pushed.map_or(Self::Closed, Self::Pushed)
-    }
+    Closed(NodeFailure),
 }
 
 impl Link {
@@ -98,12 +89,10 @@ impl Link {
     }
 
     async fn open(node: &NodeShared, resp3: bool) -> Result<Self, RedisError> {
-        let pushes = Arc::<PushQueue>::default();
-        let mut session = Session::open(node, resp3, resp3.then(|| pushes.clone())).await?;
-        let (SetUp { client_id, info, tracks, .. }, reading) =
-            set_up(&mut session.connection, resp3, &node.environment.clock).await?;
-        let under_way = VecDeque::new();
-        Ok(Self { session, pushes, client_id, info, reading, tracks, under_way })
+        let mut session = Session::open(node, resp3, Written::of_set_up).await?;
+        let (SetUp { client_id, info, can, .. }, reading) =
+            set_up(&mut session, Written::of_set_up(), resp3, &node.environment.clock).await?;
+        Ok(Self { session, client_id, info, reading, can })
     }
 
     /// I8: sees to it that connections of ours that broke deliver nothing any more, before anything else
@@ -111,117 +100,111 @@ impl Link {
     /// to.
     async fn kill_stale(&mut self, node: &NodeShared) -> Result<(), RedisError> {
         let broken = node.handover.broken();
-        let pipeline = self.killing(&broken);
-        let replies = match pipeline.len() {
-            0 => Vec::new(),
-            count => self.session.connection.send_packed_commands(&pipeline, 0, count).await?,
-        };
+        if broken.is_empty() {
+            return Ok(());
+        }
+        self.ask_to_kill(&broken);
+        let replies = self.session.exchange(Written::of_set_up()).await?;
         self.handle_killed(&broken, &replies, node);
         Ok(())
     }
 
-    /// What kills those of `broken` that the server knows.
-    pub(super) fn killing(&self, broken: &[Stale]) -> redis::Pipeline {
-        let mut pipeline = redis::Pipeline::new();
+    /// Adds what kills those of `broken` that the server knows; if it knows none, what it can only answer if it
+    /// lives. That it is another run than theirs says that theirs has ended only then:
+    /// 1. A connection to run 1 is set up, and its task is held up. 2. The server is restarted, twice. 3. A
+    ///    connection to run 3 breaks with a `SET` unanswered. 4. The task goes on, and takes run 3 for an earlier one.
+    fn ask_to_kill(&mut self, broken: &[Stale]) {
+        let requests = self.session.requests();
         for id in broken.iter().filter_map(|one| one.to_kill(self.info.run_id.as_ref())) {
-            pipeline.cmd("CLIENT").arg("KILL").arg("ID").arg(id);
+            requests.command("CLIENT", 3).args(["KILL", "ID", &id.to_string()]).end();
         }
-        pipeline
+        if requests.len() == 0 {
+            ask_time(requests);
+        }
     }
 
     /// The server was told to close the connections `broken`, as far as it knows them.
     pub(super) fn handle_killed(&self, broken: &[Stale], replies: &[Value], node: &NodeShared) {
-        let are_killed = replies.iter().all(|reply| matches!(reply, Value::Int(_)));
         let run = self.info.run_id.as_ref();
+        // Where it was told to close none, whatever it answers says that it lives: it may refuse to tell the time.
+        let are_told = broken.iter().any(|one| one.to_kill(run).is_some());
+        let is_refused = replies.iter().any(|reply| matches!(reply, Value::ServerError(_)));
+        let are_killed = !(are_told && is_refused);
         node.handover.handle_killed(broken, run, are_killed, node.timer.now());
     }
 
-    /// Writes what kills `broken`; returns when that was. What is written after it runs after it.
-    pub(super) async fn write_kills(
-        &mut self,
-        pipeline: redis::Pipeline,
-        broken: Vec<Stale>,
-        timer: &TimerClock,
-    ) -> Time {
-        self.write_pipeline(pipeline, (Vec::new(), None, broken), timer).await
+    /// Writes what kills those of `broken` that the server knows, at `at`. What is written after it runs after
+    /// it. They are [seen to](Self::handle_killed) when it is answered.
+    pub(super) fn write_kills(&mut self, broken: &[Stale], at: Time) {
+        self.ask_to_kill(broken);
+        let written = Written { at, kills: broken.to_vec(), ..Written::of_set_up() };
+        self.session.end_pipeline(written);
     }
 
-    /// Writes one pipeline for `commands`; with a `TIME` at its end if it is `sealed`, which tells the time
-    /// that it is written at. Pipelines are written in the order of these calls (I8). Returns when that was.
-    pub(super) async fn write(
-        &mut self,
-        mut pipeline: redis::Pipeline,
-        commands: Vec<QueuedCommand>,
-        sealed: Option<Time>,
-        timer: &TimerClock,
-    ) -> Time {
+    /// Where commands are added that are to be [written](Self::write).
+    pub(super) fn requests(&mut self) -> &mut Requests {
+        self.session.requests()
+    }
+
+    /// Writes one pipeline, at `at`: what was added for `commands`, with a `TIME` at its end if it is
+    /// `sealed`, which tells the time that it is written at. Pipelines are written in the order of these calls
+    /// (I8).
+    pub(super) fn write(&mut self, commands: Vec<QueuedCommand>, sealed: Option<Time>, at: Time) {
         if sealed.is_some() {
-            ask_time(&mut pipeline);
+            ask_time(self.session.requests());
         }
-        self.write_pipeline(pipeline, (commands, sealed, Vec::new()), timer).await
+        self.session.end_pipeline(Written { at, commands, sealed, kills: Vec::new() });
     }
 
-    async fn write_pipeline(
-        &mut self,
-        pipeline: redis::Pipeline,
-        (commands, sealed, kills): (Vec<QueuedCommand>, Option<Time>, Vec<Stale>),
-        timer: &TimerClock,
-    ) -> Time {
-        let mut connection = self.session.connection.clone();
-        let mut replies: Replies = Box::pin(async move {
-            let count = pipeline.len();
-            connection.send_packed_commands(&pipeline, 0, count).await
-        });
-        // A request enters the connection's queue when it is first polled, and tokio's cooperative
-        // budget may refuse that poll: without this, pipelines overtake each other.
-        let first = poll_fn(|cx| Poll::Ready(replies.as_mut().poll(cx)));
-        let replies = match unconstrained(first).await {
-            Poll::Ready(done) => Box::pin(std::future::ready(done)),
-            Poll::Pending => replies,
-        };
-        let at = timer.now();
-        self.under_way.push_back(Written { replies, commands, sealed, kills, at });
-        at
-    }
-
-    /// The pipelines that are not answered yet.
+    /// How many pipelines are not answered yet.
     pub(super) fn under_way(&self) -> usize {
-        self.under_way.len()
+        self.session.under_way()
     }
 
     /// When the oldest pipeline that is not answered yet was written.
     pub(super) fn oldest(&self) -> Option<Time> {
-        self.under_way.front().map(|written| written.at)
+        self.session.unanswered().next().map(|written| written.at)
     }
 
-    /// The next thing that happens: the oldest pipeline is answered, keys have changed (if `with_pushes`),
-    /// or the server has closed the connection (which RESP3 notices at once, RESP2 with the next
-    /// pipeline).
-    ///
-    /// # Cancel safety
-    /// Dropping the future loses nothing.
-    pub(super) async fn news(&mut self, with_pushes: bool) -> News {
-        poll_fn(|cx| self.poll_news(with_pushes, cx)).await
-    }
-
-    fn poll_news(&mut self, with_pushes: bool, cx: &mut Context<'_>) -> Poll<News> {
-        if let Some(oldest) = self.under_way.front_mut()
-            && let Poll::Ready(replies) = oldest.replies.as_mut().poll(cx)
-        {
-            let written = self.under_way.pop_front().expect("the front was just polled");
-            let Written { commands, at, sealed, kills, .. } = written;
-            return Poll::Ready(News::Answered(Answered { at, commands, sealed, kills, replies }));
+    /// The next thing that happens: the oldest pipeline is answered, keys have changed (if `with_pushes`), or
+    /// the connection has broken. That is told last.
+    pub(super) fn poll_news(&mut self, with_pushes: bool, cx: &mut Context<'_>) -> Poll<News> {
+        let end = match self.session.poll_replies(cx) {
+            Poll::Ready(Ok((written, replies))) => {
+                let Written { at, commands, sealed, kills } = written;
+                return Poll::Ready(News::Answered(Answered {
+                    at,
+                    commands,
+                    sealed,
+                    kills,
+                    replies,
+                }));
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(News::Closed(NodeFailure::disconnected(&error))),
+            Poll::Pending => Poll::Pending,
+        };
+        if !self.session.has_pushed() {
+            return end;
         }
-        if with_pushes { self.pushes.poll(cx).map(News::of) } else { Poll::Pending }
+        if with_pushes { self.poll_pushed() } else { Poll::Pending }
+    }
+
+    /// What was pushed before the last [news](Self::poll_news), if that is still to be told.
+    pub(super) fn poll_pushed(&mut self) -> Poll<News> {
+        self.session.poll_pushed().map_or(Poll::Pending, |pushed| Poll::Ready(News::Pushed(pushed)))
     }
 
     /// The commands that were written and not answered, oldest first.
     pub(super) fn unanswered(&self) -> impl Iterator<Item = &QueuedCommand> {
-        self.under_way.iter().flat_map(|written| &written.commands)
+        self.session.unanswered().flat_map(|written| &written.commands)
     }
 
     /// Takes the commands that were written and not answered, oldest first.
     pub(super) fn take_unanswered(&mut self) -> impl Iterator<Item = QueuedCommand> {
-        self.under_way.drain(..).flat_map(|written| written.commands)
+        self.session.take_unanswered().flat_map(|written| written.commands)
     }
 }
+
+#[cfg(test)]
+#[path = "connection_tests.rs"]
+mod tests;

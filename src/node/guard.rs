@@ -21,8 +21,10 @@ use std::time::Duration;
 /// know that, say so: [`trust_persistence`](crate::Builder::trust_persistence).
 ///
 /// Where `INFO` is not permitted, a connection that was lost and made anew counts as a restart, and a
-/// first one as a server that has just been started: permit it (`+info`). The age of a server is what
-/// `INFO` tells; it follows the wall clock of the node.
+/// first one as a server that has just been started: permit it (`+info`). Or use the client on one runtime
+/// only. The connections of a second one may be to a server that was restarted, while those of the first
+/// have not found that out yet: for up to 5 s and the node timeout, if the machine went without a word.
+/// The age of a server is what `INFO` tells; it follows the wall clock of the node.
 ///
 /// # What no client can see, and what to do about it
 /// - *A client that is new after a failover behind one address*: nothing that a promoted server tells

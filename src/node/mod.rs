@@ -28,7 +28,6 @@ mod mailbox;
 mod pool;
 mod probe;
 mod push;
-mod pushes;
 mod queued_command;
 mod reconnect;
 mod runtime;

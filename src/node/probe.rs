@@ -7,9 +7,8 @@ use super::shield::shield;
 use crate::protocol::{Offset, Reading};
 use crate::random::Random;
 use crate::time::Clock;
-use crate::wire::{Inspection, Keys, NodeFailure, Value, time_us};
+use crate::wire::{Inspection, Keys, NodeFailure, Value, ask_time, time_us};
 use redis::RedisError;
-use redis::aio::MultiplexedConnection;
 use std::time::Duration;
 
 /// How often a clock is read: the narrowest of several readings counts.
@@ -52,37 +51,37 @@ impl Probe {
             None => return Err(NodeFailure::Unreachable("timeout while connecting".into())),
         };
         let limit = node.timings.answer;
-        let asking = Self::ask(&mut session.connection, resp3, keys, &node.environment.random);
+        let asking = Self::ask(&mut session, resp3, keys, &node.environment.random);
         let asked = node.timer.timeout(limit, asking).await;
         let asked = asked.ok_or(NodeFailure::Timeout(limit))?;
         let mut probe = asked.map_err(|error| NodeFailure::disconnected(&error))?;
         // What was read until then counts.
-        let reading = probe.read_clock(&mut session.connection, &node.environment.clock);
+        let reading = probe.read_clock(&mut session, &node.environment.clock);
         let _ = node.timer.timeout(limit, reading).await;
         Ok(probe)
     }
 
     async fn ask(
-        connection: &mut MultiplexedConnection,
+        session: &mut Session<()>,
         resp3: bool,
         keys: &Keys,
         random: &Random,
     ) -> Result<Self, RedisError> {
         let value = Value::fresh(random);
-        let pipeline = Inspection::ask(resp3, keys, &value);
-        let replies = connection.send_packed_commands(&pipeline, 0, pipeline.len()).await?;
+        Inspection::ask(resp3, keys, &value, session.requests());
+        let replies = session.exchange(()).await?;
         let told = Inspection::read(&replies, resp3, &value);
         Ok(Self { told, clock: None, latency: None })
     }
 
-    async fn read_clock(&mut self, connection: &mut MultiplexedConnection, clock: &Clock) {
+    async fn read_clock(&mut self, session: &mut Session<()>, clock: &Clock) {
         for _ in 0..READINGS {
+            ask_time(session.requests());
             let sent = clock.now();
-            let reply = connection.send_packed_command(&redis::cmd("TIME")).await;
+            let replies = session.exchange(()).await;
             let received = clock.now();
-            let Ok(Some(shown_us)) = reply.as_ref().map(time_us) else {
-                return;
-            };
+            let Ok([reply]) = replies.as_deref() else { return };
+            let Some(shown_us) = time_us(reply) else { return };
             let rtt = received.since(sent);
             self.latency = Some(self.latency.map_or(rtt, |best| best.min(rtt)));
             let offset = Reading { sent, shown_us, received }.offset();
@@ -109,8 +108,8 @@ impl WallClock {
 }
 
 /// Opens a session, and says whether it speaks RESP3.
-async fn open(node: &NodeShared, resp3: bool) -> Result<(Session, bool), RedisError> {
-    Ok((Session::open(node, resp3, None).await?, resp3))
+async fn open(node: &NodeShared, resp3: bool) -> Result<(Session<()>, bool), RedisError> {
+    Ok((Session::open(node, resp3, || ()).await?, resp3))
 }
 
 #[cfg(test)]

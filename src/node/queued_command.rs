@@ -3,7 +3,10 @@
 use super::ballot::Ballot;
 use super::claim::Claim;
 use crate::protocol::{NodeId, Promise, Time, Ttl};
-use crate::wire::{Answer, Command, CoolDown, Form, NodeFailure, ReplyShape, Value, Wants};
+use crate::wire::{
+    Abilities, Answer, Command, CoolDown, Form, NodeFailure, Obstacle, ReplyShape, Requests, Value,
+    Wants,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -96,7 +99,7 @@ impl QueuedCommand {
     }
 
     fn new(claim: Arc<Claim>, command: Command, ballot: Option<Ballot>) -> Self {
-        let (form, pending, is_refused) = (Form::Hash, None, false);
+        let (form, pending, is_refused) = (Form::Native, None, false);
         Self { claim, command, ballot, form, pending, is_refused, stage: Stage::Waiting }
     }
 
@@ -204,18 +207,29 @@ impl QueuedCommand {
             Command::Extend { until, .. } | Command::Repair { until } => {
                 self.claim.is_withdrawn() || now >= until
             }
-            Command::Release { .. } => !self.claim.is_written(node),
+            Command::Release { .. } => !self.claim.is_written(node) || self.claim.is_refused(node),
             _ => self.claim.is_withdrawn(),
         }
     }
 
-    /// Answers what [is void](Self::is_void), without asking the node.
-    pub(super) fn answer_void(mut self) {
+    /// Answers what [is void](Self::is_void) for `node`, without asking it.
+    pub(super) fn answer_void(mut self, node: NodeId) {
         if self.is_release() {
-            self.answer(Answer::Missing { number: None });
+            // As the node would say it: others hold the lock there, or there is no such key of ours.
+            let is_refused = self.claim.is_refused(node);
+            let denied = Answer::Denied(Obstacle::default());
+            self.answer(if is_refused { denied } else { Answer::Missing { number: None } });
         } else if let Some(ballot) = self.ballot.take() {
             // Nobody waits for it any more.
             ballot.discard();
+        }
+    }
+
+    /// Takes what `node` has answered. Whoever was refused the locks has left nothing there, and owes no
+    /// release. A lock that is taken over stands there, under its former holder's value.
+    pub(super) fn note_answer(&self, node: NodeId, answer: &Answer) {
+        if matches!((&self.command, answer), (Command::Acquire { .. }, Answer::Denied(_))) {
+            self.claim.note_refused(node);
         }
     }
 
@@ -226,9 +240,34 @@ impl QueuedCommand {
         }
     }
 
-    /// Sends the source of the script next time, not its hash. False if that was done already.
-    pub(super) fn fall_back_to_source(&mut self) -> bool {
-        std::mem::replace(&mut self.form, Form::Source) == Form::Hash
+    /// Is written in another way next time, if `replies` say that it did nothing as it was. False if they do
+    /// not, or that was tried.
+    pub(super) fn fall_back(&mut self, replies: &[redis::Value]) -> bool {
+        let Some(written) = self.written() else { return false };
+        let Some(form) = written.replies.other_form(replies).filter(|form| *form != self.form)
+        else {
+            return false;
+        };
+        if written.is_first {
+            self.stage = Stage::Waiting;
+        }
+        self.form = form;
+        true
+    }
+
+    /// True if the node has freed the locks, or is about to, later than others here believe: this is a release that was
+    /// written again in another way, so that what was written behind it at first came before it; or it asked
+    /// for locks that other nodes had refused before this one's answer was heard, and the release is on its way.
+    pub(super) fn is_late(&self) -> bool {
+        match self.command {
+            Command::Release { .. } => self.form != Form::Native,
+            _ => self.is_acquire() && self.claim.has_lost(),
+        }
+    }
+
+    /// True if the server has refused to delete by a command of its own.
+    pub(super) fn is_native_refused(&self, replies: &[redis::Value]) -> bool {
+        self.written().is_some_and(|written| written.replies.is_native_refused(replies))
     }
 
     /// Casts the vote, if it is still to be cast.
@@ -247,14 +286,14 @@ impl QueuedCommand {
         self.written().map_or(0, |written| written.replies.len())
     }
 
-    /// Adds this to `pipeline`, and notes on the claim that it is being written to `node`. `tracks` says
-    /// whether the connection can be told when keys change. False if this must not be written any more.
+    /// Adds this to `requests`, and notes on the claim that it is being written to `node`, over a connection
+    /// that `can` do so much. False if this must not be written any more.
     pub(super) fn write(
         &mut self,
         node: NodeId,
         now: Time,
-        tracks: bool,
-        pipeline: &mut redis::Pipeline,
+        can: Abilities,
+        requests: &mut Requests,
     ) -> bool {
         let ttl = self.command.lasting(now);
         if ttl.is_some_and(|ttl| !self.claim.note_written(node, ttl, now)) {
@@ -264,14 +303,9 @@ impl QueuedCommand {
         let is_whole = !matches!(self.command, Command::Repair { .. });
         let promise = ttl.filter(|_| is_whole).map(|ttl| Promise { written: now, ttl });
         let is_first = !self.was_written();
-        let replies = self.command.write(self.claim.subject(), self.form, now, tracks, pipeline);
+        let replies = self.command.write(self.claim.subject(node), self.form, now, can, requests);
         self.stage = Stage::Written(Written { is_first, promise, replies });
         true
-    }
-
-    /// True if the node does not know the script that this asked it to run.
-    pub(super) fn is_unknown(&self, replies: &[redis::Value]) -> bool {
-        self.written().is_some_and(|written| written.replies.is_unknown(replies))
     }
 
     /// What `replies` say; nothing, if it was never written.
@@ -282,93 +316,5 @@ impl QueuedCommand {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::wire::Keys;
-    use std::time::Duration;
-
-    const NOW: Time = Time::from_nanos(5_000_000_000);
-
-    fn node() -> NodeId {
-        NodeId::new(0)
-    }
-
-    fn claim() -> Arc<Claim> {
-        Arc::new(Claim::new(Keys::one(b"k".as_slice().into()), Value::of(b"mine"), 1))
-    }
-
-    fn write(command: &mut QueuedCommand, now: Time) -> usize {
-        let mut pipeline = redis::Pipeline::new();
-        assert!(command.write(node(), now, true, &mut pipeline));
-        pipeline.len()
-    }
-
-    #[test]
-    fn what_was_never_written_promises_nothing_and_has_no_replies() {
-        let command = QueuedCommand::repair(claim(), NOW.after(Duration::from_secs(9)));
-        assert!(!command.was_written());
-        assert_eq!((command.replies(), command.promise()), (0, None));
-        assert_eq!(command.read(&[redis::Value::Okay]), None);
-        assert!(!command.is_unknown(&[]));
-    }
-
-    #[test]
-    fn what_was_written_promises_from_when_it_was_written_last() {
-        let (claim, later) = (claim(), NOW.after(Duration::from_secs(4)));
-        let until = NOW.after(Duration::from_secs(9));
-        let sink = Arc::new(Ignore);
-        let mut command = QueuedCommand::extend(claim, until, true, Ballot::new(sink, node()));
-        for (now, left) in [(NOW, 9), (later, 5)] {
-            assert_eq!(write(&mut command, now), command.replies());
-            let promise = command.promise().expect("it is to keep the keys");
-            assert_eq!(promise.written, now);
-            assert_eq!(promise.ttl.as_duration(), Duration::from_secs(left));
-        }
-        assert_eq!(command.replies(), 3, "the script, and to be told of changes");
-        assert_eq!(command.first_promise(), None, "the lock is ours already");
-    }
-
-    #[test]
-    fn a_release_is_the_first_until_it_is_written_again() {
-        let mut release = QueuedCommand::release(claim(), None);
-        assert!(!release.is_first_release(), "not written");
-        write(&mut release, NOW);
-        assert!(release.is_first_release() && release.was_written());
-        write(&mut release, NOW);
-        assert!(!release.is_first_release() && release.was_written());
-        assert_eq!(release.promise(), None);
-    }
-
-    #[test]
-    fn a_repair_promises_nothing_and_is_not_written_once_its_claim_is_withdrawn() {
-        let until = NOW.after(Duration::from_secs(9));
-        let mut repair = QueuedCommand::repair(claim(), until);
-        write(&mut repair, NOW);
-        assert_eq!((repair.promise(), repair.is_first_release()), (None, false));
-        let withdrawn = claim();
-        withdrawn.withdraw();
-        let mut repair = QueuedCommand::repair(withdrawn, until);
-        let mut pipeline = redis::Pipeline::new();
-        assert!(!repair.write(node(), NOW, true, &mut pipeline));
-        assert!(pipeline.is_empty() && !repair.was_written());
-    }
-
-    #[test]
-    fn a_script_that_is_not_known_is_sent_with_its_source_once() {
-        let mut release = QueuedCommand::release(claim(), None);
-        write(&mut release, NOW);
-        let unknown = redis::parse_redis_value(b"-NOSCRIPT no\r\n").expect("an error reply");
-        assert!(release.is_unknown(&[unknown]) && release.fall_back_to_source());
-        let mut pipeline = redis::Pipeline::new();
-        assert!(release.write(node(), NOW, true, &mut pipeline));
-        let packed = String::from_utf8(pipeline.get_packed_pipeline()).expect("text");
-        assert!(packed.contains("\r\nEVAL\r\n"), "{packed}");
-        assert!(!release.fall_back_to_source(), "that was done");
-    }
-
-    struct Ignore;
-
-    impl super::super::ballot::VoteSink for Ignore {
-        fn handle_answer(&self, _: NodeId, _: Answer) {}
-    }
-}
+#[path = "queued_command_tests.rs"]
+mod tests;

@@ -6,23 +6,26 @@ use super::connection::Answered;
 use super::queued_command::QueuedCommand;
 use crate::protocol::Time;
 use crate::sync::contain;
-use crate::wire::{Answer, NodeFailure, time_us};
+use crate::wire::{Abilities, Answer, NodeFailure, time_us};
 use redis::Value;
 
 impl Backlog {
-    /// Casts the votes that the replies are, in their order. They were read by `now`.
-    pub(super) fn settle(&mut self, answered: Answered, now: Time) -> Result<(), NodeFailure> {
+    /// Casts the votes that the replies are, in their order. They were read by `now`. Notes what the connection
+    /// cannot do after all.
+    pub(super) fn settle(
+        &mut self,
+        answered: Answered,
+        now: Time,
+        can: &mut Abilities,
+    ) -> Result<(), NodeFailure> {
         let Answered { at, commands, sealed, kills, replies } = answered;
         let expected = commands.iter().map(QueuedCommand::replies).sum::<usize>()
             + usize::from(sealed.is_some());
-        let replies = replies.map_err(|error| NodeFailure::disconnected(&error));
         if !kills.is_empty() {
-            return replies.map(drop);
+            return Ok(());
         }
-        let told =
-            replies.and_then(|replies| Ok((read_seal(&replies, expected, sealed)?, replies)));
-        let (time, replies) = match told {
-            Ok(told) => told,
+        let time = match read_seal(&replies, expected, sealed) {
+            Ok(time) => time,
             Err(failure) => {
                 self.handle_unanswered(commands, &failure);
                 return Err(failure);
@@ -34,6 +37,9 @@ impl Backlog {
         let mut rest = replies.as_slice();
         for command in commands {
             let (own, others) = rest.split_at(command.replies());
+            if command.is_native_refused(own) {
+                can.deletes = None;
+            }
             again.extend(self.settle_one(command, own, (at, now, received)));
             rest = others;
         }
@@ -48,10 +54,10 @@ impl Backlog {
         replies: &[Value],
         (written, now, received): (Time, Time, Received),
     ) -> Option<QueuedCommand> {
-        if command.is_unknown(replies) && command.fall_back_to_source() {
+        if command.fall_back(replies) {
             return Some(command);
         }
-        let mut has_failed = true;
+        let (mut has_failed, mut is_freed) = (true, false);
         // Whatever goes wrong with one command, the others of the pipeline are settled, and what is owed
         // stays owed.
         let settled = contain(|| {
@@ -59,12 +65,19 @@ impl Backlog {
             let failure = if let Answer::Failed(failure) = &answer { Some(failure) } else { None };
             has_failed = failure.is_some();
             command.note_refusal(failure.is_some_and(NodeFailure::is_lasting));
+            command.note_answer(self.node.id, &answer);
+            is_freed = matches!(answer, Answer::Granted(_)) && command.is_late();
             command.answer(self.node.apply_guards(&command, answer, received));
             Some(())
         });
         if settled.flatten().is_none() {
             has_failed = true;
             command.fail(NodeFailure::Unexpected("it could not be read".into()));
+        }
+        if is_freed {
+            // Whoever was told that the lock is given up has asked, or slept, before the node knew of it; and nodes
+            // push nothing of what we do ourselves.
+            command.claim().keys().iter().for_each(|key| self.node.tell(Some(key)));
         }
         let may_be_undone = command.is_release()
             && command.claim().is_in_doubt(self.node.id)

@@ -6,14 +6,13 @@ use super::guard::Guard;
 use super::handover::Handover;
 use super::handshake::Handshake;
 use super::push::PushSink;
-use super::pushes::Pushed;
 use super::queued_command::QueuedCommand;
 use super::timer_clock::TimerClock;
 use crate::protocol::{NodeId, Time};
 use crate::sync::{contain, lock};
 use crate::transport::{Address, Stream};
-use crate::wire::{NodeFailure, ServerInfo};
-use redis::{ProtocolVersion, RedisConnectionInfo};
+use crate::wire::{NodeFailure, Pushed, ServerInfo};
+use redis::RedisConnectionInfo;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -80,7 +79,8 @@ pub(crate) struct NodeShared {
     pub(super) guard: Arc<Guard>,
     pub(super) clocks: Arc<Clocks>,
     address: Address,
-    login: RedisConnectionInfo,
+    /// User, password and database.
+    pub(super) login: RedisConnectionInfo,
     pub(super) environment: Environment,
     status: Mutex<(NodeState, ServerInfo)>,
     pub(super) handover: Handover,
@@ -121,13 +121,6 @@ impl NodeShared {
     /// A new stream to the node.
     pub(super) async fn connect(&self) -> io::Result<Box<dyn Stream>> {
         self.environment.transport.connect(&self.address).await
-    }
-
-    /// How to greet the node on a new stream, in RESP3 or RESP2.
-    pub(super) fn login(&self, resp3: bool) -> RedisConnectionInfo {
-        let protocol = if resp3 { ProtocolVersion::RESP3 } else { ProtocolVersion::RESP2 };
-        let login = self.login.clone().set_protocol(protocol);
-        login.set_lib_name(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
     }
 
     /// What time it is by the client's clock.
@@ -181,7 +174,7 @@ impl NodeShared {
     /// failed.
     pub(super) fn rescue(&self, mut command: QueuedCommand) {
         if command.is_void(self.id, self.now()) {
-            return command.answer_void();
+            return command.answer_void(self.id);
         }
         if command.was_written() {
             // It may have run: what it finds when it is repeated says nothing.

@@ -27,4 +27,4 @@ fn message(panic: &(dyn Any + Send)) -> String {
 
 #[cfg(test)]
 #[path = "shield_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -54,7 +54,10 @@ impl PushSink for Nervous {
     fn handle_step(&self, _ahead: Duration) {}
 }
 
-fn nodes(server: &Server, pushes: Arc<Nervous>) -> (Pool, Arc<Nodes>, Arc<NodeShared>) {
+pub(in crate::node) fn nodes(
+    server: &Server,
+    pushes: Arc<dyn PushSink>,
+) -> (Pool, Arc<Nodes>, Arc<NodeShared>) {
     let second = Duration::from_secs(1);
     let (host, port) = (server.addr().ip().to_string(), server.addr().port());
     let address = Address::Tcp(TcpAddress { host, port, options: TcpOptions::default() });

@@ -17,7 +17,7 @@ impl Connected {
         self.liveness.handle_timeout(self.alarm_due, now);
         while let Some(action) = self.liveness.poll(now, backlog.links.is_quorum_silent()) {
             match action {
-                Action::Beat => self.beat(backlog).await,
+                Action::Beat => self.beat(backlog),
                 Action::LetOthersRun => {
                     // What has come meanwhile is read before this is looked at again.
                     self.let_others_run(now, backlog).await;
@@ -32,11 +32,10 @@ impl Connected {
     }
 
     /// Asks what time it is, and nothing else.
-    async fn beat(&mut self, backlog: &Backlog) {
-        let now = backlog.node.now();
-        let nothing = redis::Pipeline::new();
-        let written = self.link.write(nothing, Vec::new(), Some(now), &backlog.timer).await;
-        self.liveness.handle_written(written);
+    fn beat(&mut self, backlog: &Backlog) {
+        let at = backlog.timer.now();
+        self.link.write(Vec::new(), Some(backlog.node.now()), at);
+        self.liveness.handle_written(at);
     }
 
     async fn let_others_run(&mut self, since: Time, backlog: &Backlog) {

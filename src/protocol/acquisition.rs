@@ -11,6 +11,10 @@ use super::round::{Goal, Outcome, Round};
 use super::validity::{Drift, Time, Ttl, valid_until};
 use std::time::Duration;
 
+/// Where a quorum of nodes tells when the lock is let go of, they are asked so seldom whether that was missed: a
+/// server may forget what it was to tell, and a key that expires may be told late.
+const WATCHED_DELAY: Duration = Duration::from_secs(1);
+
 /// Why there is no lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -49,6 +53,8 @@ pub(crate) struct Acquisition {
     is_fenced: bool,
     close_at: Time,
     refused: Option<Refusal>,
+    /// True if a quorum of nodes was going to tell of changes when the last attempt was refused.
+    was_watched: bool,
     /// The pause before the next attempt, where nodes that refuse say that the lock is free.
     pause: Duration,
 }
@@ -75,6 +81,7 @@ impl Acquisition {
             is_fenced,
             close_at,
             refused,
+            was_watched: false,
             pause: MIN_DELAY,
         }
     }
@@ -153,7 +160,12 @@ impl Acquisition {
             && !is_hopeless
             && let Some(delay) = self.schedule.next_delay(random)
         {
-            let at = now.after(delay);
+            let is_watched = refusal == Some(Refusal::Contended) && round.is_watched();
+            // The second attempt comes soon all the same: it asks who holds the lock.
+            let is_known = std::mem::replace(&mut self.was_watched, is_watched) && is_watched;
+            let is_idle = is_known && self.schedule.is_endless();
+            let idle = if is_idle { WATCHED_DELAY } else { Duration::ZERO };
+            let at = now.after(idle.saturating_add(delay));
             // 1. A SET is refused. 2. The key goes. 3. PTTL says that there is none. 4. Others set it
             // again. So what a node tells of the key is no reason to ask at once, again and again.
             let soonest = now.after(self.pause);

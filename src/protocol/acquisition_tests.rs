@@ -40,6 +40,40 @@ fn a_lease_after_a_long_wait_has_its_full_validity() {
     );
 }
 
+/// An attempt at `t1` that all nodes refuse, so many of which will tell when the key changes.
+fn refused(acquisition: &mut Acquisition, t1: Time, watching: usize) -> Round {
+    let mut round = attempt(acquisition, t1, &[Vote::Denied; 3]);
+    (0..watching).for_each(|node| round.note_watching(NodeId::new(node)));
+    round
+}
+
+#[test]
+fn where_a_quorum_tells_of_changes_the_nodes_are_asked_a_second_later() {
+    for (watching, policy, at) in [
+        (3, fixed(7), 1_008),
+        (2, fixed(7), 1_008),
+        (1, fixed(7), 8),
+        (3, fixed(7).limit(5), 8),
+        (3, RetryPolicy::custom(|| std::iter::repeat(Duration::from_millis(7))), 8),
+    ] {
+        let ttl = Ttl::from_duration(Duration::from_mins(1)).expect("a good ttl");
+        let (timings, late) = ((ttl, Drift::DEFAULT), ms(60_000));
+        let node_timeout = Duration::from_millis(50);
+        let mut it =
+            Acquisition::new(Quorum::majority(3), timings, node_timeout, late, policy.schedule());
+        let first = refused(&mut it, ms(0), watching);
+        assert_eq!(it.handle_outcome(&first, ms(1), 0), Next::Retry { at: ms(8) }, "who holds it?");
+        let round = refused(&mut it, ms(0), watching);
+        let next = it.handle_outcome(&round, ms(1), 0);
+        assert_eq!(next, Next::Retry { at: ms(at) }, "{watching} tell, {policy:?}");
+        let mut ending = refused(&mut it, ms(2), watching);
+        ending.note_free_at(ms(90));
+        ending.note_free_at(ms(70));
+        let next = it.handle_outcome(&ending, ms(3), 0);
+        assert_eq!(next, Next::Retry { at: ms((at + 2).min(90)) }, "what holds it ends");
+    }
+}
+
 #[test]
 fn a_win_that_is_seen_too_late_is_not_a_lease() {
     let mut it = acquisition(&RetryPolicy::none());

@@ -81,39 +81,40 @@ impl fmt::Debug for NodeSet {
 /// How many of how many: floor(N/2) + 1, so that any two quorums share a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quorum {
-    nodes: usize,
-    needed: usize,
+    nodes: u8,
+    needed: u8,
 }
 
 impl Quorum {
     /// The majority of `nodes`, which must be from 1 to [`MAX_NODES`].
     pub(crate) fn majority(nodes: usize) -> Self {
         assert!((1..=MAX_NODES).contains(&nodes), "{nodes} nodes: need 1 to {MAX_NODES}");
+        let nodes = u8::try_from(nodes).expect("MAX_NODES fits a byte");
         Self { nodes, needed: nodes / 2 + 1 }
     }
 
     /// N, the number of all nodes.
     pub(crate) fn nodes(self) -> usize {
-        self.nodes
+        self.nodes.into()
     }
 
     /// The votes that decide.
     pub(crate) fn needed(self) -> usize {
-        self.needed
+        self.needed.into()
     }
 
     /// True if `count` nodes are a quorum.
     pub(crate) fn reached(self, count: usize) -> bool {
-        count >= self.needed
+        count >= self.needed()
     }
 
     /// True if `count` nodes against are enough to make a quorum of the others impossible.
     pub(crate) fn blocked(self, count: usize) -> bool {
-        self.nodes.saturating_sub(count) < self.needed
+        self.nodes().saturating_sub(count) < self.needed()
     }
 
     pub(crate) fn ids(self) -> impl Iterator<Item = NodeId> {
-        (0..self.nodes).map(NodeId::new)
+        (0..self.nodes()).map(NodeId::new)
     }
 }
 

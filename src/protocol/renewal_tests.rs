@@ -78,12 +78,66 @@ fn upkeep_goes_on_after_the_holder_has_extended_to_a_longer_ttl() {
         let Extended::Until(until) = lease.handle_outcome(&round, ms(at)) else {
             panic!("{longer}: {:?}", lease.tenure);
         };
+        let Step::Wait { until: due } = lease.step(ms(at)) else { panic!("{longer}: due at once") };
+        let left = until.since(due).as_millis();
+        assert!((64..=98).contains(&left), "{longer}: it sleeps until {left} ms are left");
         let (begun, tenure) = live(&mut lease, at..5_000, Vote::Granted);
         assert!(matches!(tenure, Tenure::Held { .. }), "{longer}: {tenure:?} {before:?} {begun:?}");
         let first = until.since(ms(begun[0])).as_millis();
         assert!((65..=98).contains(&first), "{longer}: {first} ms were left");
         let apart = begun.windows(2).all(|pair| (32..=34).contains(&(pair[1] - pair[0])));
         assert!(apart, "{longer}: {begun:?}");
+    }
+}
+
+#[test]
+fn while_an_extension_is_under_way_there_is_nothing_to_do_but_to_tell_the_end() {
+    let mut lease = kept_up(10_000);
+    let begins = |at: &u64| matches!(lease.step(ms(*at)), Step::Extend { .. });
+    let begun = (0..100).find(begins).expect("an extension");
+    let Step::Wait { until } = lease.step(ms(begun + 1)) else { panic!("another extension") };
+    assert!(until > ms(90) && until <= ms(100), "{until:?}");
+}
+
+#[test]
+fn an_extension_that_would_not_lengthen_it_is_not_made() {
+    let none = drift(0.0, Duration::ZERO);
+    let lease = Renewal::new(Quorum::majority(3), none, ms(100));
+    let mut lease = lease.kept_up(ttl(100), ms(0), Duration::from_millis(250));
+    let (begun, _) = live(&mut lease, 0..240, Vote::Granted);
+    let last = begun.last().expect("it was extended");
+    assert!((150..=170).contains(last), "the last reaches the limit: {begun:?}");
+    assert_eq!(lease.valid_until(ms(240)), Some(ms(250)));
+}
+
+#[test]
+fn what_is_hastened_is_due_at_once() {
+    let mut lease = kept_up(10_000);
+    assert!(matches!(lease.step(ms(5)), Step::Wait { .. }));
+    lease.hasten(ms(5));
+    assert!(matches!(lease.step(ms(5)), Step::Extend { .. }));
+}
+
+#[test]
+fn a_client_that_is_closed_takes_what_is_held_and_nothing_else() {
+    let mut lease = held();
+    lease.close(ms(5));
+    assert_eq!(lease.tenure(ms(5)), Tenure::Lost(Loss::Closed));
+    let mut expired = held();
+    expired.close(ms(500));
+    assert_eq!(expired.tenure(ms(500)), Tenure::Lost(Loss::Expired));
+}
+
+#[test]
+fn each_loss_says_why() {
+    for (loss, says) in [
+        (Loss::Expired, "its validity ended"),
+        (Loss::QuorumLost, "gone from a majority"),
+        (Loss::TakenOver, "another holds it"),
+        (Loss::MaxHold, "as long as it may be"),
+        (Loss::Closed, "released all leases"),
+    ] {
+        assert!(loss.to_string().contains(says), "{loss}");
     }
 }
 

@@ -17,6 +17,11 @@ pub(super) const MIN_DELAY: Duration = Duration::from_millis(1);
 /// one millisecond. Delays that are drawn at random keep clients that collided from colliding
 /// again, which is what the Redlock page asks for ("retry after a random delay").
 ///
+/// Who waits is not bound to it: a lock that is let go of, or expires, is asked for at once, as the nodes
+/// tell. While a quorum of nodes has promised to tell, one more second passes before each retry but the
+/// first that nothing else calls for: asking more often brings nothing, and costs every node. That second is left out where the
+/// number of retries is [limited](Self::limit), and for [custom](Self::custom) delays.
+///
 /// # Default
 ///
 /// [`RetryPolicy::jittered`] from 50 ms to 250 ms.
@@ -140,6 +145,11 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
+    /// True if it goes on for ever, at delays of ours.
+    pub(super) fn is_endless(&self) -> bool {
+        self.left.is_none() && self.custom.is_none()
+    }
+
     /// The next delay, `None` when there is to be no further attempt. `random` is drawn evenly from
     /// all words by the caller.
     pub(crate) fn next_delay(&mut self, random: u64) -> Option<Duration> {
@@ -207,6 +217,21 @@ mod tests {
         let custom = RetryPolicy::custom(|| [ms(1), ms(2), ms(3)].into_iter());
         assert_eq!(delays(&custom, high, 9), [ms(1), ms(2), ms(3)]);
         assert_eq!(delays(&custom, high, 9).len(), 3, "each acquire starts anew");
+    }
+
+    #[test]
+    fn a_second_attempt_is_possible_unless_the_policy_says_none() {
+        for (policy, retries, says) in [
+            (RetryPolicy::none(), false, "none"),
+            (RetryPolicy::fixed(ms(7)), true, "fixed 7ms"),
+            (RetryPolicy::fixed(ms(7)).limit(0), false, "fixed 7ms, at most 0 retries"),
+            (RetryPolicy::fixed(ms(7)).limit(1), true, "fixed 7ms, at most 1 retries"),
+            (RetryPolicy::none().limit(3), false, "none, at most 3 retries"),
+            (RetryPolicy::custom(std::iter::empty), true, "custom"),
+        ] {
+            assert_eq!(policy.retries(), retries, "{policy:?}");
+            assert_eq!(format!("{policy:?}"), says);
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //!   nodes by vote.
 
 use super::fencing::{Choice, choose};
-use super::quorum::{NodeId, NodeSet, Quorum};
+use super::quorum::{MAX_NODES, NodeId, NodeSet, Quorum};
 use super::validity::Time;
 
 /// One node's answer in a round.
@@ -75,17 +75,28 @@ pub(crate) struct Round {
     denied: NodeSet,
     missing: NodeSet,
     failed: NodeSet,
+    /// The nodes that will tell when a key that is in the way changes.
+    watching: NodeSet,
+    /// Nothing, as a rule: a lease keeps the round that it was acquired in.
+    told: Option<Box<Told>>,
+    /// The time of the last event.
+    now: Time,
+    closed: bool,
+    outcome: Option<Outcome>,
+}
+
+/// What only some nodes tell with their votes.
+#[derive(Clone, Debug)]
+struct Told {
     /// When keys that are in the way are gone, as far as nodes that denied have told.
     free_at: Vec<Time>,
     /// Where counters stand, as nodes have told that were asked for it.
     numbers: Vec<(NodeId, u64)>,
     /// The nodes whose grant counts only from some time on, as their clocks have stepped ahead.
     deferred: Vec<(NodeId, Time)>,
-    /// The time of the last event.
-    now: Time,
-    closed: bool,
-    outcome: Option<Outcome>,
 }
+
+static NOTHING: Told = Told { free_at: Vec::new(), numbers: Vec::new(), deferred: Vec::new() };
 
 impl Round {
     pub(crate) fn new(quorum: Quorum, goal: Goal) -> Self {
@@ -96,9 +107,8 @@ impl Round {
             denied: NodeSet::default(),
             missing: NodeSet::default(),
             failed: NodeSet::default(),
-            free_at: Vec::new(),
-            numbers: Vec::new(),
-            deferred: Vec::new(),
+            watching: NodeSet::default(),
+            told: None,
             now: Time::default(),
             closed: false,
             outcome: None,
@@ -128,7 +138,7 @@ impl Round {
         let (all, needed) = (self.quorum.nodes(), self.quorum.needed());
         let spare = (all - needed).checked_sub(self.failed.len())?;
         let place = self.denied.len().checked_sub(spare + 1)?;
-        let mut free_at = self.free_at.clone();
+        let mut free_at = self.told().free_at.clone();
         free_at.sort_unstable();
         free_at.get(place).copied()
     }
@@ -165,21 +175,40 @@ impl Round {
         self.decide(now)
     }
 
+    fn told(&self) -> &Told {
+        self.told.as_deref().unwrap_or(&NOTHING)
+    }
+
+    fn told_mut(&mut self) -> &mut Told {
+        self.told.get_or_insert_with(|| Box::new(NOTHING.clone()))
+    }
+
     /// Records that the key which is in the way on a node that denied is gone at `at`, if it is not
     /// extended. Comes before that node's vote.
     pub(crate) fn note_free_at(&mut self, at: Time) {
-        self.free_at.push(at);
+        self.told_mut().free_at.push(at);
+    }
+
+    /// `node` will tell when the key that is in the way changes.
+    pub(crate) fn note_watching(&mut self, node: NodeId) {
+        self.watching.insert(node);
+    }
+
+    /// True if a quorum of nodes will tell when keys change that are in the way: nobody can let go of the lock
+    /// without a word.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.quorum.reached(self.watching.len())
     }
 
     /// Records where the counter on `node` stands. Comes before that node's vote.
     pub(crate) fn note_number(&mut self, node: NodeId, number: u64) {
-        self.numbers.push((node, number));
+        self.told_mut().numbers.push((node, number));
     }
 
     /// Records that a grant of `node` counts from `at` on, and not before: its clock has stepped ahead,
     /// and a former holder may rely on the lock until then. Comes before that node's vote.
     pub(crate) fn note_counts_from(&mut self, node: NodeId, at: Time) {
-        self.deferred.push((node, at));
+        self.told_mut().deferred.push((node, at));
     }
 
     /// Takes that it is `now`: grants may have begun to count.
@@ -194,7 +223,14 @@ impl Round {
         let is_open = self.outcome.is_none() && !self.closed;
         let valid_until = self.goal.valid_until().filter(|_| is_open)?;
         let granted = self.quorum.ids().filter(|node| self.granted.contains(*node));
-        let mut counts_from: Vec<_> = granted.map(|node| self.counts_from(node)).collect();
+        // On the stack: it is asked with each vote.
+        let mut room = [Time::default(); MAX_NODES];
+        let mut count = 0;
+        for (at, node) in room.iter_mut().zip(granted) {
+            *at = self.counts_from(node);
+            count += 1;
+        }
+        let counts_from = &mut room[..count];
         counts_from.sort_unstable();
         let due = counts_from.get(self.quorum.needed() - 1);
         due.copied().filter(|due| *due < valid_until)
@@ -203,7 +239,7 @@ impl Round {
     /// What the numbers of the nodes that granted come to; `None` while they are no quorum.
     pub(crate) fn choice(&self) -> Option<Choice> {
         let counted = self.counted();
-        let numbers = self.numbers.iter().filter(|(node, _)| counted.contains(*node));
+        let numbers = self.told().numbers.iter().filter(|(node, _)| counted.contains(*node));
         choose(self.quorum, numbers.map(|(_, number)| *number).collect())
     }
 
@@ -235,14 +271,14 @@ impl Round {
     /// which we have not heard of, was drawn for us there.
     fn is_confirmed(&self, node: NodeId) -> bool {
         match self.goal {
-            Goal::Raise { token, .. } => self.numbers.contains(&(node, token)),
+            Goal::Raise { token, .. } => self.told().numbers.contains(&(node, token)),
             _ => true,
         }
     }
 
     /// The nodes whose grant counts: at the decision, and before it by now.
     fn counted(&self) -> NodeSet {
-        let deferred = self.deferred.iter().filter(|(_, at)| *at > self.now);
+        let deferred = self.told().deferred.iter().filter(|(_, at)| *at > self.now);
         self.granted.without(deferred.map(|(node, _)| *node).collect())
     }
 
@@ -251,14 +287,17 @@ impl Round {
         let end = self.goal.valid_until();
         let is_void =
             |at: Time| if self.closed { at > self.now } else { end.is_some_and(|end| at >= end) };
-        let void =
-            self.deferred.iter().filter(|(node, at)| self.granted.contains(*node) && is_void(*at));
+        let void = self
+            .told()
+            .deferred
+            .iter()
+            .filter(|(node, at)| self.granted.contains(*node) && is_void(*at));
         void.count()
     }
 
     /// From when on a grant of `node` counts.
     fn counts_from(&self, node: NodeId) -> Time {
-        let deferred = self.deferred.iter().find(|(deferred, _)| *deferred == node);
+        let deferred = self.told().deferred.iter().find(|(deferred, _)| *deferred == node);
         deferred.map_or(Time::default(), |(_, at)| *at)
     }
 
@@ -311,87 +350,5 @@ impl Round {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ms(ms: u64) -> Time {
-        Time::from_nanos(ms * 1_000_000)
-    }
-
-    fn round(nodes: usize, goal: Goal) -> Round {
-        Round::new(Quorum::majority(nodes), goal)
-    }
-
-    #[test]
-    fn who_said_what_is_told_apart() {
-        let mut it = round(5, Goal::Release);
-        let votes = [Vote::Granted, Vote::Missing, Vote::Denied, Vote::Granted, Vote::Missing];
-        for (node, vote) in votes.into_iter().enumerate() {
-            it.handle_vote(NodeId::new(node), vote, ms(1));
-        }
-        let of = |nodes: [usize; 2]| nodes.map(NodeId::new).into_iter().collect::<NodeSet>();
-        assert_eq!((it.granted(), it.missing()), (of([0, 3]), of([1, 4])));
-        assert_eq!(it.votes().len(), 5);
-    }
-
-    #[test]
-    fn of_five_nodes_as_many_must_be_free_as_a_quorum_lacks() {
-        for (failures, free_at) in [(0, 20), (1, 30), (2, 40)] {
-            let mut it = round(5, Goal::Acquire { valid_until: ms(1_000) });
-            for node in 0..failures {
-                it.handle_vote(NodeId::new(node), Vote::Failed, ms(1));
-            }
-            for (node, at) in (failures..5).zip([10, 40, 30, 20]) {
-                it.note_free_at(ms(at));
-                it.handle_vote(NodeId::new(node), Vote::Denied, ms(1));
-            }
-            assert_eq!(it.earliest_free(), Some(ms(free_at)), "{failures} failed");
-        }
-        let mut blocked = round(5, Goal::Acquire { valid_until: ms(1_000) });
-        for node in 0..3 {
-            blocked.handle_vote(NodeId::new(node), Vote::Failed, ms(1));
-        }
-        assert_eq!(blocked.earliest_free(), None, "those who hold it are not the reason");
-    }
-
-    #[test]
-    fn a_survey_is_decided_when_nobody_else_can_vote() {
-        let mut it = round(3, Goal::Survey);
-        let vote = |it: &mut Round, node| it.handle_vote(NodeId::new(node), Vote::Granted, ms(1));
-        assert_eq!((vote(&mut it, 0), vote(&mut it, 1)), (None, None), "the third may answer");
-        assert_eq!(vote(&mut it.clone(), 2), Some(Outcome::Won));
-        assert_eq!(it.handle_close(ms(5)), Some(Outcome::Won));
-    }
-
-    /// An acquire on `nodes` of which two have granted, the second from `counts_from` on.
-    fn deferred(nodes: usize, counts_from: u64) -> Round {
-        let mut it = round(nodes, Goal::Acquire { valid_until: ms(1_000) });
-        it.note_counts_from(NodeId::new(1), ms(counts_from));
-        for node in 0..2 {
-            assert_eq!(it.handle_vote(NodeId::new(node), Vote::Granted, ms(1)), None);
-        }
-        it
-    }
-
-    #[test]
-    fn a_grant_that_is_deferred_counts_from_its_time_on() {
-        let mut it = deferred(3, 10);
-        let is_void = |it: &Round| [0, 1].map(|node| it.is_void(NodeId::new(node)));
-        assert_eq!((it.handle_time(ms(9)), is_void(&it)), (None, [false, true]));
-        assert_eq!((it.handle_time(ms(10)), is_void(&it)), (Some(Outcome::Won), [false, false]));
-        assert_eq!(
-            is_void(&deferred(5, 10)),
-            [false, false],
-            "without it, they are too few as well"
-        );
-    }
-
-    #[test]
-    fn a_grant_that_does_not_count_when_the_round_closes_is_as_good_as_a_failure() {
-        assert_eq!(deferred(3, 50).handle_close(ms(20)), Some(Outcome::NoQuorum));
-        // It counts just then: what is missing is the one that is held.
-        let mut it = deferred(5, 20);
-        assert_eq!(it.handle_vote(NodeId::new(2), Vote::Denied, ms(2)), None);
-        assert_eq!(it.handle_close(ms(20)), Some(Outcome::Denied));
-    }
-}
+#[path = "round_tests.rs"]
+mod tests;

@@ -198,8 +198,22 @@ mod tests {
     }
 
     #[test]
+    fn a_time_before_another_is_never_before_the_first() {
+        let time = Time::from_nanos(9_000_000);
+        assert_eq!(time.before(ms(2)), Time::from_nanos(7_000_000));
+        assert_eq!(time.before(ms(10)), Time::from_nanos(0));
+        assert_eq!(time.before(Duration::MAX), Time::from_nanos(0));
+    }
+
+    #[test]
+    fn the_longest_ttl_is_a_hundred_years() {
+        assert_eq!(ms(Ttl::MAX_MS), Duration::from_hours(100 * 365 * 24));
+    }
+
+    #[test]
     fn drift_is_a_hundredth_and_two_milliseconds() {
         let ttl = Ttl::from_duration(ms(10_000)).expect("a good ttl");
+        assert_eq!(Drift::DEFAULT.constant(), ms(2));
         assert_eq!(Drift::DEFAULT.allowance(ttl), ms(102));
         assert_eq!(valid_until(Time::from_nanos(7), ttl, Drift::DEFAULT).as_nanos(), 9_898_000_007);
         assert_eq!(Drift::DEFAULT.quarantine(ttl), ms(11_200));

@@ -15,7 +15,7 @@
 //! - [`Waiting::handle_turn`]: nobody stands before it any more;
 //! - [`Waiting::handle_wake`], [`Waiting::handle_poll`]: its future was woken, and polled;
 //! - [`Waiting::handle_begin`], [`Waiting::handle_end`]: an attempt begins, and ends;
-//! - [`Waiting::handle_refusal`]: the attempt was refused;
+//! - [`Waiting::handle_refusal`]: the attempt was refused. Tries again soon if it could be granted by now;
 //! - [`Waiting::handle_freed`]: a node says that the key is gone there. Says whether to try again, and when;
 //! - [`Waiting::handle_news`]: there is a reason to try again at a time;
 //! - [`Waiting::set_aside`]: takes the turn from one that does not move;
@@ -144,8 +144,18 @@ impl Waiting {
         self.attempt_until = None;
     }
 
-    pub(crate) fn handle_refusal(&mut self, now: Time) {
+    /// The attempt was refused at `now`. If a quorum is free by what came in meanwhile, another is worth while.
+    pub(crate) fn handle_refusal(
+        &mut self,
+        granted: NodeSet,
+        quorum: Quorum,
+        now: Time,
+        random: u64,
+    ) {
         self.refused_at = Some(now);
+        if let Some(at) = self.worth_while_at(granted, quorum, now, random) {
+            self.handle_news(at);
+        }
     }
 
     /// There is a reason to try again at `at`.
@@ -165,6 +175,17 @@ impl Waiting {
         random: u64,
     ) -> Option<Time> {
         self.freed.insert(node);
+        self.worth_while_at(granted, quorum, now, random)
+    }
+
+    /// When another attempt is worth while, if a quorum is free and nothing else is a reason for one.
+    fn worth_while_at(
+        &self,
+        granted: NodeSet,
+        quorum: Quorum,
+        now: Time,
+        random: u64,
+    ) -> Option<Time> {
         let free = granted.union(self.freed);
         if self.try_at.is_some() || !quorum.reached(free.len()) {
             return None;

@@ -32,6 +32,14 @@ fn who_is_woken_and_does_not_move_is_bypassed_and_keeps_its_place() {
 }
 
 #[test]
+fn who_goes_to_another_queue_waits_for_its_turn_there() {
+    let mut waiting = first();
+    waiting.handle_requeued();
+    assert!(waiting.is_queued() && !waiting.is_first());
+    assert_eq!(waiting.handle_move(), Move::Wait);
+}
+
+#[test]
 fn who_is_polled_in_time_is_not_neglected() {
     let mut waiting = first();
     waiting.handle_wake(at(1_000));
@@ -89,18 +97,40 @@ fn a_quorum_of_free_nodes_is_a_reason_to_try_once() {
     assert_eq!(waiting.handle_freed(node(4), NodeSet::default(), quorum, at(1_000), 0), None);
 }
 
+/// With two nodes, the one that refuses can tell that it is free, and the other one grant, before the refusal is looked
+/// at.
+#[test]
+fn what_came_in_before_a_refusal_was_looked_at_is_a_reason_to_try_soon() {
+    let quorum = Quorum::majority(2);
+    let granted = [NodeId::new(1)].into_iter().collect();
+    for (granted, is_freed, reason) in
+        [(granted, true, Some(at(1_003))), (granted, false, None), (NodeSet::default(), true, None)]
+    {
+        let mut waiting = first();
+        waiting.handle_begin(at(10_000));
+        if is_freed {
+            let none = NodeSet::default();
+            assert_eq!(waiting.handle_freed(NodeId::new(0), none, quorum, at(999), 0), None);
+        }
+        waiting.handle_end();
+        waiting.handle_refusal(granted, quorum, at(1_000), u64::MAX);
+        let try_at = waiting.try_at().map(|at| at.as_nanos().div_ceil(1_000_000));
+        assert_eq!(try_at, reason.map(|at| at.as_nanos() / 1_000_000), "{granted:?} {is_freed}");
+    }
+}
+
 #[test]
 fn who_was_just_refused_spreads_out() {
     let quorum = Quorum::majority(1);
     for (random, ms) in [(0, 1.0), (u64::MAX / 2, 2.0), (u64::MAX, 3.0)] {
         let mut waiting = first();
-        waiting.handle_refusal(at(998));
+        waiting.handle_refusal(NodeSet::default(), quorum, at(998), 0);
         let free =
             waiting.handle_freed(NodeId::new(0), NodeSet::default(), quorum, at(1_000), random);
         let delay = free.expect("it is free").since(at(1_000));
         assert!((delay.as_secs_f64() * 1e3 - ms).abs() < 1e-3, "{delay:?}");
         let mut waiting = first();
-        waiting.handle_refusal(at(997));
+        waiting.handle_refusal(NodeSet::default(), quorum, at(997), 0);
         let free =
             waiting.handle_freed(NodeId::new(0), NodeSet::default(), quorum, at(1_000), random);
         assert_eq!(free, Some(at(1_000)));

@@ -42,9 +42,10 @@ impl ReleaseGuard {
     }
 
     /// The attempt was refused: what it leaves stands in nobody's way but for a moment, and nobody is
-    /// told when that ends. (An attempt that is cut off may have won, and others were refused for it.)
+    /// told when that ends, but of nodes that grant it later. (An attempt that is cut off may have won, and others were refused for it.)
     pub(crate) fn note_refused(&mut self) {
         self.listener = None;
+        self.claim.note_outvoted();
     }
 
     /// Whenever it is given up, nobody is to have the lock before `until`.

@@ -8,6 +8,7 @@ use crate::sync::{contain, lock};
 use crate::time::Clock;
 use crate::wire::{Answer, Grant, NodeFailure, Obstacle, Remaining};
 use std::future::poll_fn;
+use std::num::NonZeroU64;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
@@ -41,10 +42,28 @@ struct Count {
     waker: Option<Waker>,
 }
 
-/// What a node said, and how long after T1.
+/// What a node said, and when that was heard.
 struct Heard {
-    answer: Answer,
-    after: Duration,
+    at: Time,
+    said: Said,
+}
+
+/// An answer in as little room as it takes: a lease keeps those that it was acquired by.
+enum Said {
+    Granted { counts_from: Option<Time>, number: Option<NonZeroU64> },
+    Other(Box<Answer>),
+}
+
+impl From<Answer> for Said {
+    fn from(answer: Answer) -> Self {
+        match answer {
+            Answer::Granted(Grant { counts_from, number, .. }) => {
+                // A grant leaves no counter at 0.
+                Self::Granted { counts_from, number: number.and_then(NonZeroU64::new) }
+            }
+            other => Self::Other(other.into()),
+        }
+    }
 }
 
 impl Count {
@@ -61,23 +80,35 @@ impl Count {
 }
 
 impl Heard {
-    /// What a grant is that did not count by the end, in a round that began at `t1`.
-    fn void_vote(&self, t1: Time) -> NodeVote {
-        let now = t1.after(self.after);
+    /// What a grant is that did not count by the end.
+    fn void_vote(&self) -> NodeVote {
         self.counts_from().map_or(NodeVote::Granted, |counts_from| {
-            let ahead = counts_from.since(now);
+            let ahead = counts_from.since(self.at);
             NodeVote::Failed(NodeFailure::Suspect { ahead, counts_in: ahead })
         })
     }
 
     /// From when on a grant counts, if not at once.
     fn counts_from(&self) -> Option<Time> {
-        if let Answer::Granted(grant) = &self.answer { grant.counts_from } else { None }
+        if let Said::Granted { counts_from, .. } = self.said { counts_from } else { None }
+    }
+
+    /// Where the counters beside the keys stand, if the node told.
+    fn number(&self) -> Option<u64> {
+        match &self.said {
+            Said::Granted { number, .. } => number.map(NonZeroU64::get),
+            Said::Other(answer) => answer.number(),
+        }
+    }
+
+    /// What was said other than that it is granted.
+    fn other(&self) -> Option<&Answer> {
+        if let Said::Other(answer) = &self.said { Some(answer) } else { None }
     }
 
     /// What is in the way, as the node tells.
     fn obstacle(&self) -> Option<&Obstacle> {
-        if let Answer::Denied(obstacle) = &self.answer { Some(obstacle) } else { None }
+        if let Answer::Denied(obstacle) = self.other()? { Some(obstacle) } else { None }
     }
 
     /// Who is in the way, if the node was asked.
@@ -87,15 +118,15 @@ impl Heard {
     }
 
     fn is_stalled(&self) -> bool {
-        matches!(self.answer, Answer::Failed(NodeFailure::Stalled(_)))
+        matches!(self.other(), Some(Answer::Failed(NodeFailure::Stalled(_))))
     }
 
     fn vote(&self) -> NodeVote {
-        match &self.answer {
-            Answer::Granted(_) => NodeVote::Granted,
-            Answer::Denied(_) => NodeVote::Held,
-            Answer::Missing { .. } => NodeVote::Missing,
-            Answer::Excluded(why) | Answer::Failed(why) => NodeVote::Failed(why.clone()),
+        match self.other() {
+            None | Some(Answer::Granted(_)) => NodeVote::Granted,
+            Some(Answer::Denied(_)) => NodeVote::Held,
+            Some(Answer::Missing { .. }) => NodeVote::Missing,
+            Some(Answer::Excluded(why) | Answer::Failed(why)) => NodeVote::Failed(why.clone()),
         }
     }
 }
@@ -190,7 +221,10 @@ impl Tally {
         let (quorum, votes) = (count.round.quorum(), count.round.votes());
         let is_failed = |node: NodeId| match &count.heard[node.index()] {
             Some(heard) if heard.is_stalled() => !count.is_crowded,
-            Some(heard) => heard.answer.vote() == Vote::Failed || count.round.is_void(node),
+            Some(heard) => {
+                let has_failed = heard.other().is_some_and(|answer| answer.vote() == Vote::Failed);
+                has_failed || count.round.is_void(node)
+            }
             None => !votes.contains(node) && !count.held_up.contains(node),
         };
         let failed = quorum.ids().filter(|node| is_failed(*node)).count();
@@ -224,13 +258,13 @@ impl Tally {
         let ids = count.round.quorum().ids();
         let reports = nodes.zip(ids).zip(&count.heard).map(|((name, id), heard)| {
             let vote = match (heard, count.closed_after) {
-                (Some(heard), _) if count.round.is_void(id) => heard.void_vote(self.t1),
+                (Some(heard), _) if count.round.is_void(id) => heard.void_vote(),
                 (Some(heard), _) => heard.vote(),
                 (None, Some(after)) => NodeVote::Failed(count.silence(id, after)),
                 (None, None) => NodeVote::Pending,
             };
             let holder = heard.as_ref().and_then(Heard::holder);
-            let latency = heard.as_ref().map(|heard| heard.after);
+            let latency = heard.as_ref().map(|heard| heard.at.since(self.t1));
             NodeReport::new(name, vote, latency).with_holder(holder)
         });
         let reports = reports.collect();
@@ -240,16 +274,23 @@ impl Tally {
         Report::new(count.round.quorum().needed(), reports).with_retry_after(retry_after)
     }
 
-    /// What each node answered up to now.
-    pub(crate) fn answers(&self) -> Vec<Option<Answer>> {
+    /// What each node answered up to now, other than that it has granted.
+    pub(crate) fn refusals(&self) -> Vec<Option<Answer>> {
         let count = self.count();
-        count.heard.iter().map(|heard| heard.as_ref().map(|heard| heard.answer.clone())).collect()
+        count.heard.iter().map(|heard| heard.as_ref()?.other().cloned()).collect()
+    }
+
+    /// The numbers that the nodes' counters have shown.
+    pub(crate) fn numbers(&self) -> Vec<(NodeId, u64)> {
+        let count = self.count();
+        let heard = count.round.quorum().ids().zip(&count.heard);
+        let number = |heard: &Option<Heard>| heard.as_ref()?.number();
+        heard.filter_map(|(node, heard)| Some((node, number(heard)?))).collect()
     }
 
     /// The highest number that a counter was seen to show.
     pub(crate) fn highest_number(&self) -> Option<u64> {
-        let count = self.count();
-        count.heard.iter().flatten().filter_map(|heard| heard.answer.number()).max()
+        self.numbers().into_iter().map(|(_, number)| number).max()
     }
 
     /// When the first of the nodes counts again that did not count in this round.
@@ -258,10 +299,10 @@ impl Tally {
         let heard = count.round.quorum().ids().zip(&count.heard);
         let barred = heard.filter_map(|(id, heard)| {
             let heard = heard.as_ref()?;
-            match &heard.answer {
-                Answer::Granted(grant) => grant.counts_from.filter(|_| count.round.is_void(id)),
-                Answer::Excluded(why) => Some(self.t1.after(heard.after).after(why.counts_in()?)),
-                Answer::Denied(_) | Answer::Missing { .. } | Answer::Failed(_) => None,
+            match heard.other() {
+                None => heard.counts_from().filter(|_| count.round.is_void(id)),
+                Some(Answer::Excluded(why)) => Some(heard.at.after(why.counts_in()?)),
+                Some(_) => None,
             }
         });
         barred.min()
@@ -300,13 +341,16 @@ impl Tally {
             Answer::Granted(Grant { counts_from: Some(counts_from), .. }) => {
                 count.round.note_counts_from(node, *counts_from);
             }
-            Answer::Denied(Obstacle { remaining: Some(remaining), .. }) => {
+            Answer::Denied(Obstacle { remaining: Some(remaining), is_watched, .. }) => {
                 count.round.note_free_at(now.after(remaining.at_most()));
+                if *is_watched {
+                    count.round.note_watching(node);
+                }
             }
             _ => {}
         }
         let vote = answer.vote();
-        count.heard[node.index()] = Some(Heard { answer, after: now.since(self.t1) });
+        count.heard[node.index()] = Some(Heard { at: now, said: answer.into() });
         let due = count.round.due();
         let outcome = count.round.handle_vote(node, vote, now);
         // Whoever waits may have to look sooner, or later.

@@ -4,13 +4,18 @@ use super::*;
 use crate::protocol::{Goal, Quorum};
 use crate::wire::Value;
 
-/// An acquire over three nodes, valid for an hour, with these answers.
-fn tally(answers: &[Answer]) -> Arc<Tally> {
+/// An acquire over three nodes that begins now, and what it wins is valid for so long.
+fn acquire(validity: Duration) -> Arc<Tally> {
     let clock = Clock::default();
     let t1 = clock.now();
-    let valid_until = t1.after(Duration::from_hours(1));
+    let goal = Goal::Acquire { valid_until: t1.after(validity) };
+    Tally::new(Round::new(Quorum::majority(3), goal), t1, &clock)
+}
+
+/// The same, valid for an hour, with these answers.
+fn tally(answers: &[Answer]) -> Arc<Tally> {
+    let tally = acquire(Duration::from_hours(1));
     let quorum = Quorum::majority(3);
-    let tally = Tally::new(Round::new(quorum, Goal::Acquire { valid_until }), t1, &clock);
     for (node, answer) in quorum.ids().zip(answers) {
         tally.count_answer(node, answer.clone());
     }
@@ -44,6 +49,15 @@ fn a_grant_that_is_excluded_is_reported_as_a_failure_and_counts_again_later() {
 }
 
 #[test]
+fn a_quorum_that_comes_when_the_validity_is_over_has_not_won() {
+    let tally = acquire(Duration::from_millis(200));
+    let [first, second] = [0, 1].map(NodeId::new);
+    assert_eq!(tally.count_answer(first, granted(None)), None);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(tally.count_answer(second, granted(None)), Some(Outcome::TooLate));
+}
+
+#[test]
 fn what_failed_by_itself_is_not_said_to_count_again() {
     let tally =
         tally(&[Answer::Failed(NodeFailure::ShutDown), Answer::Missing { number: Some(4) }]);
@@ -72,7 +86,7 @@ fn a_grant_that_counts_later_decides_nothing_and_is_void_at_the_end() {
 fn what_is_in_the_way_is_told_and_says_when_to_come_again() {
     let denied = |remaining: Option<Remaining>, value: Option<&[u8]>| {
         let value = value.map(Value::of);
-        Answer::Denied(Obstacle { remaining, value, place: 2, number: Some(7) })
+        Answer::Denied(Obstacle { remaining, value, place: 2, number: Some(7), is_watched: true })
     };
     let limited = |seconds| Some(Remaining::For(Duration::from_secs(seconds)));
     let held = tally(&[denied(limited(600), Some(b"held")), denied(limited(1200), None)]);

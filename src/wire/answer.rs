@@ -44,6 +44,8 @@ pub(crate) struct Obstacle {
     pub(crate) value: Option<Value>,
     /// Which of several keys it is.
     pub(crate) place: usize,
+    /// True if the node tells when it changes.
+    pub(crate) is_watched: bool,
     /// Where the counters beside the keys stand, if a fencing token is wanted.
     pub(crate) number: Option<u64>,
 }

@@ -1,18 +1,20 @@
 //! What a node can be asked to do, and how it is written.
 
-use super::counters::{CounterUpdate, Counters};
+use super::abilities::Abilities;
+use super::counters::{CounterUpdate, Counters, Mode};
 use super::keys::Keys;
 use super::reply::Asked;
 use super::reply_shape::{ReplyShape, Writer};
-use super::script::{ACQUIRE, EXTEND, Form, LOOK, RELEASE, begin};
+use super::requests::Requests;
+use super::script::{ACQUIRE, ACQUIRE_FENCED, EXTEND, Form, LOOK, RELEASE};
 use super::value::Value;
-use crate::protocol::{Time, Ttl};
-use redis::Pipeline;
+use crate::protocol::{NodeId, Time, Ttl};
 use std::sync::Arc;
 
-/// What a command is about.
+/// What a command is about, and for whom it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
+    pub(crate) node: NodeId,
     pub(crate) keys: &'a Keys,
     pub(crate) value: &'a Value,
     pub(crate) fence: Option<&'a Counters>,
@@ -78,55 +80,57 @@ impl Command {
         }
     }
 
-    /// How the counters of `fence` are to follow.
-    fn follow<'a>(&self, fence: &'a Counters) -> Option<CounterUpdate<'a>> {
+    /// How the counters of `fence` are to follow on `node`, if this is written at `now`.
+    fn follow<'a>(
+        &self,
+        fence: &'a Counters,
+        node: NodeId,
+        now: Time,
+    ) -> Option<CounterUpdate<'a>> {
         match self {
-            Self::Acquire { .. } | Self::Adopt { .. } => Some(fence.draw()),
+            Self::Acquire { .. } | Self::Adopt { .. } => Some(fence.draw(now)),
             Self::Raise { token } => Some(fence.raise(*token)),
             Self::Extend { .. } | Self::Repair { .. } => fence.keep(),
-            Self::Release { .. } => fence.try_keep(),
+            Self::Release { .. } => fence.try_keep(node, now),
             Self::Look | Self::ForceDelete => None,
         }
     }
 
-    /// Adds this to `pipeline`. `tracks` says whether the connection can be told when keys change.
-    /// Returns the shape of the replies.
+    /// Adds this to `requests`, for a connection that `can` do so much. Returns the shape of the replies.
     pub(crate) fn write(
         &self,
         of: Subject<'_>,
         form: Form,
         now: Time,
-        tracks: bool,
-        pipeline: &mut Pipeline,
+        can: Abilities,
+        requests: &mut Requests,
     ) -> ReplyShape {
         let (keys, value) = (of.keys, of.value.bytes());
-        let follow = of.fence.and_then(|fence| self.follow(fence));
+        let follow = of.fence.and_then(|fence| self.follow(fence, of.node, now));
+        let is_one = keys.len() == 1;
+        let native = can.deletes.filter(|_| form == Form::Native && is_one && follow.is_none());
         let ttl = self.lasting(now).map_or(0, Ttl::as_millis);
-        let mut writer = Writer::new(self.asked(), pipeline);
+        let mut writer = Writer::new(self.asked(), requests);
         match self {
-            Self::Acquire { wants, .. } if keys.len() == 1 && follow.is_none() => {
+            Self::Acquire { wants, .. } if is_one && follow.is_none() => {
                 set(&mut writer, keys.first(), value, ttl);
-                ask_obstacle(&mut writer, keys.first(), *wants, tracks);
+                ask_obstacle(&mut writer, keys.first(), *wants, can.tracks);
             }
-            Self::Repair { .. } if keys.len() == 1 && follow.is_none() => {
+            Self::Repair { .. } if is_one && follow.is_none() => {
                 set(&mut writer, keys.first(), value, ttl);
             }
             Self::Acquire { wants, .. } => {
-                if tracks && *wants != Wants::Nothing {
+                if can.tracks && *wants != Wants::Nothing {
                     // Before the script: what changes after it is told.
                     watch(&mut writer, keys);
                 }
-                ACQUIRE.call(form, keys, follow, writer.pipeline).arg(value).arg(ttl);
-                writer.note_verdict();
+                acquire(&mut writer, form, (keys, value, ttl), follow);
             }
-            Self::Repair { .. } => {
-                ACQUIRE.call(form, keys, follow, writer.pipeline).arg(value).arg(ttl);
-                writer.note_verdict();
-            }
+            Self::Repair { .. } => acquire(&mut writer, form, (keys, value, ttl), follow),
             Self::Extend { watches, .. } => {
-                EXTEND.call(form, keys, follow, writer.pipeline).arg(value).arg(ttl);
+                EXTEND.call(form, keys, follow, 2, writer.requests).arg(value).number(ttl).end();
                 writer.note_verdict();
-                if *watches && tracks {
+                if *watches && can.tracks {
                     // After it: its own change would end the watch.
                     watch(&mut writer, keys);
                 }
@@ -134,26 +138,31 @@ impl Command {
             Self::Raise { .. } => {
                 // It shortens nothing, so this asks only whether the keys are ours.
                 let ttl = Ttl::SHORTEST.as_millis();
-                EXTEND.call(form, keys, follow, writer.pipeline).arg(value).arg(ttl);
+                EXTEND.call(form, keys, follow, 2, writer.requests).arg(value).number(ttl).end();
                 writer.note_verdict();
             }
             Self::Adopt { from, .. } => {
-                let swap = RELEASE.call(form, keys, follow, writer.pipeline);
-                swap.arg(from.bytes()).arg(value).arg(ttl);
+                let swap = RELEASE.call(form, keys, follow, 3, writer.requests);
+                swap.arg(from.bytes()).arg(value).number(ttl).end();
                 writer.note_verdict();
             }
             Self::Release { cooling: Some(cooling) } if now < cooling.until => {
                 let ttl = remaining(cooling.until, now).as_millis();
-                let swap = RELEASE.call(form, keys, follow, writer.pipeline);
-                swap.arg(value).arg(cooling.value.bytes()).arg(ttl);
+                let swap = RELEASE.call(form, keys, follow, 3, writer.requests);
+                swap.arg(value).arg(cooling.value.bytes()).number(ttl).end();
                 writer.note_verdict();
             }
             Self::Release { .. } | Self::ForceDelete => {
-                RELEASE.call(form, keys, follow, writer.pipeline).arg(value);
+                if let Some(delete) = native {
+                    delete.write(keys.first(), value, writer.requests);
+                    writer.note_native();
+                } else {
+                    RELEASE.call(form, keys, follow, 1, writer.requests).arg(value).end();
+                }
                 writer.note_verdict();
             }
             Self::Look => {
-                LOOK.call(form, keys, None, writer.pipeline);
+                LOOK.call(form, keys, None, 0, writer.requests).end();
                 writer.note_verdict();
             }
         }
@@ -162,8 +171,8 @@ impl Command {
 }
 
 /// Asks what time it is on the node; see [`time_us`](super::time_us).
-pub(crate) fn ask_time(pipeline: &mut Pipeline) {
-    begin(pipeline, "TIME", 0, 0);
+pub(crate) fn ask_time(requests: &mut Requests) {
+    requests.command("TIME", 0).end();
 }
 
 /// What remains until then, rounded up: a lease may be valid until then, and its keys must not end
@@ -172,14 +181,25 @@ fn remaining(until: Time, now: Time) -> Ttl {
     Ttl::covering(until.since(now))
 }
 
-/// Of a 64-bit number.
-const MAX_DIGITS: usize = 20;
+/// Sets all keys, or none, and lets the counters beside them follow.
+fn acquire(
+    writer: &mut Writer<'_>,
+    form: Form,
+    (keys, value, ttl): (&Keys, &[u8], u64),
+    follow: Option<CounterUpdate<'_>>,
+) {
+    let draws = |follow: &CounterUpdate<'_>| keys.len() == 1 && follow.mode == Mode::Draw;
+    if let Some(follow) = follow.filter(draws) {
+        ACQUIRE_FENCED.draw(form, (keys.first(), value, ttl), follow, writer.requests);
+    } else {
+        ACQUIRE.call(form, keys, follow, 2, writer.requests).arg(value).number(ttl).end();
+    }
+    writer.note_verdict();
+}
 
 /// Sets the key if there is none: no script is needed for that.
 fn set(writer: &mut Writer<'_>, key: &[u8], value: &[u8], ttl: u64) {
-    let bytes = key.len() + value.len() + "NXPX".len() + MAX_DIGITS;
-    let set = begin(writer.pipeline, "SET", 5, bytes).arg(key).arg(value);
-    set.arg("NX").arg("PX").arg(ttl);
+    writer.requests.command("SET", 5).arg(key).arg(value).arg("NX").arg("PX").number(ttl).end();
     writer.note_verdict();
 }
 
@@ -191,11 +211,11 @@ fn ask_obstacle(writer: &mut Writer<'_>, key: &[u8], wants: Wants, tracks: bool)
     if tracks {
         watch_one(writer, key);
     } else {
-        writer.pipeline.cmd("PTTL").arg(key);
+        writer.requests.command("PTTL", 1).arg(key).end();
     }
     writer.note_ttl();
     if wants == Wants::WatchAndHolder {
-        writer.pipeline.cmd("GET").arg(key);
+        writer.requests.command("GET", 1).arg(key).end();
         writer.note_holder();
     }
 }
@@ -208,8 +228,9 @@ fn watch(writer: &mut Writer<'_>, keys: &Keys) {
 /// Asks how long the key has to live, and to be told once when it changes.
 fn watch_one(writer: &mut Writer<'_>, key: &[u8]) {
     // It holds for the very next command only.
-    writer.pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
-    writer.pipeline.cmd("PTTL").arg(key);
+    writer.requests.command("CLIENT", 2).arg("CACHING").arg("YES").end();
+    writer.note_watch();
+    writer.requests.command("PTTL", 1).arg(key).end();
 }
 
 #[cfg(test)]

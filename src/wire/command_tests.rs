@@ -1,5 +1,6 @@
 //! What is written to a node, byte by byte, and which replies are announced.
 
+use super::super::abilities::NativeDelete;
 use super::super::counters::CounterKeys;
 use super::super::script::sources;
 use super::*;
@@ -12,7 +13,8 @@ use std::time::Duration;
 const NOW: Time = Time::from_nanos(5_000_000_000);
 
 /// The names of the scripts, in the order in which nodes are told them.
-const SCRIPTS: [&str; 7] = ["acquire", "ACQUIRE", "extend", "EXTEND", "release", "RELEASE", "look"];
+const SCRIPTS: [&str; 8] =
+    ["acquire", "ACQUIRE", "draw", "extend", "EXTEND", "release", "RELEASE", "look"];
 
 /// What claims are about: one key or a set, alone or with counters beside them.
 #[derive(Debug)]
@@ -33,13 +35,15 @@ impl About {
         let counters = CounterKeys::beside(&self.keys, ms(60_000)).expect("no braces");
         let fence = Counters::new(Arc::new(counters), 7);
         if let Some(token) = token {
-            fence.commit(token);
+            fence.draw(NOW);
+            fence.commit(token, &[]);
         }
         Self { fence: Some(fence), ..self }
     }
 
     fn subject(&self) -> Subject<'_> {
-        Subject { keys: &self.keys, value: &self.value, fence: self.fence.as_ref() }
+        let node = NodeId::new(0);
+        Subject { node, keys: &self.keys, value: &self.value, fence: self.fence.as_ref() }
     }
 }
 
@@ -89,12 +93,21 @@ fn shown(mut command: Vec<String>) -> String {
 }
 
 fn written(command: &Command, about: &About, form: Form, tracks: bool) -> (Vec<u8>, ReplyShape) {
+    written_where(command, about, form, Abilities { tracks, deletes: None })
+}
+
+fn written_where(
+    command: &Command,
+    about: &About,
+    form: Form,
+    can: Abilities,
+) -> (Vec<u8>, ReplyShape) {
     // What stands in a pipeline before does not matter.
-    let mut pipeline = Pipeline::new();
-    pipeline.cmd("PING");
-    let before = pipeline.get_packed_pipeline().len();
-    let shape = command.write(about.subject(), form, NOW, tracks, &mut pipeline);
-    (pipeline.get_packed_pipeline().split_off(before), shape)
+    let mut requests = Requests::default();
+    requests.command("PING", 0).end();
+    let before = requests.bytes().len();
+    let shape = command.write(about.subject(), form, NOW, can, &mut requests);
+    (requests.bytes()[before..].to_vec(), shape)
 }
 
 /// What is written, the script by its hash; and the places of verdict, ttl and holder.
@@ -105,7 +118,9 @@ fn expect(command: &Command, about: &About, tracks: bool, lines: &[&str], places
     assert_eq!(commands, lines, "{command:?}");
     let (verdict, ttl, holder) = (places.0, NonZeroU16::new(places.1), NonZeroU16::new(places.2));
     let len = u16::try_from(lines.len()).expect("few lines");
-    let expected = ReplyShape { asked: shape.asked, len, verdict, ttl, holder };
+    let caching = lines.iter().rposition(|line| *line == "CLIENT CACHING YES");
+    let watch = caching.map(|place| u16::try_from(place).expect("few lines"));
+    let expected = ReplyShape { asked: shape.asked, len, verdict, ttl, holder, watch };
     assert_eq!(shape, expected, "{command:?}");
     let (bytes, by_source) = written(command, about, Form::Source, tracks);
     let commands: Vec<_> = parsed(&bytes).into_iter().map(shown).collect();
@@ -119,6 +134,7 @@ fn scripts_are_told_apart() {
     for (name, source) in SCRIPTS.iter().zip(&all) {
         let verb = match name.to_lowercase().as_str() {
             "acquire" => "-- Sets all keys",
+            "draw" => "-- Sets one lock, and draws",
             "extend" => "-- Makes the remaining ttl",
             "release" => "-- Ends locks",
             _ => "-- Reads a lock",
@@ -169,8 +185,12 @@ fn sets_and_fenced_keys_are_acquired_by_a_script() {
         expect(&acquire, &ab, true, lines, (u16::try_from(lines.len()).expect("few") - 1, 0, 0));
     }
     let fenced = About::keys(&["k"]).fenced(None);
-    let script = "EVALSHA ACQUIRE 2 k k#quorlock:token:{k} 7 draw 60000 1 mine 9000";
+    let script = "EVALSHA draw 2 k k#quorlock:token:{k} 7 60000 mine 9000";
     expect(&Command::Acquire { ttl, wants: Wants::Nothing }, &fenced, true, &[script], (0, 0, 0));
+    let set =
+        "EVALSHA ACQUIRE 4 a b a#quorlock:token:{a} b#quorlock:token:{b} 7 draw 60000 1 mine 9000";
+    let fenced_set = About::keys(&["a", "b"]).fenced(None);
+    expect(&Command::Acquire { ttl, wants: Wants::Nothing }, &fenced_set, true, &[set], (0, 0, 0));
     let lines = [caching, "PTTL k", script];
     expect(&Command::Acquire { ttl, wants: Wants::Watch }, &fenced, true, &lines, (2, 0, 0));
     let repair = Command::Repair { until: until(8_000) };
@@ -212,6 +232,9 @@ fn locks_are_ended_by_one_script() {
     expect(&release, &fenced(), true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     let script = "EVALSHA RELEASE 2 k k#quorlock:token:{k} 9 try 60000 1 mine";
     expect(&release, &About::keys(&["k"]).fenced(Some(9)), true, &[script], (0, 0, 0));
+    // The counter stands at the hint at the least.
+    let plain = ["EVALSHA release 1 k mine"];
+    expect(&release, &About::keys(&["k"]).fenced(Some(7)), true, &plain, (0, 0, 0));
     let ab = About::keys(&["b", "a"]);
     expect(&release, &ab, true, &["EVALSHA release 2 a b mine"], (0, 0, 0));
 
@@ -225,6 +248,39 @@ fn locks_are_ended_by_one_script() {
     expect(&Command::ForceDelete, &k, true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     expect(&Command::ForceDelete, &fenced(), true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     expect(&Command::Look, &k, true, &["EVALSHA look 1 k"], (0, 0, 0));
+}
+
+#[test]
+fn one_key_is_deleted_by_a_command_of_the_servers_own_where_it_has_one() {
+    let release = || Command::Release { cooling: None };
+    let [one, two] = [&["k"][..], &["a", "b"]].map(About::keys);
+    let fenced = |token| About::keys(&["k"]).fenced(Some(token));
+    let cooling = CoolDown { value: Value::of(b"nobody"), until: until(500) };
+    let cool_down = Command::Release { cooling: Some(Arc::new(cooling)) };
+    for (deletes, line) in
+        [(NativeDelete::DelIfEq, "DELIFEQ k mine"), (NativeDelete::DelEx, "DELEX k IFEQ mine")]
+    {
+        let can = Abilities { tracks: true, deletes: Some(deletes) };
+        let first = |command: &Command, about: &About, form| {
+            let (bytes, shape) = written_where(command, about, form, can);
+            let commands: Vec<_> = parsed(&bytes).into_iter().map(shown).collect();
+            let [command] = commands.as_slice() else { panic!("{commands:?}") };
+            (command.clone(), shape.asked)
+        };
+        let native = (line.to_owned(), Asked::Delete);
+        assert_eq!(first(&release(), &one, Form::Native), native);
+        assert_eq!(first(&Command::ForceDelete, &one, Form::Native), native);
+        assert_eq!(first(&release(), &fenced(7), Form::Native), native);
+        for (command, about, form) in [
+            (&release(), &one, Form::Hash),
+            (&release(), &two, Form::Native),
+            (&release(), &fenced(9), Form::Native),
+            (&cool_down, &one, Form::Native),
+        ] {
+            let (script, asked) = first(command, about, form);
+            assert!(script.starts_with("EVALSHA") && asked == Asked::Release, "{script}");
+        }
+    }
 }
 
 fn any_command() -> impl Strategy<Value = Command> {
@@ -290,7 +346,8 @@ proptest! {
         let (own, _) = replies.split_at(commands.len());
         let read = shape.read(own, "mine");
         prop_assert_eq!(&shape.read(&replies, "mine"), &read, "looked past its replies");
-        let read_places = [Some(verdict), told(shape.ttl), told(shape.holder)];
+        let watch = shape.watch.map(usize::from);
+        let read_places = [Some(verdict), told(shape.ttl), told(shape.holder), watch];
         let mut changed = own.to_vec();
         for (place, reply) in changed.iter_mut().enumerate() {
             if !read_places.contains(&Some(place)) {

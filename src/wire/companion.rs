@@ -17,6 +17,8 @@
 //!   key could be: the key's slot is that of all its bytes, and in any longer name its braces, or the
 //!   end of those that would have to enclose the key, are in the way.
 
+use super::keys::Key;
+
 /// What no key of a lock contains.
 const MARK: &str = "#quorlock:";
 
@@ -27,7 +29,7 @@ pub(crate) fn is_reserved(key: &[u8]) -> bool {
 
 /// The companion of a lock's `key`. `kind` is a word of its own for each kind of companion, without
 /// braces and colons. `None` if the key's braces allow none.
-pub(crate) fn companion(key: &[u8], kind: &str) -> Option<Box<[u8]>> {
+pub(crate) fn companion(key: &[u8], kind: &str) -> Option<Key> {
     let marked = [key, MARK.as_bytes(), kind.as_bytes()];
     match braces(key) {
         Braces::Tag => Some(marked.concat().into()),
@@ -68,7 +70,7 @@ mod tests {
     use std::collections::HashSet;
 
     /// What has to be so for every key; its companion, if it has one.
-    fn checked(key: &[u8]) -> Option<Box<[u8]>> {
+    fn checked(key: &[u8]) -> Option<Key> {
         let companion = companion(key, "token")?;
         assert_eq!(hash_slot(&companion), hash_slot(key), "{}", key.escape_ascii());
         assert!(companion.starts_with(key), "{}", key.escape_ascii());

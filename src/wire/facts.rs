@@ -97,8 +97,12 @@ impl Facts {
     /// The version of Redis whose commands the server has: major and minor.
     pub(crate) fn level(&self) -> Option<(u32, u32)> {
         let told = self.field("redis_version");
-        let mut parts = told.or_else(|| Some(self.hello.get("version")?))?.split('.');
-        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+        major_and_minor(told.or_else(|| Some(self.hello.get("version")?))?)
+    }
+
+    /// The version of Valkey, if it is one: major and minor.
+    pub(crate) fn valkey_level(&self) -> Option<(u32, u32)> {
+        self.field("valkey_version").and_then(major_and_minor)
     }
 
     pub(crate) fn role(&self) -> Option<Role> {
@@ -197,6 +201,11 @@ impl Facts {
     fn number(&self, name: &str) -> Option<u64> {
         self.field(name)?.parse().ok()
     }
+}
+
+fn major_and_minor(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 /// The names and values of a map, or of a list that stands for one.

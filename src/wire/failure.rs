@@ -102,19 +102,27 @@ impl NodeFailure {
 
     /// The failure behind an error of a connection that was in use.
     pub(crate) fn disconnected(error: &redis::RedisError) -> Self {
+        if error.kind() == redis::ErrorKind::Parse {
+            // The server is there, and does not speak as one of Redis does.
+            return Self::Unexpected(phrase(error).into());
+        }
         Self::Disconnected(phrase(error).into())
     }
 
     /// The failure behind an error reply. `secret` does not appear in it.
     pub(crate) fn refused(error: &redis::ServerError, secret: &str) -> Self {
-        // A server that does not know a command repeats its arguments.
-        let detail = error.details().unwrap_or_default();
-        let detail = detail.split(", with args").next().unwrap_or_default();
-        // An error inside of a script ends with the script's hash and line.
-        let detail = detail.split(" script: ").next().unwrap_or_default();
-        let detail = without_user(detail).replace(secret, "<value>");
+        let detail = plain(error.details().unwrap_or_default()).replace(secret, "<value>");
         Self::Refused { code: error.code().into(), detail: detail.into() }
     }
+}
+
+/// What an error reply says, without what it repeats.
+fn plain(detail: &str) -> String {
+    // A server that does not know a command repeats its arguments: a value, or a password.
+    let detail = detail.split(", with args").next().unwrap_or_default();
+    // An error inside of a script ends with the script's hash and line.
+    let detail = detail.split(" script: ").next().unwrap_or_default();
+    without_user(detail)
 }
 
 /// A refusal of the access rules without the name of our user, which servers from Redis 7.2 on tell.
@@ -138,7 +146,7 @@ fn phrase(error: &redis::RedisError) -> String {
         return "timeout".to_owned();
     }
     match (error.code(), error.detail()) {
-        (Some(code), Some(detail)) => format!("{code} {detail}"),
+        (Some(code), Some(detail)) => format!("{code} {}", plain(detail)),
         (Some(code), None) => code.to_owned(),
         (None, _) => error.to_string(),
     }

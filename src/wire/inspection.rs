@@ -3,10 +3,11 @@
 use super::facts::Facts;
 use super::failure::NodeFailure;
 use super::keys::Keys;
+use super::requests::Requests;
 use super::script::{self, Form, RELEASE};
 use super::set_up::ask_for_pushes;
 use super::value::Value;
-use redis::{Pipeline, Value as Reply};
+use redis::Value as Reply;
 
 /// The settings that are asked for, one by one: before Redis 7.0 `CONFIG GET` takes one name.
 const SETTINGS: [&str; 6] = [
@@ -37,22 +38,20 @@ pub(crate) struct Inspection {
 impl Inspection {
     /// Asks the server what it is. The commands that a lock needs are tried on `keys` and with `value`;
     /// where no key stands they change nothing.
-    pub(crate) fn ask(resp3: bool, keys: &Keys, value: &Value) -> Pipeline {
-        let mut pipeline = Pipeline::new();
+    pub(crate) fn ask(resp3: bool, keys: &Keys, value: &Value, requests: &mut Requests) {
         if resp3 {
-            pipeline.cmd("HELLO").arg("3");
+            requests.command("HELLO", 1).arg("3").end();
         } else {
             // It does not take HELLO, and may close the connection at one.
-            pipeline.cmd("PING");
+            requests.command("PING", 0).end();
         }
-        ask_for_pushes(&mut pipeline);
-        pipeline.cmd("INFO");
-        pipeline.cmd("PUBSUB").arg("NUMSUB").arg(SENTINELS);
+        ask_for_pushes(requests);
+        requests.command("INFO", 0).end();
+        requests.command("PUBSUB", 2).args(["NUMSUB", SENTINELS]).end();
         for setting in SETTINGS {
-            pipeline.cmd("CONFIG").arg("GET").arg(setting);
+            requests.command("CONFIG", 2).args(["GET", setting]).end();
         }
-        try_commands(&mut pipeline, keys, value);
-        pipeline
+        try_commands(requests, keys, value);
     }
 
     /// What `replies` to [what was asked](Self::ask) say; nothing, if they are too few. `value` is kept
@@ -82,17 +81,17 @@ impl Inspection {
 }
 
 /// Adds every command that a lock needs, each so that it changes nothing where no key stands.
-fn try_commands(pipeline: &mut Pipeline, keys: &Keys, value: &Value) {
+fn try_commands(requests: &mut Requests, keys: &Keys, value: &Value) {
     let (key, value) = (keys.first(), value.bytes());
     let source = script::sources().next().unwrap_or_default();
-    pipeline.cmd("SET").arg(key).arg(value).arg("XX").arg("PX").arg(1);
-    pipeline.cmd("GET").arg(key);
-    pipeline.cmd("DEL").arg(key);
-    pipeline.cmd("PTTL").arg(key);
-    pipeline.cmd("PEXPIRE").arg(key).arg(1);
-    pipeline.cmd("SCRIPT").arg("LOAD").arg(source);
-    RELEASE.call(Form::Hash, keys, None, pipeline).arg(value);
-    RELEASE.call(Form::Source, keys, None, pipeline).arg(value);
+    requests.command("SET", 5).arg(key).arg(value).args(["XX", "PX", "1"]).end();
+    requests.command("GET", 1).arg(key).end();
+    requests.command("DEL", 1).arg(key).end();
+    requests.command("PTTL", 1).arg(key).end();
+    requests.command("PEXPIRE", 2).arg(key).arg("1").end();
+    requests.command("SCRIPT", 2).args(["LOAD", source]).end();
+    RELEASE.call(Form::Hash, keys, None, 1, requests).arg(value).end();
+    RELEASE.call(Form::Source, keys, None, 1, requests).arg(value).end();
 }
 
 /// Why a command was refused, if it was. A script that is not known was not refused.
@@ -115,12 +114,13 @@ mod tests {
 
     /// The names of what is asked, as they stand in the bytes.
     fn names(resp3: bool) -> Vec<String> {
-        let asked = Inspection::ask(resp3, &Keys::one(b"k".as_slice().into()), &Value::of(b"mine"));
-        let name = |command: &redis::Cmd| {
-            let packed = String::from_utf8(command.get_packed_command()).expect("text");
-            packed.split("\r\n").nth(2).expect("a name").to_owned()
-        };
-        asked.cmd_iter().map(name).collect()
+        let mut asked = Requests::default();
+        let keys = Keys::one(b"k".as_slice().into());
+        Inspection::ask(resp3, &keys, &Value::of(b"mine"), &mut asked);
+        let text = String::from_utf8(asked.bytes().to_vec()).expect("text");
+        // No argument of these begins a line with an asterisk.
+        let commands = text.split("\r\n*").map(|command| command.split("\r\n").nth(2));
+        commands.map(|name| name.expect("a name").to_owned()).collect()
     }
 
     #[test]

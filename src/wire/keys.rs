@@ -1,50 +1,61 @@
 //! What one attempt wants to lock.
 
-/// One key, as a rule; or several that are locked together, sorted and each once.
+use std::sync::Arc;
+
+/// The key of a lock, or one beside it. Cheap to clone: queues, claims and requests have the same.
+pub(crate) type Key = Arc<[u8]>;
+
+/// One key, as a rule; or several that are locked together, sorted and each once. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Keys {
-    first: Box<[u8]>,
-    more: Box<[Box<[u8]>]>,
+    first: Key,
+    more: Option<Arc<[Key]>>,
 }
 
 impl Keys {
     /// One key.
-    pub(crate) fn one(key: Box<[u8]>) -> Self {
-        Self { first: key, more: Box::default() }
+    pub(crate) fn one(key: Key) -> Self {
+        Self { first: key, more: None }
     }
 
     /// These keys in order, without repetition; `None` if there are none.
-    pub(crate) fn all(mut keys: Vec<Box<[u8]>>) -> Option<Self> {
+    pub(crate) fn all(mut keys: Vec<Key>) -> Option<Self> {
         keys.sort_unstable();
         keys.dedup();
         let mut keys = keys.into_iter();
-        Some(Self { first: keys.next()?, more: keys.collect() })
+        let first = keys.next()?;
+        Some(Self { first, more: (keys.len() > 0).then(|| keys.collect()) })
     }
 
-    pub(crate) fn first(&self) -> &[u8] {
+    pub(crate) fn first(&self) -> &Key {
         &self.first
     }
 
-    pub(crate) fn len(&self) -> usize {
-        1 + self.more.len()
+    fn more(&self) -> &[Key] {
+        self.more.as_deref().unwrap_or_default()
     }
 
-    pub(crate) fn get(&self, place: usize) -> Option<&[u8]> {
+    pub(crate) fn len(&self) -> usize {
+        1 + self.more().len()
+    }
+
+    pub(crate) fn get(&self, place: usize) -> Option<&Key> {
         match place.checked_sub(1) {
             None => Some(&self.first),
-            Some(place) => self.more.get(place).map(|key| &**key),
+            Some(place) => self.more().get(place),
         }
     }
 
     /// A key made of each of these, in the same order; or the first of which none can be made.
-    pub(crate) fn try_map(&self, make: impl Fn(&[u8]) -> Option<Box<[u8]>>) -> Result<Self, &[u8]> {
+    pub(crate) fn try_map(&self, make: impl Fn(&[u8]) -> Option<Key>) -> Result<Self, &[u8]> {
         let make = |key| make(key).ok_or(key);
-        let more = self.more.iter().map(|key| make(key)).collect::<Result<_, _>>();
-        Ok(Self { first: make(&self.first)?, more: more? })
+        let first = make(&self.first)?;
+        let more = self.more.as_ref().map(|more| more.iter().map(|key| make(key)).collect());
+        Ok(Self { first, more: more.transpose()? })
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        std::iter::once(&*self.first).chain(self.more.iter().map(|key| &**key))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Key> {
+        std::iter::once(&self.first).chain(self.more())
     }
 }
 
@@ -56,9 +67,10 @@ mod tests {
     fn they_are_sorted_and_each_stands_there_once() {
         let keys = |names: &[&str]| Keys::all(names.iter().map(|n| n.as_bytes().into()).collect());
         let abc = keys(&["c", "a", "b", "a"]).expect("not empty");
-        assert_eq!(abc.iter().collect::<Vec<_>>(), [b"a", b"b", b"c"]);
-        assert_eq!((abc.len(), abc.first()), (3, &b"a"[..]));
-        assert_eq!((abc.get(0), abc.get(2), abc.get(3)), (Some(&b"a"[..]), Some(&b"c"[..]), None));
+        assert_eq!(abc.iter().map(|key| &**key).collect::<Vec<_>>(), [b"a", b"b", b"c"]);
+        assert_eq!((abc.len(), &**abc.first()), (3, &b"a"[..]));
+        let at = |place| abc.get(place).map(|key| &**key);
+        assert_eq!((at(0), at(2), at(3)), (Some(&b"a"[..]), Some(&b"c"[..]), None));
         assert_eq!(keys(&["x", "x"]), Some(Keys::one(b"x".as_slice().into())));
         assert_eq!(keys(&[]), None);
         assert_eq!(

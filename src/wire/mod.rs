@@ -3,32 +3,45 @@
 //! Here live commands, scripts, keys, values, what a set-up and a check ask for, and the meaning of each
 //! reply. No connection, no task, no clock: whoever writes says what time it is.
 
+mod abilities;
 mod answer;
 mod command;
 mod companion;
+mod conversation;
 mod counters;
+mod decoder;
 mod facts;
 mod failure;
+mod greeting;
 mod inspection;
 mod keys;
+mod pushed;
 mod reply;
 mod reply_shape;
+mod requests;
 mod script;
 mod set_up;
 mod value;
 
+pub(crate) use abilities::Abilities;
+#[cfg(test)]
+pub(crate) use abilities::NativeDelete;
 pub(crate) use answer::{Answer, Grant, Obstacle, Remaining};
 pub(crate) use command::{Command, CoolDown, Subject, Wants, ask_time};
 pub(crate) use companion::is_reserved;
+pub(crate) use conversation::Conversation;
 pub(crate) use counters::{CounterKeys, Counters};
 pub(crate) use facts::Facts;
 pub use facts::{Fsync, Persistence, Role};
 pub use failure::NodeFailure;
 pub(crate) use failure::short;
+pub(crate) use greeting::{Greeted, Greeting};
 pub(crate) use inspection::Inspection;
-pub(crate) use keys::Keys;
+pub(crate) use keys::{Key, Keys};
+pub(crate) use pushed::Pushed;
 pub(crate) use reply::time_us;
 pub(crate) use reply_shape::ReplyShape;
+pub(crate) use requests::Requests;
 pub(crate) use script::Form;
 pub(crate) use set_up::{ServerInfo, SetUp};
 pub(crate) use value::Value;

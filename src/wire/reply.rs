@@ -15,6 +15,8 @@ pub(crate) enum Asked {
     Extend,
     /// `scripts/release.lua`.
     Release,
+    /// `DELIFEQ key value`, or `DELEX key IFEQ value`.
+    Delete,
     /// `scripts/look.lua`.
     Look,
 }
@@ -34,7 +36,7 @@ pub(super) fn answer(asked: Asked, reply: &Value, secret: &str) -> Answer {
         }
         (Asked::Extend, Value::Int(-2)) => missing(),
         (Asked::Extend, Value::Int(-3)) => denied(),
-        (Asked::Release, Value::Int(1)) => granted(),
+        (Asked::Release | Asked::Delete, Value::Int(1)) => granted(),
         (Asked::Release, Value::Int(0)) => missing(),
         (Asked::Release, Value::Int(-1)) => denied(),
         (Asked::Look, Value::Int(-2)) => missing(),
@@ -60,7 +62,7 @@ fn from_array(asked: Asked, parts: &[Value], secret: &str) -> Answer {
             };
             let place = usize::try_from(place.saturating_sub(1)).unwrap_or_default();
             let remaining = Remaining::of(*pttl);
-            Answer::Denied(Obstacle { remaining, value, place, number: None })
+            Answer::Denied(Obstacle { remaining, value, place, ..Obstacle::default() })
         }
         (Asked::Look, [Value::BulkString(value), Value::Int(pttl)]) => {
             let (remaining, value) = (Remaining::of(*pttl), Some(Held::of(value)));

@@ -2,8 +2,10 @@
 
 use super::answer::{Answer, Obstacle, Remaining};
 use super::reply::{Asked, answer, is_noscript};
+use super::requests::Requests;
+use super::script::Form;
 use super::value::Value as Held;
-use redis::{Pipeline, Value};
+use redis::Value;
 use std::num::NonZeroU16;
 
 /// The replies to one command: how many there are, and where to find what it is about. Whoever writes
@@ -20,6 +22,8 @@ pub(crate) struct ReplyShape {
     pub(super) ttl: Option<NonZeroU16>,
     /// Which reply says what stands there, likewise.
     pub(super) holder: Option<NonZeroU16>,
+    /// Which reply says whether the node will tell when that changes.
+    pub(super) watch: Option<u16>,
 }
 
 impl ReplyShape {
@@ -48,28 +52,55 @@ impl ReplyShape {
         if let Some(Value::BulkString(value)) = reply(self.holder) {
             obstacle.value = Some(Held::of(value));
         }
+        let watch = self.watch.and_then(|place| replies.get(usize::from(place)));
+        obstacle.is_watched = watch == Some(&Value::Okay);
         obstacle
     }
 
-    /// True if the node does not know the script that it was asked to run.
-    pub(crate) fn is_unknown(&self, replies: &[Value]) -> bool {
-        replies.get(usize::from(self.verdict)).is_some_and(is_noscript)
+    /// How the command is to be written instead, if `replies` say that it did nothing as it was.
+    pub(crate) fn other_form(&self, replies: &[Value]) -> Option<Form> {
+        let verdict = replies.get(usize::from(self.verdict))?;
+        match (self.asked, verdict) {
+            // What stands there instead, if anything, only the script tells.
+            (Asked::Delete, Value::Int(0)) => Some(Form::Hash),
+            (Asked::Delete, Value::ServerError(error)) => {
+                let is_known = matches!(error.code(), "ERR" | "NOPERM" | "WRONGTYPE");
+                is_known.then_some(Form::Hash)
+            }
+            _ => is_noscript(verdict).then_some(Form::Source),
+        }
+    }
+
+    /// True if the server refuses to delete by a command of its own: it does not know it, or does not allow it
+    /// to us.
+    pub(crate) fn is_native_refused(&self, replies: &[Value]) -> bool {
+        match replies.get(usize::from(self.verdict)) {
+            Some(Value::ServerError(error)) => {
+                self.asked == Asked::Delete && matches!(error.code(), "ERR" | "NOPERM")
+            }
+            _ => false,
+        }
     }
 }
 
-/// Adds what one command is made of to a pipeline, and notes which of the replies says what.
+/// Adds what one command is made of to requests, and notes which of the replies says what.
 pub(super) struct Writer<'a> {
-    pub(super) pipeline: &'a mut Pipeline,
-    /// How much stood in the pipeline before.
+    pub(super) requests: &'a mut Requests,
+    /// How many stood there before.
     before: usize,
     shape: ReplyShape,
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(asked: Asked, pipeline: &'a mut Pipeline) -> Self {
-        let before = pipeline.len();
-        let shape = ReplyShape { asked, len: 0, verdict: 0, ttl: None, holder: None };
-        Self { pipeline, before, shape }
+    pub(super) fn new(asked: Asked, requests: &'a mut Requests) -> Self {
+        let before = requests.len();
+        let shape = ReplyShape { asked, len: 0, verdict: 0, ttl: None, holder: None, watch: None };
+        Self { requests, before, shape }
+    }
+
+    /// A command of the server's own is asked, in place of a script.
+    pub(super) fn note_native(&mut self) {
+        self.shape.asked = Asked::Delete;
     }
 
     /// The reply to what was added last is the answer.
@@ -87,6 +118,11 @@ impl<'a> Writer<'a> {
         self.shape.holder = NonZeroU16::new(self.last());
     }
 
+    /// The reply to what was added last says whether changes will be told.
+    pub(super) fn note_watch(&mut self) {
+        self.shape.watch = Some(self.last());
+    }
+
     /// The shape of the replies to all that was added.
     pub(super) fn shape(self) -> ReplyShape {
         ReplyShape { len: self.added(), ..self.shape }
@@ -99,7 +135,7 @@ impl<'a> Writer<'a> {
 
     /// How many replies there are to what was added.
     fn added(&self) -> u16 {
-        u16::try_from(self.pipeline.len() - self.before).unwrap_or(u16::MAX)
+        u16::try_from(self.requests.len() - self.before).unwrap_or(u16::MAX)
     }
 }
 
@@ -122,7 +158,7 @@ mod tests {
     /// An acquire with its verdict first, and what follows it at these places.
     fn acquire(len: u16, ttl: u16, holder: u16) -> ReplyShape {
         let (ttl, holder) = (NonZeroU16::new(ttl), NonZeroU16::new(holder));
-        ReplyShape { asked: Asked::Acquire, len, verdict: 0, ttl, holder }
+        ReplyShape { asked: Asked::Acquire, len, verdict: 0, ttl, holder, watch: None }
     }
 
     fn obstacle(shape: ReplyShape, wire: &[&str]) -> Obstacle {
@@ -159,11 +195,21 @@ mod tests {
     }
 
     #[test]
+    fn a_key_is_watched_that_the_node_has_said_it_watches() {
+        let shape = ReplyShape { watch: Some(1), ..acquire(3, 2, 0) };
+        let is_watched = |wire: &[&str]| obstacle(shape, wire).is_watched;
+        assert!(is_watched(&[NIL, OK, TTL]));
+        assert!(!is_watched(&[NIL, "-NOPERM no\r\n", TTL]));
+        assert!(!obstacle(acquire(3, 2, 0), &[NIL, OK, TTL]).is_watched, "not asked");
+    }
+
+    #[test]
     fn a_script_that_is_not_known_is_found_at_the_verdict_alone() {
         let shape = ReplyShape { verdict: 2, ..acquire(3, 0, 0) };
-        assert!(shape.is_unknown(&parsed(&[OK, TTL, "-NOSCRIPT no\r\n"])));
-        assert!(!shape.is_unknown(&parsed(&["-NOSCRIPT no\r\n", TTL, NIL])));
-        assert!(!shape.is_unknown(&[]));
+        let unknown = shape.other_form(&parsed(&[OK, TTL, "-NOSCRIPT no\r\n"]));
+        assert_eq!(unknown, Some(Form::Source));
+        assert_eq!(shape.other_form(&parsed(&["-NOSCRIPT no\r\n", TTL, NIL])), None);
+        assert_eq!(shape.other_form(&[]), None);
         assert_eq!(shape.read(&[], "v"), Answer::unexpected("nothing"));
     }
 }

@@ -2,19 +2,24 @@
 
 use super::counters::CounterUpdate;
 use super::keys::Keys;
+use super::requests::{Arguments, Requests};
 use std::sync::LazyLock;
 
 /// Sets all keys of a set, or none.
 pub(super) static ACQUIRE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("scripts/acquire.lua")).fenced(1));
+    LazyLock::new(|| Script::new(include_str!("scripts/acquire.lua")).fenced("1"));
+
+/// Sets one key, and draws from the counter beside it: what [`ACQUIRE`] does for any keys, at half its cost.
+pub(super) static ACQUIRE_FENCED: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("scripts/acquire_fenced.lua")));
 
 /// Extends locks that are still ours.
 pub(super) static EXTEND: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("scripts/extend.lua")).fenced(-1));
+    LazyLock::new(|| Script::new(include_str!("scripts/extend.lua")).fenced("-1"));
 
 /// Deletes locks that are still ours, or puts another value in their place.
 pub(super) static RELEASE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("scripts/release.lua")).fenced(1));
+    LazyLock::new(|| Script::new(include_str!("scripts/release.lua")).fenced("1"));
 
 /// Reads a lock.
 pub(super) static LOOK: LazyLock<Script> =
@@ -22,7 +27,7 @@ pub(super) static LOOK: LazyLock<Script> =
 
 /// The source of every script, to be told to a node in advance.
 pub(super) fn sources() -> impl Iterator<Item = &'static str> {
-    let all = [&ACQUIRE, &EXTEND, &RELEASE, &LOOK];
+    let all = [&ACQUIRE, &ACQUIRE_FENCED, &EXTEND, &RELEASE, &LOOK];
     all.into_iter().flat_map(|script| script.texts()).map(|text| &*text.source)
 }
 
@@ -41,18 +46,17 @@ struct Text {
 struct Fenced {
     text: Text,
     /// The least answer that says that the plain script did what it was asked.
-    done_from: i64,
+    done_from: &'static str,
 }
 
-/// Room for what a script is given besides keys: two values, a ttl, and what lets counters follow.
-const ARGUMENTS: usize = 128;
-
-/// How a script is called.
+/// How a command is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// By its hash: the node was told the source when the connection was made.
+    /// As a command of the server's own, if it has one that does all that is asked; else by its script's hash.
+    Native,
+    /// By its script's hash: the node was told the source when the connection was made.
     Hash,
-    /// With its source: the node has forgotten it (`SCRIPT FLUSH`), or never took it.
+    /// With its script's source: the node has forgotten it (`SCRIPT FLUSH`), or never took it.
     Source,
 }
 
@@ -60,6 +64,14 @@ impl Text {
     fn new(source: String) -> Self {
         let hash = redis::Script::new(&source).get_hash().to_owned();
         Self { source, hash }
+    }
+
+    /// The command that runs it, and what that takes for it.
+    fn called(&self, form: Form) -> (&'static str, &str) {
+        match form {
+            Form::Native | Form::Hash => ("EVALSHA", &self.hash),
+            Form::Source => ("EVAL", &self.source),
+        }
     }
 }
 
@@ -69,7 +81,7 @@ impl Script {
     }
 
     /// Gives it a form that lets counters follow.
-    fn fenced(self, done_from: i64) -> Self {
+    fn fenced(self, done_from: &'static str) -> Self {
         let plain = &self.plain.source;
         let fenced = include_str!("scripts/fenced.lua");
         let text =
@@ -81,51 +93,54 @@ impl Script {
         std::iter::once(&self.plain).chain(self.fenced.as_ref().map(|fenced| &fenced.text))
     }
 
-    /// Adds a call with these keys to `pipeline`, and with counters that follow; the script's
-    /// arguments are to be added.
+    /// Adds a call with these keys to `requests`, and with counters that follow. So many `arguments` of the
+    /// script are to be added.
     pub(super) fn call<'a>(
         &self,
         form: Form,
         keys: &Keys,
         follow: Option<CounterUpdate<'_>>,
-        pipeline: &'a mut redis::Pipeline,
-    ) -> &'a mut redis::Pipeline {
+        arguments: usize,
+        requests: &'a mut Requests,
+    ) -> Arguments<'a> {
         let followed = self.fenced.as_ref().zip(follow);
         let text = followed.map_or(&self.plain, |(fenced, _)| &fenced.text);
-        let (name, text) = match form {
-            Form::Hash => ("EVALSHA", &text.hash),
-            Form::Source => ("EVAL", &text.source),
-        };
-        // Twice the keys, their number, and what may come after them.
-        let bytes = text.len() + 2 * keys.iter().map(<[u8]>::len).sum::<usize>() + ARGUMENTS;
-        begin(pipeline, name, 2 * keys.len() + 8, bytes).arg(text);
+        let (name, text) = text.called(form);
         let Some((fenced, follow)) = followed else {
-            return with_keys(pipeline.arg(keys.len()), keys);
+            // The text, how many keys there are, and these.
+            let call = requests.command(name, 2 + keys.len() + arguments).arg(text);
+            return call.number(keys.len() as u64).args(keys.iter());
         };
-        with_keys(with_keys(pipeline.arg(2 * keys.len()), keys), follow.counters)
-            .arg(follow.least)
+        let keys_and_counters = 2 * keys.len();
+        requests
+            .command(name, 2 + keys_and_counters + FOLLOWING + arguments)
+            .arg(text)
+            .number(keys_and_counters as u64)
+            .args(keys.iter())
+            .args(follow.counters.iter())
+            .number(follow.least)
             .arg(follow.mode.word())
-            .arg(follow.ttl.as_millis())
+            .number(follow.ttl.as_millis())
             .arg(fenced.done_from)
     }
 }
 
-/// Begins a command with room for so many arguments, which have so many bytes together: most of what it
-/// takes to make one is to let it grow.
-pub(super) fn begin<'a>(
-    pipeline: &'a mut redis::Pipeline,
-    name: &str,
-    arguments: usize,
-    bytes: usize,
-) -> &'a mut redis::Pipeline {
-    let mut command = redis::Cmd::with_capacity(arguments + 1, bytes + name.len());
-    command.arg(name);
-    pipeline.add_command(command)
+impl Script {
+    /// Adds a call with one key and the counter beside it to `requests`, for [`ACQUIRE_FENCED`].
+    pub(super) fn draw(
+        &self,
+        form: Form,
+        (key, value, ttl): (&[u8], &[u8], u64),
+        follow: CounterUpdate<'_>,
+        requests: &mut Requests,
+    ) {
+        let (name, text) = self.plain.called(form);
+        let call = requests.command(name, 8).arg(text).number(2);
+        let call = call.arg(key).arg(follow.counters.first());
+        let call = call.number(follow.least).number(follow.ttl.as_millis());
+        call.arg(value).number(ttl).end();
+    }
 }
 
-fn with_keys<'a>(pipeline: &'a mut redis::Pipeline, keys: &Keys) -> &'a mut redis::Pipeline {
-    for key in keys.iter() {
-        pipeline.arg(key);
-    }
-    pipeline
-}
+/// How many arguments let counters follow.
+const FOLLOWING: usize = 4;

@@ -1,10 +1,12 @@
 //! What is asked of a server when a connection to it is set up, and what it says of itself then.
 
+use super::abilities::{Abilities, NativeDelete};
 use super::command::ask_time;
 use super::facts::Facts;
 use super::reply::time_us;
+use super::requests::Requests;
 use super::script;
-use redis::{ErrorKind, Pipeline, RedisError, Value};
+use redis::{ErrorKind, RedisError, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,29 +35,26 @@ pub(crate) struct SetUp {
     pub(crate) info: ServerInfo,
     /// What the server's clock shows, in microseconds since 1970, if it may be asked.
     pub(crate) shown_us: Option<u64>,
-    /// True if the server tells when keys that we asked about change.
-    pub(crate) tracks: bool,
+    pub(crate) can: Abilities,
 }
 
 impl SetUp {
     /// Asks for the time, the connection's id and what the server says of itself; tells it the scripts,
     /// and over RESP3 that we take pushes.
-    pub(crate) fn ask(resp3: bool) -> Pipeline {
-        let mut pipeline = Pipeline::new();
-        ask_time(&mut pipeline);
-        pipeline.cmd("CLIENT").arg("ID");
+    pub(crate) fn ask(resp3: bool, requests: &mut Requests) {
+        ask_time(requests);
+        requests.command("CLIENT", 1).arg("ID").end();
         for section in SECTIONS {
-            pipeline.cmd("INFO").arg(section);
+            requests.command("INFO", 1).arg(section).end();
         }
-        pipeline.cmd("CONFIG").arg("GET").arg("appendfsync");
+        requests.command("CONFIG", 2).args(["GET", "appendfsync"]).end();
         for source in script::sources() {
-            pipeline.cmd("SCRIPT").arg("LOAD").arg(source);
+            requests.command("SCRIPT", 2).args(["LOAD", source]).end();
         }
         if resp3 {
             // RESP2 would answer OK, and could not push.
-            ask_for_pushes(&mut pipeline);
+            ask_for_pushes(requests);
         }
-        pipeline
     }
 
     /// What `replies` to [what was asked](Self::ask) say. Each command may be forbidden to our user, or
@@ -96,13 +95,14 @@ impl SetUp {
             Value::ServerError(_) if are_texts => None,
             _ => return Err(out_of_step()),
         };
-        Ok(Self { client_id, info, shown_us: time_us(time), tracks })
+        let can = Abilities { tracks, deletes: NativeDelete::of(&facts) };
+        Ok(Self { client_id, info, shown_us: time_us(time), can })
     }
 }
 
 /// Asks to be told when keys change that are asked about with that wish.
-pub(super) fn ask_for_pushes(pipeline: &mut Pipeline) {
-    pipeline.cmd("CLIENT").arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
+pub(super) fn ask_for_pushes(requests: &mut Requests) {
+    requests.command("CLIENT", 4).args(["TRACKING", "ON", "OPTIN", "NOLOOP"]).end();
 }
 
 /// The error of a server that cannot be asked now, if `reply` is one.
@@ -135,6 +135,12 @@ impl ServerInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn asked(resp3: bool) -> Requests {
+        let mut requests = Requests::default();
+        SetUp::ask(resp3, &mut requests);
+        requests
+    }
 
     /// A set-up over RESP3 with these replies to `INFO server` and to `CONFIG GET`.
     fn read(info: &str, config: &str) -> Result<SetUp, RedisError> {
@@ -191,7 +197,7 @@ mod tests {
     fn a_set_up_fails_with_any_error_but_that_it_may_not_be_asked() {
         for may_not in ["-NOPERM no\r\n", "-ERR unknown command 'INFO'\r\n"] {
             let set_up = read(may_not, may_not).expect("not known, and that is all");
-            assert_eq!((set_up.client_id, set_up.tracks), (Some(7), true));
+            assert_eq!((set_up.client_id, set_up.can.tracks), (Some(7), true));
             assert_eq!(set_up.shown_us, Some(7_000_005));
             assert_eq!(set_up.info, ServerInfo::default());
         }
@@ -209,9 +215,8 @@ mod tests {
     #[test]
     fn what_is_asked_is_what_is_read() {
         for resp3 in [false, true] {
-            let asked = SetUp::ask(resp3);
-            let packed = asked.get_packed_pipeline();
-            let text = String::from_utf8(packed).expect("text");
+            let asked = asked(resp3);
+            let text = String::from_utf8(asked.bytes().to_vec()).expect("text");
             let names: Vec<_> =
                 text.split("\r\n$").filter_map(|word| word.split("\r\n").nth(1)).collect();
             let begin =
@@ -229,9 +234,9 @@ mod tests {
         let tracks = |resp3: bool, last: Value| {
             let mut replies = vec![Value::Nil, Value::Int(7)];
             replies.resize(2 + SECTIONS.len(), Value::BulkString(Vec::new()));
-            replies.resize(SetUp::ask(resp3).len() - 1, Value::Okay);
+            replies.resize(asked(resp3).len() - 1, Value::Okay);
             replies.push(last);
-            SetUp::read(&replies, resp3).expect("a good set-up").tracks
+            SetUp::read(&replies, resp3).expect("a good set-up").can.tracks
         };
         let refused = redis::parse_redis_value(b"-ERR no\r\n").expect("an error reply");
         assert!(tracks(true, Value::Okay));

@@ -284,6 +284,81 @@ async fn a_closed_client_leaves_no_connection_though_handles_are_left() {
     assert_eq!(tasks(), 0, "nothing was started anew");
 }
 
+/// Closes a client, or drops it, once an idle node hangs in the way that `is_so` waits for: nothing is kept for
+/// that node.
+#[cfg(feature = "test-util")]
+async fn ends_while_a_node_hangs(is_closed: bool, is_so: impl AsyncFnOnce(&Redlock)) {
+    let cluster = Cluster::start(3);
+    // A connection that is silent is given up after ten times the node timeout.
+    let redlock = builder(&cluster).node_timeout(ms(5_000)).ttl(ms(60_000));
+    let redlock = redlock.build().expect("good settings");
+    redlock.try_acquire("r").await.expect("free").release().await.expect("nodes are up");
+    redlock.ready().await.expect("there is a runtime");
+    // The third node may answer after the two that decide.
+    let is_owed = || quorlock::test_util::census(&redlock).releases > 0;
+    eventually("nothing is owed", || !is_owed()).await;
+    cluster[2].stop();
+    is_so(&redlock).await;
+    if is_closed {
+        redlock.close().await.expect("nothing is owed");
+    } else {
+        drop(redlock);
+    }
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    eventually("its tasks have ended", || tasks() == 0).await;
+}
+
+#[cfg(feature = "test-util")]
+#[tokio::test]
+async fn a_closed_client_does_not_wait_for_a_node_that_hangs_to_tell_the_time() {
+    // Idle connections are asked for the time every five seconds.
+    ends_while_a_node_hangs(true, async |_| tokio::time::sleep(ms(6_000)).await).await;
+}
+
+#[cfg(feature = "test-util")]
+#[tokio::test]
+async fn a_dropped_client_does_not_wait_for_a_node_that_hangs_to_tell_the_time() {
+    ends_while_a_node_hangs(false, async |_| tokio::time::sleep(ms(6_000)).await).await;
+}
+
+#[cfg(feature = "test-util")]
+#[tokio::test]
+async fn a_closed_client_does_not_wait_for_a_node_that_is_known_to_hang() {
+    let is_stalled = |node: &NodeInfo| *node.state() == NodeState::Stalled;
+    let is_known = async |redlock: &Redlock| {
+        eventually("it is known", || redlock.nodes().iter().any(is_stalled)).await;
+    };
+    ends_while_a_node_hangs(true, is_known).await;
+}
+
+/// A node that has refused a lock is asked to raise its counter all the same. Nobody needs its answer.
+#[tokio::test]
+async fn a_closed_client_does_not_wait_for_a_node_that_others_have_outvoted() {
+    let cluster = Cluster::start(3);
+    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let redlock = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).ttl(ms(60_000));
+    // A connection that is silent is given up after ten times the node timeout.
+    let redlock = redlock.node_timeout(ms(5_000)).build().expect("good settings");
+    redlock.ready().await.expect("there is a runtime");
+    let is_up = |node: &NodeInfo| *node.state() == NodeState::Up;
+    eventually("all are connected", || redlock.nodes().iter().all(is_up)).await;
+    // One counter is ahead, so that the token has to be confirmed in a second round; and one node refuses.
+    cluster[0].set("r#quorlock:token:{r}", "9000000000000000");
+    cluster[2].set("r", "theirs");
+    proxies[..2].iter().for_each(|proxy| proxy.delay(Direction::Replies, ms(1_000)));
+    let asked = cluster[2].calls("evalsha");
+    let acquiring = tokio::spawn(redlock.try_acquire("r").fenced().into_future());
+    eventually("one has refused", || cluster[2].calls("evalsha") > asked).await;
+    tokio::time::sleep(ms(200)).await;
+    proxies[2].hold(Direction::Replies);
+    let lease = acquiring.await.expect("no panic").expect("two of three grant");
+    assert_eq!(lease.token().map(u64::from), Some(9_000_000_000_000_001));
+    lease.release().await.expect("two are up");
+    redlock.close().await.expect("nothing is owed");
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    eventually("its tasks have ended", || tasks() == 0).await;
+}
+
 #[tokio::test]
 async fn a_wait_that_is_shorter_than_an_answer_ends_in_timeout() {
     let cluster = Cluster::start(3);

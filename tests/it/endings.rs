@@ -1,8 +1,10 @@
 //! Who waits for the end of a lease, and who is told in time to stop.
 
 use crate::{MAX_TTL, SOON, builder, ms};
+use futures::FutureExt;
 use kit::{Cluster, Server};
 use quorlock::{ConfigError, Ended, ExtendError, LeaseRef, Loss, Redlock};
+use std::pin::pin;
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -102,6 +104,21 @@ async fn danger_is_told_at_once_where_it_is_and_at_the_release() {
     drop(lease);
     let left = timeout(SOON, waiting).await.expect("told").expect("no panic");
     assert_eq!(left, Duration::ZERO);
+}
+
+#[tokio::test]
+async fn what_is_told_right_after_the_first_poll_is_heard() {
+    let cluster = Cluster::start(3);
+    let lease = client(&cluster).acquire("r").ttl(MAX_TTL).await.expect("a free lock");
+    let view = lease.view();
+    let mut ended = pin!(view.ended());
+    let mut in_danger = pin!(view.endangered(ms(1_000)));
+    // Nothing is between these polls and the release: whoever listened from a later poll on would not hear it.
+    assert!(ended.as_mut().now_or_never().is_none());
+    assert!(in_danger.as_mut().now_or_never().is_none());
+    lease.release().await.expect("nodes are up");
+    assert_eq!(timeout(SOON, ended).await.expect("told"), Ended::Released);
+    assert_eq!(timeout(SOON, in_danger).await.expect("told"), Duration::ZERO);
 }
 
 fn commands(cluster: &Cluster) -> usize {

@@ -1,5 +1,7 @@
 //! Fencing tokens: numbers that grow with every holder.
 
+#[cfg(feature = "test-util")]
+use crate::MAX_TTL;
 use crate::{builder, client, eventually, ms};
 use kit::Cluster;
 use quorlock::{AcquireError, FencingToken, NodeVote, Redlock, ReleaseOutcome};
@@ -71,9 +73,29 @@ async fn the_counter_stands_beside_the_lock_and_outlives_it_for_its_ttl() {
     eventually("an extension lets it stand for longer", is_fresh).await;
     cluster.iter().for_each(|node| drop(node.cmd(&["PEXPIRE", COUNTER, "600000"])));
     lease.release().await.expect("nodes are up");
-    eventually("so does the release", is_fresh).await;
     eventually("the lock is gone", || cluster.iter().all(|node| node.get("r").is_none())).await;
     assert_eq!(counters(&cluster), [Some(token); 3]);
+}
+
+/// A plain release costs a third of one that goes to the counter, too.
+#[cfg(feature = "test-util")]
+#[tokio::test]
+async fn a_release_goes_to_the_counter_only_where_half_of_its_time_is_over() {
+    let cluster = Cluster::start(3);
+    let is_gone = || cluster.iter().all(|node| node.get("r").is_none());
+    let shorten = || cluster.iter().for_each(|node| drop(node.cmd(&["PEXPIRE", COUNTER, "9000"])));
+    let touched = || cluster.iter().filter(|node| node.pttl(COUNTER) > 9_000).count();
+    for (late, are_touched) in [(MAX_TTL / 3, 0), (MAX_TTL * 2 / 3, 3)] {
+        let clock = quorlock::test_util::Clock::default();
+        let redlock = builder(&cluster).fenced().ttl(MAX_TTL).token_ttl(MAX_TTL).clock(&clock);
+        let redlock = redlock.build().expect("good settings");
+        let lease = redlock.acquire("r").await.expect("a free lock");
+        eventually("all granted", || lease.report().granted() == 3).await;
+        shorten();
+        clock.advance(late);
+        lease.release().await.expect("nodes are up");
+        eventually("released", || is_gone() && touched() == are_touched).await;
+    }
 }
 
 #[tokio::test]

@@ -7,10 +7,13 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// The most that a peer says unasked, so that a test that goes wrong ends.
 const MOST_SAID: usize = 24 << 20;
+
+/// How many bytes a flood has at the most.
+const LONGEST_FLOOD: usize = 40 << 20;
 
 /// What a peer does besides answering as a server does.
 #[derive(Clone, Copy, PartialEq)]
@@ -64,6 +67,7 @@ fn serve(
 ) {
     let mut requests = BufReader::new(stream);
     let replies = Arc::new(Mutex::new(stream.try_clone().expect("a socket")));
+    let replying = Arc::new(AtomicBool::new(false));
     let (mut store, mut is_set_up) = (std::collections::HashSet::new(), false);
     while let Some(command) = command(&mut requests) {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
@@ -81,7 +85,8 @@ fn serve(
             ["CLIENT", "TRACKING", ..] => {
                 if manner == Manner::Floods {
                     let (replies, said, over) = (replies.clone(), said.clone(), is_over.clone());
-                    thread::spawn(move || flood(&replies, &said, &over));
+                    let replying = replying.clone();
+                    thread::spawn(move || flood(&replies, &replying, &said, &over));
                 }
                 "+OK\r\n".to_owned()
             }
@@ -107,19 +112,32 @@ fn serve(
             _ if manner == Manner::AlwaysSaysOk => 1000,
             _ => 1,
         };
+        replying.store(true, Ordering::Relaxed);
         let written = replies.lock().expect("no panic").write_all(reply.repeat(endless).as_bytes());
+        replying.store(false, Ordering::Relaxed);
         if written.is_err()
-            || said.fetch_add(reply.len() * endless, Ordering::Relaxed) > 2 * MOST_SAID
+            || said.fetch_add(reply.len() * endless, Ordering::Relaxed)
+                > LONGEST_FLOOD + 2 * MOST_SAID
         {
             return;
         }
     }
 }
 
-fn flood(replies: &Mutex<TcpStream>, said: &AtomicUsize, is_over: &AtomicBool) {
+/// Pushes without end, but for the replies: whoever waits for the stream to send one has it next.
+fn flood(
+    replies: &Mutex<TcpStream>,
+    replying: &AtomicBool,
+    said: &AtomicUsize,
+    is_over: &AtomicBool,
+) {
     let frame = format!(">2\r\n$10\r\ninvalidate\r\n*1\r\n{}", bulk(&"k".repeat(200)));
     let frames = frame.repeat(64);
-    while !is_over.load(Ordering::Relaxed) && said.load(Ordering::Relaxed) < MOST_SAID {
+    while !is_over.load(Ordering::Relaxed) && said.load(Ordering::Relaxed) < LONGEST_FLOOD {
+        if replying.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_micros(50));
+            continue;
+        }
         if replies.lock().expect("no panic").write_all(frames.as_bytes()).is_err() {
             return;
         }
@@ -157,12 +175,14 @@ fn client(peers: &[Peer]) -> Redlock {
 #[tokio::test]
 async fn a_flood_of_pushes_holds_up_neither_votes_nor_orders() {
     let peers = [(); 3].map(|()| Peer::start(Manner::Floods));
-    let redlock = client(&peers);
+    // A busy machine reads a flood slowly.
+    let redlock = Redlock::builder().nodes(peers.iter().map(|peer| &peer.url));
+    let redlock = redlock.node_timeout(ms(50_000)).ttl(ms(60_000)).build().expect("good settings");
     let is_flooded = || peers.iter().all(|peer| peer.said.load(Ordering::Relaxed) > 0);
-    let first = redlock.acquire("first").wait(SOON).await.expect("a free lock");
+    let first = redlock.acquire("first").wait(ms(60_000)).await.expect("a free lock");
     eventually("they flood", is_flooded).await;
     let mut uses = 0;
-    while peers.iter().any(|peer| peer.said.load(Ordering::Relaxed) < MOST_SAID) {
+    while peers.iter().any(|peer| peer.said.load(Ordering::Relaxed) < LONGEST_FLOOD) {
         let lease = redlock.try_acquire("r").await.expect("a free lock");
         lease.release().await.expect("they answer");
         uses += 1;

@@ -24,13 +24,6 @@ fn hasty(urls: impl IntoIterator<Item = String>) -> Builder {
     builder.max_ttl(MAX_TTL).connect_timeout(ms(1_000))
 }
 
-fn calls(server: &Server, command: &str) -> usize {
-    let stats = server.info("commandstats");
-    let stat = stats.get(&format!("cmdstat_{command}"));
-    let calls = stat.and_then(|stat| stat.strip_prefix("calls=")?.split(',').next());
-    calls.map_or(0, |calls| calls.parse().expect("a number"))
-}
-
 fn state(redlock: &Redlock, node: usize) -> NodeState {
     redlock.nodes()[node].state().clone()
 }
@@ -80,7 +73,7 @@ async fn one_hung_node_of_five_delays_and_fails_nobody_and_nothing_piles_up_for_
             if is_warm {
                 warm_up(&redlock).await;
             }
-            let before = calls(hung, "set");
+            let before = hung.calls("set");
             hung.stop();
             let begun = Instant::now();
             let mut operations = cycles(&redlock, ms(ttl), COUNT).await;
@@ -96,8 +89,11 @@ async fn one_hung_node_of_five_delays_and_fails_nobody_and_nothing_piles_up_for_
             assert!(resumed.elapsed() < ms(8_000), "{case}: released, not expired");
             redlock.close().await.expect("all nodes are well");
             // Of so many cycles, what was written before the stall was noticed: a few pipelines.
-            let sets = calls(hung, "set") - before;
-            assert!(sets <= TASKS * COUNT / 2, "{case}: {sets} SET were kept for the hung node");
+            let sets = hung.calls("set") - before;
+            assert!(
+                sets <= (TASKS * COUNT / 2) as u64,
+                "{case}: {sets} SET were kept for the hung node"
+            );
         }
     }
 }
@@ -325,7 +321,7 @@ async fn what_is_given_up_while_nodes_hang_is_released_when_they_resume() {
         let case = format!("{hung} nodes for {hang} ms");
         let redlock = hasty(cluster.urls()).build().expect("good settings");
         warm_up(&redlock).await;
-        let sets = calls(&cluster[0], "set");
+        let sets = cluster[0].calls("set");
         cluster[..hung].iter().for_each(Server::stop);
         let over = tokio::time::sleep(ms(hang));
         give_up(&redlock).await;
@@ -336,7 +332,7 @@ async fn what_is_given_up_while_nodes_hang_is_released_when_they_resume() {
         }
         cluster[..hung].iter().for_each(Server::cont);
         if hang < 1_000 {
-            eventually("what was sent runs late", || calls(&cluster[0], "set") > sets).await;
+            eventually("what was sent runs late", || cluster[0].calls("set") > sets).await;
         }
         eventually(&case, || cluster.is_empty()).await;
         redlock.close().await.expect("all nodes are well");
@@ -358,7 +354,7 @@ async fn a_key_set_after_a_hang_longer_than_its_ttl_is_released_too() {
     tokio::time::sleep(ms(5_300)).await;
     assert_eq!(state(&redlock, 0), NodeState::Stalled, "on its old connection");
     cluster[0].cont();
-    eventually("the command runs late", || calls(&cluster[0], "set") >= 2).await;
+    eventually("the command runs late", || cluster[0].calls("set") >= 2).await;
     let resumed = Instant::now();
     eventually("no key is left", || cluster.is_empty()).await;
     assert!(resumed.elapsed() < ms(3_500), "it was not released, it expired");

@@ -16,11 +16,11 @@ use std::time::Instant;
 pub(crate) struct Detour {
     addr: SocketAddr,
     target: Arc<Mutex<SocketAddr>>,
-    gate: Arc<Gate>,
+    gate: Arc<PacketGate>,
 }
 
 #[derive(Default)]
-struct Gate {
+struct PacketGate {
     is_shut: Mutex<bool>,
     opened: Condvar,
     /// The client's end of the first connection.
@@ -34,7 +34,7 @@ impl Detour {
         let target = Arc::new(Mutex::new(target));
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let addr = listener.local_addr().expect("it listens");
-        let gate = Arc::new(Gate::default());
+        let gate = Arc::new(PacketGate::default());
         let (first, current) = (gate.clone(), target.clone());
         // The threads end with the connections, the listener's with the test process.
         thread::spawn(move || {
@@ -85,7 +85,7 @@ impl Detour {
     }
 }
 
-impl Gate {
+impl PacketGate {
     fn pass_on(&self, from: &mut TcpStream, mut to: TcpStream) {
         let mut buffer = [0; 4096];
         while let Ok(count @ 1..) = from.read(&mut buffer) {

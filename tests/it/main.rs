@@ -30,6 +30,7 @@ mod lifecycle;
 mod limits;
 mod lingering;
 mod names;
+mod natives;
 mod nodes;
 mod odd_places;
 #[cfg(feature = "test-util")]
@@ -50,6 +51,7 @@ mod sets;
 mod settings;
 mod setups;
 mod silence;
+#[cfg(feature = "test-util")]
 mod spoilt;
 #[path = "../../examples/fencing/stale.rs"]
 mod stale;

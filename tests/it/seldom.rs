@@ -323,3 +323,31 @@ async fn a_wait_that_is_over_ends_with_the_next_poll_also_if_nothing_else_has_ru
     drop(held);
     drop(first.await.expect("no panic").expect("it is free"));
 }
+
+#[tokio::test]
+async fn of_many_that_are_not_polled_each_is_found() {
+    // More queues, and more who stand in none, than are looked at in one go: 512.
+    const UNWANTED: usize = 600;
+    const ALL: usize = 650;
+    const LONG: Duration = Duration::from_hours(1);
+    let cluster = Cluster::start(3);
+    let redlock = warm(hasty(&cluster).node_timeout(ms(5_000)).ttl(ms(60_000))).await;
+    let mut forgotten = Vec::new();
+    for number in 0..ALL {
+        let name = |kind: &str| format!("{kind}{number:04}");
+        let [alone, set, beside] = ["alone", "set", "beside"].map(name);
+        forgotten.push(polled_once(redlock.acquire(alone).wait(LONG)).await);
+        forgotten.push(polled_once(redlock.acquire_all([set, beside]).wait(LONG)).await);
+    }
+    // What the attempts of the last have won goes to who wants it.
+    let names = |number| ["alone", "set"].map(|kind| format!("{kind}{number:04}"));
+    let wanted = (UNWANTED..ALL).flat_map(names);
+    let waiting: Vec<_> =
+        wanted.map(|key| tokio::spawn(redlock.acquire(key).wait(SOON).into_future())).collect();
+    for waiter in waiting {
+        let lease = waiter.await.expect("no panic").expect("nobody else is there");
+        lease.release().await.expect("nodes are up");
+    }
+    drop(forgotten);
+    eventually("no key is left", || cluster.is_empty()).await;
+}

@@ -1,7 +1,8 @@
 //! Fencing counters that show no number any more, under a lock that is held.
 
-use crate::{builder, client, eventually, ms};
+use crate::{MAX_TTL, builder, client, eventually, ms};
 use kit::{Cluster, Server};
+use quorlock::test_util::Clock;
 use quorlock::{AcquireError, ExtendError, Lease, Redlock, ReleaseOutcome};
 use std::time::Duration;
 
@@ -22,6 +23,16 @@ fn spoilt() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
+/// A client, and its clock. Once that was moved by [`LATE`], a release goes to the counters, too: half of their
+/// time is over.
+fn aging(cluster: &Cluster) -> (Redlock, Clock) {
+    let clock = Clock::default();
+    let builder = builder(cluster).ttl(MAX_TTL).token_ttl(MAX_TTL).clock(&clock);
+    (builder.build().expect("good settings"), clock)
+}
+
+const LATE: Duration = MAX_TTL.saturating_sub(Duration::from_secs(20));
+
 /// A lease with a counter on every node.
 async fn held(cluster: &Cluster, redlock: &Redlock) -> Lease {
     let lease = redlock.acquire("r").fenced().await.expect("a free lock");
@@ -36,30 +47,34 @@ fn no_lock(cluster: &Cluster) -> bool {
 #[tokio::test]
 async fn a_release_deletes_its_key_whatever_the_counter_shows() {
     let cluster = Cluster::start(3);
-    let redlock = client(&cluster);
     for (what, garbage) in spoilt() {
+        let (redlock, clock) = aging(&cluster);
         cluster.iter().for_each(Server::flushall);
         let lease = held(&cluster, &redlock).await;
+        clock.advance(LATE);
         cluster.iter().for_each(|node| node.set(COUNTER, &garbage));
         assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released), "{what}");
         eventually("no lock is left", || no_lock(&cluster)).await;
         let left = |node: &Server| node.get(COUNTER).as_deref() == Some(&garbage);
         assert!(cluster.iter().all(left), "{what}: it is not ours to repair");
 
+        let (redlock, clock) = aging(&cluster);
         cluster.iter().for_each(Server::flushall);
         let lease = held(&cluster, &redlock).await;
+        clock.advance(LATE);
         cluster.iter().for_each(|node| node.set(COUNTER, &garbage));
         drop(lease);
         eventually("no lock is left", || no_lock(&cluster)).await;
+        redlock.close().await.expect("nothing is owed");
     }
-    redlock.close().await.expect("nothing is owed");
 }
 
 #[tokio::test]
 async fn a_release_leaves_a_counter_of_another_type_alone() {
     let cluster = Cluster::start(3);
-    let redlock = client(&cluster);
+    let (redlock, clock) = aging(&cluster);
     let lease = held(&cluster, &redlock).await;
+    clock.advance(LATE);
     for node in &cluster {
         node.del(COUNTER);
         node.cmd(&["RPUSH", COUNTER, "x"]);
@@ -76,8 +91,9 @@ async fn a_release_leaves_a_counter_of_another_type_alone() {
 #[tokio::test]
 async fn a_cool_down_begins_whatever_the_counter_shows() {
     let cluster = Cluster::start(3);
-    let redlock = client(&cluster);
+    let (redlock, clock) = aging(&cluster);
     let lease = held(&cluster, &redlock).await;
+    clock.advance(LATE);
     let value = lease.value().as_bytes().to_vec();
     cluster.iter().for_each(|node| node.set(COUNTER, "garbage"));
     let hour = Duration::from_hours(1);
@@ -91,11 +107,12 @@ async fn a_cool_down_begins_whatever_the_counter_shows() {
 #[tokio::test]
 async fn the_other_counters_of_a_set_are_kept_up_by_its_release() {
     let cluster = Cluster::start(3);
-    let redlock = builder(&cluster).build().expect("good settings");
+    let (redlock, clock) = aging(&cluster);
     let set = redlock.acquire_all(["a", "b", "r"]).fenced().await.expect("free locks");
     let token = set.token().expect("it is fenced").to_string();
     let [a, b] = ["a", "b"].map(|name| format!("{name}#quorlock:token:{{{name}}}"));
     eventually("all have it", || cluster.iter().all(|node| node.get(COUNTER).is_some())).await;
+    clock.advance(LATE);
     for node in &cluster {
         node.set(&a, "5");
         node.set(&b, "garbage");
@@ -141,8 +158,9 @@ async fn all_else_is_refused_as_long_as_a_counter_shows_no_number() {
 #[tokio::test]
 async fn a_full_server_takes_the_release_and_keeps_the_counter_up() {
     let cluster = Cluster::start(3);
-    let redlock = client(&cluster);
+    let (redlock, clock) = aging(&cluster);
     let lease = held(&cluster, &redlock).await;
+    clock.advance(LATE);
     let token = lease.token().expect("it is fenced").to_string();
     for node in &cluster {
         node.set(COUNTER, "5");

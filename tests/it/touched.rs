@@ -8,13 +8,7 @@ use tokio::time::{sleep, timeout};
 
 /// How many scripts `node` has run: one for each extension.
 fn scripts(node: &Server) -> u64 {
-    let stats = node.info("commandstats");
-    let calls = |name: &str| -> Option<u64> {
-        let (_, calls) =
-            stats.get(name)?.split(',').find_map(|field| field.split_once("calls="))?;
-        calls.parse().ok()
-    };
-    calls("cmdstat_evalsha").unwrap_or(0) + calls("cmdstat_eval").unwrap_or(0)
+    node.calls("evalsha") + node.calls("eval")
 }
 
 /// Touches the key on all nodes for three seconds, by setting its ttl as often as possible; how many

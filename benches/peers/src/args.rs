@@ -14,8 +14,9 @@ Measures quorlock beside rslock on the same five redis-server processes.
 
   --slice-ms <N>       length of one slice of one contender in milliseconds (1000)
   --rounds <N>         how often the contenders take turns (6)
-  --only <SUBSTRING>   only the scenarios whose name contains this
+  --only <NAME>        only the scenario of this name, or those whose names contain it
   --json <FILE>        also write the figures to this file
+  --svg <FILE>         also draw the rates by the number of tasks
   --help               this text";
 
 /// The parsed command line.
@@ -24,10 +25,12 @@ pub(crate) struct Args {
     pub(crate) slice: Duration,
     /// How often the contenders take turns.
     pub(crate) rounds: usize,
-    /// Only the scenarios whose name contains this.
+    /// Only the scenario of this name, or those whose names contain it.
     pub(crate) only: Option<String>,
     /// Where to write the figures as JSON.
     pub(crate) json: Option<PathBuf>,
+    /// Where to draw the rates as SVG.
+    pub(crate) svg: Option<PathBuf>,
     /// Whether only the help was asked for.
     pub(crate) help: bool,
 }
@@ -45,6 +48,7 @@ impl Args {
             rounds: usize::try_from(number(&mut input, "--rounds", 6)?)
                 .map_err(|error| error.to_string())?,
             only: input.opt_value_from_str("--only").map_err(|error| error.to_string())?,
+            svg: input.opt_value_from_str("--svg").map_err(|error| error.to_string())?,
             json: input.opt_value_from_str("--json").map_err(|error| error.to_string())?,
         };
         let rest = input.finish();
@@ -61,7 +65,9 @@ impl Args {
     /// The scenarios to run.
     pub(crate) fn scenarios(&self) -> impl Iterator<Item = &'static Scenario> {
         let only = self.only.as_deref().unwrap_or_default();
-        SCENARIOS.iter().filter(move |scenario| scenario.name.contains(only))
+        let is_named = SCENARIOS.iter().any(|scenario| scenario.name == only);
+        let is_meant = move |name: &str| if is_named { name == only } else { name.contains(only) };
+        SCENARIOS.iter().filter(move |scenario| is_meant(scenario.name))
     }
 }
 

@@ -38,6 +38,24 @@ pub(crate) trait Contender: Sized + Send + Sync + 'static {
     /// Unlocks what was locked.
     fn unlock(&self, lock: Self::Lock) -> impl Future<Output = Result<(), String>> + Send;
 
+    /// Locks `key` with a fencing token.
+    fn lock_fenced(&self, _key: &str) -> impl Future<Output = Result<Self::Lock, String>> + Send {
+        async { Err(format!("{} has no tokens", Self::NAME)) }
+    }
+
+    /// Locks all of `keys`, or none.
+    fn lock_several(
+        &self,
+        _keys: &[String],
+    ) -> impl Future<Output = Result<Self::Lock, String>> + Send {
+        async { Err(format!("{} locks one key at a time", Self::NAME)) }
+    }
+
+    /// Lets what was locked stand for the time to live from now on.
+    fn extend(&self, _lock: &mut Self::Lock) -> impl Future<Output = Result<(), String>> + Send {
+        async { Err(format!("{} does not extend", Self::NAME)) }
+    }
+
     /// One acquire and one release.
     fn cycle(&self, key: &str) -> impl Future<Output = Result<(), String>> + Send {
         async {
@@ -68,6 +86,11 @@ impl Contender for Rslock {
 
     async fn lock_waiting(&self, key: &str) -> Result<Self::Lock, String> {
         self.manager.acquire_no_guard(key.as_bytes(), TTL).await.map_err(|error| error.to_string())
+    }
+
+    async fn extend(&self, lock: &mut Self::Lock) -> Result<(), String> {
+        *lock = self.manager.extend(lock, TTL).await.map_err(|error| error.to_string())?;
+        Ok(())
     }
 
     async fn unlock(&self, lock: Self::Lock) -> Result<(), String> {
@@ -127,6 +150,18 @@ impl Contender for Quorlock {
 
     async fn lock_waiting(&self, key: &str) -> Result<Self::Lock, String> {
         self.redlock.acquire(key).wait(WAIT).await.map_err(|error| error.to_string())
+    }
+
+    async fn lock_fenced(&self, key: &str) -> Result<Self::Lock, String> {
+        self.redlock.try_acquire(key).fenced().await.map_err(|error| error.to_string())
+    }
+
+    async fn lock_several(&self, keys: &[String]) -> Result<Self::Lock, String> {
+        self.redlock.try_acquire_all(keys).await.map_err(|error| error.to_string())
+    }
+
+    async fn extend(&self, lock: &mut Self::Lock) -> Result<(), String> {
+        lock.extend(TTL).await.map_err(|error| error.to_string())
     }
 
     async fn unlock(&self, lock: Self::Lock) -> Result<(), String> {

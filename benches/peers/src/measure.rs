@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use kit::Cluster;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::task::JoinSet;
 
@@ -32,10 +33,12 @@ pub(crate) struct Sample {
     pub(crate) elapsed: Duration,
     /// User and system CPU time of this process, over all threads.
     pub(crate) cpu: Duration,
+    /// The same of the nodes that can be asked, all together, and how many those are.
+    pub(crate) servers: (Duration, usize),
 }
 
 /// All that is known of one contender in one scenario.
-pub(crate) struct Tally {
+pub(crate) struct Measurements {
     /// One entry for each measured slice.
     pub(crate) samples: Vec<Sample>,
     /// Nanoseconds, of all measured slices together.
@@ -56,7 +59,7 @@ pub(crate) struct Failure {
     pub(crate) example: String,
 }
 
-impl Tally {
+impl Measurements {
     /// Nothing measured yet.
     pub(crate) fn new() -> Self {
         let latency = Histogram::new_with_bounds(LATENCY_NS.0, LATENCY_NS.1, 3)
@@ -107,10 +110,12 @@ pub(crate) struct Slice {
 /// Runs one slice; `key_prefix` must be new, for an aborted task may leave keys behind.
 pub(crate) async fn run<C: Contender>(
     slice: Slice,
+    cluster: &Cluster,
     clients: &[Arc<C>],
     key_prefix: &str,
-    tally: &mut Tally,
+    tally: &mut Measurements,
 ) {
+    let (servers_before, _) = servers_cpu(cluster);
     let held = Arc::new(AtomicBool::new(false));
     let logs: Vec<Arc<TaskLog>> = (0..slice.tasks).map(|_| Arc::default()).collect();
     let mut running = JoinSet::new();
@@ -118,11 +123,13 @@ pub(crate) async fn run<C: Contender>(
     let start = Instant::now();
     for (index, log) in logs.iter().enumerate() {
         let key = match slice.work {
-            Work::OwnKey => format!("{key_prefix}:{index}"),
             Work::SharedKey { .. } => key_prefix.to_owned(),
+            _ => format!("{key_prefix}:{index}"),
         };
+        let several = if let Work::Several(several) = slice.work { several } else { 0 };
         let task = Task {
             client: Arc::clone(&clients[index % clients.len()]),
+            keys: (0..several).map(|number| format!("{key}:{number}")).collect(),
             key,
             work: slice.work,
             held: Arc::clone(&held),
@@ -136,13 +143,20 @@ pub(crate) async fn run<C: Contender>(
     let elapsed = start.elapsed();
     tokio::time::sleep(QUIET).await;
     let cpu = process_cpu().saturating_sub(cpu_before);
-    let sample = summarize(&logs, elapsed, cpu);
+    let (servers_after, asked) = servers_cpu(cluster);
+    let servers = (servers_after.saturating_sub(servers_before), asked);
+    let sample = summarize(&logs, elapsed, cpu, servers);
     tally.absorb(sample, &logs, slice.warm_up);
 }
 
 /// Adds the tasks up; marks those that were aborted.
-fn summarize(logs: &[Arc<TaskLog>], elapsed: Duration, cpu: Duration) -> Sample {
-    let mut sample = Sample { cycles: 0, rate: 0.0, elapsed, cpu };
+fn summarize(
+    logs: &[Arc<TaskLog>],
+    elapsed: Duration,
+    cpu: Duration,
+    servers: (Duration, usize),
+) -> Sample {
+    let mut sample = Sample { cycles: 0, rate: 0.0, elapsed, cpu, servers };
     for log in logs {
         let mut entries = log.entries();
         if entries.ended.is_none() {
@@ -165,6 +179,18 @@ fn count(number: usize) -> f64 {
 fn process_cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::try_from(time).expect("CPU time is never negative")
+}
+
+/// User and system time of the nodes that run, all together, and how many those are.
+fn servers_cpu(cluster: &Cluster) -> (Duration, usize) {
+    let running = cluster.iter().filter(|node| node.is_running() && !node.is_stopped());
+    let used = running.map(|node| {
+        let info = node.info("cpu");
+        let seconds = |name: &str| info.get(name)?.parse::<f64>().ok();
+        let used = seconds("used_cpu_user").zip(seconds("used_cpu_sys"));
+        used.map_or(Duration::ZERO, |(user, sys)| Duration::from_secs_f64(user + sys))
+    });
+    used.fold((Duration::ZERO, 0), |(sum, count), used| (sum + used, count + 1))
 }
 
 /// What one task writes down; it outlives the task when that is aborted.
@@ -197,6 +223,8 @@ impl Entries {
 struct Task<C> {
     client: Arc<C>,
     key: String,
+    /// Those that are locked together.
+    keys: Vec<String>,
     work: Work,
     held: Arc<AtomicBool>,
 }
@@ -204,8 +232,12 @@ struct Task<C> {
 impl<C: Contender> Task<C> {
     /// Cycles until `length` after `start`; the bound is looked at between cycles.
     async fn run(self, start: Instant, length: Duration, log: Arc<TaskLog>) {
+        let mut extended = None;
         while start.elapsed() < length {
-            let outcome = self.once().await;
+            let outcome = match self.work {
+                Work::Extend => self.extend(&mut extended).await,
+                _ => self.once().await,
+            };
             let mut entries = log.entries();
             match outcome {
                 Ok(latency) => {
@@ -217,14 +249,40 @@ impl<C: Contender> Task<C> {
             }
         }
         log.entries().ended = Some(start.elapsed());
+        if let Some(lock) = extended
+            && let Err(reason) = self.client.unlock(lock).await
+        {
+            log.entries().fail(reason);
+        }
+    }
+
+    /// One extension of `lock`, which is acquired if there is none.
+    async fn extend(&self, lock: &mut Option<C::Lock>) -> Result<Duration, String> {
+        let lock = match lock {
+            Some(lock) => lock,
+            none => none.insert(self.client.lock(&self.key).await?),
+        };
+        let start = Instant::now();
+        self.client.extend(lock).await?;
+        Ok(start.elapsed())
     }
 
     /// One cycle, and the latency that counts for this kind of work.
     async fn once(&self) -> Result<Duration, String> {
         let start = Instant::now();
         match self.work {
-            Work::OwnKey => {
+            Work::OwnKey | Work::Extend => {
                 self.client.cycle(&self.key).await?;
+                Ok(start.elapsed())
+            }
+            Work::Fenced => {
+                let lock = self.client.lock_fenced(&self.key).await?;
+                self.client.unlock(lock).await?;
+                Ok(start.elapsed())
+            }
+            Work::Several(_) => {
+                let lock = self.client.lock_several(&self.keys).await?;
+                self.client.unlock(lock).await?;
                 Ok(start.elapsed())
             }
             Work::SharedKey { hold } => {

@@ -1,16 +1,16 @@
 //! From tallies to figures: rates, percentiles, ratios, as table rows and as JSON.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::contender::{Contender, Quorlock, Rslock};
 use crate::duel::Outcome;
-use crate::measure::{Failure, Failures, Sample, Tally};
+use crate::measure::{Failure, Failures, Measurements, Sample};
 use crate::table::Table;
 
-/// The headings of the table; "/ rslock" columns are ratios of the figures.
-const HEADINGS: [&str; 12] = [
+/// The headings of the table; "/ base" columns are ratios of the figures to those of the scenario's first row.
+const HEADINGS: [&str; 13] = [
     "scenario",
     "library",
     "cycles/s",
@@ -18,11 +18,12 @@ const HEADINGS: [&str; 12] = [
     "p99 ms",
     "max ms",
     "CPU us/cycle",
+    "node us/cycle",
     "failed",
-    "rate / rslock",
-    "p50 / rslock",
-    "p99 / rslock",
-    "CPU / rslock",
+    "rate / base",
+    "p50 / base",
+    "p99 / base",
+    "CPU / base",
 ];
 
 /// The figures of one contender in one scenario.
@@ -35,21 +36,27 @@ struct Figures {
     max_ms: Option<f64>,
     /// CPU time of this process for each cycle, in microseconds.
     cpu_us: Option<f64>,
+    /// CPU time of a node for each cycle, in microseconds.
+    node_us: Option<f64>,
 }
 
 impl Figures {
-    fn of(tally: &Tally) -> Self {
+    fn of(tally: &Measurements) -> Self {
         let cycles = tally.samples.iter().map(|sample| sample.cycles).sum();
         let cpu_s: f64 = tally.samples.iter().map(|sample| sample.cpu.as_secs_f64()).sum();
+        let of_one =
+            |(used, nodes): (Duration, usize)| used.as_secs_f64() / float(nodes.max(1) as u64);
+        let nodes_s: f64 = tally.samples.iter().map(|sample| of_one(sample.servers)).sum();
         let latency = &tally.latency;
         let millis = |nanos: u64| (!latency.is_empty()).then(|| float(nanos) / 1e6);
         Self {
             cycles,
-            rate: median(tally.samples.iter().map(|sample| sample.rate).collect()),
+            rate: rate(tally),
             p50_ms: millis(latency.value_at_quantile(0.5)),
             p99_ms: millis(latency.value_at_quantile(0.99)),
             max_ms: millis(latency.max()),
             cpu_us: (cycles > 0).then(|| cpu_s * 1e6 / float(cycles)),
+            node_us: (cycles > 0).then(|| nodes_s * 1e6 / float(cycles)),
         }
     }
 
@@ -63,6 +70,7 @@ impl Figures {
             "p99_ms": self.p99_ms,
             "max_ms": self.max_ms,
             "cpu_us_per_cycle": self.cpu_us,
+            "node_cpu_us_per_cycle": self.node_us,
             "failures": failures,
         })
     }
@@ -129,26 +137,28 @@ impl Ratio {
 pub(crate) fn table(outcomes: &[Outcome]) -> Table {
     let mut table = Table::new(&HEADINGS, 2);
     for outcome in outcomes {
-        let base = Figures::of(&outcome.rslock);
-        for (name, tally) in contenders(outcome) {
+        let base = &outcome.measured[0].1;
+        let base_figures = Figures::of(base);
+        for (index, (name, tally)) in outcome.measured.iter().enumerate() {
             let figures = Figures::of(tally);
             let mut row = vec![
                 outcome.scenario.name.to_owned(),
-                name.to_owned(),
+                (*name).to_owned(),
                 digits(figures.rate),
                 optional(figures.p50_ms),
                 optional(figures.p99_ms),
                 optional(figures.max_ms),
                 optional(figures.cpu_us),
+                optional(figures.node_us),
                 tally.failed().to_string(),
             ];
-            if name == Rslock::NAME {
+            if index == 0 {
                 row.extend(["1".to_owned(), "1".to_owned(), "1".to_owned(), "1".to_owned()]);
             } else {
-                row.push(Ratio::of(&tally.samples, &outcome.rslock.samples).text());
-                row.push(quotient(figures.p50_ms, base.p50_ms));
-                row.push(quotient(figures.p99_ms, base.p99_ms));
-                row.push(quotient(figures.cpu_us, base.cpu_us));
+                row.push(Ratio::of(&tally.samples, &base.samples).text());
+                row.push(quotient(figures.p50_ms, base_figures.p50_ms));
+                row.push(quotient(figures.p99_ms, base_figures.p99_ms));
+                row.push(quotient(figures.cpu_us, base_figures.cpu_us));
             }
             table.push(row);
         }
@@ -160,7 +170,7 @@ pub(crate) fn table(outcomes: &[Outcome]) -> Table {
 pub(crate) fn failures(outcomes: &[Outcome]) -> Vec<String> {
     let mut lines = Vec::new();
     for outcome in outcomes {
-        for (name, tally) in contenders(outcome) {
+        for (name, tally) in &outcome.measured {
             for failure in tally.failures.values() {
                 let Failure { count, example } = failure;
                 lines.push(format!("{}, {name}: {count} x {example}", outcome.scenario.name));
@@ -174,24 +184,24 @@ pub(crate) fn failures(outcomes: &[Outcome]) -> Vec<String> {
 pub(crate) fn json(outcomes: &[Outcome]) -> Value {
     let mut rows = Vec::new();
     for outcome in outcomes {
-        for (name, tally) in contenders(outcome) {
+        let base = &outcome.measured[0].1.samples;
+        for (name, tally) in &outcome.measured {
             let mut row = Figures::of(tally).json(&tally.failures);
             row["scenario"] = json!(outcome.scenario.name);
             row["library"] = json!(name);
             row["slice_cycles_per_s"] =
                 tally.samples.iter().map(|sample| json!(sample.rate)).collect();
-            row["rate_over_rslock"] = Ratio::of(&tally.samples, &outcome.rslock.samples).json();
+            row["tasks"] = json!(outcome.scenario.tasks);
+            row["rate_over_base"] = Ratio::of(&tally.samples, base).json();
             rows.push(row);
         }
     }
     Value::Array(rows)
 }
 
-/// Name and tally of all that took part.
-fn contenders(outcome: &Outcome) -> Vec<(&'static str, &Tally)> {
-    let mut all = vec![(Rslock::NAME, &outcome.rslock), (Quorlock::NAME, &outcome.quorlock)];
-    all.extend(outcome.third.as_ref().map(|(name, tally)| (*name, tally)));
-    all
+/// Cycles per second: the median over the slices.
+pub(crate) fn rate(tally: &Measurements) -> f64 {
+    median(tally.samples.iter().map(|sample| sample.rate).collect())
 }
 
 fn mean_rate(samples: &[Sample]) -> f64 {

@@ -30,12 +30,12 @@ pub(super) struct Postgres {
 }
 
 /// A session that is told statement by statement.
-pub(super) struct Session {
+pub(super) struct PgSession {
     _child: Child,
     pipes: Pipes,
 }
 
-impl Session {
+impl PgSession {
     pub(super) fn say(&mut self, sql: &str) {
         writeln!(self.pipes.stdin, "{sql}").expect("psql runs");
     }
@@ -107,9 +107,9 @@ impl Postgres {
         Ok(lines.lines().filter(|line| *line != "PREPARE").collect::<Vec<_>>().join("\n"))
     }
 
-    pub(super) fn session(&self) -> Session {
+    pub(super) fn session(&self) -> PgSession {
         let (child, pipes) = Child::spawn(&mut self.psql());
-        let mut session = Session { _child: child, pipes };
+        let mut session = PgSession { _child: child, pipes };
         for (name, sql) in STATEMENTS {
             session.say(&(prepare(name, sql) + ";"));
         }

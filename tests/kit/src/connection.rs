@@ -14,13 +14,13 @@ use crate::flow::{Delivery, Flow, Wire};
 #[derive(Debug)]
 pub(crate) struct Connection {
     client: TcpStream,
-    server: Link,
+    server: SocketState,
     requests: Flow,
     replies: Flow,
 }
 
 #[derive(Debug)]
-enum Link {
+enum SocketState {
     /// Not to be connected yet.
     Parked,
     Connecting(TcpStream),
@@ -34,13 +34,14 @@ impl Connection {
         // Fail only when the client has gone already, which reading will show.
         let _ = client.set_nonblocking(true);
         let _ = client.set_nodelay(true);
-        Self { client, server: Link::Parked, requests: Flow::new(), replies: Flow::new() }
+        Self { client, server: SocketState::Parked, requests: Flow::new(), replies: Flow::new() }
     }
 
     /// Begins to connect to the server, unless that has been done before.
     pub(crate) fn connect(&mut self, target: SocketAddr) {
-        if matches!(self.server, Link::Parked) {
-            self.server = start_connecting(target).map_or(Link::Failed, Link::Connecting);
+        if matches!(self.server, SocketState::Parked) {
+            self.server =
+                start_connecting(target).map_or(SocketState::Failed, SocketState::Connecting);
         }
     }
 
@@ -50,8 +51,8 @@ impl Connection {
 
     pub(crate) fn server(&self) -> Option<&TcpStream> {
         match &self.server {
-            Link::Connecting(server) | Link::Open(server) => Some(server),
-            Link::Parked | Link::Failed => None,
+            SocketState::Connecting(server) | SocketState::Open(server) => Some(server),
+            SocketState::Parked | SocketState::Failed => None,
         }
     }
 
@@ -65,9 +66,9 @@ impl Connection {
     /// What to wait for at the client's and at the server's socket.
     pub(crate) fn wanted(&self, requests: &Wire, replies: &Wire) -> (PollFlags, PollFlags) {
         match self.server {
-            Link::Parked | Link::Failed => (PollFlags::empty(), PollFlags::empty()),
-            Link::Connecting(_) => (PollFlags::empty(), PollFlags::OUT),
-            Link::Open(_) => (
+            SocketState::Parked | SocketState::Failed => (PollFlags::empty(), PollFlags::empty()),
+            SocketState::Connecting(_) => (PollFlags::empty(), PollFlags::OUT),
+            SocketState::Open(_) => (
                 flags(self.requests.wants_bytes(), self.replies.wants_room(replies)),
                 flags(self.replies.wants_bytes(), self.requests.wants_room(requests)),
             ),
@@ -93,26 +94,26 @@ impl Connection {
         buffer: &mut [u8],
         cut: &mut Option<usize>,
     ) {
-        match std::mem::replace(&mut self.server, Link::Failed) {
-            Link::Connecting(server) if matches!(server.take_error(), Ok(None)) => {
-                self.server = Link::Open(server);
+        match std::mem::replace(&mut self.server, SocketState::Failed) {
+            SocketState::Connecting(server) if matches!(server.take_error(), Ok(None)) => {
+                self.server = SocketState::Open(server);
             }
-            Link::Open(server) => {
+            SocketState::Open(server) => {
                 if self.replies.wants_bytes() {
                     self.replies.read(&server, replies, buffer, cut);
                 }
-                self.server = Link::Open(server);
+                self.server = SocketState::Open(server);
             }
-            Link::Connecting(_) | Link::Parked | Link::Failed => {}
+            SocketState::Connecting(_) | SocketState::Parked | SocketState::Failed => {}
         }
     }
 
     /// Writes what is due by `now` in both directions.
     pub(crate) fn deliver(&mut self, requests: &Wire, replies: &Wire, now: Instant) -> Delivery {
         let server = match &self.server {
-            Link::Parked | Link::Connecting(_) => return Delivery::Open,
-            Link::Open(server) => server,
-            Link::Failed => return Delivery::Reset,
+            SocketState::Parked | SocketState::Connecting(_) => return Delivery::Open,
+            SocketState::Open(server) => server,
+            SocketState::Failed => return Delivery::Reset,
         };
         let forth = self.requests.deliver(server, requests, now);
         let back = self.replies.deliver(&self.client, replies, now);

@@ -80,6 +80,13 @@ impl Server {
         fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
+    /// How often a command was called on this server, by its name in small letters. A script's are among them.
+    pub fn calls(&self, command: &str) -> u64 {
+        let stats = self.info("commandstats");
+        let stats = stats.get(&format!("cmdstat_{command}")).map_or("", String::as_str);
+        stats.split([',', '=']).nth(1).unwrap_or("0").parse().expect("a number")
+    }
+
     /// Deletes all keys of all databases.
     #[track_caller]
     pub fn flushall(&self) {

@@ -1,12 +1,12 @@
 //! What can happen next, and what it does.
 
 use crate::NODES;
-use crate::decision::{self, Verdict};
-use crate::line::{Grant, Line, Verb};
+use crate::decision::{self, Decided};
+use crate::line::{GrantState, Line, Verb};
 use crate::memory::{Contact, Memory, Sight};
-use crate::node::{Key, Node};
+use crate::node::{Key, ModelNode};
 use crate::setting::{Crash, Setting};
-use crate::state::{Client, Extension, Phase, State};
+use crate::state::{Client, ClientPhase, ExtensionPhase, State};
 
 /// One step: of time, of a client (by its number), of a node, or of the network between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,9 +64,11 @@ impl<const C: usize, const K: usize> State<C, K> {
         }
         match node {
             // By the node's clock, like expiry: no later than the last key it could have had.
-            Node::Away { left } if *left <= setting.ahead => found.push(Action::Restart(name)),
-            Node::Up { .. } if self.may_crash(setting, name) => found.push(Action::Crash(name)),
-            Node::Up { .. } | Node::Away { .. } => {}
+            ModelNode::Away { left } if *left <= setting.ahead => found.push(Action::Restart(name)),
+            ModelNode::Up { .. } if self.may_crash(setting, name) => {
+                found.push(Action::Crash(name));
+            }
+            ModelNode::Up { .. } | ModelNode::Away { .. } => {}
         }
     }
 
@@ -75,27 +77,28 @@ impl<const C: usize, const K: usize> State<C, K> {
             return false;
         }
         if let Some(guard) = setting.guard {
-            let is_old =
-                |node: &Node<K>| matches!(node, Node::Up { age, .. } if *age == guard.term);
+            let is_old = |node: &ModelNode<K>| matches!(node, ModelNode::Up { age, .. } if *age == guard.term);
             let mut others = (0..NODES).filter(|other| *other != name);
             return !guard.spares || others.any(|other| is_old(&self.nodes[other]));
         }
         // A node that crashes with nothing to forget is one that is slow to answer.
         let forgets = self.nodes[name].keys().iter().any(|key| *key != Key::Free);
-        forgets && !self.nodes.iter().any(|node| matches!(node, Node::Away { .. }))
+        forgets && !self.nodes.iter().any(|node| matches!(node, ModelNode::Away { .. }))
     }
 
     fn client_actions(&self, setting: &Setting, name: usize, found: &mut Vec<Action>) {
         let client = &self.clients[name];
         match client.phase {
-            Phase::Idle if client.attempts < setting.attempts => found.push(Action::Begin(name)),
-            Phase::Asking { .. } if setting.ends => found.push(Action::GiveUp(name)),
-            Phase::Idle | Phase::Asking { .. } => {}
-            Phase::Holding { left, extension } => {
+            ClientPhase::Idle if client.attempts < setting.attempts => {
+                found.push(Action::Begin(name));
+            }
+            ClientPhase::Asking { .. } if setting.ends => found.push(Action::GiveUp(name)),
+            ClientPhase::Idle | ClientPhase::Asking { .. } => {}
+            ClientPhase::Holding { left, extension } => {
                 if setting.ends {
                     found.push(Action::Release(name));
                 }
-                if setting.extends && extension == Extension::NotYet && left > 0 {
+                if setting.extends && extension == ExtensionPhase::NotYet && left > 0 {
                     found.push(Action::Extend(name));
                 }
             }
@@ -104,14 +107,14 @@ impl<const C: usize, const K: usize> State<C, K> {
             let line = client.lines[node];
             if line.requests().next().is_some() {
                 let is_connected = client.sights[node].contact() == Contact::Up;
-                if is_connected && !matches!(self.nodes[node], Node::Away { .. }) {
+                if is_connected && !matches!(self.nodes[node], ModelNode::Away { .. }) {
                     found.push(Action::Take(name, node));
                 }
                 if setting.loses {
                     found.push(Action::Lose(name, node));
                 }
             }
-            if line.grant() == Grant::Coming && client.counts(setting, node) {
+            if line.grant() == GrantState::Coming && client.counts(setting, node) {
                 found.push(Action::Hear(name, node));
             }
             let Some(guard) = setting.guard.filter(|_| name > 0) else { continue };
@@ -133,7 +136,7 @@ impl<const C: usize, const K: usize> State<C, K> {
             Action::Begin(client) => {
                 let client = &mut self.clients[client];
                 client.attempts += 1;
-                client.phase = Phase::Asking { age: 0 };
+                client.phase = ClientPhase::Asking { age: 0 };
                 client.send_to_all(Verb::Set);
             }
             Action::Take(client, node) => self.take(setting, client, node),
@@ -144,22 +147,22 @@ impl<const C: usize, const K: usize> State<C, K> {
             Action::GiveUp(client) | Action::Release(client) => end(&mut self.clients[client]),
             Action::Extend(client) => {
                 let client = &mut self.clients[client];
-                if let Phase::Holding { extension, .. } = &mut client.phase {
-                    *extension = Extension::Asking(0);
+                if let ClientPhase::Holding { extension, .. } = &mut client.phase {
+                    *extension = ExtensionPhase::Asking(0);
                 }
                 client.send_to_all(Verb::Extend);
             }
             Action::Crash(node) if setting.crash == Crash::StaysAway => {
-                self.nodes[node] = Node::Away { left: setting.ttl };
+                self.nodes[node] = ModelNode::Away { left: setting.ttl };
             }
             Action::Expire(node, key) => self.nodes[node].keys_mut()[key] = Key::Free,
             Action::Crash(node) => {
-                self.nodes[node] = Node::empty(0);
+                self.nodes[node] = ModelNode::empty(0);
                 if setting.guard.is_some() {
                     self.clients[1].lose(node);
                 }
             }
-            Action::Restart(node) => self.nodes[node] = Node::empty(0),
+            Action::Restart(node) => self.nodes[node] = ModelNode::empty(0),
             Action::Meet(client, node) => self.meet(setting, client, node),
             Action::Miss(client, node) => {
                 let client = &mut self.clients[client];
@@ -180,12 +183,12 @@ impl<const C: usize, const K: usize> State<C, K> {
         for client in &mut self.clients {
             client.sights.iter_mut().for_each(Sight::tick);
             match &mut client.phase {
-                Phase::Idle => {}
+                ClientPhase::Idle => {}
                 // No validity is longer than the ttl: beyond it, late is late.
-                Phase::Asking { age } => *age = (*age + 1).min(setting.ttl),
-                Phase::Holding { left, extension } => {
+                ClientPhase::Asking { age } => *age = (*age + 1).min(setting.ttl),
+                ClientPhase::Holding { left, extension } => {
                     *left = left.saturating_sub(1);
-                    if let Extension::Asking(age) = extension {
+                    if let ExtensionPhase::Asking(age) = extension {
                         *age = (*age + 1).min(setting.ttl);
                     }
                 }
@@ -200,18 +203,18 @@ impl<const C: usize, const K: usize> State<C, K> {
             return;
         }
         if let Some(guard) = setting.guard
-            && let Node::Up { age, .. } = self.nodes[node]
+            && let ModelNode::Up { age, .. } = self.nodes[node]
             && name == 0
         {
             client.sights[node] = Sight::of_age(guard, age);
         }
         let awaited = match client.phase {
-            Phase::Asking { .. } => Some(Verb::Set),
-            Phase::Holding { extension: Extension::Asking(_), .. } => Some(Verb::Extend),
+            ClientPhase::Asking { .. } => Some(Verb::Set),
+            ClientPhase::Holding { extension: ExtensionPhase::Asking(_), .. } => Some(Verb::Extend),
             _ => None,
         };
         if request.attempt == client.attempt() && awaited == Some(request.verb) {
-            client.lines[node].set_grant(Grant::Coming);
+            client.lines[node].set_grant(GrantState::Coming);
         }
     }
 
@@ -221,11 +224,11 @@ impl<const C: usize, const K: usize> State<C, K> {
     /// when A holds, for that can only keep B out.
     fn leave_out_ends(&mut self, setting: &Setting) {
         let is_late = |client: &Client| match client.phase {
-            Phase::Idle => client.attempts == setting.attempts,
-            Phase::Asking { age } => age == setting.ttl,
-            Phase::Holding { left, .. } => left == 0,
+            ClientPhase::Idle => client.attempts == setting.attempts,
+            ClientPhase::Asking { age } => age == setting.ttl,
+            ClientPhase::Holding { left, .. } => left == 0,
         };
-        let has_b = matches!(self.clients[1].phase, Phase::Holding { .. });
+        let has_b = matches!(self.clients[1].phase, ClientPhase::Holding { .. });
         let has_a = self.believes(setting, 0);
         if self.clients.iter().any(is_late) || has_b && !has_a {
             *self = Self::start(setting);
@@ -237,21 +240,23 @@ impl<const C: usize, const K: usize> State<C, K> {
 
     /// What was under way on the old connection arrives no more.
     fn meet(&mut self, setting: &Setting, client: usize, node: usize) {
-        let Node::Up { age, .. } = self.nodes[node] else { unreachable!("it is back at once") };
+        let ModelNode::Up { age, .. } = self.nodes[node] else {
+            unreachable!("it is back at once")
+        };
         let client = &mut self.clients[client];
         client.sights = client.memory(setting).meet(node, age);
-        if client.lines[node].grant() == Grant::Coming {
-            client.lines[node].set_grant(Grant::None);
+        if client.lines[node].grant() == GrantState::Coming {
+            client.lines[node].set_grant(GrantState::None);
         }
     }
 
     /// Whether a grant of `node` is on its way to `client`.
     pub(crate) fn is_coming(&self, client: usize, node: usize) -> bool {
-        self.clients[client].lines[node].grant() == Grant::Coming
+        self.clients[client].lines[node].grant() == GrantState::Coming
     }
 
     /// What `client` would decide if it heard `node` now.
-    pub(crate) fn verdict(&self, setting: &Setting, client: usize, node: usize) -> Verdict {
+    pub(crate) fn verdict(&self, setting: &Setting, client: usize, node: usize) -> Decided {
         verdict(setting, &self.clients[client], node)
     }
 }
@@ -275,36 +280,36 @@ impl Client {
     }
 }
 
-fn verdict(setting: &Setting, client: &Client, node: usize) -> Verdict {
+fn verdict(setting: &Setting, client: &Client, node: usize) -> Decided {
     let grants = client.heard().chain([node]);
     match client.phase {
-        Phase::Asking { age } => decision::acquire(setting, grants, age),
-        Phase::Holding { left, extension: Extension::Asking(age) } => {
+        ClientPhase::Asking { age } => decision::acquire(setting, grants, age),
+        ClientPhase::Holding { left, extension: ExtensionPhase::Asking(age) } => {
             decision::extend(setting, grants, age, left)
         }
-        _ => Verdict::Open,
+        _ => Decided::Open,
     }
 }
 
 fn hear(setting: &Setting, client: &mut Client, node: usize) {
     match verdict(setting, client, node) {
-        Verdict::Open => client.lines[node].set_grant(Grant::Heard),
-        Verdict::Held(left) => {
+        Decided::Open => client.lines[node].set_grant(GrantState::Heard),
+        Decided::Held(left) => {
             let extension = match client.phase {
-                Phase::Holding { .. } => Extension::Over,
-                _ => Extension::NotYet,
+                ClientPhase::Holding { .. } => ExtensionPhase::Over,
+                _ => ExtensionPhase::NotYet,
             };
-            client.phase = Phase::Holding { left, extension };
+            client.phase = ClientPhase::Holding { left, extension };
             // Votes that are still to come are recorded, and change nothing (I2).
-            client.lines.iter_mut().for_each(|line| line.set_grant(Grant::None));
+            client.lines.iter_mut().for_each(|line| line.set_grant(GrantState::None));
         }
-        Verdict::Over | Verdict::TooLate => end(client),
+        Decided::Over | Decided::TooLate => end(client),
     }
 }
 
 /// Any end of an attempt or a lease is followed by releases to all nodes (I5).
 fn end(client: &mut Client) {
-    client.phase = Phase::Idle;
+    client.phase = ClientPhase::Idle;
     client.send_to_all(Verb::Release);
     for (line, sight) in client.lines.iter_mut().zip(&client.sights) {
         // What waited for a connection is not written any more.

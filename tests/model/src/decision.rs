@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// What the grants heard so far come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Decided {
     /// Not decided: more grants can still come.
     Open,
     /// Held, or held on, for so many ticks from now.
@@ -49,7 +49,7 @@ fn feed(round: &mut Round, grants: impl Iterator<Item = usize>, now: Time) {
 ///
 /// Grants that decided nothing when they came decide nothing now either, so only the last of them
 /// needs its true time.
-pub(crate) fn acquire(setting: &Setting, grants: impl Iterator<Item = usize>, age: u8) -> Verdict {
+pub(crate) fn acquire(setting: &Setting, grants: impl Iterator<Item = usize>, age: u8) -> Decided {
     let quorum = Quorum::majority(setting.electorate);
     let schedule = RetryPolicy::none().schedule();
     let (timings, never) = (timings(setting), Time::from_nanos(u64::MAX));
@@ -58,11 +58,11 @@ pub(crate) fn acquire(setting: &Setting, grants: impl Iterator<Item = usize>, ag
     let t1 = if setting.from_t1 { at(0) } else { now };
     let (mut round, _) = acquisition.begin(t1);
     feed(&mut round, grants, now);
-    let Some(outcome) = round.outcome() else { return Verdict::Open };
+    let Some(outcome) = round.outcome() else { return Decided::Open };
     match acquisition.handle_outcome(&round, now, 0) {
-        Next::Lease { valid_until, .. } => Verdict::Held(ticks(valid_until, now)),
-        _ if outcome == Outcome::TooLate => Verdict::TooLate,
-        _ => Verdict::Over,
+        Next::Lease { valid_until, .. } => Decided::Held(ticks(valid_until, now)),
+        _ if outcome == Outcome::TooLate => Decided::TooLate,
+        _ => Decided::Over,
     }
 }
 
@@ -72,18 +72,18 @@ pub(crate) fn extend(
     grants: impl Iterator<Item = usize>,
     age: u8,
     left: u8,
-) -> Verdict {
+) -> Decided {
     let (ttl, drift) = timings(setting);
     let quorum = Quorum::majority(setting.electorate);
     let mut renewal = Renewal::new(quorum, drift, at(age + left));
     let now = at(age);
-    let Ok(mut round) = renewal.begin(ttl, at(0)) else { return Verdict::Over };
+    let Ok(mut round) = renewal.begin(ttl, at(0)) else { return Decided::Over };
     feed(&mut round, grants, now);
-    let Some(outcome) = round.outcome() else { return Verdict::Open };
+    let Some(outcome) = round.outcome() else { return Decided::Open };
     match renewal.handle_outcome(&round, now) {
-        Extended::Until(end) | Extended::Unchanged(end) => Verdict::Held(ticks(end, now)),
-        Extended::Ended(_) if outcome == Outcome::TooLate => Verdict::TooLate,
-        Extended::Ended(_) => Verdict::Over,
+        Extended::Until(end) | Extended::Unchanged(end) => Decided::Held(ticks(end, now)),
+        Extended::Ended(_) if outcome == Outcome::TooLate => Decided::TooLate,
+        Extended::Ended(_) => Decided::Over,
     }
 }
 

@@ -27,8 +27,8 @@ mod suite;
 mod words;
 
 pub use rehearsal::rehearse;
-pub use setting::{Crash, Guard, Rule, Setting};
-pub use suite::{Report, guards, hand_over, safe_settings, search, unsafe_settings};
+pub use setting::{CountingRule, Crash, GuardPromises, Setting};
+pub use suite::{SearchReport, guards, hand_over, safe_settings, search, unsafe_settings};
 
 /// N.
 const NODES: usize = 3;

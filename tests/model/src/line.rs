@@ -25,7 +25,7 @@ pub(crate) struct Request {
 /// Only grants are kept. A vote against makes a client give up, which it may do at any time anyhow,
 /// and a client that does not hear it does no less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Grant {
+pub(crate) enum GrantState {
     /// Not given, not yet or never.
     None,
     /// Given, and not heard yet.
@@ -91,15 +91,15 @@ impl Line {
         self.requests().any(is_it)
     }
 
-    pub(crate) fn grant(self) -> Grant {
+    pub(crate) fn grant(self) -> GrantState {
         match self.0 & FIELD {
-            0 => Grant::None,
-            1 => Grant::Coming,
-            _ => Grant::Heard,
+            0 => GrantState::None,
+            1 => GrantState::Coming,
+            _ => GrantState::Heard,
         }
     }
 
-    pub(crate) fn set_grant(&mut self, grant: Grant) {
+    pub(crate) fn set_grant(&mut self, grant: GrantState) {
         self.0 = (self.0 & !FIELD) | grant as u32;
     }
 }

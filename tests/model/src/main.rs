@@ -1,11 +1,13 @@
 //! Searches all settings, and prints what was found.
 
-use model::{Report, Setting, guards, hand_over, rehearse, safe_settings, search, unsafe_settings};
+use model::{
+    SearchReport, Setting, guards, hand_over, rehearse, safe_settings, search, unsafe_settings,
+};
 use std::env;
 use std::process::ExitCode;
 use std::thread;
 
-fn numbers(report: &Report) -> String {
+fn numbers(report: &SearchReport) -> String {
     let (states, depth, time) = (report.states, report.depth, report.time.as_secs_f64());
     format!("{states} states, depth {depth}, {time:.1} s")
 }
@@ -23,7 +25,7 @@ fn bounds(setting: &Setting) -> String {
 }
 
 /// Prints one safe setting; true if it is as it should be.
-fn print_safe(setting: &Setting, report: &Report) -> bool {
+fn print_safe(setting: &Setting, report: &SearchReport) -> bool {
     let verdict = if report.trace.is_none() { "never two holders" } else { "TWO HOLDERS" };
     println!("{}: {verdict}\n    {}", setting.name, bounds(setting));
     println!("    {}", numbers(report));
@@ -39,7 +41,7 @@ fn print_safe(setting: &Setting, report: &Report) -> bool {
 }
 
 /// Prints one unsafe setting; true if it was caught.
-fn print_unsafe(setting: &Setting, report: &Report) -> bool {
+fn print_unsafe(setting: &Setting, report: &SearchReport) -> bool {
     println!("{}\n    {}", setting.name, bounds(setting));
     let Some(trace) = &report.trace else {
         println!("    NOT FOUND in {}\n", numbers(report));

@@ -2,8 +2,8 @@
 //! is made again from the state, and asked.
 
 use crate::NODES;
-use crate::protocol::{NodeId, Quarantine, Quorum, Rule as Kept, Sentence, Server, Time};
-use crate::setting::{Guard, Rule};
+use crate::protocol::{NodeId, Quarantine, Quorum, Rule, Sentence, Server, Time};
+use crate::setting::{CountingRule, GuardPromises};
 use std::time::Duration;
 
 /// Whether a client can talk to a node.
@@ -38,9 +38,9 @@ impl Sight {
     pub(crate) const NEW: Self = Self(Contact::None as u16);
 
     /// Of a node of which it is known how old it is.
-    pub(crate) fn of_age(guard: Guard, age: u8) -> Self {
+    pub(crate) fn of_age(guard: GuardPromises, age: u8) -> Self {
         let mut sight = Self::default();
-        if guard.rule != Rule::Off {
+        if guard.rule != CountingRule::Off {
             sight.set(SENTENCE, u16::from(guard.term - age));
         }
         sight
@@ -114,11 +114,11 @@ fn whole(duration: Duration) -> u16 {
     u16::try_from(duration.as_secs()).expect("terms are short")
 }
 
-pub(crate) fn new_quarantine(guard: Guard) -> Quarantine<u16> {
+pub(crate) fn new_quarantine(guard: GuardPromises) -> Quarantine<u16> {
     let rule = match guard.rule {
-        Rule::Off => Kept::Off,
-        Rule::Observed => Kept::Observed,
-        Rule::Strict => Kept::Strict,
+        CountingRule::Off => Rule::Off,
+        CountingRule::Observed => Rule::Observed,
+        CountingRule::Strict => Rule::Strict,
     };
     Quarantine::new(Quorum::majority(NODES), rule, ticks(u16::from(guard.term)))
 }
@@ -137,14 +137,14 @@ pub(crate) fn why_not(of: &Quarantine<u16>, node: usize, now: Time) -> Option<Se
 
 /// The nodes that a client knows something of, and what.
 pub(crate) struct Memory {
-    guard: Guard,
+    guard: GuardPromises,
     sights: [Sight; NODES],
     quarantine: Quarantine<u16>,
 }
 
 impl Memory {
     /// The quarantine of a client to which the nodes look like this.
-    pub(crate) fn new(guard: Guard, sights: [Sight; NODES]) -> Self {
+    pub(crate) fn new(guard: GuardPromises, sights: [Sight; NODES]) -> Self {
         let mut it = Self { guard, sights, quarantine: new_quarantine(guard) };
         it.remember();
         it
@@ -202,7 +202,7 @@ impl Memory {
         tell(&mut self.quarantine, node, 1, u16::from(age + self.guard.uptime_error), now());
         self.sights[node].set_contact(Contact::Up);
         let ends = whole(self.quarantine.ends(NodeId::new(node)).since(now()));
-        let is_youth = is_first && self.guard.rule == Rule::Observed;
+        let is_youth = is_first && self.guard.rule == CountingRule::Observed;
         self.sights[node].set(if is_youth { YOUTH } else { SENTENCE }, ends);
         self.read_natives();
         self.sights

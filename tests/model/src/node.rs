@@ -31,7 +31,7 @@ impl Key {
 
 /// A node with `K` keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Node<const K: usize> {
+pub(crate) enum ModelNode<const K: usize> {
     /// It answers.
     Up {
         /// The ticks since it was started, up to the term of the guard.
@@ -46,7 +46,7 @@ pub(crate) enum Node<const K: usize> {
     },
 }
 
-impl<const K: usize> Node<K> {
+impl<const K: usize> ModelNode<K> {
     /// It has been up for `age` ticks, and has nothing.
     pub(crate) fn empty(age: u8) -> Self {
         Self::Up { age, keys: [Key::Free; K] }

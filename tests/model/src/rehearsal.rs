@@ -4,7 +4,7 @@
 use crate::NODES;
 use crate::memory::{Contact, Memory, Sight, TICK, new_quarantine, tell, why_not};
 use crate::protocol::{NodeId, Time};
-use crate::setting::Guard;
+use crate::setting::GuardPromises;
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
@@ -16,7 +16,7 @@ enum Event {
 
 /// What a state has of one client and the nodes.
 #[derive(Clone, Copy)]
-struct Known {
+struct Knowledge {
     ages: [u8; NODES],
     sights: [Sight; NODES],
 }
@@ -25,17 +25,17 @@ struct Known {
 ///
 /// # Errors
 /// The first history after which a node counts for one and not for the other.
-pub fn rehearse(guard: Guard, events: usize) -> Result<usize, String> {
+pub fn rehearse(guard: GuardPromises, events: usize) -> Result<usize, String> {
     let age = if guard.is_fresh { 0 } else { guard.term };
-    let start = Known { ages: [age; NODES], sights: [Sight::NEW; NODES] };
+    let start = Knowledge { ages: [age; NODES], sights: [Sight::NEW; NODES] };
     let mut count = 0;
     go_on(guard, start, &mut Vec::new(), events, &mut count)?;
     Ok(count)
 }
 
 fn go_on(
-    guard: Guard,
-    known: Known,
+    guard: GuardPromises,
+    known: Knowledge,
     history: &mut Vec<Event>,
     events: usize,
     count: &mut usize,
@@ -57,7 +57,7 @@ fn go_on(
     Ok(())
 }
 
-fn possible(guard: Guard, known: Known) -> Vec<Event> {
+fn possible(guard: GuardPromises, known: Knowledge) -> Vec<Event> {
     let mut found = vec![Event::Tick];
     for node in 0..NODES {
         found.push(Event::Restart(node));
@@ -72,8 +72,8 @@ fn possible(guard: Guard, known: Known) -> Vec<Event> {
     found
 }
 
-impl Known {
-    fn after(mut self, guard: Guard, event: Event) -> Self {
+impl Knowledge {
+    fn after(mut self, guard: GuardPromises, event: Event) -> Self {
         match event {
             Event::Tick => {
                 self.ages.iter_mut().for_each(|age| *age = (*age + 1).min(guard.term));
@@ -93,7 +93,7 @@ impl Known {
 }
 
 /// Which nodes count after `history`, as it was.
-fn truth(guard: Guard, history: &[Event]) -> [bool; NODES] {
+fn truth(guard: GuardPromises, history: &[Event]) -> [bool; NODES] {
     let mut quarantine = new_quarantine(guard);
     // Whoever is old is so for long.
     let mut ages = [if guard.is_fresh { 0_u16 } else { 50 }; NODES];

@@ -12,11 +12,11 @@ use crate::state::{Orders, State};
 use std::time::{Duration, Instant};
 
 /// Something to look for: what it is called, and whether a state is one.
-pub(crate) type Goal<const C: usize, const K: usize> =
+pub(crate) type Query<const C: usize, const K: usize> =
     (&'static str, fn(&Setting, &State<C, K>) -> bool);
 
 /// An action with the state after it.
-pub(crate) type Step<const C: usize, const K: usize> = (Action, State<C, K>);
+pub(crate) type Move<const C: usize, const K: usize> = (Action, State<C, K>);
 
 /// What a search has come to.
 pub(crate) struct Explored<const C: usize, const K: usize> {
@@ -27,7 +27,7 @@ pub(crate) struct Explored<const C: usize, const K: usize> {
     /// How long it took.
     pub(crate) time: Duration,
     /// A shortest way to what must not be, where it was found; the search has ended there.
-    pub(crate) found: Option<Vec<Step<C, K>>>,
+    pub(crate) found: Option<Vec<Move<C, K>>>,
     /// Of each thing that should be possible, in how many steps it is, if it is.
     pub(crate) sometimes: Vec<(&'static str, Option<usize>)>,
 }
@@ -37,7 +37,7 @@ pub(crate) fn explore<const C: usize, const K: usize>(
     setting: &Setting,
     start: State<C, K>,
     stop: impl Fn(&Setting, &State<C, K>) -> bool,
-    sometimes: &[Goal<C, K>],
+    sometimes: &[Query<C, K>],
 ) -> Explored<C, K> {
     explore_in(&Orders::all(setting), setting, start, stop, sometimes)
 }
@@ -56,7 +56,7 @@ fn explore_in<const C: usize, const K: usize>(
     setting: &Setting,
     start: State<C, K>,
     stop: impl Fn(&Setting, &State<C, K>) -> bool,
-    sometimes: &[Goal<C, K>],
+    sometimes: &[Query<C, K>],
 ) -> Explored<C, K> {
     let begun = Instant::now();
     let mut seen = Seen::starting_from(start.nameless(orders));
@@ -96,7 +96,7 @@ fn with_names<const C: usize, const K: usize>(
     start: State<C, K>,
     path: &[State<C, K>],
     orders: &Orders<C, K>,
-) -> Vec<Step<C, K>> {
+) -> Vec<Move<C, K>> {
     let mut trace = Vec::new();
     let (mut state, mut actions) = (start, Vec::new());
     for nameless in &path[1..] {

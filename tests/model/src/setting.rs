@@ -13,7 +13,7 @@ pub enum Crash {
 
 /// Which nodes that were restarted, or are young, do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum CountingRule {
     /// All count.
     Off,
     /// Those that were seen to restart do not, and young ones do not, unless the deployment is new.
@@ -26,9 +26,9 @@ pub enum Rule {
 /// before it was met, and what is under way to one that restarts is lost.
 #[allow(clippy::struct_excessive_bools)] // Each is one promise, kept or not.
 #[derive(Clone, Copy, Debug)]
-pub struct Guard {
+pub struct GuardPromises {
     /// Which nodes do not count.
-    pub rule: Rule,
+    pub rule: CountingRule,
     /// For how long they do not: something that was granted stands no longer.
     pub term: u8,
     /// Whether B comes new: it has not met any node. Else it knows all for long.
@@ -44,8 +44,8 @@ pub struct Guard {
 }
 
 /// What the guard is promised.
-pub(crate) const GUARD: Guard = Guard {
-    rule: Rule::Observed,
+pub(crate) const GUARD: GuardPromises = GuardPromises {
+    rule: CountingRule::Observed,
     term: 2,
     is_new: true,
     is_fresh: false,
@@ -90,7 +90,7 @@ pub struct Setting {
     /// Whether a node sets all keys of a set or none; otherwise those that are free, if there are any.
     pub is_whole: bool,
     /// What clients know of nodes that restart; nothing, if the nodes see to that themselves.
-    pub guard: Option<Guard>,
+    pub guard: Option<GuardPromises>,
     /// The decision asks for a majority of so many nodes; there are three nodes.
     pub electorate: usize,
 }

@@ -2,14 +2,14 @@
 
 use crate::NODES;
 use crate::decision;
-use crate::line::{Grant, Line, Verb};
+use crate::line::{GrantState, Line, Verb};
 use crate::memory::Sight;
-use crate::node::{Key, Node};
+use crate::node::{Key, ModelNode};
 use crate::setting::Setting;
 
 /// Where the one extension of a lease stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Extension {
+pub(crate) enum ExtensionPhase {
     /// Not begun.
     NotYet,
     /// Under way for so many ticks.
@@ -20,7 +20,7 @@ pub(crate) enum Extension {
 
 /// What a client is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Phase {
+pub(crate) enum ClientPhase {
     /// Nothing.
     Idle,
     /// It has asked for the lock, with T1 so many ticks ago.
@@ -33,7 +33,7 @@ pub(crate) enum Phase {
         /// The ticks to go.
         left: u8,
         /// Its extension.
-        extension: Extension,
+        extension: ExtensionPhase,
     },
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum Phase {
 pub(crate) struct Client {
     pub(crate) lines: [Line; NODES],
     pub(crate) sights: [Sight; NODES],
-    pub(crate) phase: Phase,
+    pub(crate) phase: ClientPhase,
     pub(crate) attempts: u8,
 }
 
@@ -56,20 +56,20 @@ impl Client {
         let attempt = self.attempt();
         for line in &mut self.lines {
             line.push(verb, attempt);
-            line.set_grant(Grant::None);
+            line.set_grant(GrantState::None);
         }
     }
 
     /// The nodes that it has heard a grant from in the present round.
     pub(crate) fn heard(&self) -> impl Iterator<Item = usize> {
-        (0..NODES).filter(|node| self.lines[*node].grant() == Grant::Heard)
+        (0..NODES).filter(|node| self.lines[*node].grant() == GrantState::Heard)
     }
 }
 
 /// A state of `C` clients and the nodes with `K` keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct State<const C: usize, const K: usize> {
-    pub(crate) nodes: [Node<K>; NODES],
+    pub(crate) nodes: [ModelNode<K>; NODES],
     pub(crate) clients: [Client; C],
 }
 
@@ -80,17 +80,17 @@ impl<const C: usize, const K: usize> State<C, K> {
         let clients = std::array::from_fn(|name| {
             let sight = if is_new(name) { Sight::NEW } else { Sight::default() };
             let lines = [Line::default(); NODES];
-            Client { lines, sights: [sight; NODES], phase: Phase::Idle, attempts: 0 }
+            Client { lines, sights: [sight; NODES], phase: ClientPhase::Idle, attempts: 0 }
         });
         let is_fresh = setting.guard.is_some_and(|guard| guard.is_fresh);
         let age = if is_fresh { 0 } else { setting.oldest() };
-        Self { nodes: [Node::empty(age); NODES], clients }
+        Self { nodes: [ModelNode::empty(age); NODES], clients }
     }
 
     /// Whether `client` believes, by its own clock, that it holds the lock.
     pub(crate) fn believes(&self, setting: &Setting, client: usize) -> bool {
         match self.clients[client].phase {
-            Phase::Holding { left, .. } => decision::believes(setting, left),
+            ClientPhase::Holding { left, .. } => decision::believes(setting, left),
             _ => false,
         }
     }
@@ -165,7 +165,7 @@ impl<const C: usize, const K: usize> State<C, K> {
         let mut it = *self;
         it.clients = order.clients.map(|from| self.clients[from]);
         for node in &mut it.nodes {
-            let Node::Up { keys, .. } = node else { continue };
+            let ModelNode::Up { keys, .. } = node else { continue };
             *keys = order.keys.map(|from| keys[from]);
             for key in keys {
                 if let Key::Held { owner, .. } = key {

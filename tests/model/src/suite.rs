@@ -1,16 +1,16 @@
 //! The settings that are checked, and what is asked of each state.
 
 use crate::NODES;
-use crate::decision::Verdict;
-use crate::node::Node;
-use crate::search::{Goal, explore, explore_by_name};
-use crate::setting::{Crash, GUARD, Guard, Rule, SAFE, Setting};
-use crate::state::{Extension, Phase, State};
+use crate::decision::Decided;
+use crate::node::ModelNode;
+use crate::search::{Query, explore, explore_by_name};
+use crate::setting::{CountingRule, Crash, GUARD, GuardPromises, SAFE, Setting};
+use crate::state::{ClientPhase, ExtensionPhase, State};
 use crate::words::tell;
 use std::time::Duration;
 
 /// What a search has come to, in numbers and words.
-pub struct Report {
+pub struct SearchReport {
     /// How many states there are, those that differ only in names counted once.
     pub states: usize,
     /// How many steps the last of them is away from the first.
@@ -56,7 +56,7 @@ pub fn safe_settings() -> [Setting; 8] {
         },
         Setting {
             name: "guard Observed: all nodes restart, and B has met them before",
-            ..restarts(Guard { is_new: false, spares: false, ..GUARD })
+            ..restarts(GuardPromises { is_new: false, spares: false, ..GUARD })
         },
         Setting {
             name: "guard Observed: nodes restart while another is old, and B comes new",
@@ -64,7 +64,7 @@ pub fn safe_settings() -> [Setting; 8] {
         },
         Setting {
             name: "guard Strict: all nodes restart, and B comes new",
-            ..restarts(Guard { rule: Rule::Strict, spares: false, ..GUARD })
+            ..restarts(GuardPromises { rule: CountingRule::Strict, spares: false, ..GUARD })
         },
     ]
 }
@@ -73,7 +73,7 @@ pub fn safe_settings() -> [Setting; 8] {
 const SETS: Setting = Setting { name: "", attempts: 1, sets: &[&[0, 1], &[1, 2]], ..SAFE };
 
 /// Clocks that go alike, and nodes that are back at once.
-fn restarts(guard: Guard) -> Setting {
+fn restarts(guard: GuardPromises) -> Setting {
     Setting {
         attempts: 1,
         ends: false,
@@ -122,29 +122,29 @@ pub fn unsafe_settings() -> [Setting; 12] {
         },
         Setting {
             name: "guard off: a node restarts, and B has met it before",
-            ..restarts(Guard { rule: Rule::Off, is_new: false, ..GUARD })
+            ..restarts(GuardPromises { rule: CountingRule::Off, is_new: false, ..GUARD })
         },
         Setting {
             name: "guard Observed: a term that is shorter than the ttl",
-            ..restarts(Guard { term: 1, is_new: false, ..GUARD })
+            ..restarts(GuardPromises { term: 1, is_new: false, ..GUARD })
         },
         Setting {
             name: "guard Observed: all nodes restart, and B comes new",
-            ..restarts(Guard { spares: false, ..GUARD })
+            ..restarts(GuardPromises { spares: false, ..GUARD })
         },
         Setting {
             name: "guard Observed: B comes new, and takes nodes that it has not met for dead",
-            ..restarts(Guard { hastes: true, ..GUARD })
+            ..restarts(GuardPromises { hastes: true, ..GUARD })
         },
         Setting {
             name: "guard Observed: B comes new, and servers say that they are two seconds older",
-            ..restarts(Guard { uptime_error: 2, ..GUARD })
+            ..restarts(GuardPromises { uptime_error: 2, ..GUARD })
         },
     ]
 }
 
 /// All that is done about restarts in the settings.
-pub fn guards() -> Vec<Guard> {
+pub fn guards() -> Vec<GuardPromises> {
     let all = safe_settings().into_iter().chain(unsafe_settings());
     all.filter_map(|setting| setting.guard).collect()
 }
@@ -153,7 +153,7 @@ pub fn guards() -> Vec<Guard> {
 ///
 /// # Panics
 /// If there are not two or three clients, or more is asked of them than a line can carry.
-pub fn search(setting: &Setting) -> Report {
+pub fn search(setting: &Setting) -> SearchReport {
     let keys = setting.sets.iter().flat_map(|set| set.iter()).max().map_or(0, |last| last + 1);
     match (setting.clients, keys) {
         (2, 1) => search_with::<2, 1>(setting),
@@ -163,11 +163,11 @@ pub fn search(setting: &Setting) -> Report {
     }
 }
 
-fn search_with<const C: usize, const K: usize>(setting: &Setting) -> Report {
+fn search_with<const C: usize, const K: usize>(setting: &Setting) -> SearchReport {
     let start = State::<C, K>::start(setting);
     let two_hold = |setting: &Setting, state: &State<C, K>| state.is_broken(setting);
     let explored = explore(setting, start, two_hold, &goals(setting));
-    Report {
+    SearchReport {
         states: explored.states,
         depth: explored.depth,
         time: explored.time,
@@ -177,8 +177,8 @@ fn search_with<const C: usize, const K: usize>(setting: &Setting) -> Report {
 }
 
 /// What must be possible, or else nothing was shown.
-fn goals<const C: usize, const K: usize>(setting: &Setting) -> Vec<Goal<C, K>> {
-    let mut goals: Vec<Goal<C, K>> =
+fn goals<const C: usize, const K: usize>(setting: &Setting) -> Vec<Query<C, K>> {
+    let mut goals: Vec<Query<C, K>> =
         vec![("a client holds the lock", |setting, state| state.holders(setting) == 1)];
     if setting.guard.is_some() {
         goals.push((
@@ -190,19 +190,19 @@ fn goals<const C: usize, const K: usize>(setting: &Setting) -> Vec<Goal<C, K>> {
             },
         ));
         goals.push(("B gets the lock, as A does not hold it", |setting, state| {
-            let is_last = |node| matches!(state.verdict(setting, 1, node), Verdict::Held(_));
+            let is_last = |node| matches!(state.verdict(setting, 1, node), Decided::Held(_));
             let counts = |node| state.is_coming(1, node) && state.clients[1].counts(setting, node);
             !state.believes(setting, 0) && (0..NODES).any(|node| counts(node) && is_last(node))
         }));
         return goals;
     }
-    let of_all: [Goal<C, K>; 3] = [
+    let of_all: [Query<C, K>; 3] = [
         ("a grant comes too late, and is refused", is_refused_late),
         ("a lease expires in its holder's hands", |_, state| {
-            state.clients.iter().any(|it| matches!(it.phase, Phase::Holding { left: 0, .. }))
+            state.clients.iter().any(|it| matches!(it.phase, ClientPhase::Holding { left: 0, .. }))
         }),
         ("a client holds the lock, and another has ended", |setting, state| {
-            let has_ended = |it: &_| matches!(it, (Phase::Idle, attempts) if *attempts > 0);
+            let has_ended = |it: &_| matches!(it, (ClientPhase::Idle, attempts) if *attempts > 0);
             let mut others = state.clients.iter().map(|it| (it.phase, it.attempts));
             state.holders(setting) == 1 && others.any(|it| has_ended(&it))
         }),
@@ -211,7 +211,9 @@ fn goals<const C: usize, const K: usize>(setting: &Setting) -> Vec<Goal<C, K>> {
     if setting.extends {
         goals.push(("an extension counts", |_, state| {
             let extended = |phase| match phase {
-                Phase::Holding { left, extension } => left > 0 && extension == Extension::Over,
+                ClientPhase::Holding { left, extension } => {
+                    left > 0 && extension == ExtensionPhase::Over
+                }
                 _ => false,
             };
             state.clients.iter().any(|it| extended(it.phase))
@@ -219,7 +221,7 @@ fn goals<const C: usize, const K: usize>(setting: &Setting) -> Vec<Goal<C, K>> {
     }
     if setting.crash == Crash::StaysAway {
         goals.push(("a node is away while a client holds the lock", |setting, state| {
-            let is_away = |node: &Node<K>| matches!(node, Node::Away { .. });
+            let is_away = |node: &ModelNode<K>| matches!(node, ModelNode::Away { .. });
             state.holders(setting) == 1 && state.nodes.iter().any(is_away)
         }));
     }
@@ -229,7 +231,7 @@ fn goals<const C: usize, const K: usize>(setting: &Setting) -> Vec<Goal<C, K>> {
 fn is_refused_late<const C: usize, const K: usize>(setting: &Setting, state: &State<C, K>) -> bool {
     let of = |client| (0..NODES).map(move |node| (client, node));
     (0..C).flat_map(of).any(|(client, node)| {
-        state.is_coming(client, node) && state.verdict(setting, client, node) == Verdict::TooLate
+        state.is_coming(client, node) && state.verdict(setting, client, node) == Decided::TooLate
     })
 }
 

@@ -1,19 +1,19 @@
 //! A trace in words.
 
 use crate::action::Action;
-use crate::decision::Verdict;
+use crate::decision::Decided;
 use crate::line::Verb;
-use crate::node::{Key, Node};
-use crate::search::Step;
+use crate::node::{Key, ModelNode};
+use crate::search::Move;
 use crate::setting::{Crash, Setting};
-use crate::state::{Extension, Phase, State};
+use crate::state::{ClientPhase, ExtensionPhase, State};
 use std::cmp::Ordering;
 
 /// The steps from `start` on, one a line, numbered.
 pub(crate) fn tell<const C: usize, const K: usize>(
     setting: &Setting,
     start: State<C, K>,
-    trace: &[Step<C, K>],
+    trace: &[Move<C, K>],
 ) -> Vec<String> {
     let mut before = start;
     let mut lines = Vec::new();
@@ -131,7 +131,7 @@ fn meet<const C: usize, const K: usize>(
     node: usize,
     after: &State<C, K>,
 ) -> String {
-    let Node::Up { age, .. } = before.nodes[node] else { unreachable!("it is back at once") };
+    let ModelNode::Up { age, .. } = before.nodes[node] else { unreachable!("it is back at once") };
     let (who, term) = (name(client), setting.oldest());
     let age = if age < term { format!("{} old", ticks(age)) } else { "old".to_owned() };
     let counts = after.clients[client].counts(setting, node);
@@ -149,14 +149,14 @@ fn hear<const C: usize, const K: usize>(
     let text = format!("{who} hears the grant of node {}", node + 1);
     let extends = matches!(
         before.clients[client].phase,
-        Phase::Holding { extension: Extension::Asking(_), .. }
+        ClientPhase::Holding { extension: ExtensionPhase::Asking(_), .. }
     );
     match before.verdict(setting, client, node) {
-        Verdict::Open => text,
-        Verdict::Held(left) if extends => format!("{text}; {who} HOLDS ON, for {}", ticks(left)),
-        Verdict::Held(left) => format!("{text}; {who} HOLDS THE LOCK, for {}", ticks(left)),
-        Verdict::TooLate => format!("{text}; too late to count: {who} sends releases to all nodes"),
-        Verdict::Over => format!("{text}; no quorum is left: {who} sends releases to all nodes"),
+        Decided::Open => text,
+        Decided::Held(left) if extends => format!("{text}; {who} HOLDS ON, for {}", ticks(left)),
+        Decided::Held(left) => format!("{text}; {who} HOLDS THE LOCK, for {}", ticks(left)),
+        Decided::TooLate => format!("{text}; too late to count: {who} sends releases to all nodes"),
+        Decided::Over => format!("{text}; no quorum is left: {who} sends releases to all nodes"),
     }
 }
 

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Into so many parts all patches are dealt out, so that each day has its own.
-const PARTS: u64 = 20;
+const PARTS: u64 = 10;
 const DAY: u64 = 24 * 60 * 60;
 
 /// One of the parts.
@@ -65,7 +65,7 @@ mod tests {
         for number in 0..PARTS {
             let selection = Selection { part: Some(Part(number)), ..Selection::default() };
             let part = selection.of(all.clone(), String::as_str);
-            assert!((10..=11).contains(&part.len()));
+            assert!((21..=22).contains(&part.len()));
             taken.extend(part);
         }
         taken.sort();
@@ -85,6 +85,6 @@ mod tests {
     fn a_part_is_a_number_or_that_of_the_day() {
         assert_eq!("7".parse(), Ok(Part(7)));
         assert!("auto".parse::<Part>().is_ok_and(|part| part.number() < PARTS));
-        assert!("20".parse::<Part>().is_err() && "x".parse::<Part>().is_err());
+        assert!("10".parse::<Part>().is_err() && "x".parse::<Part>().is_err());
     }
 }

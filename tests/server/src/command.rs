@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 /// What is known of a command.
-pub(crate) struct Command {
+pub(crate) struct CommandSpec {
     /// `set`, or `script|load`.
     pub(crate) name: &'static str,
     /// How many arguments it takes, its own name and the second one included; at least so many, if below 0.
@@ -17,6 +17,8 @@ pub(crate) struct Command {
     flags: u8,
     /// The version of Redis that brought it.
     since: (u32, u32),
+    /// That of Valkey, if only Valkey has it.
+    since_valkey: Option<(u32, u32)>,
     pub(crate) run: fn(&mut Turn<'_>, &[Vec<u8>]) -> Reply,
 }
 
@@ -38,13 +40,24 @@ const ALWAYS: u8 = LOADING | STALE;
 
 type Run = fn(&mut Turn<'_>, &[Vec<u8>]) -> Reply;
 
-const fn known(name: &'static str, arity: i64, flags: u8, run: Run) -> Command {
-    Command { name, arity, flags, since: (0, 0), run }
+const fn known(name: &'static str, arity: i64, flags: u8, run: Run) -> CommandSpec {
+    CommandSpec { name, arity, flags, since: (0, 0), since_valkey: None, run }
 }
 
-impl Command {
+impl CommandSpec {
     const fn since(self, major: u32, minor: u32) -> Self {
         Self { since: (major, minor), ..self }
+    }
+
+    const fn since_valkey(self, major: u32, minor: u32) -> Self {
+        Self { since_valkey: Some((major, minor)), ..self }
+    }
+
+    fn is_known_to(&self, version: &Version) -> bool {
+        match self.since_valkey {
+            Some(since) => version.valkey_has(since),
+            None => version.has(self.since),
+        }
     }
 
     pub(crate) fn is_write(&self) -> bool {
@@ -91,10 +104,12 @@ impl Command {
     }
 }
 
-static COMMANDS: [Command; 31] = [
+static COMMANDS: [CommandSpec; 33] = [
     known("set", -3, WRITE | MEMORY, strings::set),
     known("get", 2, READ, strings::get),
     known("del", -2, WRITE, keys::del),
+    known("delifeq", 3, WRITE, keys::delifeq).since_valkey(9, 0),
+    known("delex", -2, WRITE, keys::delex).since(8, 4),
     known("pttl", 2, READ, keys::pttl),
     known("pexpire", -3, WRITE, keys::pexpire),
     known("evalsha", -3, STALE, script::evalsha),
@@ -126,10 +141,13 @@ static COMMANDS: [Command; 31] = [
 ];
 
 /// The command of that name; the one with a subcommand where it is known by that.
-pub(crate) fn find(arguments: &[Vec<u8>], version: &Version) -> Result<&'static Command, String> {
+pub(crate) fn find(
+    arguments: &[Vec<u8>],
+    version: &Version,
+) -> Result<&'static CommandSpec, String> {
     let named = |name: &[u8]| {
-        let is_it = |it: &&Command| it.name.as_bytes().eq_ignore_ascii_case(name);
-        COMMANDS.iter().filter(is_it).find(|it| version.has(it.since))
+        let is_it = |it: &&CommandSpec| it.name.as_bytes().eq_ignore_ascii_case(name);
+        COMMANDS.iter().filter(is_it).find(|it| it.is_known_to(version))
     };
     let first = arguments.first().map(Vec::as_slice).unwrap_or_default();
     let Some(second) = arguments.get(1).filter(|_| has_subcommands(first)) else {

@@ -52,8 +52,8 @@ pub enum Fsync {
     Never,
 }
 
-/// Which server it is. What hangs on it: whether `HELLO` and `CLIENT TRACKING` (6.0) and `CLIENT SETINFO`
-/// (7.2) are known, whether `INFO` and `CONFIG GET` take several names (7.0), what is answered by servers
+/// Which server it is. What hangs on it: whether `HELLO` and `CLIENT TRACKING` (6.0), `CLIENT SETINFO` (7.2),
+/// `DELEX` (8.4) and `DELIFEQ` (Valkey 9.0) are known, whether `INFO` and `CONFIG GET` take several names (7.0), what is answered by servers
 /// that are busy or have old data, when a connection is pushed what it has done itself, and the first words
 /// of refusals. Their other words are those of Redis 7.0, but where quorlock looks at them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -139,6 +139,23 @@ impl Version {
 
     pub(crate) fn is_valkey(&self) -> bool {
         self.valkey.is_some()
+    }
+
+    /// True if it has what came with this version of Valkey.
+    pub(crate) fn valkey_has(&self, since: (u32, u32)) -> bool {
+        self.valkey.is_some_and(|[major, minor, _]| (major, minor) >= since)
+    }
+
+    /// The command with which it deletes a key if a value stands there, up to the value: `None` if it has none.
+    pub fn deletes_by(&self, key: &str) -> Option<Vec<String>> {
+        let words = if self.valkey_has((9, 0)) {
+            vec!["DELIFEQ", key]
+        } else if self.has((8, 4)) {
+            vec!["DELEX", key, "IFEQ"]
+        } else {
+            return None;
+        };
+        Some(words.into_iter().map(str::to_owned).collect())
     }
 
     /// True if what a connection's own command pushes to it comes before the reply: all of it in old

@@ -1,6 +1,6 @@
 //! From the arguments of a command to its reply: what is looked at, and in which order.
 
-use crate::command::{self, Command};
+use crate::command::{self, CommandSpec};
 use crate::reply::Reply;
 use crate::trouble::{BUSY, LOADING, MASTERDOWN, MISCONF, NOAUTH, OOM, READONLY, Trouble};
 use crate::turn::Turn;
@@ -38,7 +38,7 @@ impl Turn<'_> {
     }
 
     /// Why the command is not run, as `processCommand` of Redis goes through it.
-    fn refusal(&mut self, command: &Command, arguments: &[Vec<u8>]) -> Option<String> {
+    fn refusal(&mut self, command: &CommandSpec, arguments: &[Vec<u8>]) -> Option<String> {
         let is_stranger = self.session().user.is_none();
         if is_stranger && !command.is_open() && self.server.config.version.is_valkey() {
             return Some(NOAUTH.to_owned());
@@ -78,7 +78,7 @@ impl Turn<'_> {
     /// Why a script may not run the command. Once it `has_written`, it is let go on where it can be.
     pub(crate) fn refusal_in_script(
         &mut self,
-        command: &Command,
+        command: &CommandSpec,
         has_written: bool,
     ) -> Option<String> {
         if self.server.config.forbids(command.name) {
@@ -103,7 +103,7 @@ impl Turn<'_> {
         Some(refusal.to_owned())
     }
 
-    fn no_right(&mut self, command: &Command) -> String {
+    fn no_right(&mut self, command: &CommandSpec) -> String {
         let name = command.name;
         if self.server.config.version.has((7, 2)) {
             let user = self.session().user.clone().unwrap_or_default();

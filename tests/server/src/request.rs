@@ -8,7 +8,7 @@ const MOST_BYTES: i64 = 512 * 1024 * 1024;
 
 /// What has come from a client, and is no whole command yet.
 #[derive(Debug, Default)]
-pub(crate) struct Requests {
+pub(crate) struct RequestReader {
     bytes: Vec<u8>,
     /// Before it all is done with.
     read: usize,
@@ -36,7 +36,7 @@ enum Stop {
     Broken(String),
 }
 
-impl Requests {
+impl RequestReader {
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.read);
         self.read = 0;
@@ -139,7 +139,7 @@ mod tests {
     fn commands_come_out_whole_however_the_stream_was_cut() {
         let stream = b"*2\r\n$3\r\nGET\r\n$4\r\na\r\nb\r\n*0\r\n\r\nPING  hi\r\n*1\r\n$0\r\n\r\n";
         for cut in 1..stream.len() {
-            let mut requests = Requests::default();
+            let mut requests = RequestReader::default();
             let mut found = Vec::new();
             for part in stream.chunks(cut) {
                 requests.add(part);

@@ -5,7 +5,7 @@ use crate::keyspace::{Keyspace, Stored};
 use crate::reply::{Reply, invalidation};
 use crate::request::Next;
 use crate::script::Scripts;
-use crate::session::Session;
+use crate::session::ClientSession;
 use crate::tracking::Tracking;
 use crate::trouble::Trouble;
 use crate::turn::Turn;
@@ -36,7 +36,7 @@ pub struct Server {
     pub(crate) keyspace: Keyspace,
     pub(crate) tracking: Tracking,
     pub(crate) scripts: Scripts,
-    pub(crate) sessions: BTreeMap<ConnId, Session>,
+    pub(crate) sessions: BTreeMap<ConnId, ClientSession>,
     /// What is to be pushed to whose turn it is, behind the reply: a key, or that all were flushed.
     pub(crate) own_pushes: Vec<Option<Vec<u8>>>,
     outbox: Vec<Output>,
@@ -67,7 +67,7 @@ impl Server {
     pub fn connect(&mut self) -> ConnId {
         let conn = ConnId(self.next_conn);
         self.next_conn += 1;
-        let session = Session::new(self.next_client_id, self.config.password.is_some());
+        let session = ClientSession::new(self.next_client_id, self.config.password.is_some());
         self.next_client_id += 1;
         self.sessions.insert(conn, session);
         conn

@@ -1,13 +1,13 @@
 //! One connection, as the server sees it.
 
-use crate::request::Requests;
+use crate::request::RequestReader;
 use crate::tracking::Mode;
 
 /// What the server knows of a connection.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct ClientSession {
     pub(crate) client_id: u64,
-    pub(crate) requests: Requests,
+    pub(crate) requests: RequestReader,
     pub(crate) resp3: bool,
     /// The user; `None` before it has logged in.
     pub(crate) user: Option<String>,
@@ -19,11 +19,11 @@ pub(crate) struct Session {
     pub(crate) is_ending: bool,
 }
 
-impl Session {
+impl ClientSession {
     pub(crate) fn new(client_id: u64, needs_password: bool) -> Self {
         Self {
             client_id,
-            requests: Requests::default(),
+            requests: RequestReader::default(),
             resp3: false,
             user: (!needs_password).then(|| "default".to_owned()),
             db: 0,

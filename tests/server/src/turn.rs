@@ -1,10 +1,10 @@
 //! One command of one connection, while it runs: all that happens in it happens at one time.
 
-use crate::command::Command;
+use crate::command::CommandSpec;
 use crate::keyspace::Entry;
 use crate::reply::Reply;
 use crate::server::{ConnId, Server};
-use crate::session::Session;
+use crate::session::ClientSession;
 
 /// What a command works with.
 pub(crate) struct Turn<'a> {
@@ -14,7 +14,7 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    pub(crate) fn session(&mut self) -> &mut Session {
+    pub(crate) fn session(&mut self) -> &mut ClientSession {
         self.server.sessions.get_mut(&self.conn).expect("its turn ends before it is closed")
     }
 
@@ -59,7 +59,7 @@ impl Turn<'_> {
     /// or those of the script that it is a part of.
     pub(crate) fn run(
         &mut self,
-        command: &Command,
+        command: &CommandSpec,
         arguments: &[Vec<u8>],
         keys: &[Vec<u8>],
     ) -> Reply {

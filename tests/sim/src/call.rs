@@ -55,7 +55,7 @@ pub(crate) struct Lock {
     pub(crate) max_attempts: Option<u32>,
     pub(crate) style: Style,
     pub(crate) watch: Option<Watch>,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<HeldStep>,
     pub(crate) end: End,
 }
 
@@ -92,7 +92,7 @@ pub(crate) enum Style {
 
 /// What is done while it is held.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Step {
+pub(crate) enum HeldStep {
     Work {
         lasting: Instant,
     },
@@ -297,18 +297,18 @@ fn draw_end(palette: &Palette, is_single: bool, ttl: u64, dice: &mut Dice) -> En
     }
 }
 
-fn draw_step(palette: &Palette, ttl: u64, dice: &mut Dice) -> Step {
+fn draw_step(palette: &Palette, ttl: u64, dice: &mut Dice) -> HeldStep {
     let longest = (ttl * MS * palette.hold / 1_000).max(1_000);
     let lasting = dice.below(longest);
     if dice.chance(palette.longest) {
-        return Step::Extend { ttl: 2 * ttl };
+        return HeldStep::Extend { ttl: 2 * ttl };
     }
     match dice.below(10) {
-        0..=2 => Step::Work { lasting },
-        3..=5 => Step::Update { lasting },
-        6 => Step::Extend { ttl: ttl + dice.below(ttl) },
-        7 => Step::Ensure { validity: 1 + dice.below(ttl * 9 / 10) },
-        8 => Step::Reenter { lasting },
-        _ => Step::Status,
+        0..=2 => HeldStep::Work { lasting },
+        3..=5 => HeldStep::Update { lasting },
+        6 => HeldStep::Extend { ttl: ttl + dice.below(ttl) },
+        7 => HeldStep::Ensure { validity: 1 + dice.below(ttl * 9 / 10) },
+        8 => HeldStep::Reenter { lasting },
+        _ => HeldStep::Status,
     }
 }

@@ -1,7 +1,7 @@
 //! Who holds what, in true time, and what must never be.
 
 use crate::clock::{Instant, MS};
-use crate::fairness::Waiting;
+use crate::fairness::Lines;
 use crate::ledger::{Commit, Ledger};
 use crate::mode::Mode;
 use crate::rule::Rule;
@@ -42,7 +42,7 @@ pub(crate) struct Books {
     pub(crate) handed_over: BTreeMap<usize, Vec<String>>,
     /// Leases that are to be dropped outside of any runtime.
     pub(crate) graveyard: Vec<Lease>,
-    pub(crate) waiting: Waiting,
+    pub(crate) waiting: Lines,
     /// The values that must not be shown.
     secrets: Vec<String>,
     pub(crate) grants: u64,
@@ -55,7 +55,7 @@ impl Checker {
     pub(crate) fn new(mode: Mode) -> Self {
         Self(Mutex::new(Books {
             graveyard: Vec::new(),
-            waiting: Waiting::default(),
+            waiting: Lines::default(),
             mode,
             violation: None,
             held: BTreeMap::new(),

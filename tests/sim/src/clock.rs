@@ -11,7 +11,7 @@ const MILLION: u64 = 1_000_000;
 
 /// What a machine reads, as a function of true time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
+pub(crate) struct MachineClock {
     /// It showed `shown` at `since`, and has run at `rate` millionths of true time from then on.
     since: Instant,
     shown: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Clock {
     steady: u64,
 }
 
-impl Clock {
+impl MachineClock {
     pub(crate) fn new(shown: u64, rate: u64) -> Self {
         Self { since: 0, shown, rate, steady: rate }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::task::Waker;
 
 /// Something that happens at a time.
-pub(crate) enum Event {
+pub(crate) enum WorldEvent {
     /// A packet arrives.
     Arrival { connection: usize, way: Way },
     /// An alarm of a process is due, by its clock.
@@ -44,23 +44,23 @@ pub(crate) struct EventId(Instant, u64);
 /// The events to come, by time. Those of the same time come in the order in which they were planned.
 #[derive(Default)]
 pub(crate) struct Agenda {
-    events: BTreeMap<EventId, Event>,
+    events: BTreeMap<EventId, WorldEvent>,
     last: u64,
 }
 
 impl Agenda {
-    pub(crate) fn plan(&mut self, at: Instant, event: Event) -> EventId {
+    pub(crate) fn plan(&mut self, at: Instant, event: WorldEvent) -> EventId {
         self.last += 1;
         let id = EventId(at, self.last);
         self.events.insert(id, event);
         id
     }
 
-    pub(crate) fn call_off(&mut self, id: EventId) -> Option<Event> {
+    pub(crate) fn call_off(&mut self, id: EventId) -> Option<WorldEvent> {
         self.events.remove(&id)
     }
 
-    pub(crate) fn next(&mut self) -> Option<(Instant, Event)> {
+    pub(crate) fn next(&mut self) -> Option<(Instant, WorldEvent)> {
         self.events.pop_first().map(|(EventId(at, _), event)| (at, event))
     }
 }

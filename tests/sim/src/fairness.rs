@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 
 /// Those who wait, by process and resource: each with a number that grows in the order in which they came.
 #[derive(Default)]
-pub(crate) struct Waiting {
+pub(crate) struct Lines {
     lines: BTreeMap<(usize, usize), Vec<u64>>,
     last: u64,
 }
 
-impl Waiting {
+impl Lines {
     /// Somebody begins to wait.
     pub(crate) fn enter(&mut self, process: usize, resource: usize) -> u64 {
         self.last += 1;
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn who_came_before_is_counted_and_nobody_else() {
-        let mut waiting = Waiting::default();
+        let mut waiting = Lines::default();
         let [first, second, third] = [(); 3].map(|()| waiting.enter(0, 0));
         waiting.enter(1, 0);
         waiting.enter(0, 1);

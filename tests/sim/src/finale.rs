@@ -78,9 +78,10 @@ impl Worker {
     }
 
     /// A client that was closed rings no more, once its tasks have ended: one of them may pause before it asks a
-    /// node again, and finds then that nobody wants it.
+    /// node again, or be connecting, and finds then that nobody wants it.
     pub(crate) async fn check_alarms(&self, begun: Instant) {
-        self.sleep(S + self.slack).await;
+        let pause = S.max(nanos(self.times.connect_timeout));
+        self.sleep(pause + self.slack).await;
         let alarms = self.shared.lock().alarms_of(self.process, self.client);
         if !alarms.is_empty() && self.was_prompt_since(begun) {
             let how = format!("p{}: a closed client's alarms ring in {alarms:?} ms", self.process);

@@ -1,7 +1,7 @@
 //! The seeded scheduler: a task that was woken may have to wait until it is polled.
 
 use crate::clock::Instant;
-use crate::event::Event;
+use crate::event::WorldEvent;
 use crate::process::Beat;
 use crate::shared::Shared;
 use quorlock::test_util::Gate;
@@ -20,16 +20,18 @@ pub(crate) struct TaskGate {
     /// Not to be polled before.
     until: Option<Instant>,
     waker: Option<(Waker, Waker)>,
+    /// False for tasks of the simulation itself.
+    is_product: bool,
 }
 
 /// Tells the world which runtime has something to do, and the runtime which task.
-struct Told {
+struct GateWaker {
     task: Waker,
     beat: Arc<Beat>,
     runtime: usize,
 }
 
-impl Wake for Told {
+impl Wake for GateWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -46,7 +48,7 @@ impl TaskGate {
         beat.note_all();
         beat.tasks.fetch_add(1, Ordering::Relaxed);
         let number = beat.made.fetch_add(1, Ordering::Relaxed);
-        Self { shared, process, beat, number, until: None, waker: None }
+        Self { shared, process, beat, number, until: None, waker: None, is_product: true }
     }
 
     /// The waker to be left with others, in place of the runtime's.
@@ -57,7 +59,7 @@ impl TaskGate {
             return told.clone();
         }
         let runtime = self.beat.running();
-        let told = Told { task: cx.waker().clone(), beat: self.beat.clone(), runtime };
+        let told = GateWaker { task: cx.waker().clone(), beat: self.beat.clone(), runtime };
         let told = Waker::from(Arc::new(told));
         self.waker = Some((cx.waker().clone(), told.clone()));
         told
@@ -85,7 +87,7 @@ impl Gate for TaskGate {
                 && let Some(delay) = core.draw_hold(self.process)
             {
                 self.until = Some(now + delay);
-                core.agenda.plan(now + delay, Event::Wake(waker));
+                core.agenda.plan(now + delay, WorldEvent::Wake(waker));
                 return Poll::Pending;
             }
         }
@@ -101,7 +103,9 @@ impl Gate for TaskGate {
 
 impl Drop for TaskGate {
     fn drop(&mut self) {
-        self.beat.tasks.fetch_sub(1, Ordering::Relaxed);
+        if self.is_product {
+            self.beat.tasks.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -113,7 +117,9 @@ pub(crate) struct Gated<F: Send + 'static> {
 }
 
 impl<F: Future<Output = ()> + Send + 'static> Gated<F> {
-    pub(crate) fn new(gate: TaskGate, task: F) -> Self {
+    pub(crate) fn new(mut gate: TaskGate, task: F) -> Self {
+        gate.beat.tasks.fetch_sub(1, Ordering::Relaxed);
+        gate.is_product = false;
         Self { gate, task: Some(Box::pin(task)) }
     }
 }

@@ -1,6 +1,6 @@
 //! Faults begin, and end.
 
-use crate::event::Event;
+use crate::event::WorldEvent;
 use crate::fault::Fault;
 use crate::process::MOST_RUNTIMES;
 use crate::trace::note;
@@ -31,7 +31,7 @@ impl World {
         if begins && needs_end {
             let mut core = self.shared.lock();
             let at = (core.now + plan.lasting).min(self.scenario.times.horizon);
-            core.agenda.plan(at, Event::Fault { index, begins: false });
+            core.agenda.plan(at, WorldEvent::Fault { index, begins: false });
         }
     }
 

@@ -1,6 +1,6 @@
 //! Whoever holds a lock: what is done under it, and how it ends.
 
-use crate::call::{End, Lock, Step, Watch};
+use crate::call::{End, HeldStep, Lock, Watch};
 use crate::checker::HeldId;
 use crate::clock::{Instant, MS};
 use crate::process::{millis, nanos};
@@ -44,10 +44,20 @@ impl Worker {
         self.end(lease, end, lock).await;
     }
 
+    /// A lock that is released by now rests for so many milliseconds, by clocks that may be slow.
+    fn note_rest(&self, ms: u64) {
+        let core = &mut *self.shared.lock();
+        let until = core.now + ms * MS / 50 * 51 + 20 * MS;
+        core.rests = core.rests.max(Some(until));
+    }
+
     /// The work under a lease begins.
     pub(crate) fn begin(&self, lease: &Lease, lock: &Lock) -> HeldId {
-        if lock.at_least.is_some() || matches!(lock.end, End::ReleaseAfter { .. }) {
-            self.shared.lock().rests = true;
+        if let Some(ms) = lock.at_least {
+            self.note_rest(ms);
+        }
+        if let End::ReleaseAfter { ms } = lock.end {
+            self.note_rest(ms);
         }
         self.say(format_args!("holds {:?} for {:?}", lock.resources, lease.validity()));
         self.inspect(&lease.report());
@@ -156,11 +166,11 @@ impl Worker {
         }
     }
 
-    async fn take(&self, step: Step, lease: &Lease, lock: &Lock) {
+    async fn take(&self, step: HeldStep, lease: &Lease, lock: &Lock) {
         let node = nanos(self.times.node_timeout);
         match step {
-            Step::Work { lasting } => self.sleep(lasting).await,
-            Step::Update { lasting } => {
+            HeldStep::Work { lasting } => self.sleep(lasting).await,
+            HeldStep::Update { lasting } => {
                 let (resource, token) =
                     (lock.resources[0], lease.token().map(quorlock::FencingToken::get));
                 if !lease.is_valid() {
@@ -172,23 +182,23 @@ impl Worker {
                     self.checker.books().write(resource, read, token);
                 }
             }
-            Step::Extend { ttl } => {
+            HeldStep::Extend { ttl } => {
                 let extended = self.timed("extend", node, lease.extend(millis(ttl))).await;
                 self.check_unchanged(lease, &extended);
                 self.inspect(&extended);
             }
-            Step::Ensure { validity } => {
+            HeldStep::Ensure { validity } => {
                 let ensured = self.timed("ensure", node, lease.ensure(millis(validity))).await;
                 self.check_unchanged(lease, &ensured);
                 self.inspect(&ensured);
             }
-            Step::Reenter { lasting } => {
+            HeldStep::Reenter { lasting } => {
                 if let Ok(guard) = lease.reenter() {
                     self.sleep(lasting).await;
                     let _ = guard.release().await;
                 }
             }
-            Step::Status => {
+            HeldStep::Status => {
                 let status = self.redlock.status(name(lock.resources[0]));
                 let status = self.timed("status", node, status).await;
                 self.inspect(&status);
@@ -218,8 +228,7 @@ impl Worker {
     async fn end(&self, lease: Lease, relied: Relied<'_>, lock: &Lock) {
         let node = nanos(self.times.node_timeout);
         self.look(lock);
-        let is_kept_up = lock.auto_extend.is_some() && !self.is_quiet;
-        if is_kept_up && lease.loss() == Some(Loss::Expired) {
+        if lock.auto_extend.is_some() && lease.loss() == Some(Loss::Expired) {
             let how = format!("p{}: {:?} was not renewed", self.process, lock.resources);
             self.checker.books().broken(Rule::Renewed, how);
         }
@@ -242,6 +251,7 @@ impl Worker {
             }
             End::ReleaseAfter { ms } => {
                 drop(relied);
+                self.note_rest(ms);
                 let released = self.timed("release", node, lease.release_after(millis(ms))).await;
                 self.inspect(&released);
             }
@@ -286,5 +296,7 @@ pub(crate) struct Relied<'a> {
 impl Drop for Relied<'_> {
     fn drop(&mut self) {
         self.worker.checker.books().end(self.id);
+        let core = &mut *self.worker.shared.lock();
+        core.let_go = core.now;
     }
 }

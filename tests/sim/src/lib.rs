@@ -57,7 +57,7 @@ mod world;
 
 pub use mode::Mode;
 pub use rule::Rule;
-pub use run::{Outcome, Parts, run};
+pub use run::{Parts, RunResult, run};
 pub use shrink::shrink;
 pub use sweep::{Sweep, sweep};
 pub use watchdog::watch;

@@ -1,6 +1,6 @@
 //! The nodes' machines, as a scenario has them.
 
-use crate::clock::{Clock, S};
+use crate::clock::{MachineClock, S};
 use crate::dice::Dice;
 use crate::fencing::EPOCH;
 use crate::mode::{Mode, Outside};
@@ -10,14 +10,23 @@ use crate::shared::Core;
 use server_model::{Config, Fsync, Version};
 
 pub(crate) fn new_node(scenario: &Scenario, node: usize, rate: u64, dice: &mut Dice) -> NodeHost {
-    let version = if scenario.resp3 { Version::redis(7, 0, 15) } else { Version::redis(5, 0, 14) };
+    let version = match dice.below(4) {
+        _ if !scenario.resp3 => Version::redis(5, 0, 14),
+        0 => Version::redis(8, 4, 0),
+        1 => Version::valkey(9, 1, 2),
+        _ => Version::redis(7, 0, 15),
+    };
     let mut config =
         Config { run_id: format!("{node:020x}{:020x}", 0), version, ..Config::default() };
     if !scenario.kills {
         config.forbidden.insert("client|kill".to_owned());
+        config.forbidden.insert("delifeq".to_owned());
     }
     if scenario.hides_info {
         config.forbidden.insert("info".to_owned());
+    }
+    if scenario.hides_time {
+        config.forbidden.insert("time".to_owned());
     }
     let is_durable = scenario.durable & 1 << node != 0;
     if is_durable {
@@ -26,7 +35,7 @@ pub(crate) fn new_node(scenario: &Scenario, node: usize, rate: u64, dice: &mut D
     }
     // Nodes whose clocks are set by NTP begin their seconds together.
     let ahead = if scenario.mode.restarts_groups() { 0 } else { dice.below(2 * S) };
-    let mut host = NodeHost::new(config, Clock::new(EPOCH + ahead, rate));
+    let mut host = NodeHost::new(config, MachineClock::new(EPOCH + ahead, rate));
     host.is_durable = is_durable;
     host
 }

@@ -1,7 +1,7 @@
 //! What goes wrong at once, and what has to wait for a better moment.
 
 use crate::clock::MS;
-use crate::event::Event;
+use crate::event::WorldEvent;
 use crate::fault::Fault;
 use crate::fencing::counter;
 use crate::shared::Core;
@@ -107,7 +107,7 @@ impl World {
         let core = &mut *self.shared.lock();
         if core.must_wait(fault) {
             let at = core.now + 50 * MS;
-            core.agenda.plan(at, Event::Fault { index, begins: true });
+            core.agenda.plan(at, WorldEvent::Fault { index, begins: true });
             return true;
         }
         core.suffer(fault)

@@ -161,7 +161,7 @@ impl Mode {
             }
             Rule::NotLost => self.is_whole(),
             Rule::Withheld => matches!(self, Self::Guarded(_)),
-            Rule::Renewed => matches!(self, Self::Outages | Self::Quiet),
+            Rule::Renewed => self == Self::Outages,
             _ => true,
         }
     }

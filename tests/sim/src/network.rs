@@ -1,7 +1,7 @@
 //! Connections: what is under way on them, in order, and how they break.
 
 use crate::clock::{Instant, MS, S, US};
-use crate::event::{Event, Way};
+use crate::event::{Way, WorldEvent};
 use crate::readings::request_of_time;
 use crate::rule::Rule;
 use crate::shared::Core;
@@ -207,7 +207,7 @@ impl Core {
         let Some((_, at, _)) = pipe.packets.front() else { return };
         let at = *at;
         pipe.is_planned = true;
-        self.agenda.plan(at.max(self.now), Event::Arrival { connection, way });
+        self.agenda.plan(at.max(self.now), WorldEvent::Arrival { connection, way });
     }
 
     /// A packet has come to the end of its way, if nothing blocks it. Returns who has to be woken.

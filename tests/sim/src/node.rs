@@ -1,7 +1,7 @@
 //! A node's machine: the server that runs on it, its clock, and what waits while it hangs.
 
-use crate::clock::{Clock, Instant, MS, S, US};
-use crate::event::{Event, EventId, Way};
+use crate::clock::{Instant, MS, MachineClock, S, US};
+use crate::event::{EventId, Way, WorldEvent};
 use crate::ledger::Tenures;
 use crate::network::Packet;
 use crate::shared::Core;
@@ -19,7 +19,7 @@ const UP_FOR: Instant = 86_400 * S;
 pub(crate) struct NodeHost {
     pub(crate) server: Server,
     pub(crate) config: Config,
-    pub(crate) clock: Clock,
+    pub(crate) clock: MachineClock,
     pub(crate) is_down: bool,
     /// It hangs: what comes is taken by its kernel, and waits.
     pub(crate) is_stopped: bool,
@@ -40,7 +40,7 @@ pub(crate) struct NodeHost {
 }
 
 impl NodeHost {
-    pub(crate) fn new(config: Config, clock: Clock) -> Self {
+    pub(crate) fn new(config: Config, clock: MachineClock) -> Self {
         Self {
             server: Server::new(config.clone(), clock.read(0) / US - UP_FOR / US),
             config,
@@ -96,6 +96,11 @@ impl Core {
     fn serve(&mut self, connection: usize, packet: Packet, is_accepted: bool) {
         let node = self.connections[connection].node;
         let wall = self.node_wall(node);
+        let sender = &mut self.processes[self.connections[connection].process];
+        if sender.is_dead {
+            // It may have been on its way for long.
+            sender.died = Some(self.now);
+        }
         match packet {
             Packet::Open => {
                 let server = self.nodes[node].server.connect();
@@ -164,7 +169,7 @@ impl Core {
         }
         let late = self.dice.of_any_size(US, EXPIRY_CYCLE);
         let at = self.nodes[node].clock.when(due * US).max(self.now).saturating_add(late);
-        self.nodes[node].expiry = Some(self.agenda.plan(at, Event::Expiry { node }));
+        self.nodes[node].expiry = Some(self.agenda.plan(at, WorldEvent::Expiry { node }));
     }
 
     /// The server looks for keys that are due.

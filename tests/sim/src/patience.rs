@@ -2,6 +2,7 @@
 
 use crate::clock::{Instant, MS, S};
 use crate::fault::Fault;
+use crate::mode::Mode;
 use crate::process::nanos;
 use crate::scenario::{FaultPlan, Scenario};
 
@@ -42,7 +43,8 @@ impl Scenario {
     /// Within this a lock is won, once it is free and somebody waits for it.
     pub(crate) fn longest_wait(&self) -> Instant {
         let slack = Weathered::of(self).slack;
-        let holds = 4 * nanos(self.max_ttl());
+        // Where leases are kept up, work that has begun late goes on for long.
+        let holds = if self.mode == Mode::Outages { 16 } else { 4 } * nanos(self.max_ttl());
         let guards = self.term() + self.steps();
         holds + guards + 2 * nanos(self.longest_delay) + self.delivery() + 4 * slack
     }

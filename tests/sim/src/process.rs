@@ -1,7 +1,7 @@
 //! A process that uses the library: its clocks, its alarms, and which of its runtimes have something to do.
 
-use crate::clock::{Clock, Instant, MS};
-use crate::event::{Event, EventId};
+use crate::clock::{Instant, MS, MachineClock};
+use crate::event::{EventId, WorldEvent};
 use crate::gate::TaskGate;
 use crate::shared::{Core, Shared};
 use futures::future::BoxFuture;
@@ -104,17 +104,21 @@ impl Beat {
 #[allow(clippy::struct_excessive_bools)] // Each is a fact of its own.
 pub(crate) struct Process {
     /// What validity is measured with.
-    pub(crate) clock: Clock,
-    pub(crate) wall: Clock,
+    pub(crate) clock: MachineClock,
+    pub(crate) wall: MachineClock,
     pub(crate) beat: Arc<Beat>,
     pub(crate) is_dead: bool,
-    /// When it was killed.
+    /// When it was killed, or when a node read something of it last after that.
     pub(crate) died: Option<Instant>,
+    /// When one of its runtimes was shut down last.
+    pub(crate) shut_down: Option<Instant>,
+    /// True once it has made another client for a call, which is used on one runtime.
+    pub(crate) has_others: bool,
     pub(crate) has_started: bool,
     /// It is stopped: nothing of it runs.
     pub(crate) is_stopped: bool,
     /// What would have happened while it was stopped.
-    pub(crate) missed: Vec<Event>,
+    pub(crate) missed: Vec<WorldEvent>,
     /// Until when each runtime is held up by somebody else's task.
     pub(crate) held: [Instant; MOST_RUNTIMES],
     alarms: BTreeMap<u64, AlarmEntry>,
@@ -150,13 +154,15 @@ struct AlarmEntry {
 }
 
 impl Process {
-    pub(crate) fn new(clock: Clock, wall: Clock) -> Self {
+    pub(crate) fn new(clock: MachineClock, wall: MachineClock) -> Self {
         Self {
             clock,
             wall,
             beat: Arc::default(),
             is_dead: true,
             died: None,
+            shut_down: None,
+            has_others: false,
             has_started: false,
             is_stopped: false,
             missed: Vec::new(),
@@ -174,7 +180,7 @@ impl Process {
 }
 
 /// What is to be done about an alarm that is due.
-pub(crate) enum Due {
+pub(crate) enum DueWork {
     Nothing,
     Ring { bell: Bell, now: Duration },
 }
@@ -215,7 +221,7 @@ impl Core {
         }
         let due = it.clock.when(at).max(now);
         if due < Instant::MAX {
-            let event = Event::Alarm { process, alarm };
+            let event = WorldEvent::Alarm { process, alarm };
             entry.event = Some(self.agenda.plan(due.saturating_add(late), event));
         }
     }
@@ -239,24 +245,24 @@ impl Core {
     }
 
     /// The event of an alarm has come.
-    pub(crate) fn begin_ringing(&mut self, process: usize, alarm: u64) -> Due {
+    pub(crate) fn begin_ringing(&mut self, process: usize, alarm: u64) -> DueWork {
         let now = self.local(process);
         let it = &mut self.processes[process];
         if it.is_dead {
-            return Due::Nothing;
+            return DueWork::Nothing;
         }
         if it.is_stopped {
-            it.missed.push(Event::Alarm { process, alarm });
-            return Due::Nothing;
+            it.missed.push(WorldEvent::Alarm { process, alarm });
+            return DueWork::Nothing;
         }
-        let Some(entry) = it.alarms.get_mut(&alarm) else { return Due::Nothing };
+        let Some(entry) = it.alarms.get_mut(&alarm) else { return DueWork::Nothing };
         entry.event = None;
         if entry.at.is_none_or(|at| now < at) {
             self.plan_alarm(process, alarm);
-            return Due::Nothing;
+            return DueWork::Nothing;
         }
         entry.at = None;
-        Due::Ring { bell: entry.bell.clone(), now: Duration::from_nanos(now) }
+        DueWork::Ring { bell: entry.bell.clone(), now: Duration::from_nanos(now) }
     }
 
     /// It has rung, and wants to ring again.

@@ -18,7 +18,9 @@ impl World {
             return;
         }
         let core = self.shared.lock();
-        if core.rests || self.was_killed_lately(&core) {
+        // Its release may be on its way.
+        let was_let_go_lately = core.now < core.let_go + core.weather.long + 2 * core.node_timeout;
+        if core.rests.is_some() || was_let_go_lately || self.has_left_lately(&core) {
             return;
         }
         let found = (0..core.nodes.len()).find_map(|node| {
@@ -31,18 +33,23 @@ impl World {
         }
     }
 
-    /// Whoever was killed has released nothing.
-    fn was_killed_lately(&self, core: &Core) -> bool {
-        let longest = self.scenario.longest_key();
-        core.processes.iter().any(|it| it.died.is_some_and(|at| at + longest > core.now))
+    /// Whoever was killed has released nothing. Nor has a client that was used on one runtime only, which was shut
+    /// down: no other takes its releases. What nodes keep, they keep for longer where their clocks are put back.
+    fn has_left_lately(&self, core: &Core) -> bool {
+        let longest = self.scenario.longest_key() + self.scenario.steps();
+        core.processes.iter().any(|it| {
+            let shut_down = it.shut_down.filter(|_| it.has_others);
+            it.died.max(shut_down).is_some_and(|at| at + longest > core.now)
+        })
     }
 
     /// Nothing may be left.
     pub(crate) fn check_remains(&mut self) {
         let core = self.shared.lock();
         let mut found = Vec::new();
+        let rests = core.rests.is_some_and(|until| core.now < until);
         for node in 0..core.nodes.len() {
-            let left = core.lock_keys(node).filter(|_| !self.was_killed_lately(&core));
+            let left = core.lock_keys(node).filter(|_| !rests && !self.has_left_lately(&core));
             found.extend(left.map(|key| (Rule::NoKeys, format!("{key} is left on n{node}"))));
             let alive = |connection: &&Connection| {
                 connection.node == node && connection.client == ClientEnd::Open
@@ -110,6 +117,7 @@ impl World {
         {
             let core = &mut *self.shared.lock();
             note!(core, "p{process} shuts its runtime {runtime} down");
+            core.processes[process].shut_down = Some(core.now);
         }
         beat.set_alive(runtime, false);
         beat.close(executor);

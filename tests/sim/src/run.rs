@@ -13,7 +13,7 @@ use std::sync::Once;
 
 /// What came of a run.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct RunResult {
     /// The rule that was broken, and how.
     pub violation: Option<(Rule, String)>,
     /// What happened, as a number.
@@ -98,7 +98,7 @@ impl FromStr for Parts {
 }
 
 /// Plays one seed; or only some parts of it.
-pub fn run(mode: Mode, seed: u64, parts: Option<&Parts>, is_traced: bool) -> Outcome {
+pub fn run(mode: Mode, seed: u64, parts: Option<&Parts>, is_traced: bool) -> RunResult {
     notice_panics();
     let _under_way = UnderWay::new(mode, seed);
     let mut scenario = Scenario::draw(mode, seed);
@@ -116,5 +116,5 @@ pub fn run(mode: Mode, seed: u64, parts: Option<&Parts>, is_traced: bool) -> Out
     let (overlaps, disorders) = (books.overlaps(), books.ledger.disorders);
     drop(books);
     let (hash, trace) = world.shared.lock().trace.finish();
-    Outcome { violation, hash, trace, calls, grants, faults, overlaps, disorders }
+    RunResult { violation, hash, trace, calls, grants, faults, overlaps, disorders }
 }

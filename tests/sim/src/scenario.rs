@@ -89,6 +89,8 @@ pub(crate) struct Scenario {
     pub(crate) kills: bool,
     /// True if users may not ask who a server is.
     pub(crate) hides_info: bool,
+    /// True if users may not ask what time it is.
+    pub(crate) hides_time: bool,
     /// False if nodes speak RESP2 only.
     pub(crate) resp3: bool,
     /// Rates of the nodes' clocks, in millionths of true time.
@@ -145,6 +147,7 @@ impl Scenario {
             kills: dice.chance(700),
             // Whoever trusts in disks trusts in all of which it is not told.
             hides_info: !trusts && mode == Mode::Guarded(Guarded::Observed) && dice.chance(150),
+            hides_time: hides_time(mode, seed),
             resp3: dice.chance(850),
             node_rates: Vec::new(),
             processes: Vec::new(),
@@ -171,9 +174,11 @@ impl Scenario {
         self.node_rates = (0..self.nodes).map(node).collect();
         let least = if mode.is_whole() { 1 } else { 2 };
         for _ in 0..dice.between(least, MOST_PROCESSES as u64 + 1) {
+            let runtimes = dice.pick(if mode.is_fresh() { &[1, 2, 3] } else { &[1, 1, 1, 2, 3] });
             self.processes.push(ProcessPlan {
                 starts: 0,
-                runtimes: dice.pick(if mode.is_fresh() { &[1, 2, 3] } else { &[1, 1, 1, 2, 3] }),
+                // What the guard asks of clients that may not ask who a server is.
+                runtimes: if self.hides_info { 1 } else { runtimes },
                 is_pinned: dice.chance(150),
                 rate: rate(dice),
                 wall: self.fencing.wall(dice),
@@ -284,6 +289,13 @@ impl Scenario {
 }
 
 /// The ttl in milliseconds, how many nodes there are, and how many node timeouts make a ttl.
+/// Whether users may not ask what time it is. Steps of clocks are promised to be noticed only where they may, and who
+/// has met whom is told by it. By a die of its own: what else a seed draws does not hang on it.
+fn hides_time(mode: Mode, seed: u64) -> bool {
+    let is_used = mode.has_steps() || !(mode.is_whole() || mode.is_fresh());
+    mode.is_promised() && !is_used && Dice::new(!seed).chance(125)
+}
+
 fn draw_sizes(mode: Mode, dice: &mut Dice) -> (u64, usize, u64) {
     let ttl_ms = match mode {
         Mode::Guarded(Guarded::Fresh) => dice.pick(&[3_000, 10_000]),

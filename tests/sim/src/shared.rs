@@ -2,7 +2,7 @@
 
 use crate::clock::{Instant, MS};
 use crate::dice::Dice;
-use crate::event::{Agenda, Event};
+use crate::event::{Agenda, WorldEvent};
 use crate::network::Connection;
 use crate::node::NodeHost;
 use crate::process::Process;
@@ -44,8 +44,10 @@ pub(crate) struct Core {
     /// Between whom nothing passes: process and node.
     pub(crate) blocked: BTreeSet<(usize, usize)>,
     pub(crate) is_healed: bool,
-    /// Some locks rest after their release.
-    pub(crate) rests: bool,
+    /// When a lease was let go of last.
+    pub(crate) let_go: Instant,
+    /// Until when locks rest after their release, if any do.
+    pub(crate) rests: Option<Instant>,
     /// Nothing goes wrong before.
     pub(crate) calm: Instant,
     pub(crate) readings: Readings,
@@ -84,7 +86,8 @@ impl Core {
             connections: Vec::new(),
             blocked: BTreeSet::new(),
             is_healed: false,
-            rests: false,
+            let_go: 0,
+            rests: None,
             calm: 0,
             readings: Readings::default(),
             pushes: false,
@@ -104,7 +107,7 @@ impl Core {
     }
 
     /// The next thing that happens; the time goes on to it.
-    pub(crate) fn next_event(&mut self) -> Option<Event> {
+    pub(crate) fn next_event(&mut self) -> Option<WorldEvent> {
         let (at, event) = self.agenda.next()?;
         if at > self.now {
             self.polls = 0;

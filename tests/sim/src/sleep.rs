@@ -1,7 +1,7 @@
 //! Waiting in true time, and futures that are polled seldom.
 
 use crate::clock::Instant;
-use crate::event::{Event, EventId};
+use crate::event::{EventId, WorldEvent};
 use crate::shared::Shared;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl Future for Sleep {
             drop(before);
             return Poll::Ready(());
         }
-        self.event = Some(core.agenda.plan(at, Event::Wake(cx.waker().clone())));
+        self.event = Some(core.agenda.plan(at, WorldEvent::Wake(cx.waker().clone())));
         drop(core);
         drop(before);
         Poll::Pending

@@ -69,6 +69,11 @@ impl Worker {
         Sleep::new(&self.shared, lasting)
     }
 
+    /// `future`, polled only so often.
+    pub(crate) fn seldom<F: Future>(&self, every: Instant, future: F) -> Seldom<F> {
+        Seldom { inner: Box::pin(future), shared: self.shared.clone(), every, pause: None }
+    }
+
     pub(crate) fn now(&self) -> Instant {
         self.shared.lock().now
     }
@@ -111,9 +116,18 @@ impl Worker {
         let (begun, clock) = self.read_clocks();
         let done = call.await;
         let (_, shown) = self.read_clocks();
-        let bound = bound.saturating_add(self.slack + 2 * self.stalled_since(begun));
+        let mut bound = bound.saturating_add(self.slack + 2 * self.stalled_since(begun));
+        if what.starts_with("release") && self.lost_a_runtime_since(begun) {
+            // What that was to deliver goes by another.
+            bound += nanos(self.times.node_timeout);
+        }
         self.checker.books().check_bound(what, shown - clock, bound);
         done
+    }
+
+    fn lost_a_runtime_since(&self, begun: Instant) -> bool {
+        let core = self.shared.lock();
+        core.processes[self.process].shut_down.is_some_and(|at| at >= begun)
     }
 
     fn read_clocks(&self) -> (Instant, u64) {
@@ -169,7 +183,13 @@ impl Worker {
                 self.inspect(&found);
             }
             Verb::Ready => {
-                let _ = self.within(S, self.redlock.ready()).await;
+                let begun = self.now();
+                let told = self.within(S + self.slack, self.redlock.ready()).await;
+                if told.is_none() && self.is_quiet && self.was_prompt_since(begun) {
+                    let how =
+                        format!("p{}: ready() tells nothing of nodes that are well", self.process);
+                    self.checker.books().broken(Rule::Bounds, how);
+                }
                 self.inspect(&self.redlock.nodes());
             }
         }
@@ -180,6 +200,7 @@ impl Worker {
         // It has lines of its own.
         self.is_fair = false;
         (self.client, self.redlock) = self.another_client();
+        self.shared.lock().processes[self.process].has_others = true;
         self.clone().lock(lock).await;
         let begun = self.now();
         if self.close().await.is_ok() {
@@ -290,8 +311,7 @@ impl Worker {
                 }
             }
             Style::Seldom { every } => {
-                let shared = self.shared.clone();
-                let seldom = Seldom { inner: Box::pin(acquire), shared, every, pause: None };
+                let seldom = self.seldom(every, acquire);
                 // Each step of an attempt takes a poll; a deadline ends every path with the next, and a last look takes another.
                 let polls = if lock.wait.is_some() { 2 } else { 8 };
                 let won = self.timed("acquire", bound + polls * every, seldom).await;

@@ -3,13 +3,13 @@
 
 use crate::checker::Checker;
 use crate::client::new_client;
-use crate::clock::{Clock, Instant, MS, S};
-use crate::event::Event;
+use crate::clock::{Instant, MS, MachineClock, S};
+use crate::event::WorldEvent;
 use crate::executor::Executor;
 use crate::machines::new_node;
 use crate::mode::Mode;
 use crate::patience::Weathered;
-use crate::process::{Due, Inhabitant, MOST_PROCESSES, MOST_RUNTIMES, Process, nanos};
+use crate::process::{DueWork, Inhabitant, MOST_PROCESSES, MOST_RUNTIMES, Process, nanos};
 use crate::rule::Rule;
 use crate::scenario::Scenario;
 use crate::shared::{Core, Shared};
@@ -34,12 +34,12 @@ pub(crate) struct World {
     pub(crate) open: Arc<AtomicUsize>,
     /// Of these, the tasks of the plan.
     planned: Arc<AtomicUsize>,
-    stage: Stage,
+    stage: RunStage,
 }
 
 /// How far a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum RunStage {
     Faulty,
     /// All is healed, and every client has every lock once more.
     Finishing {
@@ -88,24 +88,24 @@ impl World {
             core.nodes.push(new_node(&scenario, node, *rate, &mut dice));
         }
         for plan in &scenario.processes {
-            let clock = Clock::new(S + dice.below(1_000 * S), plan.rate);
-            let mut process = Process::new(clock, Clock::new(plan.wall, plan.rate));
+            let clock = MachineClock::new(S + dice.below(1_000 * S), plan.rate);
+            let mut process = Process::new(clock, MachineClock::new(plan.wall, plan.rate));
             process.is_pinned = plan.is_pinned;
             core.processes.push(process);
         }
         core.prepare(&scenario, &mut dice);
         for (process, plan) in scenario.processes.iter().enumerate() {
-            core.agenda.plan(plan.starts, Event::Process { process, starts: true });
+            core.agenda.plan(plan.starts, WorldEvent::Process { process, starts: true });
         }
         for (index, fault) in scenario.faults.iter().enumerate() {
-            core.agenda.plan(fault.at, Event::Fault { index, begins: true });
+            core.agenda.plan(fault.at, WorldEvent::Fault { index, begins: true });
         }
         for (index, task) in scenario.tasks.iter().enumerate() {
-            core.agenda.plan(task.at, Event::Task { index });
+            core.agenda.plan(task.at, WorldEvent::Task { index });
         }
-        core.agenda.plan(scenario.times.horizon, Event::Healed);
+        core.agenda.plan(scenario.times.horizon, WorldEvent::Healed);
         if scenario.calm > 0 {
-            core.agenda.plan(scenario.calm, Event::Stirred);
+            core.agenda.plan(scenario.calm, WorldEvent::Stirred);
         }
         let mode = scenario.mode;
         let hosts =
@@ -117,13 +117,13 @@ impl World {
             checker: Arc::new(Checker::new(mode)),
             open: Arc::default(),
             planned: Arc::default(),
-            stage: Stage::Faulty,
+            stage: RunStage::Faulty,
         }
     }
 
     /// Runs to the end, or to the first rule that is broken.
     pub(crate) fn run(&mut self) {
-        while self.checker.books().violation.is_none() && self.stage != Stage::Over {
+        while self.checker.books().violation.is_none() && self.stage != RunStage::Over {
             self.run_tasks();
             let before = self.stage;
             self.advance_stage();
@@ -185,36 +185,36 @@ impl World {
         }
     }
 
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: WorldEvent) {
         match event {
-            Event::Arrival { connection, way } => {
+            WorldEvent::Arrival { connection, way } => {
                 let waker = self.shared.lock().arrive(connection, way);
                 if let Some(waker) = waker {
                     waker.wake();
                 }
             }
-            Event::Alarm { process, alarm } => self.ring(process, alarm),
-            Event::Wake(waker) => waker.wake(),
-            Event::Tick => {}
-            Event::Shutdown { process, runtime } => self.shut_down(process, runtime),
-            Event::Expiry { node } => self.shared.lock().expire(node),
-            Event::Fault { index, begins } => self.handle_fault(index, begins),
-            Event::Process { process, starts } => {
+            WorldEvent::Alarm { process, alarm } => self.ring(process, alarm),
+            WorldEvent::Wake(waker) => waker.wake(),
+            WorldEvent::Tick => {}
+            WorldEvent::Shutdown { process, runtime } => self.shut_down(process, runtime),
+            WorldEvent::Expiry { node } => self.shared.lock().expire(node),
+            WorldEvent::Fault { index, begins } => self.handle_fault(index, begins),
+            WorldEvent::Process { process, starts } => {
                 if starts {
                     self.start(process);
                 } else {
                     self.kill(process, false);
                 }
             }
-            Event::Task { index } => self.start_task(index),
-            Event::Stirred => self.check_meetings(),
-            Event::Healed => self.heal(),
+            WorldEvent::Task { index } => self.start_task(index),
+            WorldEvent::Stirred => self.check_meetings(),
+            WorldEvent::Healed => self.heal(),
         }
     }
 
     fn ring(&mut self, process: usize, alarm: u64) {
         let due = self.shared.lock().begin_ringing(process, alarm);
-        if let Due::Ring { bell, now } = due {
+        if let DueWork::Ring { bell, now } = due {
             let again = bell.ring(now);
             self.shared.lock().end_ringing(process, alarm, again);
         }
@@ -226,7 +226,7 @@ impl World {
             let mut core = self.shared.lock();
             if core.must_start_later(process) {
                 let at = core.now + 50 * MS;
-                core.agenda.plan(at, Event::Process { process, starts: true });
+                core.agenda.plan(at, WorldEvent::Process { process, starts: true });
                 return;
             }
             core.processes[process].has_started = true;
@@ -307,7 +307,7 @@ impl World {
             let core = &mut *self.shared.lock();
             if !core.processes[plan.process].has_started {
                 let at = core.now + 50 * MS;
-                core.agenda.plan(at, Event::Task { index });
+                core.agenda.plan(at, WorldEvent::Task { index });
                 return;
             }
         }
@@ -328,7 +328,7 @@ impl World {
     fn advance_stage(&mut self) {
         let now = self.shared.lock().now;
         match self.stage {
-            Stage::Finishing { until }
+            RunStage::Finishing { until }
                 if self.open.load(Ordering::Relaxed) == 0 || now >= until =>
             {
                 if self.open.load(Ordering::Relaxed) > 0 {
@@ -337,11 +337,14 @@ impl World {
                 }
                 self.begin_closing(now);
             }
-            Stage::Closing { until } if now >= until => {
+            RunStage::Closing { until } if now >= until => {
                 self.check_remains();
-                self.stage = Stage::Over;
+                self.stage = RunStage::Over;
             }
-            Stage::Faulty | Stage::Over | Stage::Finishing { .. } | Stage::Closing { .. } => {}
+            RunStage::Faulty
+            | RunStage::Over
+            | RunStage::Finishing { .. }
+            | RunStage::Closing { .. } => {}
         }
     }
 
@@ -371,8 +374,8 @@ impl World {
             });
         }
         let mut core = self.shared.lock();
-        core.agenda.plan(until, Event::Tick);
-        self.stage = Stage::Finishing { until };
+        core.agenda.plan(until, WorldEvent::Tick);
+        self.stage = RunStage::Finishing { until };
     }
 
     fn begin_closing(&mut self, now: Instant) {
@@ -386,7 +389,7 @@ impl World {
             };
             worker.clone().spawn(&runtime, worker.close_for_good());
         }
-        self.shared.lock().agenda.plan(until, Event::Tick);
-        self.stage = Stage::Closing { until };
+        self.shared.lock().agenda.plan(until, WorldEvent::Tick);
+        self.stage = RunStage::Closing { until };
     }
 }

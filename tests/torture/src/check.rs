@@ -15,7 +15,7 @@ pub(crate) struct Pauses(BTreeMap<u16, Vec<(u64, u64)>>);
 
 /// A loss that was told: the end of the validity, and when it was told.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
+pub(crate) struct ToldLoss {
     pub(crate) client: u16,
     pub(crate) until: u64,
     pub(crate) at: u64,
@@ -60,8 +60,8 @@ pub(crate) fn overdue<'a>(calls: &'a [Call], pauses: &Pauses, steps: &Steps) -> 
 }
 
 /// The losses that were told after the end of the validity and the slack.
-pub(crate) fn late(losses: &[Told], pauses: &Pauses) -> Vec<Told> {
-    let late = |told: &&Told| pauses.running(told.client, told.until, told.at) > SLACK;
+pub(crate) fn late(losses: &[ToldLoss], pauses: &Pauses) -> Vec<ToldLoss> {
+    let late = |told: &&ToldLoss| pauses.running(told.client, told.until, told.at) > SLACK;
     losses.iter().filter(late).copied().collect()
 }
 
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_loss_is_late_after_the_slack_unless_its_process_was_stopped() {
-        let told = |at| Told { client: 0, until: 5 * SECOND, at };
+        let told = |at| ToldLoss { client: 0, until: 5 * SECOND, at };
         let mut pauses = Pauses::default();
         let losses = [told(4 * SECOND), told(6 * SECOND), told(6 * SECOND + 1)];
         assert_eq!(late(&losses, &pauses).len(), 1);

@@ -20,7 +20,7 @@ const JUMP: Duration = Duration::from_mins(1);
 const FAST: i32 = 100_000;
 
 /// A node: a server, with a proxy before it.
-pub(crate) struct Node {
+pub(crate) struct ProxiedNode {
     pub(crate) server: Server,
     pub(crate) proxy: Proxy,
 }
@@ -37,7 +37,7 @@ pub(crate) struct Undo {
     obstacle: Option<String>,
 }
 
-impl Node {
+impl ProxiedNode {
     /// Does it.
     pub(crate) fn inflict(&self, nemesis: Nemesis, delay: Duration) -> io::Result<Undo> {
         let mut undo = Undo { operator: None, busy: None, obstacle: None };

@@ -1,6 +1,6 @@
 //! The books of a part, as its clients tell them.
 
-use crate::check::{Pauses, Told};
+use crate::check::{Pauses, ToldLoss};
 use crate::line::{Line, Robbery};
 use crate::record::{Call, End, Hold};
 use std::collections::{HashMap, HashSet};
@@ -15,7 +15,7 @@ pub(crate) struct Ledger(Mutex<Books>);
 pub(crate) struct Books {
     pub(crate) holds: Vec<Hold>,
     pub(crate) calls: Vec<Call>,
-    pub(crate) losses: Vec<Told>,
+    pub(crate) losses: Vec<ToldLoss>,
     pub(crate) pauses: Pauses,
     /// Writes that the server of the counters refused, as they landed after the validity.
     pub(crate) late_writes: u64,
@@ -85,7 +85,7 @@ impl Books {
                 });
                 self.open.remove(&(client, id));
             }
-            Line::Told { until, at } => self.losses.push(Told { client, until, at }),
+            Line::Told { until, at } => self.losses.push(ToldLoss { client, until, at }),
             Line::Called(call) => self.calls.push(call),
             Line::TooLate => self.late_writes += 1,
             Line::Robbed(how) => self.robbed.push((client, how)),

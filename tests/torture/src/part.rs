@@ -7,7 +7,7 @@ use crate::choice::LONGEST_TTL;
 use crate::fence::Fence;
 use crate::fenced_cell;
 use crate::fleet::Fleet;
-use crate::inflict::Node;
+use crate::inflict::ProxiedNode;
 use crate::ledger::{Books, Ledger};
 use crate::line::{Orders, Sabotage};
 use crate::log::Log;
@@ -117,7 +117,7 @@ impl Part {
         }
     }
 
-    fn node(&self, node: u16) -> Node {
+    fn node(&self, node: u16) -> ProxiedNode {
         let builder = self.server().clock();
         let builder = if Field::is_durable(node) { builder.durable() } else { builder };
         let server = builder.start();
@@ -125,7 +125,7 @@ impl Part {
             server.clock().jump(AGE);
         }
         let proxy = Proxy::start(server.addr());
-        Node { server, proxy }
+        ProxiedNode { server, proxy }
     }
 
     /// Nobody is broken yet; but nodes that are young are no witnesses.
@@ -154,7 +154,7 @@ impl Part {
         gaps
     }
 
-    fn orders(&self, nodes: &[Node], cells: &Server) -> Orders {
+    fn orders(&self, nodes: &[ProxiedNode], cells: &Server) -> Orders {
         Orders {
             seed: self.seed,
             part: self.number,

@@ -4,7 +4,7 @@ use crate::choice::{LONGEST_TTL, mixed};
 use crate::era::Era;
 use crate::nemesis::{Kind, Nemesis, OLD};
 use crate::rolling::Rolling;
-use crate::room::{Claim, Limits, Target, Victims};
+use crate::room::{Break, Limits, Target, Victims};
 use crate::task::NODE_TIMEOUT;
 use rand::rngs::StdRng;
 use rand::seq::index;
@@ -55,7 +55,7 @@ pub(crate) struct Field {
 
 impl Planned {
     /// Who is broken by it, and in what ways.
-    pub(crate) fn claims(&self) -> Vec<Claim> {
+    pub(crate) fn claims(&self) -> Vec<Break> {
         match &self.rolling {
             Some(rolling) => rolling.claims(),
             None => vec![(self.target, self.nemesis.kind())],

@@ -5,7 +5,7 @@
 //! ended that the others may have forgotten.
 
 use crate::nemesis::{Kind, TERM};
-use crate::room::{Claim, Target};
+use crate::room::{Break, Target};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -70,7 +70,7 @@ impl Rolling {
     }
 
     /// Who takes part in it.
-    pub(crate) fn claims(&self) -> Vec<Claim> {
+    pub(crate) fn claims(&self) -> Vec<Break> {
         let restarted = self.nodes.iter().map(|node| (Target::Node(*node), Kind::Rolling));
         let witness = self.witness.map(|node| (Target::Node(node), Kind::Witness));
         restarted.chain(witness).collect()

@@ -23,7 +23,7 @@ pub(crate) enum Target {
 }
 
 /// A target, and in what way it is to be broken.
-pub(crate) type Claim = (Target, Kind);
+pub(crate) type Break = (Target, Kind);
 
 /// How many may be broken at a time.
 #[derive(Clone, Copy, Debug)]
@@ -36,16 +36,16 @@ pub(crate) struct Limits {
 
 /// Who is broken, and in what way, and how many times.
 #[derive(Debug, Default)]
-pub(crate) struct Victims(BTreeMap<Claim, usize>);
+pub(crate) struct Victims(BTreeMap<Break, usize>);
 
 impl Victims {
-    pub(crate) fn enter(&mut self, claims: &[Claim]) {
+    pub(crate) fn enter(&mut self, claims: &[Break]) {
         for claim in claims {
             *self.0.entry(*claim).or_default() += 1;
         }
     }
 
-    pub(crate) fn leave(&mut self, claims: &[Claim]) {
+    pub(crate) fn leave(&mut self, claims: &[Break]) {
         for claim in claims {
             if let Some(times) = self.0.get_mut(claim) {
                 *times -= 1;
@@ -55,7 +55,7 @@ impl Victims {
     }
 
     /// Whether all of these may be broken in these ways, too.
-    pub(crate) fn have_room(&self, claims: &[Claim], limits: Limits) -> bool {
+    pub(crate) fn have_room(&self, claims: &[Break], limits: Limits) -> bool {
         claims.iter().all(|(target, kind)| self.has_room(*target, *kind, limits))
     }
 
@@ -112,7 +112,7 @@ pub(crate) struct Room {
 struct Present {
     victims: Victims,
     /// What leaves by itself, and when.
-    lingering: Vec<(Claim, Instant)>,
+    lingering: Vec<(Break, Instant)>,
 }
 
 impl Present {
@@ -134,7 +134,7 @@ impl Room {
     }
 
     /// Waits until all of these may be broken in these ways; `None` if that takes longer than `limit`.
-    pub(crate) fn enter(&self, claims: &[Claim], limit: Duration) -> Option<Seat<'_>> {
+    pub(crate) fn enter(&self, claims: &[Break], limit: Duration) -> Option<Seat<'_>> {
         let begun = Instant::now();
         let mut present = self.present();
         loop {
@@ -150,7 +150,7 @@ impl Room {
     }
 
     /// Notes what will be over by itself.
-    pub(crate) fn linger(&self, claim: Claim, lasts: Duration) {
+    pub(crate) fn linger(&self, claim: Break, lasts: Duration) {
         let mut present = self.present();
         present.victims.enter(&[claim]);
         present.lingering.push((claim, Instant::now() + lasts));
@@ -164,7 +164,7 @@ impl Room {
 /// Targets that are broken, until this is dropped.
 pub(crate) struct Seat<'a> {
     room: &'a Room,
-    claims: Vec<Claim>,
+    claims: Vec<Break>,
 }
 
 impl Drop for Seat<'_> {
@@ -193,7 +193,7 @@ mod tests {
 
     const LIMITS: Limits = Limits { nodes: 1, clients: 2, is_inside: true };
 
-    fn victims(claims: &[Claim]) -> Victims {
+    fn victims(claims: &[Break]) -> Victims {
         let mut victims = Victims::default();
         victims.enter(claims);
         victims

@@ -25,7 +25,7 @@ pub(crate) fn run(wish: &Wish) -> ExitCode {
     println!("{command}");
     let origin = boot::now();
     let mut record: Option<Run> = None;
-    let mut tally = verdict::Tally::default();
+    let mut tally = verdict::Counted::default();
     for (number, nodes) in (0..).zip(&sizes) {
         let lasts = Duration::from_secs(wish.seconds) / parts;
         let is_inside = wish.mode == Mode::Inside;

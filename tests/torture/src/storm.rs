@@ -2,7 +2,7 @@
 
 use crate::boot;
 use crate::fleet::Fleet;
-use crate::inflict::Node;
+use crate::inflict::ProxiedNode;
 use crate::log::{Log, open};
 use crate::nemesis::{Kind, Nemesis};
 use crate::plan::Planned;
@@ -21,7 +21,7 @@ pub(crate) const SIGHT: Duration = Duration::from_secs(20);
 
 /// Where faults take place.
 pub(crate) struct Scene<'a> {
-    pub(crate) nodes: &'a [Node],
+    pub(crate) nodes: &'a [ProxiedNode],
     pub(crate) fleet: &'a Fleet,
     pub(crate) room: &'a Room,
     pub(crate) is_inside: bool,

@@ -6,7 +6,7 @@ use crate::choice::{Care, Choice, Extend, Leaving};
 use crate::fenced_cell::{FencedCells, Writer};
 use crate::line::{Line, Orders, Sabotage, Teller};
 use crate::record::{Call, Verb};
-use crate::tenure::{Begin, Tenure};
+use crate::tenure::{Begin, OpenTenure};
 use quorlock::{
     AcquireError, ExtendError, FencingToken, Lease, LeaseRef, Loss, Redlock, ReleaseError,
     ReleaseOutcome,
@@ -64,12 +64,12 @@ impl Task {
         };
         match acquired {
             Some(lease) => {
-                let tenure = Tenure::of(lease.view(), begin, choice.auto_extend.is_some());
+                let tenure = OpenTenure::of(lease.view(), begin, choice.auto_extend.is_some());
                 self.hold(lease, tenure, choice).await;
             }
             None if self.orders.sabotage == Some(Sabotage::Lock) => {
                 let token = self.guess(choice).await;
-                let mut tenure = Tenure::stolen(choice.ttl, Begin { token, ..begin });
+                let mut tenure = OpenTenure::stolen(choice.ttl, Begin { token, ..begin });
                 self.work(&mut tenure, None, choice).await;
                 tenure.end();
             }
@@ -122,7 +122,7 @@ impl Task {
         Some(highest? + 1)
     }
 
-    async fn hold(&self, lease: Lease, mut tenure: Tenure<'_>, choice: &Choice) {
+    async fn hold(&self, lease: Lease, mut tenure: OpenTenure<'_>, choice: &Choice) {
         self.work(&mut tenure, Some(&lease), choice).await;
         tenure.end();
         match choice.leaving {
@@ -137,7 +137,7 @@ impl Task {
     }
 
     /// Works on the counters and the fenced cells, with a lease or, as a saboteur, without.
-    async fn work(&self, tenure: &mut Tenure<'_>, lease: Option<&Lease>, choice: &Choice) {
+    async fn work(&self, tenure: &mut OpenTenure<'_>, lease: Option<&Lease>, choice: &Choice) {
         let (listens, looks) = (choice.care == Care::Listens, choice.care != Care::Careless);
         let mut lost = pin!(told(lease.filter(|_| listens)));
         for (step, resource) in choice.steps.iter().zip(choice.resources.iter().cycle()) {
@@ -182,7 +182,7 @@ impl Task {
     }
 
     /// Writes to the fenced cell, if there is a token to write with.
-    async fn write_fenced(&self, tenure: &Tenure<'_>, resource: u16, until: u64) {
+    async fn write_fenced(&self, tenure: &OpenTenure<'_>, resource: u16, until: u64) {
         let Some((id, token)) = tenure.signature() else { return };
         let writer = Writer { client: self.orders.client, id };
         if let Err(error) = self.fenced.write(resource, writer, token, until).await {
@@ -201,7 +201,7 @@ impl Task {
         self.call(Verb::Extend, NODE_TIMEOUT, drop_after, lease.extend(ttl), outcome).await;
     }
 
-    async fn release(&self, lease: Lease, tenure: &Tenure<'_>, drop_after: Option<Duration>) {
+    async fn release(&self, lease: Lease, tenure: &OpenTenure<'_>, drop_after: Option<Duration>) {
         let outcome = |released: &_| match released {
             Ok(ReleaseOutcome::Released) => "ok",
             Ok(ReleaseOutcome::Expired) => "expired",
@@ -255,7 +255,7 @@ async fn told(lease: Option<&Lease>) -> Loss {
     }
 }
 
-fn lose(tenure: &mut Tenure<'_>, why: Loss) {
+fn lose(tenure: &mut OpenTenure<'_>, why: Loss) {
     tenure.lose();
     if !matches!(why, Loss::Expired | Loss::MaxHold) {
         tenure.doubt(&format!("lost: {why}"));

@@ -16,11 +16,11 @@ const MOVED: u64 = 1_000_000;
 const ENOUGH: Duration = Duration::from_millis(50);
 
 /// A tenure under way. Dropped without an [`end`](Self::end), it counts until its validity ends.
-pub(crate) struct Tenure<'a> {
+pub(crate) struct OpenTenure<'a> {
     teller: &'a Teller,
     id: u64,
     token: Option<u64>,
-    claim: Claim,
+    claim: Basis,
     origin: u64,
     until: u64,
     told: u64,
@@ -28,25 +28,25 @@ pub(crate) struct Tenure<'a> {
 }
 
 /// What a tenure rests on.
-enum Claim {
+enum Basis {
     Lease(LeaseRef),
     /// On nothing, until then: the work of a saboteur.
     Nothing(u64),
 }
 
-impl<'a> Tenure<'a> {
+impl<'a> OpenTenure<'a> {
     /// Begins with a lease that was acquired at `from`, on the boot clock.
     pub(crate) fn of(lease: LeaseRef, begin: Begin<'a>, is_renewed: bool) -> Self {
-        Self::begin(Claim::Lease(lease), begin, is_renewed)
+        Self::begin(Basis::Lease(lease), begin, is_renewed)
     }
 
     /// Begins without a lock.
     pub(crate) fn stolen(ttl: Duration, begin: Begin<'a>) -> Self {
         let until = begin.from + boot::nanos(ttl);
-        Self::begin(Claim::Nothing(until), begin, false)
+        Self::begin(Basis::Nothing(until), begin, false)
     }
 
-    fn begin(claim: Claim, begin: Begin<'a>, is_renewed: bool) -> Self {
+    fn begin(claim: Basis, begin: Begin<'a>, is_renewed: bool) -> Self {
         let Begin { teller, task, resources, token, origin, asked, from } = begin;
         // One that has ended already has no length.
         let until = claim.valid_until().unwrap_or(from);
@@ -132,7 +132,7 @@ impl<'a> Tenure<'a> {
     }
 }
 
-impl Claim {
+impl Basis {
     /// When the validity ends, on the boot clock; never later than that. `None` if it has ended.
     fn valid_until(&self) -> Option<u64> {
         let lease = match self {

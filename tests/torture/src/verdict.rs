@@ -11,7 +11,7 @@ const SHOWN: usize = 5;
 
 /// What is counted beside the record.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct Counted {
     updates: u64,
     late_writes: u64,
     undelivered: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Tally {
     due: u64,
 }
 
-impl Tally {
+impl Counted {
     /// Counts a part.
     pub(crate) fn count(&mut self, part: &Outcome) {
         self.updates += part.updates;
@@ -36,7 +36,7 @@ impl Tally {
 }
 
 /// Prints the verdict.
-pub(crate) fn print(run: &Run, tally: &Tally) {
+pub(crate) fn print(run: &Run, tally: &Counted) {
     println!();
     work(run, tally);
     println!();
@@ -48,7 +48,7 @@ pub(crate) fn print(run: &Run, tally: &Tally) {
 }
 
 /// What was done, so that it is known what the verdict rests on.
-fn work(run: &Run, tally: &Tally) {
+fn work(run: &Run, tally: &Counted) {
     println!("{} tenures, {} updates under them", run.holds.len(), tally.updates);
     for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
         let mut outcomes: BTreeMap<&str, u64> = BTreeMap::new();

@@ -18,6 +18,31 @@ pub(crate) fn del(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     Reply::Int(deleted)
 }
 
+/// `DELIFEQ key value`.
+pub(crate) fn delifeq(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    delete_if_equal(turn, &arguments[1], &arguments[2])
+}
+
+/// `DELEX key IFEQ value`; the other conditions are not modelled.
+pub(crate) fn delex(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    match &arguments[1..] {
+        [_] => del(turn, arguments),
+        [key, how, value] if how.eq_ignore_ascii_case(b"IFEQ") => delete_if_equal(turn, key, value),
+        _ => Reply::error(SYNTAX),
+    }
+}
+
+fn delete_if_equal(turn: &mut Turn<'_>, key: &[u8], value: &[u8]) -> Reply {
+    match turn.find(key).map(|entry| entry.kind) {
+        Some(Kind::String(stands)) if stands == value => {
+            turn.remove(key);
+            Reply::Int(1)
+        }
+        Some(Kind::String(_)) | None => Reply::Int(0),
+        Some(_) => Reply::error(WRONGTYPE),
+    }
+}
+
 pub(crate) fn pttl(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     let Some(entry) = turn.find(&arguments[1]) else { return Reply::Int(-2) };
     Reply::Int(entry.expires_ms.map_or(-1, |expires| (expires - turn.server.now_ms()).max(0)))

@@ -4,7 +4,7 @@ use super::run::{Answer, Held, Run, argument};
 use crate::reply::Reply;
 
 /// The key in the way that stands longest.
-struct Obstacle {
+struct LongestKey {
     left: i64,
     place: i64,
     value: Option<Vec<u8>>,
@@ -13,7 +13,7 @@ struct Obstacle {
 pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Answer {
     let (value, ttl) = (argument(args, 1), argument(args, 2));
     let mut missing = Vec::new();
-    let mut longest: Option<Obstacle> = None;
+    let mut longest: Option<LongestKey> = None;
     for (place, key) in (1..).zip(keys) {
         let held = match run.held(key)? {
             Held::Nothing => {
@@ -25,12 +25,12 @@ pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> 
             Held::Other => None,
         };
         let left = run.pttl(key)?;
-        let is_longer = |known: &Obstacle| left == -1 || known.left != -1 && left > known.left;
+        let is_longer = |known: &LongestKey| left == -1 || known.left != -1 && left > known.left;
         if longest.as_ref().is_none_or(is_longer) {
-            longest = Some(Obstacle { left, place, value: held });
+            longest = Some(LongestKey { left, place, value: held });
         }
     }
-    if let Some(Obstacle { left, place, value }) = longest {
+    if let Some(LongestKey { left, place, value }) = longest {
         let value = value.map(Reply::Bulk);
         return Ok(Reply::Array(
             [Reply::Int(left), Reply::Int(place)].into_iter().chain(value).collect(),

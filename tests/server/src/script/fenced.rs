@@ -1,12 +1,11 @@
 //! `fenced.lua`: runs another script on locks, and lets a counter beside each lock follow.
 
-use super::number::number;
+use super::number::{END, number};
 use super::run::{Answer, Run, argument};
 use super::sources::Body;
 use crate::reply::Reply;
 
-/// 2^53: from there on a double does not tell neighbours apart.
-const END: f64 = 9_007_199_254_740_992.0;
+pub(super) const AT_END: &str = "COUNTER a fencing counter is at its end: delete its key";
 /// How many arguments are this script's own.
 const OWN: usize = 4;
 
@@ -23,7 +22,7 @@ pub(super) fn run(
     let next = if mode == b"draw" { shown + 1.0 } else { shown };
     let goal = next.max(least);
     if goal >= END {
-        return Ok(Reply::error("COUNTER a fencing counter is at its end: delete its key"));
+        return Ok(Reply::error(AT_END));
     }
     let answer = unfenced(run, locks, args.get(OWN..).unwrap_or_default())?;
     let is_done = match &answer {
@@ -50,27 +49,30 @@ type Found<'a> = (Vec<&'a [u8]>, f64);
 /// Reads the counters. An error if one shows no number and it does not only try.
 fn look<'a>(run: &mut Run<'_, '_>, beside: &'a [Vec<u8>], tries: bool) -> Result<Found<'a>, Reply> {
     let (mut counters, mut shown) = (Vec::new(), 0.0);
-    for counter in beside {
-        let digits = run.pcall("redis.pcall('GET', KEYS[i]", &[b"GET", counter]);
-        let found = match &digits {
-            Reply::Bulk(digits) => number(digits),
-            Reply::Null => Some(0.0),
-            _ => None,
-        };
-        match found.filter(|found| *found >= 0.0 && *found < END && found.fract() == 0.0) {
-            Some(found) => {
-                counters.push(&**counter);
+    for key in beside {
+        let digits = run.pcall("redis.pcall('GET', KEYS[i]", &[b"GET", key]);
+        match counter(&digits) {
+            Ok(found) => {
+                counters.push(&**key);
                 shown = f64::max(shown, found);
             }
-            None if tries => {}
-            None => {
-                let other = "COUNTER something else stands at the key of a fencing counter";
-                return Err(match digits {
-                    Reply::Error(why) if !why.contains("WRONGTYPE") => Reply::Error(why),
-                    _ => Reply::error(other),
-                });
-            }
+            Err(_) if tries => {}
+            Err(refusal) => return Err(refusal),
         }
     }
     Ok((counters, shown))
+}
+
+/// The number that a counter shows, by what `GET` answers; or how that is refused.
+pub(super) fn counter(digits: &Reply) -> Result<f64, Reply> {
+    let found = match digits {
+        Reply::Bulk(digits) => number(digits),
+        Reply::Null => Some(0.0),
+        _ => None,
+    };
+    let sound = |found: &f64| *found >= 0.0 && *found < END && found.fract() == 0.0;
+    found.filter(sound).ok_or_else(|| match digits {
+        Reply::Error(why) if !why.contains("WRONGTYPE") => Reply::Error(why.clone()),
+        _ => Reply::error("COUNTER something else stands at the key of a fencing counter"),
+    })
 }

@@ -1,6 +1,7 @@
 //! Scripts: what is known of them, and how they are run.
 
 mod acquire;
+mod acquire_fenced;
 mod extend;
 mod fenced;
 mod look;

@@ -1,5 +1,8 @@
 //! Numbers as Lua 5.1 reads them out of strings.
 
+/// 2^53: from there on a double does not tell neighbours apart.
+pub(super) const END: f64 = 9_007_199_254_740_992.0;
+
 /// What `tonumber` makes of a string; `None` also for what is infinite or not a number. A zero byte ends
 /// the string.
 pub(super) fn number(text: &[u8]) -> Option<f64> {

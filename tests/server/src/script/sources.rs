@@ -1,9 +1,10 @@
 //! quorlock's own scripts, by their text.
 
 use super::run::{Answer, Run};
-use super::{acquire, extend, fenced, look, release};
+use super::{acquire, acquire_fenced, extend, fenced, look, release};
 
 const ACQUIRE: &str = include_str!("../../../../src/wire/scripts/acquire.lua");
+const ACQUIRE_FENCED: &str = include_str!("../../../../src/wire/scripts/acquire_fenced.lua");
 const EXTEND: &str = include_str!("../../../../src/wire/scripts/extend.lua");
 const RELEASE: &str = include_str!("../../../../src/wire/scripts/release.lua");
 const LOOK: &str = include_str!("../../../../src/wire/scripts/look.lua");
@@ -24,6 +25,7 @@ impl Script {
         let inside = inside.and_then(|rest| rest.strip_suffix(FENCED)?.strip_suffix("\nend\n"));
         let body: Body = match inside.unwrap_or(source) {
             ACQUIRE => acquire::run,
+            ACQUIRE_FENCED => acquire_fenced::run,
             EXTEND => extend::run,
             RELEASE => release::run,
             LOOK => look::run,

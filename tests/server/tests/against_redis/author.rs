@@ -2,6 +2,7 @@
 
 use crate::dice::Dice;
 use crate::scripts::{Follow, Script, Scripts, companion};
+use server_model::{Config, Version};
 
 /// One command.
 pub type Words = Vec<String>;
@@ -29,6 +30,8 @@ const ODD_COUNTS: [&str; 12] = [
 
 pub struct Author {
     pub dice: Dice,
+    /// The server that is spoken to.
+    pub version: Version,
     scripts: Scripts,
 }
 
@@ -38,7 +41,7 @@ fn words(line: &str) -> Words {
 
 impl Author {
     pub fn new(seed: u64) -> Self {
-        Self { dice: Dice::new(seed), scripts: Scripts::new() }
+        Self { dice: Dice::new(seed), version: Config::default().version, scripts: Scripts::new() }
     }
 
     fn key(&mut self) -> String {
@@ -122,6 +125,13 @@ impl Author {
         }
         let arguments = [self.value(), self.ttl()];
         let by_source = self.dice.once_in(6);
+        if let ([key], Some(follow)) = (keys.as_slice(), &follow)
+            && follow.mode == "draw"
+        {
+            let call = self.scripts.draw(by_source, key, follow);
+            pipeline.push(with(call, &arguments));
+            return;
+        }
         let call = self.scripts.acquire.call(by_source, &keys, follow.as_ref());
         pipeline.push(with(call, &arguments));
     }
@@ -147,6 +157,11 @@ impl Author {
             arguments.extend([self.value(), self.ttl()]);
         }
         let by_source = self.dice.once_in(6);
+        if let ([key], [_], None) = (keys.as_slice(), arguments.as_slice(), &follow)
+            && let Some(delete) = self.version.deletes_by(key)
+        {
+            pipeline.push(with(delete, &arguments));
+        }
         let call = self.scripts.release.call(by_source, &keys, follow.as_ref());
         pipeline.push(with(call, &arguments));
     }

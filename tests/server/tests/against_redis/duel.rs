@@ -74,6 +74,7 @@ impl Duel {
         duel.set_clock();
         let version = duel.real.version();
         duel.is_old = version < Version::redis(7, 0, 0);
+        duel.author.version = version.clone();
         duel.to_the_word = version.is_modelled_to_the_word();
         let started_us = now_us - 1_000_000 * duel.real.uptime();
         let config = Config {

@@ -21,6 +21,7 @@ pub struct Follow {
 
 pub struct Scripts {
     pub acquire: Script,
+    acquire_fenced: Script,
     pub extend: Script,
     pub release: Script,
     pub look: Script,
@@ -58,17 +59,28 @@ impl Script {
 impl Scripts {
     pub fn new() -> Self {
         let look = include_str!("../../../../src/wire/scripts/look.lua");
+        let acquire_fenced = include_str!("../../../../src/wire/scripts/acquire_fenced.lua");
+        let alone = |source: &str| Script { plain: source.to_owned(), fenced: None, done_from: "" };
         Self {
             acquire: Script::new(include_str!("../../../../src/wire/scripts/acquire.lua"), "1"),
             extend: Script::new(include_str!("../../../../src/wire/scripts/extend.lua"), "-1"),
             release: Script::new(include_str!("../../../../src/wire/scripts/release.lua"), "1"),
-            look: Script { plain: look.to_owned(), fenced: None, done_from: "" },
+            acquire_fenced: alone(acquire_fenced),
+            look: alone(look),
         }
+    }
+
+    /// A call that sets one key and draws from the counter beside it; value and ttl are to be added.
+    pub fn draw(&self, by_source: bool, key: &str, follow: &Follow) -> Words {
+        let keys = [key.to_owned(), companion(key)];
+        let mut words = self.acquire_fenced.call(by_source, &keys, None);
+        words.extend([follow.least.clone(), follow.ttl.clone()]);
+        words
     }
 
     /// The sources, in the order in which nodes are told them.
     pub fn sources(&self) -> impl Iterator<Item = &String> {
-        let all = [&self.acquire, &self.extend, &self.release, &self.look];
+        let all = [&self.acquire, &self.acquire_fenced, &self.extend, &self.release, &self.look];
         all.into_iter().flat_map(|script| [Some(&script.plain), script.fenced.as_ref()]).flatten()
     }
 }

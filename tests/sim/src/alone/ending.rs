@@ -2,16 +2,15 @@
 
 use super::Alone;
 use crate::clock::{Instant, MS};
-use crate::event::Event;
+use crate::event::WorldEvent;
 use crate::process::{millis, nanos};
 use crate::rule::Rule;
-use crate::sleep::Seldom;
 use crate::trace::note;
 use crate::worker::{Home, Worker};
 use crate::world::Open;
 use futures::future::join;
-use quorlock::{AcquireError, Lease};
-use std::pin::Pin;
+use quorlock::{AcquireError, Lease, LeaseRef, Redlock};
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use tokio::sync::oneshot;
 
@@ -22,6 +21,8 @@ impl Worker {
         let (number, client) = self.another_client();
         let ttl = self.times.ttl_ms;
         let holder = if is_held { self.own_lease(&own).await } else { None };
+        // It has had a lease, which is still looked at.
+        let seen = if at_least { self.ended_lease(&client).await } else { None };
         let mut acquire = if waits {
             client.acquire(&own).wait(millis(2 * ttl))
         } else {
@@ -34,10 +35,7 @@ impl Worker {
         }
         let mut acquire: Pin<Box<dyn Future<Output = _> + Send>> = match every {
             None => Box::pin(acquire),
-            Some(every) => {
-                let shared = self.shared.clone();
-                Box::pin(Seldom { inner: Box::pin(acquire), shared, every, pause: None })
-            }
+            Some(every) => Box::pin(self.seldom(every, acquire)),
         };
         let early = self.within(after, acquire.as_mut()).await;
         let closer = Self { redlock: client.clone(), client: number, ..self.clone() };
@@ -70,6 +68,7 @@ impl Worker {
         if is_closed {
             closer.check_alarms(begun).await;
         }
+        drop(seen);
         let mut books = self.checker.books();
         match won {
             Ok(lease) if lease.is_valid() => {
@@ -82,6 +81,15 @@ impl Worker {
             }
             Ok(_) | Err(_) => {}
         }
+    }
+
+    /// A lease of `client` that was renewed and watched, and is over.
+    async fn ended_lease(&self, client: &Redlock) -> Option<LeaseRef> {
+        let acquire = client.try_acquire(self.own_name(1));
+        let lease = acquire.auto_extend(millis(4 * self.times.ttl_ms)).await.ok()?;
+        let view = lease.view();
+        let _ = futures::poll!(pin!(view.lost()));
+        Some(view)
     }
 
     /// Another runtime that runs, if there is one.
@@ -133,7 +141,7 @@ impl Worker {
             let stalled = this.shared.lock().stalled_beside(this.process, home, begun);
             if !is_told && this.is_prompt && stalled == 0 {
                 let how = format!("p{}: {own} is released elsewhere: {released:?}", this.process);
-                this.checker.books().broken(Rule::Freed, how);
+                this.checker.books().broken(Rule::Elsewhere, how);
             }
             let left = (begun + this.freed_after()).saturating_sub(this.now());
             this.sleep(left).await;
@@ -151,7 +159,7 @@ impl Worker {
         let stalled = self.shared.lock().stalled_beside(self.process, home, begun);
         if extended.is_err() && lease.loss().is_none() && self.is_prompt && stalled == 0 {
             let how = format!("p{}: extended elsewhere: {extended:?}", self.process);
-            self.checker.books().broken(Rule::Renewed, how);
+            self.checker.books().broken(Rule::Elsewhere, how);
         }
     }
 
@@ -160,7 +168,7 @@ impl Worker {
         self.beat.condemn(runtime);
         let core = &mut *self.shared.lock();
         let at = core.now + after;
-        core.agenda.plan(at, Event::Shutdown { process: self.process, runtime });
+        core.agenda.plan(at, WorldEvent::Shutdown { process: self.process, runtime });
     }
 
     /// Runs nothing on `runtime` for so long.
@@ -171,7 +179,7 @@ impl Worker {
         let it = &mut core.processes[self.process];
         it.held[runtime] = it.held[runtime].max(until);
         core.note_stall(self.process, Some(runtime), lasting);
-        core.agenda.plan(until, Event::Tick);
+        core.agenda.plan(until, WorldEvent::Tick);
     }
 
     /// Nothing is left of locks that were let go of at `begun`: unless something else than `undriven` did not run.

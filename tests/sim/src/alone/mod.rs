@@ -69,8 +69,6 @@ impl Alone {
                 leaves: dice.of_any_size(MS / 20, 50 * MS),
                 is_bypassed: dice.chance(500),
             },
-            8 => Self::Robbed,
-            9 => Self::Mended { node: dice.index(scenario.nodes) },
             7 if dice.chance(500) => {
                 Self::InVain { every: often(dice), wait: dice.of_any_size(node, ttl / 4) }
             }
@@ -78,6 +76,8 @@ impl Alone {
                 polls: 1 + u32::try_from(dice.below(3)).expect("few"),
                 others: 1 + u32::try_from(dice.below(2)).expect("few"),
             },
+            8 => Self::Robbed,
+            9 => Self::Mended { node: dice.index(scenario.nodes) },
             _ => Self::Orphaned {
                 runtime,
                 count: 1 + u32::try_from(dice.below(3)).expect("few"),

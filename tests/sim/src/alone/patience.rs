@@ -3,7 +3,6 @@
 use crate::clock::{Instant, MS, S};
 use crate::process::millis;
 use crate::rule::Rule;
-use crate::sleep::Seldom;
 use crate::worker::Worker;
 use quorlock::{Acquire, Redlock, RetryPolicy};
 use std::pin::Pin;
@@ -18,8 +17,7 @@ impl Worker {
         } else {
             self.redlock.try_acquire(&own)
         };
-        let shared = self.shared.clone();
-        let won = Seldom { inner: Box::pin(acquire), shared, every, pause: None }.await;
+        let won = self.seldom(every, acquire).await;
         self.inspect(&won);
         match won {
             Ok(lease) => drop(lease.release().await),
@@ -99,8 +97,7 @@ impl Worker {
         let own = self.own_name(0);
         let Some(lease) = self.own_lease(&own).await else { return };
         let acquire = self.redlock.acquire(&own).wait(Duration::from_nanos(wait));
-        let shared = self.shared.clone();
-        let seldom = Seldom { inner: Box::pin(acquire), shared, every, pause: None };
+        let seldom = self.seldom(every, acquire);
         drop(self.timed("an acquire in vain", wait + 2 * every, seldom).await);
         drop(lease);
     }

@@ -1,0 +1,80 @@
+//! Rounds and their votes.
+
+use super::*;
+
+fn ms(ms: u64) -> Time {
+    Time::from_nanos(ms * 1_000_000)
+}
+
+fn round(nodes: usize, goal: Goal) -> Round {
+    Round::new(Quorum::majority(nodes), goal)
+}
+
+#[test]
+fn who_said_what_is_told_apart() {
+    let mut it = round(5, Goal::Release);
+    let votes = [Vote::Granted, Vote::Missing, Vote::Denied, Vote::Granted, Vote::Missing];
+    for (node, vote) in votes.into_iter().enumerate() {
+        it.handle_vote(NodeId::new(node), vote, ms(1));
+    }
+    let of = |nodes: [usize; 2]| nodes.map(NodeId::new).into_iter().collect::<NodeSet>();
+    assert_eq!((it.granted(), it.missing()), (of([0, 3]), of([1, 4])));
+    assert_eq!(it.votes().len(), 5);
+}
+
+#[test]
+fn of_five_nodes_as_many_must_be_free_as_a_quorum_lacks() {
+    for (failures, free_at) in [(0, 20), (1, 30), (2, 40)] {
+        let mut it = round(5, Goal::Acquire { valid_until: ms(1_000) });
+        for node in 0..failures {
+            it.handle_vote(NodeId::new(node), Vote::Failed, ms(1));
+        }
+        for (node, at) in (failures..5).zip([10, 40, 30, 20]) {
+            it.note_free_at(ms(at));
+            it.handle_vote(NodeId::new(node), Vote::Denied, ms(1));
+        }
+        assert_eq!(it.earliest_free(), Some(ms(free_at)), "{failures} failed");
+    }
+    let mut blocked = round(5, Goal::Acquire { valid_until: ms(1_000) });
+    for node in 0..3 {
+        blocked.handle_vote(NodeId::new(node), Vote::Failed, ms(1));
+    }
+    assert_eq!(blocked.earliest_free(), None, "those who hold it are not the reason");
+}
+
+#[test]
+fn a_survey_is_decided_when_nobody_else_can_vote() {
+    let mut it = round(3, Goal::Survey);
+    let vote = |it: &mut Round, node| it.handle_vote(NodeId::new(node), Vote::Granted, ms(1));
+    assert_eq!((vote(&mut it, 0), vote(&mut it, 1)), (None, None), "the third may answer");
+    assert_eq!(vote(&mut it.clone(), 2), Some(Outcome::Won));
+    assert_eq!(it.handle_close(ms(5)), Some(Outcome::Won));
+}
+
+/// An acquire on `nodes` of which two have granted, the second from `counts_from` on.
+fn deferred(nodes: usize, counts_from: u64) -> Round {
+    let mut it = round(nodes, Goal::Acquire { valid_until: ms(1_000) });
+    it.note_counts_from(NodeId::new(1), ms(counts_from));
+    for node in 0..2 {
+        assert_eq!(it.handle_vote(NodeId::new(node), Vote::Granted, ms(1)), None);
+    }
+    it
+}
+
+#[test]
+fn a_grant_that_is_deferred_counts_from_its_time_on() {
+    let mut it = deferred(3, 10);
+    let is_void = |it: &Round| [0, 1].map(|node| it.is_void(NodeId::new(node)));
+    assert_eq!((it.handle_time(ms(9)), is_void(&it)), (None, [false, true]));
+    assert_eq!((it.handle_time(ms(10)), is_void(&it)), (Some(Outcome::Won), [false, false]));
+    assert_eq!(is_void(&deferred(5, 10)), [false, false], "without it, they are too few as well");
+}
+
+#[test]
+fn a_grant_that_does_not_count_when_the_round_closes_is_as_good_as_a_failure() {
+    assert_eq!(deferred(3, 50).handle_close(ms(20)), Some(Outcome::NoQuorum));
+    // It counts just then: what is missing is the one that is held.
+    let mut it = deferred(5, 20);
+    assert_eq!(it.handle_vote(NodeId::new(2), Vote::Denied, ms(2)), None);
+    assert_eq!(it.handle_close(ms(20)), Some(Outcome::Denied));
+}

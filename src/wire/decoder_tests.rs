@@ -1,0 +1,190 @@
+//! The decoder beside the redis crate's parser.
+
+use super::*;
+use proptest::prelude::*;
+
+/// All replies in `bytes`, which come in these pieces.
+fn decoded<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<Value>, Malformed> {
+    let mut decoder = Decoder::default();
+    let mut replies = Vec::new();
+    for piece in pieces {
+        decoder.add(piece);
+        while let Some(reply) = decoder.next()? {
+            replies.push(reply);
+        }
+    }
+    Ok(replies)
+}
+
+fn refused(bytes: &[u8]) -> &'static str {
+    match decoded([bytes]) {
+        Err(Malformed(why)) => why,
+        Ok(replies) => panic!("{replies:?}"),
+    }
+}
+
+fn text() -> impl Strategy<Value = String> {
+    "[ -~]{0,30}"
+}
+
+/// A reply that ends with its line.
+fn line_reply() -> impl Strategy<Value = Vec<u8>> {
+    let number = prop_oneof![any::<i64>(), -3..100_i64].prop_map(|number| format!(":{number}\r\n"));
+    let others = prop_oneof![
+        Just("+OK"),
+        Just("_"),
+        Just("$-1"),
+        Just("*-1"),
+        Just("#t"),
+        Just("#f"),
+        Just(",1.5"),
+        Just(",inf"),
+        Just("(3492890328409238509324850943850943825024385"),
+    ];
+    prop_oneof![
+        3 => number,
+        3 => others.prop_map(|other| format!("{other}\r\n")),
+        1 => text().prop_map(|status| format!("+{status}\r\n")),
+        1 => text().prop_map(|error| format!("-ERR {error}\r\n")),
+    ]
+    .prop_map(String::into_bytes)
+}
+
+fn string_reply() -> impl Strategy<Value = Vec<u8>> {
+    let framed = |mark: &str, text: &[u8]| {
+        let head = format!("{mark}{}\r\n", text.len());
+        [head.as_bytes(), text, b"\r\n"].concat()
+    };
+    prop_oneof![
+        6 => proptest::collection::vec(any::<u8>(), 0..300).prop_map(move |it| framed("$", &it)),
+        1 => text().prop_map(move |it| framed("=", format!("txt:{it}").as_bytes())),
+        1 => text().prop_map(move |it| framed("!", format!("ERR {it}").as_bytes())),
+    ]
+}
+
+/// Any reply, as it comes over the wire.
+fn reply() -> impl Strategy<Value = Vec<u8>> {
+    let leaf = prop_oneof![line_reply(), string_reply()];
+    leaf.prop_recursive(3, 24, 6, |inner| {
+        let many = proptest::collection::vec(inner.clone(), 0..6);
+        let pairs = proptest::collection::vec((inner.clone(), inner.clone()), 0..4);
+        let framed = |mark: &str, count: usize, elements: &[Vec<u8>]| {
+            [format!("{mark}{count}\r\n").into_bytes(), elements.concat()].concat()
+        };
+        prop_oneof![
+            4 => many.clone().prop_map(move |it| framed("*", it.len(), &it)),
+            1 => many.prop_map(move |it| framed("~", it.len(), &it)),
+            1 => pairs.clone().prop_map(move |it| {
+                let count = it.len();
+                framed("%", count, &it.into_iter().flat_map(|(k, v)| [k, v]).collect::<Vec<_>>())
+            }),
+            1 => (pairs, inner).prop_map(move |(it, of)| {
+                let count = it.len();
+                let attributes: Vec<_> = it.into_iter().flat_map(|(k, v)| [k, v]).collect();
+                [framed("|", count, &attributes), of].concat()
+            }),
+        ]
+    })
+}
+
+fn push() -> impl Strategy<Value = Vec<u8>> {
+    proptest::collection::vec(string_reply(), 0..4).prop_map(|keys| {
+        let head = format!(">2\r\n$10\r\ninvalidate\r\n*{}\r\n", keys.len());
+        [head.into_bytes(), keys.concat()].concat()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn replies_are_what_the_crate_reads_wherever_their_bytes_are_cut(
+        wires in proptest::collection::vec(prop_oneof![5 => reply(), 1 => push()], 1..5),
+        cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
+    ) {
+        let theirs: Vec<_> = wires.iter().map(|wire| redis::parse_redis_value(wire)).collect();
+        let bytes = wires.concat();
+        let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(bytes.len())).collect();
+        cuts.sort_unstable();
+        let ends = cuts.iter().copied().chain([bytes.len()]);
+        let mut pieces = Vec::new();
+        let mut from = 0;
+        for end in ends {
+            pieces.push(&bytes[from..end]);
+            from = end;
+        }
+        let ours = decoded(pieces);
+        match theirs.into_iter().collect::<Result<Vec<_>, _>>() {
+            Ok(theirs) => prop_assert_eq!(ours, Ok(theirs)),
+            Err(error) => prop_assert!(ours.is_err(), "{error} is {ours:?}"),
+        }
+    }
+
+    #[test]
+    fn one_reply_is_the_same_byte_by_byte(wire in reply()) {
+        let bytes = decoded(wire.chunks(1));
+        prop_assert_eq!(bytes, decoded([wire.as_slice()]));
+    }
+
+    /// What the crate takes for a reply is one here, unless a bound is passed; and the other way round.
+    #[test]
+    fn broken_replies_are_refused_or_read_as_the_crate_does(
+        wire in reply(), at in any::<prop::sample::Index>(), by in any::<u8>(),
+    ) {
+        let mut wire = wire;
+        let at = at.index(wire.len());
+        wire[at] = by;
+        let mut decoder = Decoder::default();
+        decoder.add(&wire);
+        if let Ok(Some(ours)) = decoder.next() {
+            prop_assert_eq!(Some(ours), redis::parse_redis_value(&wire).ok());
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        // Whatever comes of it: it ends, and does not panic.
+        let _ = decoded([bytes.as_slice()]);
+    }
+}
+
+#[test]
+fn bytes_that_are_no_replies_say_why() {
+    for (bytes, why) in [
+        (&b"HTTP/1.1 400 Bad Request\r\n"[..], "it begins with no mark of a reply"),
+        (b"$x\r\n", "a length that cannot be"),
+        (b"$-2\r\n", "a length that cannot be"),
+        (b"*99999999999999999999\r\n", "a length that cannot be"),
+        (b"*9223372036854775807\r\n", "a length that cannot be"),
+        (b"$2\r\nabc\r\n", "a string does not end where it should"),
+        (b":x\r\n", "it cannot be read"),
+    ] {
+        assert_eq!(refused(bytes), why, "{}", bytes.escape_ascii());
+    }
+}
+
+#[test]
+fn replies_have_bounds() {
+    let deep = |levels: usize| [b"*1\r\n".repeat(levels), b":7\r\n".to_vec()].concat();
+    assert_eq!(decoded([&*deep(MAX_DEPTH)]).expect("deep, and no deeper").len(), 1);
+    assert_eq!(refused(&deep(MAX_DEPTH + 1)), "nested too deep");
+    // A length is not believed until its bytes have come: nothing is kept for it.
+    let mut decoder = Decoder::default();
+    decoder.add(b"$536870912\r\nand no more");
+    assert_eq!(decoder.next(), Ok(None));
+    assert!(decoder.bytes.capacity() < 1_000);
+    assert_eq!(refused(b"$536936449\r\n"), "a length that cannot be");
+    assert_eq!(refused(b"$536936440\r\n"), "a reply of more than 512 MB");
+    assert_eq!(refused(&[b'+'].repeat(MAX_LINE + 2)), "a line of more than 65,536 bytes");
+}
+
+#[test]
+fn room_that_a_large_reply_took_is_given_back() {
+    let mut decoder = Decoder::default();
+    let large = [&b"$1000000\r\n"[..], &vec![7; 1_000_000], b"\r\n"].concat();
+    large.chunks(5_000).for_each(|piece| decoder.add(piece));
+    assert!(matches!(decoder.next(), Ok(Some(Value::BulkString(text))) if text.len() == 1_000_000));
+    assert!(decoder.bytes.capacity() <= MOST_ROOM);
+    decoder.add(b":7\r\n");
+    assert_eq!((decoder.next(), decoder.next()), (Ok(Some(Value::Int(7))), Ok(None)));
+}

@@ -1,0 +1,139 @@
+//! How a server is greeted on a new connection: the version of the protocol, who we are, which database.
+
+use super::requests::Requests;
+use redis::{RedisConnectionInfo, RedisError, ServerError, Value};
+
+/// The user of a login that names none (Redis, `ACL`).
+const DEFAULT_USER: &str = "default";
+
+/// What was said in a greeting, and how its replies are to be read.
+#[derive(Debug)]
+pub(crate) struct Greeting {
+    /// Whether the first reply is that to `HELLO` or to `AUTH`.
+    has_login: bool,
+    has_database: bool,
+    /// True if a user was named by `AUTH`, which servers before Redis 6 do not know.
+    has_user: bool,
+}
+
+/// What became of a greeting.
+#[derive(Debug)]
+pub(crate) enum Greeted {
+    Welcome,
+    /// The server knows no users: greet it without naming one.
+    KnowsNoUsers,
+}
+
+impl Greeting {
+    /// Greets with `login`: by `HELLO 3`, or else in RESP2. Without `names_user`, the password is given
+    /// alone there.
+    pub(crate) fn ask(
+        login: &RedisConnectionInfo,
+        resp3: bool,
+        names_user: bool,
+        requests: &mut Requests,
+    ) -> Self {
+        let user = login.username().filter(|_| names_user);
+        let has_login = resp3 || login.password().is_some();
+        match (resp3, login.password()) {
+            (true, Some(password)) => {
+                let user = login.username().unwrap_or(DEFAULT_USER);
+                requests.command("HELLO", 4).args(["3", "AUTH", user, password]).end();
+            }
+            (true, None) => requests.command("HELLO", 1).arg("3").end(),
+            (false, Some(password)) => {
+                let count = 1 + usize::from(user.is_some());
+                requests.command("AUTH", count).args(user).arg(password).end();
+            }
+            (false, None) => {}
+        }
+        let has_database = login.db() != 0;
+        if has_database {
+            requests.command("SELECT", 1).arg(login.db().to_string()).end();
+        }
+        // So that `CLIENT LIST` tells whose connection it is. Servers before Redis 7.2 do not know it.
+        for (what, is) in
+            [("LIB-NAME", env!("CARGO_PKG_NAME")), ("LIB-VER", env!("CARGO_PKG_VERSION"))]
+        {
+            requests.command("CLIENT", 3).args(["SETINFO", what, is]).end();
+        }
+        Self { has_login, has_database, has_user: !resp3 && has_login && user.is_some() }
+    }
+
+    /// What `replies` to it say.
+    pub(crate) fn read(&self, replies: &[Value]) -> Result<Greeted, RedisError> {
+        let mut replies = replies.iter();
+        let login = if self.has_login { replies.next() } else { None };
+        let database = if self.has_database { replies.next() } else { None };
+        match (login, database) {
+            (Some(Value::ServerError(error)), _) if self.has_user && is_of_arguments(error) => {
+                Ok(Greeted::KnowsNoUsers)
+            }
+            (Some(Value::ServerError(error)), _) | (_, Some(Value::ServerError(error))) => {
+                Err(error.clone().into())
+            }
+            _ => Ok(Greeted::Welcome),
+        }
+    }
+}
+
+fn is_of_arguments(error: &ServerError) -> bool {
+    error.details().is_some_and(|detail| detail.contains("wrong number of arguments"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn login() -> RedisConnectionInfo {
+        RedisConnectionInfo::default().set_username("me").set_password("secret").set_db(7)
+    }
+
+    fn asked(login: &RedisConnectionInfo, resp3: bool, names_user: bool) -> (Greeting, String) {
+        let mut requests = Requests::default();
+        let greeting = Greeting::ask(login, resp3, names_user, &mut requests);
+        let text = String::from_utf8(requests.bytes().to_vec()).expect("text");
+        let words = text.split("\r\n").filter(|word| !word.starts_with(['$', '*']));
+        (greeting, words.collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn a_server_is_told_who_comes_and_where_to() {
+        let version = env!("CARGO_PKG_VERSION");
+        let own = format!("CLIENT SETINFO LIB-NAME quorlock CLIENT SETINFO LIB-VER {version} ");
+        let nobody = RedisConnectionInfo::default();
+        let password = RedisConnectionInfo::default().set_password("secret");
+        for (login, resp3, names_user, begin) in [
+            (&nobody, true, true, "HELLO 3 "),
+            (&nobody, false, true, ""),
+            (&password, true, true, "HELLO 3 AUTH default secret "),
+            (&password, false, true, "AUTH secret "),
+            (&login(), true, true, "HELLO 3 AUTH me secret SELECT 7 "),
+            (&login(), false, true, "AUTH me secret SELECT 7 "),
+            (&login(), false, false, "AUTH secret SELECT 7 "),
+        ] {
+            assert_eq!(asked(login, resp3, names_user).1, format!("{begin}{own}"));
+        }
+    }
+
+    #[test]
+    fn what_is_refused_fails_but_who_the_library_is() {
+        let error = |text: &str| {
+            redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).expect("an error")
+        };
+        let unknown = || error("ERR unknown subcommand 'SETINFO'");
+        let read = |resp3, replies: &[Value]| asked(&login(), resp3, true).0.read(replies);
+        let welcome = read(true, &[Value::Okay, Value::Okay, unknown(), unknown()]);
+        assert!(matches!(welcome, Ok(Greeted::Welcome)));
+        let replies = [error("WRONGPASS no"), error("NOAUTH no"), unknown(), unknown()];
+        assert_eq!(read(true, &replies).expect_err("refused").code(), Some("WRONGPASS"));
+        let replies = [Value::Okay, error("ERR DB index is out of range"), unknown(), unknown()];
+        let refused = read(false, &replies).expect_err("refused");
+        assert_eq!(refused.detail(), Some("DB index is out of range"));
+        let old = error("ERR wrong number of arguments for 'auth' command");
+        let replies = [old, error("NOAUTH no"), unknown(), unknown()];
+        assert!(matches!(read(false, &replies), Ok(Greeted::KnowsNoUsers)));
+        let (alone, _) = asked(&login(), false, false);
+        assert!(alone.read(&replies).is_err(), "no user was named");
+    }
+}

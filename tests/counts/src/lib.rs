@@ -1,0 +1,175 @@
+//! What a lock costs, where it can be counted: allocations, bytes that stay, commands and bytes on the wire, calls
+//! of the system. Counts do not hang on how busy a machine is, so tests can bound them.
+//!
+//! All of a client runs on the thread of its test: an allocation is counted for the thread that makes it.
+
+mod counted;
+
+use allocation_counter::AllocationInfo;
+use counted::{Calls, Counted};
+use futures::future::join_all;
+use kit::{Cluster, Server};
+use quorlock::{Acquire, AcquireError, Builder, Lease, Redlock};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::{self, Runtime};
+
+/// How many nodes there are.
+pub const NODES: usize = 5;
+
+/// Nodes, a client of theirs, and the only thread that either is used on.
+pub struct Scene {
+    cluster: Cluster,
+    runtime: Runtime,
+    redlock: Redlock,
+    calls: Arc<Calls>,
+}
+
+/// What a cycle costs, one acquire and one release.
+#[derive(Clone, Copy, Debug)]
+pub struct Cost {
+    /// Allocations.
+    pub allocations: f64,
+    /// Commands, over all nodes, those that scripts run included.
+    pub commands: f64,
+    /// Bytes that the nodes have read, all together.
+    pub bytes: f64,
+    /// Calls of the system: reads, writes, and waits for either. None unless they are counted.
+    pub calls: f64,
+}
+
+impl Scene {
+    /// Starts the nodes, and connects to all of them.
+    ///
+    /// # Panics
+    /// If that fails.
+    pub fn new() -> Self {
+        Self::with(|builder, _| builder)
+    }
+
+    /// The same, with a client whose calls of the system are counted. Its alarms are tasks, so that its
+    /// allocations are not those of others.
+    ///
+    /// # Panics
+    /// If that fails.
+    pub fn counting_calls() -> Self {
+        Self::with(|builder, world| builder.world(Arc::new(world)))
+    }
+
+    fn with(settings: impl FnOnce(Builder, Counted) -> Builder) -> Self {
+        let cluster = Cluster::start(NODES);
+        let runtime =
+            runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let calls = Arc::new(Calls::default());
+        let world = Counted::new(runtime.handle().clone(), calls.clone());
+        let builder = Redlock::builder().nodes(cluster.urls());
+        let builder = builder.node_timeout(Duration::from_secs(5)).ttl(Duration::from_mins(1));
+        let redlock = settings(builder, world).build().expect("good settings");
+        runtime.block_on(redlock.ready()).expect("there is a runtime");
+        Self { cluster, runtime, redlock, calls }
+    }
+
+    /// So many `tasks` at once `acquire` and release a lock of their own, each so often.
+    ///
+    /// # Panics
+    /// If one fails.
+    pub fn cycles<A>(
+        &self,
+        tasks: usize,
+        each: usize,
+        acquire: impl Fn(&Redlock, &str) -> A,
+    ) -> Cost
+    where
+        A: IntoFuture<Output = Result<Lease, AcquireError>>,
+    {
+        let play = || self.play(tasks, each, &acquire);
+        play();
+        let (before, calls) = (self.told(), self.calls());
+        let allocated = allocation_counter::measure(play);
+        let calls = self.calls() - calls;
+        let after = self.told();
+        let per_cycle = |count: u64| ratio(count, tasks * each);
+        Cost {
+            allocations: per_cycle(allocated.count_total),
+            // The question itself is one.
+            commands: per_cycle(after.0 - before.0 - NODES as u64),
+            bytes: per_cycle(after.1 - before.1),
+            calls: per_cycle(calls),
+        }
+    }
+
+    fn play<A>(&self, tasks: usize, each: usize, acquire: impl Fn(&Redlock, &str) -> A)
+    where
+        A: IntoFuture<Output = Result<Lease, AcquireError>>,
+    {
+        let acquire = &acquire;
+        let cycles = |task: usize| {
+            let resource = format!("r{task}");
+            async move {
+                for _ in 0..each {
+                    let lease = acquire(&self.redlock, &resource).await.expect("a free lock");
+                    lease.release().await.expect("nodes are up");
+                }
+            }
+        };
+        self.on_runtime(join_all((0..tasks).map(cycles)));
+    }
+
+    /// Acquires so many leases, as `set` says, and extends each so often: how many bytes it keeps allocated.
+    ///
+    /// # Panics
+    /// If one cannot be had or extended.
+    pub fn bytes_a_lease(
+        &self,
+        count: usize,
+        extensions: usize,
+        set: impl Fn(Acquire) -> Acquire,
+    ) -> f64 {
+        let mut leases: Vec<Lease> = Vec::with_capacity(2 * count);
+        let mut acquire = |from: usize| {
+            for resource in from..from + count {
+                let acquire = set(self.redlock.acquire(format!("{resource:07}")));
+                let lease = self.on_runtime(acquire.into_future()).expect("a free lock");
+                for _ in 0..extensions {
+                    let extended = self.on_runtime(lease.extend(Duration::from_mins(1)));
+                    extended.expect("nodes are up");
+                }
+                leases.push(lease);
+            }
+            // What the last nodes say after the decision is heard, too.
+            self.on_runtime(async { tokio::time::sleep(Duration::from_millis(300)).await });
+        };
+        // What is allocated once is there by then.
+        acquire(0);
+        let AllocationInfo { bytes_current, .. } = allocation_counter::measure(|| acquire(count));
+        ratio(u64::try_from(bytes_current).unwrap_or_default(), count)
+    }
+
+    fn on_runtime<F: Future>(&self, work: F) -> F::Output {
+        self.runtime.block_on(work)
+    }
+
+    fn calls(&self) -> u64 {
+        let count = self.calls.count();
+        if count == 0 { 0 } else { count + self.runtime.metrics().worker_park_count(0) }
+    }
+
+    /// How many commands the nodes have run, and how many bytes they have read.
+    fn told(&self) -> (u64, u64) {
+        let of = |node: &Server, field: &str| node.info("stats")[field].parse().unwrap_or(0_u64);
+        let sum = |field| self.cluster.iter().map(|node| of(node, field)).sum();
+        (sum("total_commands_processed"), sum("total_net_input_bytes"))
+    }
+}
+
+impl Default for Scene {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[allow(clippy::cast_precision_loss)] // Both are small.
+fn ratio(count: u64, of: usize) -> f64 {
+    count as f64 / of as f64
+}

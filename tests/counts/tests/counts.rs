@@ -1,0 +1,61 @@
+//! Bounds of what a lock costs, on five nodes.
+
+use counts::{Cost, Scene};
+use quorlock::{Acquire, Redlock};
+use std::time::Duration;
+
+const CYCLES: usize = 8_192;
+
+fn acquire(redlock: &Redlock, resource: &str) -> Acquire {
+    redlock.acquire(resource)
+}
+
+fn try_acquire(redlock: &Redlock, resource: &str) -> Acquire {
+    redlock.try_acquire(resource)
+}
+
+#[test]
+fn a_cycle_allocates_little() {
+    let scene = Scene::new();
+    for (tasks, most) in [(1, 64.0), (64, 14.0), (512, 14.0)] {
+        let cost = scene.cycles(tasks, CYCLES / tasks, acquire);
+        println!("{tasks} tasks: {cost:?}");
+        assert!(cost.allocations <= most, "{tasks} tasks: {cost:?}");
+    }
+}
+
+#[test]
+fn a_cycle_says_no_more_to_the_nodes_than_it_must() {
+    let scene = Scene::new();
+    let bounds = |waits: bool, cost: Cost| {
+        // A SET, a script that runs two commands, and a TIME for each pipeline; whoever waits arms a watch.
+        let (commands, bytes) = if waits { (30.5, 1_400.0) } else { (20.5, 1_150.0) };
+        assert!(cost.commands <= commands && cost.bytes <= bytes, "waits: {waits}: {cost:?}");
+        println!("waits: {waits}: {cost:?}");
+    };
+    bounds(true, scene.cycles(64, CYCLES / 64, acquire));
+    bounds(false, scene.cycles(64, CYCLES / 64, try_acquire));
+}
+
+#[test]
+fn many_cycles_share_calls_of_the_system() {
+    let scene = Scene::counting_calls();
+    for (tasks, most) in [(64, 3.0), (512, 0.6)] {
+        let cost = scene.cycles(tasks, CYCLES / tasks, try_acquire);
+        println!("{tasks} tasks: {cost:?}");
+        assert!(cost.calls > 0.0 && cost.calls <= most, "{tasks} tasks: {cost:?}");
+    }
+}
+
+/// The names of the locks are seven bytes long.
+#[test]
+fn a_lease_keeps_a_kilobyte() {
+    let scene = Scene::new();
+    let auto = |acquire: Acquire| acquire.auto_extend(Duration::from_hours(1));
+    let plain = scene.bytes_a_lease(500, 0, |acquire| acquire);
+    let renewed = scene.bytes_a_lease(500, 2, auto);
+    println!("plain: {plain} bytes, renewed: {renewed} bytes");
+    for bytes in [plain, renewed] {
+        assert!((100.0..=1_024.0).contains(&bytes), "{bytes} bytes");
+    }
+}

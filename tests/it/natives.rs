@@ -1,0 +1,86 @@
+//! Servers that delete a key of a given value by a command of their own: `DELIFEQ` of Valkey 9, `DELEX` of Redis
+//! 8.4. Others are asked by a script.
+
+use crate::{client, eventually};
+use kit::{Cluster, Server};
+use quorlock::ReleaseOutcome;
+
+/// The command, if `server` has it.
+fn native(server: &Server) -> Option<&'static str> {
+    let info = server.info("server");
+    let at_least = |field: &str, least| {
+        let mut parts = info.get(field)?.split('.').map(str::parse::<u32>);
+        let level = (parts.next()?.ok()?, parts.next()?.ok()?);
+        Some(level >= least)
+    };
+    match (at_least("valkey_version", (9, 0)), at_least("redis_version", (8, 4))) {
+        (Some(true), _) => Some("delifeq"),
+        (None, Some(true)) => Some("delex"),
+        _ => None,
+    }
+}
+
+/// How often the command was run, and how often it was refused, on all nodes.
+fn counted(cluster: &Cluster) -> (u64, u64) {
+    let Some(command) = native(&cluster[0]) else { return (0, 0) };
+    let rejected = |node: &Server| {
+        let stats = node.info("commandstats");
+        let line = stats.get(&format!("cmdstat_{command}")).cloned().unwrap_or_default();
+        let count = line.split("rejected_calls=").nth(1).and_then(|rest| rest.split(',').next());
+        count.map_or(0, |count| count.parse().expect("a number"))
+    };
+    let run = cluster.iter().map(|node| node.calls(command)).sum();
+    (run, cluster.iter().map(rejected).sum())
+}
+
+#[tokio::test]
+async fn a_lock_is_deleted_by_the_servers_own_command_where_it_has_one() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let has = u64::from(native(&cluster[0]).is_some());
+    for fenced in [false, true] {
+        let acquire = redlock.acquire("r");
+        let acquire = if fenced { acquire.fenced() } else { acquire };
+        let lease = acquire.await.expect("a free lock");
+        eventually("all granted", || lease.report().granted() == 3).await;
+        let (before, scripts) = (counted(&cluster).0, scripts(&cluster));
+        assert_eq!(lease.release().await.expect("nodes are up"), ReleaseOutcome::Released);
+        eventually("it is gone", || cluster.iter().all(|node| node.get("r").is_none())).await;
+        assert_eq!(counted(&cluster).0 - before, 3 * has);
+        assert_eq!(self::scripts(&cluster) - scripts, 3 * (1 - has));
+    }
+    // Where it deletes nothing, the script says why.
+    for (other, outcome) in
+        [(None, ReleaseOutcome::Expired), (Some("x"), ReleaseOutcome::TakenOver)]
+    {
+        let lease = redlock.acquire("r").await.expect("a free lock");
+        eventually("all granted", || lease.report().granted() == 3).await;
+        for node in &cluster {
+            match other {
+                Some(value) => node.set("r", value),
+                None => drop(node.cmd(&["DEL", "r"])),
+            }
+        }
+        assert_eq!(lease.release().await.expect("nodes are up"), outcome);
+    }
+}
+
+fn scripts(cluster: &Cluster) -> u64 {
+    cluster.iter().map(|node| node.calls("evalsha")).sum()
+}
+
+#[tokio::test]
+async fn where_it_is_forbidden_it_is_tried_once_and_the_script_does_it() {
+    let cluster = Cluster::start(3);
+    let Some(command) = native(&cluster[0]) else { return };
+    let without = format!("-{command}");
+    cluster.iter().for_each(|node| drop(node.cmd(&["ACL", "SETUSER", "default", &without])));
+    let redlock = client(&cluster);
+    for _ in 0..5 {
+        let lease = redlock.acquire("r").await.expect("a free lock");
+        eventually("all granted", || lease.report().granted() == 3).await;
+        assert_eq!(lease.release().await.expect("nodes are up"), ReleaseOutcome::Released);
+        eventually("it is gone", || cluster.iter().all(|node| node.get("r").is_none())).await;
+    }
+    assert_eq!(counted(&cluster), (0, 3), "once on each connection");
+}
