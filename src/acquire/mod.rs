@@ -10,6 +10,7 @@ mod permits;
 mod queue;
 mod queue_slot;
 mod request;
+mod sets;
 mod wait_queue;
 mod waiter;
 

@@ -17,6 +17,8 @@ pub(super) struct QueueSlot {
     /// The key of the queue.
     key: Option<Key>,
     ticket: Ticket,
+    /// What it wants together, if that is more than one lock, and when it joined.
+    set: Option<(Keys, Ticket)>,
     pub(super) waiter: Arc<Waiter>,
 }
 
@@ -24,9 +26,10 @@ impl QueueSlot {
     /// A place at the end of the queue for these keys, for an acquire that ends by `deadline`.
     pub(super) fn join(queues: &Arc<WaitQueues>, keys: &Keys, deadline: Time) -> Self {
         let key = (keys.len() == 1).then(|| keys.first().clone());
-        let waiter = Arc::new(Waiter::new(queues.clock().clone(), deadline));
+        let waiter = Arc::new(Waiter::new(queues.clock().clone(), deadline, keys));
         let ticket = queues.queues().next_ticket();
-        let slot = Self { queues: queues.clone(), key, ticket, waiter };
+        let set = key.is_none().then(|| (keys.clone(), ticket));
+        let slot = Self { queues: queues.clone(), key, ticket, set, waiter };
         slot.enter();
         slot
     }
@@ -64,6 +67,9 @@ impl QueueSlot {
     /// Notes an attempt that begins.
     pub(super) fn begin(&self, attempt: AttemptGuard, tally: Arc<Tally>) {
         self.waiter.begin(attempt, tally);
+        if let Some((keys, joined)) = &self.set {
+            self.queues.queues().sets.insert(keys, *joined, &self.waiter);
+        }
     }
 
     /// True while it may compete: it may have been set aside.
@@ -105,6 +111,9 @@ impl Drop for QueueSlot {
         // The round under way knows this waiter as the one to wake, and may outlive it: its claim
         // must be given up now, and before the next in the queue asks.
         self.waiter.dissolve();
+        if let Some((keys, joined)) = &self.set {
+            self.queues.queues().sets.remove(keys, *joined);
+        }
         self.leave();
     }
 }

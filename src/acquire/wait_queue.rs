@@ -10,6 +10,7 @@
 //! [`protocol`](crate::protocol::Waiting); here they are asked, every now and then, for all who wait.
 
 use super::queue::{Queue, Ticket, Woken};
+use super::sets::Sets;
 use super::waiter::{AttemptGuard, Waiter};
 use crate::node::{Environment, PushSink};
 use crate::protocol::{Neglect, NodeId, Quorum, Time};
@@ -45,6 +46,8 @@ pub(super) struct Queues {
     pub(super) by_key: BTreeMap<Key, Queue>,
     /// Those who stand in no queue yet.
     roaming: BTreeMap<Ticket, Arc<Waiter>>,
+    /// Those who want several locks together, and are told of each.
+    pub(super) sets: Sets,
     last_ticket: u64,
     alarm: Option<Alarm>,
     /// Where the sweep goes on.
@@ -257,9 +260,18 @@ fn wake(woken: Woken, clock: &Clock) {
 
 impl ReleaseListener for WaitQueues {
     fn handle_release(&self, key: &[u8], at: Time) {
-        let next = self.queues().by_key.get_mut(key).and_then(|queue| queue.handle_release(at));
-        if let Some((first, at)) = next {
-            first.wake_for(at);
+        let mut all = self.queues();
+        let next = all.by_key.get_mut(key).and_then(|queue| queue.handle_release(at));
+        let mut told: Vec<_> = next.into_iter().collect();
+        for waiter in all.sets.kept_out_by(key) {
+            let random = self.random.number();
+            if let Some(at) = waiter.handle_release(key, at, self.quorum, random) {
+                told.push((waiter, at));
+            }
+        }
+        drop(all);
+        for (waiter, at) in told {
+            waiter.wake_for(at);
         }
     }
 }
@@ -283,24 +295,26 @@ impl Ring for WaitQueues {
 impl PushSink for WaitQueues {
     fn handle_push(&self, node: NodeId, key: Option<&[u8]>) {
         let mut all = self.queues();
-        let queues: Vec<_> = match key {
-            Some(key) => all.by_key.get_mut(key).into_iter().collect(),
-            None => all.by_key.values_mut().collect(),
+        let freed = |waiter: Arc<Waiter>| {
+            let at = waiter.handle_freed(node, key, self.quorum, self.random.number())?;
+            Some((waiter, at))
         };
         let mut told = Vec::new();
-        for queue in queues {
-            if let Some(first) = queue.first().cloned()
-                && let Some(at) = first.handle_freed(node, self.quorum, self.random.number())
+        if let Some(key) = key {
+            if let Some(queue) = all.by_key.get_mut(key)
+                && let Some(first) = queue.first().cloned().and_then(freed)
             {
-                if key.is_some() {
-                    queue.handle_freed_by_others();
-                }
-                told.push((first, at));
+                queue.handle_freed_by_others();
+                told.push(first);
             }
+            told.extend(all.sets.kept_out_by(key).into_iter().filter_map(freed));
+        } else {
+            let first = all.by_key.values().filter_map(Queue::first);
+            told.extend(first.chain(all.roaming.values()).cloned().filter_map(freed));
         }
         drop(all);
-        for (first, at) in told {
-            first.wake_for(at);
+        for (waiter, at) in told {
+            waiter.wake_for(at);
         }
     }
 

@@ -1,10 +1,11 @@
 //! One acquire that waits, and its future's waker.
 
 use crate::node::Claim;
-use crate::protocol::{Move, Neglect, NodeId, NodeSet, Quorum, Round, Time, Waiting};
+use crate::protocol::{Free, FreedKeys, Move, Neglect, NodeId, Quorum, Round, Time, Waiting};
 use crate::round::{ReleaseGuard, Tally};
 use crate::sync::{contain, lock};
 use crate::time::Clock;
+use crate::wire::Keys;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Wake, Waker};
@@ -24,13 +25,25 @@ struct State {
     tally: Option<Arc<Tally>>,
     /// What the attempt under way may hold.
     attempt: Option<AttemptGuard>,
+    /// What it wants together, if that is more than one lock.
+    set: Option<Box<WantedSet>>,
+}
+
+/// Several locks that are wanted together.
+struct WantedSet {
+    keys: Keys,
+    freed: FreedKeys,
 }
 
 impl State {
-    /// The nodes that have granted the last attempt.
-    fn granted(&self) -> NodeSet {
-        let granted = self.tally.as_ref().map(|tally| tally.with_round(Round::granted));
-        granted.unwrap_or_default()
+    /// The nodes that have granted the last attempt, and those where the one of several keys has gone that
+    /// was in its way.
+    fn free(&self) -> Free {
+        let Some(tally) = &self.tally else { return Free::default() };
+        let granted = tally.with_round(Round::granted);
+        let freed = self.set.as_ref().map(|set| set.freed.free(tally.obstacles()));
+        let freed = freed.unwrap_or_default();
+        Free { nodes: granted.union(freed.nodes), ..freed }
     }
 }
 
@@ -44,9 +57,11 @@ pub(crate) struct AttemptGuard {
 }
 
 impl Waiter {
-    pub(super) fn new(clock: Clock, deadline: Time) -> Self {
+    pub(super) fn new(clock: Clock, deadline: Time, keys: &Keys) -> Self {
         let waiting = Waiting::new(deadline);
-        let state = Mutex::new(State { waiting, task: None, tally: None, attempt: None });
+        let set = || WantedSet { keys: keys.clone(), freed: FreedKeys::default() };
+        let set = (keys.len() > 1).then(|| Box::new(set()));
+        let state = Mutex::new(State { waiting, task: None, tally: None, attempt: None, set });
         Self { clock, state }
     }
 
@@ -134,6 +149,9 @@ impl Waiter {
     pub(super) fn begin(&self, attempt: AttemptGuard, tally: Arc<Tally>) {
         let mut state = self.state();
         state.waiting.handle_begin(attempt.valid_until);
+        if let Some(set) = &mut state.set {
+            set.freed.handle_begin();
+        }
         state.attempt = Some(attempt);
         state.tally = Some(tally);
     }
@@ -148,8 +166,8 @@ impl Waiter {
     /// Its attempt was refused.
     pub(super) fn handle_refusal(&self, quorum: Quorum, random: u64) {
         let mut state = self.state();
-        let granted = state.granted();
-        state.waiting.handle_refusal(granted, quorum, self.clock.now(), random);
+        let free = state.free();
+        state.waiting.handle_refusal(free, quorum, self.clock.now(), random);
     }
 
     /// What the attempt under way claims.
@@ -157,11 +175,48 @@ impl Waiter {
         self.state().attempt.as_ref().map(|attempt| attempt.release.claim().clone())
     }
 
-    /// A node says that the key is gone there. When it is worth while to try again, if it is.
-    pub(super) fn handle_freed(&self, node: NodeId, quorum: Quorum, random: u64) -> Option<Time> {
+    /// A node says that `key` is gone there, or that all may be. When it is worth while to try again, if
+    /// it is.
+    pub(super) fn handle_freed(
+        &self,
+        node: NodeId,
+        key: Option<&[u8]>,
+        quorum: Quorum,
+        random: u64,
+    ) -> Option<Time> {
         let mut state = self.state();
-        let granted = state.granted();
-        state.waiting.handle_freed(node, granted, quorum, self.clock.now(), random)
+        match (state.set.as_mut(), key) {
+            (Some(set), Some(key)) => set.freed.handle_freed(node, set.keys.place(key)?),
+            _ => state.waiting.handle_freed(node),
+        }
+        let free = state.free();
+        state.waiting.worth_while_at(free, quorum, self.clock.now(), random)
+    }
+
+    /// One of the several locks that it wants can be had from `at` on, as a lease of this process has ended. When it is
+    /// worth while to try again, if it is.
+    pub(super) fn handle_release(
+        &self,
+        key: &[u8],
+        at: Time,
+        quorum: Quorum,
+        random: u64,
+    ) -> Option<Time> {
+        let mut state = self.state();
+        let set = state.set.as_mut()?;
+        set.freed.handle_release(set.keys.place(key)?, at);
+        let free = state.free();
+        state.waiting.worth_while_at(free, quorum, self.clock.now(), random)
+    }
+
+    /// True if `key` may be in the way of the several locks that it wants.
+    pub(super) fn may_be_kept_out_by(&self, key: &[u8]) -> bool {
+        let state = self.state();
+        let place = state.set.as_ref().and_then(|set| set.keys.place(key));
+        place.is_some_and(|place| {
+            let is_named = |tally: &Arc<Tally>| tally.may_be_kept_out_by(place);
+            state.attempt.is_some() || state.tally.as_ref().is_some_and(is_named)
+        })
     }
 
     /// Its acquire is over. What is left of it is dropped without the lock.

@@ -255,12 +255,16 @@ impl QueuedCommand {
         true
     }
 
-    /// True if the node has freed the locks, or is about to, later than others here believe: this is a release that was
-    /// written again in another way, so that what was written behind it at first came before it; or it asked
-    /// for locks that other nodes had refused before this one's answer was heard, and the release is on its way.
+    /// True if the node has freed the locks, or is about to, and nobody here knows. Either this is a release that was
+    /// written again in another way: what was written behind it at first came before it. Or others refused some of
+    /// several locks, and this is the release of the rest: those stood in the way of whoever wants one of them.
+    /// Or this asked for locks that other nodes had refused before this one's answer was heard, and the release
+    /// is on its way.
     pub(super) fn is_late(&self) -> bool {
         match self.command {
-            Command::Release { .. } => self.form != Form::Native,
+            Command::Release { .. } => {
+                self.form != Form::Native || self.claim.has_lost() && self.claim.keys().len() > 1
+            }
             _ => self.is_acquire() && self.claim.has_lost(),
         }
     }

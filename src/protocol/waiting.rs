@@ -16,14 +16,15 @@
 //! - [`Waiting::handle_wake`], [`Waiting::handle_poll`]: its future was woken, and polled;
 //! - [`Waiting::handle_begin`], [`Waiting::handle_end`]: an attempt begins, and ends;
 //! - [`Waiting::handle_refusal`]: the attempt was refused. Tries again soon if it could be granted by now;
-//! - [`Waiting::handle_freed`]: a node says that the key is gone there. Says whether to try again, and when;
+//! - [`Waiting::handle_freed`]: a node says that all is gone there that could be in the way;
 //! - [`Waiting::handle_news`]: there is a reason to try again at a time;
 //! - [`Waiting::set_aside`]: takes the turn from one that does not move;
 //! - [`Waiting::handle_move`]: the future moves. Says whether it may compete, or where it has to stand.
 //!
 //! Questions: [`Waiting::neglect`] is what is to become of one that does not move; [`Waiting::try_at`] is
-//! when it next has a reason to try.
+//! when it next has a reason to try; [`Waiting::worth_while_at`] is whether so many nodes are free that it has one.
 
+use super::freed::Free;
 use super::quorum::{NodeId, NodeSet, Quorum};
 use super::validity::Time;
 use std::time::Duration;
@@ -55,7 +56,7 @@ pub(crate) struct Waiting {
     woken_at: Option<Time>,
     /// Something happened: try again from then on.
     try_at: Option<Time>,
-    /// Nodes that said that the key is gone, since the last attempt began.
+    /// Nodes that said that all is gone, since the last attempt began.
     freed: NodeSet,
     refused_at: Option<Time>,
 }
@@ -145,15 +146,9 @@ impl Waiting {
     }
 
     /// The attempt was refused at `now`. If a quorum is free by what came in meanwhile, another is worth while.
-    pub(crate) fn handle_refusal(
-        &mut self,
-        granted: NodeSet,
-        quorum: Quorum,
-        now: Time,
-        random: u64,
-    ) {
+    pub(crate) fn handle_refusal(&mut self, free: Free, quorum: Quorum, now: Time, random: u64) {
         self.refused_at = Some(now);
-        if let Some(at) = self.worth_while_at(granted, quorum, now, random) {
+        if let Some(at) = self.worth_while_at(free, quorum, now, random) {
             self.handle_news(at);
         }
     }
@@ -163,35 +158,27 @@ impl Waiting {
         self.try_at = Some(self.try_at.map_or(at, |known| known.min(at)));
     }
 
-    /// A node says that the key is gone there. Once a quorum is free, as far as is known, another
-    /// attempt is worth while: returns when. `granted` are the nodes that granted the last attempt;
-    /// `random` is uniform over all of `u64`.
-    pub(crate) fn handle_freed(
-        &mut self,
-        node: NodeId,
-        granted: NodeSet,
-        quorum: Quorum,
-        now: Time,
-        random: u64,
-    ) -> Option<Time> {
+    /// All that was in the way on a node is gone there.
+    pub(crate) fn handle_freed(&mut self, node: NodeId) {
         self.freed.insert(node);
-        self.worth_while_at(granted, quorum, now, random)
     }
 
-    /// When another attempt is worth while, if a quorum is free and nothing else is a reason for one.
-    fn worth_while_at(
+    /// Once a quorum is free, as far as is known, another attempt is worth while: when, unless it has a
+    /// reason for one already. `free` are the nodes that granted the last attempt, and those where what was in the
+    /// way has gone; `random` is uniform over all of `u64`.
+    pub(crate) fn worth_while_at(
         &self,
-        granted: NodeSet,
+        free: Free,
         quorum: Quorum,
         now: Time,
         random: u64,
     ) -> Option<Time> {
-        let free = granted.union(self.freed);
-        if self.try_at.is_some() || !quorum.reached(free.len()) {
+        if self.try_at.is_some() || !quorum.reached(free.nodes.union(self.freed).len()) {
             return None;
         }
         let has_collided = self.refused_at.is_some_and(|at| now.since(at) < SPREAD);
-        Some(if has_collided { now.after(spread(random)) } else { now })
+        let soonest = if has_collided { now.after(spread(random)) } else { now };
+        Some(soonest.max(free.from))
     }
 
     /// When it next has a reason to try; at once, if it was set aside.

@@ -17,6 +17,10 @@ fn first() -> Waiting {
     waiting
 }
 
+fn free(nodes: NodeSet) -> Free {
+    Free { nodes, ..Free::default() }
+}
+
 #[test]
 fn who_is_woken_and_does_not_move_is_bypassed_and_keeps_its_place() {
     let mut waiting = first();
@@ -86,7 +90,8 @@ fn a_quorum_of_free_nodes_is_a_reason_to_try_once() {
     waiting.handle_begin(at(10_000));
     waiting.handle_end();
     let freed = |waiting: &mut Waiting, id| {
-        waiting.handle_freed(node(id), granted, quorum, at(1_000), u64::MAX)
+        waiting.handle_freed(node(id));
+        waiting.worth_while_at(free(granted), quorum, at(1_000), u64::MAX)
     };
     assert_eq!(freed(&mut waiting, 1), None, "two of five");
     assert_eq!(freed(&mut waiting, 4), Some(at(1_000)));
@@ -94,7 +99,12 @@ fn a_quorum_of_free_nodes_is_a_reason_to_try_once() {
     assert_eq!(freed(&mut waiting, 3), None, "it was told already");
     waiting.handle_begin(at(10_000));
     assert_eq!(waiting.try_at(), None);
-    assert_eq!(waiting.handle_freed(node(4), NodeSet::default(), quorum, at(1_000), 0), None);
+    waiting.handle_freed(node(4));
+    assert_eq!(waiting.worth_while_at(Free::default(), quorum, at(1_000), 0), None);
+    let later = Free { nodes: granted, from: at(1_700) };
+    waiting.handle_freed(node(3));
+    assert_eq!(waiting.worth_while_at(later, quorum, at(1_000), 0), Some(at(1_700)));
+    assert_eq!(waiting.worth_while_at(later, quorum, at(1_800), 0), Some(at(1_800)));
 }
 
 /// With two nodes, the one that refuses can tell that it is free, and the other one grant, before the refusal is looked
@@ -109,11 +119,11 @@ fn what_came_in_before_a_refusal_was_looked_at_is_a_reason_to_try_soon() {
         let mut waiting = first();
         waiting.handle_begin(at(10_000));
         if is_freed {
-            let none = NodeSet::default();
-            assert_eq!(waiting.handle_freed(NodeId::new(0), none, quorum, at(999), 0), None);
+            waiting.handle_freed(NodeId::new(0));
+            assert_eq!(waiting.worth_while_at(Free::default(), quorum, at(999), 0), None);
         }
         waiting.handle_end();
-        waiting.handle_refusal(granted, quorum, at(1_000), u64::MAX);
+        waiting.handle_refusal(free(granted), quorum, at(1_000), u64::MAX);
         let try_at = waiting.try_at().map(|at| at.as_nanos().div_ceil(1_000_000));
         assert_eq!(try_at, reason.map(|at| at.as_nanos() / 1_000_000), "{granted:?} {is_freed}");
     }
@@ -124,15 +134,15 @@ fn who_was_just_refused_spreads_out() {
     let quorum = Quorum::majority(1);
     for (random, ms) in [(0, 1.0), (u64::MAX / 2, 2.0), (u64::MAX, 3.0)] {
         let mut waiting = first();
-        waiting.handle_refusal(NodeSet::default(), quorum, at(998), 0);
-        let free =
-            waiting.handle_freed(NodeId::new(0), NodeSet::default(), quorum, at(1_000), random);
+        waiting.handle_refusal(Free::default(), quorum, at(998), 0);
+        waiting.handle_freed(NodeId::new(0));
+        let free = waiting.worth_while_at(Free::default(), quorum, at(1_000), random);
         let delay = free.expect("it is free").since(at(1_000));
         assert!((delay.as_secs_f64() * 1e3 - ms).abs() < 1e-3, "{delay:?}");
         let mut waiting = first();
-        waiting.handle_refusal(NodeSet::default(), quorum, at(997), 0);
-        let free =
-            waiting.handle_freed(NodeId::new(0), NodeSet::default(), quorum, at(1_000), random);
+        waiting.handle_refusal(Free::default(), quorum, at(997), 0);
+        waiting.handle_freed(NodeId::new(0));
+        let free = waiting.worth_while_at(Free::default(), quorum, at(1_000), random);
         assert_eq!(free, Some(at(1_000)));
     }
 }

@@ -308,10 +308,33 @@ impl Tally {
         barred.min()
     }
 
-    /// Which of several keys was in the way, on the first node that said so.
+    /// Which of several keys was in the way on most of the nodes that said so.
     pub(crate) fn obstacle(&self) -> Option<usize> {
+        let places = self.obstacles().into_iter().map(|(_, place)| place);
+        let mut counts: Vec<(usize, usize)> = Vec::new();
+        for place in places {
+            match counts.iter_mut().find(|(known, _)| *known == place) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((place, 1)),
+            }
+        }
+        // The first of the greatest.
+        counts.into_iter().rev().max_by_key(|(_, count)| *count).map(|(place, _)| place)
+    }
+
+    /// Which of several keys was in the way, by node, as far as that has been heard up to now.
+    pub(crate) fn obstacles(&self) -> Vec<(NodeId, usize)> {
         let count = self.count();
-        count.heard.iter().flatten().find_map(|heard| Some(heard.obstacle()?.place))
+        let heard = count.round.quorum().ids().zip(&count.heard);
+        heard.filter_map(|(node, heard)| Some((node, heard.as_ref()?.obstacle()?.place))).collect()
+    }
+
+    /// True if the key at `place` was in the way on some node, or may be named yet by one.
+    pub(crate) fn may_be_kept_out_by(&self, place: usize) -> bool {
+        self.count().heard.iter().any(|heard| match heard {
+            None => true,
+            Some(heard) => heard.obstacle().is_some_and(|obstacle| obstacle.place == place),
+        })
     }
 
     fn count(&self) -> MutexGuard<'_, Count> {

@@ -46,6 +46,14 @@ impl Keys {
         }
     }
 
+    /// Where `key` stands among them.
+    pub(crate) fn place(&self, key: &[u8]) -> Option<usize> {
+        if *self.first == *key {
+            return Some(0);
+        }
+        self.more().binary_search_by(|one| (**one).cmp(key)).ok().map(|place| place + 1)
+    }
+
     /// A key made of each of these, in the same order; or the first of which none can be made.
     pub(crate) fn try_map(&self, make: impl Fn(&[u8]) -> Option<Key>) -> Result<Self, &[u8]> {
         let make = |key| make(key).ok_or(key);
@@ -71,6 +79,8 @@ mod tests {
         assert_eq!((abc.len(), &**abc.first()), (3, &b"a"[..]));
         let at = |place| abc.get(place).map(|key| &**key);
         assert_eq!((at(0), at(2), at(3)), (Some(&b"a"[..]), Some(&b"c"[..]), None));
+        let place = |key: &str| abc.place(key.as_bytes());
+        assert_eq!(["a", "b", "c", "d"].map(place), [Some(0), Some(1), Some(2), None]);
         assert_eq!(keys(&["x", "x"]), Some(Keys::one(b"x".as_slice().into())));
         assert_eq!(keys(&[]), None);
         assert_eq!(

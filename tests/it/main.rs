@@ -48,6 +48,7 @@ mod rolling;
 mod runtimes;
 mod seldom;
 mod sets;
+mod sets_told;
 mod settings;
 mod setups;
 mod silence;
