@@ -107,3 +107,20 @@ fn what_is_in_the_way_is_told_and_says_when_to_come_again() {
     assert!(told.retry_after().is_some(), "the other one is");
     assert_eq!(report(&tally(&[denied(None, None), denied(None, None)])).retry_after(), None);
 }
+
+#[test]
+fn of_several_keys_the_one_is_the_obstacle_that_most_nodes_name() {
+    let denied = |place| {
+        let (remaining, value, number) = (None, None, None);
+        Answer::Denied(Obstacle { remaining, value, place, number, is_watched: true })
+    };
+    let both = tally(&[denied(4), denied(1)]);
+    assert_eq!(both.obstacle(), Some(4), "the first, where as many name either");
+    let named: Vec<_> = both.obstacles().into_iter().map(|(_, place)| place).collect();
+    assert_eq!(named, [4, 1]);
+    assert!([4, 1, 9].map(|place| both.may_be_kept_out_by(place)).into_iter().all(|may| may));
+    let all = tally(&[denied(4), denied(1), denied(1)]);
+    assert_eq!(all.obstacle(), Some(1));
+    assert_eq!([4, 1, 9].map(|place| all.may_be_kept_out_by(place)), [true, true, false]);
+    assert_eq!(tally(&[granted(None)]).obstacle(), None);
+}

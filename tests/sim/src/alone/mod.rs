@@ -32,6 +32,8 @@ pub(crate) enum Alone {
     Ending { runtime: usize, after: Instant, is_served: bool },
     /// Somebody waits for it with much patience, and it is let go of.
     Told { after: Instant },
+    /// The same for several together, of which one is let go of so long after the other.
+    ToldOfEach { after: Instant, gap: Instant },
     /// The same, and before it another waits, that is not polled any more, and gives up so long after that. It
     /// was passed by before, or not.
     ToldLater { after: Instant, leaves: Instant, is_bypassed: bool },
@@ -63,7 +65,11 @@ impl Alone {
             },
             3 => Self::Undriven { runtime },
             4 => Self::Ending { runtime, after: dice.below(node), is_served: dice.chance(500) },
-            5 => Self::Told { after: dice.of_any_size(MS, ttl / 10) },
+            5 if dice.chance(500) => Self::Told { after: dice.of_any_size(MS, ttl / 10) },
+            5 => Self::ToldOfEach {
+                after: dice.of_any_size(MS, ttl / 10),
+                gap: dice.of_any_size(MS / 20, 5 * MS),
+            },
             6 => Self::ToldLater {
                 after: dice.of_any_size(MS, ttl / 10),
                 leaves: dice.of_any_size(MS / 20, 50 * MS),
@@ -102,6 +108,7 @@ impl Worker {
                 self.release_elsewhere(runtime, is_served, Some(after)).await;
             }
             Alone::Told { after } => self.be_told(after).await,
+            Alone::ToldOfEach { after, gap } => self.be_told_of_each(after, gap).await,
             Alone::ToldLater { after, leaves, is_bypassed } => {
                 self.be_told_later(after, leaves, is_bypassed).await;
             }

@@ -4,7 +4,7 @@ use crate::clock::{Instant, MS, S};
 use crate::process::millis;
 use crate::rule::Rule;
 use crate::worker::Worker;
-use quorlock::{Acquire, Redlock, RetryPolicy};
+use quorlock::{Acquire, RetryPolicy};
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -37,13 +37,33 @@ impl Worker {
         let own = self.own_name(0);
         let Some(lease) = self.own_lease(&own).await else { return };
         let (_, client) = self.another_client();
-        let mut waiter = Box::pin(self.patient(&client, &own));
+        let mut waiter = Box::pin(self.with_patience(client.acquire(&own)));
         if self.within(after, waiter.as_mut()).await.is_some() {
             return;
         }
         let begun = self.now();
         drop(lease.release().await);
         self.expect_news(&own, begun, waiter).await;
+        drop(client.close().await);
+    }
+
+    /// Whoever waits for several together is told of each that was in the way, whatever nodes have named which.
+    pub(super) async fn be_told_of_each(self, after: Instant, gap: Instant) {
+        let names = [0, 1].map(|which| self.own_name(which));
+        let Some(first) = self.own_lease(&names[0]).await else { return };
+        let Some(second) = self.own_lease(&names[1]).await else { return };
+        let (_, client) = self.another_client();
+        let mut waiter = Box::pin(self.with_patience(client.acquire_all(&names)));
+        if self.within(after, waiter.as_mut()).await.is_some() {
+            return;
+        }
+        drop(first.release().await);
+        if self.within(gap, waiter.as_mut()).await.is_some() {
+            return;
+        }
+        let begun = self.now();
+        drop(second.release().await);
+        self.expect_news(&names.join(" and "), begun, waiter).await;
         drop(client.close().await);
     }
 
@@ -59,7 +79,7 @@ impl Worker {
         if self.within(after, first.as_mut()).await.is_some() {
             return;
         }
-        let mut waiter = Box::pin(self.patient(&client, &own));
+        let mut waiter = Box::pin(self.with_patience(client.acquire(&own)));
         let unpolled = if is_bypassed { 300 * MS } else { MS };
         let early = self.within(unpolled, waiter.as_mut()).await.is_some();
         if early || is_bypassed && self.within(MS / 2, first.as_mut()).await.is_some() {
@@ -76,9 +96,9 @@ impl Worker {
     }
 
     /// An acquire that looks by itself every few seconds only.
-    fn patient(&self, client: &Redlock, own: &str) -> Acquire {
+    fn with_patience(&self, acquire: Acquire) -> Acquire {
         let pause = RetryPolicy::jittered(millis(3_000)..millis(4_000));
-        client.acquire(own).wait(millis(self.times.ttl_ms)).retry(pause)
+        acquire.wait(millis(self.times.ttl_ms)).retry(pause)
     }
 
     async fn expect_news(&self, own: &str, begun: Instant, waiter: Pin<Box<Acquire>>) {
