@@ -1,8 +1,8 @@
 //! What a node's answer is worth: what it tells of the node's memory and clock, and whether that
 //! lets it count.
 
-use super::connection::Link;
 use super::eligibility::VoteEligibility;
+use super::peer::Peer;
 use super::queued_command::QueuedCommand;
 use super::shared::{NodeShared, NodeState};
 use crate::protocol::{NodeId, Promise, Reading, Time, Verdict, valid_until};
@@ -19,10 +19,10 @@ pub(super) struct Received {
 
 impl NodeShared {
     /// A connection was made, and set up.
-    pub(super) fn handle_set_up(&self, link: &Link) {
+    pub(super) fn handle_set_up(&self, peer: &Peer) {
         let now = self.now();
-        self.read_clock(link.reading, now);
-        self.guard.handle_set_up(self.id, &link.info, now);
+        self.read_clock(peer.reading, now);
+        self.guard.handle_set_up(self.id, &peer.info, now);
     }
 
     /// Takes replies that were read at `at`. If they were `sealed`, written at that time of ours with a

@@ -1,16 +1,14 @@
 //! What waits to be written to a node, whether there is a connection or not.
 
-use super::connection::Link;
-use super::handover::Bell;
+use super::inlet::Inlet;
+use super::line::Line;
 use super::links::{Links, Phase};
-use super::mailbox;
 use super::queued_command::QueuedCommand;
 use super::shared::{NodeShared, NodeState};
-use super::timer_clock::TimerClock;
-use crate::protocol::{Backoff, Broken, NodeId, Owed, OwedRelease, Pending, Time};
+use super::timer_clock::Moment;
+use crate::protocol::{Backoff, NodeId, Owed, OwedRelease, Pending, Time};
 use crate::wire::{NodeFailure, Value};
 use std::sync::Arc;
-use tokio::sync::mpsc::UnboundedReceiver;
 
 /// Commands in one pipeline.
 pub(super) const MAX_COMMANDS: usize = 512;
@@ -21,8 +19,6 @@ pub(super) struct Backlog {
     pub(super) node: Arc<NodeShared>,
     /// How the nodes stand that this runtime's tasks serve.
     pub(super) links: Arc<Links>,
-    pub(super) timer: TimerClock,
-    pub(super) mailbox: UnboundedReceiver<QueuedCommand>,
     /// True once all handles are gone: finish what is owed, then end.
     pub(super) is_closed: bool,
     /// True once the client was closed, and nothing was owed by then.
@@ -33,8 +29,6 @@ pub(super) struct Backlog {
     pub(super) owed: Pending<QueuedCommand, Value>,
     /// When what is owed is written again.
     pub(super) repeats: Backoff,
-    /// Rings when another task has left something, and at the end.
-    pub(super) bell: Arc<Bell>,
 }
 
 impl QueuedCommand {
@@ -57,19 +51,12 @@ impl QueuedCommand {
 }
 
 impl Backlog {
-    pub(super) fn new(
-        node: Arc<NodeShared>,
-        links: Arc<Links>,
-        mailbox: UnboundedReceiver<QueuedCommand>,
-    ) -> Self {
+    pub(super) fn new(node: Arc<NodeShared>, links: Arc<Links>) -> Self {
         Self {
-            timer: node.timer.clone(),
-            bell: node.handover.enter(),
             repeats: Backoff::of_repeats(),
             owed: Pending::new(),
             node,
             links,
-            mailbox,
             is_closed: false,
             is_ended: false,
             inbox: Vec::new(),
@@ -110,11 +97,11 @@ impl Backlog {
     }
 
     /// Takes what is owed and due, for one pipeline.
-    pub(super) fn take_owed(&mut self) -> Vec<QueuedCommand> {
-        if self.next_repeat().is_none_or(|due| self.timer.now() < due) {
+    pub(super) fn take_owed(&mut self, now: Moment) -> Vec<QueuedCommand> {
+        if self.next_repeat().is_none_or(|due| now.timer < due) {
             return Vec::new();
         }
-        self.prune_owed(self.node.now());
+        self.prune_owed(now.ours);
         self.owed.take(MAX_COMMANDS)
     }
 
@@ -143,9 +130,9 @@ impl Backlog {
     }
 
     /// Answers what has come in and cannot be written now, and keeps what has to be written later.
-    pub(super) fn refuse(&mut self, failure: &NodeFailure) {
+    pub(super) fn refuse(&mut self, failure: &NodeFailure, now: Moment) {
         for mut command in std::mem::take(&mut self.inbox) {
-            if command.is_void(self.node.id, self.node.now()) {
+            if command.is_void(self.node.id, now.ours) {
                 command.answer_void(self.node.id);
             } else {
                 command.fail(failure.clone());
@@ -176,25 +163,24 @@ impl Backlog {
 
     /// A connection is gone, and what was not answered on it may still run. `may_deliver` says whether
     /// something can still come from it.
-    pub(super) fn handle_loss(&mut self, link: &mut Link, may_deliver: bool, why: &NodeFailure) {
+    pub(super) fn handle_loss(&mut self, line: &mut Line, may_deliver: bool, why: &NodeFailure) {
         self.node.guard.handle_loss(self.node.id);
-        let unanswered: Vec<_> = link.take_unanswered().collect();
+        let unanswered: Vec<_> = line.take_unanswered().collect();
         if may_deliver {
-            let run = link.info.run_id.clone();
-            self.node.handover.note_broken(Broken { run, client_id: link.client_id });
+            self.node.handover.note_broken(line.broken());
         }
         self.handle_unanswered(unanswered, why);
     }
 
     /// Hands all that is owed, or waits, to others.
-    pub(super) fn hand_over(&mut self) {
+    pub(super) fn hand_over(&mut self, inlet: &mut Inlet) {
         // From here on releases go to other tasks, which must know by then which connections have to be killed.
-        self.mailbox.close();
+        inlet.close();
         let owed = self.owed.take_releases().collect::<Vec<_>>();
         let waiting = std::mem::take(&mut self.inbox);
         for command in owed.into_iter().chain(waiting) {
             self.node.rescue(command);
         }
-        mailbox::empty(&mut self.mailbox, |command| self.node.rescue(command));
+        inlet.empty(|command| self.node.rescue(command));
     }
 }

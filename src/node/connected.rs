@@ -1,35 +1,35 @@
-//! A node's task while it has a connection: commands in, one pipeline at a time out, votes back.
+//! A node's task while it has a connection: it moves bytes and commands, sets the alarm, and does what it is
+//! told to.
 
 use super::backlog::{Backlog, MAX_COMMANDS};
-use super::connection::{Answered, Link, News};
-use super::queued_command::QueuedCommand;
+use super::connection::Link;
+use super::inlet::Inlet;
+use super::line::{Answered, Chore, Line};
+use super::pipe::Pipe;
+use super::shared::NodeShared;
+use super::shield::shield;
 use super::timer_clock::Timer;
-use crate::protocol::{Broken, Liveness, Time};
+use crate::protocol::Time;
 use crate::wire::{NodeFailure, Pushed};
 use futures::future::BoxFuture;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
-
-/// Pipelines under way at once: enough to keep the node busy while replies travel, few enough that
-/// commands gather into larger pipelines under load.
-const MAX_UNDER_WAY: usize = 4;
+use std::task::{Context, Poll};
+use tokio::task::yield_now;
 
 /// A connection that is being made.
-pub(super) type Establishing = BoxFuture<'static, Result<Link, NodeFailure>>;
+type Establishing = BoxFuture<'static, Result<Link, NodeFailure>>;
 
 /// There is a connection.
 pub(super) struct Connected {
-    pub(super) link: Link,
-    pub(super) liveness: Liveness,
+    pub(super) line: Line,
+    pipe: Pipe,
     /// A second connection under way, beside one that is silent.
-    pub(super) second: Option<Establishing>,
-    pub(super) alarm: Timer,
+    second: Option<Establishing>,
+    alarm: Timer,
     /// When it rings.
-    pub(super) alarm_due: Time,
-    /// Connections of other tasks that broke, and that the server was told to close: it has not answered.
-    killing: Vec<Broken<Arc<str>>>,
+    alarm_due: Time,
     /// True if the last event was a push.
     had_push: bool,
 }
@@ -43,24 +43,16 @@ enum Event {
     Second(Box<Result<Link, NodeFailure>>),
 }
 
-impl From<News> for Event {
-    fn from(news: News) -> Self {
-        match news {
-            News::Answered(answered) => Self::Answered(answered),
-            News::Pushed(pushed) => Self::Pushed(pushed),
-            News::Closed(why) => Self::Disconnected(why),
-        }
-    }
-}
-
 impl Connected {
-    /// Takes over a connection that was set up by `now`.
-    pub(super) fn new(link: Link, backlog: &Backlog, now: Time) -> Self {
-        let liveness = Liveness::new(backlog.node.timings.answer, now);
-        let alarm_due = liveness.next_timeout();
-        let alarm = backlog.timer.sleep_until(alarm_due);
-        let killing = Vec::new();
-        Self { link, liveness, second: None, alarm, alarm_due, killing, had_push: false }
+    /// Takes over a connection that was set up.
+    pub(super) fn new(set_up: Link, backlog: &Backlog) -> Self {
+        let Link { pipe, said, peer } = set_up;
+        let (timings, now) = (backlog.node.timings, backlog.node.moment());
+        let line = Line::new(said, peer, timings.answer, now);
+        // What is owed is written before anybody waits for the alarm.
+        let alarm_due = line.next_timeout(None);
+        let alarm = backlog.node.timer.sleep_until(alarm_due);
+        Self { line, pipe, second: None, alarm, alarm_due, had_push: false }
     }
 
     /// Writes commands and settles replies; ends with another connection that takes the place of this one,
@@ -68,16 +60,23 @@ impl Connected {
     pub(super) async fn serve(
         &mut self,
         backlog: &mut Backlog,
+        inlet: &mut Inlet,
     ) -> Result<Option<Link>, NodeFailure> {
         loop {
-            self.write(backlog);
+            self.line.write(backlog, backlog.node.moment());
             // Once a client was closed and nothing is owed, no answer is of any use to anybody.
-            let is_over = backlog.is_over() && (backlog.is_ended || self.has_nothing_unanswered());
+            let is_over =
+                backlog.is_over() && (backlog.is_ended || self.line.has_nothing_unanswered());
             if is_over && backlog.has_nothing_to_write() {
                 return Ok(None);
             }
-            match self.event(backlog).await {
-                Event::Answered(answered) => self.handle_reply(answered, backlog)?,
+            match self.event(backlog, inlet).await {
+                Event::Answered(answered) => {
+                    let now = backlog.node.moment();
+                    if self.line.handle_answered(answered, backlog, now)? {
+                        self.second = None;
+                    }
+                }
                 Event::Disconnected(why) => return Err(why),
                 Event::Pushed(pushed) => backlog.node.pass_on(pushed),
                 Event::Received => {}
@@ -94,59 +93,41 @@ impl Connected {
         }
     }
 
-    fn handle_reply(
-        &mut self,
-        answered: Answered,
-        backlog: &mut Backlog,
-    ) -> Result<(), NodeFailure> {
-        let now = backlog.timer.now();
-        if !answered.kills.is_empty() {
-            self.link.handle_killed(&answered.kills, &answered.replies, &backlog.node);
-            self.killing.retain(|one| !answered.kills.contains(one));
-        }
-        backlog.settle(answered, now, &mut self.link.can)?;
-        if self.liveness.handle_reply(self.link.oldest(), now) {
-            self.second = None;
-            backlog.handle_recovery(now);
+    async fn handle_alarm(&mut self, backlog: &Backlog) -> Result<(), NodeFailure> {
+        let now = backlog.node.moment();
+        self.line.handle_timeout(self.alarm_due, now);
+        while let Some(chore) = self.line.poll_chore(backlog, now)? {
+            match chore {
+                Chore::LetOthersRun => {
+                    yield_now().await;
+                    self.line.handle_others_ran(now, backlog.node.moment());
+                    // What has come meanwhile is read before this is looked at again.
+                    return Ok(());
+                }
+                Chore::MakeSecond => self.second = Some(establish(backlog.node.clone())),
+            }
         }
         Ok(())
     }
 
-    /// True if no command waits for its answer: who hangs is not waited for to tell what time it is.
-    fn has_nothing_unanswered(&self) -> bool {
-        self.link.unanswered().next().is_none()
-    }
-
-    /// True if another pipeline may be written.
-    fn has_room(&self) -> bool {
-        !self.liveness.is_stalled() && self.link.under_way() < MAX_UNDER_WAY
-    }
-
-    /// When something has to be done though nothing happens.
-    fn due(&self, backlog: &Backlog) -> Time {
-        let timeout = self.liveness.next_timeout();
-        // While a reply is overdue, or no pipeline has room, nothing owed can be written.
-        let repeat = backlog.next_repeat().filter(|_| self.has_room());
-        repeat.map_or(timeout, |repeat| repeat.min(timeout))
-    }
-
-    async fn event(&mut self, backlog: &mut Backlog) -> Event {
-        let due = self.due(backlog);
-        let has_room = self.has_room();
+    async fn event(&mut self, backlog: &mut Backlog, inlet: &mut Inlet) -> Event {
+        let due = self.line.next_timeout(backlog.next_repeat());
+        let has_room = self.line.has_room();
         // While the node is stalled, commands are answered here without being written.
-        let may_receive = !backlog.is_closed && (self.liveness.is_stalled() || has_room);
-        let Self { link, second, alarm, alarm_due, had_push, .. } = self;
+        let may_receive = !backlog.is_closed && (self.line.is_stalled() || has_room);
+        let Self { line, pipe, second, alarm, alarm_due, had_push } = self;
+        let Backlog { node, inbox, is_closed, is_ended, .. } = backlog;
+        let Inlet { mailbox, bell } = inlet;
         // An alarm that rings early is cheaper than one that is set anew for each pipeline.
-        if due < *alarm_due || backlog.timer.is_over(alarm) {
-            backlog.timer.reset(alarm, due);
+        if due < *alarm_due || node.timer.is_over(alarm) {
+            node.timer.reset(alarm, due);
             *alarm_due = due;
         }
-        let Backlog { node, mailbox, inbox, bell, is_closed, is_ended, .. } = backlog;
         let event = poll_fn(|cx| {
             // After a push it is the turn of everything else: a server that pushes without end holds up
             // nothing.
-            if let Poll::Ready(news) = link.poll_news(!*had_push, cx) {
-                return Poll::Ready(news.into());
+            if let Poll::Ready(event) = poll_stream(pipe, line, !*had_push, cx) {
+                return Poll::Ready(event);
             }
             if may_receive
                 && let Poll::Ready(received) = mailbox.poll_recv_many(cx, inbox, MAX_COMMANDS)
@@ -166,8 +147,8 @@ impl Connected {
             if told.is_ready() {
                 return Poll::Ready(Event::Received);
             }
-            if let Poll::Ready(news) = link.poll_pushed() {
-                return Poll::Ready(news.into());
+            if let Poll::Ready(event) = poll_pushed(line) {
+                return Poll::Ready(event);
             }
             let made = second.as_mut().map_or(Poll::Pending, |making| making.as_mut().poll(cx));
             made.map(|made| Event::Second(Box::new(made)))
@@ -176,67 +157,38 @@ impl Connected {
         *had_push = matches!(event, Event::Pushed(_));
         event
     }
+}
 
-    /// Writes one pipeline of what is owed and what has come in; answers what cannot be written.
-    fn write(&mut self, backlog: &mut Backlog) {
-        if self.liveness.is_stalled() {
-            let silence = self.liveness.silence(backlog.timer.now());
-            backlog.refuse(&NodeFailure::Stalled(silence));
+/// The next thing that happens on the connection: the oldest pipeline is answered, keys have changed (if
+/// `with_pushes`), or the connection has broken. That is told last.
+fn poll_stream(
+    pipe: &mut Pipe,
+    line: &mut Line,
+    with_pushes: bool,
+    cx: &mut Context<'_>,
+) -> Poll<Event> {
+    let end = match pipe.poll_replies(line.conversation(), cx) {
+        Poll::Ready(Ok(answered)) => return Poll::Ready(Event::Answered(answered)),
+        Poll::Ready(Err(error)) => {
+            Poll::Ready(Event::Disconnected(NodeFailure::disconnected(&error)))
         }
-        if !self.has_room() {
-            return;
-        }
-        let left = self.take_left(backlog);
-        let mut commands = backlog.take_owed();
-        if commands.is_empty() && backlog.inbox.is_empty() && left.is_empty() {
-            return;
-        }
-        commands.extend(left);
-        commands.append(&mut backlog.inbox);
-        let now = backlog.node.now();
-        let mut written = Vec::with_capacity(commands.len());
-        let (id, can) = (backlog.node.id, self.link.can);
-        for mut command in commands {
-            if command.is_void(id, now) || !command.write(id, now, can, self.link.requests()) {
-                command.answer_void(id);
-            } else {
-                written.push(command);
-            }
-        }
-        if !written.is_empty() {
-            // Replies are told apart by their order alone: the seal shows that it is kept.
-            let is_sealed = written.iter().any(QueuedCommand::is_to_grant);
-            let sealed = is_sealed.then_some(now);
-            let at = backlog.timer.now();
-            self.link.write(written, sealed, at);
-            self.liveness.handle_written(at);
-        }
+        Poll::Pending => Poll::Pending,
+    };
+    if !line.conversation().has_pushed() {
+        return end;
     }
+    if with_pushes { poll_pushed(line) } else { Poll::Pending }
+}
 
-    /// Takes what other tasks have left. What connections of theirs that broke may still deliver must not
-    /// come after it (I8): the server is told to close them first, in the order of this connection.
-    ///
-    /// The answer is not waited for here, but read in its turn, as any:
-    /// 1. A connection of another task breaks, and this node hangs.
-    /// 2. Its task waits for the answer to the `CLIENT KILL`, reads nothing meanwhile, and its alarm is late.
-    /// 3. A late alarm says that this process was held up, and the silence of the node is forgiven: for some
-    ///    node timeouts more, it is sent what it does not answer.
-    fn take_left(&mut self, backlog: &Backlog) -> Vec<QueuedCommand> {
-        let handover = &backlog.node.handover;
-        loop {
-            if let Some(left) = handover.take(MAX_COMMANDS, &self.killing) {
-                return left;
-            }
-            self.kill_stale(handover.broken(), backlog);
-        }
-    }
+/// What was pushed before, if that is still to be told.
+fn poll_pushed(line: &mut Line) -> Poll<Event> {
+    let pushed = line.conversation().poll_pushed();
+    pushed.map_or(Poll::Pending, |pushed| Poll::Ready(Event::Pushed(pushed)))
+}
 
-    /// Tells the server to close those of `broken` that it was not told to close yet.
-    fn kill_stale(&mut self, mut broken: Vec<Broken<Arc<str>>>, backlog: &Backlog) {
-        broken.retain(|one| !self.killing.contains(one));
-        let at = backlog.timer.now();
-        self.link.write_kills(&broken, at);
-        self.killing.extend(broken);
-        self.liveness.handle_written(at);
-    }
+fn establish(node: Arc<NodeShared>) -> Establishing {
+    Box::pin(async move {
+        let panicked = |why: String| NodeFailure::Unreachable(why.into());
+        shield(Link::establish(&node), panicked).await
+    })
 }

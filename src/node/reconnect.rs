@@ -2,6 +2,7 @@
 
 use super::backlog::{Backlog, MAX_COMMANDS};
 use super::connection::Link;
+use super::inlet::Inlet;
 use super::shared::NodeState;
 use super::shield::shield;
 use crate::protocol::Reconnect;
@@ -36,39 +37,45 @@ impl Disconnected {
     pub(super) async fn connect(
         &mut self,
         backlog: &mut Backlog,
+        inlet: &mut Inlet,
         reconnect: &mut Reconnect,
     ) -> Option<Link> {
         let node = backlog.node.clone();
         loop {
-            let next_try = reconnect.next_try().max(backlog.timer.now());
-            self.wait(backlog.timer.sleep_until(next_try), backlog).await?;
+            let next_try = reconnect.next_try().max(node.timer.now());
+            self.wait(node.timer.sleep_until(next_try), backlog, inlet).await?;
             let panicked = |why: String| NodeFailure::Unreachable(why.into());
             let attempt = shield(Box::pin(Link::establish(&node)), panicked);
-            match self.wait(attempt, backlog).await? {
+            match self.wait(attempt, backlog, inlet).await? {
                 Ok(link) => return Some(link),
                 Err(failure) => {
                     node.guard.handle_unreachable(node.id, node.now());
                     *self = Self::down(failure, backlog);
-                    reconnect.handle_unreachable(backlog.timer.now(), node.random());
+                    reconnect.handle_unreachable(node.timer.now(), node.random());
                 }
             }
         }
     }
 
     /// Waits for `until` and answers commands meanwhile; `None` if all is done before.
-    async fn wait<T>(&self, until: impl Future<Output = T>, backlog: &mut Backlog) -> Option<T> {
+    async fn wait<T>(
+        &self,
+        until: impl Future<Output = T>,
+        backlog: &mut Backlog,
+        Inlet { mailbox, bell }: &mut Inlet,
+    ) -> Option<T> {
         tokio::pin!(until);
         backlog.prune();
         let mut crowded = CROWD;
         loop {
             backlog.keep_left();
             if let Some(why) = &self.why {
-                backlog.refuse(why);
+                backlog.refuse(why, backlog.node.moment());
             }
             if backlog.is_over() && backlog.inbox.is_empty() && backlog.owed.is_empty() {
                 return None;
             }
-            let Backlog { node, mailbox, inbox, bell, .. } = backlog;
+            let Backlog { node, inbox, .. } = backlog;
             let is_ended = backlog.is_ended;
             tokio::select! {
                 biased;

@@ -2,8 +2,13 @@
 
 use super::*;
 use futures::FutureExt;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{
+    AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex,
+};
 use tokio::time::timeout;
 
 const PING: &str = "*1\r\n$4\r\nPING\r\n";
@@ -34,11 +39,12 @@ async fn hear(server: &mut DuplexStream) -> String {
 
 fn ping(session: &mut Session<u8>, what: u8) {
     session.requests().command("PING", 0).end();
-    session.end_pipeline(what);
+    session.said.end_pipeline(what);
 }
 
 fn now(session: &mut Session<u8>) -> Option<Result<(u8, Vec<Value>), RedisError>> {
-    poll_fn(|cx| session.poll_replies(cx)).now_or_never()
+    let Session { pipe, said } = session;
+    poll_fn(|cx| pipe.poll_replies(said, cx)).now_or_never()
 }
 
 #[tokio::test]
@@ -47,7 +53,10 @@ async fn a_session_that_is_dropped_closes_its_stream_whatever_is_under_way() {
     ping(&mut session, 1);
     assert!(now(&mut session).is_none());
     assert_eq!(hear(&mut server).await, PING);
-    assert_eq!((session.under_way(), session.unanswered().collect::<Vec<_>>()), (1, vec![&1]));
+    assert_eq!(
+        (session.said.under_way(), session.said.unanswered().collect::<Vec<_>>()),
+        (1, vec![&1])
+    );
     drop(session);
     assert_eq!(hear(&mut server).await, "");
 }
@@ -65,7 +74,8 @@ async fn what_the_stream_does_not_take_at_once_is_sent_later() {
     };
     let asks = async {
         for what in 1..=3 {
-            let (answered, _) = poll_fn(|cx| session.poll_replies(cx)).await.expect("an answer");
+            let Session { pipe, said } = &mut session;
+            let (answered, _) = poll_fn(|cx| pipe.poll_replies(said, cx)).await.expect("an answer");
             assert_eq!(answered, what);
         }
     };
@@ -88,9 +98,9 @@ async fn what_has_come_is_read_before_the_end_is_told() {
         let error = now(&mut session).expect("it has come").expect_err("the end");
         assert!(error.is_connection_dropped(), "{error}");
     }
-    assert!(session.has_pushed());
-    assert_eq!(session.poll_pushed().map(|pushed| pushed.keys.len()), Some(2));
-    assert_eq!(session.take_unanswered().collect::<Vec<_>>(), [2, 3]);
+    assert!(session.said.has_pushed());
+    assert_eq!(session.said.poll_pushed().map(|pushed| pushed.keys.len()), Some(2));
+    assert_eq!(session.said.take_unanswered().collect::<Vec<_>>(), [2, 3]);
 }
 
 #[tokio::test]

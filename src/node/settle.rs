@@ -2,45 +2,43 @@
 
 use super::apply_guards::Received;
 use super::backlog::Backlog;
-use super::connection::Answered;
+use super::line::Written;
 use super::queued_command::QueuedCommand;
+use super::timer_clock::Moment;
 use crate::protocol::Time;
 use crate::sync::contain;
 use crate::wire::{Abilities, Answer, NodeFailure, time_us};
 use redis::Value;
 
 impl Backlog {
-    /// Casts the votes that the replies are, in their order. They were read by `now`. Notes what the connection
-    /// cannot do after all.
+    /// Casts the votes that the replies to what was `written` are, in their order. They were read by `now`: from
+    /// then on they can count. Notes what the connection cannot do after all.
     pub(super) fn settle(
         &mut self,
-        answered: Answered,
-        now: Time,
+        written: Written,
+        replies: &[Value],
+        now: Moment,
         can: &mut Abilities,
     ) -> Result<(), NodeFailure> {
-        let Answered { at, commands, sealed, kills, replies } = answered;
+        let Written { at, commands, sealed, .. } = written;
         let expected = commands.iter().map(QueuedCommand::replies).sum::<usize>()
             + usize::from(sealed.is_some());
-        if !kills.is_empty() {
-            return Ok(());
-        }
-        let time = match read_seal(&replies, expected, sealed) {
+        let time = match read_seal(replies, expected, sealed) {
             Ok(time) => time,
             Err(failure) => {
                 self.handle_unanswered(commands, &failure);
                 return Err(failure);
             }
         };
-        // Read after the replies: from then on they can count.
-        let received = self.node.receive(sealed, time, self.node.now());
+        let received = self.node.receive(sealed, time, now.ours);
         let mut again = Vec::new();
-        let mut rest = replies.as_slice();
+        let mut rest = replies;
         for command in commands {
             let (own, others) = rest.split_at(command.replies());
             if command.is_native_refused(own) {
                 can.deletes = None;
             }
-            again.extend(self.settle_one(command, own, (at, now, received)));
+            again.extend(self.settle_one(command, own, (at, now.timer, received)));
             rest = others;
         }
         self.inbox.splice(0..0, again);

@@ -7,7 +7,7 @@ use super::handover::Handover;
 use super::handshake::Handshake;
 use super::push::PushSink;
 use super::queued_command::QueuedCommand;
-use super::timer_clock::TimerClock;
+use super::timer_clock::{Moment, TimerClock};
 use crate::protocol::{NodeId, Time};
 use crate::sync::{contain, lock};
 use crate::transport::{Address, Stream};
@@ -126,6 +126,11 @@ impl NodeShared {
     /// What time it is by the client's clock.
     pub(super) fn now(&self) -> Time {
         self.environment.clock.now()
+    }
+
+    /// What time it is, by both clocks that matter to a connection.
+    pub(super) fn moment(&self) -> Moment {
+        Moment { ours: self.now(), timer: self.timer.now() }
     }
 
     /// Any number, for jitter.

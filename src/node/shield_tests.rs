@@ -8,6 +8,7 @@ use crate::random::Random;
 use crate::transport::{Address, TcpAddress, TcpOptions};
 use crate::wire::{Answer, Keys, Value};
 use kit::Server;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -54,19 +55,17 @@ impl PushSink for Nervous {
     fn handle_step(&self, _ahead: Duration) {}
 }
 
-pub(in crate::node) fn nodes(
-    server: &Server,
-    pushes: Arc<dyn PushSink>,
-) -> (Pool, Arc<Nodes>, Arc<NodeShared>) {
+/// The one node of a client, at `addr`, with a node timeout of five seconds.
+pub(in crate::node) fn node(addr: SocketAddr, pushes: Arc<dyn PushSink>) -> Arc<NodeShared> {
     let second = Duration::from_secs(1);
-    let (host, port) = (server.addr().ip().to_string(), server.addr().port());
+    let (host, port) = (addr.ip().to_string(), addr.port());
     let address = Address::Tcp(TcpAddress { host, port, options: TcpOptions::default() });
     let name: Arc<str> = "node".into();
     let siblings = Arc::new(Siblings::new(vec![name.clone()]));
     let quorum = Quorum::majority(1);
     let guard = Guard::new(quorum, RestartGuard::Off, second);
     let clocks = Clocks::new(quorum, Drift::DEFAULT, second);
-    let shared = Arc::new(NodeShared::new(
+    Arc::new(NodeShared::new(
         NodeId::new(0),
         Endpoint { name, address, login: <_>::default(), environment: Environment::default() },
         Timings { answer: 5 * second, connect: 5 * second },
@@ -74,7 +73,11 @@ pub(in crate::node) fn nodes(
         pushes,
         Arc::new(guard),
         Arc::new(clocks),
-    ));
+    ))
+}
+
+fn nodes(server: &Server, pushes: Arc<dyn PushSink>) -> (Pool, Arc<Nodes>, Arc<NodeShared>) {
+    let shared = node(server.addr(), pushes);
     let pool = Pool::new([shared.clone()].into(), None, Environment::default());
     let nodes = pool.here().expect("a runtime");
     (pool, nodes, shared)

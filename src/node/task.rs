@@ -11,6 +11,7 @@
 use super::backlog::Backlog;
 use super::connected::Connected;
 use super::connection::Link;
+use super::inlet::Inlet;
 use super::links::Links;
 use super::queued_command::QueuedCommand;
 use super::reconnect::Disconnected;
@@ -24,6 +25,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 /// Whatever happens to the task, also if its runtime drops it, `Drop` hands what is still owed to others.
 pub(super) struct NodeTask {
     backlog: Backlog,
+    inlet: Inlet,
     reconnect: Reconnect,
     state: State,
 }
@@ -41,7 +43,8 @@ impl NodeTask {
     ) -> Self {
         Self {
             reconnect: Reconnect::new(),
-            backlog: Backlog::new(node, links, mailbox),
+            inlet: Inlet::new(&node, mailbox),
+            backlog: Backlog::new(node, links),
             state: State::Disconnected(Disconnected::default()),
         }
     }
@@ -57,9 +60,10 @@ impl NodeTask {
     /// Serves the node; ends when all is done, or with why a connection broke.
     async fn serve(&mut self) -> Result<(), NodeFailure> {
         loop {
-            let made = match &mut self.state {
-                State::Disconnected(it) => it.connect(&mut self.backlog, &mut self.reconnect).await,
-                State::Connected(it) => it.serve(&mut self.backlog).await?,
+            let Self { backlog, inlet, reconnect, state } = self;
+            let made = match state {
+                State::Disconnected(it) => it.connect(backlog, inlet, reconnect).await,
+                State::Connected(it) => it.serve(backlog, inlet).await?,
             };
             let Some(link) = made else { return Ok(()) };
             self.take_on(link);
@@ -68,17 +72,17 @@ impl NodeTask {
 
     /// A connection was made: it takes the place of one that hangs, if there is one.
     fn take_on(&mut self, link: Link) {
-        let now = self.backlog.timer.now();
-        if let State::Connected(old) = &mut self.state {
-            let why = NodeFailure::Stalled(old.liveness.silence(now));
-            self.backlog.handle_loss(&mut old.link, true, &why);
-        }
         let node = self.backlog.node.clone();
-        node.handle_set_up(&link);
-        node.set_info(link.info.clone());
-        self.reconnect.handle_connected(now);
-        self.state = State::Connected(Box::new(Connected::new(link, &self.backlog, now)));
-        self.backlog.handle_recovery(now);
+        let now = node.moment();
+        if let State::Connected(old) = &mut self.state {
+            let why = NodeFailure::Stalled(old.line.silence(now));
+            self.backlog.handle_loss(&mut old.line, true, &why);
+        }
+        node.handle_set_up(&link.peer);
+        node.set_info(link.peer.info.clone());
+        self.reconnect.handle_connected(now.timer);
+        self.state = State::Connected(Box::new(Connected::new(link, &self.backlog)));
+        self.backlog.handle_recovery(now.timer);
         // What happened meanwhile was not told.
         node.tell(None);
     }
@@ -87,11 +91,11 @@ impl NodeTask {
     /// node that hung, or dropped us at once, is down.
     fn handle_break(&mut self, why: NodeFailure) {
         if let State::Connected(connected) = &mut self.state {
-            self.backlog.handle_loss(&mut connected.link, true, &why);
+            self.backlog.handle_loss(&mut connected.line, true, &why);
         }
         let is_hung = matches!(why, NodeFailure::Stalled(_));
         self.backlog.note_silence(is_hung);
-        let (now, random) = (self.backlog.timer.now(), self.backlog.node.random());
+        let (now, random) = (self.backlog.node.timer.now(), self.backlog.node.random());
         self.state = State::Disconnected(match self.reconnect.handle_loss(is_hung, now, random) {
             ConnectionLoss::Blip => Disconnected::for_a_moment(&self.backlog),
             ConnectionLoss::Outage => Disconnected::down(why, &self.backlog),
@@ -104,11 +108,11 @@ impl Drop for NodeTask {
     fn drop(&mut self) {
         self.backlog.note_silence(false);
         if let State::Connected(connected) = &mut self.state {
-            let link = &mut connected.link;
-            let may_deliver = link.unanswered().next().is_some();
-            self.backlog.handle_loss(link, may_deliver, &NodeFailure::ShutDown);
+            let line = &mut connected.line;
+            let may_deliver = !line.has_nothing_unanswered();
+            self.backlog.handle_loss(line, may_deliver, &NodeFailure::ShutDown);
             self.state = State::Disconnected(Disconnected::default());
         }
-        self.backlog.hand_over();
+        self.backlog.hand_over(&mut self.inlet);
     }
 }

@@ -27,6 +27,15 @@ pub(super) enum TimerClock {
     Client(Clock),
 }
 
+/// What time it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    /// By the client's clock, which leases are measured with.
+    pub(super) ours: Time,
+    /// By the timers.
+    pub(super) timer: Time,
+}
+
 /// Waits until a time on a [`TimerClock`].
 pub(super) enum Timer {
     Tokio(Pin<Box<Sleep>>),

@@ -10,7 +10,7 @@ const LOCK_FILE: &str = include_str!("../Cargo.lock");
 /// One line for the head of the report.
 pub(crate) fn describe(cluster: &Cluster) -> String {
     format!(
-        "quorlock {}, rslock {}, redis crate {}; redis-server {}; {} {}, {} cores",
+        "quorlock {}, rslock {}, redis crate {}; {}; {} {}, {} cores",
         locked_version("quorlock"),
         locked_version("rslock"),
         locked_version("redis"),
@@ -23,7 +23,12 @@ pub(crate) fn describe(cluster: &Cluster) -> String {
 
 fn server_version(cluster: &Cluster) -> String {
     let info = cluster[0].info("server");
-    info.get("redis_version").map_or("of unknown version", String::as_str).to_owned()
+    // Valkey tells a version of Redis as well: the last that it is compatible with.
+    let known = ["valkey", "redis"].into_iter().find_map(|name| {
+        let version = info.get(&format!("{name}_version"))?;
+        Some(format!("{name}-server {version}"))
+    });
+    known.unwrap_or_else(|| "a server of unknown version".into())
 }
 
 /// The version of `package` in the lock file.

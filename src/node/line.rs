@@ -1,0 +1,270 @@
+//! One connection to a node, without its stream: commands and bytes in, bytes and votes out.
+//!
+//! Here is decided what is written and when, what the replies are, whether the node is alive, and which
+//! connections of other tasks have to be ended first (I8). Nothing here waits, and nothing reads a clock:
+//! each call is told what time it is.
+//!
+//! Events in:
+//!
+//! - bytes, by way of the [conversation](Line::conversation);
+//! - [`Line::handle_answered`]: the oldest pipeline was answered;
+//! - [`Line::handle_timeout`]: the alarm rings that was set to [`Line::next_timeout`];
+//! - [`Line::handle_others_ran`]: others were let run.
+//!
+//! Then, until there is nothing: [`Line::poll_chore`] is what the task has to do, and [`Line::write`] adds the
+//! next pipeline to the bytes that are to be sent.
+
+use super::backlog::{Backlog, MAX_COMMANDS};
+use super::peer::{Peer, Stale};
+use super::queued_command::QueuedCommand;
+use super::shared::NodeState;
+use super::timer_clock::Moment;
+use crate::protocol::{Action, Liveness, Time};
+use crate::wire::{Conversation, NodeFailure, ask_time};
+use redis::Value;
+use std::time::Duration;
+
+/// Pipelines under way at once: enough to keep the node busy while replies travel, few enough that
+/// commands gather into larger pipelines under load.
+const MAX_UNDER_WAY: usize = 4;
+
+/// What a pipeline is about.
+pub(super) struct Written {
+    /// When it was written, by the timers.
+    pub(super) at: Time,
+    pub(super) commands: Vec<QueuedCommand>,
+    /// When, by our clock, if the node is asked for its time behind them.
+    pub(super) sealed: Option<Time>,
+    /// The connections that it kills; then there is nothing else in it.
+    kills: Vec<Stale>,
+}
+
+impl Written {
+    /// Nothing that is heard of again.
+    pub(super) fn of_set_up() -> Self {
+        let at = Time::from_nanos(0);
+        Self { at, commands: Vec::new(), sealed: None, kills: Vec::new() }
+    }
+}
+
+/// What was asked, and the answers to that.
+pub(super) type Answered = (Written, Vec<Value>);
+
+/// What a line needs its task for.
+pub(super) enum Chore {
+    /// Yield, and tell [how long that took](Line::handle_others_ran). What has come meanwhile is read before
+    /// anything else is decided.
+    LetOthersRun,
+    /// Make another connection, beside this one.
+    MakeSecond,
+}
+
+/// One connection to a node that was set up.
+pub(super) struct Line {
+    said: Conversation<Written>,
+    peer: Peer,
+    liveness: Liveness,
+    /// Connections of other tasks that broke, and that the server was told to close: it has not answered.
+    killing: Vec<Stale>,
+}
+
+impl Line {
+    /// One that was set up by `now`, to a node with this node timeout.
+    pub(super) fn new(
+        said: Conversation<Written>,
+        peer: Peer,
+        timeout: Duration,
+        now: Moment,
+    ) -> Self {
+        let liveness = Liveness::new(timeout, now.timer);
+        Self { said, peer, liveness, killing: Vec::new() }
+    }
+
+    /// What is said over it: bytes go there, and come from there.
+    pub(super) fn conversation(&mut self) -> &mut Conversation<Written> {
+        &mut self.said
+    }
+
+    /// The connection, once it broke.
+    pub(super) fn broken(&self) -> Stale {
+        self.peer.broken()
+    }
+
+    /// For how long the node has not answered.
+    pub(super) fn silence(&self, now: Moment) -> Duration {
+        self.liveness.silence(now.timer)
+    }
+
+    /// True while the node owes an answer for longer than it may.
+    pub(super) fn is_stalled(&self) -> bool {
+        self.liveness.is_stalled()
+    }
+
+    /// True if another pipeline may be written.
+    pub(super) fn has_room(&self) -> bool {
+        !self.is_stalled() && self.said.under_way() < MAX_UNDER_WAY
+    }
+
+    /// The commands that were written and not answered, oldest first.
+    fn unanswered(&self) -> impl Iterator<Item = &QueuedCommand> {
+        self.said.unanswered().flat_map(|written| &written.commands)
+    }
+
+    /// True if no command waits for its answer: who hangs is not waited for to tell what time it is.
+    pub(super) fn has_nothing_unanswered(&self) -> bool {
+        self.unanswered().next().is_none()
+    }
+
+    /// Takes the commands that were written and not answered, oldest first.
+    pub(super) fn take_unanswered(&mut self) -> impl Iterator<Item = QueuedCommand> {
+        self.said.take_unanswered().flat_map(|written| written.commands)
+    }
+
+    /// When something has to be done though nothing happens, by the timers: also if that is to write what is
+    /// owed, which may be written again at `next_repeat`.
+    pub(super) fn next_timeout(&self, next_repeat: Option<Time>) -> Time {
+        let timeout = self.liveness.next_timeout();
+        // While a reply is overdue, or no pipeline has room, nothing owed can be written.
+        let repeat = next_repeat.filter(|_| self.has_room());
+        repeat.map_or(timeout, |repeat| repeat.min(timeout))
+    }
+
+    /// The oldest pipeline was answered. True if the node was stalled, and is back; an error if the connection
+    /// is of no use any more.
+    pub(super) fn handle_answered(
+        &mut self,
+        (written, replies): Answered,
+        backlog: &mut Backlog,
+        now: Moment,
+    ) -> Result<bool, NodeFailure> {
+        if written.kills.is_empty() {
+            backlog.settle(written, &replies, now, &mut self.peer.can)?;
+        } else {
+            self.peer.handle_killed(&written.kills, &replies, &backlog.node, now.timer);
+            self.killing.retain(|one| !written.kills.contains(one));
+        }
+        let oldest = self.said.unanswered().next().map(|written| written.at);
+        let is_back = self.liveness.handle_reply(oldest, now.timer);
+        if is_back {
+            backlog.handle_recovery(now.timer);
+        }
+        Ok(is_back)
+    }
+
+    /// An alarm rings that was set to `due`.
+    pub(super) fn handle_timeout(&mut self, due: Time, now: Moment) {
+        self.liveness.handle_timeout(due, now.timer);
+    }
+
+    /// Others were let run from `since` on.
+    pub(super) fn handle_others_ran(&mut self, since: Moment, now: Moment) {
+        self.liveness.handle_others_ran(now.timer.since(since.timer), now.timer);
+    }
+
+    /// What its task has to do now, if anything; an error if the connection is to be given up.
+    pub(super) fn poll_chore(
+        &mut self,
+        backlog: &Backlog,
+        now: Moment,
+    ) -> Result<Option<Chore>, NodeFailure> {
+        let is_quorum_silent = || backlog.links.is_quorum_silent();
+        while let Some(action) = self.liveness.poll(now.timer, is_quorum_silent()) {
+            match action {
+                Action::Beat => self.beat(now),
+                Action::Stall => self.stall(backlog),
+                Action::LetOthersRun => return Ok(Some(Chore::LetOthersRun)),
+                Action::MakeSecond => return Ok(Some(Chore::MakeSecond)),
+                Action::GiveUp(silence) => return Err(NodeFailure::Stalled(silence)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Asks what time it is, and nothing else.
+    fn beat(&mut self, now: Moment) {
+        self.end_pipeline(Vec::new(), true, now);
+    }
+
+    fn stall(&self, backlog: &Backlog) {
+        backlog.note_silence(true);
+        // What hangs there can run at any time, also after its ttl.
+        self.unanswered().for_each(|command| command.note_in_doubt(backlog.node.id));
+        backlog.note_state(NodeState::Stalled);
+    }
+
+    /// Writes one pipeline of what is owed and what has come in; answers what cannot be written.
+    pub(super) fn write(&mut self, backlog: &mut Backlog, now: Moment) {
+        if self.is_stalled() {
+            backlog.refuse(&NodeFailure::Stalled(self.silence(now)), now);
+        }
+        if !self.has_room() {
+            return;
+        }
+        let left = self.take_left(backlog, now);
+        let mut commands = backlog.take_owed(now);
+        if commands.is_empty() && backlog.inbox.is_empty() && left.is_empty() {
+            return;
+        }
+        commands.extend(left);
+        commands.append(&mut backlog.inbox);
+        let mut written = Vec::with_capacity(commands.len());
+        let (id, can, now_ours) = (backlog.node.id, self.peer.can, now.ours);
+        for mut command in commands {
+            let requests = self.said.requests();
+            if command.is_void(id, now_ours) || !command.write(id, now_ours, can, requests) {
+                command.answer_void(id);
+            } else {
+                written.push(command);
+            }
+        }
+        if !written.is_empty() {
+            // Replies are told apart by their order alone: the seal shows that it is kept.
+            let is_sealed = written.iter().any(QueuedCommand::is_to_grant);
+            self.end_pipeline(written, is_sealed, now);
+        }
+    }
+
+    /// What was added for `commands` is a pipeline, with a `TIME` at its end if it is sealed. Pipelines are
+    /// written in the order of these calls (I8).
+    fn end_pipeline(&mut self, commands: Vec<QueuedCommand>, is_sealed: bool, now: Moment) {
+        if is_sealed {
+            ask_time(self.said.requests());
+        }
+        let sealed = is_sealed.then_some(now.ours);
+        self.said.end_pipeline(Written { at: now.timer, commands, sealed, kills: Vec::new() });
+        self.liveness.handle_written(now.timer);
+    }
+
+    /// Takes what other tasks have left. What connections of theirs that broke may still deliver must not
+    /// come after it (I8): the server is told to close them first, in the order of this connection.
+    ///
+    /// The answer is not waited for here, but read in its turn, as any:
+    /// 1. A connection of another task breaks, and this node hangs.
+    /// 2. Its task waits for the answer to the `CLIENT KILL`, reads nothing meanwhile, and its alarm is late.
+    /// 3. A late alarm says that this process was held up, and the silence of the node is forgiven: for some
+    ///    node timeouts more, it is sent what it does not answer.
+    fn take_left(&mut self, backlog: &Backlog, now: Moment) -> Vec<QueuedCommand> {
+        let handover = &backlog.node.handover;
+        loop {
+            if let Some(left) = handover.take(MAX_COMMANDS, &self.killing) {
+                return left;
+            }
+            self.kill_stale(handover.broken(), now);
+        }
+    }
+
+    /// Tells the server to close those of `broken` that it was not told to close yet. What is written after
+    /// this runs after it.
+    fn kill_stale(&mut self, mut broken: Vec<Stale>, now: Moment) {
+        broken.retain(|one| !self.killing.contains(one));
+        self.peer.ask_to_kill(&broken, self.said.requests());
+        self.killing.extend_from_slice(&broken);
+        let at = now.timer;
+        self.said.end_pipeline(Written { at, kills: broken, ..Written::of_set_up() });
+        self.liveness.handle_written(at);
+    }
+}
+
+#[cfg(test)]
+#[path = "line_tests.rs"]
+mod tests;

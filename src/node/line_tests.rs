@@ -1,0 +1,274 @@
+//! Lines without streams: bytes and times in, bytes and votes out. And what others have left on real servers.
+
+use super::super::shield::tests::node;
+use super::*;
+use crate::node::connection::Link;
+use crate::node::links::Links;
+use crate::node::{Ballot, Claim, Guard, NodeShared, PushSink, RestartGuard, VoteSink};
+use crate::protocol::{NodeId, Quorum, Ttl};
+use crate::random::Random;
+use crate::time::Clock;
+use crate::wire::{Abilities, Answer, Keys, ServerInfo, Value as Holder, Wants};
+use futures::FutureExt;
+use kit::Server;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex};
+
+/// The node timeout of [`node`].
+const TIMEOUT: u64 = 5_000;
+
+const TIME: &str = "*1\r\n$4\r\nTIME\r\n";
+const TOLD: &str = "*2\r\n$1\r\n9\r\n$1\r\n1\r\n";
+
+struct Nobody;
+
+impl PushSink for Nobody {
+    fn handle_push(&self, _: NodeId, _: Option<&[u8]>) {}
+    fn handle_step(&self, _: Duration) {}
+}
+
+#[derive(Default)]
+struct Votes(Mutex<Vec<String>>);
+
+impl VoteSink for Votes {
+    fn handle_answer(&self, _: NodeId, answer: Answer) {
+        let said = match answer {
+            Answer::Granted(_) => "granted".into(),
+            Answer::Denied(_) => "denied".into(),
+            Answer::Failed(why) => why.to_string(),
+            other => format!("{other:?}"),
+        };
+        self.0.lock().expect("no panic").push(said);
+    }
+}
+
+fn backlog(node: Arc<NodeShared>) -> Backlog {
+    let quorum = Quorum::majority(1);
+    let guard = Guard::new(quorum, RestartGuard::Off, Duration::from_secs(1));
+    let links = Links::new(quorum, Arc::new(guard), Clock::default());
+    Backlog::new(node, Arc::new(links))
+}
+
+fn at(ms: u64) -> Moment {
+    let time = Time::default().after(Duration::from_millis(1_000_000 + ms));
+    Moment { ours: time, timer: time }
+}
+
+/// A line to a node that nobody runs, what waits to be written there, and what it has voted.
+struct Bench {
+    line: Line,
+    backlog: Backlog,
+    votes: Arc<Votes>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let node = node(([127, 0, 0, 1], 1).into(), Arc::new(Nobody));
+        let (info, can) = (ServerInfo::default(), Abilities::default());
+        let peer = Peer { client_id: None, info, reading: None, can };
+        let line = Line::new(Conversation::new(), peer, node.timings.answer, at(0));
+        Self { line, backlog: backlog(node), votes: Arc::default() }
+    }
+
+    /// Somebody wants a lock of this name.
+    fn acquire(&mut self, name: &str) -> Arc<Claim> {
+        let value = Holder::fresh(&Random::Machine);
+        let claim = Arc::new(Claim::new(Keys::one(name.as_bytes().into()), value, 1));
+        let ttl = Ttl::from_duration(Duration::from_mins(1)).expect("a good ttl");
+        let ballot = Ballot::new(self.votes.clone(), self.backlog.node.id);
+        let command = QueuedCommand::acquire(claim.clone(), ttl, Wants::Nothing, ballot);
+        self.backlog.inbox.push(command);
+        claim
+    }
+
+    /// What is sent.
+    fn sent(&mut self, now: Moment) -> String {
+        self.line.write(&mut self.backlog, now);
+        let said = self.line.conversation();
+        let sent = String::from_utf8(said.to_send().to_vec()).expect("text");
+        said.handle_sent(sent.len());
+        sent
+    }
+
+    /// These bytes have come: whether the node is back with the last answer in them.
+    fn come(&mut self, bytes: &str, now: Moment) -> Result<bool, NodeFailure> {
+        self.line.conversation().handle_bytes(bytes.as_bytes());
+        let mut is_back = false;
+        while let Some(answered) = self.line.conversation().poll_replies().expect("replies") {
+            is_back = self.line.handle_answered(answered, &mut self.backlog, now)?;
+        }
+        Ok(is_back)
+    }
+
+    /// The alarm rings in time: what is to be done, and nobody else has anything to do.
+    fn ring(&mut self, now: Moment) -> Result<Option<Chore>, NodeFailure> {
+        self.line.handle_timeout(now.timer, now);
+        match self.line.poll_chore(&self.backlog, now)? {
+            Some(Chore::LetOthersRun) => {
+                self.line.handle_others_ran(now, now);
+                self.line.poll_chore(&self.backlog, now)
+            }
+            chore => Ok(chore),
+        }
+    }
+
+    fn votes(&self) -> Vec<String> {
+        std::mem::take(&mut self.votes.0.lock().expect("no panic"))
+    }
+}
+
+#[test]
+fn commands_become_bytes_and_bytes_votes() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.sent(at(0)), "", "there is nothing to write");
+    let claims = ["a", "b"].map(|name| bench.acquire(name));
+    let set = |(name, claim): (&str, &Arc<Claim>)| {
+        let value = claim.value().as_str();
+        format!(
+            "*6\r\n$3\r\nSET\r\n$1\r\n{name}\r\n$32\r\n{value}\r\n$2\r\nNX\r\n$2\r\nPX\r\n$5\r\n60000\r\n"
+        )
+    };
+    let sets: String = ["a", "b"].into_iter().zip(&claims).map(set).collect();
+    assert_eq!(bench.sent(at(1)), sets + TIME, "one pipeline, sealed");
+    let answers = format!("+OK\r\n_\r\n{TOLD}");
+    let (first, rest) = answers.split_at(9);
+    assert_eq!(bench.come(first, at(2)), Ok(false));
+    assert_eq!(bench.votes(), [""; 0], "nothing counts before the seal");
+    assert_eq!(bench.come(rest, at(3)), Ok(false));
+    assert_eq!(bench.votes(), ["granted", "denied"]);
+    assert!(bench.line.has_nothing_unanswered());
+}
+
+#[test]
+fn so_many_pipelines_are_under_way_and_no_more() {
+    let mut bench = Bench::new();
+    for number in 0..MAX_UNDER_WAY {
+        bench.acquire(&number.to_string());
+        assert!(bench.sent(at(0)).ends_with(TIME), "pipeline {number}");
+    }
+    assert!(!bench.line.has_room());
+    bench.acquire("next");
+    assert_eq!(bench.sent(at(0)), "");
+    assert_eq!(bench.come(&format!("+OK\r\n{TOLD}"), at(1)), Ok(false));
+    assert!(bench.sent(at(1)).contains("next"));
+    assert_eq!(bench.votes(), ["granted"]);
+}
+
+#[test]
+fn a_node_that_does_not_answer_is_sent_nothing_until_it_does() {
+    let mut bench = Bench::new();
+    let slow = bench.acquire("slow");
+    bench.sent(at(0));
+    assert_eq!(bench.line.next_timeout(None), at(TIMEOUT).timer);
+    assert!(!slow.is_in_doubt(bench.backlog.node.id));
+    assert!(matches!(bench.ring(at(TIMEOUT)), Ok(None)));
+    assert!(bench.line.is_stalled() && slow.is_in_doubt(bench.backlog.node.id));
+    bench.acquire("refused");
+    assert_eq!(bench.sent(at(TIMEOUT + 1)), "");
+    assert_eq!(bench.votes(), ["stalled for 5.0s"]);
+    // It goes on.
+    assert_eq!(bench.come(&format!("+OK\r\n{TOLD}"), at(TIMEOUT + 2)), Ok(true));
+    assert!(!bench.line.is_stalled());
+    bench.acquire("again");
+    assert!(bench.sent(at(TIMEOUT + 3)).contains("again"));
+}
+
+#[test]
+fn what_has_come_is_read_before_a_node_is_called_stalled() {
+    let mut bench = Bench::new();
+    bench.acquire("late");
+    bench.sent(at(0));
+    bench.line.handle_timeout(at(TIMEOUT).timer, at(TIMEOUT));
+    let chore = bench.line.poll_chore(&bench.backlog, at(TIMEOUT));
+    assert!(matches!(chore, Ok(Some(Chore::LetOthersRun))));
+    assert_eq!(bench.come(&format!("+OK\r\n{TOLD}"), at(TIMEOUT + 1)), Ok(false));
+    bench.line.handle_others_ran(at(TIMEOUT), at(TIMEOUT + 1));
+    assert!(matches!(bench.line.poll_chore(&bench.backlog, at(TIMEOUT + 1)), Ok(None)));
+    assert!(!bench.line.is_stalled());
+    assert_eq!(bench.votes(), ["granted"]);
+}
+
+#[test]
+fn one_that_stays_silent_is_given_up() {
+    let mut bench = Bench::new();
+    bench.acquire("lost");
+    bench.sent(at(0));
+    for rings in 1.. {
+        assert!(rings < 20, "it is not given up");
+        let due = bench.line.next_timeout(None);
+        let now = Moment { ours: due, timer: due };
+        match bench.ring(now) {
+            Ok(None) => assert!(bench.line.is_stalled()),
+            // This client has one node: a quorum is silent.
+            Ok(Some(chore)) => assert!(matches!(chore, Chore::MakeSecond)),
+            Err(why) => {
+                assert!(matches!(why, NodeFailure::Stalled(_)), "{why}");
+                assert_eq!(now.timer, at(10 * TIMEOUT).timer, "after ten node timeouts");
+                break;
+            }
+        }
+    }
+    assert_eq!(bench.line.take_unanswered().count(), 1);
+}
+
+#[test]
+fn a_connection_without_traffic_is_tried() {
+    let mut bench = Bench::new();
+    let due = bench.line.next_timeout(None);
+    assert_eq!(due, at(5_000).timer);
+    assert!(matches!(bench.ring(at(5_000)), Ok(None)));
+    assert_eq!(bench.sent(at(5_000)), TIME);
+    assert!(bench.line.has_nothing_unanswered(), "nobody waits for that");
+    assert_eq!(bench.come(TOLD, at(5_001)), Ok(false));
+    assert_eq!(bench.line.next_timeout(None), at(10_001).timer);
+}
+
+#[test]
+fn replies_that_are_out_of_step_grant_nothing() {
+    let mut bench = Bench::new();
+    bench.acquire("a");
+    bench.sent(at(0));
+    let failure = bench.come("+OK\r\n+OK\r\n", at(1)).expect_err("no time");
+    assert_eq!(bench.votes(), [failure.to_string()]);
+    assert!(failure.to_string().contains("out of step"), "{failure}");
+}
+
+async fn next(line: &mut Line, pipe: &mut crate::node::pipe::Pipe) -> Answered {
+    poll_fn(|cx| pipe.poll_replies(line.conversation(), cx)).await.expect("it is answered")
+}
+
+/// A connection of another task, to a run of the server that this one has not met, may be a later one: then it
+/// delivers, and this server has ended.
+#[tokio::test]
+async fn another_run_has_ended_only_if_this_one_answers_after_it() {
+    another_run_has_ended(&Server::start()).await;
+}
+
+/// What it answers to the question for the time does not matter.
+#[tokio::test]
+async fn another_run_has_ended_also_where_the_time_may_not_be_asked() {
+    let server = Server::start();
+    server.cmd(&["ACL", "SETUSER", "default", "-time"]);
+    another_run_has_ended(&server).await;
+}
+
+async fn another_run_has_ended(server: &Server) {
+    let shared = node(server.addr(), Arc::new(Nobody));
+    let Link { mut pipe, said, peer } = Link::establish(&shared).await.expect("a server");
+    let now = shared.moment();
+    let mut line = Line::new(said, peer, shared.timings.answer, now);
+    let broken = Stale { run: Some("another run".into()), client_id: Some(4) };
+    shared.handover.note_broken(broken.clone());
+    server.stop();
+    line.kill_stale(vec![broken.clone()], now);
+    assert!(next(&mut line, &mut pipe).now_or_never().is_none(), "it hangs");
+    let known = std::slice::from_ref(&broken);
+    assert_eq!(shared.handover.broken(), known, "nobody knows whether it has ended");
+    server.cont();
+    let answered = next(&mut line, &mut pipe).await;
+    assert_eq!(answered.0.kills, [broken]);
+    let is_back = line.handle_answered(answered, &mut backlog(shared.clone()), now);
+    assert_eq!(is_back, Ok(false));
+    assert_eq!(shared.handover.broken(), []);
+    assert!(!shared.handover.may_undo(now.timer), "it has ended");
+}

@@ -1,0 +1,77 @@
+//! What the server at the other end of a connection is, as its set-up has told.
+
+use super::session::Session;
+use super::shared::NodeShared;
+use crate::protocol::{Broken, Reading, Time};
+use crate::time::Clock;
+use crate::wire::{Abilities, Requests, ServerInfo, SetUp, ask_time};
+use redis::{RedisError, Value};
+use std::sync::Arc;
+
+/// A connection of ours that broke.
+pub(super) type Stale = Broken<Arc<str>>;
+
+/// The other end of one connection.
+pub(super) struct Peer {
+    pub(super) client_id: Option<i64>,
+    pub(super) info: ServerInfo,
+    /// What its clock showed in the set-up, if it may be asked.
+    pub(super) reading: Option<Reading>,
+    pub(super) can: Abilities,
+}
+
+impl Peer {
+    /// Sets up the connection of `session`. `what` goes with the pipeline for that, and is dropped.
+    ///
+    /// # Cancel safety
+    /// What was to be sent may have been sent. Use the session no more.
+    pub(super) async fn set_up<T>(
+        session: &mut Session<T>,
+        what: T,
+        resp3: bool,
+        clock: &Clock,
+    ) -> Result<Self, RedisError> {
+        SetUp::ask(resp3, session.requests());
+        let sent = clock.now();
+        let replies = session.exchange(what).await?;
+        let received = clock.now();
+        let SetUp { client_id, info, can, shown_us, .. } = SetUp::read(&replies, resp3)?;
+        let reading = shown_us.map(|shown_us| Reading { sent, shown_us, received });
+        Ok(Self { client_id, info, reading, can })
+    }
+
+    /// The connection to it, once that broke.
+    pub(super) fn broken(&self) -> Stale {
+        Broken { run: self.info.run_id.clone(), client_id: self.client_id }
+    }
+
+    /// Adds what kills those of `broken` that the server knows; if it knows none, what it can only answer if it
+    /// lives. That it is another run than theirs says that theirs has ended only then:
+    /// 1. A connection to run 1 is set up, and its task is held up. 2. The server is restarted, twice. 3. A
+    ///    connection to run 3 breaks with a `SET` unanswered. 4. The task goes on, and takes run 3 for an earlier one.
+    pub(super) fn ask_to_kill(&self, broken: &[Stale], requests: &mut Requests) {
+        for id in broken.iter().filter_map(|one| one.to_kill(self.info.run_id.as_ref())) {
+            requests.command("CLIENT", 3).args(["KILL", "ID", &id.to_string()]).end();
+        }
+        if requests.len() == 0 {
+            ask_time(requests);
+        }
+    }
+
+    /// The server was told to close the connections `broken`, as far as it knows them, and has answered by
+    /// `now`, a time of the timers.
+    pub(super) fn handle_killed(
+        &self,
+        broken: &[Stale],
+        replies: &[Value],
+        node: &NodeShared,
+        now: Time,
+    ) {
+        let run = self.info.run_id.as_ref();
+        // Where it was told to close none, whatever it answers says that it lives: it may refuse to tell the time.
+        let are_told = broken.iter().any(|one| one.to_kill(run).is_some());
+        let is_refused = replies.iter().any(|reply| matches!(reply, Value::ServerError(_)));
+        let are_killed = !(are_told && is_refused);
+        node.handover.handle_killed(broken, run, are_killed, now);
+    }
+}
