@@ -4,6 +4,7 @@
 //! waiting for others, no lease: a round knows nothing of what comes after it.
 
 mod cleanup;
+mod heard;
 mod holder;
 mod report;
 mod tally;

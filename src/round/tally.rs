@@ -1,14 +1,13 @@
 //! A round under way: its votes as they come in, and the task that waits for the decision.
 
-use super::holder::Holder;
+use super::heard::Heard;
 use super::report::{NodeReport, NodeVote, Report};
 use crate::node::{Links, Nodes, VoteSink, sleep_until};
 use crate::protocol::{NodeId, NodeSet, Outcome, Round, Time, Vote};
 use crate::sync::{contain, lock};
 use crate::time::Clock;
-use crate::wire::{Answer, Grant, NodeFailure, Obstacle, Remaining};
+use crate::wire::{Answer, Grant, NodeFailure, Obstacle};
 use std::future::poll_fn;
-use std::num::NonZeroU64;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
@@ -42,30 +41,6 @@ struct Count {
     waker: Option<Waker>,
 }
 
-/// What a node said, and when that was heard.
-struct Heard {
-    at: Time,
-    said: Said,
-}
-
-/// An answer in as little room as it takes: a lease keeps those that it was acquired by.
-enum Said {
-    Granted { counts_from: Option<Time>, number: Option<NonZeroU64> },
-    Other(Box<Answer>),
-}
-
-impl From<Answer> for Said {
-    fn from(answer: Answer) -> Self {
-        match answer {
-            Answer::Granted(Grant { counts_from, number, .. }) => {
-                // A grant leaves no counter at 0.
-                Self::Granted { counts_from, number: number.and_then(NonZeroU64::new) }
-            }
-            other => Self::Other(other.into()),
-        }
-    }
-}
-
 impl Count {
     /// Why nothing was heard of `node` until the round was closed.
     fn silence(&self, node: NodeId, after: Duration) -> NodeFailure {
@@ -75,58 +50,6 @@ impl Count {
             NodeFailure::Queued(after)
         } else {
             NodeFailure::Timeout(after)
-        }
-    }
-}
-
-impl Heard {
-    /// What a grant is that did not count by the end.
-    fn void_vote(&self) -> NodeVote {
-        self.counts_from().map_or(NodeVote::Granted, |counts_from| {
-            let ahead = counts_from.since(self.at);
-            NodeVote::Failed(NodeFailure::Suspect { ahead, counts_in: ahead })
-        })
-    }
-
-    /// From when on a grant counts, if not at once.
-    fn counts_from(&self) -> Option<Time> {
-        if let Said::Granted { counts_from, .. } = self.said { counts_from } else { None }
-    }
-
-    /// Where the counters beside the keys stand, if the node told.
-    fn number(&self) -> Option<u64> {
-        match &self.said {
-            Said::Granted { number, .. } => number.map(NonZeroU64::get),
-            Said::Other(answer) => answer.number(),
-        }
-    }
-
-    /// What was said other than that it is granted.
-    fn other(&self) -> Option<&Answer> {
-        if let Said::Other(answer) = &self.said { Some(answer) } else { None }
-    }
-
-    /// What is in the way, as the node tells.
-    fn obstacle(&self) -> Option<&Obstacle> {
-        if let Answer::Denied(obstacle) = self.other()? { Some(obstacle) } else { None }
-    }
-
-    /// Who is in the way, if the node was asked.
-    fn holder(&self) -> Option<Holder> {
-        let Obstacle { value, remaining, .. } = self.obstacle()?;
-        Some(Holder::new(value.clone()?, remaining.and_then(Remaining::limited)))
-    }
-
-    fn is_stalled(&self) -> bool {
-        matches!(self.other(), Some(Answer::Failed(NodeFailure::Stalled(_))))
-    }
-
-    fn vote(&self) -> NodeVote {
-        match self.other() {
-            None | Some(Answer::Granted(_)) => NodeVote::Granted,
-            Some(Answer::Denied(_)) => NodeVote::Held,
-            Some(Answer::Missing { .. }) => NodeVote::Missing,
-            Some(Answer::Excluded(why) | Answer::Failed(why)) => NodeVote::Failed(why.clone()),
         }
     }
 }
@@ -373,7 +296,7 @@ impl Tally {
             _ => {}
         }
         let vote = answer.vote();
-        count.heard[node.index()] = Some(Heard { at: now, said: answer.into() });
+        count.heard[node.index()] = Some(Heard::new(now, answer));
         let due = count.round.due();
         let outcome = count.round.handle_vote(node, vote, now);
         // Whoever waits may have to look sooner, or later.

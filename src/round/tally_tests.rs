@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::protocol::{Goal, Quorum};
-use crate::wire::Value;
+use crate::round::Holder;
+use crate::wire::{Remaining, Value};
 
 /// An acquire over three nodes that begins now, and what it wins is valid for so long.
 fn acquire(validity: Duration) -> Arc<Tally> {
