@@ -1,9 +1,9 @@
-//! What it takes to keep many leases, to lose some, and to pass them on:
+//! What it takes to keep many leases, to lose some, to pass them on, and to wait for them:
 //! `cargo bench --bench leases [-- part-of-a-row's-name] [seconds]`, where the seconds are those of the
 //! rows that last as long as one likes.
 //!
 //! Ends with an error if a lease is lost that must not be, or a loss is told late, or keeping them
-//! takes half a core. What depends on who else uses the machine is only printed.
+//! takes half a core, or those who wait ask more often than they may. What depends on who else uses the machine is only printed.
 
 #[path = "../tests/it/processes/work.rs"]
 mod work;
@@ -47,13 +47,15 @@ struct Row {
     run: fn(&Runtime, Duration) -> Verdict,
 }
 
-fn rows() -> [Row; 4] {
+fn rows() -> [Row; 6] {
     let row = |name, must, seconds, run| Row { name, must, seconds, run };
     [
         row("10,000 leases are kept", "none lost, CPU < 0.5 cores", 60, keep_many),
         row("100 losses are told, 5 nodes hung", "none late", 0, tell_losses),
         row("hand-over between two processes", "p50 < 2 ms", 0, hand_over),
         row("100 tasks in 4 processes", "p99 <= 3 fair shares", 30, share),
+        row("10,000 wait for a lock each", "<= 1 look/s and node each", 30, wait_for_many),
+        row("10,000 wait for one lock", "<= 1 look/s and node in all", 30, wait_for_one),
     ]
 }
 
@@ -225,6 +227,57 @@ fn share(_: &Runtime, lasting: Duration) -> Verdict {
         ),
         is_good: late <= 3.0,
         is_promised: false,
+    }
+}
+
+/// Each of many locks that another client holds is waited for.
+fn wait_for_many(runtime: &Runtime, lasting: Duration) -> Verdict {
+    wait(runtime, lasting, LEASES)
+}
+
+/// As many wait for the same.
+fn wait_for_one(runtime: &Runtime, lasting: Duration) -> Verdict {
+    wait(runtime, lasting, 1)
+}
+
+/// So many locks are held all the time, and [`LEASES`] tasks wait for them.
+fn wait(runtime: &Runtime, lasting: Duration, locks: usize) -> Verdict {
+    let cluster = Cluster::start(5);
+    let hour = Duration::from_hours(1);
+    let client = || {
+        let builder = Redlock::builder().nodes(cluster.urls()).max_ttl(hour).ttl(hour);
+        builder.node_timeout(Duration::from_millis(500)).build().expect("these settings can work")
+    };
+    let (theirs, ours) = (client(), client());
+    let hold = |i| theirs.acquire(format!("lock/{i}")).wait(Duration::from_mins(1)).into_future();
+    let mut held = Vec::with_capacity(locks);
+    while held.len() < locks {
+        let batch = (held.len()..locks.min(held.len() + BATCH)).map(hold);
+        held.extend(runtime.block_on(try_join_all(batch)).expect("free locks"));
+    }
+    let before = resident_bytes();
+    let waiting: Vec<_> = (0..LEASES)
+        .map(|i| {
+            runtime.spawn(ours.acquire(format!("lock/{}", i % locks)).wait(hour).into_future())
+        })
+        .collect();
+    // The first looks, until the nodes are known to tell.
+    std::thread::sleep(Duration::from_secs(15));
+    let bytes = resident_bytes().saturating_sub(before) / LEASES;
+    let (sent, cpu, begun) = (orders(&cluster), process_cpu(), Instant::now());
+    std::thread::sleep(lasting);
+    let lasted = begun.elapsed();
+    let cores = process_cpu().saturating_sub(cpu).div_duration_f64(lasted);
+    let looks = (orders(&cluster) - sent) as f64 / cluster.len() as f64 / lasted.as_secs_f64();
+    let is_over = waiting.iter().any(JoinHandle::is_finished);
+    waiting.iter().for_each(JoinHandle::abort);
+    Verdict {
+        seen: format!(
+            "{looks:.1} looks/s and node, {cores:.3} cores, {bytes} bytes for one that waits"
+        ),
+        // One more may fall into the time.
+        is_good: !is_over && looks <= locks as f64 * (1.0 + 1.0 / lasted.as_secs_f64()),
+        is_promised: true,
     }
 }
 

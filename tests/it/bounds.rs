@@ -327,6 +327,9 @@ async fn a_closed_client_does_not_wait_for_a_node_that_is_known_to_hang() {
     let is_stalled = |node: &NodeInfo| *node.state() == NodeState::Stalled;
     let is_known = async |redlock: &Redlock| {
         eventually("it is known", || redlock.nodes().iter().any(is_stalled)).await;
+        // Ten seconds later, after three node timeouts, its task looks whether others are silent, too; and
+        // then not before it gives the connection up.
+        tokio::time::sleep(ms(11_000)).await;
     };
     ends_while_a_node_hangs(true, is_known).await;
 }
