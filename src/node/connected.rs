@@ -18,6 +18,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::task::yield_now;
 
+/// So few commands are not worth a pipeline of their own while another is under way.
+const FEW: usize = 32;
+
 /// A connection that is being made.
 type Establishing = BoxFuture<'static, Result<Link, NodeFailure>>;
 
@@ -79,7 +82,12 @@ impl Connected {
                 }
                 Event::Disconnected(why) => return Err(why),
                 Event::Pushed(pushed) => backlog.node.pass_on(pushed),
-                Event::Received => {}
+                // The node is busy, and others are about to put more here: it goes out as one.
+                Event::Received => {
+                    if self.line.is_busy() && backlog.inbox.len() < FEW {
+                        yield_now().await;
+                    }
+                }
                 Event::Alarm => self.handle_alarm(backlog).await?,
                 Event::Second(made) => {
                     self.second = None;

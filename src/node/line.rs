@@ -105,6 +105,11 @@ impl Line {
         !self.is_stalled() && self.said.under_way() < MAX_UNDER_WAY
     }
 
+    /// True if a pipeline is under way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.said.under_way() > 0
+    }
+
     /// The commands that were written and not answered, oldest first.
     fn unanswered(&self) -> impl Iterator<Item = &QueuedCommand> {
         self.said.unanswered().flat_map(|written| &written.commands)

@@ -284,17 +284,15 @@ async fn a_closed_client_leaves_no_connection_though_handles_are_left() {
     assert_eq!(tasks(), 0, "nothing was started anew");
 }
 
-/// Closes a client, or drops it, once an idle node hangs in the way that `is_so` waits for: nothing is kept for
-/// that node.
+/// Closes a client, or drops it, once an idle node hangs as `is_so` waits for: nothing is kept for that node.
 #[cfg(feature = "test-util")]
 async fn ends_while_a_node_hangs(is_closed: bool, is_so: impl AsyncFnOnce(&Redlock)) {
     let cluster = Cluster::start(3);
     // A connection that is silent is given up after ten times the node timeout.
-    let redlock = builder(&cluster).node_timeout(ms(5_000)).ttl(ms(60_000));
-    let redlock = redlock.build().expect("good settings");
+    let builder = builder(&cluster).node_timeout(ms(5_000)).ttl(ms(60_000));
+    let redlock = builder.build().expect("good settings");
     redlock.try_acquire("r").await.expect("free").release().await.expect("nodes are up");
     redlock.ready().await.expect("there is a runtime");
-    // The third node may answer after the two that decide.
     let is_owed = || quorlock::test_util::census(&redlock).releases > 0;
     eventually("nothing is owed", || !is_owed()).await;
     cluster[2].stop();
@@ -324,11 +322,10 @@ async fn a_dropped_client_does_not_wait_for_a_node_that_hangs_to_tell_the_time()
 #[cfg(feature = "test-util")]
 #[tokio::test]
 async fn a_closed_client_does_not_wait_for_a_node_that_is_known_to_hang() {
-    let is_stalled = |node: &NodeInfo| *node.state() == NodeState::Stalled;
     let is_known = async |redlock: &Redlock| {
+        let is_stalled = |node: &NodeInfo| *node.state() == NodeState::Stalled;
         eventually("it is known", || redlock.nodes().iter().any(is_stalled)).await;
-        // Ten seconds later, after three node timeouts, its task looks whether others are silent, too; and
-        // then not before it gives the connection up.
+        // Until after its task has looked whether others are silent, too.
         tokio::time::sleep(ms(11_000)).await;
     };
     ends_while_a_node_hangs(true, is_known).await;
