@@ -97,9 +97,15 @@ struct Upkeep {
     ends: Time,
     /// When to extend next.
     due: Time,
-    /// How long before the end it is told.
-    early: Duration,
+    /// How many nanoseconds before the end it is told: those of [`EARLY`] at most.
+    early: u32,
     is_extending: bool,
+}
+
+impl Upkeep {
+    fn early(&self) -> Duration {
+        Duration::from_nanos(self.early.into())
+    }
 }
 
 /// A lease's tenure, from acquire to its one end (I9: once lost, it stays lost).
@@ -124,6 +130,7 @@ impl Renewal {
             *valid_until = ends.min(*valid_until);
             let validity = valid_until.since(t1);
             let (due, early) = (t1.after(validity / 3), EARLY.min(validity / EARLY_SHARE));
+            let early = early.subsec_nanos();
             self.upkeep = Some(Upkeep { ttl, ends, due, early, is_extending: false });
         }
         self
@@ -132,7 +139,7 @@ impl Renewal {
     /// What is to be done at `now`. A lease is said to have ended a little early, and then it has.
     pub(crate) fn step(&mut self, now: Time) -> Step {
         let Tenure::Held { valid_until } = self.tenure else { return Step::Ended(self.tenure) };
-        let early = self.upkeep.map_or(EARLY, |upkeep| upkeep.early);
+        let early = self.upkeep.map_or(EARLY, |upkeep| upkeep.early());
         if now.after(early) >= valid_until {
             self.tenure = Tenure::Lost(self.loss_at(valid_until));
             return Step::Ended(self.tenure);

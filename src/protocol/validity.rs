@@ -2,20 +2,24 @@
 //!
 //! All arithmetic saturates: there is no duration a caller can give that wraps or panics.
 
+use std::fmt;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 /// A reading of the client's clock: nanoseconds since an origin fixed at boot. The word holds 584
 /// years; sums beyond stay at the end of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Time(u64);
+///
+/// It holds one more, so that a time that may be missing takes no more room.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Time(NonZeroU64);
 
 impl Time {
     pub(crate) const fn from_nanos(nanos: u64) -> Self {
-        Self(nanos)
+        Self(NonZeroU64::MIN.saturating_add(nanos))
     }
 
     pub(crate) const fn as_nanos(self) -> u64 {
-        self.0
+        self.0.get() - 1
     }
 
     /// This time and `duration` more.
@@ -27,12 +31,25 @@ impl Time {
     /// This time and `duration` less.
     pub(crate) fn before(self, duration: Duration) -> Self {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        Self(self.0.saturating_sub(nanos))
+        Self::from_nanos(self.as_nanos().saturating_sub(nanos))
     }
 
     /// How long after `earlier` this is; zero if it is not after it.
     pub(crate) fn since(self, earlier: Self) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+        Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
+    }
+}
+
+/// The origin.
+impl Default for Time {
+    fn default() -> Self {
+        Self::from_nanos(0)
+    }
+}
+
+impl fmt::Debug for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Time({})", self.as_nanos())
     }
 }
 

@@ -14,7 +14,9 @@ pub(super) struct Heard {
 
 /// An answer in as little room as it takes: a lease keeps those that it was acquired by.
 enum Said {
-    Granted { counts_from: Option<Time>, number: Option<NonZeroU64> },
+    Granted(Option<NonZeroU64>),
+    /// A grant that counts only from then on: that is seldom.
+    GrantedLater(Box<(Time, Option<NonZeroU64>)>),
     Other(Box<Answer>),
 }
 
@@ -23,7 +25,10 @@ impl From<Answer> for Said {
         match answer {
             Answer::Granted(Grant { counts_from, number, .. }) => {
                 // A grant leaves no counter at 0.
-                Self::Granted { counts_from, number: number.and_then(NonZeroU64::new) }
+                let number = number.and_then(NonZeroU64::new);
+                counts_from.map_or(Self::Granted(number), |counts_from| {
+                    Self::GrantedLater((counts_from, number).into())
+                })
             }
             other => Self::Other(other.into()),
         }
@@ -45,13 +50,14 @@ impl Heard {
 
     /// From when on a grant counts, if not at once.
     pub(super) fn counts_from(&self) -> Option<Time> {
-        if let Said::Granted { counts_from, .. } = self.said { counts_from } else { None }
+        if let Said::GrantedLater(grant) = &self.said { Some(grant.0) } else { None }
     }
 
     /// Where the counters beside the keys stand, if the node told.
     pub(super) fn number(&self) -> Option<u64> {
         match &self.said {
-            Said::Granted { number, .. } => number.map(NonZeroU64::get),
+            Said::Granted(number) => number.map(NonZeroU64::get),
+            Said::GrantedLater(grant) => grant.1.map(NonZeroU64::get),
             Said::Other(answer) => answer.number(),
         }
     }

@@ -3,12 +3,12 @@
 //! Here live the readings of clocks, alarms and the thread that rings them. No Redis, no runtime, and no
 //! rule about what a time means: those are in [`protocol`](crate::protocol).
 
+mod alarms;
 mod clock;
 pub(crate) mod machine;
 #[cfg(feature = "test-util")]
 mod shifted;
 mod sleeper;
-
 pub(crate) mod timer;
 mod wakeup;
 

@@ -3,6 +3,7 @@
 //! Leases end by this timer, not by tokio's: a task that blocks can hold up tokio's timers for all
 //! workers, and they stand still while the machine sleeps. A wake-up from this thread does not.
 
+use super::alarms::Alarms;
 #[cfg(feature = "test-util")]
 use super::clock::SourceAlarm;
 use super::machine;
@@ -10,7 +11,6 @@ use super::sleeper::Sleeper;
 use crate::protocol::Time;
 use crate::sync::{contain, lock};
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap};
 use std::process;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
@@ -39,7 +39,7 @@ enum Kind {
 
 struct ThreadAlarm {
     timer: &'static Timer,
-    id: u64,
+    key: usize,
 }
 
 impl Alarm {
@@ -74,7 +74,7 @@ impl Alarm {
 
 impl ThreadAlarm {
     fn hasten(&self, at: Time) {
-        if self.is_ours() && self.timer.state().hasten(self.id, at) {
+        if self.is_ours() && self.timer.alarms().hasten(self.key, at) {
             self.timer.start();
             self.timer.sleeper.wake();
         }
@@ -88,7 +88,7 @@ impl ThreadAlarm {
 impl Drop for ThreadAlarm {
     fn drop(&mut self) {
         if self.is_ours() {
-            self.timer.state().strike(self.id);
+            self.timer.alarms().cancel(self.key);
         }
     }
 }
@@ -137,77 +137,9 @@ impl Slot {
 
 struct Timer {
     process: u32,
-    state: Mutex<State>,
+    alarms: Mutex<Alarms>,
     sleeper: Sleeper,
     is_running: AtomicBool,
-}
-
-/// The alarms, by time and by id.
-#[derive(Default)]
-struct State {
-    bells: BTreeMap<(Time, u64), Weak<dyn Ring>>,
-    due: HashMap<u64, Due>,
-    last_id: u64,
-}
-
-/// When an alarm rings.
-#[derive(Clone, Copy)]
-enum Due {
-    At(Time),
-    /// It is ringing, and says itself when it rings again; but then at the latest.
-    Ringing {
-        again: Option<Time>,
-    },
-}
-
-impl State {
-    fn enter(&mut self, id: u64, at: Time, bell: Weak<dyn Ring>) {
-        self.due.insert(id, Due::At(at));
-        self.bells.insert((at, id), bell);
-    }
-
-    fn strike(&mut self, id: u64) {
-        if let Some(Due::At(at)) = self.due.remove(&id) {
-            self.bells.remove(&(at, id));
-        }
-    }
-
-    /// True if the next look at the book must come sooner.
-    fn hasten(&mut self, id: u64, at: Time) -> bool {
-        match self.due.get_mut(&id) {
-            Some(Due::At(due)) if at < *due => {
-                let due = *due;
-                let Some(bell) = self.bells.remove(&(due, id)) else { return false };
-                self.enter(id, at, bell);
-                true
-            }
-            Some(Due::Ringing { again }) => {
-                *again = Some(again.map_or(at, |known| known.min(at)));
-                false
-            }
-            Some(Due::At(_)) | None => false,
-        }
-    }
-
-    /// The next alarm that is due at `now`. It stays known by its id, so that it can be cancelled.
-    fn take_due(&mut self, now: Time) -> Option<(u64, Weak<dyn Ring>)> {
-        let first = self.bells.first_entry().filter(|first| first.key().0 <= now)?;
-        let ((_, id), bell) = first.remove_entry();
-        self.due.insert(id, Due::Ringing { again: None });
-        Some((id, bell))
-    }
-
-    /// Takes when an alarm that has rung rings again.
-    fn put_back(&mut self, id: u64, bell: Weak<dyn Ring>, answer: Option<Time>) {
-        match (self.due.get(&id).copied(), answer) {
-            (Some(Due::Ringing { again }), Some(at)) => {
-                self.enter(id, again.map_or(at, |again| again.min(at)), bell);
-            }
-            (Some(Due::Ringing { .. }), None) => drop(self.due.remove(&id)),
-            // It was cancelled meanwhile.
-            (Some(Due::At(_)) | None, _) => {}
-        }
-    }
 }
 
 /// The timer's thread; when it is gone, the next alarm starts another.
@@ -244,21 +176,15 @@ impl Timer {
     }
 
     fn new(process: u32) -> Self {
-        let (state, sleeper) = (Mutex::default(), Sleeper::new());
-        Self { process, state, sleeper, is_running: AtomicBool::new(false) }
+        let (alarms, sleeper) = (Mutex::default(), Sleeper::new());
+        Self { process, alarms, sleeper, is_running: AtomicBool::new(false) }
     }
 
     fn set(&'static self, at: Time, bell: Weak<dyn Ring>) -> ThreadAlarm {
-        let id = {
-            let mut state = self.state();
-            state.last_id += 1;
-            let id = state.last_id;
-            state.enter(id, at, bell);
-            id
-        };
+        let key = self.alarms().set(at, bell);
         self.start();
         self.sleeper.wake();
-        ThreadAlarm { timer: self, id }
+        ThreadAlarm { timer: self, key }
     }
 
     /// Starts the thread, if it does not run. If the system refuses one, the next alarm tries again.
@@ -276,18 +202,18 @@ impl Timer {
         loop {
             loop {
                 let now = machine::now();
-                let Some((id, bell)) = self.state().take_due(now) else { break };
+                let Some(bell) = self.alarms().take_due(now) else { break };
                 let answer = contain(|| bell.upgrade().and_then(|bell| bell.ring(now)));
                 let again = answer.unwrap_or_else(|| Some(now.after(AFTER_PANIC)));
-                self.state().put_back(id, bell, again);
+                self.alarms().put_back(again);
             }
-            let next = self.state().bells.keys().next().map(|(at, _)| *at);
+            let next = self.alarms().next();
             self.sleeper.sleep_until(next);
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+    fn alarms(&self) -> MutexGuard<'_, Alarms> {
+        lock(&self.alarms)
     }
 }
 

@@ -57,18 +57,6 @@ fn a_cancelled_alarm_is_silent_and_a_hastened_one_early() {
     assert!(heard.recv_timeout(SOON).unwrap() < far);
 }
 
-#[test]
-fn the_thread_looks_anew_at_what_is_hastened_and_not_at_what_is_put_off() {
-    let at = |seconds| Time::default().after(Duration::from_secs(seconds));
-    let (bell, _heard) = bell(vec![]);
-    let mut state = State::default();
-    state.enter(1, at(10), weak(&bell));
-    assert!(!state.hasten(1, at(11)) && !state.hasten(1, at(10)) && !state.hasten(2, at(1)));
-    assert!(state.hasten(1, at(5)), "it sleeps until 10");
-    assert!(state.take_due(at(4)).is_none() && state.take_due(at(5)).is_some());
-    assert!(!state.hasten(1, at(1)), "it is ringing");
-}
-
 /// Panics each time, and says so before.
 struct Broken(Mutex<Sender<Time>>);
 
@@ -132,8 +120,8 @@ fn each_process_has_a_timer_of_its_own_and_leaves_those_of_others_alone() {
     assert!(std::ptr::eq(other, Timer::spare(10)) && (spare.process, other.process) == (9, 10));
 
     // An alarm that another process has set: its book may be locked for good.
-    let _locked = parent.state();
-    let alarm = ThreadAlarm { timer: parent, id: 1 };
+    let _locked = parent.alarms();
+    let alarm = ThreadAlarm { timer: parent, key: 1 };
     alarm.hasten(machine::now());
     assert!(!alarm.is_ours());
     drop(alarm);

@@ -6,7 +6,7 @@ use quorlock::test_util::{Alarm, Bell, Gate, Stream, World};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -16,10 +16,10 @@ use tokio::task::AbortHandle;
 
 /// How many calls of the system were made for streams.
 #[derive(Default)]
-pub(crate) struct Calls(AtomicU64);
+pub(crate) struct Calls(AtomicUsize);
 
 impl Calls {
-    pub(crate) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 

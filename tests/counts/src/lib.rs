@@ -1,22 +1,32 @@
 //! What a lock costs, where it can be counted: allocations, bytes that stay, commands and bytes on the wire, calls
 //! of the system. Counts do not hang on how busy a machine is, so tests can bound them.
 //!
-//! All of a client runs on the thread of its test: an allocation is counted for the thread that makes it.
+//! An allocation counts whoever makes it, also the thread that rings the alarms: so there is one scene at a time.
 
 mod counted;
 
-use allocation_counter::AllocationInfo;
 use counted::{Calls, Counted};
 use futures::future::join_all;
 use kit::{Cluster, Server};
 use quorlock::{Acquire, AcquireError, Builder, Lease, Redlock};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, Stats, StatsAlloc};
+use std::alloc::System;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::runtime::{self, Runtime};
 
 /// How many nodes there are.
 pub const NODES: usize = 5;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Held by the scene that is played.
+static STAGE: Mutex<()> = Mutex::new(());
+
+/// So long that no lease is renewed while a test runs, on however busy a machine.
+const TTL: Duration = Duration::from_hours(1);
 
 /// Nodes, a client of theirs, and the only thread that either is used on.
 pub struct Scene {
@@ -24,6 +34,7 @@ pub struct Scene {
     runtime: Runtime,
     redlock: Redlock,
     calls: Arc<Calls>,
+    _alone: MutexGuard<'static, ()>,
 }
 
 /// What a cycle costs, one acquire and one release.
@@ -58,16 +69,17 @@ impl Scene {
     }
 
     fn with(settings: impl FnOnce(Builder, Counted) -> Builder) -> Self {
+        let alone = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
         let cluster = Cluster::start(NODES);
         let runtime =
             runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let calls = Arc::new(Calls::default());
         let world = Counted::new(runtime.handle().clone(), calls.clone());
         let builder = Redlock::builder().nodes(cluster.urls());
-        let builder = builder.node_timeout(Duration::from_secs(5)).ttl(Duration::from_mins(1));
+        let builder = builder.node_timeout(Duration::from_secs(5)).ttl(TTL).max_ttl(TTL);
         let redlock = settings(builder, world).build().expect("good settings");
         runtime.block_on(redlock.ready()).expect("there is a runtime");
-        Self { cluster, runtime, redlock, calls }
+        Self { cluster, runtime, redlock, calls, _alone: alone }
     }
 
     /// So many `tasks` at once `acquire` and release a lock of their own, each so often.
@@ -86,14 +98,14 @@ impl Scene {
         let play = || self.play(tasks, each, &acquire);
         play();
         let (before, calls) = (self.told(), self.calls());
-        let allocated = allocation_counter::measure(play);
+        let allocated = allocated_by(play);
         let calls = self.calls() - calls;
         let after = self.told();
-        let per_cycle = |count: u64| ratio(count, tasks * each);
+        let per_cycle = |count| ratio(count, tasks * each);
         Cost {
-            allocations: per_cycle(allocated.count_total),
+            allocations: per_cycle(allocated.allocations + allocated.reallocations),
             // The question itself is one.
-            commands: per_cycle(after.0 - before.0 - NODES as u64),
+            commands: per_cycle(after.0 - before.0 - NODES),
             bytes: per_cycle(after.1 - before.1),
             calls: per_cycle(calls),
         }
@@ -132,7 +144,7 @@ impl Scene {
                 let acquire = set(self.redlock.acquire(format!("{resource:07}")));
                 let lease = self.on_runtime(acquire.into_future()).expect("a free lock");
                 for _ in 0..extensions {
-                    let extended = self.on_runtime(lease.extend(Duration::from_mins(1)));
+                    let extended = self.on_runtime(lease.extend(TTL));
                     extended.expect("nodes are up");
                 }
                 leases.push(lease);
@@ -142,22 +154,23 @@ impl Scene {
         };
         // What is allocated once is there by then.
         acquire(0);
-        let AllocationInfo { bytes_current, .. } = allocation_counter::measure(|| acquire(count));
-        ratio(u64::try_from(bytes_current).unwrap_or_default(), count)
+        let allocated = allocated_by(|| acquire(count));
+        ratio(allocated.bytes_allocated.saturating_sub(allocated.bytes_deallocated), count)
     }
 
     fn on_runtime<F: Future>(&self, work: F) -> F::Output {
         self.runtime.block_on(work)
     }
 
-    fn calls(&self) -> u64 {
+    fn calls(&self) -> usize {
         let count = self.calls.count();
-        if count == 0 { 0 } else { count + self.runtime.metrics().worker_park_count(0) }
+        let waits = self.runtime.metrics().worker_park_count(0);
+        if count == 0 { 0 } else { count + usize::try_from(waits).unwrap_or(usize::MAX) }
     }
 
     /// How many commands the nodes have run, and how many bytes they have read.
-    fn told(&self) -> (u64, u64) {
-        let of = |node: &Server, field: &str| node.info("stats")[field].parse().unwrap_or(0_u64);
+    fn told(&self) -> (usize, usize) {
+        let of = |node: &Server, field: &str| node.info("stats")[field].parse().unwrap_or(0_usize);
         let sum = |field| self.cluster.iter().map(|node| of(node, field)).sum();
         (sum("total_commands_processed"), sum("total_net_input_bytes"))
     }
@@ -169,7 +182,13 @@ impl Default for Scene {
     }
 }
 
+fn allocated_by(work: impl FnOnce()) -> Stats {
+    let region = Region::new(ALLOCATOR);
+    work();
+    region.change()
+}
+
 #[allow(clippy::cast_precision_loss)] // Both are small.
-fn ratio(count: u64, of: usize) -> f64 {
+fn ratio(count: usize, of: usize) -> f64 {
     count as f64 / of as f64
 }

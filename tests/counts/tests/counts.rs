@@ -51,7 +51,7 @@ fn many_cycles_share_calls_of_the_system() {
 #[test]
 fn a_lease_keeps_a_kilobyte() {
     let scene = Scene::new();
-    let auto = |acquire: Acquire| acquire.auto_extend(Duration::from_hours(1));
+    let auto = |acquire: Acquire| acquire.auto_extend(Duration::from_hours(10));
     let plain = scene.bytes_a_lease(500, 0, |acquire| acquire);
     let renewed = scene.bytes_a_lease(500, 2, auto);
     println!("plain: {plain} bytes, renewed: {renewed} bytes");
