@@ -14,7 +14,7 @@ use std::task::Poll;
 use tokio::sync::OwnedSemaphorePermit;
 
 /// The end of time.
-const NEVER: Time = Time::from_nanos(u64::MAX);
+const NEVER: Time = Time::END;
 
 /// One acquire under way.
 pub(super) struct Course<'a> {

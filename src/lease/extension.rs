@@ -29,10 +29,10 @@ pub(crate) struct Extension {
 }
 
 impl VoteSink for Extension {
-    fn handle_answer(&self, node: NodeId, answer: Answer) {
+    fn handle_answer(&self, node: NodeId, answer: Answer, at: Option<Time>) {
         let (is_missing, is_granted) =
             (answer.vote() == Vote::Missing, answer.vote() == Vote::Granted);
-        let decided = self.tally.count_answer(node, answer);
+        let decided = self.tally.count_answer(node, answer, at);
         let Some(state) = self.state.upgrade() else { return };
         if is_granted && decided.is_none() {
             state.handle_grant(node);

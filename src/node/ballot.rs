@@ -1,14 +1,14 @@
 //! How a node's answer finds its way into a round.
 
-use crate::protocol::NodeId;
+use crate::protocol::{NodeId, Time};
 use crate::sync::contain;
 use crate::wire::{Answer, NodeFailure};
 use std::sync::Arc;
 
 /// Where votes are counted.
 pub(crate) trait VoteSink: Send + Sync {
-    /// Takes `node`'s answer. Called from the node's task; must not block.
-    fn handle_answer(&self, node: NodeId, answer: Answer);
+    /// Takes `node`'s answer, and by when that was read, if that is known. Called from the node's task; must not block.
+    fn handle_answer(&self, node: NodeId, answer: Answer, at: Option<Time>);
 }
 
 /// The right to one vote (I1). If it is dropped unused, as when a runtime is shut down, the node
@@ -24,9 +24,18 @@ impl Ballot {
     }
 
     /// Whoever counts it may wake tasks: a waker that panics takes nothing else with it.
-    pub(crate) fn cast(mut self, answer: Answer) {
+    pub(crate) fn cast(self, answer: Answer) {
+        self.cast_by(answer, None);
+    }
+
+    /// Casts what was read by `at`: the answers to one pipeline are read together, and the clock once.
+    pub(crate) fn cast_at(self, answer: Answer, at: Time) {
+        self.cast_by(answer, Some(at));
+    }
+
+    fn cast_by(mut self, answer: Answer, at: Option<Time>) {
         if let Some(sink) = self.sink.take() {
-            contain(|| sink.handle_answer(self.node, answer));
+            contain(|| sink.handle_answer(self.node, answer, at));
         }
     }
 
@@ -39,7 +48,7 @@ impl Ballot {
 impl Drop for Ballot {
     fn drop(&mut self) {
         if let Some(sink) = self.sink.take() {
-            contain(|| sink.handle_answer(self.node, Answer::Failed(NodeFailure::ShutDown)));
+            contain(|| sink.handle_answer(self.node, Answer::Failed(NodeFailure::ShutDown), None));
         }
     }
 }
@@ -54,7 +63,7 @@ mod tests {
     struct Votes(Mutex<Vec<String>>);
 
     impl VoteSink for Votes {
-        fn handle_answer(&self, node: NodeId, answer: Answer) {
+        fn handle_answer(&self, node: NodeId, answer: Answer, _: Option<Time>) {
             self.0.lock().expect("not poisoned").push(format!("{node:?} {answer:?}"));
         }
     }

@@ -60,7 +60,7 @@ impl Claim {
             withdrawn: AtomicBool::new(false),
             outvoted: AtomicBool::new(false),
             expiry: AtomicU64::new(0),
-            late_from: Time::from_nanos(u64::MAX),
+            late_from: Time::END,
             late: AtomicU32::new(0),
             kept: (0..nodes).map(|_| AtomicU64::new(0)).collect(),
             promises: Mutex::default(),

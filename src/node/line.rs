@@ -206,15 +206,14 @@ impl Line {
             return;
         }
         let left = self.take_left(backlog, now);
-        let mut commands = backlog.take_owed(now);
-        if commands.is_empty() && backlog.inbox.is_empty() && left.is_empty() {
+        let owed = backlog.take_owed(now);
+        let most = owed.len() + left.len() + backlog.inbox.len();
+        if most == 0 {
             return;
         }
-        commands.extend(left);
-        commands.append(&mut backlog.inbox);
-        let mut written = Vec::with_capacity(commands.len());
+        let mut written = Vec::with_capacity(most);
         let (id, can, now_ours) = (backlog.node.id, self.peer.can, now.ours);
-        for mut command in commands {
+        for mut command in owed.into_iter().chain(left).chain(backlog.inbox.drain(..)) {
             let requests = self.said.requests();
             if command.is_void(id, now_ours) || !command.write(id, now_ours, can, requests) {
                 command.answer_void(id);

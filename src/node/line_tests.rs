@@ -31,7 +31,7 @@ impl PushSink for Nobody {
 struct Votes(Mutex<Vec<String>>);
 
 impl VoteSink for Votes {
-    fn handle_answer(&self, _: NodeId, answer: Answer) {
+    fn handle_answer(&self, _: NodeId, answer: Answer, _: Option<Time>) {
         let said = match answer {
             Answer::Granted(_) => "granted".into(),
             Answer::Denied(_) => "denied".into(),

@@ -281,6 +281,13 @@ impl QueuedCommand {
         }
     }
 
+    /// The node has answered; that was read by `at`.
+    pub(super) fn answer_at(&mut self, answer: Answer, at: Time) {
+        if let Some(ballot) = self.ballot.take() {
+            ballot.cast_at(answer, at);
+        }
+    }
+
     pub(super) fn fail(&mut self, failure: NodeFailure) {
         self.answer(Answer::Failed(failure));
     }
@@ -314,8 +321,7 @@ impl QueuedCommand {
 
     /// What `replies` say; nothing, if it was never written.
     pub(super) fn read(&self, replies: &[redis::Value]) -> Option<Answer> {
-        let secret = self.claim.value().secret();
-        self.written().map(|written| written.replies.read(replies, secret))
+        self.written().map(|written| written.replies.read(replies, self.claim.value()))
     }
 }
 

@@ -155,5 +155,5 @@ fn a_command_of_the_servers_own_that_did_nothing_is_followed_by_the_script() {
 struct Ignore;
 
 impl super::super::ballot::VoteSink for Ignore {
-    fn handle_answer(&self, _: NodeId, _: Answer) {}
+    fn handle_answer(&self, _: NodeId, _: Answer, _: Option<Time>) {}
 }

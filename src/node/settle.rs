@@ -65,7 +65,7 @@ impl Backlog {
             command.note_refusal(failure.is_some_and(NodeFailure::is_lasting));
             command.note_answer(self.node.id, &answer);
             is_freed = matches!(answer, Answer::Granted(_)) && command.is_late();
-            command.answer(self.node.apply_guards(&command, answer, received));
+            command.answer_at(self.node.apply_guards(&command, answer, received), received.at);
             Some(())
         });
         if settled.flatten().is_none() {

@@ -3,7 +3,7 @@ use crate::node::{
     Ballot, Claim, Clocks, Endpoint, Environment, Guard, NodeShared, Nodes, Pool, PushSink,
     QueuedCommand, RestartGuard, Siblings, Timings, VoteSink,
 };
-use crate::protocol::{Drift, NodeId, Quorum, Ttl, Vote};
+use crate::protocol::{Drift, NodeId, Quorum, Time, Ttl, Vote};
 use crate::random::Random;
 use crate::transport::{Address, TcpAddress, TcpOptions};
 use crate::wire::{Answer, Keys, Value};
@@ -23,7 +23,7 @@ struct Listener {
 }
 
 impl VoteSink for Listener {
-    fn handle_answer(&self, _: NodeId, answer: Answer) {
+    fn handle_answer(&self, _: NodeId, answer: Answer, _: Option<Time>) {
         self.votes.lock().expect("no panic with it").push(answer.vote());
         self.heard.notify_one();
         assert!(!self.panics, "a waker of somebody's panics");

@@ -221,9 +221,10 @@ impl Round {
     /// no quorum, or count too late.
     pub(crate) fn due(&self) -> Option<Time> {
         let is_open = self.outcome.is_none() && !self.closed;
-        let valid_until = self.goal.valid_until().filter(|_| is_open)?;
+        // It is asked with each vote.
+        let may_be = is_open && self.granted.len() >= self.quorum.needed();
+        let valid_until = self.goal.valid_until().filter(|_| may_be)?;
         let granted = self.quorum.ids().filter(|node| self.granted.contains(*node));
-        // On the stack: it is asked with each vote.
         let mut room = [Time::default(); MAX_NODES];
         let mut count = 0;
         for (at, node) in room.iter_mut().zip(granted) {

@@ -14,6 +14,9 @@ use std::time::Duration;
 pub(crate) struct Time(NonZeroU64);
 
 impl Time {
+    /// Where sums end that go beyond: no time is later.
+    pub(crate) const END: Self = Self(NonZeroU64::MAX);
+
     pub(crate) const fn from_nanos(nanos: u64) -> Self {
         Self(NonZeroU64::MIN.saturating_add(nanos))
     }
@@ -304,7 +307,7 @@ mod tests {
             prop_assert!(end <= t1.after(ttl.as_duration()));
             // What is given away is at least the allowance, unless the ttl is smaller than it.
             let given_away = t1.after(ttl.as_duration()).since(end);
-            let saturated = t1.after(ttl.as_duration()) == Time::from_nanos(u64::MAX);
+            let saturated = t1.after(ttl.as_duration()) == Time::END;
             prop_assert!(saturated || end == t1 || given_away >= drift.allowance(ttl));
         }
 

@@ -192,7 +192,7 @@ impl Tally {
         });
         let reports = reports.collect();
         // What stands for ever is not free at any time.
-        let free_at = count.round.earliest_free().filter(|at| at.as_nanos() < u64::MAX);
+        let free_at = count.round.earliest_free().filter(|at| *at < Time::END);
         let retry_after = free_at.map(|at| at.since(self.clock.now()));
         Report::new(count.round.quorum().needed(), reports).with_retry_after(retry_after)
     }
@@ -266,16 +266,21 @@ impl Tally {
 }
 
 impl VoteSink for Tally {
-    fn handle_answer(&self, node: NodeId, answer: Answer) {
-        self.count_answer(node, answer);
+    fn handle_answer(&self, node: NodeId, answer: Answer, at: Option<Time>) {
+        self.count_answer(node, answer, at);
     }
 }
 
 impl Tally {
-    /// Counts `node`'s answer; returns the outcome if it is the one that decided.
-    pub(crate) fn count_answer(&self, node: NodeId, answer: Answer) -> Option<Outcome> {
-        // Read after the reply, as I3 demands.
-        let now = self.clock.now();
+    /// Counts `node`'s answer, which was read by `at`; returns the outcome if it is the one that decided.
+    pub(crate) fn count_answer(
+        &self,
+        node: NodeId,
+        answer: Answer,
+        at: Option<Time>,
+    ) -> Option<Outcome> {
+        // After the reply, as I3 demands.
+        let now = at.unwrap_or_else(|| self.clock.now());
         let mut count = self.count();
         if count.heard[node.index()].is_some() {
             return None;

@@ -18,7 +18,7 @@ fn tally(answers: &[Answer]) -> Arc<Tally> {
     let tally = acquire(Duration::from_hours(1));
     let quorum = Quorum::majority(3);
     for (node, answer) in quorum.ids().zip(answers) {
-        tally.count_answer(node, answer.clone());
+        tally.count_answer(node, answer.clone(), None);
     }
     tally
 }
@@ -53,9 +53,17 @@ fn a_grant_that_is_excluded_is_reported_as_a_failure_and_counts_again_later() {
 fn a_quorum_that_comes_when_the_validity_is_over_has_not_won() {
     let tally = acquire(Duration::from_millis(200));
     let [first, second] = [0, 1].map(NodeId::new);
-    assert_eq!(tally.count_answer(first, granted(None)), None);
+    let at = |ms| Some(tally.t1().after(Duration::from_millis(ms)));
+    assert_eq!(tally.count_answer(first, granted(None), at(100)), None);
+    assert_eq!(tally.count_answer(second, granted(None), at(300)), Some(Outcome::TooLate));
+}
+
+#[test]
+fn an_answer_of_which_it_is_not_known_when_it_was_read_counts_now() {
+    let tally = acquire(Duration::from_millis(200));
     std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(tally.count_answer(second, granted(None)), Some(Outcome::TooLate));
+    let outcome = [0, 1].map(|node| tally.count_answer(NodeId::new(node), granted(None), None));
+    assert_eq!(outcome, [None, Some(Outcome::TooLate)]);
 }
 
 #[test]

@@ -99,7 +99,7 @@ impl Ring for ShiftedBell {
             return Some(self.state.on_machine(due));
         }
         // Who hastens it meanwhile wants it earlier than it is going to say.
-        *lock(&self.due) = Time::from_nanos(u64::MAX);
+        *lock(&self.due) = Time::END;
         let again = self.bell.upgrade()?.ring(now)?;
         let mut due = lock(&self.due);
         *due = again.min(*due);

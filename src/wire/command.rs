@@ -5,7 +5,7 @@ use super::counters::{CounterUpdate, Counters, Mode};
 use super::keys::Keys;
 use super::reply::Asked;
 use super::reply_shape::{ReplyShape, Writer};
-use super::requests::Requests;
+use super::requests::{Requests, Words};
 use super::script::{ACQUIRE, ACQUIRE_FENCED, EXTEND, Form, LOOK, RELEASE};
 use super::value::Value;
 use crate::protocol::{NodeId, Time, Ttl};
@@ -172,8 +172,15 @@ impl Command {
 
 /// Asks what time it is on the node; see [`time_us`](super::time_us).
 pub(crate) fn ask_time(requests: &mut Requests) {
-    requests.command("TIME", 0).end();
+    requests.command_of(TIME, 0).end();
 }
+
+const TIME: Words<'static> = Words::new(b"$4\r\nTIME\r\n", 1);
+const SET: Words<'static> = Words::new(b"$3\r\nSET\r\n", 1);
+const NX_PX: Words<'static> = Words::new(b"$2\r\nNX\r\n$2\r\nPX\r\n", 2);
+const PTTL: Words<'static> = Words::new(b"$4\r\nPTTL\r\n", 1);
+const CLIENT_CACHING_YES: Words<'static> =
+    Words::new(b"$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$3\r\nYES\r\n", 3);
 
 /// What remains until then, rounded up: a lease may be valid until then, and its keys must not end
 /// before it. Never nothing, which would delete the key.
@@ -199,7 +206,8 @@ fn acquire(
 
 /// Sets the key if there is none: no script is needed for that.
 fn set(writer: &mut Writer<'_>, key: &[u8], value: &[u8], ttl: u64) {
-    writer.requests.command("SET", 5).arg(key).arg(value).arg("NX").arg("PX").number(ttl).end();
+    let set = writer.requests.command_of(SET, 5).arg(key).arg(value);
+    set.words(NX_PX).number(ttl).end();
     writer.note_verdict();
 }
 
@@ -211,7 +219,7 @@ fn ask_obstacle(writer: &mut Writer<'_>, key: &[u8], wants: Wants, tracks: bool)
     if tracks {
         watch_one(writer, key);
     } else {
-        writer.requests.command("PTTL", 1).arg(key).end();
+        writer.requests.command_of(PTTL, 1).arg(key).end();
     }
     writer.note_ttl();
     if wants == Wants::WatchAndHolder {
@@ -228,9 +236,9 @@ fn watch(writer: &mut Writer<'_>, keys: &Keys) {
 /// Asks how long the key has to live, and to be told once when it changes.
 fn watch_one(writer: &mut Writer<'_>, key: &[u8]) {
     // It holds for the very next command only.
-    writer.requests.command("CLIENT", 2).arg("CACHING").arg("YES").end();
+    writer.requests.command_of(CLIENT_CACHING_YES, 0).end();
     writer.note_watch();
-    writer.requests.command("PTTL", 1).arg(key).end();
+    writer.requests.command_of(PTTL, 1).arg(key).end();
 }
 
 #[cfg(test)]

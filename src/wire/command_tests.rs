@@ -344,8 +344,9 @@ proptest! {
             (verdict, beside("PTTL"), beside("GET"))
         );
         let (own, _) = replies.split_at(commands.len());
-        let read = shape.read(own, "mine");
-        prop_assert_eq!(&shape.read(&replies, "mine"), &read, "looked past its replies");
+        let mine = Value::of(b"mine");
+        let read = shape.read(own, &mine);
+        prop_assert_eq!(&shape.read(&replies, &mine), &read, "looked past its replies");
         let watch = shape.watch.map(usize::from);
         let read_places = [Some(verdict), told(shape.ttl), told(shape.holder), watch];
         let mut changed = own.to_vec();
@@ -354,8 +355,8 @@ proptest! {
                 *reply = others.clone();
             }
         }
-        prop_assert_eq!(&shape.read(&changed, "mine"), &read, "looked at what says nothing");
-        let cut = shape.read(&own[..verdict], "mine");
+        prop_assert_eq!(&shape.read(&changed, &mine), &read, "looked at what says nothing");
+        let cut = shape.read(&own[..verdict], &mine);
         prop_assert!(matches!(cut, Answer::Failed(_)), "{:?} without a verdict", cut);
     }
 
@@ -370,5 +371,25 @@ proptest! {
             prop_assert!(stands_until >= until, "{command:?} ends early");
             prop_assert!(stands_until <= until.after(Duration::from_millis(1)));
         }
+    }
+}
+
+#[test]
+fn words_that_are_always_the_same_are_written_as_all_others() {
+    let all: [(_, &[&str]); 5] = [
+        (TIME, &["TIME"]),
+        (SET, &["SET"]),
+        (NX_PX, &["NX", "PX"]),
+        (PTTL, &["PTTL"]),
+        (CLIENT_CACHING_YES, &["CLIENT", "CACHING", "YES"]),
+    ];
+    for (words, each) in all {
+        let (mut together, mut singly) = (Requests::default(), Requests::default());
+        together.command("NAME", each.len()).words(words).end();
+        singly.command("NAME", each.len()).args(each).end();
+        assert_eq!(together.bytes(), singly.bytes(), "{each:?}");
+        together.command_of(words, 1).arg("last").end();
+        singly.command(each[0], each.len()).args(&each[1..]).arg("last").end();
+        assert_eq!((together.bytes(), together.len()), (singly.bytes(), singly.len()), "{each:?}");
     }
 }

@@ -14,6 +14,9 @@ const MAX_BYTES: usize = (1 << 29) + MAX_LINE;
 /// How long a line may be: a number, a status or an error.
 const MAX_LINE: usize = 1 << 16;
 
+/// The reply that comes most often.
+const OK: &[u8] = b"+OK\r\n";
+
 /// What was not asked for is kept no longer than it is read.
 const MOST_ROOM: usize = 1 << 16;
 
@@ -47,8 +50,12 @@ impl Decoder {
     /// The next reply, or what the server has pushed; `None` until all of it has come.
     pub(crate) fn next(&mut self) -> Result<Option<Value>, Malformed> {
         let unread = &self.bytes[self.read..];
-        let Some(length) = self.scanner.scan(unread)? else { return Ok(None) };
-        let reply = parse(&unread[..length])?;
+        let (length, reply) = if unread.starts_with(OK) {
+            (OK.len(), Value::Okay)
+        } else {
+            let Some(length) = self.scanner.scan(unread)? else { return Ok(None) };
+            (length, parse(&unread[..length])?)
+        };
         self.scanner = Scanner::default();
         self.read += length;
         if self.read == self.bytes.len() {

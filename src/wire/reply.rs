@@ -21,9 +21,9 @@ pub(crate) enum Asked {
     Look,
 }
 
-/// The answer that `reply` is. `secret` (the value) is kept out of the reason.
+/// The answer that `reply` is. The secret of `value` is kept out of the reason.
 #[allow(clippy::match_same_arms)] // It is a table, in the order of what was asked.
-pub(super) fn answer(asked: Asked, reply: &Value, secret: &str) -> Answer {
+pub(super) fn answer(asked: Asked, reply: &Value, value: &Held) -> Answer {
     let granted = || Answer::Granted(Grant::default());
     let denied = || Answer::Denied(Obstacle::default());
     let missing = || Answer::Missing { number: None };
@@ -43,17 +43,19 @@ pub(super) fn answer(asked: Asked, reply: &Value, secret: &str) -> Answer {
         (Asked::Look, Value::Int(pttl @ -1..)) => {
             Answer::Denied(Obstacle { remaining: Remaining::of(*pttl), ..Obstacle::default() })
         }
-        (_, Value::Array(parts)) => from_array(asked, parts, secret),
+        (_, Value::Array(parts)) => from_array(asked, parts, value),
         // A lock of another format stands at the key: held, not broken.
         (_, Value::ServerError(error)) if error.code() == "WRONGTYPE" => denied(),
-        (_, Value::ServerError(error)) => Answer::Failed(NodeFailure::refused(error, secret)),
+        (_, Value::ServerError(error)) => {
+            Answer::Failed(NodeFailure::refused(error, value.secret()))
+        }
         (_, other) => Answer::unexpected(kind(other)),
     }
 }
 
 /// What a script says of a key that is in the way: its PTTL and its place; or its value and its PTTL.
 /// What `fenced.lua` says: the answer of the script that it ran, and a number.
-fn from_array(asked: Asked, parts: &[Value], secret: &str) -> Answer {
+fn from_array(asked: Asked, parts: &[Value], ours: &Held) -> Answer {
     match (asked, parts) {
         (Asked::Acquire, [Value::Int(pttl), Value::Int(place), told @ ..]) => {
             let value = match told {
@@ -74,7 +76,7 @@ fn from_array(asked: Asked, parts: &[Value], secret: &str) -> Answer {
         ) => {
             let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
             match number.filter(|number| *number < LIMIT) {
-                Some(number) => answer(asked, unfenced, secret).with_number(number),
+                Some(number) => answer(asked, unfenced, ours).with_number(number),
                 None => Answer::unexpected("a counter out of range"),
             }
         }
@@ -157,7 +159,7 @@ mod tests {
         for (wire, acquire, extend, release, look) in table {
             let votes = [(Acquire, acquire), (Extend, extend), (Release, release), (Look, look)];
             for (asked, vote) in votes {
-                let answer = answer(asked, &parsed(wire), "v");
+                let answer = answer(asked, &parsed(wire), &Held::of(b"v"));
                 assert_eq!(answer.vote(), vote, "{wire:?} to {asked:?}");
             }
         }
@@ -165,7 +167,7 @@ mod tests {
 
     #[test]
     fn an_extension_tells_how_much_was_left() {
-        let left = |wire| match answer(Asked::Extend, &parsed(wire), "v") {
+        let left = |wire| match answer(Asked::Extend, &parsed(wire), &Held::of(b"v")) {
             Answer::Granted(Grant { left, counts_from: None, number: None }) => left,
             other => panic!("{other:?}"),
         };
@@ -175,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_script_tells_what_is_in_the_way() {
-        let told = |asked, wire: &str| match answer(asked, &parsed(wire), "v") {
+        let told = |asked, wire: &str| match answer(asked, &parsed(wire), &Held::of(b"v")) {
             Answer::Denied(obstacle) => obstacle,
             other => panic!("{other:?}"),
         };
@@ -200,7 +202,7 @@ mod tests {
     #[test]
     fn a_fenced_answer_is_the_one_inside_it_with_a_number() {
         let fenced = |asked: Asked, wire: &str| {
-            let answer = answer(asked, &parsed(wire), "v");
+            let answer = answer(asked, &parsed(wire), &Held::of(b"v"));
             (answer.vote(), answer.number())
         };
         for (asked, inside, vote) in [
@@ -245,7 +247,7 @@ mod tests {
         ] {
             let reply = parsed(&format!("-{code} some words\r\n"));
             for asked in [Asked::Acquire, Asked::Extend, Asked::Release, Asked::Look] {
-                let answer = answer(asked, &reply, "v");
+                let answer = answer(asked, &reply, &Held::of(b"v"));
                 let Answer::Failed(reason) = answer else { panic!("{answer:?}") };
                 assert_eq!(reason.to_string(), format!("{code} some words"));
             }

@@ -32,12 +32,12 @@ impl ReplyShape {
         self.len.into()
     }
 
-    /// What `replies` say. `secret` (the value) is kept out of the reason.
-    pub(crate) fn read(&self, replies: &[Value], secret: &str) -> Answer {
+    /// What `replies` say. The secret of `value`, which the command wrote, is kept out of the reason.
+    pub(crate) fn read(&self, replies: &[Value], value: &Held) -> Answer {
         let Some(verdict) = replies.get(usize::from(self.verdict)) else {
             return Answer::unexpected("nothing");
         };
-        match answer(self.asked, verdict, secret) {
+        match answer(self.asked, verdict, value) {
             Answer::Denied(obstacle) => Answer::Denied(self.told_of(obstacle, replies)),
             answer => answer,
         }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     fn obstacle(shape: ReplyShape, wire: &[&str]) -> Obstacle {
-        match shape.read(&parsed(wire), "v") {
+        match shape.read(&parsed(wire), &Held::of(b"v")) {
             Answer::Denied(obstacle) => obstacle,
             other => panic!("{other:?}"),
         }
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(obstacle(plain, &[NIL, TTL, VALUE]), held);
         assert_eq!(obstacle(watched, &[NIL, OK, TTL, VALUE]), held);
         assert_eq!(obstacle(plain, &[NIL, TTL, "-WRONGTYPE no\r\n"]), unknown);
-        let ours = plain.read(&parsed(&[OK, TTL, VALUE]), "v");
+        let ours = plain.read(&parsed(&[OK, TTL, VALUE]), &Held::of(b"v"));
         assert_eq!(ours.vote(), Vote::Granted, "what stands there is ours");
     }
 
@@ -210,6 +210,6 @@ mod tests {
         assert_eq!(unknown, Some(Form::Source));
         assert_eq!(shape.other_form(&parsed(&["-NOSCRIPT no\r\n", TTL, NIL])), None);
         assert_eq!(shape.other_form(&[]), None);
-        assert_eq!(shape.read(&[], "v"), Answer::unexpected("nothing"));
+        assert_eq!(shape.read(&[], &Held::of(b"v")), Answer::unexpected("nothing"));
     }
 }

@@ -17,6 +17,14 @@ impl Requests {
         Arguments { bytes: &mut self.bytes, missing: arguments + 1 }.arg(name)
     }
 
+    /// Begins a command with its first `words`, which has so many `arguments` beside them.
+    pub(super) fn command_of(&mut self, words: Words<'_>, arguments: usize) -> Arguments<'_> {
+        self.len += 1;
+        let missing = words.count + arguments;
+        put_length(&mut self.bytes, b'*', missing);
+        Arguments { bytes: &mut self.bytes, missing }.words(words)
+    }
+
     /// How many commands there are; each has one reply.
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -27,11 +35,12 @@ impl Requests {
         &self.bytes
     }
 
-    /// Drops what was sent, and goes on counting: the bytes must be those of whole commands. Room for as
-    /// much again is kept, within reason.
+    /// Drops what was sent, and goes on counting: the bytes must be those of whole commands. Room for about
+    /// as much again is kept, and for a little in any case.
     pub(super) fn forget_bytes(&mut self) {
+        let room = MOST_ROOM.max(2 * self.bytes.len());
         self.bytes.clear();
-        self.bytes.shrink_to(MOST_ROOM);
+        self.bytes.shrink_to(room);
     }
 
     /// How many commands there are, which from then on are no longer counted.
@@ -40,8 +49,23 @@ impl Requests {
     }
 }
 
-/// More than that is not kept for what is sent next.
+/// So much room is kept, however little was sent.
 const MOST_ROOM: usize = 1 << 16;
+
+/// Words of a command that are the same every time, as they go over the wire: the commands of every lock
+/// are put together from these.
+#[derive(Clone, Copy)]
+pub(super) struct Words<'a> {
+    bytes: &'a [u8],
+    count: usize,
+}
+
+impl<'a> Words<'a> {
+    /// So many words; `bytes` must be these, each a bulk string.
+    pub(super) const fn new(bytes: &'a [u8], count: usize) -> Self {
+        Self { bytes, count }
+    }
+}
 
 /// A command whose arguments are being added.
 #[must_use = "a command lacks its arguments"]
@@ -55,9 +79,18 @@ impl Arguments<'_> {
         let argument = argument.as_ref();
         debug_assert!(self.missing > 0, "one argument too many");
         self.missing = self.missing.wrapping_sub(1);
+        self.bytes.reserve(argument.len() + MAX_DIGITS + 5);
         put_length(self.bytes, b'$', argument.len());
         self.bytes.extend_from_slice(argument);
         self.bytes.extend_from_slice(b"\r\n");
+        self
+    }
+
+    /// Arguments that are the same every time.
+    pub(super) fn words(mut self, words: Words<'_>) -> Self {
+        debug_assert!(self.missing >= words.count, "one argument too many");
+        self.missing = self.missing.wrapping_sub(words.count);
+        self.bytes.extend_from_slice(words.bytes);
         self
     }
 
@@ -96,6 +129,16 @@ fn digits(mut number: u64, room: &mut [u8; MAX_DIGITS]) -> &[u8] {
 
 /// The head of an array or of a string: its mark, and how much it has.
 fn put_length(bytes: &mut Vec<u8>, mark: u8, length: usize) {
+    // Nearly all are that short.
+    if let Ok(length @ 0..100) = u8::try_from(length) {
+        let (tens, ones) = (b'0' + length / 10, b'0' + length % 10);
+        if length < 10 {
+            bytes.extend_from_slice(&[mark, ones, b'\r', b'\n']);
+        } else {
+            bytes.extend_from_slice(&[mark, tens, ones, b'\r', b'\n']);
+        }
+        return;
+    }
     let mut room = [0; MAX_DIGITS];
     bytes.push(mark);
     bytes.extend_from_slice(digits(length as u64, &mut room));
@@ -138,9 +181,15 @@ mod tests {
     #[test]
     fn room_is_kept_for_what_is_sent_next_and_not_for_what_is_seldom() {
         let mut requests = Requests::default();
-        requests.command("ECHO", 1).arg(vec![7; 4 * MOST_ROOM]).end();
-        requests.forget_bytes();
-        assert!((1..=MOST_ROOM).contains(&requests.bytes.capacity()));
+        let mut sent = |length: usize| {
+            requests.command("ECHO", 1).arg(vec![7; length]).end();
+            requests.forget_bytes();
+            requests.bytes.capacity()
+        };
+        let room = sent(4 * MOST_ROOM);
+        assert!((4 * MOST_ROOM..=9 * MOST_ROOM).contains(&room), "{room}");
+        assert_eq!(sent(3 * MOST_ROOM), room, "it is used, so it stays");
+        assert!((1..=MOST_ROOM).contains(&sent(1)), "it was used once");
     }
 
     proptest! {

@@ -2,7 +2,7 @@
 
 use super::counters::CounterUpdate;
 use super::keys::Keys;
-use super::requests::{Arguments, Requests};
+use super::requests::{Arguments, Requests, Words};
 use std::sync::LazyLock;
 
 /// Sets all keys of a set, or none.
@@ -40,7 +40,8 @@ pub(super) struct Script {
 /// A script's source and its hash.
 struct Text {
     source: String,
-    hash: String,
+    /// `EVALSHA` and its hash, as they are written.
+    evalsha: Vec<u8>,
 }
 
 struct Fenced {
@@ -63,14 +64,17 @@ pub(crate) enum Form {
 impl Text {
     fn new(source: String) -> Self {
         let hash = redis::Script::new(&source).get_hash().to_owned();
-        Self { source, hash }
+        let evalsha = format!("$7\r\nEVALSHA\r\n${}\r\n{hash}\r\n", hash.len()).into_bytes();
+        Self { source, evalsha }
     }
 
-    /// The command that runs it, and what that takes for it.
-    fn called(&self, form: Form) -> (&'static str, &str) {
+    /// Begins the command that runs it, with so many `arguments` beside the script.
+    fn call<'a>(&self, form: Form, arguments: usize, requests: &'a mut Requests) -> Arguments<'a> {
         match form {
-            Form::Native | Form::Hash => ("EVALSHA", &self.hash),
-            Form::Source => ("EVAL", &self.source),
+            Form::Native | Form::Hash => {
+                requests.command_of(Words::new(&self.evalsha, 2), arguments)
+            }
+            Form::Source => requests.command("EVAL", 1 + arguments).arg(&self.source),
         }
     }
 }
@@ -105,16 +109,13 @@ impl Script {
     ) -> Arguments<'a> {
         let followed = self.fenced.as_ref().zip(follow);
         let text = followed.map_or(&self.plain, |(fenced, _)| &fenced.text);
-        let (name, text) = text.called(form);
         let Some((fenced, follow)) = followed else {
-            // The text, how many keys there are, and these.
-            let call = requests.command(name, 2 + keys.len() + arguments).arg(text);
+            // How many keys there are, and these.
+            let call = text.call(form, 1 + keys.len() + arguments, requests);
             return call.number(keys.len() as u64).args(keys.iter());
         };
         let keys_and_counters = 2 * keys.len();
-        requests
-            .command(name, 2 + keys_and_counters + FOLLOWING + arguments)
-            .arg(text)
+        text.call(form, 1 + keys_and_counters + FOLLOWING + arguments, requests)
             .number(keys_and_counters as u64)
             .args(keys.iter())
             .args(follow.counters.iter())
@@ -134,8 +135,7 @@ impl Script {
         follow: CounterUpdate<'_>,
         requests: &mut Requests,
     ) {
-        let (name, text) = self.plain.called(form);
-        let call = requests.command(name, 8).arg(text).number(2);
+        let call = self.plain.call(form, 7, requests).number(2);
         let call = call.arg(key).arg(follow.counters.first());
         let call = call.number(follow.least).number(follow.ttl.as_millis());
         call.arg(value).number(ttl).end();
