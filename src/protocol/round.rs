@@ -79,7 +79,7 @@ pub(crate) struct Round {
     watching: NodeSet,
     /// Nothing, as a rule: a lease keeps the round that it was acquired in.
     told: Option<Box<Told>>,
-    /// The time of the last event.
+    /// The time of the latest event.
     now: Time,
     closed: bool,
     outcome: Option<Outcome>,
@@ -254,6 +254,8 @@ impl Round {
         if self.outcome.is_some() {
             return None;
         }
+        // What was read by several tasks is not counted in the order in which it was read.
+        let now = self.now.max(now);
         self.now = now;
         if self.goal == Goal::Survey && !self.is_over() {
             return None;

@@ -23,6 +23,17 @@ fn who_said_what_is_told_apart() {
 }
 
 #[test]
+fn a_quorum_one_of_whose_votes_was_read_too_late_has_not_won_in_whatever_order_they_are_counted() {
+    for times in [[12, 8], [8, 12]] {
+        let mut it = round(3, Goal::Acquire { valid_until: ms(10) });
+        let [first, second] = times.map(ms);
+        assert_eq!(it.handle_vote(NodeId::new(0), Vote::Granted, first), None);
+        let outcome = it.handle_vote(NodeId::new(1), Vote::Granted, second);
+        assert_eq!(outcome, Some(Outcome::TooLate), "read at {times:?} ms");
+    }
+}
+
+#[test]
 fn of_five_nodes_as_many_must_be_free_as_a_quorum_lacks() {
     for (failures, free_at) in [(0, 20), (1, 30), (2, 40)] {
         let mut it = round(5, Goal::Acquire { valid_until: ms(1_000) });
