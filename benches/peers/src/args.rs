@@ -7,15 +7,18 @@ use std::time::Duration;
 use pico_args::Arguments;
 
 use crate::scenario::{SCENARIOS, Scenario};
+use crate::waiting::{CROWDS, Crowd};
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
-Measures quorlock beside rslock on the same five redis-server processes.
+Measures quorlock beside rslock on the same five redis-server processes: how fast they are, what a
+cycle takes, and what it takes to wait for locks that others hold.
 
   --slice-ms <N>       length of one slice of one contender in milliseconds (1000)
   --rounds <N>         how often the contenders take turns (6)
   --only <NAME>        only the scenario of this name, or those whose names contain it
   --json <FILE>        also write the figures to this file
+  --no-counts          do not count allocations and system calls, which takes a slice of its own each
   --svg <FILE>         also draw the rates by the number of tasks
   --help               this text";
 
@@ -31,6 +34,8 @@ pub(crate) struct Args {
     pub(crate) json: Option<PathBuf>,
     /// Where to draw the rates as SVG.
     pub(crate) svg: Option<PathBuf>,
+    /// Whether allocations and system calls are counted.
+    pub(crate) counts: bool,
     /// Whether only the help was asked for.
     pub(crate) help: bool,
 }
@@ -44,6 +49,7 @@ impl Args {
     fn parse(mut input: Arguments) -> Result<Self, String> {
         let args = Self {
             help: input.contains(["-h", "--help"]),
+            counts: !input.contains("--no-counts"),
             slice: Duration::from_millis(number(&mut input, "--slice-ms", 1000)?),
             rounds: usize::try_from(number(&mut input, "--rounds", 6)?)
                 .map_err(|error| error.to_string())?,
@@ -55,8 +61,8 @@ impl Args {
         if !rest.is_empty() {
             return Err(format!("unknown arguments {rest:?}"));
         }
-        if args.scenarios().next().is_none() {
-            let names: Vec<_> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
+        if args.scenarios().next().is_none() && args.crowds().next().is_none() {
+            let names: Vec<_> = names().collect();
             return Err(format!("--only matches none of {names:?}"));
         }
         Ok(args)
@@ -64,11 +70,25 @@ impl Args {
 
     /// The scenarios to run.
     pub(crate) fn scenarios(&self) -> impl Iterator<Item = &'static Scenario> {
-        let only = self.only.as_deref().unwrap_or_default();
-        let is_named = SCENARIOS.iter().any(|scenario| scenario.name == only);
-        let is_meant = move |name: &str| if is_named { name == only } else { name.contains(only) };
-        SCENARIOS.iter().filter(move |scenario| is_meant(scenario.name))
+        SCENARIOS.iter().filter(|scenario| self.means(scenario.name))
     }
+
+    /// The crowds that are to wait.
+    pub(crate) fn crowds(&self) -> impl Iterator<Item = &'static Crowd> {
+        CROWDS.iter().filter(|crowd| self.means(crowd.name))
+    }
+
+    /// Whether `--only` is this name; or a part of it, and no whole name.
+    fn means(&self, name: &str) -> bool {
+        let only = self.only.as_deref().unwrap_or_default();
+        if names().any(|name| name == only) { name == only } else { name.contains(only) }
+    }
+}
+
+/// The names of all that can be run.
+fn names() -> impl Iterator<Item = &'static str> {
+    let crowds = CROWDS.iter().map(|crowd| crowd.name);
+    SCENARIOS.iter().map(|scenario| scenario.name).chain(crowds)
 }
 
 /// The arguments that give the same run again.
@@ -77,6 +97,9 @@ impl fmt::Display for Args {
         write!(f, "--slice-ms {} --rounds {}", self.slice.as_millis(), self.rounds)?;
         if let Some(only) = &self.only {
             write!(f, " --only '{only}'")?;
+        }
+        if !self.counts {
+            write!(f, " --no-counts")?;
         }
         Ok(())
     }
@@ -88,5 +111,42 @@ fn number(input: &mut Arguments, name: &'static str, default: u64) -> Result<u64
     match value.unwrap_or(default) {
         0 => Err(format!("{name} must be at least 1")),
         value => Ok(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use pico_args::Arguments;
+
+    use super::{Args, names};
+
+    fn parse(words: &[&str]) -> Result<Args, String> {
+        Args::parse(Arguments::from_vec(words.iter().map(OsString::from).collect()))
+    }
+
+    fn meant(only: &str) -> Vec<&'static str> {
+        let args = parse(&["--only", only]).expect("it matches");
+        let scenarios = args.scenarios().map(|scenario| scenario.name);
+        scenarios.chain(args.crowds().map(|crowd| crowd.name)).collect()
+    }
+
+    #[test]
+    fn a_whole_name_means_itself_and_a_part_all_that_contain_it() {
+        assert_eq!(meant("64 tasks"), ["64 tasks"]);
+        assert_eq!(meant("8 processes"), ["1 key, 8 processes, 1 ms hold"]);
+        assert_eq!(meant("10,000").len(), 2);
+        assert_eq!(meant("").len(), names().count());
+        assert!(parse(&["--only", "no such thing"]).is_err());
+    }
+
+    #[test]
+    fn the_printed_arguments_give_the_same_run() {
+        let words = ["--slice-ms", "300", "--rounds", "2", "--no-counts"];
+        let args = parse(&words).expect("they are good");
+        assert_eq!(args.to_string(), words.join(" "));
+        assert!(parse(&["--rounds", "0"]).is_err());
+        assert!(parse(&["--fast"]).is_err());
     }
 }

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use redis::{Client, IntoConnectionInfo};
+use serde::{Deserialize, Serialize};
 
 /// What every node is told as the time to live of a key.
 pub(crate) const TTL: Duration = Duration::from_secs(10);
@@ -11,8 +12,24 @@ pub(crate) const TTL: Duration = Duration::from_secs(10);
 /// The wait budget that quorlock is given for a contended key; rslock has no such bound.
 const WAIT: Duration = Duration::from_secs(5);
 
+/// For so long a lock is held that others wait for in vain.
+const LONG: Duration = Duration::from_hours(1);
+
 /// How long quorlock waits for one node before it counts as failed.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
+
+/// What can be measured, by name: a worker is told which of them it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Library {
+    /// [`Rslock`].
+    Rslock,
+    /// [`EagerRslock`].
+    EagerRslock,
+    /// [`Quorlock`].
+    Quorlock,
+    /// [`Floor`](crate::floor::Floor).
+    Floor,
+}
 
 /// A library that can lock a key on a majority of the nodes and unlock it again.
 ///
@@ -56,6 +73,21 @@ pub(crate) trait Contender: Sized + Send + Sync + 'static {
         async { Err(format!("{} does not extend", Self::NAME)) }
     }
 
+    /// A client that can [`hold`](Self::hold), and whose tasks may wait for as long.
+    fn connect_patient(urls: &[String]) -> impl Future<Output = Result<Self, String>> + Send {
+        Self::connect(urls)
+    }
+
+    /// Locks `key`, which nobody else wants yet, for an hour.
+    fn hold(&self, _key: &str) -> impl Future<Output = Result<Self::Lock, String>> + Send {
+        async { Err(format!("{} is not asked to hold", Self::NAME)) }
+    }
+
+    /// Waits for `key`, which is held, for up to an hour.
+    fn wait_long(&self, key: &str) -> impl Future<Output = Result<Self::Lock, String>> + Send {
+        self.lock_waiting(key)
+    }
+
     /// One acquire and one release.
     fn cycle(&self, key: &str) -> impl Future<Output = Result<(), String>> + Send {
         async {
@@ -86,6 +118,10 @@ impl Contender for Rslock {
 
     async fn lock_waiting(&self, key: &str) -> Result<Self::Lock, String> {
         self.manager.acquire_no_guard(key.as_bytes(), TTL).await.map_err(|error| error.to_string())
+    }
+
+    async fn hold(&self, key: &str) -> Result<Self::Lock, String> {
+        self.manager.lock(key.as_bytes(), LONG).await.map_err(|error| error.to_string())
     }
 
     async fn extend(&self, lock: &mut Self::Lock) -> Result<(), String> {
@@ -150,6 +186,21 @@ impl Contender for Quorlock {
 
     async fn lock_waiting(&self, key: &str) -> Result<Self::Lock, String> {
         self.redlock.acquire(key).wait(WAIT).await.map_err(|error| error.to_string())
+    }
+
+    async fn connect_patient(urls: &[String]) -> Result<Self, String> {
+        let builder = quorlock::Redlock::builder().nodes(urls).max_ttl(LONG).ttl(LONG);
+        // Ten thousand ask at once, which a busy machine does not get done within 50 ms.
+        let redlock = builder.node_timeout(NODE_TIMEOUT * 10).build();
+        Ok(Self { redlock: redlock.map_err(|error| error.to_string())? })
+    }
+
+    async fn hold(&self, key: &str) -> Result<Self::Lock, String> {
+        self.redlock.acquire(key).wait(LONG).await.map_err(|error| error.to_string())
+    }
+
+    async fn wait_long(&self, key: &str) -> Result<Self::Lock, String> {
+        self.redlock.acquire(key).wait(LONG).await.map_err(|error| error.to_string())
     }
 
     async fn lock_fenced(&self, key: &str) -> Result<Self::Lock, String> {

@@ -1,16 +1,22 @@
 //! One scenario: the contenders take turns on the same servers.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kit::{Cluster, Direction, Proxy};
+use kit::Cluster;
 use tokio::runtime::Runtime;
 
 use crate::args::Args;
-use crate::contender::{Contender, EagerRslock, Quorlock, Rslock};
+use crate::contender::{Contender, EagerRslock, Library, Quorlock, Rslock};
+use crate::crew::Crew;
 use crate::floor::Floor;
-use crate::measure::{self, Measurements, Slice};
-use crate::scenario::{Base, Fault, Scenario, Third, Work};
+use crate::measure::{self, Slice};
+use crate::node_usage::NodeUsage;
+use crate::nodes::Nodes;
+use crate::scenario::{Base, Fault, Scenario, Work};
+use crate::seat::{Seat, seats};
+use crate::tally::{Measurements, Seen};
 
 /// What all contenders came to in one scenario.
 pub(crate) struct Outcome {
@@ -20,8 +26,12 @@ pub(crate) struct Outcome {
     pub(crate) measured: Vec<(&'static str, Measurements)>,
 }
 
-/// Runs one scenario on servers and a runtime of its own.
-pub(crate) fn fight(scenario: &'static Scenario, args: &Args) -> Result<Outcome, String> {
+/// Runs one scenario on servers and a runtime of its own; `counter` is the library that counts, if there is one.
+pub(crate) fn fight(
+    scenario: &'static Scenario,
+    args: &Args,
+    counter: Option<&Path>,
+) -> Result<Outcome, String> {
     let runtime = Runtime::new().map_err(|error| error.to_string())?;
     let nodes = Nodes::start(scenario);
     let healthy = (scenario.base == Base::Healthy).then(|| Nodes::start(scenario));
@@ -29,14 +39,24 @@ pub(crate) fn fight(scenario: &'static Scenario, args: &Args) -> Result<Outcome,
     if !warm_up {
         nodes.suffer(scenario.fault);
     }
-    let mut contenders = contenders(scenario, &nodes, healthy.as_ref(), &runtime)?;
+    let seats = seats(scenario, &nodes, healthy.as_ref());
+    let entered = seats.iter().map(|seat| Turns::enter(seat, &runtime));
+    let mut contenders = entered.collect::<Result<Vec<_>, _>>()?;
+    let crews = counter.map(|counter| seats.iter().map(move |s| Crew::enter(s, Some(counter))));
+    let mut crews = crews.into_iter().flatten().collect::<Result<Vec<_>, _>>()?;
     if warm_up {
         for contender in &mut contenders {
-            contender.slice(args.slice / 2, true);
+            contender.slice(args.slice / 2, true)?;
+        }
+        for (index, crew) in crews.iter_mut().enumerate() {
+            crew.run(args.slice / 4, &format!("warm:{index}"))?;
         }
         nodes.suffer(scenario.fault);
     }
     let length = args.slice * scenario.slice_factor;
+    for (index, (mut crew, contender)) in crews.into_iter().zip(&mut contenders).enumerate() {
+        contender.tally.counted = Some(crew.count(length / 2, &format!("counted:{index}"))?);
+    }
     for round in 0..args.rounds.min(scenario.rounds_max) {
         // Who begins changes, so that neither of the first two always runs after the other.
         let mut order: Vec<_> = (0..contenders.len()).collect();
@@ -44,136 +64,95 @@ pub(crate) fn fight(scenario: &'static Scenario, args: &Args) -> Result<Outcome,
             order.swap(0, 1);
         }
         for index in order {
-            contenders[index].slice(length, false);
+            contenders[index].slice(length, false)?;
         }
     }
-    let measured = contenders.into_iter().map(Turns::end).collect();
+    let measured = contenders.into_iter().map(|turns| (turns.name, turns.tally)).collect();
     runtime.shutdown_timeout(Duration::from_secs(1));
     Ok(Outcome { scenario, measured })
 }
 
-/// Those who take part, the base first.
-fn contenders<'a>(
-    scenario: &'static Scenario,
-    nodes: &'a Nodes,
-    healthy: Option<&'a Nodes>,
-    runtime: &'a Runtime,
-) -> Result<Vec<Box<dyn Turns + 'a>>, String> {
-    let work = scenario.work;
-    let mut all: Vec<Box<dyn Turns + 'a>> = Vec::new();
-    match (scenario.base, healthy) {
-        (Base::Healthy, Some(healthy)) => {
-            let corner = Corner::<Quorlock>::enter(scenario, work, healthy, runtime)?;
-            all.push(Box::new(Corner { name: "quorlock, all well", ..corner }));
-        }
-        (Base::Plain, _) => {
-            let corner = Corner::<Quorlock>::enter(scenario, Work::OwnKey, nodes, runtime)?;
-            all.push(Box::new(Corner { name: "quorlock, plain", ..corner }));
-        }
-        _ => all.push(Box::new(Corner::<Rslock>::enter(scenario, work, nodes, runtime)?)),
-    }
-    all.push(Box::new(Corner::<Quorlock>::enter(scenario, work, nodes, runtime)?));
-    match scenario.third {
-        Third::Nobody => {}
-        Third::Floor => all.push(Box::new(Corner::<Floor>::enter(scenario, work, nodes, runtime)?)),
-        Third::EagerRslock => {
-            all.push(Box::new(Corner::<EagerRslock>::enter(scenario, work, nodes, runtime)?));
-        }
-    }
-    Ok(all)
-}
-
-/// The servers of one scenario.
-struct Nodes {
-    cluster: Cluster,
-    /// Before the node that is to be slow.
-    proxy: Option<Proxy>,
-}
-
-impl Nodes {
-    /// Starts what the scenario asks for.
-    fn start(scenario: &Scenario) -> Self {
-        let cluster = Cluster::start(scenario.nodes);
-        let is_slow = matches!(scenario.fault, Fault::Slow(_));
-        let proxy = is_slow.then(|| Proxy::start(cluster[cluster.len() / 2].addr()));
-        Self { cluster, proxy }
-    }
-
-    /// Where clients connect to.
-    fn urls(&self) -> Vec<String> {
-        let mut urls = self.cluster.urls();
-        if let Some(proxy) = &self.proxy {
-            let slow = urls.len() / 2;
-            urls[slow] = proxy.url();
-        }
-        urls
-    }
-
-    /// Lets the fault happen: to the node in the middle, and those behind it.
-    fn suffer(&self, fault: Fault) {
-        let victims = || self.cluster.iter().skip(self.cluster.len() / 2);
-        match fault {
-            Fault::None => {}
-            Fault::Killed => victims().take(1).for_each(kit::Server::kill),
-            Fault::Hung(count) => victims().take(count).for_each(kit::Server::stop),
-            Fault::HungBefore => victims().take(1).for_each(kit::Server::stop),
-            Fault::Slow(by) => {
-                self.proxy.iter().for_each(|proxy| proxy.delay(Direction::Replies, by));
-            }
-        }
-    }
-}
-
-/// Whoever takes turns.
-trait Turns {
-    /// Runs one slice.
-    fn slice(&mut self, length: Duration, warm_up: bool);
-
-    /// The name, and what it all came to.
-    fn end(self: Box<Self>) -> (&'static str, Measurements);
-}
-
-/// A contender with its clients and what it has achieved so far.
-struct Corner<'a, C> {
+/// A contender with what it has achieved so far.
+struct Turns<'a> {
     name: &'static str,
-    scenario: &'static Scenario,
-    work: Work,
-    cluster: &'a Cluster,
-    runtime: &'a Runtime,
-    clients: Vec<Arc<C>>,
+    clients: Box<dyn Clients + 'a>,
     slices: usize,
     tally: Measurements,
 }
 
-impl<'a, C: Contender> Corner<'a, C> {
+impl<'a> Turns<'a> {
     /// Makes the clients; connections are opened here or by the first cycle, as the library does it.
-    fn enter(
-        scenario: &'static Scenario,
-        work: Work,
-        nodes: &'a Nodes,
-        runtime: &'a Runtime,
-    ) -> Result<Self, String> {
-        let urls = nodes.urls();
-        let connect = || runtime.block_on(C::connect(&urls)).map(Arc::new);
-        let clients: Result<Vec<_>, _> = (0..scenario.clients).map(|_| connect()).collect();
-        let clients = clients.map_err(|error| format!("{}: {error}", C::NAME))?;
-        let (name, cluster, tally) = (C::NAME, &nodes.cluster, Measurements::new());
-        Ok(Self { name, scenario, work, cluster, runtime, clients, slices: 0, tally })
+    fn enter(seat: &Seat<'a>, runtime: &'a Runtime) -> Result<Self, String> {
+        let clients: Box<dyn Clients + 'a> = if seat.scenario.processes > 0 {
+            Box::new(Crew::enter(seat, None)?)
+        } else {
+            match seat.library {
+                Library::Rslock => Box::new(Corner::<Rslock>::enter(seat, runtime)?),
+                Library::EagerRslock => Box::new(Corner::<EagerRslock>::enter(seat, runtime)?),
+                Library::Quorlock => Box::new(Corner::<Quorlock>::enter(seat, runtime)?),
+                Library::Floor => Box::new(Corner::<Floor>::enter(seat, runtime)?),
+            }
+        };
+        Ok(Self { name: seat.name, clients, slices: 0, tally: Measurements::new() })
+    }
+
+    /// Runs one slice, under keys that no slice before has used.
+    fn slice(&mut self, length: Duration, warm_up: bool) -> Result<(), String> {
+        let key_prefix = format!("{}:{}", self.name, self.slices);
+        self.slices += 1;
+        let (seen, nodes) = self.clients.run(length, &key_prefix)?;
+        self.tally.absorb(seen, nodes, warm_up);
+        Ok(())
     }
 }
 
-impl<C: Contender> Turns for Corner<'_, C> {
-    /// Runs it under keys that no slice before has used.
-    fn slice(&mut self, length: Duration, warm_up: bool) {
-        let Scenario { name, tasks, .. } = *self.scenario;
-        let key_prefix = format!("{}:{name}:{}", self.name, self.slices);
-        self.slices += 1;
-        let slice = Slice { tasks, work: self.work, length, warm_up };
-        let (cluster, clients) = (self.cluster, &self.clients);
-        self.runtime.block_on(measure::run(slice, cluster, clients, &key_prefix, &mut self.tally));
-    }
+/// The clients of a contender, wherever they are.
+trait Clients {
+    /// Runs a slice; returns what each process saw, and what the nodes used up.
+    fn run(&mut self, length: Duration, key_prefix: &str)
+    -> Result<(Vec<Seen>, NodeUsage), String>;
+}
 
-    fn end(self: Box<Self>) -> (&'static str, Measurements) {
-        (self.name, self.tally)
+impl Clients for Crew<'_> {
+    fn run(
+        &mut self,
+        length: Duration,
+        key_prefix: &str,
+    ) -> Result<(Vec<Seen>, NodeUsage), String> {
+        Crew::run(self, length, key_prefix)
+    }
+}
+
+/// Clients in this process.
+struct Corner<'a, C> {
+    tasks: usize,
+    work: Work,
+    cluster: &'a Cluster,
+    runtime: &'a Runtime,
+    clients: Vec<Arc<C>>,
+}
+
+impl<'a, C: Contender> Corner<'a, C> {
+    fn enter(seat: &Seat<'a>, runtime: &'a Runtime) -> Result<Self, String> {
+        let urls = seat.nodes.urls();
+        let connect = || runtime.block_on(C::connect(&urls)).map(Arc::new);
+        let clients: Result<Vec<_>, _> = (0..seat.scenario.clients).map(|_| connect()).collect();
+        let clients = clients.map_err(|error| format!("{}: {error}", C::NAME))?;
+        let (tasks, cluster) = (seat.scenario.tasks, seat.nodes.cluster());
+        Ok(Self { tasks, work: seat.work, cluster, runtime, clients })
+    }
+}
+
+impl<C: Contender> Clients for Corner<'_, C> {
+    fn run(
+        &mut self,
+        length: Duration,
+        key_prefix: &str,
+    ) -> Result<(Vec<Seen>, NodeUsage), String> {
+        let (tasks, work, key_prefix) = (self.tasks, self.work, key_prefix.to_owned());
+        let slice = Slice { tasks, first: 0, work, length, key_prefix };
+        let before = NodeUsage::before(self.cluster, work);
+        let seen = self.runtime.block_on(measure::run(&slice, &self.clients));
+        Ok((vec![seen], NodeUsage::after(self.cluster, work) - before))
     }
 }

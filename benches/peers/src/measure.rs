@@ -1,17 +1,16 @@
-//! One slice of one contender: cycles, latencies, CPU time, failures.
+//! One slice of the clients of one process: cycles, latencies, what was used up, failures.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
-use kit::Cluster;
 use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
 use crate::contender::Contender;
 use crate::scenario::Work;
+use crate::tally::{Failures, Seen, fail};
+use crate::usage::Usage;
 
 /// A task that has not come back this long after the end of its slice is aborted.
 const GRACE: Duration = Duration::from_secs(5);
@@ -19,112 +18,31 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Idle time after a slice, so that its last packets are charged to it and not to the next one.
 const QUIET: Duration = Duration::from_millis(20);
 
-/// Latencies are kept between 1 us and 2 min, in nanoseconds, to three digits.
-const LATENCY_NS: (u64, u64) = (1_000, 120_000_000_000);
-
-/// What one slice came to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sample {
-    /// Cycles finished.
-    pub(crate) cycles: u64,
-    /// Cycles per second: for each task its cycles over the time until its last one ended, summed.
-    pub(crate) rate: f64,
-    /// From the start until the last task came back or was aborted.
-    pub(crate) elapsed: Duration,
-    /// User and system CPU time of this process, over all threads.
-    pub(crate) cpu: Duration,
-    /// The same of the nodes that can be asked, all together, and how many those are.
-    pub(crate) servers: (Duration, usize),
-}
-
-/// All that is known of one contender in one scenario.
-pub(crate) struct Measurements {
-    /// One entry for each measured slice.
-    pub(crate) samples: Vec<Sample>,
-    /// Nanoseconds, of all measured slices together.
-    pub(crate) latency: Histogram<u64>,
-    /// What failed, by kind, warm-up included.
-    pub(crate) failures: Failures,
-}
-
-/// Failures by kind: the part of the message before its first colon.
-pub(crate) type Failures = BTreeMap<String, Failure>;
-
-/// Failures of one kind.
-#[derive(Clone, Debug)]
-pub(crate) struct Failure {
-    /// How many there were.
-    pub(crate) count: u64,
-    /// The whole message of the first.
-    pub(crate) example: String,
-}
-
-impl Measurements {
-    /// Nothing measured yet.
-    pub(crate) fn new() -> Self {
-        let latency = Histogram::new_with_bounds(LATENCY_NS.0, LATENCY_NS.1, 3)
-            .expect("the bounds are constants that fit");
-        Self { samples: Vec::new(), latency, failures: Failures::new() }
-    }
-
-    /// Takes over a slice; of a warm-up only the failures count.
-    fn absorb(&mut self, sample: Sample, tasks: &[Arc<TaskLog>], warm_up: bool) {
-        for task in tasks {
-            let entries = task.entries();
-            for (kind, failure) in &entries.failures {
-                match self.failures.get_mut(kind) {
-                    Some(known) => known.count += failure.count,
-                    None => drop(self.failures.insert(kind.clone(), failure.clone())),
-                }
-            }
-            if !warm_up {
-                for &nanos in &entries.latencies_ns {
-                    self.latency.saturating_record(nanos);
-                }
-            }
-        }
-        if !warm_up {
-            self.samples.push(sample);
-        }
-    }
-
-    /// Failures of every kind together.
-    pub(crate) fn failed(&self) -> u64 {
-        self.failures.values().map(|failure| failure.count).sum()
-    }
-}
-
 /// How a slice is run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Slice {
     /// How many tasks run at once.
     pub(crate) tasks: usize,
+    /// The number of the first of them, where several processes have some.
+    pub(crate) first: usize,
     /// What each does.
     pub(crate) work: Work,
     /// No cycle starts after this.
     pub(crate) length: Duration,
-    /// Whether the figures are thrown away.
-    pub(crate) warm_up: bool,
+    /// What its keys begin with; it must be new, for an aborted task may leave keys behind.
+    pub(crate) key_prefix: String,
 }
 
-/// Runs one slice; `key_prefix` must be new, for an aborted task may leave keys behind.
-pub(crate) async fn run<C: Contender>(
-    slice: Slice,
-    cluster: &Cluster,
-    clients: &[Arc<C>],
-    key_prefix: &str,
-    tally: &mut Measurements,
-) {
-    let (servers_before, _) = servers_cpu(cluster);
-    let held = Arc::new(AtomicBool::new(false));
+/// Runs one slice.
+pub(crate) async fn run<C: Contender>(slice: &Slice, clients: &[Arc<C>]) -> Seen {
     let logs: Vec<Arc<TaskLog>> = (0..slice.tasks).map(|_| Arc::default()).collect();
     let mut running = JoinSet::new();
-    let cpu_before = process_cpu();
+    let before = Usage::now();
     let start = Instant::now();
     for (index, log) in logs.iter().enumerate() {
         let key = match slice.work {
-            Work::SharedKey { .. } => key_prefix.to_owned(),
-            _ => format!("{key_prefix}:{index}"),
+            Work::SharedKey { .. } => slice.key_prefix.clone(),
+            _ => format!("{}:{}", slice.key_prefix, slice.first + index),
         };
         let several = if let Work::Several(several) = slice.work { several } else { 0 };
         let task = Task {
@@ -132,9 +50,9 @@ pub(crate) async fn run<C: Contender>(
             keys: (0..several).map(|number| format!("{key}:{number}")).collect(),
             key,
             work: slice.work,
-            held: Arc::clone(&held),
+            log: Arc::clone(log),
         };
-        running.spawn(task.run(start, slice.length, Arc::clone(log)));
+        running.spawn(task.run(start, slice.length));
     }
     let all = async { while running.join_next().await.is_some() {} };
     if tokio::time::timeout(slice.length + GRACE, all).await.is_err() {
@@ -142,32 +60,28 @@ pub(crate) async fn run<C: Contender>(
     }
     let elapsed = start.elapsed();
     tokio::time::sleep(QUIET).await;
-    let cpu = process_cpu().saturating_sub(cpu_before);
-    let (servers_after, asked) = servers_cpu(cluster);
-    let servers = (servers_after.saturating_sub(servers_before), asked);
-    let sample = summarize(&logs, elapsed, cpu, servers);
-    tally.absorb(sample, &logs, slice.warm_up);
+    let usage = Usage::now() - before;
+    summarize(&logs, elapsed, usage)
 }
 
 /// Adds the tasks up; marks those that were aborted.
-fn summarize(
-    logs: &[Arc<TaskLog>],
-    elapsed: Duration,
-    cpu: Duration,
-    servers: (Duration, usize),
-) -> Sample {
-    let mut sample = Sample { cycles: 0, rate: 0.0, elapsed, cpu, servers };
+fn summarize(logs: &[Arc<TaskLog>], elapsed: Duration, usage: Usage) -> Seen {
+    let mut seen = Seen { elapsed, usage, ..Seen::default() };
     for log in logs {
         let mut entries = log.entries();
         if entries.ended.is_none() {
-            entries.fail(format!("not back {GRACE:?} after the slice, aborted"));
+            fail(&mut entries.failures, format!("not back {GRACE:?} after the slice, aborted"));
         }
-        let cycles = entries.latencies_ns.len();
         let ended = entries.ended.unwrap_or(elapsed);
-        sample.cycles += cycles as u64;
-        sample.rate += count(cycles) / ended.as_secs_f64();
+        seen.rate += count(entries.latencies_ns.len()) / ended.as_secs_f64();
+        seen.latencies_ns.append(&mut entries.latencies_ns);
+        seen.holds_ns.append(&mut entries.holds_ns);
+        for (kind, failure) in std::mem::take(&mut entries.failures) {
+            let known = seen.failures.entry(kind);
+            known.and_modify(|known| known.count += failure.count).or_insert(failure);
+        }
     }
-    sample
+    seen
 }
 
 /// A count as a floating-point number.
@@ -175,22 +89,11 @@ fn count(number: usize) -> f64 {
     f64::from(u32::try_from(number).expect("a slice has fewer than 2^32 cycles"))
 }
 
-/// User and system time of this process, all threads together.
-fn process_cpu() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::try_from(time).expect("CPU time is never negative")
-}
-
-/// User and system time of the nodes that run, all together, and how many those are.
-fn servers_cpu(cluster: &Cluster) -> (Duration, usize) {
-    let running = cluster.iter().filter(|node| node.is_running() && !node.is_stopped());
-    let used = running.map(|node| {
-        let info = node.info("cpu");
-        let seconds = |name: &str| info.get(name)?.parse::<f64>().ok();
-        let used = seconds("used_cpu_user").zip(seconds("used_cpu_sys"));
-        used.map_or(Duration::ZERO, |(user, sys)| Duration::from_secs_f64(user + sys))
-    });
-    used.fold((Duration::ZERO, 0), |(sum, count), used| (sum + used, count + 1))
+/// The time by a clock that all processes of the machine share, in nanoseconds.
+fn shared_now_ns() -> u64 {
+    let now = Duration::try_from(clock_gettime(ClockId::Monotonic));
+    let now = now.expect("the time since the boot is never negative");
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// What one task writes down; it outlives the task when that is aborted.
@@ -201,21 +104,13 @@ struct TaskLog(Mutex<Entries>);
 struct Entries {
     latencies_ns: Vec<u64>,
     failures: Failures,
+    holds_ns: Vec<(u64, u64)>,
     ended: Option<Duration>,
 }
 
 impl TaskLog {
     fn entries(&self) -> std::sync::MutexGuard<'_, Entries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Entries {
-    /// Counts a failure.
-    fn fail(&mut self, example: String) {
-        let kind = example.split(':').next().unwrap_or_default().to_owned();
-        let failure = self.failures.entry(kind).or_insert(Failure { count: 0, example });
-        failure.count += 1;
     }
 }
 
@@ -226,33 +121,32 @@ struct Task<C> {
     /// Those that are locked together.
     keys: Vec<String>,
     work: Work,
-    held: Arc<AtomicBool>,
+    log: Arc<TaskLog>,
 }
 
 impl<C: Contender> Task<C> {
     /// Cycles until `length` after `start`; the bound is looked at between cycles.
-    async fn run(self, start: Instant, length: Duration, log: Arc<TaskLog>) {
+    async fn run(self, start: Instant, length: Duration) {
         let mut extended = None;
         while start.elapsed() < length {
             let outcome = match self.work {
                 Work::Extend => self.extend(&mut extended).await,
                 _ => self.once().await,
             };
-            let mut entries = log.entries();
+            let mut entries = self.log.entries();
             match outcome {
                 Ok(latency) => {
-                    entries
-                        .latencies_ns
-                        .push(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+                    let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+                    entries.latencies_ns.push(nanos);
                 }
-                Err(reason) => entries.fail(reason),
+                Err(reason) => fail(&mut entries.failures, reason),
             }
         }
-        log.entries().ended = Some(start.elapsed());
+        self.log.entries().ended = Some(start.elapsed());
         if let Some(lock) = extended
             && let Err(reason) = self.client.unlock(lock).await
         {
-            log.entries().fail(reason);
+            fail(&mut self.log.entries().failures, reason);
         }
     }
 
@@ -288,11 +182,11 @@ impl<C: Contender> Task<C> {
             Work::SharedKey { hold } => {
                 let lock = self.client.lock_waiting(&self.key).await?;
                 let waited = start.elapsed();
-                let alone = !self.held.swap(true, Ordering::AcqRel);
+                let begun = shared_now_ns();
                 tokio::time::sleep(hold).await;
-                self.held.store(false, Ordering::Release);
+                self.log.entries().holds_ns.push((begun, shared_now_ns()));
                 self.client.unlock(lock).await?;
-                if alone { Ok(waited) } else { Err("TWO HOLDERS AT ONCE".to_owned()) }
+                Ok(waited)
             }
         }
     }

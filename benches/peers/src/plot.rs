@@ -5,7 +5,7 @@ use std::path::Path;
 use plotters::prelude::*;
 
 use crate::duel::Outcome;
-use crate::report;
+use crate::ratio;
 
 /// How large it is, in pixels.
 const SIZE: (u32, u32) = (760, 360);
@@ -32,7 +32,7 @@ struct Group {
 
 impl Group {
     fn of(outcome: &Outcome) -> Self {
-        let bars = outcome.measured.iter().map(|(name, tally)| (*name, report::rate(tally)));
+        let bars = outcome.measured.iter().map(|(name, tally)| (*name, ratio::rate(tally)));
         Self { tasks: outcome.scenario.tasks, bars: bars.collect() }
     }
 }

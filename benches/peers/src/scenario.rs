@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// What happens to some of the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -18,7 +20,7 @@ pub(crate) enum Fault {
 }
 
 /// What a task does in a loop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Work {
     /// Locks and unlocks a key of its own; the latency is that of the whole cycle.
     OwnKey,
@@ -33,6 +35,13 @@ pub(crate) enum Work {
     Fenced,
     /// Locks and unlocks so many keys of its own at once.
     Several(usize),
+}
+
+impl Work {
+    /// True if it is done by scripts alone, which run what others send by itself. One key needs none to be set.
+    pub(crate) fn is_scripted(self) -> bool {
+        matches!(self, Self::Extend | Self::Fenced | Self::Several(2..))
+    }
 }
 
 /// What the figures are compared with.
@@ -68,6 +77,8 @@ pub(crate) struct Scenario {
     pub(crate) tasks: usize,
     /// How many clients they share; 1, or one for each task.
     pub(crate) clients: usize,
+    /// How many processes of their own share tasks and clients evenly; 0 if all are in this one.
+    pub(crate) processes: usize,
     /// What each task does.
     pub(crate) work: Work,
     /// What happens to the nodes.
@@ -98,6 +109,7 @@ const PLAIN: Scenario = Scenario {
     nodes: 5,
     tasks: 1,
     clients: 1,
+    processes: 0,
     work: Work::OwnKey,
     fault: Fault::None,
     slice_factor: 1,
@@ -112,7 +124,7 @@ const LATE: Fault = Fault::Slow(Duration::from_millis(20));
 const HOLD_1_MS: Work = Work::SharedKey { hold: Duration::from_millis(1) };
 
 /// All scenarios, in the order of the table.
-pub(crate) const SCENARIOS: [Scenario; 34] = [
+pub(crate) const SCENARIOS: [Scenario; 35] = [
     Scenario { name: "sequential", third: Third::Floor, ..PLAIN },
     Scenario { name: "8 tasks", tasks: 8, third: Third::Floor, ..PLAIN },
     Scenario { name: "64 tasks", tasks: 64, third: Third::Floor, ..PLAIN },
@@ -145,6 +157,13 @@ pub(crate) const SCENARIOS: [Scenario; 34] = [
     Scenario { name: "1 key, 8 tasks, 1 ms hold", tasks: 8, ..SHARED },
     Scenario { name: "1 key, 32 tasks, 1 ms hold", tasks: 32, ..SHARED },
     Scenario { name: "1 key, 8 clients, 1 ms hold", tasks: 8, clients: 8, ..SHARED },
+    Scenario {
+        name: "1 key, 8 processes, 1 ms hold",
+        tasks: 8,
+        clients: 8,
+        processes: 8,
+        ..SHARED
+    },
     Scenario { name: "own: 1 killed, sequential", fault: Fault::Killed, ..OWN },
     Scenario { name: "own: 1 killed, 64 tasks", tasks: 64, fault: Fault::Killed, ..OWN },
     Scenario { name: "own: 1 hung, sequential", fault: Fault::Hung(1), ..OWN },

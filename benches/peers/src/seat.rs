@@ -1,0 +1,39 @@
+//! Who takes part in a scenario.
+
+use crate::contender::{Contender, EagerRslock, Library, Quorlock, Rslock};
+use crate::floor::Floor;
+use crate::nodes::Nodes;
+use crate::scenario::{Base, Scenario, Third, Work};
+
+/// One who takes part: what is measured, doing what, on which nodes.
+pub(crate) struct Seat<'a> {
+    pub(crate) name: &'static str,
+    pub(crate) library: Library,
+    pub(crate) scenario: &'static Scenario,
+    pub(crate) work: Work,
+    pub(crate) nodes: &'a Nodes,
+}
+
+/// Those who take part, the base first.
+pub(crate) fn seats<'a>(
+    scenario: &'static Scenario,
+    nodes: &'a Nodes,
+    healthy: Option<&'a Nodes>,
+) -> Vec<Seat<'a>> {
+    let work = scenario.work;
+    let seat = |name, library| Seat { name, library, scenario, work, nodes };
+    let quorlock = || seat(Quorlock::NAME, Library::Quorlock);
+    let base = match (scenario.base, healthy) {
+        (Base::Healthy, Some(healthy)) => {
+            Seat { name: "quorlock, all well", nodes: healthy, ..quorlock() }
+        }
+        (Base::Plain, _) => Seat { name: "quorlock, plain", work: Work::OwnKey, ..quorlock() },
+        _ => seat(Rslock::NAME, Library::Rslock),
+    };
+    let third = match scenario.third {
+        Third::Nobody => None,
+        Third::Floor => Some(seat(Floor::NAME, Library::Floor)),
+        Third::EagerRslock => Some(seat(EagerRslock::NAME, Library::EagerRslock)),
+    };
+    [base, quorlock()].into_iter().chain(third).collect()
+}

@@ -1,0 +1,116 @@
+//! What a process has used up so far: the difference of two readings is what a slice took.
+
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use crate::counts::Counts;
+use crate::instructions;
+
+/// What a process has used up, all its threads together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Usage {
+    /// User and system time.
+    pub(crate) cpu: Duration,
+    /// How often a thread went to sleep: voluntary context switches.
+    pub(crate) switches: u64,
+    /// Instructions outside of the kernel, where the system counts them.
+    pub(crate) instructions: Option<u64>,
+    /// What a preloaded library counts, if there is one.
+    pub(crate) counts: Option<Counts>,
+}
+
+impl Usage {
+    /// What this process has used up.
+    pub(crate) fn now() -> Self {
+        let cpu = Duration::try_from(clock_gettime(ClockId::ProcessCPUTime));
+        let switches = getrusage(UsageWho::RUSAGE_SELF).ok().and_then(|usage| {
+            let switches = usage.voluntary_context_switches();
+            u64::try_from(switches).ok()
+        });
+        Self {
+            cpu: cpu.expect("CPU time is never negative"),
+            switches: switches.unwrap_or_default(),
+            instructions: instructions::count(),
+            counts: Counts::now(),
+        }
+    }
+}
+
+/// What was used up since an earlier reading of the same process.
+impl Sub for Usage {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        let instructions = self.instructions.zip(before.instructions);
+        Self {
+            cpu: self.cpu.saturating_sub(before.cpu),
+            switches: self.switches.saturating_sub(before.switches),
+            instructions: instructions.map(|(now, before)| now.saturating_sub(before)),
+            counts: self.counts.zip(before.counts).map(|(now, before)| now - before),
+        }
+    }
+}
+
+/// What two processes used up; what is not known of both is not known.
+impl Add for Usage {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        let instructions = self.instructions.zip(other.instructions);
+        Self {
+            cpu: self.cpu + other.cpu,
+            switches: self.switches + other.switches,
+            instructions: instructions.map(|(one, other)| one + other),
+            counts: self.counts.zip(other.counts).map(|(one, other)| one + other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Usage;
+    use crate::counts::Counts;
+
+    fn usage(number: u64) -> Usage {
+        let counts = Counts { allocations: number, bytes: 10 * number, calls: 100 * number };
+        Usage {
+            cpu: Duration::from_millis(number),
+            switches: number,
+            instructions: Some(1000 * number),
+            counts: Some(counts),
+        }
+    }
+
+    #[test]
+    fn readings_are_added_and_subtracted_field_by_field() {
+        assert_eq!(usage(5) - usage(2), usage(3));
+        assert_eq!(usage(5) + usage(2), usage(7));
+    }
+
+    #[test]
+    fn what_one_reading_does_not_know_is_not_known() {
+        let blind = Usage { instructions: None, counts: None, ..usage(2) };
+        for sum in [usage(5) - blind, blind + usage(5)] {
+            assert_eq!((sum.instructions, sum.counts), (None, None));
+        }
+    }
+
+    #[test]
+    fn a_busy_thread_uses_time_and_one_that_sleeps_goes_to_sleep() {
+        let before = Usage::now();
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let mut sum = 0_u64;
+        while (Usage::now() - before).cpu < Duration::from_millis(5) {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        assert!((Usage::now() - before).switches >= 20);
+    }
+}
