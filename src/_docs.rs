@@ -10,6 +10,9 @@ pub mod design {}
 #[doc = include_str!("../docs/FENCING.md")]
 pub mod fencing {}
 
+#[doc = include_str!("../docs/OPERATIONS.md")]
+pub mod operations {}
+
 #[doc = include_str!("../docs/PERFORMANCE.md")]
 pub mod performance {}
 

@@ -204,9 +204,8 @@ fn findings(probe: &Probe) -> Vec<Finding> {
     if facts.replicas() > 0 {
         found.push(Finding::HasReplicas { count: facts.replicas() });
     }
-    if facts.sentinels() > 0 {
-        found.push(Finding::Watched { sentinels: facts.sentinels() });
-    }
+    let watching = facts.sentinels().filter(|sentinels| *sentinels > 0);
+    found.extend(watching.map(|sentinels| Finding::Watched { sentinels }));
     if facts.is_clustered() {
         found.push(Finding::Clustered);
     }
@@ -218,6 +217,7 @@ fn findings(probe: &Probe) -> Vec<Finding> {
         (has_eviction, "whether it evicts keys", "+info"),
         (facts.persistence().is_some(), "what it keeps when it restarts", "+info +config|get"),
         (clock.is_some(), "its clock", "+time"),
+        (facts.sentinels().is_some(), "whether Sentinels watch it", "+pubsub|numsub"),
     ] {
         if !is_known {
             found.push(Finding::Unknown { what, needs });

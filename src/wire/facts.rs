@@ -128,9 +128,10 @@ impl Facts {
         self.number("connected_slaves").unwrap_or_default()
     }
 
-    /// How many Sentinels watch the server, and may promote a replica in its place.
-    pub(crate) fn sentinels(&self) -> u64 {
-        self.listeners.values().filter_map(|count| count.parse::<u64>().ok()).sum()
+    /// How many Sentinels watch the server, and may promote a replica in its place; `None` if it does not
+    /// tell.
+    pub(crate) fn sentinels(&self) -> Option<u64> {
+        self.listeners.values().next()?.parse().ok()
     }
 
     /// True if the server says that it runs in cluster mode.

@@ -162,7 +162,7 @@ mod tests {
             }
             let read = Inspection::read(&replies, resp3, &Value::of(b"mine"));
             let facts = &read.facts;
-            assert_eq!((facts.run_id(), facts.sentinels()), (Some("abc"), 2));
+            assert_eq!((facts.run_id(), facts.sentinels()), (Some("abc"), Some(2)));
             assert!(facts.is_clustered() && facts.rests_on_rewrite());
             assert_eq!(facts.eviction_policy(), Some("yes"), "the last of the settings");
             let why = read.no_pushes.expect("it refused").to_string();

@@ -33,6 +33,7 @@ mod names;
 mod natives;
 mod nodes;
 mod odd_places;
+mod operations;
 #[cfg(feature = "test-util")]
 mod own_clock;
 mod ownership;
