@@ -115,7 +115,8 @@ impl<'a> Attempt<'a> {
                     if let Some((token, counters)) = token.zip(self.claim.fence()) {
                         counters.commit(token, &asked.numbers());
                     }
-                    return AttemptResult::Won(Acquired { guard, valid_until, tally: asked });
+                    let (tally, tag) = (asked, self.request.tag);
+                    return AttemptResult::Won(Acquired { guard, valid_until, tally, tag });
                 }
                 // Once: what follows a raise is never another.
                 Next::Raise { valid_until, token } => {

@@ -5,6 +5,7 @@ use super::driver::{Driver, READY_LOOK};
 use super::queue_slot::QueueSlot;
 use super::request::{AcquireFailure, AcquireRequest, Acquired};
 use crate::node::{Links, Nodes, sleep_until};
+use crate::observe::{AttemptEnded, AttemptOutcome, Weight};
 use crate::protocol::{Acquisition, Goal, Outcome, Refusal, Round, Schedule, Time};
 use crate::round::Tally;
 use std::future::poll_fn;
@@ -24,6 +25,8 @@ pub(super) struct Course<'a> {
     /// Where it stands, if it waits.
     slot: Option<QueueSlot>,
     begun: Time,
+    /// How many attempts it has made.
+    attempts: u32,
     /// Its last attempt, which was refused.
     refused: Option<Arc<Tally>>,
 }
@@ -38,7 +41,7 @@ impl<'a> Course<'a> {
                 .fenced(request.counters.is_some());
         let join = |deadline| QueueSlot::join(&context.queues, &request.keys, deadline);
         let slot = request.deadline.map(join);
-        Self { driver, request, acquisition, slot, begun: driver.now(), refused: None }
+        Self { driver, request, acquisition, slot, begun: driver.now(), attempts: 0, refused: None }
     }
 
     /// Makes attempts until one is won or there is reason to give up.
@@ -76,7 +79,9 @@ impl<'a> Course<'a> {
             let slot = self.slot.as_ref();
             let (attempt, guard) = Attempt::new(context, &nodes, self.request, slot, permit);
             let attempt = attempt.repeated(self.refused.is_some());
-            match attempt.run(guard, &mut self.acquisition).await {
+            let ended = attempt.run(guard, &mut self.acquisition).await;
+            self.tell(&nodes, &ended);
+            match ended {
                 AttemptResult::Won(acquired) => return Ok(acquired),
                 AttemptResult::Retry { reason, at } => self.rest(&nodes, reason, at).await,
                 AttemptResult::Refused { refusal, reason, is_latest } => {
@@ -93,6 +98,32 @@ impl<'a> Course<'a> {
                 }
             }
         }
+    }
+
+    /// Tells what came of an attempt.
+    fn tell(&mut self, nodes: &Nodes, ended: &AttemptResult) {
+        self.attempts = self.attempts.saturating_add(1);
+        let observers = nodes.observers();
+        if !observers.wants(Weight::Detail) {
+            return;
+        }
+        let (outcome, tally) = match ended {
+            AttemptResult::Won(acquired) => (AttemptOutcome::Won, &acquired.tally),
+            AttemptResult::Retry { reason, .. } | AttemptResult::Refused { reason, .. } => {
+                (AttemptOutcome::Refused, reason)
+            }
+            AttemptResult::GivenUp(tally) => (AttemptOutcome::GivenUp, tally),
+        };
+        let AcquireRequest { tag, keys, prefix, .. } = self.request;
+        let report = tally.report(nodes.names().cloned());
+        let event = AttemptEnded {
+            lock: tag.lock(keys, *prefix),
+            number: self.attempts,
+            outcome,
+            took: self.driver.now().since(tally.t1()),
+            report: &report,
+        };
+        observers.tell(Weight::Detail, &event);
     }
 
     /// Waits for the turn, if it waits at all; false if the deadline came first.

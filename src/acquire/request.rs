@@ -3,6 +3,7 @@
 use super::waiter::AttemptGuard;
 use crate::error::ClientError;
 use crate::node::{Ballot, Claim, NoRuntime, QueuedCommand};
+use crate::observe::Tag;
 use crate::protocol::{Refusal, Time, Ttl};
 use crate::round::Tally;
 use crate::wire::{CounterKeys, Keys, Value, Wants};
@@ -26,6 +27,10 @@ pub(crate) struct AcquireRequest {
     pub(crate) deadline: Option<Time>,
     /// True to give up as soon as the holder is seen to outlast the deadline.
     pub(crate) gives_up_early: bool,
+    /// What events call it.
+    pub(crate) tag: Tag,
+    /// How much of each key is the prefix.
+    pub(crate) prefix: usize,
 }
 
 /// A lock that is held.
@@ -33,6 +38,7 @@ pub(crate) struct Acquired {
     pub(crate) guard: AttemptGuard,
     pub(crate) valid_until: Time,
     pub(crate) tally: Arc<Tally>,
+    pub(crate) tag: Tag,
 }
 
 /// Why there is none.

@@ -43,6 +43,7 @@ impl Acquire {
         auto_extend_forever();
         metadata(metadata: impl Into<String>);
         fenced();
+        class(class: &'static str);
     }
 
     /// Acquires the lock, waiting as the settings say.

@@ -5,10 +5,10 @@ use super::background::Background;
 use super::error::{Error, InsideRuntime, joined};
 use super::lease::Lease;
 use crate::check::NodeCheck;
-use crate::client::{Builder, NodeInfo, Status, TryUsingError, UsingError};
+use crate::client::{Builder, HeldLease, NodeInfo, Status, TryUsingError, UsingError};
 use crate::error::{ClientError, CloseError, ConfigError, ReleaseError};
 use crate::lease::ReleaseOutcome;
-use crate::round::Report;
+use crate::observe::Report;
 use std::task::Poll;
 
 /// A client of N independent Redis masters, for callers without a runtime; see
@@ -155,6 +155,11 @@ impl Redlock {
     /// How the client stands with each of its nodes; see [`Redlock::nodes`](crate::Redlock::nodes).
     pub fn nodes(&self) -> Vec<NodeInfo> {
         self.inner.nodes()
+    }
+
+    /// See [`Redlock::leases`](crate::Redlock::leases).
+    pub fn leases(&self) -> Vec<HeldLease> {
+        self.inner.leases()
     }
 
     /// The client for async code, on the same connections.

@@ -1,10 +1,12 @@
 //! An acquire in the making, and the future that it is.
 
+use super::observed::AcquireWatch;
 use super::redlock::Inner;
 use super::settings::check_metadata;
 use crate::acquire::AcquireRequest;
 use crate::error::{AcquireError, ConfigError};
 use crate::lease::Lease;
+use crate::observe::Tag;
 use crate::protocol::{RetryPolicy, Time};
 use crate::wire::{Key, Keys, Value};
 use futures::future::BoxFuture;
@@ -37,6 +39,7 @@ pub struct Acquire {
     stop_before: Option<Duration>,
     metadata: Option<Arc<str>>,
     is_fenced: bool,
+    class: Option<&'static str>,
     stage: Stage,
 }
 
@@ -75,6 +78,7 @@ impl Acquire {
             stop_before: None,
             metadata,
             is_fenced,
+            class: None,
             stage: Stage::Fresh,
         }
     }
@@ -200,6 +204,14 @@ impl Acquire {
         self
     }
 
+    /// What kind of lock it is, such as `"account"`, for events and metrics: they tell kinds of locks apart by
+    /// it, and never by resource, of which there may be millions. For that its text has to stand in the
+    /// program: there are as many classes as were written there.
+    pub fn class(mut self, class: &'static str) -> Self {
+        self.class = Some(class);
+        self
+    }
+
     /// Gives work a signal before its lock ends: [`stopping`](crate::LeaseRef::stopping) resolves when less
     /// than `margin` of the validity is left, and no renewal has come through. What [`using`](Self::using)
     /// runs can then end in order; if it has not by the end of the validity, it is dropped as ever.
@@ -254,15 +266,18 @@ impl Acquire {
         let request = self.request(deadline);
         let (max_hold, at_least, margin) = (self.auto_extend, self.at_least, self.stop_before);
         Box::pin(async move {
-            let request = request?;
+            let mut request = request?;
             let (ttl, keys) = (request.ttl, request.keys.clone());
-            match client.driver.acquire(request, schedule).await {
+            let watch = AcquireWatch::begin(&client, &mut request, &keys, wait);
+            let ended = match client.driver.acquire(request, schedule).await {
                 Ok(acquired) => Lease::new(&client.backing, acquired, ttl, (max_hold, at_least))
                     .map(|lease| lease.stopping_at(margin))
                     .ok_or(AcquireError::Closed),
                 Err(failure) if is_adoption => Err(client.explain(failure, &keys).of_adoption()),
                 Err(failure) => Err(client.explain(failure, &keys)),
-            }
+            };
+            watch.end(&ended);
+            ended
         })
     }
 
@@ -304,6 +319,8 @@ impl Acquire {
             is_watched: self.auto_extend.is_some(),
             deadline,
             gives_up_early: self.gives_up_early,
+            tag: Tag { id: 0, class: self.class },
+            prefix: settings.prefix.len(),
         })
     }
 }

@@ -12,6 +12,7 @@ use crate::node::{
     Clocks, Endpoint, Environment, Guard, NodeShared, Pool, PushSink, RestartGuard, Siblings,
     Timings,
 };
+use crate::observe::{Observer, Observers};
 use crate::protocol::{MAX_NODES, NodeId, Quorum, RetryPolicy};
 #[cfg(feature = "test-util")]
 use crate::random::Random;
@@ -45,12 +46,14 @@ use tokio::runtime::Handle;
 /// | [`metadata`](Self::metadata) | none |
 /// | [`fenced`](Self::fenced) | no |
 /// | [`token_ttl`](Self::token_ttl) | 24 h |
+/// | [`observer`](Self::observer) | none |
 #[derive(Clone, Default)]
 #[must_use = "a builder does nothing until build() is called"]
 pub struct Builder {
     nodes: Vec<Result<Place, ConfigError>>,
     options: Options,
     runtime: Option<Handle>,
+    pub(super) observer: Option<Arc<dyn Observer>>,
     environment: Environment,
 }
 
@@ -292,7 +295,7 @@ impl Builder {
     /// # Errors
     /// Says what cannot work, by name.
     pub fn build(self) -> Result<Redlock, ConfigError> {
-        let Self { nodes, options, runtime, environment } = self;
+        let Self { nodes, options, runtime, observer, environment } = self;
         let places = nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
         let quorum = match places.len() {
             0 => return Err(ConfigError::NoNodes),
@@ -302,6 +305,8 @@ impl Builder {
             count => Quorum::majority(count),
         };
         let settings = Settings::new(&options)?;
+        let observers = Observers::new(observer, quorum, &environment.clock);
+        let environment = Environment { observers, ..environment };
         let names = address::distinct_names(&places)?;
 
         let (Limits { node_timeout, drift, .. }, term) = (settings.limits, settings.term);

@@ -7,7 +7,9 @@ mod acquire;
 mod address;
 mod builder;
 mod explain;
+mod leases;
 mod node_info;
+mod observed;
 mod redlock;
 mod settings;
 mod status;
@@ -15,6 +17,7 @@ mod using;
 
 pub use acquire::Acquire;
 pub use builder::Builder;
+pub use leases::HeldLease;
 pub use node_info::NodeInfo;
 #[cfg(feature = "test-util")]
 pub(crate) use redlock::Inner;

@@ -11,7 +11,7 @@ use crate::check::{NodeCheck, check, probe_resource};
 use crate::error::{ClientError, CloseError, ReleaseError};
 use crate::lease::{Backing, Lease, LeaseRef, ReleaseOutcome};
 use crate::node::Nodes;
-use crate::round::Report;
+use crate::observe::Report;
 use crate::wire::Keys;
 use std::fmt;
 use std::sync::Arc;
@@ -50,7 +50,6 @@ impl Redlock {
         Self { inner: Arc::new(Inner { driver, backing, settings }) }
     }
 
-    #[cfg(feature = "test-util")]
     pub(crate) fn inner(&self) -> &Inner {
         &self.inner
     }

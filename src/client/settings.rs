@@ -3,6 +3,7 @@
 use crate::error::ConfigError;
 use crate::lease::{Limits, to_ttl};
 use crate::node::RestartGuard;
+use crate::observe::shown;
 use crate::protocol::{Drift, RetryPolicy, Ttl};
 use crate::wire::{CounterKeys, Key, Keys, is_reserved};
 use std::sync::Arc;
@@ -153,24 +154,6 @@ pub(crate) fn check_metadata(metadata: Option<&str>) -> Result<(), ConfigError> 
     }
 }
 
-/// So much of a name is shown, in characters.
-const MAX_SHOWN: usize = 64;
-
-/// A resource, or a part of one, for people: on one line, and not longer than a line.
-fn shown(name: &[u8]) -> String {
-    let mut shown = String::new();
-    for chunk in name.utf8_chunks() {
-        shown.extend(chunk.valid().escape_debug().take(MAX_SHOWN + 1));
-        shown.extend(chunk.invalid().escape_ascii().map(char::from));
-        if let Some((end, _)) = shown.char_indices().nth(MAX_SHOWN) {
-            shown.truncate(end);
-            shown.push('…');
-            break;
-        }
-    }
-    shown
-}
-
 /// This host and this process.
 pub(crate) fn owner() -> String {
     #[cfg(unix)]
@@ -178,28 +161,4 @@ pub(crate) fn owner() -> String {
     #[cfg(not(unix))]
     let host = std::env::var("COMPUTERNAME").unwrap_or_else(|_| "host".to_owned());
     format!("{host}:{}", std::process::id())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_shown_on_one_line_and_not_longer_than_one() {
-        for (name, as_shown) in [
-            (&b""[..], ""),
-            (b"orders/42", "orders/42"),
-            ("größe/日本".as_bytes(), "größe/日本"),
-            (b"two\r\nlines \"quoted\"", "two\\r\\nlines \\\"quoted\\\""),
-            (b"\xff\x00a\xf0", "\\xff\\0a\\xf0"),
-        ] {
-            assert_eq!(shown(name), as_shown);
-        }
-        assert_eq!(shown(&[b'a'; 64]), "a".repeat(64));
-        for long in [vec![b'a'; 1 << 20], vec![0xff; 1 << 20], "ö\u{1f409}\0".repeat(999).into()] {
-            let shown = shown(&long);
-            assert_eq!(shown.chars().count(), MAX_SHOWN + 1, "{shown}");
-            assert!(shown.ends_with('…'), "{shown}");
-        }
-    }
 }

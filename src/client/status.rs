@@ -2,8 +2,9 @@
 
 use crate::lease::Backing;
 use crate::node::{Ballot, Claim, Nodes, QueuedCommand};
+use crate::observe::{Holder, NodeVote, Report};
 use crate::protocol::{Goal, Round};
-use crate::round::{Holder, NodeVote, Report, Tally};
+use crate::round::Tally;
 use crate::wire::{Answer, Keys, NodeFailure, Obstacle, Remaining, Value, short};
 use std::fmt;
 use std::sync::Arc;

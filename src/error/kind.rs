@@ -1,7 +1,7 @@
 //! What kind of trouble an error is, for code that decides what to do.
 
 use crate::error::{AcquireError, ExtendError, ReleaseError};
-use crate::round::Report;
+use crate::observe::Report;
 use std::time::Duration;
 
 impl AcquireError {
@@ -81,8 +81,8 @@ mod tests {
     use crate::client::UsingError;
     use crate::error::{ConfigError, ReenterError};
     use crate::lease::ReleaseOutcome;
+    use crate::observe::{NodeReport, NodeVote};
     use crate::protocol::Loss;
-    use crate::round::{NodeReport, NodeVote};
     use crate::wire::NodeFailure;
     use std::error::Error;
 

@@ -9,8 +9,8 @@ mod kind;
 pub use config::ConfigError;
 
 use crate::node::{NoRuntime, RuntimeDriver};
+use crate::observe::Report;
 use crate::protocol::Loss;
-use crate::round::Report;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;

@@ -5,6 +5,7 @@ use super::registry::LeaseRegistry;
 use super::release::{ReleaseOutcome, release};
 use crate::error::ReleaseError;
 use crate::node::{NodeShared, Pool};
+use crate::observe::Observers;
 use crate::protocol::Quorum;
 use crate::time::Clock;
 use futures::future::join_all;
@@ -26,6 +27,8 @@ pub(super) struct Origin {
     pub(super) nodes: Arc<[Arc<NodeShared>]>,
     /// How much of each key is the prefix.
     pub(super) prefix: usize,
+    /// Who is told what happens.
+    pub(super) observers: Observers,
 }
 
 impl Backing {
@@ -37,7 +40,8 @@ impl Backing {
         limits: Limits,
         prefix: usize,
     ) -> Self {
-        let origin = Origin { clock: pool.clock().clone(), nodes: pool.all().clone(), prefix };
+        let (clock, observers) = (pool.clock().clone(), pool.observers().clone());
+        let origin = Origin { clock, nodes: pool.all().clone(), prefix, observers };
         Self { pool, registry, quorum, limits, origin: Arc::new(origin) }
     }
 

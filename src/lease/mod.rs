@@ -9,10 +9,10 @@ mod doubts;
 mod ending;
 mod extension;
 mod limits;
+mod observed;
 mod registry;
 mod release;
 mod state;
-mod token;
 mod view;
 
 pub(crate) use backing::Backing;
@@ -20,11 +20,11 @@ pub use ending::Ended;
 pub(crate) use limits::{Limits, to_ttl};
 pub(crate) use registry::LeaseRegistry;
 pub use release::ReleaseOutcome;
-pub use token::{FencingToken, ParseTokenError, TokenRangeError};
+pub(crate) use state::LeaseState;
 pub use view::LeaseRef;
 
+use self::observed::ReleaseWatch;
 use self::release::release;
-use self::state::LeaseState;
 use crate::acquire::{Acquired, AttemptGuard};
 use crate::error::ReleaseError;
 use crate::protocol::{Renewal, Ttl};
@@ -57,7 +57,7 @@ impl Lease {
         (max_hold, at_least): (Option<Duration>, Duration),
     ) -> Option<Self> {
         // The permit is kept until the lease is in the registry.
-        let Acquired { guard, valid_until, tally } = acquired;
+        let Acquired { guard, valid_until, tally, tag } = acquired;
         let AttemptGuard { mut release, permit: _permit, .. } = guard;
         if !at_least.is_zero() {
             release.keep_until(tally.t1().after(at_least));
@@ -66,7 +66,7 @@ impl Lease {
         if let Some(most) = max_hold {
             renewal = renewal.kept_up(ttl, tally.t1(), most);
         }
-        let state = LeaseState::new(backing.clone(), release, (ttl, renewal), tally.clone());
+        let state = LeaseState::new(backing.clone(), release, (ttl, renewal), tally.clone(), tag);
         if !backing.registry.enter(&state) {
             // Nobody has worked under it.
             state.release().iter_mut().for_each(|bond| bond.guard.keep_no_longer());
@@ -139,7 +139,12 @@ impl Lease {
         let state = self.lease.state();
         match state.leave() {
             0 => match state.release() {
-                Some(bond) => release(bond, cool_down).await,
+                Some(bond) => {
+                    let watch = ReleaseWatch::begin(state);
+                    let ended = release(bond, cool_down).await;
+                    watch.end(&ended);
+                    ended
+                }
                 None => Ok(ReleaseOutcome::AlreadyReleased),
             },
             guards => Ok(ReleaseOutcome::StillHeld { guards }),
@@ -150,8 +155,13 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         let state = self.lease.state();
-        if self.is_guard && state.leave() == 0 {
-            drop(state.release());
+        if self.is_guard
+            && state.leave() == 0
+            && let Some(bond) = state.release()
+        {
+            // Told when the releases are in the mailboxes.
+            let _watch = ReleaseWatch::begin(state);
+            drop(bond);
         }
     }
 }

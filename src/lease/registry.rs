@@ -70,7 +70,6 @@ impl LeaseRegistry {
     }
 
     /// How many keys are entered.
-    #[cfg(feature = "test-util")]
     pub(crate) fn count(&self) -> usize {
         self.state().leases.len()
     }

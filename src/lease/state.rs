@@ -3,7 +3,9 @@
 use super::backing::{Backing, Origin};
 use super::doubts::Doubts;
 use super::extension::{Cause, Extension};
+use super::observed::Observed;
 use crate::node::{Ballot, Claim, Nodes, QueuedCommand};
+use crate::observe::Tag;
 use crate::protocol::{
     Checks, Extended, Goal, NodeId, Renewal, Round, Step, Tenure, Time, Ttl, Wanted,
 };
@@ -22,11 +24,12 @@ use tokio::sync::futures::Notified;
 /// nodes' tasks settle them. It works while a blocked task holds up the runtime's timers.
 pub(crate) struct LeaseState {
     claim: Arc<Claim>,
-    origin: Arc<Origin>,
+    pub(super) origin: Arc<Origin>,
+    pub(super) observed: Observed,
     /// The ttl that it was acquired with.
     ttl: Ttl,
     /// None once the lease has been given up: views of it keep neither the client nor a connection.
-    bond: Mutex<Option<Bond>>,
+    pub(super) bond: Mutex<Option<Bond>>,
     /// How many guards there are.
     guards: AtomicUsize,
     renewal: Mutex<Renewal>,
@@ -54,18 +57,20 @@ impl Bond {
 }
 
 impl LeaseState {
-    /// What `hold` holds, acquired with `ttl` in that round, with one guard.
+    /// What `guard` gives up, acquired with `ttl` in that round, with one guard.
     pub(crate) fn new(
         backing: Arc<Backing>,
         guard: ReleaseGuard,
         (ttl, renewal): (Ttl, Renewal),
         acquired: Arc<Tally>,
+        tag: Tag,
     ) -> Arc<Self> {
         let (claim, origin) = (guard.claim().clone(), backing.origin().clone());
         let quorum = backing.quorum;
         Arc::new(Self {
             claim,
             origin,
+            observed: Observed::new(tag, acquired.t1()),
             ttl,
             bond: Mutex::new(Some(Bond { guard, backing })),
             guards: AtomicUsize::new(1),
@@ -146,13 +151,15 @@ impl LeaseState {
 
     /// Ends it by the holder's will. What is to be given up, if that was not done before.
     pub(crate) fn release(&self) -> Option<Bond> {
-        self.renewal().release(self.origin.clock.now());
+        let was = self.renewal().release(self.origin.clock.now());
+        self.tell_end(was);
         self.take_bond()
     }
 
     /// Ends it by the client's will.
     pub(crate) fn close(&self) -> Option<Bond> {
-        self.renewal().close(self.origin.clock.now());
+        let was = self.renewal().close(self.origin.clock.now());
+        self.tell_end(was);
         self.take_bond()
     }
 
@@ -227,9 +234,11 @@ impl LeaseState {
         lock(&self.upkeep).take();
         self.doubts.handle_outcome(&extension.tally);
         let (t1, now) = (extension.tally.t1(), self.origin.clock.now());
+        let slack = self.slack(now);
         let upkeep = |round: &Round| self.renewal().handle_upkeep(round, t1, now);
         let extended = extension.tally.with_round(upkeep);
         self.tell(extended);
+        self.tell_upkeep(extended, slack, extension);
         // A failed one is due again before the alarm that was set for its end.
         if matches!(extended, Extended::Unchanged(_)) {
             self.hasten(now);
@@ -255,8 +264,9 @@ impl LeaseState {
     }
 
     fn tell(&self, extended: Extended) {
-        if matches!(extended, Extended::Ended(_)) {
+        if let Extended::Ended(tenure) = extended {
             self.ended.notify_waiters();
+            self.tell_end(tenure);
         }
     }
 
@@ -360,8 +370,9 @@ impl Ring for LeaseState {
                 Err(_ended) => now,
             },
             Step::Wait { until } => until,
-            Step::Ended(_) => {
+            Step::Ended(tenure) => {
                 self.ended.notify_waiters();
+                self.tell_end(tenure);
                 return None;
             }
         };

@@ -2,13 +2,14 @@
 
 use super::backing::Backing;
 use super::ending::Ended;
+use super::observed::ExtendWatch;
 use super::state::LeaseState;
-use super::token::FencingToken;
 use crate::error::{ExtendError, ReenterError};
 use crate::lease::Lease;
 use crate::node::Nodes;
+use crate::observe::{FencingToken, Report};
 use crate::protocol::{Extended, Loss, Tenure, Ttl};
-use crate::round::{Report, Tally};
+use crate::round::Tally;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -187,9 +188,11 @@ impl LeaseRef {
         let begun = self.state.extend(ttl);
         let extension = begun.map_err(|ended| refusal(ended, None))?;
         let tally = &extension.tally;
+        let watch = ExtendWatch::begin(&self.state, ttl);
         tally.decided(&nodes, extension.close_at).await;
         let report = || Box::new(tally.report(nodes.names().cloned()));
         let extended = self.state.settle(&extension);
+        watch.end(extended, tally);
         match extended {
             Extended::Until(until) | Extended::Unchanged(until) => {
                 let still_valid_for = until.since(self.state.now());

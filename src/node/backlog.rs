@@ -29,6 +29,8 @@ pub(super) struct Backlog {
     pub(super) owed: Pending<QueuedCommand, Value>,
     /// When what is owed is written again.
     pub(super) repeats: Backoff,
+    /// How many of those owed are releases, as was told.
+    pub(super) told_owed: usize,
 }
 
 impl QueuedCommand {
@@ -60,6 +62,7 @@ impl Backlog {
             is_closed: false,
             is_ended: false,
             inbox: Vec::new(),
+            told_owed: 0,
         }
     }
 
@@ -73,6 +76,7 @@ impl Backlog {
         };
         self.node.set_state(state);
         self.links.note(self.node.id, phase);
+        self.node.look(|| self.node.now());
     }
 
     /// Tells all tasks whether the node owes an answer for longer than the node timeout.
@@ -114,6 +118,7 @@ impl Backlog {
     pub(super) fn prune(&mut self) {
         self.prune_owed(self.node.now());
         self.node.handover.prune(self.node.id, self.node.now());
+        self.tell_owed();
     }
 
     /// Keeps a command whose vote has been cast, if it is owed to the node.
@@ -139,6 +144,7 @@ impl Backlog {
                 self.keep(command);
             }
         }
+        self.tell_owed();
     }
 
     /// Answers what waits for the first connection and has no use any more (I12): rounds that are
@@ -182,5 +188,6 @@ impl Backlog {
             self.node.rescue(command);
         }
         inlet.empty(|command| self.node.rescue(command));
+        self.tell_owed();
     }
 }

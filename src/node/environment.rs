@@ -2,6 +2,7 @@
 
 use super::gate::Task;
 use super::timer_clock::TimerClock;
+use crate::observe::Observers;
 use crate::random::Random;
 use crate::time::Clock;
 use crate::transport::{Sockets, Transport};
@@ -14,6 +15,8 @@ pub(crate) struct Environment {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) clock: Clock,
     pub(crate) random: Random,
+    /// Who is told what happens.
+    pub(crate) observers: Observers,
     /// Decides when the client's tasks are polled, in place of their runtime alone.
     #[cfg(feature = "test-util")]
     pub(crate) gates: Option<Arc<dyn Gates>>,
@@ -62,6 +65,7 @@ impl Default for Environment {
             transport: Arc::new(Sockets::default()),
             clock: Clock::default(),
             random: Random::default(),
+            observers: Observers::default(),
             #[cfg(feature = "test-util")]
             gates: None,
         }

@@ -40,6 +40,7 @@ mod settle;
 mod shared;
 mod shield;
 mod sleep;
+mod standing;
 mod task;
 mod timer_clock;
 

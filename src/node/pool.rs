@@ -6,6 +6,7 @@ use super::queued_command::QueuedCommand;
 use super::runtime::{NoRuntime, lack};
 use super::shared::NodeShared;
 use super::task::NodeTask;
+use crate::observe::Observers;
 use crate::protocol::{NodeId, Quorum};
 use crate::random::Random;
 use crate::sync::lock;
@@ -89,6 +90,11 @@ impl Nodes {
         &self.environment.random
     }
 
+    /// Who is told what happens.
+    pub(crate) fn observers(&self) -> &Observers {
+        &self.environment.observers
+    }
+
     /// How far the connections are.
     pub(crate) fn links(&self) -> &Links {
         &self.links
@@ -142,6 +148,11 @@ impl Pool {
     /// The client's source of randomness.
     pub(crate) fn random(&self) -> &Random {
         &self.environment.random
+    }
+
+    /// Who is told what happens.
+    pub(crate) fn observers(&self) -> &Observers {
+        &self.environment.observers
     }
 
     pub(crate) fn shared(&self) -> &[Arc<NodeShared>] {

@@ -42,6 +42,8 @@ impl Backlog {
             rest = others;
         }
         self.inbox.splice(0..0, again);
+        self.tell_owed();
+        self.node.look(|| now.ours);
         Ok(())
     }
 
@@ -104,6 +106,7 @@ impl Backlog {
             command.fail(failure.clone());
             self.keep(command);
         }
+        self.tell_owed();
     }
 }
 

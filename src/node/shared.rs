@@ -82,10 +82,12 @@ pub(crate) struct NodeShared {
     /// User, password and database.
     pub(super) login: RedisConnectionInfo,
     pub(super) environment: Environment,
-    status: Mutex<(NodeState, ServerInfo)>,
+    pub(super) status: Mutex<(NodeState, ServerInfo)>,
     pub(super) handover: Handover,
     /// Releases that were asked for and not yet delivered, over all runtimes.
     pub(super) pending_releases: Arc<AtomicUsize>,
+    /// Those of them that have to be written again.
+    pub(super) owed_releases: AtomicUsize,
 }
 
 impl NodeShared {
@@ -115,6 +117,7 @@ impl NodeShared {
             status: Mutex::new((NodeState::Connecting, ServerInfo::default())),
             handover: Handover::default(),
             pending_releases: Arc::default(),
+            owed_releases: AtomicUsize::new(0),
         }
     }
 

@@ -91,6 +91,11 @@ impl<C, K: Ord> Pending<C, K> {
         }
     }
 
+    /// How many releases are owed.
+    pub(crate) fn releases(&self) -> usize {
+        self.releases.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.releases.is_empty() && self.extensions.is_empty()
     }

@@ -281,11 +281,12 @@ impl Renewal {
         was
     }
 
-    /// Ends the tenure by the client's will, which is a loss for the holder.
-    pub(crate) fn close(&mut self, now: Time) {
+    /// Ends the tenure by the client's will, which is a loss for the holder; what it is then.
+    pub(crate) fn close(&mut self, now: Time) -> Tenure {
         if matches!(self.observe(now), Tenure::Held { .. }) {
             self.tenure = Tenure::Lost(Loss::Closed);
         }
+        self.tenure
     }
 
     /// The upkeep is due by `now`.

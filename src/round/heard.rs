@@ -1,7 +1,6 @@
 //! What a node said in a round.
 
-use super::holder::Holder;
-use super::report::NodeVote;
+use crate::observe::{Holder, NodeVote};
 use crate::protocol::Time;
 use crate::wire::{Answer, Grant, NodeFailure, Obstacle, Remaining};
 use std::num::NonZeroU64;

@@ -5,11 +5,7 @@
 
 mod cleanup;
 mod heard;
-mod holder;
-mod report;
 mod tally;
 
 pub(crate) use cleanup::{ReleaseGuard, ReleaseListener};
-pub use holder::Holder;
-pub use report::{NodeReport, NodeVote, Report};
 pub(crate) use tally::Tally;

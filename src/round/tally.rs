@@ -1,8 +1,8 @@
 //! A round under way: its votes as they come in, and the task that waits for the decision.
 
 use super::heard::Heard;
-use super::report::{NodeReport, NodeVote, Report};
 use crate::node::{Links, Nodes, VoteSink, sleep_until};
+use crate::observe::{NodeReport, NodeVote, Report};
 use crate::protocol::{NodeId, NodeSet, Outcome, Round, Time, Vote};
 use crate::sync::{contain, lock};
 use crate::time::Clock;

@@ -1,8 +1,8 @@
 //! What becomes of nodes' answers in a round, and what is reported of them.
 
 use super::*;
+use crate::observe::Holder;
 use crate::protocol::{Goal, Quorum};
-use crate::round::Holder;
 use crate::wire::{Remaining, Value};
 
 /// An acquire over three nodes that begins now, and what it wins is valid for so long.

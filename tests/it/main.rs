@@ -32,6 +32,7 @@ mod lingering;
 mod names;
 mod natives;
 mod nodes;
+mod observer;
 mod odd_places;
 mod operations;
 #[cfg(feature = "test-util")]

@@ -1,0 +1,133 @@
+//! Who is told what a client does, and what is told of an acquire.
+
+use super::builder::Builder;
+use super::redlock::Inner;
+use crate::acquire::AcquireRequest;
+use crate::error::AcquireError;
+use crate::lease::Lease;
+use crate::observe::{
+    AcquireBegun, AcquireEnded, AcquireOutcome, HandedOver, Lock, Observer, Tag, Weight,
+};
+use crate::protocol::Time;
+use crate::wire::Keys;
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Builder {
+    /// Is told what the client does: acquires, extensions, losses, how its nodes stand. See [`Observer`]. There is
+    /// one; of several that are given, the last. `tracing`, if that feature is on, is told beside it.
+    ///
+    /// Give an `Arc` to keep hold of it.
+    pub fn observer(mut self, observer: impl Observer) -> Self {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+}
+
+/// Tells that an acquire has begun, and then that it has ended, also if it is dropped.
+pub(super) struct AcquireWatch<'a> {
+    client: &'a Inner,
+    keys: &'a Keys,
+    tag: Tag,
+    is_adoption: bool,
+    /// `None` if nobody is to be told, or everybody was.
+    begun: Option<Time>,
+}
+
+impl<'a> AcquireWatch<'a> {
+    /// What was requested is about to begin, and waits for so long; its tag gets a number if anybody is to be
+    /// told.
+    pub(super) fn begin(
+        client: &'a Inner,
+        request: &mut AcquireRequest,
+        keys: &'a Keys,
+        wait: Option<Duration>,
+    ) -> Self {
+        let observers = client.backing.pool.observers();
+        let is_adoption = request.adopts.is_some();
+        let mut begun = None;
+        if observers.wants(Weight::Trouble) {
+            request.tag.id = observers.next_id();
+            begun = Some(client.backing.clock().now());
+        }
+        let watch = Self { client, keys, tag: request.tag, is_adoption, begun };
+        if begun.is_some() && observers.wants(Weight::Detail) {
+            let event = AcquireBegun { lock: watch.lock(), wait, is_adoption };
+            observers.tell(Weight::Detail, &event);
+        }
+        watch
+    }
+
+    fn lock(&self) -> Lock<'a> {
+        self.tag.lock(self.keys, self.client.settings.prefix.len())
+    }
+
+    /// It has ended so.
+    pub(super) fn end(mut self, ended: &Result<Lease, AcquireError>) {
+        let outcome = match ended {
+            Ok(_) => AcquireOutcome::Won,
+            Err(error) => outcome(error),
+        };
+        let lease = ended.as_ref().ok();
+        let report = ended.as_ref().err().and_then(AcquireError::report);
+        let observers = self.client.backing.pool.observers();
+        let weight = weight(outcome);
+        let Some(begun) = self.begun.take().filter(|_| observers.wants(weight)) else { return };
+        // What was won has a report that would have to be made.
+        let won = lease.map(|lease| lease.report());
+        let event = AcquireEnded {
+            lock: self.lock(),
+            outcome,
+            waited: self.client.backing.clock().now().since(begun),
+            validity: lease.map_or(Duration::ZERO, |lease| lease.validity()),
+            token: lease.and_then(|lease| lease.token()),
+            report: won.as_ref().or(report),
+        };
+        if self.is_adoption && lease.is_some() {
+            observers.tell(weight, &HandedOver { lock: self.lock() });
+        }
+        observers.tell(weight, &event);
+    }
+}
+
+impl Drop for AcquireWatch<'_> {
+    fn drop(&mut self) {
+        let observers = self.client.backing.pool.observers();
+        let weight = weight(AcquireOutcome::Dropped);
+        let Some(begun) = self.begun.take().filter(|_| observers.wants(weight)) else { return };
+        let event = AcquireEnded {
+            lock: self.lock(),
+            outcome: AcquireOutcome::Dropped,
+            waited: self.client.backing.clock().now().since(begun),
+            validity: Duration::ZERO,
+            token: None,
+            report: None,
+        };
+        observers.tell(weight, &event);
+    }
+}
+
+/// An outage is trouble. That others hold a lock is what locks are for.
+fn weight(outcome: AcquireOutcome) -> Weight {
+    match outcome {
+        AcquireOutcome::NoQuorum => Weight::Trouble,
+        _ => Weight::Detail,
+    }
+}
+
+fn outcome(error: &AcquireError) -> AcquireOutcome {
+    match error {
+        AcquireError::Contended { .. } => AcquireOutcome::Contended,
+        AcquireError::NotHeld { .. } => AcquireOutcome::NotHeld,
+        AcquireError::NoQuorum { .. } => AcquireOutcome::NoQuorum,
+        AcquireError::Expired { .. } => AcquireOutcome::Expired,
+        AcquireError::Timeout { .. } => AcquireOutcome::Timeout,
+        AcquireError::NotPolled { .. } => AcquireOutcome::NotPolled,
+        AcquireError::Overloaded { .. } => AcquireOutcome::Overloaded,
+        AcquireError::Closed => AcquireOutcome::Closed,
+        // Settings are looked at before anything begins.
+        AcquireError::NoRuntime
+        | AcquireError::IncompleteRuntime { .. }
+        | AcquireError::Invalid(_) => AcquireOutcome::NoRuntime,
+    }
+}

@@ -1,0 +1,38 @@
+//! What a client tells of itself while it works: events, and who is told.
+//!
+//! Here live [`Observer`], its events, the handle by which the rooms above tell them, and what the library
+//! itself makes of them (lines and spans). No event is born here, and nothing is decided: whoever tells does not wait for who
+//! is told, and holds no lock meanwhile.
+//!
+//! Without an observer and without a subscriber, [`Observers::wants`] is a few loads and branches: no event is
+//! built, no clock is read, nothing is allocated.
+
+mod event;
+mod holder;
+mod lock;
+mod node_event;
+mod observer;
+mod observers;
+mod report;
+mod roll;
+mod token;
+mod told;
+
+#[cfg(feature = "tracing")]
+mod pace;
+#[cfg(feature = "tracing")]
+mod spans;
+
+pub use event::{
+    AcquireBegun, AcquireEnded, AcquireOutcome, AttemptEnded, AttemptOutcome, ExtendBegun,
+    ExtendEnded, ExtendOutcome, HandedOver, LeaseLost, ReleaseBegun, ReleaseEnded, ReleaseResult,
+    RenewalFailing, Renewed,
+};
+pub use holder::Holder;
+pub use lock::{Lock, Resources};
+pub(crate) use lock::{Tag, shown};
+pub use node_event::{NodeChanged, NodeStanding, ReleasesOwed};
+pub use observer::Observer;
+pub(crate) use observers::{Observers, Weight};
+pub use report::{NodeReport, NodeVote, Report};
+pub use token::{FencingToken, ParseTokenError, TokenRangeError};

@@ -1,0 +1,78 @@
+//! How the nodes stand, as was told.
+
+use super::node_event::NodeStanding;
+use crate::protocol::{NodeId, Quorum, Time};
+use std::time::Duration;
+
+/// How all nodes of a client stand, and since when.
+#[derive(Debug)]
+pub(super) struct Roll {
+    quorum: Quorum,
+    /// Since when is not known of one that was never told.
+    nodes: Box<[(NodeStanding, Option<Time>)]>,
+}
+
+/// A node stands otherwise than before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub(crate) from: NodeStanding,
+    /// For how long it had stood so.
+    pub(crate) after: Duration,
+    /// How many nodes count now, of all, and how many are needed.
+    pub(crate) counted: usize,
+    pub(crate) nodes: usize,
+    pub(crate) needed: usize,
+}
+
+impl Roll {
+    pub(super) fn new(quorum: Quorum) -> Self {
+        let nodes = quorum.ids().map(|_| (NodeStanding::Unknown, None)).collect();
+        Self { quorum, nodes }
+    }
+
+    /// `node` stands so at `now`. `None` if that is no news.
+    pub(super) fn handle(
+        &mut self,
+        node: NodeId,
+        standing: NodeStanding,
+        now: Time,
+    ) -> Option<Change> {
+        let (from, since) = self.nodes.get(node.index()).copied()?;
+        if from == standing {
+            return None;
+        }
+        self.nodes[node.index()] = (standing, Some(now));
+        Some(Change {
+            from,
+            after: since.map_or(Duration::ZERO, |since| now.since(since)),
+            counted: self.nodes.iter().filter(|(standing, _)| standing.is_counted()).count(),
+            nodes: self.quorum.nodes(),
+            needed: self.quorum.needed(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_told_once_with_how_long_the_node_had_stood_so() {
+        use NodeStanding::{Counted, Down, Quarantined, Unknown};
+        let at = |secs| Time::default().after(Duration::from_secs(secs));
+        let mut roll = Roll::new(Quorum::majority(3));
+        let mut told = |node, standing, secs| {
+            let change = roll.handle(NodeId::new(node), standing, at(secs))?;
+            Some((change.from, change.after.as_secs(), change.counted, change.needed))
+        };
+        assert_eq!(told(0, Counted, 5), Some((Unknown, 0, 1, 2)));
+        assert_eq!(told(1, Counted, 6), Some((Unknown, 0, 2, 2)));
+        assert_eq!(told(0, Counted, 7), None);
+        assert_eq!(told(0, Down, 15), Some((Counted, 10, 1, 2)));
+        for secs in 16..3_600 {
+            assert_eq!(told(0, Down, secs), None, "an hour is one change");
+        }
+        assert_eq!(told(0, Quarantined, 3_615), Some((Down, 3_600, 1, 2)));
+        assert_eq!(told(0, Counted, 3_675), Some((Quarantined, 60, 2, 2)));
+    }
+}

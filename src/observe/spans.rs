@@ -1,0 +1,314 @@
+//! What happens, as spans and lines of the `tracing` crate.
+//!
+//! Spans and lines at debug tell everything. Lines at warn are for whoever has to see to something, and are
+//! few: each kind keeps a [pace](Pace), and what goes on for an hour is told a few times.
+
+use super::event::{
+    AcquireBegun, AcquireEnded, AcquireOutcome, AttemptEnded, ExtendBegun, ExtendEnded, HandedOver,
+    LeaseLost, ReleaseBegun, ReleaseEnded, RenewalFailing, Renewed,
+};
+use super::lock::Lock;
+use super::node_event::{NodeChanged, NodeStanding, ReleasesOwed};
+use super::observer::Observer;
+use super::observers::Weight;
+use super::pace::{HeldBack, Pace};
+use crate::protocol::Loss;
+use crate::sync::lock;
+use crate::time::Clock;
+use crate::wire::short;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Mutex;
+use std::time::Duration;
+use tracing::field::{Empty, display};
+use tracing::{Level, Span, debug, debug_span, enabled, warn};
+
+/// So many changes of one node are told one by one before it is taken to go up and down all the time.
+const NODE_BURST: u32 = 6;
+
+/// Tells whoever subscribes.
+pub(super) struct Spans {
+    clock: Clock,
+    /// Of what is under way, by what it is and its number.
+    open: Mutex<BTreeMap<(Verb, u64), Span>>,
+    /// By kind of line.
+    paces: Mutex<BTreeMap<Kind, Pace>>,
+    /// By node.
+    nodes: Mutex<BTreeMap<Box<str>, Pace>>,
+}
+
+/// What is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Verb {
+    Acquire,
+    Extend,
+    Release,
+}
+
+/// What is told at a pace of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Failing,
+    Lost,
+    NoQuorum,
+}
+
+impl Kind {
+    /// What was held back of this kind.
+    fn more(self) -> &'static str {
+        match self {
+            Self::Failing => "more renewals have failed",
+            Self::Lost => "more leases were lost",
+            Self::NoQuorum => "more acquires found no quorum",
+        }
+    }
+}
+
+/// What follows a line where others were held back before it.
+struct AndMore(Kind, HeldBack);
+
+impl fmt::Display for AndMore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(kind, HeldBack { count, within, since }) = self;
+        if *count == 0 {
+            return Ok(());
+        }
+        let (within, since) = (short(*within), short(*since));
+        write!(f, " ({count} {} within {within}, the first {since} ago)", kind.more())
+    }
+}
+
+/// How a node stood before.
+struct Before(NodeStanding, Duration);
+
+impl fmt::Display for Before {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self(NodeStanding::Unknown, _) => f.write_str("was never connected"),
+            Self(standing, after) => write!(f, "was {standing} for {}", short(*after)),
+        }
+    }
+}
+
+impl Spans {
+    pub(super) fn new(clock: Clock) -> Self {
+        Self { clock, open: Mutex::default(), paces: Mutex::default(), nodes: Mutex::default() }
+    }
+
+    /// True if somebody subscribes to what has this weight.
+    pub(super) fn want(weight: Weight) -> bool {
+        match weight {
+            Weight::Detail => enabled!(target: "quorlock", Level::DEBUG),
+            Weight::Trouble => enabled!(target: "quorlock", Level::WARN),
+        }
+    }
+
+    /// Keeps `span` for as long as it is under way.
+    fn begin(&self, verb: Verb, id: u64, span: Span) {
+        if !span.is_disabled() {
+            lock(&self.open).insert((verb, id), span);
+        }
+    }
+
+    /// The span of what is under way, if there is one.
+    fn of(&self, verb: Verb, id: u64) -> Span {
+        lock(&self.open).get(&(verb, id)).cloned().unwrap_or_else(Span::none)
+    }
+
+    /// The same; it is over.
+    fn end(&self, verb: Verb, id: u64) -> Span {
+        let span = lock(&self.open).remove(&(verb, id));
+        span.unwrap_or_else(Span::none)
+    }
+
+    /// What was held back before, if a line of this `kind` is to be written now. What was held back of other
+    /// kinds is told when it is time.
+    fn paced(&self, kind: Kind) -> Option<AndMore> {
+        let now = self.clock.now();
+        let (others, told) = {
+            let mut paces = lock(&self.paces);
+            let told = paces.entry(kind).or_insert_with(|| Pace::new(1)).handle(now);
+            let others = paces.iter_mut().filter(|(other, _)| **other != kind);
+            let others = others.filter_map(|(other, pace)| Some((*other, pace.poll(now)?)));
+            (others.collect::<Vec<_>>(), told)
+        };
+        for (other, HeldBack { count, within, .. }) in others {
+            warn!(target: "quorlock", "{count} {} within {}", other.more(), short(within));
+        }
+        told.map(|held_back| AndMore(kind, held_back))
+    }
+}
+
+/// The class, or nothing.
+fn class(lock: &Lock<'_>) -> &'static str {
+    lock.class.unwrap_or_default()
+}
+
+impl Observer for Spans {
+    fn acquire_begun(&self, event: &AcquireBegun<'_>) {
+        let Lock { id, resources, .. } = event.lock;
+        let (class, wait) = (class(&event.lock), event.wait.map(short).unwrap_or_default());
+        let span = debug_span!(
+            target: "quorlock", "acquire", %resources, class, id, wait,
+            is_adoption = event.is_adoption, outcome = Empty, waited = Empty, token = Empty,
+        );
+        debug!(target: "quorlock", parent: &span, "acquire of {resources} has begun");
+        self.begin(Verb::Acquire, id, span);
+    }
+
+    fn attempt_ended(&self, event: &AttemptEnded<'_>) {
+        let span = self.of(Verb::Acquire, event.lock.id);
+        let AttemptEnded { number, outcome, took, report, .. } = event;
+        let took = short(*took);
+        debug!(
+            target: "quorlock", parent: &span, took,
+            "attempt {number} at {}: {outcome:?}: {report}", event.lock.resources,
+        );
+    }
+
+    fn acquire_ended(&self, event: &AcquireEnded<'_>) {
+        let Lock { id, resources, .. } = event.lock;
+        let span = self.end(Verb::Acquire, id);
+        let AcquireEnded { outcome, waited, validity, token, report, .. } = event;
+        let (waited, votes) = (short(*waited), report.map(display));
+        span.record("outcome", outcome.as_str()).record("waited", &*waited);
+        if let Some(token) = token {
+            span.record("token", display(token));
+        }
+        match outcome {
+            AcquireOutcome::Won => {
+                let validity = short(*validity);
+                debug!(
+                    target: "quorlock", parent: &span, votes,
+                    "{resources} is ours for {validity}, after {waited}",
+                );
+            }
+            AcquireOutcome::NoQuorum => {
+                if let Some(more) = self.paced(Kind::NoQuorum) {
+                    warn!(
+                        target: "quorlock", parent: &span, votes,
+                        "no quorum: neither {resources} nor any other lock can be acquired{more}",
+                    );
+                }
+            }
+            _ => debug!(
+                target: "quorlock", parent: &span, votes,
+                "{resources} was not acquired: {outcome}, after {waited}",
+            ),
+        }
+    }
+
+    fn handed_over(&self, event: &HandedOver<'_>) {
+        let span = self.of(Verb::Acquire, event.lock.id);
+        let resources = event.lock.resources;
+        debug!(target: "quorlock", parent: &span, "{resources} was taken over by its value");
+    }
+
+    fn extend_begun(&self, event: &ExtendBegun<'_>) {
+        let ExtendBegun { lock: Lock { resources, id: lease, .. }, id, ttl } = *event;
+        let (class, ttl) = (class(&event.lock), short(ttl));
+        let span = debug_span!(
+            target: "quorlock", "extend", %resources, class, lease, id, ttl, outcome = Empty,
+        );
+        self.begin(Verb::Extend, id, span);
+    }
+
+    fn extend_ended(&self, event: &ExtendEnded<'_>) {
+        let span = self.end(Verb::Extend, event.id);
+        let ExtendEnded { outcome, validity, took, report, .. } = event;
+        let (validity, took, votes) = (short(*validity), short(*took), report.map(display));
+        let (outcome, resources) = (outcome.as_str(), event.lock.resources);
+        span.record("outcome", outcome);
+        debug!(
+            target: "quorlock", parent: &span, took, votes,
+            "extension of {resources}: {outcome}, valid for {validity}",
+        );
+    }
+
+    fn renewed(&self, event: &Renewed<'_>) {
+        let Renewed { lock: Lock { resources, .. }, slack, validity, failures } = *event;
+        let (slack, validity) = (short(slack), short(validity));
+        debug!(
+            target: "quorlock", failures,
+            "{resources} was renewed with {slack} left, valid for {validity}",
+        );
+    }
+
+    fn renewal_failing(&self, event: &RenewalFailing<'_>) {
+        let RenewalFailing { lock: Lock { resources, .. }, failures, left, held, report } = *event;
+        let left = short(left);
+        if failures > 1 {
+            debug!(
+                target: "quorlock", failures,
+                "renewal of {resources} is failing, {left} left: {report}",
+            );
+        } else if let Some(more) = self.paced(Kind::Failing) {
+            warn!(
+                target: "quorlock", votes = %report,
+                "renewal is failing, {left} left: then {resources} is lost; {held} held in all{more}",
+            );
+        }
+    }
+
+    fn lease_lost(&self, event: &LeaseLost<'_>) {
+        let LeaseLost { lock: Lock { resources, .. }, reason, held_for } = *event;
+        let held_for = short(held_for);
+        if reason == Loss::Closed {
+            debug!(target: "quorlock", "{resources} was given up after {held_for}: {reason}");
+        } else if let Some(more) = self.paced(Kind::Lost) {
+            warn!(target: "quorlock", "{resources} is lost after {held_for}: {reason}{more}");
+        }
+    }
+
+    fn release_begun(&self, event: &ReleaseBegun<'_>) {
+        let Lock { id, resources, .. } = event.lock;
+        let (class, held_for) = (class(&event.lock), short(event.held_for));
+        let span = debug_span!(
+            target: "quorlock", "release", %resources, class, id, held_for, result = Empty,
+        );
+        self.begin(Verb::Release, id, span);
+    }
+
+    fn release_ended(&self, event: &ReleaseEnded<'_>) {
+        let span = self.end(Verb::Release, event.lock.id);
+        let ReleaseEnded { lock: Lock { resources, .. }, result, took, report } = *event;
+        let (result, took, votes) = (result.as_str(), short(took), report.map(display));
+        span.record("result", result);
+        debug!(target: "quorlock", parent: &span, took, votes, "release of {resources}: {result}");
+    }
+
+    fn node_changed(&self, event: &NodeChanged<'_>) {
+        let NodeChanged { node, from, to, reason, after, counted, nodes, needed } = *event;
+        let why = reason.map(display);
+        let is_news = from.is_counted() != to.is_counted() || from.is_away() != to.is_away();
+        let is_first = from == NodeStanding::Unknown && to.is_counted();
+        let is_told = is_news && !is_first && {
+            let now = self.clock.now();
+            let mut paces = lock(&self.nodes);
+            let pace = paces.entry(node.into()).or_insert_with(|| Pace::new(NODE_BURST));
+            pace.handle(now).is_some()
+        };
+        let before = Before(from, after);
+        if !is_told {
+            debug!(target: "quorlock", why, "{node} is {to}, {before}");
+        } else if to.is_counted() {
+            warn!(
+                target: "quorlock",
+                "{node} counts again, {before}; {counted} of {nodes} nodes count, need {needed}",
+            );
+        } else {
+            warn!(
+                target: "quorlock", why,
+                "{node} is {to}, {before}; {counted} of {nodes} nodes count, need {needed}",
+            );
+        }
+    }
+
+    fn releases_owed(&self, event: &ReleasesOwed<'_>) {
+        let ReleasesOwed { node, owed } = event;
+        debug!(target: "quorlock", node, owed, "{node} is owed {owed} releases");
+    }
+
+    /// A subscriber has.
+    fn panicked(&self, _: &'static str) {}
+}

@@ -1,0 +1,56 @@
+//! By which method each event is told.
+
+use super::event::{
+    AcquireBegun, AcquireEnded, AttemptEnded, ExtendBegun, ExtendEnded, HandedOver, LeaseLost,
+    ReleaseBegun, ReleaseEnded, RenewalFailing, Renewed,
+};
+use super::node_event::{NodeChanged, ReleasesOwed};
+use super::observer::Observer;
+use std::sync::Arc;
+
+/// Something that has happened.
+pub(crate) trait Told {
+    /// The method that it is told by.
+    const METHOD: &'static str;
+
+    fn tell(&self, observer: &dyn Observer);
+}
+
+macro_rules! told_by {
+    ($($event:ident by $method:ident,)*) => {
+        $(impl Told for $event<'_> {
+            const METHOD: &'static str = stringify!($method);
+
+            fn tell(&self, observer: &dyn Observer) {
+                observer.$method(self);
+            }
+        })*
+
+        /// Whoever has a share of it keeps hold of it.
+        impl<T: Observer + ?Sized> Observer for Arc<T> {
+            $(fn $method(&self, event: &$event<'_>) {
+                (**self).$method(event);
+            })*
+
+            fn panicked(&self, method: &'static str) {
+                (**self).panicked(method);
+            }
+        }
+    };
+}
+
+told_by! {
+    AcquireBegun by acquire_begun,
+    AttemptEnded by attempt_ended,
+    AcquireEnded by acquire_ended,
+    HandedOver by handed_over,
+    ExtendBegun by extend_begun,
+    ExtendEnded by extend_ended,
+    Renewed by renewed,
+    RenewalFailing by renewal_failing,
+    LeaseLost by lease_lost,
+    ReleaseBegun by release_begun,
+    ReleaseEnded by release_ended,
+    NodeChanged by node_changed,
+    ReleasesOwed by releases_owed,
+}

@@ -1,0 +1,259 @@
+//! What is written to the log with the feature `tracing`: at three in the morning, and when everything is
+//! subscribed to. In a process of its own, whose subscriber is that of all threads.
+
+use kit::{Cluster, Server};
+use quorlock::test_util::Clock;
+use quorlock::{Builder, NodeState, Redlock};
+use std::fmt::{Debug, Write};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// Held by the test that is played.
+static STAGE: Mutex<()> = Mutex::new(());
+static LINES: Mutex<Vec<(Level, String)>> = Mutex::new(Vec::new());
+/// 3 for warn and info, as by default; 5 for everything.
+static MOST: AtomicUsize = AtomicUsize::new(3);
+
+/// Writes down all that it is told.
+struct Log(AtomicU64);
+
+/// The fields of a line or a span.
+struct Fields(String);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let _ = match field.name() {
+            "message" => write!(self.0, " {value:?}"),
+            name => write!(self.0, " {name}={value:?}"),
+        };
+    }
+}
+
+impl Log {
+    fn write(level: Level, kind: &str, write: impl FnOnce(&mut Fields)) {
+        let mut fields = Fields(kind.to_owned());
+        write(&mut fields);
+        LINES.lock().unwrap_or_else(PoisonError::into_inner).push((level, fields.0));
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        let most = if MOST.load(Ordering::Relaxed) == 5 { Level::TRACE } else { Level::INFO };
+        *metadata.level() <= most
+    }
+
+    fn register_callsite(&self, _: &Metadata<'_>) -> tracing::subscriber::Interest {
+        tracing::subscriber::Interest::sometimes()
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        let kind = format!("span {}:", span.metadata().name());
+        Self::write(*span.metadata().level(), &kind, |fields| span.record(fields));
+        Id::from_u64(self.0.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    fn record(&self, _: &Id, values: &Record<'_>) {
+        Self::write(Level::DEBUG, "recorded:", |fields| values.record(fields));
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        Self::write(*event.metadata().level(), "line:", |fields| event.record(fields));
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// Plays `scene`, and writes down what is told by default meanwhile, or all of it. The runtime is gone before the
+/// next scene begins.
+fn play(most: usize, scene: impl Future<Output = ()>) {
+    let _alone = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
+    // It is there from the first test on.
+    let _ = tracing::subscriber::set_global_default(Log(AtomicU64::new(0)));
+    MOST.store(most, Ordering::Relaxed);
+    LINES.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(scene);
+}
+
+fn lines() -> Vec<(Level, String)> {
+    LINES.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// One below the other.
+fn shown(lines: &[(Level, String)]) -> String {
+    let lines: Vec<_> = lines.iter().map(|(level, line)| format!("{level} {line}")).collect();
+    lines.join("\n")
+}
+
+/// How many lines have `part` in them.
+fn count(part: &str) -> usize {
+    lines().iter().filter(|(_, line)| line.contains(part)).count()
+}
+
+async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < SOON, "it did not happen in {SOON:?}: {what}: {:#?}", lines());
+        sleep(Duration::from_millis(2)).await;
+    }
+}
+
+async fn client(builder: Builder) -> Redlock {
+    let redlock = builder.build().expect("good settings");
+    redlock.ready().await.expect("nodes are up");
+    let is_up = || redlock.nodes().iter().all(|node| *node.state() == NodeState::Up);
+    eventually("all nodes are up", is_up).await;
+    redlock
+}
+
+/// A service that holds a hundred locks, and wants more all the time. Three of its five nodes stop: it has ten
+/// lines to tell that in the first minute, and twenty in an hour.
+async fn night(stop: impl Fn(&Server), is_gone: impl Fn(&NodeState) -> bool) {
+    const LEASES: usize = 100;
+    let cluster = Cluster::start(5);
+    let clock = Clock::default();
+    let builder = Redlock::builder().nodes(cluster.urls()).clock(&clock);
+    let redlock = client(builder.node_timeout(Duration::from_secs(1))).await;
+    let mut leases = Vec::new();
+    for number in 0..LEASES {
+        let acquire = redlock.acquire(format!("account/{number}")).class("account");
+        leases.push(acquire.auto_extend_forever().await.expect("a free lock"));
+    }
+    assert_eq!(lines(), [], "all is well");
+    cluster.iter().take(3).for_each(&stop);
+    let gone = || redlock.nodes().iter().filter(|node| is_gone(node.state())).count();
+    let mut seconds = 0;
+    // What nodes do takes its time.
+    for _ in 0..60 {
+        clock.advance(Duration::from_secs(1));
+        seconds += 1;
+        let _ = redlock.try_acquire("another").await;
+        if gone() < 3 || leases.iter().any(|lease| lease.is_valid()) && seconds > 5 {
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+    eventually("all three are gone", || gone() == 3).await;
+    eventually("all are lost", || leases.iter().all(|lease| !lease.is_valid())).await;
+    eventually("it is told", || count("is lost") > 0).await;
+    let first_minute = lines();
+    let shown = shown(&first_minute);
+    assert!(first_minute.len() <= 10, "{shown}");
+    for told in [
+        "of 5 nodes count, need 3", // what is wrong
+        "renewal is failing, ",     // what is at risk, and for how long
+        "100 held in all",
+        "is lost after ",
+        "its validity ended",
+        "no quorum: neither \"another\" nor any other lock can be acquired",
+        "2/5 granted (need 3)",
+    ] {
+        assert!(shown.contains(told), "{told}: {shown}");
+    }
+    assert_eq!(count("was counted for"), 3, "each node once: {shown}");
+    for _ in 0..354 {
+        clock.advance(Duration::from_secs(10));
+        let refused = redlock.try_acquire("another").await;
+        refused.expect_err("three of five are gone");
+    }
+    let hour = lines();
+    assert!(hour.len() <= 20, "{hour:#?}");
+    assert!(count("more acquires found no quorum within") >= 3, "it goes on: {hour:#?}");
+    assert!(hour.iter().all(|(level, _)| *level == Level::WARN), "{hour:#?}");
+    println!("{} lines in a minute, {} in an hour:", first_minute.len(), hour.len());
+    cluster.iter().take(3).filter(|node| node.is_stopped()).for_each(Server::cont);
+    println!("{}", self::shown(&hour));
+}
+
+#[test]
+fn three_nodes_that_hang_at_night_are_ten_lines_in_a_minute_and_twenty_in_an_hour() {
+    play(3, night(Server::stop, |state| matches!(state, NodeState::Stalled | NodeState::Down(_))));
+}
+
+#[test]
+fn three_nodes_that_die_at_night_are_ten_lines_in_a_minute_and_twenty_in_an_hour() {
+    play(3, night(Server::kill, |state| matches!(state, NodeState::Down(_))));
+}
+
+#[test]
+fn a_node_that_is_down_for_long_is_two_lines() {
+    play(3, one_node_down());
+}
+
+async fn one_node_down() {
+    let cluster = Cluster::start(3);
+    let builder = Redlock::builder().nodes(cluster.urls());
+    let builder = builder.restart_guard(quorlock::RestartGuard::Off);
+    let redlock = client(builder.node_timeout(Duration::from_secs(1))).await;
+    cluster[1].kill();
+    for _ in 0..30 {
+        drop(redlock.acquire("r").await.expect("two of three"));
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!((lines().len(), count("is down, was counted")), (1, 1), "{:#?}", lines());
+    cluster[1].restart();
+    eventually("it is back", || count("counts again, was down") == 1).await;
+    assert_eq!(lines().len(), 2, "{:#?}", lines());
+}
+
+#[test]
+fn everything_can_be_subscribed_to_and_shows_no_secret() {
+    play(5, everything());
+}
+
+async fn everything() {
+    let secret = "correct-horse";
+    let cluster = Cluster::start_with(3, &Server::builder().password(secret));
+    let urls = cluster.iter().map(Server::url_with_auth);
+    let redlock = client(Redlock::builder().nodes(urls).key_prefix("app:")).await;
+    let name = b"two\r\nlines \xff";
+    let lease = redlock.acquire(name).class("odd").fenced().await.expect("a free lock");
+    let values = [lease.value().to_owned()];
+    redlock.try_acquire(name).await.expect_err("it is held");
+    redlock.acquire(name).max_attempts(1).await.expect_err("it is held, and by whom is asked");
+    lease.extend(Duration::from_secs(30)).await.expect("nodes are up");
+    lease.release().await.expect("nodes are up");
+    redlock.adopt(name, &values[0]).await.expect_err("it is released");
+    let renewed = redlock.acquire("renewed").ttl(Duration::from_secs(3)).auto_extend_forever();
+    let renewed = renewed.await.expect("a free lock");
+    eventually("it is renewed", || count("was renewed with") > 0).await;
+    cluster[0].kill();
+    eventually("it is told", || count("is down, was counted") == 1).await;
+    let values = [&values[0], renewed.value()].map(str::to_owned);
+    drop(renewed);
+    redlock.close().await.ok();
+    let told = lines();
+    let shown = shown(&told);
+    for part in [
+        "span acquire:",
+        "span extend:",
+        "span release:",
+        "class=\"odd\"",
+        "outcome=\"won\"",
+        "attempt 1 at",
+        "is ours for",
+        "was not acquired: contended",
+        "was not acquired: not_held",
+        "extended, valid for",
+        "releases",
+        r"two\r\nlines \xff",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    for (_, line) in &told {
+        assert!(!line.contains(['\r', '\n']), "{line:?}");
+        let has = |secret: &str| line.contains(secret);
+        assert!(!has(secret) && !values.iter().any(|value| has(&value[..12])), "{line}");
+    }
+}
