@@ -18,3 +18,7 @@ pub mod performance {}
 
 #[doc = include_str!("../docs/SAFETY.md")]
 pub mod safety {}
+
+#[cfg(feature = "test-util")]
+#[doc = include_str!("../docs/TESTING.md")]
+pub mod testing {}

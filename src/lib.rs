@@ -13,6 +13,8 @@ mod observe;
 mod protocol;
 mod random;
 mod round;
+#[cfg(feature = "test-util")]
+mod server_model;
 mod sync;
 #[cfg(feature = "test-util")]
 pub mod test_util;

@@ -273,8 +273,13 @@ impl Builder {
         self
     }
 
+    #[cfg(feature = "test-util")]
+    pub(crate) fn without_nodes(self) -> Self {
+        Self { nodes: Vec::new(), ..self }
+    }
+
     /// Makes all connections by this, in place of sockets.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "test-util"))]
     pub(crate) fn transport(self, transport: Arc<dyn Transport>) -> Self {
         Self { environment: Environment { transport, ..self.environment }, ..self }
     }

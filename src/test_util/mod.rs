@@ -1,5 +1,7 @@
-//! For tests only (feature `test-util`): time that passes when a test says so, and a look at what a
-//! client has under way.
+//! For tests only (feature `test-util`): nodes in the process of a test, time that passes when it says so, and a
+//! look at what a client has under way.
+//!
+//! [`Nodes`] are the way to begin with; [docs/TESTING.md](crate::_docs::testing) shows what they do.
 //!
 //! Switch it on among the dev-dependencies. Cargo then builds it into the tests and not into the
 //! program:
@@ -9,9 +11,21 @@
 //! quorlock = { version = "0.1", features = ["test-util"] }
 //! ```
 
+mod nodes;
 mod world;
 
+pub use crate::server_model::Trouble;
+pub use nodes::{Nodes, Which};
 pub use world::{Alarm, Bell, Gate, Stream, World};
+
+/// The model of a server that stands behind [`Nodes`], and the streams to it, for the simulation and for the tests that compare it
+/// with real servers. No part of the API.
+#[doc(hidden)]
+pub mod server_model {
+    pub use super::nodes::{Carrier, Phase, StreamEnd, Wire};
+    pub use crate::server_model::{Config, ConnId, Fsync, Kind, Output, Server};
+    pub use crate::server_model::{Stored, Trouble, Version};
+}
 
 use crate::client::{Builder, Inner, Redlock};
 use crate::random::Random;

@@ -1,6 +1,6 @@
 //! What happens to a server without a client's asking for it.
 
-use server_model::{Config, ConnId, Kind, Output, Server, Trouble};
+use quorlock::test_util::server_model::{Config, ConnId, Kind, Output, Server, Trouble};
 use std::iter;
 
 const NOW: u64 = 1_000_000_000_300;
@@ -65,6 +65,18 @@ fn servers_that_are_busy_or_follow_others_drop_nothing() {
         server.set_trouble(None);
         assert_eq!(server.expire(NOW + 100 * MS).len(), 1, "{trouble:?}: both told at once");
     }
+}
+
+#[test]
+fn what_others_set_replaces_what_stood_there_and_is_told() {
+    let (mut server, [watcher, _]) = watched();
+    let told = server.put(b"a", b"theirs", 40, NOW);
+    assert_eq!(told.iter().map(text).collect::<Vec<_>>(), [(watcher, pushed("a"))]);
+    let end = NOW / MS * MS + 41 * MS;
+    let found = server.keys(NOW).find(|(key, _)| *key == b"a").map(|(_, it)| it);
+    let stored = found.map(|it| (it.db, it.kind, it.gone_at_us));
+    assert_eq!(stored, Some((0, Kind::String(b"theirs".to_vec()), Some(end))));
+    assert_eq!(keys(&server, end), [""; 0]);
 }
 
 #[test]

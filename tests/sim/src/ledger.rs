@@ -5,7 +5,7 @@ use crate::fencing::counter;
 use crate::mode::Mode;
 use crate::shared::Core;
 use crate::worker::name;
-use server_model::{Kind, Stored};
+use quorlock::test_util::server_model::{Kind, Stored};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 

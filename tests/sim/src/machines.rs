@@ -7,7 +7,7 @@ use crate::mode::{Mode, Outside};
 use crate::node::NodeHost;
 use crate::scenario::Scenario;
 use crate::shared::Core;
-use server_model::{Config, Fsync, Version};
+use quorlock::test_util::server_model::{Config, Fsync, Version};
 
 pub(crate) fn new_node(scenario: &Scenario, node: usize, rate: u64, dice: &mut Dice) -> NodeHost {
     let version = match dice.below(4) {

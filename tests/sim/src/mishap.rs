@@ -8,6 +8,7 @@ use crate::shared::Core;
 use crate::trace::note;
 use crate::worker::name;
 use crate::world::World;
+use quorlock::test_util::server_model::Server;
 
 impl Core {
     /// Before a command is run, a lock's key may go.
@@ -57,7 +58,7 @@ impl Core {
                 note!(self, "n{node} is flushed");
                 self.nodes[node].wiped = Some(self.now);
                 self.nodes[node].restarted = Some(self.now);
-                self.act_on(node, server_model::Server::flush);
+                self.act_on(node, Server::flush);
             }
             Fault::Wall { process, by } => {
                 note!(self, "the wall clock of p{process} is set by {} ms", by / 1_000_000);

@@ -6,7 +6,7 @@ use crate::readings::request_of_time;
 use crate::rule::Rule;
 use crate::shared::Core;
 use crate::trace::{Shown, note};
-use server_model::ConnId;
+use quorlock::test_util::server_model::{ConnId, Phase, StreamEnd};
 use std::collections::VecDeque;
 use std::task::Waker;
 
@@ -44,26 +44,10 @@ pub(crate) struct Pipe {
     is_planned: bool,
 }
 
-/// Where the client's end is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ClientEnd {
-    Connecting,
-    Open,
-    /// The peer sends no more.
-    Ended,
-    Broken,
-    Refused,
-    /// The client has let go of it.
-    Dropped,
-}
-
 pub(crate) struct Connection {
     pub(crate) process: usize,
     pub(crate) node: usize,
-    pub(crate) client: ClientEnd,
-    /// Bytes that the client has not read yet.
-    pub(crate) inbox: VecDeque<u8>,
-    pub(crate) reader: Option<Waker>,
+    pub(crate) end: StreamEnd,
     /// The node's end, while it has one.
     pub(crate) server: Option<ConnId>,
     /// Since when the client has been waiting for any byte.
@@ -89,9 +73,7 @@ impl Core {
         self.connections.push(Connection {
             process,
             node,
-            client: ClientEnd::Connecting,
-            inbox: VecDeque::new(),
-            reader: None,
+            end: StreamEnd::new(Phase::Connecting),
             server: None,
             silent_since: None,
             to_node: Pipe::default(),
@@ -242,37 +224,37 @@ impl Core {
 
     fn arrive_at_client(&mut self, connection: usize, packet: Packet) -> Option<Waker> {
         let it = &mut self.connections[connection];
-        let is_open = matches!(it.client, ClientEnd::Connecting | ClientEnd::Open);
+        let is_open = matches!(it.end.phase, Phase::Connecting | Phase::Open);
         if !is_open {
             return None;
         }
         match packet {
-            Packet::Accepted => it.client = ClientEnd::Open,
+            Packet::Accepted => it.end.phase = Phase::Open,
             Packet::Bytes(bytes) => {
                 it.silent_since = None;
-                it.inbox.extend(bytes);
+                it.end.inbox.extend(bytes);
             }
             Packet::Told { asked } => {
                 let (process, node) = (it.process, it.node);
                 self.note_told(process, node, asked);
                 return None;
             }
-            Packet::End => it.client = ClientEnd::Ended,
-            Packet::Reset if it.client == ClientEnd::Connecting => it.client = ClientEnd::Refused,
-            Packet::Reset => it.client = ClientEnd::Broken,
+            Packet::End => it.end.phase = Phase::Ended,
+            Packet::Reset if it.end.phase == Phase::Connecting => it.end.phase = Phase::Refused,
+            Packet::Reset => it.end.phase = Phase::Broken,
             Packet::Open => {}
         }
-        it.reader.take()
+        it.end.reader.take()
     }
 
     /// The client lets go of the connection: what it has written still arrives, and then its end.
     pub(crate) fn let_go(&mut self, connection: usize) -> Option<Waker> {
         let it = &mut self.connections[connection];
-        let before = std::mem::replace(&mut it.client, ClientEnd::Dropped);
-        it.inbox = VecDeque::new();
-        let waker = it.reader.take();
+        let before = std::mem::replace(&mut it.end.phase, Phase::Dropped);
+        it.end.inbox = VecDeque::new();
+        let waker = it.end.reader.take();
         it.to_client.packets.clear();
-        if !matches!(before, ClientEnd::Dropped | ClientEnd::Broken | ClientEnd::Refused) {
+        if !matches!(before, Phase::Dropped | Phase::Broken | Phase::Refused) {
             self.send(connection, Way::ToNode, Packet::End);
         }
         waker
@@ -284,10 +266,10 @@ impl Core {
             return self.let_go(connection);
         }
         let it = &mut self.connections[connection];
-        it.client = ClientEnd::Dropped;
-        it.inbox = VecDeque::new();
+        it.end.phase = Phase::Dropped;
+        it.end.inbox = VecDeque::new();
         it.to_client.packets.clear();
-        it.reader.take()
+        it.end.reader.take()
     }
 
     /// The network breaks the connection: what is under way to the node is lost, or comes late.
@@ -320,10 +302,10 @@ impl Core {
         it.to_node.packets.clear();
         it.to_client.packets.clear();
         let (node, server) = (it.node, it.server.take());
-        if matches!(it.client, ClientEnd::Connecting | ClientEnd::Open | ClientEnd::Ended) {
-            it.client = ClientEnd::Broken;
+        if matches!(it.end.phase, Phase::Connecting | Phase::Open | Phase::Ended) {
+            it.end.phase = Phase::Broken;
         }
-        let waker = it.reader.take();
+        let waker = it.end.reader.take();
         if let Some(server) = server {
             self.nodes[node].disconnect(server);
         }

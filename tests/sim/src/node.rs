@@ -6,7 +6,7 @@ use crate::ledger::Tenures;
 use crate::network::Packet;
 use crate::shared::Core;
 use crate::trace::{Shown, note};
-use server_model::{Config, ConnId, Output, Server};
+use quorlock::test_util::server_model::{Config, ConnId, Output, Server};
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
 

@@ -1,11 +1,12 @@
 //! What is left of processes that are killed or closed.
 
-use crate::network::{ClientEnd, Connection};
+use crate::network::Connection;
 use crate::rule::Rule;
 use crate::shared::Core;
 use crate::trace::note;
 use crate::world::World;
 use quorlock::Redlock;
+use quorlock::test_util::server_model::Phase;
 use std::sync::atomic::Ordering;
 
 impl World {
@@ -52,7 +53,7 @@ impl World {
             let left = core.lock_keys(node).filter(|_| !rests && !self.has_left_lately(&core));
             found.extend(left.map(|key| (Rule::NoKeys, format!("{key} is left on n{node}"))));
             let alive = |connection: &&Connection| {
-                connection.node == node && connection.client == ClientEnd::Open
+                connection.node == node && connection.end.phase == Phase::Open
             };
             let open = core.connections.iter().filter(alive).count();
             if open > 0 {

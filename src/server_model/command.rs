@@ -1,0 +1,204 @@
+//! The commands that the server knows: how many arguments they take, and when they are refused.
+
+use crate::server_model::commands::{client, configuration, info, keys, login, strings};
+use crate::server_model::config::Version;
+use crate::server_model::reply::Reply;
+use crate::server_model::script;
+use crate::server_model::turn::Turn;
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+/// What is known of a command.
+pub(crate) struct CommandSpec {
+    /// `set`, or `script|load`.
+    pub(crate) name: &'static str,
+    /// How many arguments it takes, its own name and the second one included; at least so many, if below 0.
+    pub(crate) arity: i64,
+    flags: u8,
+    /// The version of Redis that brought it.
+    since: (u32, u32),
+    /// That of Valkey, if only Valkey has it.
+    since_valkey: Option<(u32, u32)>,
+    pub(crate) run: fn(&mut Turn<'_>, &[Vec<u8>]) -> Reply,
+}
+
+/// It changes keys.
+const WRITE: u8 = 1;
+/// It reads keys.
+const READ: u8 = 2;
+/// It may need memory.
+const MEMORY: u8 = 4;
+/// It can be asked while data are read back.
+const LOADING: u8 = 8;
+/// It can be asked of a replica whose data are old.
+const STALE: u8 = 16;
+/// It can be asked while a script takes too long.
+const BUSY: u8 = 32;
+/// It can be asked by strangers.
+const OPEN: u8 = 64;
+const ALWAYS: u8 = LOADING | STALE;
+
+type Run = fn(&mut Turn<'_>, &[Vec<u8>]) -> Reply;
+
+const fn known(name: &'static str, arity: i64, flags: u8, run: Run) -> CommandSpec {
+    CommandSpec { name, arity, flags, since: (0, 0), since_valkey: None, run }
+}
+
+impl CommandSpec {
+    const fn since(self, major: u32, minor: u32) -> Self {
+        Self { since: (major, minor), ..self }
+    }
+
+    const fn since_valkey(self, major: u32, minor: u32) -> Self {
+        Self { since_valkey: Some((major, minor)), ..self }
+    }
+
+    fn is_known_to(&self, version: &Version) -> bool {
+        match self.since_valkey {
+            Some(since) => version.valkey_has(since),
+            None => version.has(self.since),
+        }
+    }
+
+    pub(crate) fn is_write(&self) -> bool {
+        self.flags & WRITE != 0
+    }
+
+    pub(crate) fn is_read(&self) -> bool {
+        self.flags & READ != 0
+    }
+
+    pub(crate) fn needs_memory(&self) -> bool {
+        self.flags & MEMORY != 0
+    }
+
+    pub(crate) fn runs_while_loading(&self) -> bool {
+        self.flags & LOADING != 0
+    }
+
+    pub(crate) fn runs_on_stale_data(&self, version: &Version) -> bool {
+        match self.name {
+            "ping" => !version.has((7, 0)),
+            "eval" | "evalsha" | "script|load" => version.has((7, 0)),
+            "script|exists" | "script|flush" => version.is_valkey(),
+            _ => self.flags & STALE != 0,
+        }
+    }
+
+    pub(crate) fn runs_while_busy(&self, version: &Version) -> bool {
+        let more = ["select", "client|id", "client|caching", "client|setinfo"];
+        self.flags & BUSY != 0 || version.is_valkey() && more.contains(&self.name)
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.flags & OPEN != 0
+    }
+
+    pub(crate) fn is_of_client(&self) -> bool {
+        self.name.starts_with("client")
+    }
+
+    pub(crate) fn takes(&self, count: usize) -> bool {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        if self.arity < 0 { count >= -self.arity } else { count == self.arity }
+    }
+}
+
+static COMMANDS: [CommandSpec; 33] = [
+    known("set", -3, WRITE | MEMORY, strings::set),
+    known("get", 2, READ, strings::get),
+    known("del", -2, WRITE, keys::del),
+    known("delifeq", 3, WRITE, keys::delifeq).since_valkey(9, 0),
+    known("delex", -2, WRITE, keys::delex).since(8, 4),
+    known("pttl", 2, READ, keys::pttl),
+    known("pexpire", -3, WRITE, keys::pexpire),
+    known("evalsha", -3, STALE, script::evalsha),
+    known("eval", -3, STALE, script::eval),
+    known("time", 1, ALWAYS, info::time),
+    known("ping", -1, 0, info::ping),
+    known("info", -1, ALWAYS, info::info),
+    known("hello", -1, ALWAYS | BUSY | OPEN, login::hello).since(6, 0),
+    known("auth", -2, ALWAYS | BUSY | OPEN, login::auth),
+    known("quit", -1, ALWAYS | BUSY | OPEN, login::quit),
+    known("select", 2, ALWAYS, login::select),
+    known("script|load", 3, STALE, script::load),
+    known("script|exists", -3, 0, script::exists),
+    known("script|flush", -2, 0, script::flush),
+    known("script|kill", 2, BUSY, script::kill),
+    known("script", -2, 0, nothing),
+    known("client|id", 2, ALWAYS, client::id),
+    known("client|kill", -3, ALWAYS, client::kill),
+    known("client|tracking", -3, ALWAYS, client::tracking).since(6, 0),
+    known("client|caching", 3, ALWAYS, client::caching).since(6, 0),
+    known("client|setinfo", 4, ALWAYS, client::setinfo).since(7, 2),
+    known("client", -2, ALWAYS, nothing),
+    known("config|get", -3, ALWAYS, configuration::get),
+    known("pubsub|numsub", -2, ALWAYS, configuration::numsub),
+    known("sadd", -3, WRITE | MEMORY, keys::sadd),
+    known("lpush", -3, WRITE | MEMORY, keys::lpush),
+    known("flushall", -1, WRITE, keys::flushall),
+    known("flushdb", -1, WRITE, keys::flushdb),
+];
+
+/// The command of that name; the one with a subcommand where it is known by that.
+pub(crate) fn find(
+    arguments: &[Vec<u8>],
+    version: &Version,
+) -> Result<&'static CommandSpec, String> {
+    let named = |name: &[u8]| {
+        let is_it = |it: &&CommandSpec| it.name.as_bytes().eq_ignore_ascii_case(name);
+        COMMANDS.iter().filter(is_it).find(|it| it.is_known_to(version))
+    };
+    let first = arguments.first().map(Vec::as_slice).unwrap_or_default();
+    let Some(second) = arguments.get(1).filter(|_| has_subcommands(first)) else {
+        return named(first).ok_or_else(|| unknown(arguments, version));
+    };
+    // To older servers the second word is an argument like others: they look at it last.
+    let whole = named(&[first, b"|", second].concat());
+    let container = || named(first).filter(|_| !version.has((7, 0)));
+    whole.or_else(container).ok_or_else(|| unknown_second(first, second, version))
+}
+
+fn has_subcommands(name: &[u8]) -> bool {
+    static CONTAINERS: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
+        let names = COMMANDS.iter().filter_map(|command| command.name.split_once('|'));
+        names.map(|(container, _)| container).collect()
+    });
+    CONTAINERS.iter().any(|container| container.as_bytes().eq_ignore_ascii_case(name))
+}
+
+fn unknown(arguments: &[Vec<u8>], version: &Version) -> String {
+    let shown = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
+    let name = arguments.first().map(shown).unwrap_or_default();
+    let mut following = arguments.iter().skip(1).map(shown);
+    let mut args = String::new();
+    if version.has((7, 0)) {
+        // As many as fit into 128 bytes.
+        while let Some(arg) = following.next().filter(|_| args.len() < 128) {
+            let room = 128 - args.len();
+            args.extend(["'", &arg.chars().take(room).collect::<String>(), "' "]);
+        }
+        return format!("ERR unknown command '{name}', with args beginning with: {args}");
+    }
+    for arg in following {
+        args.extend(["`", &arg, "`, "]);
+    }
+    format!("ERR unknown command `{name}`, with args beginning with: {args}")
+}
+
+fn unknown_second(first: &[u8], second: &[u8], version: &Version) -> String {
+    let name = String::from_utf8_lossy(first).to_uppercase();
+    let second = String::from_utf8_lossy(second);
+    let what = if version.has((7, 0)) {
+        "unknown subcommand"
+    } else {
+        "Unknown subcommand or wrong number of arguments for"
+    };
+    format!("ERR {what} '{second}'. Try {name} HELP.")
+}
+
+/// A command that is nothing without a second word, with one that an older server does not know.
+fn nothing(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let version = &turn.server.config.version;
+    Reply::Error(unknown_second(&arguments[0], &arguments[1], version))
+}

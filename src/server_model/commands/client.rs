@@ -1,0 +1,84 @@
+//! `CLIENT`: which connection this is, which ones are to end, and what it wants to be told.
+
+use crate::server_model::reply::Reply;
+use crate::server_model::request::integer;
+use crate::server_model::tracking::Mode;
+use crate::server_model::trouble::SYNTAX;
+use crate::server_model::turn::Turn;
+
+pub(crate) fn id(turn: &mut Turn<'_>, _: &[Vec<u8>]) -> Reply {
+    Reply::Int(i64::try_from(turn.session().client_id).unwrap_or(i64::MAX))
+}
+
+/// Ends another connection; never the one that asks.
+pub(crate) fn kill(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let id = match &arguments[2..] {
+        [what, id] if what.eq_ignore_ascii_case(b"id") => integer(id),
+        _ => return Reply::error(SYNTAX),
+    };
+    let Some(id) = id.and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0) else {
+        return Reply::error("ERR client-id should be greater than 0");
+    };
+    let found = turn.server.sessions.iter().find(|(_, session)| session.client_id == id);
+    let found = found.map(|(conn, _)| *conn).filter(|conn| *conn != turn.conn);
+    if let Some(conn) = found {
+        turn.server.kill(conn);
+    }
+    Reply::Int(found.is_some().into())
+}
+
+pub(crate) fn tracking(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let mut mode = Mode { opt_in: false, no_loop: false };
+    for option in &arguments[3..] {
+        match option.to_ascii_lowercase().as_slice() {
+            b"optin" => mode.opt_in = true,
+            b"noloop" => mode.no_loop = true,
+            _ => return Reply::error(SYNTAX),
+        }
+    }
+    let session = turn.session();
+    match arguments[2].to_ascii_lowercase().as_slice() {
+        b"on" => session.tracking = Some(mode),
+        b"off" => {
+            session.tracking = None;
+            session.is_caching = false;
+        }
+        _ => return Reply::error(SYNTAX),
+    }
+    Reply::OK
+}
+
+pub(crate) fn caching(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let session = turn.session();
+    let Some(mode) = session.tracking else {
+        return Reply::error(
+            "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or \
+             OPTOUT mode enabled",
+        );
+    };
+    match arguments[2].to_ascii_lowercase().as_slice() {
+        b"yes" if mode.opt_in => session.is_caching = true,
+        b"yes" => {
+            return Reply::error(
+                "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.",
+            );
+        }
+        b"no" => {
+            return Reply::error(
+                "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.",
+            );
+        }
+        _ => return Reply::error(SYNTAX),
+    }
+    Reply::OK
+}
+
+pub(crate) fn setinfo(_: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    match arguments[2].to_ascii_lowercase().as_slice() {
+        b"lib-name" | b"lib-ver" => Reply::OK,
+        _ => {
+            let option = String::from_utf8_lossy(&arguments[2]);
+            Reply::Error(format!("ERR Unrecognized option '{option}'"))
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! What a server is set to, and who listens to it.
+
+use crate::server_model::reply::Reply;
+use crate::server_model::turn::Turn;
+
+/// The channel that Sentinels listen to.
+const SENTINELS: &[u8] = b"__sentinel__:hello";
+
+pub(crate) fn get(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let names = arguments[2..].iter().map(|name| String::from_utf8_lossy(name).to_lowercase());
+    if arguments.len() > 3 && !turn.server.config.version.has((7, 0)) {
+        return Reply::error(
+            "ERR Unknown subcommand or wrong number of arguments for 'GET'. Try CONFIG HELP.",
+        );
+    }
+    let config = &turn.server.config;
+    let told = names.filter_map(|name| Some((Reply::text(&name), config.setting(&name)?)));
+    Reply::Map(told.map(|(name, setting)| (name, Reply::text(setting))).collect())
+}
+
+/// Channels, and how many listen to each.
+pub(crate) fn numsub(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let sentinels = i64::try_from(turn.server.config.sentinels).unwrap_or(i64::MAX);
+    let of = |channel: &Vec<u8>| if channel == SENTINELS { sentinels } else { 0 };
+    let told = arguments[2..].iter().flat_map(|it| [Reply::text(it), Reply::Int(of(it))]);
+    Reply::Array(told.collect())
+}

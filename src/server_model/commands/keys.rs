@@ -1,0 +1,117 @@
+//! Commands for keys of any kind, and for those kinds that no lock has.
+
+use crate::server_model::keyspace::{Entry, Kind};
+use crate::server_model::reply::Reply;
+use crate::server_model::request::integer;
+use crate::server_model::trouble::{NO_INTEGER, SYNTAX, WRONGTYPE};
+use crate::server_model::turn::Turn;
+use std::collections::BTreeSet;
+
+pub(crate) fn del(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let mut deleted = 0;
+    for key in &arguments[1..] {
+        if turn.find(key).is_some() {
+            turn.remove(key);
+            deleted += 1;
+        }
+    }
+    Reply::Int(deleted)
+}
+
+/// `DELIFEQ key value`.
+pub(crate) fn delifeq(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    delete_if_equal(turn, &arguments[1], &arguments[2])
+}
+
+/// `DELEX key IFEQ value`; the other conditions are not modelled.
+pub(crate) fn delex(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    match &arguments[1..] {
+        [_] => del(turn, arguments),
+        [key, how, value] if how.eq_ignore_ascii_case(b"IFEQ") => delete_if_equal(turn, key, value),
+        _ => Reply::error(SYNTAX),
+    }
+}
+
+fn delete_if_equal(turn: &mut Turn<'_>, key: &[u8], value: &[u8]) -> Reply {
+    match turn.find(key).map(|entry| entry.kind) {
+        Some(Kind::String(stands)) if stands == value => {
+            turn.remove(key);
+            Reply::Int(1)
+        }
+        Some(Kind::String(_)) | None => Reply::Int(0),
+        Some(_) => Reply::error(WRONGTYPE),
+    }
+}
+
+pub(crate) fn pttl(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let Some(entry) = turn.find(&arguments[1]) else { return Reply::Int(-2) };
+    Reply::Int(entry.expires_ms.map_or(-1, |expires| (expires - turn.server.now_ms()).max(0)))
+}
+
+pub(crate) fn pexpire(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    if arguments.len() > 3 {
+        let option = String::from_utf8_lossy(&arguments[3]);
+        return Reply::Error(format!("ERR Unsupported option {option}"));
+    }
+    let Some(ttl) = integer(&arguments[2]) else { return Reply::error(NO_INTEGER) };
+    let now = turn.server.now_ms();
+    let Some(expires) = ttl.checked_add(now) else {
+        return Reply::error("ERR invalid expire time in 'pexpire' command");
+    };
+    let key = &arguments[1];
+    let Some(entry) = turn.find(key) else { return Reply::Int(0) };
+    if expires <= now && !turn.server.is_replica() {
+        turn.remove(key);
+    } else {
+        turn.put(key, Entry { expires_ms: Some(expires), ..entry });
+    }
+    Reply::Int(1)
+}
+
+pub(crate) fn sadd(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let key = &arguments[1];
+    let entry = turn.find(key);
+    let entry = entry.unwrap_or(Entry { kind: Kind::Set(BTreeSet::new()), expires_ms: None });
+    let Kind::Set(mut members) = entry.kind else { return Reply::error(WRONGTYPE) };
+    let before = members.len();
+    members.extend(arguments[2..].iter().cloned());
+    let added = count(members.len() - before);
+    if added > 0 {
+        turn.put(key, Entry { kind: Kind::Set(members), ..entry });
+    }
+    Reply::Int(added)
+}
+
+pub(crate) fn lpush(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let key = &arguments[1];
+    let entry = turn.find(key);
+    let entry = entry.unwrap_or(Entry { kind: Kind::List(Vec::new()), expires_ms: None });
+    let Kind::List(mut elements) = entry.kind else { return Reply::error(WRONGTYPE) };
+    elements.splice(0..0, arguments[2..].iter().rev().cloned());
+    let length = count(elements.len());
+    turn.put(key, Entry { kind: Kind::List(elements), ..entry });
+    Reply::Int(length)
+}
+
+pub(crate) fn flushall(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    flush(turn, arguments, None)
+}
+
+pub(crate) fn flushdb(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let db = turn.db();
+    flush(turn, arguments, Some(db))
+}
+
+fn flush(turn: &mut Turn<'_>, arguments: &[Vec<u8>], db: Option<u32>) -> Reply {
+    let is_how =
+        |word: &[u8]| word.eq_ignore_ascii_case(b"sync") || word.eq_ignore_ascii_case(b"async");
+    if !matches!(arguments, [_]) && !matches!(arguments, [_, how] if is_how(how)) {
+        return Reply::error(SYNTAX);
+    }
+    turn.server.flush_keys(db, Some(turn.conn));
+    Reply::OK
+}
+
+fn count(length: usize) -> i64 {
+    i64::try_from(length).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,106 @@
+//! Who is let in, and how it speaks.
+
+use crate::server_model::reply::Reply;
+use crate::server_model::request::integer;
+use crate::server_model::trouble::{NO_INTEGER, SYNTAX, WRONGPASS};
+use crate::server_model::turn::Turn;
+
+pub(crate) fn hello(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let resp3 = match arguments.get(1).map(|version| integer(version)) {
+        None => None,
+        Some(None) => {
+            return Reply::error("ERR Protocol version is not an integer or out of range");
+        }
+        Some(Some(2)) => Some(false),
+        Some(Some(3)) => Some(true),
+        Some(Some(_)) => return Reply::error("NOPROTO unsupported protocol version"),
+    };
+    let mut options = arguments.get(2..).unwrap_or_default();
+    while let [option, rest @ ..] = options {
+        options = match (option.to_ascii_lowercase().as_slice(), rest) {
+            (b"auth", [user, password, rest @ ..]) => {
+                if !turn.log_in(user, password) {
+                    return Reply::error(WRONGPASS);
+                }
+                rest
+            }
+            (b"setname", [_, rest @ ..]) => rest,
+            _ => {
+                let option = String::from_utf8_lossy(option);
+                return Reply::Error(format!("{SYNTAX} in HELLO option '{option}'"));
+            }
+        };
+    }
+    if turn.session().user.is_none() {
+        return Reply::error(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH \
+             <user> <pass> option can be used to authenticate the client and select the RESP protocol \
+             version at the same time",
+        );
+    }
+    if let Some(resp3) = resp3 {
+        turn.session().resp3 = resp3;
+    }
+    greeting(turn)
+}
+
+fn greeting(turn: &mut Turn<'_>) -> Reply {
+    let (name, version) = turn.server.config.version.greeting();
+    let role = if turn.server.is_replica() { "replica" } else { "master" };
+    let session = turn.session();
+    let proto = if session.resp3 { 3 } else { 2 };
+    let id = i64::try_from(session.client_id).unwrap_or(i64::MAX);
+    let told = [
+        ("server", Reply::text(name)),
+        ("version", Reply::text(version)),
+        ("proto", Reply::Int(proto)),
+        ("id", Reply::Int(id)),
+        ("mode", Reply::text("standalone")),
+        ("role", Reply::text(role)),
+        ("modules", Reply::Array(Vec::new())),
+    ];
+    Reply::Map(told.into_iter().map(|(name, value)| (Reply::text(name), value)).collect())
+}
+
+pub(crate) fn auth(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let is_in = match arguments {
+        [_, password] if turn.server.config.password.is_none() => {
+            let _ = password;
+            return Reply::error(
+                "ERR AUTH <password> called without any password configured for the default user. Are \
+                 you sure your configuration is correct?",
+            );
+        }
+        [_, password] => turn.log_in(b"default", password),
+        [_, user, password] => turn.log_in(user, password),
+        _ => return Reply::error(SYNTAX),
+    };
+    if is_in { Reply::OK } else { Reply::error(WRONGPASS) }
+}
+
+pub(crate) fn select(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let Some(db) = integer(&arguments[1]) else { return Reply::error(NO_INTEGER) };
+    match u32::try_from(db).ok().filter(|db| *db < turn.server.config.databases) {
+        Some(db) => {
+            turn.session().db = db;
+            Reply::OK
+        }
+        None => Reply::error("ERR DB index is out of range"),
+    }
+}
+
+pub(crate) fn quit(turn: &mut Turn<'_>, _: &[Vec<u8>]) -> Reply {
+    turn.session().is_ending = true;
+    Reply::OK
+}
+
+impl Turn<'_> {
+    /// A refused one stays who it is.
+    fn log_in(&mut self, user: &[u8], password: &[u8]) -> bool {
+        let is_in = self.server.config.lets_in(user, password);
+        if is_in {
+            self.session().user = Some(String::from_utf8_lossy(user).into_owned());
+        }
+        is_in
+    }
+}

@@ -1,0 +1,60 @@
+//! `SET` and `GET`.
+
+use crate::server_model::keyspace::{Entry, Kind};
+use crate::server_model::reply::Reply;
+use crate::server_model::request::integer;
+use crate::server_model::trouble::{NO_INTEGER, SYNTAX, WRONGTYPE};
+use crate::server_model::turn::Turn;
+
+/// What `SET` is asked for beside a key and a value.
+#[derive(Default)]
+struct Options<'a> {
+    /// Only if there is no key.
+    is_nx: bool,
+    /// Only if there is one.
+    is_xx: bool,
+    px: Option<&'a [u8]>,
+}
+
+pub(crate) fn get(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    match turn.find(&arguments[1]).map(|entry| entry.kind) {
+        None => Reply::Null,
+        Some(Kind::String(value)) => Reply::Bulk(value),
+        Some(_) => Reply::error(WRONGTYPE),
+    }
+}
+
+pub(crate) fn set(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let Some(options) = Options::read(&arguments[3..]) else { return Reply::error(SYNTAX) };
+    let expires_ms = match options.px.map(integer) {
+        None => None,
+        Some(None) => return Reply::error(NO_INTEGER),
+        Some(Some(ttl)) => match ttl.checked_add(turn.server.now_ms()) {
+            Some(expires) if ttl > 0 => Some(expires),
+            _ => return Reply::error("ERR invalid expire time in 'set' command"),
+        },
+    };
+    let key = &arguments[1];
+    let stands = turn.find(key).is_some();
+    if options.is_nx && stands || options.is_xx && !stands {
+        return Reply::Null;
+    }
+    turn.put(key, Entry { kind: Kind::String(arguments[2].clone()), expires_ms });
+    Reply::OK
+}
+
+impl<'a> Options<'a> {
+    fn read(words: &'a [Vec<u8>]) -> Option<Self> {
+        let mut options = Self::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match word.to_ascii_lowercase().as_slice() {
+                b"nx" if !options.is_xx => options.is_nx = true,
+                b"xx" if !options.is_nx => options.is_xx = true,
+                b"px" if options.px.is_none() => options.px = Some(words.next()?),
+                _ => return None,
+            }
+        }
+        Some(options)
+    }
+}

@@ -1,0 +1,116 @@
+//! From the arguments of a command to its reply: what is looked at, and in which order.
+
+use crate::server_model::command::{self, CommandSpec};
+use crate::server_model::reply::Reply;
+use crate::server_model::trouble::{
+    BUSY, LOADING, MASTERDOWN, MISCONF, NOAUTH, OOM, READONLY, Trouble,
+};
+use crate::server_model::turn::Turn;
+
+impl Turn<'_> {
+    /// Runs one command and answers it.
+    pub(crate) fn take(mut self, arguments: &[Vec<u8>]) {
+        let version = &self.server.config.version;
+        // Valkey tells strangers nothing of what it knows.
+        let is_silent = version.is_valkey() && self.server.sessions[&self.conn].user.is_none();
+        let found = command::find(arguments, version);
+        let keeps_caching = found.as_ref().is_ok_and(|command| command.is_of_client());
+        let reply = match found {
+            Err(_) if is_silent => Reply::error(NOAUTH),
+            Err(unknown) => Reply::Error(unknown),
+            Ok(command) => match self.refusal(command, arguments) {
+                Some(why) => Reply::Error(why),
+                None => self.run(command, arguments, arguments.get(1..2).unwrap_or_default()),
+            },
+        };
+        let pushes = std::mem::take(&mut self.server.own_pushes);
+        let version = &self.server.config.version;
+        let (first, last): (Vec<_>, Vec<_>) =
+            pushes.into_iter().partition(|pushed| version.pushes_first(pushed.is_none()));
+        for pushed in first {
+            self.server.push(self.conn, pushed.as_deref());
+        }
+        self.server.answer(self.conn, &reply);
+        for pushed in last {
+            self.server.push(self.conn, pushed.as_deref());
+        }
+        if !keeps_caching {
+            self.session().is_caching = false;
+        }
+    }
+
+    /// Why the command is not run, as `processCommand` of Redis goes through it.
+    fn refusal(&mut self, command: &CommandSpec, arguments: &[Vec<u8>]) -> Option<String> {
+        let is_stranger = self.session().user.is_none();
+        if is_stranger && !command.is_open() && self.server.config.version.is_valkey() {
+            return Some(NOAUTH.to_owned());
+        }
+        if !command.takes(arguments.len()) {
+            return Some(format!("ERR wrong number of arguments for '{}' command", command.name));
+        }
+        if is_stranger && !command.is_open() {
+            return Some(NOAUTH.to_owned());
+        }
+        // Whoever may not log in is told so by nobody.
+        if self.server.config.forbids(command.name) && !command.is_open() {
+            return Some(format!("NOPERM {}", self.no_right(command)));
+        }
+        let trouble = self.server.trouble;
+        let is = |one| trouble == Some(one);
+        let refusal = if is(Trouble::OutOfMemory) && command.needs_memory() {
+            OOM
+        } else if is(Trouble::Misconf) && (command.is_write() || command.name == "ping") {
+            MISCONF
+        } else if self.server.is_replica() && command.is_write() {
+            READONLY
+        } else if is(Trouble::MasterDown)
+            && !command.runs_on_stale_data(&self.server.config.version)
+        {
+            MASTERDOWN
+        } else if is(Trouble::Loading) && !command.runs_while_loading() {
+            LOADING
+        } else if is(Trouble::Busy) && !command.runs_while_busy(&self.server.config.version) {
+            BUSY
+        } else {
+            return None;
+        };
+        Some(refusal.to_owned())
+    }
+
+    /// Why a script may not run the command. Once it `has_written`, it is let go on where it can be.
+    pub(crate) fn refusal_in_script(
+        &mut self,
+        command: &CommandSpec,
+        has_written: bool,
+    ) -> Option<String> {
+        if self.server.config.forbids(command.name) {
+            let older = "The user executing the script can't run this command or subcommand";
+            let version = &self.server.config.version;
+            let (is_new, is_old) = (version.has((7, 2)), !version.has((7, 0)));
+            return Some(match () {
+                () if is_new => format!("ERR ACL failure in script: {}", self.no_right(command)),
+                () if is_old => older.to_owned(),
+                () => format!("ERR {older}"),
+            });
+        }
+        if has_written {
+            return None;
+        }
+        let refusal = match self.server.trouble {
+            _ if self.server.is_replica() && command.is_write() => READONLY,
+            Some(Trouble::Misconf) if command.is_write() => MISCONF,
+            Some(Trouble::OutOfMemory) if command.needs_memory() => OOM,
+            _ => return None,
+        };
+        Some(refusal.to_owned())
+    }
+
+    fn no_right(&mut self, command: &CommandSpec) -> String {
+        let name = command.name;
+        if self.server.config.version.has((7, 2)) {
+            let user = self.session().user.clone().unwrap_or_default();
+            return format!("User {user} has no permissions to run the '{name}' command");
+        }
+        format!("this user has no permissions to run the '{name}' command")
+    }
+}

@@ -1,0 +1,43 @@
+//! `acquire.lua`: sets all keys of a set of locks, or none.
+
+use super::run::{Answer, Held, Run, argument};
+use crate::server_model::reply::Reply;
+
+/// The key in the way that stands longest.
+struct LongestKey {
+    left: i64,
+    place: i64,
+    value: Option<Vec<u8>>,
+}
+
+pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Answer {
+    let (value, ttl) = (argument(args, 1), argument(args, 2));
+    let mut missing = Vec::new();
+    let mut longest: Option<LongestKey> = None;
+    for (place, key) in (1..).zip(keys) {
+        let held = match run.held(key)? {
+            Held::Nothing => {
+                missing.push(key);
+                continue;
+            }
+            Held::Value(held) if held == value => continue,
+            Held::Value(held) => Some(held),
+            Held::Other => None,
+        };
+        let left = run.pttl(key)?;
+        let is_longer = |known: &LongestKey| left == -1 || known.left != -1 && left > known.left;
+        if longest.as_ref().is_none_or(is_longer) {
+            longest = Some(LongestKey { left, place, value: held });
+        }
+    }
+    if let Some(LongestKey { left, place, value }) = longest {
+        let value = value.map(Reply::Bulk);
+        return Ok(Reply::Array(
+            [Reply::Int(left), Reply::Int(place)].into_iter().chain(value).collect(),
+        ));
+    }
+    for key in missing {
+        run.call("redis.call('SET', key, ARGV[1]", &[b"SET", key, value, b"PX", ttl])?;
+    }
+    Ok(Reply::OK)
+}

@@ -1,0 +1,36 @@
+//! `extend.lua`: makes the remaining ttl of locks at least so much, if all of them are still ours.
+
+use super::number::number;
+use super::run::{Answer, Held, Run, argument};
+use crate::server_model::reply::Reply;
+
+pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Answer {
+    let (value, ttl) = (argument(args, 1), argument(args, 2));
+    let mut is_missing = false;
+    for key in keys {
+        match run.held(key)? {
+            Held::Nothing => is_missing = true,
+            Held::Value(held) if held == value => {}
+            Held::Value(_) | Held::Other => return Ok(Reply::Int(-3)),
+        }
+    }
+    if is_missing {
+        return Ok(Reply::Int(-2));
+    }
+    let mut lowest = -1;
+    for key in keys {
+        let left = run.pttl(key)?;
+        if is_below(left, ttl) {
+            run.call("redis.call('PEXPIRE'", &[b"PEXPIRE", key, ttl])?;
+        }
+        if lowest == -1 || left != -1 && left < lowest {
+            lowest = left;
+        }
+    }
+    Ok(Reply::Int(lowest))
+}
+
+#[allow(clippy::cast_precision_loss, reason = "Lua's numbers are doubles")]
+fn is_below(left: i64, ttl: &[u8]) -> bool {
+    number(ttl).is_some_and(|ttl| (left as f64) < ttl)
+}

@@ -1,0 +1,78 @@
+//! `fenced.lua`: runs another script on locks, and lets a counter beside each lock follow.
+
+use super::number::{END, number};
+use super::run::{Answer, Run, argument};
+use super::sources::Body;
+use crate::server_model::reply::Reply;
+
+pub(super) const AT_END: &str = "COUNTER a fencing counter is at its end: delete its key";
+/// How many arguments are this script's own.
+const OWN: usize = 4;
+
+pub(super) fn run(
+    run: &mut Run<'_, '_>,
+    unfenced: Body,
+    keys: &[Vec<u8>],
+    args: &[Vec<u8>],
+) -> Answer {
+    let (locks, beside) = keys.split_at(keys.len() / 2);
+    let (mode, ttl) = (argument(args, 2), argument(args, 3));
+    let (counters, mut shown) = look(run, beside, mode == b"try")?;
+    let least = number(argument(args, 1)).unwrap_or_default();
+    let next = if mode == b"draw" { shown + 1.0 } else { shown };
+    let goal = next.max(least);
+    if goal >= END {
+        return Ok(Reply::error(AT_END));
+    }
+    let answer = unfenced(run, locks, args.get(OWN..).unwrap_or_default())?;
+    let is_done = match &answer {
+        Reply::Error(_) => return Ok(answer),
+        #[allow(clippy::cast_precision_loss, reason = "Lua's numbers are doubles")]
+        Reply::Int(told) => number(argument(args, OWN)).is_some_and(|from| *told as f64 >= from),
+        Reply::Status(_) => true,
+        _ => false,
+    };
+    if is_done {
+        shown = goal;
+        for counter in counters {
+            let digits = format!("{shown:.0}");
+            let set = [b"SET", counter, digits.as_bytes(), b"PX", ttl];
+            run.call("redis.call('SET', counter", &set)?;
+        }
+    }
+    Ok(Reply::Array(vec![answer, Reply::text(format!("{shown:.0}"))]))
+}
+
+/// The counters that show a number, and the highest of those.
+type Found<'a> = (Vec<&'a [u8]>, f64);
+
+/// Reads the counters. An error if one shows no number and it does not only try.
+fn look<'a>(run: &mut Run<'_, '_>, beside: &'a [Vec<u8>], tries: bool) -> Result<Found<'a>, Reply> {
+    let (mut counters, mut shown) = (Vec::new(), 0.0);
+    for key in beside {
+        let digits = run.pcall("redis.pcall('GET', KEYS[i]", &[b"GET", key]);
+        match counter(&digits) {
+            Ok(found) => {
+                counters.push(&**key);
+                shown = f64::max(shown, found);
+            }
+            Err(_) if tries => {}
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    Ok((counters, shown))
+}
+
+/// The number that a counter shows, by what `GET` answers; or how that is refused.
+pub(super) fn counter(digits: &Reply) -> Result<f64, Reply> {
+    let found = match digits {
+        Reply::Bulk(digits) => number(digits),
+        Reply::Null => Some(0.0),
+        _ => None,
+    };
+    let sound = |found: &f64| *found >= 0.0 && *found < END && found.fract() == 0.0;
+    found.filter(sound).ok_or_else(|| match digits {
+        Reply::Error(why) if !why.contains("WRONGTYPE") => Reply::Error(why.clone()),
+        _ => Reply::error("COUNTER something else stands at the key of a fencing counter"),
+    })
+}

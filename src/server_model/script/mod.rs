@@ -1,0 +1,110 @@
+//! Scripts: what is known of them, and how they are run.
+
+mod acquire;
+mod acquire_fenced;
+mod extend;
+mod fenced;
+mod look;
+mod number;
+mod release;
+mod run;
+mod sources;
+
+use crate::server_model::reply::Reply;
+use crate::server_model::request::integer;
+use crate::server_model::trouble::{MASTERDOWN, NO_INTEGER, NOSCRIPT, SYNTAX, Trouble};
+use crate::server_model::turn::Turn;
+use run::Run;
+use sources::Script;
+use std::collections::BTreeMap;
+
+/// The scripts that the server was told, by the hash of their text.
+#[derive(Debug, Default)]
+pub(crate) struct Scripts(BTreeMap<String, String>);
+
+impl Scripts {
+    fn add(&mut self, source: &[u8]) -> String {
+        let source = String::from_utf8_lossy(source).into_owned();
+        let digest = redis::Script::new(&source).get_hash().to_owned();
+        self.0.insert(digest.clone(), source);
+        digest
+    }
+}
+
+pub(crate) fn load(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    Reply::text(turn.server.scripts.add(&arguments[2]))
+}
+
+pub(crate) fn exists(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let known = &turn.server.scripts.0;
+    let is_known = |digest: &Vec<u8>| known.contains_key(&*String::from_utf8_lossy(digest));
+    Reply::Array(arguments[2..].iter().map(|it| Reply::Int(is_known(it).into())).collect())
+}
+
+pub(crate) fn flush(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    if arguments.len() > 2 {
+        return Reply::error(SYNTAX);
+    }
+    turn.server.scripts.0.clear();
+    Reply::OK
+}
+
+/// A server that is busy is so until whoever plays it says otherwise: the script ends some time later.
+pub(crate) fn kill(turn: &mut Turn<'_>, _: &[Vec<u8>]) -> Reply {
+    if turn.server.trouble == Some(Trouble::Busy) {
+        return Reply::OK;
+    }
+    Reply::error("NOTBUSY No scripts in execution right now.")
+}
+
+pub(crate) fn eval(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    match Called::read(arguments) {
+        Ok(called) => {
+            let digest = turn.server.scripts.add(&arguments[1]);
+            called.run(turn, &digest)
+        }
+        Err(why) => Reply::error(why),
+    }
+}
+
+pub(crate) fn evalsha(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    if arguments[1].len() != 40 {
+        return Reply::error(NOSCRIPT);
+    }
+    match Called::read(arguments) {
+        Ok(called) => called.run(turn, &String::from_utf8_lossy(&arguments[1]).to_lowercase()),
+        Err(why) => Reply::error(why),
+    }
+}
+
+/// What a script is called with.
+struct Called<'a> {
+    keys: &'a [Vec<u8>],
+    args: &'a [Vec<u8>],
+}
+
+impl<'a> Called<'a> {
+    fn read(arguments: &'a [Vec<u8>]) -> Result<Self, &'static str> {
+        let count = integer(&arguments[2]).ok_or(NO_INTEGER)?;
+        let count = usize::try_from(count).map_err(|_| "ERR Number of keys can't be negative")?;
+        let parts = arguments[3..].split_at_checked(count);
+        let (keys, args) =
+            parts.ok_or("ERR Number of keys can't be greater than number of args")?;
+        Ok(Self { keys, args })
+    }
+
+    fn run(&self, turn: &mut Turn<'_>, digest: &str) -> Reply {
+        let Some(source) = turn.server.scripts.0.get(digest) else { return Reply::error(NOSCRIPT) };
+        if turn.server.trouble == Some(Trouble::MasterDown) {
+            return Reply::error(MASTERDOWN);
+        }
+        let source = source.clone();
+        let Some(script) = Script::of(&source) else {
+            return Reply::error("ERR the model knows only quorlock's own scripts");
+        };
+        turn.is_in_script = true;
+        let mut run = Run { turn, keys: self.keys, source: &source, digest, has_written: false };
+        // An error that was raised is answered like one that was returned.
+        script.run(&mut run, self.keys, self.args).unwrap_or_else(|raised| raised)
+    }
+}

@@ -1,0 +1,44 @@
+//! quorlock's own scripts, by their text.
+
+use super::run::{Answer, Run};
+use super::{acquire, acquire_fenced, extend, fenced, look, release};
+
+const ACQUIRE: &str = include_str!("../../wire/scripts/acquire.lua");
+const ACQUIRE_FENCED: &str = include_str!("../../wire/scripts/acquire_fenced.lua");
+const EXTEND: &str = include_str!("../../wire/scripts/extend.lua");
+const RELEASE: &str = include_str!("../../wire/scripts/release.lua");
+const LOOK: &str = include_str!("../../wire/scripts/look.lua");
+const FENCED: &str = include_str!("../../wire/scripts/fenced.lua");
+
+pub(super) type Body = fn(&mut Run<'_, '_>, &[Vec<u8>], &[Vec<u8>]) -> Answer;
+
+/// A script that the model has written anew.
+pub(super) struct Script {
+    body: Body,
+    is_fenced: bool,
+}
+
+impl Script {
+    /// The script with this text, as src/wire/script.rs of quorlock puts it together.
+    pub(super) fn of(source: &str) -> Option<Self> {
+        let inside = source.strip_prefix("local function unfenced(KEYS, ARGV)\n");
+        let inside = inside.and_then(|rest| rest.strip_suffix(FENCED)?.strip_suffix("\nend\n"));
+        let body: Body = match inside.unwrap_or(source) {
+            ACQUIRE => acquire::run,
+            ACQUIRE_FENCED => acquire_fenced::run,
+            EXTEND => extend::run,
+            RELEASE => release::run,
+            LOOK => look::run,
+            _ => return None,
+        };
+        Some(Self { body, is_fenced: inside.is_some() })
+    }
+
+    pub(super) fn run(&self, run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Answer {
+        if self.is_fenced {
+            fenced::run(run, self.body, keys, args)
+        } else {
+            (self.body)(run, keys, args)
+        }
+    }
+}

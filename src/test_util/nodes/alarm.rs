@@ -1,0 +1,140 @@
+//! Alarms by the clock of a runtime.
+
+use super::clock::State;
+use crate::node::{RuntimeDriver, lack};
+use crate::protocol::Time;
+use crate::sync::{contain, lock};
+use crate::time::{Alarm, Clock, Ring, SourceAlarm};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+/// The pause after a bell has panicked.
+const AFTER_PANIC: Duration = Duration::from_millis(10);
+
+/// Waits for the time of one alarm: in a task of the runtime that it was set in, so that a paused clock knows
+/// of it; where there is none, or when that runtime ends, on the thread that rings the process's alarms.
+pub(super) struct Watch {
+    clock: Arc<State>,
+    bell: Weak<dyn Ring>,
+    /// When it rings.
+    due: Mutex<Time>,
+    /// Time has moved, or the alarm was hastened or cancelled.
+    changed: Notify,
+    is_over: AtomicBool,
+    by_thread: OnceLock<Alarm>,
+}
+
+/// An alarm that is watched; it is cancelled when this is dropped.
+pub(super) struct Vigil(Arc<Watch>);
+
+/// The task of a watch.
+struct Watcher(Arc<Watch>);
+
+impl Watch {
+    pub(super) fn new(clock: Arc<State>, at: Time, bell: Weak<dyn Ring>) -> Arc<Self> {
+        Arc::new(Self {
+            clock,
+            bell,
+            due: Mutex::new(at),
+            changed: Notify::new(),
+            is_over: AtomicBool::new(false),
+            by_thread: OnceLock::new(),
+        })
+    }
+
+    /// Looks at the clock anew.
+    pub(super) fn look_again(&self) {
+        self.changed.notify_one();
+        if let Some(alarm) = self.by_thread.get() {
+            alarm.hasten(Clock::Machine.now());
+        }
+    }
+
+    /// Rings if it is time. Returns how long it waits now; `None` if it never rings again.
+    fn ring_if_due(&self) -> Option<Duration> {
+        if self.is_over.load(Ordering::SeqCst) {
+            return None;
+        }
+        let now = self.clock.now();
+        {
+            let mut due = lock(&self.due);
+            if now < *due {
+                return Some(due.since(now));
+            }
+            // Who hastens it meanwhile wants it earlier than it is going to say.
+            *due = Time::END;
+        }
+        let answer = contain(|| self.bell.upgrade().and_then(|bell| bell.ring(now)));
+        let Some(again) = answer.unwrap_or_else(|| Some(now.after(AFTER_PANIC))) else {
+            self.is_over.store(true, Ordering::SeqCst);
+            return None;
+        };
+        let mut due = lock(&self.due);
+        *due = again.min(*due);
+        Some(due.since(now))
+    }
+
+    fn go_by_thread(self: &Arc<Self>) {
+        let this: Arc<dyn Ring> = self.clone();
+        let now = Clock::Machine.now();
+        let _ = self.by_thread.set(Clock::Machine.set_alarm(now, Arc::downgrade(&this)));
+    }
+}
+
+impl Ring for Watch {
+    fn ring(self: Arc<Self>, now: Time) -> Option<Time> {
+        Some(now.after(self.ring_if_due()?))
+    }
+}
+
+impl Vigil {
+    pub(super) fn begin(watch: Arc<Watch>) -> Self {
+        let runtime = Handle::try_current().ok();
+        match runtime.filter(|runtime| lack(runtime) != Some(RuntimeDriver::Time)) {
+            // A runtime that is shut down drops the task at once.
+            Some(runtime) => drop(runtime.spawn(Watcher(watch.clone()).keep())),
+            None => watch.go_by_thread(),
+        }
+        Self(watch)
+    }
+}
+
+impl SourceAlarm for Vigil {
+    fn hasten(&self, at: Time) {
+        {
+            let mut due = lock(&self.0.due);
+            *due = at.min(*due);
+        }
+        self.0.look_again();
+    }
+}
+
+impl Drop for Vigil {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::SeqCst);
+        self.0.changed.notify_one();
+    }
+}
+
+impl Watcher {
+    async fn keep(self) {
+        while let Some(left) = self.0.ring_if_due() {
+            tokio::select! {
+                biased;
+                () = self.0.changed.notified() => {}
+                () = tokio::time::sleep(left) => {}
+            }
+        }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        if !self.0.is_over.load(Ordering::SeqCst) {
+            self.0.go_by_thread();
+        }
+    }
+}

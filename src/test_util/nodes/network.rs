@@ -1,0 +1,319 @@
+//! Connections to nodes in a test's process: what is under way on them, and when it arrives.
+
+use super::clock::RuntimeClock;
+use super::host::{Condition, NodeHost};
+use super::stream::{Carrier, Phase, StreamEnd, Wire};
+use crate::protocol::Time;
+use crate::server_model::{ConnId, Output};
+use crate::sync::lock;
+use crate::time::{Alarm, Clock, Ring, TimeSource};
+use crate::transport::{Address, Stream, Transport};
+use futures::future::BoxFuture;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::task::Waker;
+
+/// The nodes, and all connections to them.
+pub(super) struct Network {
+    this: Weak<Self>,
+    clock: Arc<RuntimeClock>,
+    state: Mutex<State>,
+    seeds: AtomicU64,
+}
+
+struct State {
+    hosts: Vec<NodeHost>,
+    connections: BTreeMap<usize, Connection>,
+    last_connection: usize,
+}
+
+/// What travels to a node.
+pub(super) enum Packet {
+    Open,
+    Bytes(Vec<u8>),
+    /// No more bytes will come.
+    End,
+}
+
+struct Connection {
+    node: usize,
+    end: StreamEnd,
+    /// The node's end, while it has one.
+    server: Option<ConnId>,
+    /// What is under way to the node, and when it arrives.
+    under_way: VecDeque<(Time, Packet)>,
+    last_arrival: Time,
+    arrival: Option<Planned>,
+}
+
+/// What happens at a time.
+#[derive(Clone, Copy)]
+pub(super) enum NetworkEvent {
+    /// Something arrives on a connection.
+    Arrival(usize),
+    /// Keys of a node are over.
+    Expiry(usize),
+}
+
+/// It happens at a time, unless this is dropped.
+pub(super) struct Planned {
+    pub(super) at: Time,
+    _alarm: Alarm,
+    _bell: Arc<EventBell>,
+}
+
+struct EventBell {
+    network: Weak<Network>,
+    event: NetworkEvent,
+}
+
+/// The network, while something happens in it.
+pub(super) struct Turn<'a> {
+    network: &'a Network,
+    pub(super) hosts: &'a mut Vec<NodeHost>,
+    connections: &'a mut BTreeMap<usize, Connection>,
+    last_connection: &'a mut usize,
+    /// Who has to look, when all is done.
+    woken: Vec<Waker>,
+}
+
+/// The address of a node.
+pub(super) fn url(node: usize) -> String {
+    format!("redis://node{node}")
+}
+
+/// The node that has it.
+fn node_at(address: &Address) -> Option<usize> {
+    let name = address.to_string();
+    name.strip_prefix("node")?.strip_suffix(":6379")?.parse().ok()
+}
+
+impl Network {
+    pub(super) fn new(count: usize, clock: Arc<RuntimeClock>) -> Arc<Self> {
+        let hosts = (0..count).map(|node| NodeHost::new(node, &clock)).collect();
+        let state = State { hosts, connections: BTreeMap::new(), last_connection: 0 };
+        Arc::new_cyclic(|this| Self {
+            this: this.clone(),
+            clock,
+            state: Mutex::new(state),
+            seeds: AtomicU64::new(0),
+        })
+    }
+
+    pub(super) fn clock(&self) -> &Arc<RuntimeClock> {
+        &self.clock
+    }
+
+    pub(super) fn count(&self) -> usize {
+        lock(&self.state).hosts.len()
+    }
+
+    /// One that no other client of these nodes has.
+    pub(super) fn next_seed(&self) -> u64 {
+        self.seeds.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn plan(&self, at: Time, event: NetworkEvent) -> Planned {
+        let bell = Arc::new(EventBell { network: self.this.clone(), event });
+        let ring: Arc<dyn Ring> = bell.clone();
+        let alarm = Clock::Other(self.clock.clone()).set_alarm(at, Arc::downgrade(&ring));
+        Planned { at, _alarm: alarm, _bell: bell }
+    }
+
+    /// Does something, and then wakes who has to look.
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut Turn<'_>) -> T) -> T {
+        let mut state = lock(&self.state);
+        let State { hosts, connections, last_connection } = &mut *state;
+        let woken = Vec::new();
+        let mut turn = Turn { network: self, hosts, connections, last_connection, woken };
+        let done = act(&mut turn);
+        let woken = turn.woken;
+        drop(state);
+        woken.into_iter().for_each(Waker::wake);
+        done
+    }
+}
+
+impl Carrier for Network {
+    fn with_end<T>(&self, connection: usize, act: impl FnOnce(&mut StreamEnd) -> T) -> Option<T> {
+        lock(&self.state).connections.get_mut(&connection).map(|it| act(&mut it.end))
+    }
+
+    fn write(&self, connection: usize, bytes: &[u8]) {
+        self.with(|turn| turn.send(connection, Packet::Bytes(bytes.to_vec())));
+    }
+
+    fn let_go(&self, connection: usize) {
+        self.with(|turn| turn.let_go(connection));
+    }
+}
+
+impl Transport for Network {
+    fn connect<'a>(&'a self, to: &'a Address) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {
+        Box::pin(async move {
+            let nobody = || io::Error::from(io::ErrorKind::ConnectionRefused);
+            let (network, node) = self.this.upgrade().zip(node_at(to)).ok_or_else(nobody)?;
+            let connection = network.with(|turn| turn.connect(node)).ok_or_else(nobody)?;
+            let stream: Box<dyn Stream> = Box::new(Wire::new(network, connection));
+            Ok(stream)
+        })
+    }
+}
+
+impl Ring for EventBell {
+    fn ring(self: Arc<Self>, _now: Time) -> Option<Time> {
+        let network = self.network.upgrade()?;
+        network.with(|turn| match self.event {
+            NetworkEvent::Arrival(connection) => turn.deliver(connection),
+            NetworkEvent::Expiry(node) => turn.expire(node),
+        });
+        // What happens next has been planned.
+        None
+    }
+}
+
+impl Turn<'_> {
+    pub(super) fn now(&self) -> Time {
+        self.network.clock.now()
+    }
+
+    /// The wall clock of a machine whose clock was never set.
+    pub(super) fn wall_us(&self) -> u64 {
+        self.network.clock.wall_us()
+    }
+
+    pub(super) fn plan(&self, at: Time, event: NetworkEvent) -> Planned {
+        self.network.plan(at, event)
+    }
+
+    /// Somebody connects: the kernel of the node's machine accepts, also while the node hangs.
+    fn connect(&mut self, node: usize) -> Option<usize> {
+        self.hosts.get(node).filter(|host| host.condition != Condition::Down)?;
+        *self.last_connection += 1;
+        let connection = *self.last_connection;
+        let it = Connection {
+            node,
+            end: StreamEnd::new(Phase::Open),
+            server: None,
+            under_way: VecDeque::new(),
+            last_arrival: Time::default(),
+            arrival: None,
+        };
+        self.connections.insert(connection, it);
+        self.send(connection, Packet::Open);
+        Some(connection)
+    }
+
+    /// Puts a packet on its way: it arrives behind those before it.
+    fn send(&mut self, connection: usize, packet: Packet) {
+        let now = self.now();
+        let Some(it) = self.connections.get_mut(&connection) else { return };
+        let at = now.after(self.hosts[it.node].delay).max(it.last_arrival);
+        it.last_arrival = at;
+        it.under_way.push_back((at, packet));
+        if it.arrival.is_none() {
+            self.deliver(connection);
+        }
+    }
+
+    /// What has arrived by now is taken by the node.
+    fn deliver(&mut self, connection: usize) {
+        let now = self.now();
+        while let Some(it) = self.connections.get_mut(&connection) {
+            it.arrival = None;
+            let Some((at, _)) = it.under_way.front() else { return };
+            let at = *at;
+            if now < at {
+                it.arrival = Some(self.network.plan(at, NetworkEvent::Arrival(connection)));
+                return;
+            }
+            let Some((_, packet)) = it.under_way.pop_front() else { return };
+            self.arrive(connection, packet);
+        }
+    }
+
+    fn arrive(&mut self, connection: usize, packet: Packet) {
+        let Some(it) = self.connections.get(&connection) else { return };
+        let host = &mut self.hosts[it.node];
+        match host.condition {
+            Condition::Up => self.serve(connection, packet),
+            Condition::Hung => host.waiting.push_back((connection, packet)),
+            Condition::Down if matches!(packet, Packet::End) => {
+                self.connections.remove(&connection);
+            }
+            Condition::Down => {}
+        }
+    }
+
+    /// The server reads what has come.
+    pub(super) fn serve(&mut self, connection: usize, packet: Packet) {
+        let Some(it) = self.connections.get_mut(&connection) else { return };
+        let (node, server) = (it.node, it.server);
+        match (packet, server) {
+            (Packet::Open, _) => {
+                let server = self.hosts[node].server.connect();
+                it.server = Some(server);
+                self.hosts[node].peers.insert(server, connection);
+            }
+            (Packet::Bytes(bytes), Some(server)) => {
+                self.act_on(node, |host, wall_us| host.server.receive(server, &bytes, wall_us));
+            }
+            // The server has closed it.
+            (Packet::Bytes(_), None) => {}
+            (Packet::End, _) => {
+                self.connections.remove(&connection);
+                if let Some(server) = server {
+                    self.hosts[node].peers.remove(&server);
+                    self.hosts[node].server.disconnect(server);
+                }
+            }
+        }
+    }
+
+    /// What a server says reaches its clients at once.
+    pub(super) fn put_out(&mut self, node: usize, outputs: Vec<Output>) {
+        for output in outputs {
+            let peers = &mut self.hosts[node].peers;
+            let (connection, bytes) = match output {
+                Output::Bytes(server, bytes) => (peers.get(&server).copied(), Some(bytes)),
+                Output::Close(server) => (peers.remove(&server), None),
+            };
+            let it = connection.and_then(|connection| self.connections.get_mut(&connection));
+            let Some(it) = it else { continue };
+            match bytes {
+                Some(bytes) if it.end.phase != Phase::Dropped => it.end.inbox.extend(bytes),
+                Some(_) => {}
+                None => {
+                    it.server = None;
+                    if it.end.phase == Phase::Open {
+                        it.end.phase = Phase::Ended;
+                    }
+                }
+            }
+            self.woken.extend(it.end.reader.take());
+        }
+    }
+
+    /// The node's kernel closes all connections, as its process is gone. Nothing of what is under way arrives.
+    pub(super) fn close_all(&mut self, node: usize) {
+        self.connections.retain(|_, it| it.node != node || it.end.phase != Phase::Dropped);
+        for it in self.connections.values_mut().filter(|it| it.node == node) {
+            it.end.phase = Phase::Ended;
+            it.server = None;
+            it.under_way.clear();
+            it.arrival = None;
+            self.woken.extend(it.end.reader.take());
+        }
+    }
+
+    /// The client lets go of the connection: what it has written still arrives, and then its end.
+    fn let_go(&mut self, connection: usize) {
+        let Some(it) = self.connections.get_mut(&connection) else { return };
+        let before = std::mem::replace(&mut it.end, StreamEnd::new(Phase::Dropped));
+        self.send(connection, Packet::End);
+        // Its waker is dropped where no lock is held.
+        self.woken.extend(before.reader);
+    }
+}

@@ -1,0 +1,103 @@
+//! Some of several nodes.
+
+use std::ops::{Bound, RangeBounds};
+use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
+
+/// Which nodes are meant, counted from 0: a number, a range, or several numbers. See
+/// [`Nodes::only`](super::Nodes::only).
+pub trait Which: sealed::Sealed {}
+
+mod sealed {
+    pub trait Sealed {
+        /// The numbers, of so many nodes.
+        fn places(self, count: usize) -> Vec<usize>;
+    }
+}
+
+/// The numbers of a range. Like that of a slice, it may end behind the last node, and no later.
+fn within(range: &impl RangeBounds<usize>, count: usize) -> Vec<usize> {
+    let first = match range.start_bound() {
+        Bound::Included(first) => *first,
+        Bound::Excluded(before) => before.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    // Of numbers that are wrong, one is enough to say so.
+    if first > count {
+        return vec![first];
+    }
+    let most = count.saturating_add(1);
+    let end = match range.end_bound() {
+        Bound::Included(last) => last.saturating_add(1).min(most),
+        Bound::Excluded(end) => (*end).min(most),
+        Bound::Unbounded => count,
+    };
+    (first..end).collect()
+}
+
+macro_rules! ranges {
+    ($($range:ty),*) => {$(
+        impl Which for $range {}
+
+        impl sealed::Sealed for $range {
+            fn places(self, count: usize) -> Vec<usize> {
+                within(&self, count)
+            }
+        }
+    )*};
+}
+
+ranges!(Range<usize>, RangeFrom<usize>, RangeFull, RangeInclusive<usize>);
+ranges!(RangeTo<usize>, RangeToInclusive<usize>);
+
+impl Which for usize {}
+
+impl sealed::Sealed for usize {
+    fn places(self, _: usize) -> Vec<usize> {
+        vec![self]
+    }
+}
+
+impl<const N: usize> Which for [usize; N] {}
+
+impl<const N: usize> sealed::Sealed for [usize; N] {
+    fn places(self, _: usize) -> Vec<usize> {
+        self.to_vec()
+    }
+}
+
+impl Which for &[usize] {}
+
+impl sealed::Sealed for &[usize] {
+    fn places(self, _: usize) -> Vec<usize> {
+        self.to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sealed::Sealed;
+
+    #[test]
+    fn all_ways_to_name_some_of_five() {
+        let all = [0, 1, 2, 3, 4];
+        assert_eq!((..).places(5), all);
+        assert_eq!((..3).places(5), all[..3]);
+        assert_eq!((..=3).places(5), all[..=3]);
+        assert_eq!((3..).places(5), all[3..]);
+        assert_eq!((1..3).places(5), all[1..3]);
+        assert_eq!((1..=3).places(5), all[1..=3]);
+        assert_eq!(3.places(5), [3]);
+        assert_eq!([3, 1].places(5), [3, 1]);
+        assert_eq!(all[2..].places(5), all[2..]);
+        assert_eq!((5..).places(5), [0; 0]);
+    }
+
+    #[test]
+    fn numbers_that_no_node_has_are_not_left_out() {
+        for wrong in [(..9).places(5), (..=5).places(5), (0..usize::MAX).places(5)] {
+            assert_eq!(wrong, [0, 1, 2, 3, 4, 5]);
+        }
+        assert_eq!((7..9).places(5), [7]);
+        assert_eq!(7.places(5), [7]);
+    }
+}
