@@ -34,9 +34,11 @@ mod acquire;
 mod background;
 mod error;
 mod lease;
+mod profile;
 mod redlock;
 
 pub use acquire::Acquire;
 pub use error::{Error, InsideRuntime};
 pub use lease::Lease;
+pub use profile::Profile;
 pub use redlock::Redlock;

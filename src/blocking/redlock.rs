@@ -4,6 +4,7 @@ use super::acquire::Acquire;
 use super::background::Background;
 use super::error::{Error, InsideRuntime, joined};
 use super::lease::Lease;
+use super::profile::Profile;
 use crate::check::NodeCheck;
 use crate::client::{Builder, HeldLease, NodeInfo, Status, TryUsingError, UsingError};
 use crate::error::{ClientError, CloseError, ConfigError, ReleaseError};
@@ -39,6 +40,16 @@ impl Builder {
 }
 
 impl Redlock {
+    pub(super) fn sharing(inner: crate::Redlock, background: Background) -> Self {
+        Self { inner, background }
+    }
+
+    /// Starts a profile: the same client with other settings for one kind of use; see
+    /// [`Redlock::profile`](crate::Redlock::profile).
+    pub fn profile(&self) -> Profile {
+        Profile::new(self.inner.profile(), self.background.clone())
+    }
+
     fn made(&self, inner: crate::Acquire) -> Acquire {
         Acquire::new(inner, self.background.clone())
     }

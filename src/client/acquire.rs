@@ -2,12 +2,12 @@
 
 use super::observed::AcquireWatch;
 use super::redlock::Inner;
-use super::settings::check_metadata;
+use super::settings::{Manner, check_metadata};
 use crate::acquire::AcquireRequest;
 use crate::error::{AcquireError, ConfigError};
 use crate::lease::Lease;
 use crate::observe::Tag;
-use crate::protocol::{RetryPolicy, Time};
+use crate::protocol::{RetryPolicy, Time, Ttl};
 use crate::wire::{Key, Keys, Value};
 use futures::future::BoxFuture;
 use std::fmt;
@@ -66,16 +66,17 @@ impl Acquire {
     fn new(client: Arc<Inner>, target: Target) -> Self {
         let (ttl, metadata) = (client.settings.ttl, client.settings.metadata.clone());
         let is_fenced = client.settings.is_fenced;
+        let Manner { gives_up_early, auto_extend, at_least, stop_before } = client.settings.manner;
         Self {
             client,
             target,
             ttl,
             wait: None,
             retry: RetryPolicy::none(),
-            gives_up_early: false,
-            auto_extend: None,
-            at_least: Duration::ZERO,
-            stop_before: None,
+            gives_up_early,
+            auto_extend,
+            at_least,
+            stop_before,
             metadata,
             is_fenced,
             class: None,
@@ -281,6 +282,20 @@ impl Acquire {
         })
     }
 
+    /// The ttl, if all settings can work, whatever is to be locked.
+    pub(super) fn check(&self) -> Result<Ttl, ConfigError> {
+        let limits = &self.client.settings.limits;
+        check_metadata(self.metadata.as_deref())?;
+        if self.at_least > self.ttl {
+            let (at_least, ttl) = (self.at_least, self.ttl);
+            return Err(ConfigError::AtLeastExceedsTtl { at_least, ttl });
+        }
+        limits.check_max_hold(self.auto_extend)?;
+        let ttl = limits.check_ttl(self.ttl)?;
+        limits.check_margin(self.stop_before, ttl, self.auto_extend)?;
+        Ok(ttl)
+    }
+
     fn request(&self, deadline: Option<Time>) -> Result<AcquireRequest, ConfigError> {
         let settings = &self.client.settings;
         let (keys, adopts) = match &self.target {
@@ -300,15 +315,8 @@ impl Acquire {
             let (given, most) = (keys.len(), MAX_RESOURCES);
             return Err(ConfigError::TooManyResources { given, most });
         }
-        check_metadata(self.metadata.as_deref())?;
-        if self.at_least > self.ttl {
-            let (at_least, ttl) = (self.at_least, self.ttl);
-            return Err(ConfigError::AtLeastExceedsTtl { at_least, ttl });
-        }
-        settings.limits.check_max_hold(self.auto_extend)?;
+        let ttl = self.check()?;
         let counters = self.is_fenced.then(|| settings.counters(&keys)).transpose()?;
-        let ttl = settings.limits.check_ttl(self.ttl)?;
-        settings.limits.check_margin(self.stop_before, ttl, self.auto_extend)?;
         Ok(AcquireRequest {
             keys,
             ttl,

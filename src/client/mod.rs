@@ -10,6 +10,7 @@ mod explain;
 mod leases;
 mod node_info;
 mod observed;
+mod profile;
 mod redlock;
 mod settings;
 mod status;
@@ -19,6 +20,7 @@ pub use acquire::Acquire;
 pub use builder::Builder;
 pub use leases::HeldLease;
 pub use node_info::NodeInfo;
+pub use profile::Profile;
 #[cfg(feature = "test-util")]
 pub(crate) use redlock::Inner;
 pub use redlock::Redlock;

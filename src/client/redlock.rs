@@ -22,12 +22,12 @@ use std::sync::Arc;
 /// threads and runtimes at once, also as a `static`; each runtime gets connections of its own.
 #[derive(Clone)]
 pub struct Redlock {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
-/// What clones of a client and its leases share.
+/// What clones of a client share. Its profiles have settings of their own.
 pub(crate) struct Inner {
-    pub(crate) driver: Driver,
+    pub(crate) driver: Arc<Driver>,
     pub(crate) backing: Arc<Backing>,
     pub(crate) settings: Settings,
 }
@@ -47,7 +47,7 @@ impl Redlock {
     }
 
     pub(crate) fn new(driver: Driver, backing: Arc<Backing>, settings: Settings) -> Self {
-        Self { inner: Arc::new(Inner { driver, backing, settings }) }
+        Self { inner: Arc::new(Inner { driver: Arc::new(driver), backing, settings }) }
     }
 
     pub(crate) fn inner(&self) -> &Inner {

@@ -66,6 +66,20 @@ pub(crate) struct Settings {
     pub(crate) is_fenced: bool,
     pub(crate) token_ttl: Ttl,
     pub(crate) connect_timeout: Duration,
+    /// What only an acquire and a profile can be told.
+    pub(crate) manner: Manner,
+}
+
+/// How leases are held, and waited for, where a client has no setting for it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Manner {
+    pub(crate) gives_up_early: bool,
+    /// The most time to hold a lease, if it is to be extended in the background.
+    pub(crate) auto_extend: Option<Duration>,
+    /// How long a lock is kept from others, whatever becomes of the lease.
+    pub(crate) at_least: Duration,
+    /// When so much is left, the work under it has to stop.
+    pub(crate) stop_before: Option<Duration>,
 }
 
 impl Settings {
@@ -102,6 +116,7 @@ impl Settings {
             is_fenced: options.is_fenced,
             token_ttl,
             connect_timeout: options.connect_timeout,
+            manner: Manner::default(),
         })
     }
 

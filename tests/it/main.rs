@@ -39,6 +39,7 @@ mod operations;
 mod own_clock;
 mod ownership;
 mod processes;
+mod profiles;
 mod quorum;
 mod reconnect;
 mod refusals;

@@ -1,0 +1,219 @@
+//! Settings for one kind of use of a client.
+
+use super::acquire::Acquire;
+use super::redlock::{Inner, Redlock};
+use super::settings::{Settings, owner};
+use crate::error::ConfigError;
+use crate::protocol::RetryPolicy;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Settings for one kind of use of a client, such as short locks that many want, or a leader's. Made by
+/// [`Redlock::profile`]; [`build`](Self::build) makes a client of it, to be kept and cloned.
+///
+/// # Default
+///
+/// Whatever is not set here is as in the client that it was made from, which may have a profile itself.
+/// What an [`Acquire`] is told counts for that one alone, and before what is set here.
+#[derive(Clone)]
+#[must_use = "a profile does nothing until build() is called"]
+pub struct Profile {
+    client: Arc<Inner>,
+    settings: Settings,
+}
+
+impl Redlock {
+    /// Starts a profile: the same client with other settings for one kind of use. It has the same nodes,
+    /// connections, lines of waiters and leases, so it costs nothing but a few hundred bytes.
+    ///
+    /// ```no_run
+    /// use quorlock::{ConfigError, Redlock, RetryPolicy};
+    /// use std::time::Duration;
+    ///
+    /// struct Locks {
+    ///     orders: Redlock,
+    ///     leaders: Redlock,
+    /// }
+    ///
+    /// fn locks(redlock: &Redlock) -> Result<Locks, ConfigError> {
+    ///     let [ms, seconds] = [Duration::from_millis, Duration::from_secs];
+    ///     let often = RetryPolicy::jittered(ms(5)..ms(20));
+    ///     Ok(Locks {
+    ///         orders: redlock.profile().ttl(seconds(2)).wait(ms(500)).retry(often).build()?,
+    ///         leaders: redlock.profile().auto_extend_forever().fenced().owner().build()?,
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// What concerns all uses stays the client's: [closing](Redlock::close) one closes all, and
+    /// [`release_all`](Redlock::release_all) releases what was acquired through any of them.
+    pub fn profile(&self) -> Profile {
+        Profile { client: self.inner.clone(), settings: self.inner.settings.clone() }
+    }
+}
+
+impl Profile {
+    /// How long the nodes keep a lock that nobody extends or releases. Not longer than the client's
+    /// [`max_ttl`](crate::Builder::max_ttl).
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.settings.ttl = ttl;
+        self
+    }
+
+    /// How long [`acquire`](Redlock::acquire) tries, in all.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.settings.wait = wait;
+        self
+    }
+
+    /// When a refused attempt of [`acquire`](Redlock::acquire) is tried again.
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.settings.retry = policy;
+        self
+    }
+
+    /// At most so many attempts of an [`acquire`](Redlock::acquire); see
+    /// [`Acquire::max_attempts`]. A [policy](Self::retry) that is set later takes its place.
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.settings.retry = self.settings.retry.limit(attempts.saturating_sub(1));
+        self
+    }
+
+    /// Gives up at once where waiting is of no use; see [`Acquire::give_up_early`].
+    pub fn give_up_early(mut self) -> Self {
+        self.settings.manner.gives_up_early = true;
+        self
+    }
+
+    /// Extends every lease in the background, for `max_hold` at the most; see [`Acquire::auto_extend`].
+    pub fn auto_extend(mut self, max_hold: Duration) -> Self {
+        self.settings.manner.auto_extend = Some(max_hold);
+        self
+    }
+
+    /// Extends every lease in the background for as long as its holder keeps it; see
+    /// [`Acquire::auto_extend_forever`].
+    pub fn auto_extend_forever(self) -> Self {
+        self.auto_extend(Duration::MAX)
+    }
+
+    /// Keeps each lock from others for `time`, counted from when it is acquired; see
+    /// [`Acquire::at_least`].
+    pub fn at_least(mut self, time: Duration) -> Self {
+        self.settings.manner.at_least = time;
+        self
+    }
+
+    /// Gives work a signal before its lock ends; see [`Acquire::stop_before`].
+    pub fn stop_before(mut self, margin: Duration) -> Self {
+        self.settings.manner.stop_before = Some(margin);
+        self
+    }
+
+    /// What every lock tells to those who ask [who holds it](Redlock::status): text of at most 4096
+    /// bytes.
+    pub fn metadata(mut self, metadata: impl Into<String>) -> Self {
+        self.settings.metadata = Some(metadata.into().into());
+        self
+    }
+
+    /// Lets every lock tell the host and the process that hold it: `metadata("host:pid")`.
+    pub fn owner(self) -> Self {
+        self.metadata(owner())
+    }
+
+    /// Gives every lease a fencing token; see [`Acquire::fenced`].
+    pub fn fenced(mut self) -> Self {
+        self.settings.is_fenced = true;
+        self
+    }
+
+    /// Checks the settings, with those that the client has for all uses. Does no I/O.
+    ///
+    /// # Errors
+    /// Says what cannot work, by name, as [`Builder::build`](crate::Builder::build) and an acquire do.
+    pub fn build(self) -> Result<Redlock, ConfigError> {
+        let Self { client, settings } = self;
+        let (driver, backing) = (client.driver.clone(), client.backing.clone());
+        let inner = Arc::new(Inner { driver, backing, settings });
+        Acquire::one(inner.clone(), b"").check()?;
+        Ok(Redlock { inner })
+    }
+}
+
+impl fmt::Debug for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Profile").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn client() -> Redlock {
+        Redlock::builder().nodes(["redis://127.0.0.1:1"]).build().expect("good settings")
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_when_the_profile_is_made() {
+        let client = client();
+        let (ttl, max_ttl, node_timeout) = (ms(10_000), ms(60_000), ms(50));
+        let limit = ms(9_898) / 3 * 2;
+        for (profile, refusal) in [
+            (
+                client.profile().ttl(ms(60_001)),
+                ConfigError::TtlExceedsMax { ttl: ms(60_001), max_ttl },
+            ),
+            (
+                client.profile().ttl(Duration::ZERO),
+                ConfigError::BadTtl { setting: "ttl", ttl: Duration::ZERO },
+            ),
+            (
+                client.profile().at_least(ms(10_001)),
+                ConfigError::AtLeastExceedsTtl { at_least: ms(10_001), ttl },
+            ),
+            (
+                client.profile().auto_extend(node_timeout),
+                ConfigError::MaxHoldTooShort { max_hold: node_timeout, node_timeout },
+            ),
+            (
+                client.profile().auto_extend_forever().stop_before(ms(9_000)),
+                ConfigError::MarginTooLong { margin: ms(9_000), limit },
+            ),
+            (
+                client.profile().metadata("m".repeat(4_097)),
+                ConfigError::LongMetadata { length: 4_097, most: 4_096 },
+            ),
+        ] {
+            let made = format!("{profile:?}");
+            assert_eq!(profile.build().expect_err(&made), refusal);
+        }
+        // What is at fault in one place can be mended in another.
+        let nested = client.profile().ttl(ms(20_000)).build().expect("good settings");
+        assert!(nested.profile().at_least(ms(10_001)).build().is_ok());
+    }
+
+    #[test]
+    fn a_profile_changes_what_it_is_told_and_nothing_else() {
+        let client = client();
+        let before = format!("{:?}", client.inner.settings);
+        let profile = client.profile().wait(ms(7)).fenced().max_attempts(3).give_up_early();
+        let made = profile.build().expect("good settings");
+        assert_eq!(format!("{:?}", client.inner.settings), before);
+        let Settings { ttl, wait, ref retry, ref metadata, is_fenced, manner, .. } =
+            made.inner.settings;
+        assert_eq!((ttl, wait, is_fenced, manner.gives_up_early), (ms(10_000), ms(7), true, true));
+        assert_eq!(format!("{retry:?}"), "jittered 50ms..250ms, at most 2 retries");
+        assert_eq!((manner.auto_extend, metadata), (None, &None));
+        let more = made.profile().auto_extend(ms(9_000)).owner().build().expect("good settings");
+        let settings = &more.inner.settings;
+        assert_eq!((settings.wait, settings.manner.auto_extend), (ms(7), Some(ms(9_000))));
+        assert!(settings.metadata.is_some() && settings.is_fenced);
+    }
+}
