@@ -28,7 +28,7 @@ pub use client::{Profile, TryUsingError, UsingError};
 pub use error::{AcquireError, ClientError, CloseError, ConfigError};
 pub use error::{ExtendError, ReenterError, ReleaseError};
 pub use lease::{Ended, Lease, LeaseRef, ReleaseOutcome};
-pub use node::{NodeState, RestartGuard, RuntimeDriver, VoteEligibility};
+pub use node::{Credentials, NodeState, RestartGuard, RuntimeDriver, VoteEligibility};
 pub use observe::{AcquireBegun, AcquireEnded, AcquireOutcome, AttemptEnded, AttemptOutcome};
 pub use observe::{ExtendBegun, ExtendEnded, ExtendOutcome, HandedOver, LeaseLost, Lock};
 pub use observe::{FencingToken, ParseTokenError, TokenRangeError};

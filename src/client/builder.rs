@@ -9,8 +9,8 @@ use crate::lease::{Backing, LeaseRegistry, Limits};
 #[cfg(feature = "test-util")]
 use crate::node::Gates;
 use crate::node::{
-    Clocks, Endpoint, Environment, Guard, NodeShared, Pool, PushSink, RestartGuard, Siblings,
-    Timings,
+    Clocks, CredentialSource, Endpoint, Environment, Guard, Login, NodeShared, Pool, PushSink,
+    RestartGuard, Siblings, Timings,
 };
 use crate::observe::{Observer, Observers};
 use crate::protocol::{MAX_NODES, NodeId, Quorum, RetryPolicy};
@@ -43,6 +43,7 @@ use tokio::runtime::Handle;
 /// | [`drift_constant`](Self::drift_constant) | 2 ms |
 /// | [`retry`](Self::retry) | jittered, 50 ms to 250 ms |
 /// | [`key_prefix`](Self::key_prefix) | none |
+/// | [`credentials`](Self::credentials) | what the nodes' URLs say |
 /// | [`metadata`](Self::metadata) | none |
 /// | [`fenced`](Self::fenced) | no |
 /// | [`token_ttl`](Self::token_ttl) | 24 h |
@@ -55,6 +56,7 @@ pub struct Builder {
     runtime: Option<Handle>,
     pub(super) observer: Option<Arc<dyn Observer>>,
     environment: Environment,
+    pub(super) credentials: Option<CredentialSource>,
 }
 
 impl Builder {
@@ -300,7 +302,7 @@ impl Builder {
     /// # Errors
     /// Says what cannot work, by name.
     pub fn build(self) -> Result<Redlock, ConfigError> {
-        let Self { nodes, options, runtime, observer, environment } = self;
+        let Self { nodes, options, runtime, observer, environment, credentials } = self;
         let places = nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
         let quorum = match places.len() {
             0 => return Err(ConfigError::NoNodes),
@@ -326,6 +328,7 @@ impl Builder {
         let clocks = Arc::new(Clocks::new(quorum, drift, term));
         let shared = quorum.ids().zip(places).zip(names).map(|((id, place), name)| {
             let (address, login) = place;
+            let login = Login::new(login, credentials.clone());
             let endpoint = Endpoint { name, address, login, environment: environment.clone() };
             let (siblings, pushes) = (siblings.clone(), listeners.clone());
             let (guard, clocks) = (guard.clone(), clocks.clone());

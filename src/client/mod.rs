@@ -6,6 +6,7 @@
 mod acquire;
 mod address;
 mod builder;
+mod credentials;
 mod explain;
 mod leases;
 mod node_info;

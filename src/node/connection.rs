@@ -7,7 +7,7 @@ use super::pipe::Pipe;
 use super::session::Session;
 use super::shared::NodeShared;
 use crate::wire::{Conversation, NodeFailure};
-use redis::RedisError;
+use redis::{RedisConnectionInfo, RedisError};
 
 /// A connection whose set-up was answered.
 pub(super) struct Link {
@@ -23,12 +23,14 @@ impl Link {
     /// # Cancel safety
     /// Dropping the future closes the connection; nothing but the set-up was sent on it.
     pub(super) async fn establish(node: &NodeShared) -> Result<Self, NodeFailure> {
+        let (login, limit) = node.log_in().await?;
         let connecting = async {
-            let (mut session, peer) = greet(&node.handshake, |resp3| open(node, resp3)).await?;
+            let open = |resp3| open(node, &login, resp3);
+            let (mut session, peer) = greet(&node.handshake, open).await?;
             kill_stale(&mut session, &peer, node).await?;
             Ok((session, peer))
         };
-        let (session, peer) = match node.timer.timeout(node.timings.connect, connecting).await {
+        let (session, peer) = match node.timer.timeout(limit, connecting).await {
             Some(Ok(set_up)) => set_up,
             Some(Err(error)) => return Err(NodeFailure::unreachable(&error)),
             None => return Err(NodeFailure::Unreachable("timeout while connecting".into())),
@@ -44,8 +46,12 @@ impl Link {
     }
 }
 
-async fn open(node: &NodeShared, resp3: bool) -> Result<(Session<Written>, Peer), RedisError> {
-    let mut session = Session::open(node, resp3, Written::of_set_up).await?;
+async fn open(
+    node: &NodeShared,
+    login: &RedisConnectionInfo,
+    resp3: bool,
+) -> Result<(Session<Written>, Peer), RedisError> {
+    let mut session = Session::open(node, login, resp3, Written::of_set_up).await?;
     let clock = &node.environment.clock;
     let peer = Peer::set_up(&mut session, Written::of_set_up(), resp3, clock).await?;
     Ok((session, peer))

@@ -8,7 +8,7 @@ use crate::protocol::{Offset, Reading};
 use crate::random::Random;
 use crate::time::Clock;
 use crate::wire::{Inspection, Keys, NodeFailure, Value, ask_time, time_us};
-use redis::RedisError;
+use redis::{RedisConnectionInfo, RedisError};
 use std::time::Duration;
 
 /// How often a clock is read: the narrowest of several readings counts.
@@ -44,8 +44,9 @@ impl Probe {
     }
 
     async fn look_at(node: &NodeShared, keys: &Keys) -> Result<Self, NodeFailure> {
-        let greeting = greet(&node.handshake, |resp3| open(node, resp3));
-        let (mut session, resp3) = match node.timer.timeout(node.timings.connect, greeting).await {
+        let (login, limit) = node.log_in().await?;
+        let greeting = greet(&node.handshake, |resp3| open(node, &login, resp3));
+        let (mut session, resp3) = match node.timer.timeout(limit, greeting).await {
             Some(Ok(opened)) => opened,
             Some(Err(error)) => return Err(NodeFailure::unreachable(&error)),
             None => return Err(NodeFailure::Unreachable("timeout while connecting".into())),
@@ -108,8 +109,12 @@ impl WallClock {
 }
 
 /// Opens a session, and says whether it speaks RESP3.
-async fn open(node: &NodeShared, resp3: bool) -> Result<(Session<()>, bool), RedisError> {
-    Ok((Session::open(node, resp3, || ()).await?, resp3))
+async fn open(
+    node: &NodeShared,
+    login: &RedisConnectionInfo,
+    resp3: bool,
+) -> Result<(Session<()>, bool), RedisError> {
+    Ok((Session::open(node, login, resp3, || ()).await?, resp3))
 }
 
 #[cfg(test)]

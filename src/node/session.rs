@@ -15,17 +15,18 @@ pub(super) struct Session<T> {
 }
 
 impl<T> Session<T> {
-    /// Connects to `node`, and greets it in RESP3 or RESP2. `what` goes with the pipelines for that, and is
+    /// Connects to `node`, and greets it by `login`, in RESP3 or RESP2. `what` goes with the pipelines for that, and is
     /// dropped.
     ///
     /// # Cancel safety
     /// Dropping the future closes the stream.
     pub(super) async fn open(
         node: &NodeShared,
+        login: &RedisConnectionInfo,
         resp3: bool,
         what: impl Fn() -> T,
     ) -> Result<Self, RedisError> {
-        Self::begin(node.connect().await?, &node.login, resp3, what).await
+        Self::begin(node.connect().await?, login, resp3, what).await
     }
 
     /// Greets the server behind `stream`.

@@ -5,6 +5,7 @@ use super::environment::Environment;
 use super::guard::Guard;
 use super::handover::Handover;
 use super::handshake::Handshake;
+use super::login::Login;
 use super::push::PushSink;
 use super::queued_command::QueuedCommand;
 use super::timer_clock::{Moment, TimerClock};
@@ -12,7 +13,6 @@ use crate::protocol::{NodeId, Time};
 use crate::sync::{contain, lock};
 use crate::transport::{Address, Stream};
 use crate::wire::{NodeFailure, Pushed, ServerInfo};
-use redis::RedisConnectionInfo;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,8 +33,7 @@ pub(crate) struct Endpoint {
     /// The address, to be shown.
     pub(crate) name: Arc<str>,
     pub(crate) address: Address,
-    /// User, password and database.
-    pub(crate) login: RedisConnectionInfo,
+    pub(crate) login: Login,
     pub(crate) environment: Environment,
 }
 
@@ -79,8 +78,7 @@ pub(crate) struct NodeShared {
     pub(super) guard: Arc<Guard>,
     pub(super) clocks: Arc<Clocks>,
     address: Address,
-    /// User, password and database.
-    pub(super) login: RedisConnectionInfo,
+    pub(super) login: Login,
     pub(super) environment: Environment,
     pub(super) status: Mutex<(NodeState, ServerInfo)>,
     pub(super) handover: Handover,

@@ -5,7 +5,7 @@ use futures::FutureExt;
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 
-/// So much of a panic's message is told.
+/// So many characters are told of a panic's message.
 const MAX_TOLD: usize = 200;
 
 /// What `future` comes to; a panic in it is a failure too, told as what `failure` makes of it.
@@ -20,9 +20,13 @@ pub(super) async fn shield<T>(
 fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    let line = text.and_then(|text| text.lines().map(str::trim).find(|line| !line.is_empty()));
-    let line = line.unwrap_or("for no known reason");
-    format!("panicked: {}", line.chars().take(MAX_TOLD).collect::<String>())
+    format!("panicked: {}", text.and_then(first_line).unwrap_or("for no known reason"))
+}
+
+/// The first line of a text of somebody else's, as far as it is told; `None` if there is none.
+pub(super) fn first_line(text: &str) -> Option<&str> {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+    Some(line.char_indices().nth(MAX_TOLD).map_or(line, |(end, _)| &line[..end]))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod checks;
 mod clocks;
 mod companions;
 mod cool_down;
+mod credentials;
 mod dead;
 mod endings;
 mod errors;

@@ -1,0 +1,134 @@
+//! Who we are to a node: what its address says, or what is asked for before each connection.
+
+use super::shared::NodeShared;
+use super::shield::first_line;
+use crate::wire::{NodeFailure, short};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use redis::RedisConnectionInfo;
+use std::borrow::Cow;
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A user and a password, for [`Builder::credentials`](crate::Builder::credentials). A pair of two texts is
+/// turned into them. They are shown nowhere: `Debug` prints `Credentials(..)`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// `None` for the user `default`, who need not be named.
+    user: Option<String>,
+    password: String,
+}
+
+impl Credentials {
+    /// Those of a user that the server knows by name (`ACL SETUSER`).
+    pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
+        Self { user: Some(user.into()), password: password.into() }
+    }
+
+    /// The password alone, for servers that want no name (`requirepass`).
+    pub fn password(password: impl Into<String>) -> Self {
+        Self { user: None, password: password.into() }
+    }
+
+    fn login(self, database: i64) -> RedisConnectionInfo {
+        let login = RedisConnectionInfo::default().set_db(database).set_password(self.password);
+        self.user.into_iter().fold(login, RedisConnectionInfo::set_username)
+    }
+}
+
+impl<U: Into<String>, P: Into<String>> From<(U, P)> for Credentials {
+    fn from((user, password): (U, P)) -> Self {
+        Self::new(user, password)
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credentials(..)")
+    }
+}
+
+type Asking = BoxFuture<'static, Result<Credentials, String>>;
+
+/// Who is asked for credentials, by the name of the node that wants them.
+#[derive(Clone)]
+pub(crate) struct CredentialSource(Arc<dyn Fn(String) -> Asking + Send + Sync>);
+
+impl CredentialSource {
+    pub(crate) fn new<F, Fut, C, E>(ask: F) -> Self
+    where
+        F: Fn(String) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<C, E>> + Send + 'static,
+        C: Into<Credentials>,
+        E: fmt::Display,
+    {
+        Self(Arc::new(move |node| {
+            let asked = ask(node);
+            let credentials = async { asked.await.map(Into::into).map_err(|why| why.to_string()) };
+            Box::pin(credentials)
+        }))
+    }
+}
+
+/// How a connection to a node is let in.
+#[derive(Default)]
+pub(crate) struct Login {
+    /// User, password and database, as its address says.
+    by_address: RedisConnectionInfo,
+    /// Who knows user and password better.
+    source: Option<CredentialSource>,
+}
+
+impl Login {
+    pub(crate) fn new(by_address: RedisConnectionInfo, source: Option<CredentialSource>) -> Self {
+        Self { by_address, source }
+    }
+}
+
+impl NodeShared {
+    /// What to log in with on a new connection, and how long that may take from now on.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the question.
+    pub(super) async fn log_in(
+        &self,
+    ) -> Result<(Cow<'_, RedisConnectionInfo>, Duration), NodeFailure> {
+        let Login { by_address, source } = &self.login;
+        let limit = self.timings.connect;
+        let Some(CredentialSource(ask)) = source else {
+            return Ok((Cow::Borrowed(by_address), limit));
+        };
+        let begun = self.timer.now();
+        // It is somebody else's code.
+        let asking = AssertUnwindSafe(async { ask(self.name.to_string()).await }).catch_unwind();
+        let why = match self.timer.timeout(limit, asking).await {
+            Some(Ok(Ok(credentials))) => {
+                let left = limit.saturating_sub(self.timer.now().since(begun));
+                return Ok((Cow::Owned(credentials.login(by_address.db())), left));
+            }
+            Some(Ok(Err(why))) => first_line(&why).unwrap_or("for no known reason").to_owned(),
+            // What it says may be anything.
+            Some(Err(_)) => "who was asked for them panicked".to_owned(),
+            None => format!("none within {}", short(limit)),
+        };
+        Err(NodeFailure::Unreachable(format!("no credentials: {why}").into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_has_what_it_was_given_and_the_database_of_the_address() {
+        let login = Credentials::from(("me", "secret".to_owned())).login(7);
+        assert_eq!((login.username(), login.password()), (Some("me"), Some("secret")));
+        assert_eq!(login.db(), 7);
+        let login = Credentials::password("secret").login(0);
+        assert_eq!((login.username(), login.password()), (None, Some("secret")));
+        let shown = format!("{:?}", Credentials::new("walter", "secret"));
+        assert_eq!(shown, "Credentials(..)");
+    }
+}
