@@ -23,8 +23,8 @@ mod transport;
 mod wire;
 
 pub use check::{ClockOffset, Finding, NodeCheck, Severity};
-pub use client::{Acquire, Builder, HeldLease, LockState, NodeInfo, NodeStatus, Redlock, Status};
-pub use client::{Profile, TryUsingError, UsingError};
+pub use client::{Acquire, Builder, Config, HeldLease, LockState, NodeInfo, NodeStatus, Profile};
+pub use client::{Redlock, Status, TryUsingError, UsingError};
 pub use error::{AcquireError, ClientError, CloseError, ConfigError};
 pub use error::{ExtendError, ReenterError, ReleaseError};
 pub use lease::{Ended, Lease, LeaseRef, ReleaseOutcome};

@@ -42,6 +42,14 @@ pub(crate) fn parse(position: usize, url: &str) -> Result<Place, ConfigError> {
     place(position, &info.set_addr(addr))
 }
 
+/// What is shown of `url`: the address, or what is wrong with it, without user and password.
+pub(crate) fn shown(position: usize, url: &str) -> String {
+    match parse(position, url) {
+        Ok((address, _)) => address.to_string(),
+        Err(fault) => fault.to_string(),
+    }
+}
+
 /// The node that a client of the `redis` crate is for.
 pub(crate) fn place(position: usize, info: &ConnectionInfo) -> Result<Place, ConfigError> {
     let server = |host: &str, port| TcpAddress {

@@ -57,6 +57,8 @@ pub struct Builder {
     pub(super) observer: Option<Arc<dyn Observer>>,
     environment: Environment,
     pub(super) credentials: Option<CredentialSource>,
+    /// What `build` refuses, whatever else is set.
+    pub(super) fault: Option<ConfigError>,
 }
 
 impl Builder {
@@ -302,7 +304,8 @@ impl Builder {
     /// # Errors
     /// Says what cannot work, by name.
     pub fn build(self) -> Result<Redlock, ConfigError> {
-        let Self { nodes, options, runtime, observer, environment, credentials } = self;
+        let Self { nodes, options, runtime, observer, environment, credentials, fault } = self;
+        fault.map_or(Ok(()), Err)?;
         let places = nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
         let quorum = match places.len() {
             0 => return Err(ConfigError::NoNodes),

@@ -6,6 +6,7 @@
 mod acquire;
 mod address;
 mod builder;
+mod config;
 mod credentials;
 mod explain;
 mod leases;
@@ -15,10 +16,13 @@ mod profile;
 mod redlock;
 mod settings;
 mod status;
+mod text;
 mod using;
+mod variables;
 
 pub use acquire::Acquire;
 pub use builder::Builder;
+pub use config::Config;
 pub use leases::HeldLease;
 pub use node_info::NodeInfo;
 pub use profile::Profile;

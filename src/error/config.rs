@@ -203,6 +203,39 @@ pub enum ConfigError {
         /// The resource; escaped, and cut if it is long.
         resource: String,
     },
+    /// [`Config::from_env`](crate::Config::from_env): a variable with the prefix that is no setting.
+    #[error("the environment variable {name} is no setting: unset it, or write one of {known}")]
+    UnknownVariable {
+        /// The variable.
+        name: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// [`Config::from_env`](crate::Config::from_env): a variable that has to be there.
+    #[error(
+        "the environment variable {name} is not set: give it the URLs of the nodes, such as \
+         redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3"
+    )]
+    MissingVariable {
+        /// The variable.
+        name: String,
+    },
+    /// [`Config::from_env`](crate::Config::from_env): a variable that does not hold what it should.
+    #[error("the environment variable {name} cannot be used: {reason}")]
+    BadVariable {
+        /// The variable.
+        name: String,
+        /// What it must be. What it holds is not told.
+        reason: String,
+    },
+    /// [`Config::from_env`](crate::Config::from_env) without a prefix: every variable would be a setting.
+    #[error("no prefix given for variables of the environment: use one, such as QUORLOCK")]
+    EmptyPrefix,
+    /// A [`Config`](crate::Config) with two things to tell who holds a lock.
+    #[error(
+        "owner and metadata are both set, and each is what a lock tells of its holder: unset one"
+    )]
+    OwnerAndMetadata,
     /// The blocking client needs a thread, and the system gives none.
     #[error("no thread for the connections of a blocking client: {reason}")]
     NoThread {

@@ -70,6 +70,7 @@ mod transport;
 mod undriven;
 mod using;
 mod validity;
+mod variables;
 mod waiting;
 mod wakers;
 mod work;

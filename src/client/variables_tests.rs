@@ -1,0 +1,119 @@
+use super::*;
+use crate::node::RestartGuard;
+use crate::protocol::RetryPolicy;
+use std::time::Duration;
+
+const NODES: (&str, &str) = ("LOCKS_NODES", "redis://me:topsecret@10.0.0.1,redis://10.0.0.2");
+
+fn read_from(prefix: &str, variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    let variables = variables.iter().map(|(name, value)| (name.into(), value.into()));
+    Config::from_variables(prefix, variables)
+}
+
+fn refused(variables: &[(&str, &str)]) -> ConfigError {
+    read_from("LOCKS", variables).expect_err("must be refused")
+}
+
+#[test]
+fn each_variable_is_a_setting_and_what_is_not_set_is_as_ever() {
+    let least =
+        read_from("LOCKS", &[NODES, ("PATH", "/bin"), ("LOCKSMITH", "no"), ("LOCKS", "no")]);
+    let nodes = ["redis://me:topsecret@10.0.0.1", "redis://10.0.0.2"];
+    let defaults = Config::new(nodes);
+    assert_eq!(format!("{:?}", least.expect("good variables")), format!("{defaults:?}"));
+
+    let seconds = Duration::from_secs;
+    let all = [
+        NODES,
+        ("LOCKS_TTL", "5s"),
+        ("LOCKS_MAX_TTL", "1m 30s"),
+        ("LOCKS_RESTART_GUARD", "strict"),
+        ("LOCKS_TRUST_PERSISTENCE", "true"),
+        ("LOCKS_WAIT", "7s"),
+        ("LOCKS_NODE_TIMEOUT", "8s"),
+        ("LOCKS_CONNECT_TIMEOUT", "9s"),
+        ("LOCKS_DRIFT_FACTOR", "0.02"),
+        ("LOCKS_DRIFT_CONSTANT", "11s"),
+        ("LOCKS_RETRY", "fixed 100ms"),
+        ("LOCKS_KEY_PREFIX", "app:"),
+        ("LOCKS_METADATA", ""),
+        ("LOCKS_OWNER", "false"),
+        ("LOCKS_FENCED", "true"),
+        ("LOCKS_TOKEN_TTL", "24h"),
+    ];
+    let expected = Config {
+        ttl: Some(seconds(5)),
+        max_ttl: Some(seconds(90)),
+        restart_guard: Some(RestartGuard::Strict),
+        trust_persistence: Some(true),
+        wait: Some(seconds(7)),
+        node_timeout: Some(seconds(8)),
+        connect_timeout: Some(seconds(9)),
+        drift_factor: Some(0.02),
+        drift_constant: Some(seconds(11)),
+        retry: Some(RetryPolicy::fixed(Duration::from_millis(100))),
+        key_prefix: Some("app:".to_owned()),
+        metadata: Some(String::new()),
+        owner: Some(false),
+        fenced: Some(true),
+        token_ttl: Some(Duration::from_hours(24)),
+        ..Config::new(nodes)
+    };
+    assert_eq!(all.map(|(name, _)| name), NAMES.map(|name| format!("LOCKS_{name}")));
+    for prefix in ["LOCKS", "LOCKS_"] {
+        let read = read_from(prefix, &all).expect("good variables");
+        assert_eq!(format!("{read:?}"), format!("{expected:?}"));
+        assert_eq!(read.nodes, nodes);
+    }
+}
+
+#[test]
+fn a_variable_that_is_no_setting_is_refused_by_name() {
+    for name in ["LOCKS_TLL", "LOCKS_ttl", "LOCKS_", "LOCKS_TTL_"] {
+        let error = refused(&[NODES, (name, "topsecret")]);
+        let told = error.to_string();
+        assert!(matches!(&error, ConfigError::UnknownVariable { name: it, .. } if it == name));
+        assert!(told.contains("LOCKS_TTL, ") && !told.contains("secret"), "{told}");
+    }
+    assert_eq!(refused(&[]), ConfigError::MissingVariable { name: "LOCKS_NODES".to_owned() });
+    assert_eq!(refused(&[("LOCKS_NODES", " ,")]), refused(&[]));
+    for prefix in ["", "_"] {
+        assert_eq!(read_from(prefix, &[NODES]).expect_err("none"), ConfigError::EmptyPrefix);
+    }
+}
+
+#[test]
+fn a_bad_value_names_the_variable_and_what_is_expected_and_is_not_shown() {
+    for (name, value, expected) in [
+        ("LOCKS_TTL", "17topsecret", "a duration with its unit, such as 10s, 250ms or 1m 30s"),
+        ("LOCKS_WAIT", "", "a duration with its unit"),
+        ("LOCKS_DRIFT_FACTOR", "1%", "a number such as 0.01"),
+        ("LOCKS_RETRY", "topsecret", "jittered 50ms..250ms"),
+        ("LOCKS_RESTART_GUARD", "Off", "observed, strict or off"),
+        ("LOCKS_FENCED", "1", "true or false"),
+        ("LOCKS_NODES", "redis://a,redis://me:topsecret@b:c", "node 2 has no good URL"),
+        ("LOCKS_NODES", "redis://me:top secret,x@b:c", "node 1 has no good URL"),
+    ] {
+        let mut variables = vec![NODES];
+        variables.retain(|(known, _)| *known != name);
+        variables.push((name, value));
+        let told = refused(&variables).to_string();
+        let begin = format!("the environment variable {name} cannot be used: ");
+        assert!(told.starts_with(&begin) && told.contains(expected), "{told}");
+        assert!(!told.contains("secret") && !told.contains("top"), "{told}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_text_is_refused() {
+    use std::os::unix::ffi::OsStringExt;
+    let odd = || OsString::from_vec(b"\xff\xfe".to_vec());
+    let read = Config::from_variables("LOCKS", [("LOCKS_TTL".into(), odd())]);
+    let reason = "it is no UTF-8".to_owned();
+    let bad = ConfigError::BadVariable { name: "LOCKS_TTL".to_owned(), reason };
+    assert_eq!(read.expect_err("no text"), bad);
+    // Others of that kind are not ours.
+    let read = Config::from_variables("LOCKS", [(odd(), odd()), (NODES.0.into(), NODES.1.into())]);
+    assert!(read.is_ok());
+}
