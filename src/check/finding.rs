@@ -7,6 +7,7 @@ use std::time::Duration;
 
 /// How bad a [`Finding`] is. Ordered: a danger is the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Severity {
     /// Good to know.

@@ -5,6 +5,8 @@
 
 mod finding;
 mod offset;
+#[cfg(feature = "serde")]
+mod serialized;
 
 pub use finding::{Finding, Severity};
 pub use offset::ClockOffset;

@@ -14,6 +14,8 @@ mod node_info;
 mod observed;
 mod profile;
 mod redlock;
+#[cfg(feature = "serde")]
+mod serialized;
 mod settings;
 mod status;
 mod text;

@@ -36,6 +36,8 @@ mod push;
 mod queued_command;
 mod reconnect;
 mod runtime;
+#[cfg(feature = "serde")]
+mod serialized;
 mod session;
 mod settle;
 mod shared;

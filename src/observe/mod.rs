@@ -15,6 +15,8 @@ mod observer;
 mod observers;
 mod report;
 mod roll;
+#[cfg(feature = "serde")]
+mod serialized;
 mod token;
 mod told;
 

@@ -25,8 +25,11 @@ use thiserror::Error;
 /// # Ok::<(), quorlock::TokenRangeError>(())
 /// ```
 ///
+/// With the feature `serde` it is serialized as its number.
+///
 /// See [`Acquire::fenced`](crate::Acquire::fenced).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 pub struct FencingToken(u64);
 
 impl FencingToken {
@@ -126,6 +129,18 @@ mod tests {
         for text in ["", "+1", "-1", " 1", "1e3", "0x1", "18446744073709551616"] {
             let error = text.parse::<FencingToken>().expect_err(text);
             assert!(error.to_string().contains(text), "{error}");
+        }
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn it_is_serialized_as_its_number() {
+        let token = FencingToken::new(1_700_000_000_000_000);
+        let text = serde_json::to_string(&token).expect("it can be written");
+        assert_eq!(text, "1700000000000000");
+        assert_eq!(serde_json::from_str::<FencingToken>(&text).expect("it was written"), token);
+        for bad in ["-1", "1.5", "\"7\"", "null"] {
+            assert!(serde_json::from_str::<FencingToken>(bad).is_err(), "{bad}");
         }
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 /// What a server is to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Role {
     /// It takes writes by itself.
     Master,
@@ -34,6 +35,7 @@ pub enum Persistence {
 /// How often an append-only file is forced to the disk (`appendfsync`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Fsync {
     /// Before each answer: what was answered is kept.
     Always,

@@ -20,6 +20,8 @@ mod reply;
 mod reply_shape;
 mod requests;
 mod script;
+#[cfg(feature = "serde")]
+mod serialized;
 mod set_up;
 mod value;
 
@@ -43,5 +45,7 @@ pub(crate) use reply::time_us;
 pub(crate) use reply_shape::ReplyShape;
 pub(crate) use requests::Requests;
 pub(crate) use script::Form;
+#[cfg(feature = "serde")]
+pub(crate) use serialized::seconds;
 pub(crate) use set_up::{ServerInfo, SetUp};
 pub(crate) use value::Value;

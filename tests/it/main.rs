@@ -51,6 +51,8 @@ mod restarts;
 mod rolling;
 mod runtimes;
 mod seldom;
+#[cfg(feature = "serde")]
+mod serialized;
 mod sets;
 mod sets_told;
 mod settings;

@@ -1,0 +1,221 @@
+//! How checks are serialized (feature `serde`); see [`wire`](crate::wire).
+
+use super::NodeCheck;
+use super::finding::{Finding, Severity};
+use super::offset::ClockOffset;
+use crate::wire::{NodeFailure, Persistence, Role, seconds};
+use serde::{Serialize, Serializer};
+
+#[derive(Serialize)]
+struct CheckShape<'a> {
+    name: &'a str,
+    version: Option<&'a str>,
+    role: Option<Role>,
+    uptime_seconds: Option<f64>,
+    persistence: Option<Persistence>,
+    maxmemory_bytes: Option<u64>,
+    eviction_policy: Option<&'a str>,
+    clock_offset: Option<ClockOffset>,
+    latency_seconds: Option<f64>,
+    worst: Option<Severity>,
+    findings: &'a [Finding],
+}
+
+#[derive(Serialize)]
+struct OffsetShape {
+    offset_seconds: f64,
+    uncertainty_seconds: f64,
+}
+
+/// `None` where a kind of finding has no such thing.
+#[derive(Serialize)]
+struct FindingShape<'a> {
+    kind: &'static str,
+    severity: Severity,
+    message: String,
+    #[serde(flatten)]
+    told: Told<'a>,
+}
+
+/// What a finding holds, by the name of its field.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Told<'a> {
+    Nothing {},
+    Failure { failure: &'a NodeFailure },
+    Other { other: &'a str },
+    Refused { command: &'a str, failure: &'a NodeFailure },
+    Evicting { policy: &'a str, evicted: u64 },
+    Moved { by_seconds: f64 },
+    Off { offset: ClockOffset },
+    Kept { persistence: Persistence },
+    Version { version: String },
+    Count { count: u64 },
+    Sentinels { sentinels: u64 },
+    Unknown { what: &'a str, needs: &'a str },
+}
+
+/// An object with what the getters tell, `worst`, and the `findings`.
+impl Serialize for NodeCheck {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let shape = CheckShape {
+            name: self.name(),
+            version: self.version(),
+            role: self.role(),
+            uptime_seconds: seconds(self.uptime()),
+            persistence: self.persistence(),
+            maxmemory_bytes: self.maxmemory(),
+            eviction_policy: self.eviction_policy(),
+            clock_offset: self.clock_offset(),
+            latency_seconds: seconds(self.latency()),
+            worst: self.worst(),
+            findings: self.findings(),
+        };
+        shape.serialize(serializer)
+    }
+}
+
+/// An object: `offset_seconds`, above 0 if the clock is ahead, and `uncertainty_seconds`.
+impl Serialize for ClockOffset {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let distance = self.distance().as_secs_f64();
+        let offset_seconds = if self.is_ahead() { distance } else { -distance };
+        let uncertainty_seconds = self.uncertainty().as_secs_f64();
+        OffsetShape { offset_seconds, uncertainty_seconds }.serialize(serializer)
+    }
+}
+
+/// An object: its `kind`, its `severity`, the `message` that it prints as, and what it holds.
+impl Serialize for Finding {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (kind, told) = match self {
+            Self::Unreachable { failure } => ("unreachable", Told::Failure { failure }),
+            Self::Replica => ("replica", Told::Nothing {}),
+            Self::SameServer { other } => ("same_server", Told::Other { other }),
+            Self::Refused { command, failure } => ("refused", Told::Refused { command, failure }),
+            Self::Evicting { policy, evicted } => {
+                ("evicting", Told::Evicting { policy, evicted: *evicted })
+            }
+            Self::ClockMoved { by } => {
+                ("clock_moved", Told::Moved { by_seconds: by.as_secs_f64() })
+            }
+            Self::ClockOff { offset } => ("clock_off", Told::Off { offset: *offset }),
+            Self::NotDurable { persistence } => {
+                ("not_durable", Told::Kept { persistence: *persistence })
+            }
+            Self::RestsOnRewrite => ("rests_on_rewrite", Told::Nothing {}),
+            Self::Old { version: (major, minor) } => {
+                ("old", Told::Version { version: format!("{major}.{minor}") })
+            }
+            Self::NoPushes { failure } => ("no_pushes", Told::Failure { failure }),
+            Self::HasReplicas { count } => ("has_replicas", Told::Count { count: *count }),
+            Self::Watched { sentinels } => ("watched", Told::Sentinels { sentinels: *sentinels }),
+            Self::Clustered => ("clustered", Told::Nothing {}),
+            Self::Unknown { what, needs } => ("unknown", Told::Unknown { what, needs }),
+        };
+        let (severity, message) = (self.severity(), self.to_string());
+        FindingShape { kind, severity, message, told }.serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::offset::offsets;
+    use super::*;
+    use crate::node::WallClock;
+    use crate::protocol::Offset;
+    use serde_json::{json, to_value};
+    use std::time::Duration;
+
+    /// That of the first of two nodes: it is so many milliseconds ahead.
+    fn offset(ahead: i64) -> ClockOffset {
+        let at = |nanos: i64| {
+            let offset = Offset { lowest: nanos, highest: nanos };
+            Some(WallClock { offset, moved: Duration::ZERO })
+        };
+        offsets(&[at(ahead * 1_000_000), at(0)])[0].expect("both were read")
+    }
+
+    #[test]
+    fn an_offset_has_a_sign() {
+        for (ahead, seconds) in [(1_500, 1.5), (-1_500, -1.5)] {
+            let written = to_value(offset(ahead)).expect("it can be written");
+            assert_eq!(written["offset_seconds"], json!(seconds));
+            assert!(written["uncertainty_seconds"].as_f64().is_some_and(|unsure| unsure < 0.001));
+        }
+    }
+
+    fn is_written(finding: &Finding, kind: &str, severity: &str, held: serde_json::Value) {
+        let mut expected = held;
+        expected["kind"] = json!(kind);
+        expected["severity"] = json!(severity);
+        expected["message"] = json!(finding.to_string());
+        assert_eq!(to_value(finding).expect("it can be written"), expected);
+    }
+
+    #[test]
+    fn each_danger_has_a_kind_a_message_and_what_it_holds() {
+        let why = to_value(NodeFailure::Replica).expect("it can be written");
+        let failure = || NodeFailure::Replica;
+        let (other, policy) = ("b".to_owned(), "allkeys-lru".to_owned());
+        for (finding, kind, held) in [
+            (Finding::Unreachable { failure: failure() }, "unreachable", json!({"failure": why})),
+            (Finding::Replica, "replica", json!({})),
+            (Finding::SameServer { other }, "same_server", json!({"other": "b"})),
+            (
+                Finding::Refused { command: "SET", failure: failure() },
+                "refused",
+                json!({"command": "SET", "failure": why}),
+            ),
+            (
+                Finding::Evicting { policy, evicted: 7 },
+                "evicting",
+                json!({"policy": "allkeys-lru", "evicted": 7}),
+            ),
+            (
+                Finding::ClockMoved { by: Duration::from_millis(1_500) },
+                "clock_moved",
+                json!({"by_seconds": 1.5}),
+            ),
+        ] {
+            is_written(&finding, kind, "danger", held);
+        }
+    }
+
+    #[test]
+    fn so_has_each_warning_and_each_note() {
+        let offset = offset(1_500);
+        let off = to_value(offset).expect("it can be written");
+        let why = to_value(NodeFailure::Replica).expect("it can be written");
+        let persistence = Persistence::Snapshots;
+        for (finding, kind, held) in [
+            (Finding::ClockOff { offset }, "clock_off", json!({"offset": off})),
+            (
+                Finding::NotDurable { persistence },
+                "not_durable",
+                json!({"persistence": "snapshots"}),
+            ),
+            (Finding::RestsOnRewrite, "rests_on_rewrite", json!({})),
+            (Finding::Old { version: (6, 0) }, "old", json!({"version": "6.0"})),
+            (Finding::HasReplicas { count: 2 }, "has_replicas", json!({"count": 2})),
+            (Finding::Watched { sentinels: 3 }, "watched", json!({"sentinels": 3})),
+        ] {
+            is_written(&finding, kind, "warning", held);
+        }
+        for (finding, kind, held) in [
+            (
+                Finding::NoPushes { failure: NodeFailure::Replica },
+                "no_pushes",
+                json!({"failure": why}),
+            ),
+            (Finding::Clustered, "clustered", json!({})),
+            (
+                Finding::Unknown { what: "its clock", needs: "+time" },
+                "unknown",
+                json!({"what": "its clock", "needs": "+time"}),
+            ),
+        ] {
+            is_written(&finding, kind, "note", held);
+        }
+    }
+}

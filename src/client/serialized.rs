@@ -1,0 +1,98 @@
+//! How a lock's status and a client's view of its nodes are serialized (feature `serde`); see
+//! [`wire`](crate::wire).
+
+use super::node_info::NodeInfo;
+use super::status::{LockState, NodeStatus, Status};
+use crate::node::{NodeState, VoteEligibility};
+use crate::round::Holder;
+use crate::wire::{NodeFailure, seconds};
+use serde::{Serialize, Serializer};
+
+#[derive(Serialize)]
+struct StatusShape<'a> {
+    is_held: bool,
+    needed: usize,
+    holder: Option<Holder>,
+    nodes: &'a [NodeStatus],
+}
+
+#[derive(Serialize)]
+struct NodeShape<'a> {
+    name: &'a str,
+    #[serde(flatten)]
+    state: &'a LockState,
+    latency_seconds: Option<f64>,
+}
+
+#[derive(Serialize, Default)]
+struct LockShape<'a> {
+    state: &'static str,
+    holder: Option<&'a Holder>,
+    ttl_seconds: Option<f64>,
+    failure: Option<&'a NodeFailure>,
+}
+
+#[derive(Serialize)]
+struct InfoShape<'a> {
+    name: &'a str,
+    #[serde(flatten)]
+    state: &'a NodeState,
+    eligibility: &'a VoteEligibility,
+    version: Option<&'a str>,
+    evicting: Option<&'a str>,
+}
+
+/// An object: `is_held`, `needed`, the `holder`, and the `nodes` in order.
+impl Serialize for Status {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let holder = self.holder();
+        let (is_held, needed) = (holder.is_some(), self.needed());
+        StatusShape { is_held, needed, holder, nodes: self.nodes() }.serialize(serializer)
+    }
+}
+
+/// An object: `name`, what [`LockState`] has, and `latency_seconds`.
+impl Serialize for NodeStatus {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (name, state, latency_seconds) = (self.name(), self.state(), seconds(self.latency()));
+        NodeShape { name, state, latency_seconds }.serialize(serializer)
+    }
+}
+
+/// An object: `state`, which is `free`, `held`, `foreign` or `failed`; the `holder`; `ttl_seconds`, how long
+/// what stands there has to live; and the `failure`.
+impl Serialize for LockState {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut shape = LockShape::default();
+        shape.state = match self {
+            Self::Free => "free",
+            Self::Held(holder) => {
+                (shape.holder, shape.ttl_seconds) = (Some(holder), seconds(holder.ttl()));
+                "held"
+            }
+            Self::Foreign { ttl } => {
+                shape.ttl_seconds = seconds(*ttl);
+                "foreign"
+            }
+            Self::Failed(failure) => {
+                shape.failure = Some(failure);
+                "failed"
+            }
+        };
+        shape.serialize(serializer)
+    }
+}
+
+/// An object: `name`, `state` and `failure` as in [`NodeState`], `eligibility`, `version` and `evicting`.
+impl Serialize for NodeInfo {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let shape = InfoShape {
+            name: self.name(),
+            state: self.state(),
+            eligibility: self.eligibility(),
+            version: self.version(),
+            evicting: self.evicting(),
+        };
+        shape.serialize(serializer)
+    }
+}

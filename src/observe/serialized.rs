@@ -1,0 +1,137 @@
+//! How reports are serialized (feature `serde`); see [`wire`](crate::wire).
+
+use super::holder::Holder;
+use super::report::{NodeReport, NodeVote, Report};
+use crate::wire::{NodeFailure, seconds};
+use serde::{Serialize, Serializer};
+
+#[derive(Serialize)]
+struct ReportShape<'a> {
+    granted: usize,
+    needed: usize,
+    retry_after_seconds: Option<f64>,
+    nodes: &'a [NodeReport],
+}
+
+#[derive(Serialize)]
+struct NodeShape<'a> {
+    name: &'a str,
+    #[serde(flatten)]
+    vote: &'a NodeVote,
+    latency_seconds: Option<f64>,
+    holder: Option<&'a Holder>,
+}
+
+#[derive(Serialize)]
+struct VoteShape<'a> {
+    vote: &'static str,
+    failure: Option<&'a NodeFailure>,
+}
+
+#[derive(Serialize)]
+struct HolderShape<'a> {
+    hint: String,
+    metadata: Option<&'a str>,
+    ttl_seconds: Option<f64>,
+}
+
+/// An object: `granted`, `needed`, `retry_after_seconds`, and the `nodes` in order.
+impl Serialize for Report {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let shape = ReportShape {
+            granted: self.granted(),
+            needed: self.needed(),
+            retry_after_seconds: seconds(self.retry_after()),
+            nodes: self.nodes(),
+        };
+        shape.serialize(serializer)
+    }
+}
+
+/// An object: `name`, `vote` and `failure` as in [`NodeVote`], `latency_seconds`, `holder`.
+impl Serialize for NodeReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let shape = NodeShape {
+            name: self.name(),
+            vote: self.vote(),
+            latency_seconds: seconds(self.latency()),
+            holder: self.holder(),
+        };
+        shape.serialize(serializer)
+    }
+}
+
+/// An object: `vote`, which is `granted`, `held`, `missing`, `failed` or `pending`, and the `failure`.
+impl Serialize for NodeVote {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (vote, failure) = match self {
+            Self::Granted => ("granted", None),
+            Self::Held => ("held", None),
+            Self::Missing => ("missing", None),
+            Self::Failed(failure) => ("failed", Some(failure)),
+            Self::Pending => ("pending", None),
+        };
+        VoteShape { vote, failure }.serialize(serializer)
+    }
+}
+
+/// An object: `hint`, `metadata` and `ttl_seconds`. The value is not in it.
+impl Serialize for Holder {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (metadata, ttl_seconds) = (self.metadata(), seconds(self.ttl()));
+        HolderShape { hint: self.hint(), metadata, ttl_seconds }.serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Value;
+    use serde_json::{json, to_value};
+    use std::time::Duration;
+
+    #[test]
+    fn a_report_tells_each_node_apart() {
+        let ms = Duration::from_millis;
+        let value = "0123456789abcdef0123456789abcdef:worker-7";
+        let holder = Holder::new(Value::of(value.as_bytes()), Some(ms(9_500)));
+        let hint = holder.hint();
+        let timeout = NodeFailure::Timeout(ms(50));
+        let node = |name: &str, vote, latency| NodeReport::new(name.into(), vote, latency);
+        let report = Report::new(
+            3,
+            Box::new([
+                node("a", NodeVote::Granted, Some(ms(2))),
+                node("b", NodeVote::Held, None).with_holder(Some(holder)),
+                node("c", NodeVote::Missing, None),
+                node("d", NodeVote::Failed(timeout), None),
+                node("e", NodeVote::Pending, None),
+            ]),
+        );
+        let alone = |name, vote, latency: Option<f64>| {
+            let failure: Option<()> = None;
+            json!({
+                "name": name, "vote": vote, "failure": failure, "latency_seconds": latency,
+                "holder": failure
+            })
+        };
+        let mut held = alone("b", "held", None);
+        held["holder"] = json!({"hint": hint, "metadata": "worker-7", "ttl_seconds": 9.5});
+        let mut failed = alone("d", "failed", None);
+        failed["failure"] =
+            json!({"kind": "timeout", "message": "timeout 50ms", "after_seconds": 0.05});
+        let nodes = json!([
+            alone("a", "granted", Some(0.002)),
+            held,
+            alone("c", "missing", None),
+            failed,
+            alone("e", "pending", None)
+        ]);
+        let expected =
+            json!({"granted": 1, "needed": 3, "retry_after_seconds": 0.25, "nodes": nodes});
+        let report = report.with_retry_after(Some(ms(250)));
+        let written = to_value(&report).expect("it can be written");
+        assert_eq!(written, expected);
+        assert!(!written.to_string().contains(&value[..32]), "{written}");
+    }
+}

@@ -1,0 +1,232 @@
+//! How reasons and facts are serialized (feature `serde`). Here as in other rooms: names in small letters
+//! that do not change, times as seconds, and beside a kind the sentence that is printed.
+
+use super::facts::{Fsync, Persistence};
+use super::failure::NodeFailure;
+use serde::{Serialize, Serializer};
+use std::time::Duration;
+
+/// A time as it is serialized.
+pub(crate) fn seconds(time: Option<Duration>) -> Option<f64> {
+    time.map(|time| time.as_secs_f64())
+}
+
+/// `None` where a kind of failure has no such thing.
+#[derive(Serialize, Default)]
+struct FailureShape<'a> {
+    kind: &'static str,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    other: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ago_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ahead_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counts_in_seconds: Option<f64>,
+}
+
+/// An object: its `kind`, the `message` that it prints as, and what else is known, such as
+/// `counts_in_seconds`.
+impl Serialize for NodeFailure {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut shape = FailureShape { message: self.to_string(), ..FailureShape::default() };
+        let mut past = None;
+        shape.kind = match self {
+            Self::Timeout(after) => {
+                shape.after_seconds = seconds(Some(*after));
+                "timeout"
+            }
+            Self::Connecting(after) => {
+                shape.after_seconds = seconds(Some(*after));
+                "connecting"
+            }
+            Self::Queued(after) => {
+                shape.after_seconds = seconds(Some(*after));
+                "queued"
+            }
+            Self::Stalled(silence) => {
+                shape.after_seconds = seconds(Some(*silence));
+                "stalled"
+            }
+            Self::Unreachable(_) => "unreachable",
+            Self::Disconnected(_) => "disconnected",
+            Self::Refused { code, detail } => {
+                (shape.code, shape.detail) = (Some(&**code), Some(&**detail));
+                "refused"
+            }
+            Self::Replica => "replica",
+            Self::SameServer(other) => {
+                shape.other = Some(other);
+                "same_server"
+            }
+            Self::Restarted { ago, .. } => {
+                past = Some(*ago);
+                "restarted"
+            }
+            Self::MaybeRestarted { ago, .. } => {
+                past = Some(*ago);
+                "maybe_restarted"
+            }
+            Self::Flushed { ago, .. } => {
+                past = Some(*ago);
+                "flushed"
+            }
+            Self::Suspect { ahead, .. } => {
+                shape.ahead_seconds = seconds(Some(*ahead));
+                "suspect"
+            }
+            Self::Unexpected(_) => "unexpected",
+            Self::ShutDown => "shut_down",
+        };
+        shape.ago_seconds = seconds(past);
+        shape.counts_in_seconds = seconds(self.counts_in());
+        shape.serialize(serializer)
+    }
+}
+
+/// One word.
+impl Serialize for Persistence {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(match self {
+            Self::Nothing => "nothing",
+            Self::Snapshots => "snapshots",
+            Self::AppendOnly(None) => "append_only",
+            Self::AppendOnly(Some(Fsync::Always)) => "append_only_always",
+            Self::AppendOnly(Some(Fsync::EverySecond)) => "append_only_every_second",
+            Self::AppendOnly(Some(Fsync::Never)) => "append_only_never",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Role;
+    use serde_json::{json, to_value};
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn each_failure_has_a_kind_a_message_and_what_it_holds() {
+        for (failure, expected) in [
+            (
+                NodeFailure::Timeout(ms(50)),
+                json!({"kind": "timeout", "message": "timeout 50ms", "after_seconds": 0.05}),
+            ),
+            (
+                NodeFailure::Connecting(ms(50)),
+                json!({"kind": "connecting", "message": "connecting for 50ms", "after_seconds": 0.05}),
+            ),
+            (
+                NodeFailure::Queued(ms(50)),
+                json!({"kind": "queued", "message": "queued here for 50ms", "after_seconds": 0.05}),
+            ),
+            (
+                NodeFailure::Stalled(ms(1_500)),
+                json!({"kind": "stalled", "message": "stalled for 1.5s", "after_seconds": 1.5}),
+            ),
+            (
+                NodeFailure::Unreachable("connection refused".into()),
+                json!({"kind": "unreachable", "message": "connection refused"}),
+            ),
+            (
+                NodeFailure::Disconnected("broken pipe".into()),
+                json!({"kind": "disconnected", "message": "disconnected: broken pipe"}),
+            ),
+            (
+                NodeFailure::Refused { code: "OOM".into(), detail: "too much".into() },
+                json!({"kind": "refused", "message": "OOM too much", "code": "OOM", "detail": "too much"}),
+            ),
+            (
+                NodeFailure::Replica,
+                json!({"kind": "replica", "message": "a replica; give the address of a master"}),
+            ),
+            (
+                NodeFailure::SameServer("b:6379".into()),
+                json!({"kind": "same_server", "message": "the same server as b:6379", "other": "b:6379"}),
+            ),
+            (
+                NodeFailure::Unexpected("+odd".into()),
+                json!({"kind": "unexpected", "message": "unexpected reply: +odd"}),
+            ),
+            (
+                NodeFailure::ShutDown,
+                json!({"kind": "shut_down", "message": "the runtime was shut down"}),
+            ),
+        ] {
+            assert_eq!(to_value(&failure).expect("it can be written"), expected);
+        }
+    }
+
+    #[test]
+    fn a_failure_for_a_time_says_how_long() {
+        let (ago, counts_in) = (ms(3_100), ms(57_000));
+        let times = |kind: &str, message: &str| {
+            let (ago, counts_in) = (3.1, 57.0);
+            json!({"kind": kind, "message": message, "ago_seconds": ago, "counts_in_seconds": counts_in})
+        };
+        for (failure, expected) in [
+            (
+                NodeFailure::Restarted { ago, counts_in },
+                times("restarted", "restarted 3.1s ago, counts again in 57.0s"),
+            ),
+            (
+                NodeFailure::MaybeRestarted { ago, counts_in },
+                times(
+                    "maybe_restarted",
+                    "maybe restarted 3.1s ago (permit INFO), counts again in 57.0s",
+                ),
+            ),
+            (
+                NodeFailure::Flushed { ago, counts_in },
+                times("flushed", "flushed 3.1s ago, counts again in 57.0s"),
+            ),
+            (
+                NodeFailure::Suspect { ahead: ms(2_000), counts_in },
+                json!({
+                    "kind": "suspect",
+                    "message": "suspect: its clock is 2.0s ahead, counts again in 57.0s",
+                    "ahead_seconds": 2.0,
+                    "counts_in_seconds": 57.0
+                }),
+            ),
+        ] {
+            assert_eq!(to_value(&failure).expect("it can be written"), expected);
+        }
+    }
+
+    #[test]
+    fn facts_are_words() {
+        let persistence = [
+            Persistence::Nothing,
+            Persistence::Snapshots,
+            Persistence::AppendOnly(None),
+            Persistence::AppendOnly(Some(Fsync::Always)),
+            Persistence::AppendOnly(Some(Fsync::EverySecond)),
+            Persistence::AppendOnly(Some(Fsync::Never)),
+        ];
+        let words = json!([
+            "nothing",
+            "snapshots",
+            "append_only",
+            "append_only_always",
+            "append_only_every_second",
+            "append_only_never"
+        ]);
+        assert_eq!(to_value(persistence).expect("it can be written"), words);
+        let fsync = [Fsync::Always, Fsync::EverySecond, Fsync::Never];
+        let words = json!(["always", "every_second", "never"]);
+        assert_eq!(to_value(fsync).expect("it can be written"), words);
+        let roles = to_value([Role::Master, Role::Replica]);
+        assert_eq!(roles.expect("it can be written"), json!(["master", "replica"]));
+    }
+}
