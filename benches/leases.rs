@@ -99,8 +99,8 @@ async fn acquire(redlock: &Redlock, name: &str, many: usize) -> Vec<Lease> {
     let mut leases = Vec::with_capacity(many);
     while leases.len() < many {
         let numbers = leases.len()..many.min(leases.len() + BATCH);
-        let acquire = |i| redlock.acquire(format!("{name}/{i}")).wait(Duration::from_mins(1));
-        let batch = numbers.map(|i| acquire(i).auto_extend(Duration::from_hours(1)));
+        let acquire = |i| redlock.acquire(format!("{name}/{i}")).wait(Duration::from_secs(60));
+        let batch = numbers.map(|i| acquire(i).auto_extend(Duration::from_secs(60 * 60)));
         leases.extend(try_join_all(batch).await.expect("free locks"));
     }
     leases
@@ -247,13 +247,13 @@ fn wait_for_one(runtime: &Runtime, lasting: Duration) -> Verdict {
 /// So many locks are held all the time, and [`LEASES`] tasks wait for them.
 fn wait(runtime: &Runtime, lasting: Duration, count: usize) -> Verdict {
     let cluster = Cluster::start(5);
-    let hour = Duration::from_hours(1);
+    let hour = Duration::from_secs(60 * 60);
     let client = || {
         let builder = Redlock::builder().nodes(cluster.urls()).max_ttl(hour).ttl(hour);
         builder.node_timeout(Duration::from_millis(500)).build().expect("these settings can work")
     };
     let (theirs, ours) = (client(), client());
-    let lock = |i| theirs.acquire(format!("lock/{i}")).wait(Duration::from_mins(1)).into_future();
+    let lock = |i| theirs.acquire(format!("lock/{i}")).wait(Duration::from_secs(60)).into_future();
     let mut held = Vec::with_capacity(count);
     while held.len() < count {
         let batch = (held.len()..count.min(held.len() + BATCH)).map(lock);

@@ -36,4 +36,6 @@ pub use observe::{Holder, NodeReport, NodeVote, Report};
 pub use observe::{NodeChanged, NodeStanding, Observer, ReleaseBegun, ReleaseEnded};
 pub use observe::{ReleaseResult, ReleasesOwed, RenewalFailing, Renewed, Resources};
 pub use protocol::{Loss, RetryPolicy};
+#[cfg(feature = "redis-1")]
+pub use redis;
 pub use wire::{Fsync, NodeFailure, Persistence, Role};

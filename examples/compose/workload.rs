@@ -130,7 +130,7 @@ impl Workload {
             round += 1;
             let mut acquire = redlock.acquire(RESOURCES[resource]).wait(ms(1_000));
             if is_long {
-                acquire = acquire.auto_extend(Duration::from_mins(1));
+                acquire = acquire.auto_extend(Duration::from_secs(60));
             }
             match acquire.await {
                 Ok(lease) => {

@@ -71,9 +71,10 @@ pub(crate) fn place(position: usize, info: &ConnectionInfo) -> Result<Place, Con
         ConnectionAddr::TcpTls { .. } => {
             return Err(ConfigError::TlsNotEnabled { url: format!("rediss://{}", info.addr()) });
         }
+        #[cfg(unix)]
         ConnectionAddr::Unix(path) => Address::Unix(path.clone()),
         other => {
-            let reason = "this kind of address is not known".to_owned();
+            let reason = "this kind of address is not known on this system".to_owned();
             return Err(ConfigError::BadUrl { position, url: other.to_string(), reason });
         }
     };
@@ -135,6 +136,9 @@ fn fault(url: &str) -> Option<&'static str> {
     };
     let scheme = scheme.to_ascii_lowercase();
     if UNIX.contains(&&*scheme) {
+        if cfg!(not(unix)) {
+            return Some("Unix sockets are not supported on this system: write redis://host:port");
+        }
         return fault_of_path(rest);
     }
     if !TCP.contains(&&*scheme) {

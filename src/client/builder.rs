@@ -78,13 +78,14 @@ impl Builder {
     }
 
     /// Adds nodes by client of the `redis` crate, version 1: for settings that a URL cannot carry, such as
-    /// the keepalive of its sockets. No connection of the client is used: quorlock makes its own, with its
-    /// address, user, password, database, and what it says of TCP; of that, a linger time cannot be read,
-    /// and is not kept.
+    /// the keepalive of its sockets. Needs the feature `redis-1`; `quorlock::redis` is that crate. No
+    /// connection of the client is used: quorlock makes its own, with its address, user, password,
+    /// database, and what it says of TCP; of that, a linger time cannot be read, and is not kept.
     ///
     /// Certificates of a client (`redis::Client::build_with_tls`) cannot be read either. It is
     /// [refused](ConfigError::OpaqueTls): give its address to [`nodes`](Self::nodes), and the certificates to
     /// `tls` (feature `tls-rustls`).
+    #[cfg(feature = "redis-1")]
     pub fn clients(mut self, clients: impl IntoIterator<Item = redis::Client>) -> Self {
         for client in clients {
             let place = address::place(self.nodes.len() + 1, client.get_connection_info());

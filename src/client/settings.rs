@@ -34,7 +34,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             ttl: Duration::from_secs(10),
-            max_ttl: Duration::from_mins(1),
+            max_ttl: Duration::from_secs(60),
             wait: Duration::from_secs(10),
             retry: RetryPolicy::default(),
             prefix: Box::default(),
@@ -145,7 +145,7 @@ impl Settings {
 }
 
 /// How long a counter stands where nothing else was asked for.
-const TOKEN_TTL: Duration = Duration::from_hours(24);
+const TOKEN_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How long counters are to stand: as long as the longest lease at least.
 fn check_token_ttl(asked: Option<Duration>, max_ttl: Duration) -> Result<Ttl, ConfigError> {

@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep};
 const ORIGIN: Time = Time::from_nanos(1 << 60);
 
 /// Thirty years: the same as never.
-const AGE: Duration = Duration::from_hours(24 * 365 * 30);
+const AGE: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 
 /// The clock of timers, and of what only paces connections. A test can let it stand still, and no safety
 /// hangs on it. Cheap to clone.

@@ -94,7 +94,9 @@ pub(crate) use renewal::{Extended, Renewal, Step, Tenure};
 pub use retry::RetryPolicy;
 pub(crate) use retry::Schedule;
 pub(crate) use round::{Goal, Outcome, Round, Vote};
-pub(crate) use stale_window::{Broken, STALE_WINDOW, StaleWindow};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) use stale_window::STALE_WINDOW;
+pub(crate) use stale_window::{Broken, StaleWindow};
 pub(crate) use turns::Turns;
 pub(crate) use validity::{Drift, Time, Ttl, TtlError, valid_until};
 pub(crate) use waiting::{Move, Neglect, Waiting};

@@ -179,7 +179,9 @@ impl NodeClock {
     pub(crate) fn handle_reading(&mut self, reading: Reading) -> Told {
         let received = reading.received;
         let seen = reading.offset();
-        while self.past.pop_front_if(|past| past.until.after(self.term) <= received).is_some() {}
+        while self.past.front().is_some_and(|past| past.until.after(self.term) <= received) {
+            self.past.pop_front();
+        }
         let Some(known) = self.now else {
             self.now = Some(Known { offset: seen, since: received, at: reading.sent });
             self.pace = Some(Pace { offset: seen, at: reading.sent, run: 0, gained: 0 });
@@ -212,7 +214,9 @@ impl NodeClock {
     /// It was at least `lowest` ahead until `until`.
     fn note_past(&mut self, lowest: i64, until: Time) {
         // A key that was granted later, with the clock not further ahead, is what matters.
-        while self.past.pop_back_if(|past| past.lowest >= lowest).is_some() {}
+        while self.past.back().is_some_and(|past| past.lowest >= lowest) {
+            self.past.pop_back();
+        }
         self.past.push_back(Past { lowest, until, begun: until });
         if self.past.len() > MAX_PAST {
             self.merge_past(until);

@@ -241,7 +241,8 @@ impl Waiting {
 /// A time from [`LEAST_SPREAD`] to [`SPREAD`].
 fn spread(random: u64) -> Duration {
     let span = SPREAD.saturating_sub(LEAST_SPREAD).as_nanos();
-    LEAST_SPREAD + Duration::from_nanos_u128((span * u128::from(random)) >> 64)
+    let more = u64::try_from((span * u128::from(random)) >> 64).expect("a spread is short");
+    LEAST_SPREAD + Duration::from_nanos(more)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 /// The longest sleep without a look at the clock.
-const LONG: Duration = Duration::from_mins(1);
+const LONG: Duration = Duration::from_secs(60);
 
 /// A thread's bed. One thread sleeps, any can wake it.
 #[derive(Default)]

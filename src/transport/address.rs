@@ -2,6 +2,7 @@
 
 use socket2::TcpKeepalive;
 use std::fmt;
+#[cfg(unix)]
 use std::path::PathBuf;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use std::time::Duration;
@@ -18,6 +19,7 @@ pub(crate) enum Address {
         is_insecure: bool,
     },
     /// The path of a Unix socket.
+    #[cfg(unix)]
     Unix(PathBuf),
 }
 
@@ -43,6 +45,7 @@ impl fmt::Display for Address {
             Self::Tcp(server) => server,
             #[cfg(feature = "tls-rustls")]
             Self::Tls { server, .. } => server,
+            #[cfg(unix)]
             Self::Unix(path) => return write!(f, "{}", path.display()),
         };
         write!(f, "{}:{port}", host.trim_end_matches('.').to_ascii_lowercase())

@@ -2,12 +2,15 @@
 
 use super::address::{Address, TcpAddress, TcpOptions};
 use super::{Stream, Transport};
+#[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::protocol::STALE_WINDOW;
 use futures::future::{BoxFuture, select_ok};
 use socket2::SockRef;
 use std::io;
 use std::net::SocketAddr;
-use tokio::net::{TcpStream, UnixStream, lookup_host};
+#[cfg(unix)]
+use tokio::net::UnixStream;
+use tokio::net::{TcpStream, lookup_host};
 
 #[cfg(feature = "tls-rustls")]
 use super::tls;
@@ -54,6 +57,7 @@ impl Sockets {
                 };
                 Ok(Box::new(race(resolve(server).await?, connect).await?))
             }
+            #[cfg(unix)]
             Address::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
         }
     }

@@ -81,8 +81,8 @@ impl<T> Conversation<T> {
     }
 
     fn take_answered(&mut self) -> Option<(T, Vec<Value>)> {
-        let (count, what) =
-            self.pipelines.pop_front_if(|(count, _)| self.replies.len() == *count)?;
+        self.pipelines.front().filter(|(count, _)| self.replies.len() == *count)?;
+        let (count, what) = self.pipelines.pop_front()?;
         // Those to the next one are as many, as a rule.
         let next = Vec::with_capacity(count);
         Some((what, std::mem::replace(&mut self.replies, next)))

@@ -1,6 +1,11 @@
 //! quorlock on real redis-server processes. Each test starts its own on free ports, and leaves none
 //! behind.
 
+#![allow(
+    clippy::incompatible_msrv,
+    reason = "the library is for older toolchains; its tests run with a newer one"
+)]
+
 #[cfg(feature = "blocking")]
 mod blocking;
 mod bounds;

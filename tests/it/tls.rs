@@ -4,6 +4,7 @@ use crate::{SOON, eventually, ms};
 use kit::{Rerun, Server, ServerBuilder, TlsFiles};
 use quorlock::{AcquireError, Builder, ConfigError, NodeFailure, NodeState, NodeVote, Redlock};
 use rcgen::{CertifiedKey, KeyPair, generate_simple_self_signed};
+#[cfg(feature = "redis-1")]
 use redis::{ConnectionAddr, IntoConnectionInfo};
 use rustls::client::WantsClientCert;
 use rustls::crypto::{CryptoProvider, ring};
@@ -168,6 +169,7 @@ async fn a_server_without_tls_is_told_from_one_that_is_not_trusted() {
     assert_eq!(why, "timeout while connecting", "Redis waits for the end of a line");
 }
 
+#[cfg(feature = "redis-1")]
 #[tokio::test]
 async fn a_client_with_tls_and_no_certificates_is_taken_as_it_is() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -3,6 +3,10 @@
 //! Both clocks, tokio's and quorlock's own, are moved by hand; replies come when they come. A wait
 //! of an hour takes no time, and no timer fires because a machine is busy.
 
+#![allow(
+    clippy::incompatible_msrv,
+    reason = "the library is for older toolchains; its tests run with a newer one"
+)]
 // A scene is set, and then it is a future of that scene that is dropped.
 #![allow(clippy::async_yields_async)]
 

@@ -25,7 +25,7 @@ const HOLD: Duration = Duration::from_millis(10);
 const SETTLED: Duration = Duration::from_millis(20);
 const PAUSE: Duration = Duration::from_millis(1);
 /// Bounds the waits of a run that fails; the machine may be busy.
-const LIMIT: Duration = Duration::from_mins(1);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Five nodes, the board, and how to run this program as a child.
 pub(crate) struct Scene {
@@ -114,7 +114,7 @@ async fn inherit(redlock: &Redlock, mut board: MultiplexedConnection, times: u64
         while board.get::<_, Option<u64>>("held").await.expect("the board is up") != Some(time) {
             sleep(PAUSE).await;
         }
-        let mut acquire = redlock.acquire("r").retry(RetryPolicy::fixed(Duration::from_mins(10)));
+        let mut acquire = redlock.acquire("r").retry(RetryPolicy::fixed(Duration::from_secs(600)));
         // Polled once, it has asked the nodes.
         assert!((&mut acquire).now_or_never().is_none(), "it is held");
         let _: () = board.set("asked", time).await.expect("the board is up");

@@ -1,0 +1,51 @@
+//! Transfers between accounts, each of which needs both locks at once. They are had all or none, in whatever order they
+//! are named, so two transfers in opposite directions cannot wait for each other for ever:
+//! `cargo run --example several_resources redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3`
+
+use quorlock::{AcquireError, Redlock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+const TRANSFERS: usize = 20;
+
+type Accounts = [AtomicI64; 3];
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let nodes = std::env::args().skip(1);
+    let redlock = Redlock::builder().nodes(nodes).wait(Duration::from_secs(30)).build()?;
+    let accounts: Arc<Accounts> = Arc::new([100, 100, 100].map(AtomicI64::new));
+
+    let mut transfers = JoinSet::new();
+    for turn in 0..TRANSFERS {
+        let (from, to) = [(0, 1), (1, 0), (1, 2), (2, 0)][turn % 4];
+        transfers.spawn(transfer(redlock.clone(), accounts.clone(), from, to));
+    }
+    while let Some(done) = transfers.join_next().await {
+        done??;
+    }
+
+    redlock.close().await?;
+    let balances = accounts.each_ref().map(|account| account.load(Ordering::Relaxed));
+    println!("{TRANSFERS} transfers: {balances:?}, {} in all", balances.iter().sum::<i64>());
+    Ok(())
+}
+
+async fn transfer(
+    redlock: Redlock,
+    accounts: Arc<Accounts>,
+    from: usize,
+    to: usize,
+) -> Result<(), AcquireError> {
+    // In cluster mode, give the names a common hash tag: {accounts}/7.
+    let both = redlock.acquire_all([from, to].map(|account| format!("account/{account}"))).await?;
+    // Read, pause, write: without the locks, the sum would not be kept.
+    let (had, has) = (accounts[from].load(Ordering::Relaxed), accounts[to].load(Ordering::Relaxed));
+    tokio::task::yield_now().await;
+    accounts[from].store(had - 10, Ordering::Relaxed);
+    accounts[to].store(has + 10, Ordering::Relaxed);
+    drop(both); // Released in the background; `close` waits for that.
+    Ok(())
+}
