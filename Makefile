@@ -26,6 +26,11 @@ demo: ## see the lock at work on Redis nodes that are started for it
 test: ## run all tests, on real redis-server processes
 	$(WITH) cargo test --workspace --all-features -- $(ARGS)
 
+.PHONY: examples
+examples: ## run the short examples on real servers, and look at what they print
+	$(WITH) cargo build --all-features --examples
+	$(WITH) cargo test --all-features -p quorlock -p quorlock-http --test examples --test answers
+
 .PHONY: compose-test
 compose-test: ## lock across the containers of docker-compose.yml, while they are paused, killed and cut off
 	$(WITH) ./scripts/compose-test.sh
