@@ -4,7 +4,7 @@
 use super::node_info::NodeInfo;
 use super::status::{LockState, NodeStatus, Status};
 use crate::node::{NodeState, VoteEligibility};
-use crate::round::Holder;
+use crate::observe::Holder;
 use crate::wire::{NodeFailure, seconds};
 use serde::{Serialize, Serializer};
 

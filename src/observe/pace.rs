@@ -7,10 +7,10 @@ use std::time::Duration;
 /// [`GROWTH`] times as long, up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_secs(10);
 const GROWTH: u32 = 6;
-const LONGEST: Duration = Duration::from_mins(36);
+const LONGEST: Duration = Duration::from_secs(36 * 60);
 
 /// After so long without an event, what comes is something new.
-const QUIET: Duration = Duration::from_mins(2);
+const QUIET: Duration = Duration::from_secs(2 * 60);
 
 /// The pace of one kind of line.
 #[derive(Debug)]
