@@ -39,6 +39,7 @@ impl Profile {
         auto_extend(max_hold: Duration);
         auto_extend_forever();
         at_least(time: Duration);
+        class(class: &'static str);
         metadata(metadata: impl Into<String>);
         owner();
         fenced();

@@ -66,7 +66,8 @@ impl Acquire {
     fn new(client: Arc<Inner>, target: Target) -> Self {
         let (ttl, metadata) = (client.settings.ttl, client.settings.metadata.clone());
         let is_fenced = client.settings.is_fenced;
-        let Manner { gives_up_early, auto_extend, at_least, stop_before } = client.settings.manner;
+        let Manner { gives_up_early, auto_extend, at_least, stop_before, class } =
+            client.settings.manner;
         Self {
             client,
             target,
@@ -79,7 +80,7 @@ impl Acquire {
             stop_before,
             metadata,
             is_fenced,
-            class: None,
+            class,
             stage: Stage::Fresh,
         }
     }

@@ -105,6 +105,12 @@ impl Profile {
         self
     }
 
+    /// What kind of locks they are, for events; see [`Acquire::class`].
+    pub fn class(mut self, class: &'static str) -> Self {
+        self.settings.manner.class = Some(class);
+        self
+    }
+
     /// Gives work a signal before its lock ends; see [`Acquire::stop_before`].
     pub fn stop_before(mut self, margin: Duration) -> Self {
         self.settings.manner.stop_before = Some(margin);

@@ -80,6 +80,8 @@ pub(crate) struct Manner {
     pub(crate) at_least: Duration,
     /// When so much is left, the work under it has to stop.
     pub(crate) stop_before: Option<Duration>,
+    /// What kind of lock it is, for events.
+    pub(crate) class: Option<&'static str>,
 }
 
 impl Settings {

@@ -65,12 +65,14 @@ async fn each_use_has_its_settings_and_the_client_keeps_its_own() {
 async fn leases_of_a_profile_are_kept_up_and_told_to_stop_as_it_says() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
-    let leader = redlock.profile().ttl(ms(3_000)).fenced().auto_extend_forever();
+    let leader = redlock.profile().ttl(ms(6_000)).fenced().auto_extend_forever().class("leader");
     let leader = leader.stop_before(ms(1_500)).build().expect("good settings");
     let lease = leader.acquire("leader").await.expect("free");
     assert!(lease.token().is_some());
-    tokio::time::sleep(ms(4_500)).await;
+    tokio::time::sleep(ms(7_500)).await;
     assert!(lease.is_valid(), "{:?}", lease.loss());
+    let classes: Vec<_> = redlock.leases().iter().map(quorlock::HeldLease::class).collect();
+    assert_eq!(classes, [Some("leader")]);
     cluster.iter().for_each(kit::Server::stop);
     let left = tokio::time::timeout(SOON, lease.stopping()).await.expect("it is told in time");
     assert!(left <= ms(1_500), "{left:?}");
