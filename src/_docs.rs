@@ -10,6 +10,11 @@ pub mod design {}
 #[doc = include_str!("../docs/FENCING.md")]
 pub mod fencing {}
 
+#[doc = "[README]: crate"]
+#[doc = "[SAFETY]: crate::_docs::safety"]
+#[doc = "[blind spots]: crate::_docs::safety#what-no-client-can-see"]
+#[doc = "[PERFORMANCE]: crate::_docs::performance"]
+#[doc = ""]
 #[doc = include_str!("../docs/OPERATIONS.md")]
 pub mod operations {}
 

@@ -1,3 +1,14 @@
+#![cfg_attr(docsrs, feature(doc_cfg))]
+// Where the texts are that README names by their files: of two definitions of a link, the first counts.
+#![doc = "[design]: crate::_docs::design"]
+#![doc = "[safety]: crate::_docs::safety"]
+#![doc = "[fencing]: crate::_docs::fencing"]
+#![doc = "[operations]: crate::_docs::operations"]
+#![doc = "[performance]: crate::_docs::performance"]
+#![cfg_attr(feature = "test-util", doc = "[testing]: crate::_docs::testing")]
+#![doc = "[compare]: crate::_docs::compare"]
+#![doc = "[blind spots]: crate::_docs::safety#what-no-client-can-see"]
+#![doc = ""]
 #![doc = include_str!("../README.md")]
 
 pub mod _docs;
