@@ -52,8 +52,8 @@ fn many_cycles_share_calls_of_the_system() {
 fn a_lease_keeps_a_kilobyte() {
     let scene = Scene::new();
     let auto = |acquire: Acquire| acquire.auto_extend(Duration::from_hours(10));
-    let plain = scene.bytes_a_lease(500, 0, |acquire| acquire);
-    let renewed = scene.bytes_a_lease(500, 2, auto);
+    let plain = scene.bytes_a_lease(2_000, 0, |acquire| acquire);
+    let renewed = scene.bytes_a_lease(2_000, 2, auto);
     println!("plain: {plain} bytes, renewed: {renewed} bytes");
     for bytes in [plain, renewed] {
         assert!((100.0..=1_024.0).contains(&bytes), "{bytes} bytes");
