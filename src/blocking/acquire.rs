@@ -17,22 +17,12 @@ pub struct Acquire {
     background: Background,
 }
 
-/// Hands settings on to the async builder.
-macro_rules! settings {
-    ($($name:ident($($argument:ident: $type:ty)?);)*) => {$(
-        #[doc = concat!("See [`Acquire::", stringify!($name), "`](crate::Acquire::", stringify!($name), ").")]
-        pub fn $name(self $(, $argument: $type)?) -> Self {
-            Self { inner: self.inner.$name($($argument)?), ..self }
-        }
-    )*};
-}
-
 impl Acquire {
     pub(super) fn new(inner: crate::Acquire, background: Background) -> Self {
         Self { inner, background }
     }
 
-    settings! {
+    settings! { Acquire:
         ttl(ttl: Duration);
         wait(wait: Duration);
         retry(policy: RetryPolicy);

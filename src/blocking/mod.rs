@@ -30,6 +30,16 @@
 
 // Here live the thread that runs the client, and a wrapper of each verb. No verb is added here.
 
+/// Hands settings on to the async builder of the same name.
+macro_rules! settings {
+    ($of:ident: $($name:ident($($argument:ident: $type:ty)?);)*) => {$(
+        #[doc = concat!("See [`", stringify!($of), "::", stringify!($name), "`](crate::", stringify!($of), "::", stringify!($name), ").")]
+        pub fn $name(self $(, $argument: $type)?) -> Self {
+            Self { inner: self.inner.$name($($argument)?), ..self }
+        }
+    )*};
+}
+
 mod acquire;
 mod background;
 mod error;

@@ -15,22 +15,12 @@ pub struct Profile {
     background: Background,
 }
 
-/// Hands settings on to the async profile.
-macro_rules! settings {
-    ($($name:ident($($argument:ident: $type:ty)?);)*) => {$(
-        #[doc = concat!("See [`Profile::", stringify!($name), "`](crate::Profile::", stringify!($name), ").")]
-        pub fn $name(self $(, $argument: $type)?) -> Self {
-            Self { inner: self.inner.$name($($argument)?), ..self }
-        }
-    )*};
-}
-
 impl Profile {
     pub(super) fn new(inner: crate::Profile, background: Background) -> Self {
         Self { inner, background }
     }
 
-    settings! {
+    settings! { Profile:
         ttl(ttl: Duration);
         wait(wait: Duration);
         retry(policy: RetryPolicy);
