@@ -198,6 +198,7 @@ fn acquire(
     let draws = |follow: &CounterUpdate<'_>| keys.len() == 1 && follow.mode == Mode::Draw;
     if let Some(follow) = follow.filter(draws) {
         ACQUIRE_FENCED.draw(form, (keys.first(), value, ttl), follow, writer.requests);
+        writer.note_draw();
     } else {
         ACQUIRE.call(form, keys, follow, 2, writer.requests).arg(value).number(ttl).end();
     }

@@ -11,6 +11,8 @@ use redis::Value;
 pub(crate) enum Asked {
     /// `SET key value NX PX ttl`, or `scripts/acquire.lua`.
     Acquire,
+    /// `scripts/acquire_fenced.lua`.
+    Draw,
     /// `scripts/extend.lua`.
     Extend,
     /// `scripts/release.lua`.
@@ -21,6 +23,8 @@ pub(crate) enum Asked {
     Look,
 }
 
+const OUT_OF_RANGE: &str = "a counter out of range";
+
 /// The answer that `reply` is. The secret of `value` is kept out of the reason.
 #[allow(clippy::match_same_arms)] // It is a table, in the order of what was asked.
 pub(super) fn answer(asked: Asked, reply: &Value, value: &Held) -> Answer {
@@ -30,6 +34,10 @@ pub(super) fn answer(asked: Asked, reply: &Value, value: &Held) -> Answer {
     match (asked, reply) {
         (Asked::Acquire, Value::Okay) => granted(),
         (Asked::Acquire, Value::Nil) => denied(),
+        (Asked::Draw, Value::Int(number)) => match u64::try_from(*number) {
+            Ok(number @ 1..LIMIT) => granted().with_number(number),
+            _ => Answer::unexpected(OUT_OF_RANGE),
+        },
         (Asked::Extend, Value::Int(pttl @ -1..)) => {
             let left = Remaining::of(*pttl).and_then(Remaining::limited);
             Answer::Granted(Grant { left, ..Grant::default() })
@@ -57,7 +65,7 @@ pub(super) fn answer(asked: Asked, reply: &Value, value: &Held) -> Answer {
 /// What `fenced.lua` says: the answer of the script that it ran, and a number.
 fn from_array(asked: Asked, parts: &[Value], ours: &Held) -> Answer {
     match (asked, parts) {
-        (Asked::Acquire, [Value::Int(pttl), Value::Int(place), told @ ..]) => {
+        (Asked::Acquire | Asked::Draw, [Value::Int(pttl), Value::Int(place), told @ ..]) => {
             let value = match told {
                 [Value::BulkString(value)] => Some(Held::of(value)),
                 _ => None,
@@ -71,13 +79,13 @@ fn from_array(asked: Asked, parts: &[Value], ours: &Held) -> Answer {
             Answer::Denied(Obstacle { remaining, value, ..Obstacle::default() })
         }
         (
-            Asked::Acquire | Asked::Extend | Asked::Release,
+            Asked::Acquire | Asked::Draw | Asked::Extend | Asked::Release,
             [unfenced, Value::BulkString(digits)],
-        ) => {
+        ) if asked != Asked::Draw || matches!(unfenced, Value::Array(_)) => {
             let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
             match number.filter(|number| *number < LIMIT) {
                 Some(number) => answer(asked, unfenced, ours).with_number(number),
-                None => Answer::unexpected("a counter out of range"),
+                None => Answer::unexpected(OUT_OF_RANGE),
             }
         }
         _ => Answer::unexpected("an array"),
@@ -135,29 +143,37 @@ mod tests {
 
     #[test]
     fn each_reply_is_one_vote() {
-        use Asked::{Acquire, Extend, Look, Release};
+        use Asked::{Acquire, Draw, Extend, Look, Release};
         use Vote::{Denied, Failed, Granted, Missing};
-        // The reply, and the vote that it is to an acquire, an extension, a release and a look.
+        // The reply, and the vote that it is to an acquire, to one that draws, an extension, a release and a look.
         let table = [
-            ("+OK\r\n", Granted, Failed, Failed, Failed),
-            ("$-1\r\n", Denied, Failed, Failed, Failed),
-            ("_\r\n", Denied, Failed, Failed, Failed),
-            (":9000\r\n", Failed, Granted, Failed, Denied),
-            (":1\r\n", Failed, Granted, Granted, Denied),
-            (":0\r\n", Failed, Granted, Missing, Denied),
-            (":-1\r\n", Failed, Granted, Denied, Denied),
-            (":-2\r\n", Failed, Missing, Failed, Missing),
-            (":-3\r\n", Failed, Denied, Failed, Failed),
-            (":-4\r\n", Failed, Failed, Failed, Failed),
-            ("$2\r\nhi\r\n", Failed, Failed, Failed, Failed),
-            ("+QUEUED\r\n", Failed, Failed, Failed, Failed),
-            ("*0\r\n", Failed, Failed, Failed, Failed),
-            ("*2\r\n:70\r\n:2\r\n", Denied, Failed, Failed, Failed),
-            ("*2\r\n$1\r\nv\r\n:70\r\n", Failed, Failed, Failed, Denied),
-            ("-WRONGTYPE kind\r\n", Denied, Denied, Denied, Denied),
+            ("+OK\r\n", Granted, Failed, Failed, Failed, Failed),
+            ("$-1\r\n", Denied, Failed, Failed, Failed, Failed),
+            ("_\r\n", Denied, Failed, Failed, Failed, Failed),
+            (":9000\r\n", Failed, Granted, Granted, Failed, Denied),
+            (":9007199254740992\r\n", Failed, Failed, Granted, Failed, Denied),
+            (":1\r\n", Failed, Granted, Granted, Granted, Denied),
+            (":0\r\n", Failed, Failed, Granted, Missing, Denied),
+            (":-1\r\n", Failed, Failed, Granted, Denied, Denied),
+            (":-2\r\n", Failed, Failed, Missing, Failed, Missing),
+            (":-3\r\n", Failed, Failed, Denied, Failed, Failed),
+            (":-4\r\n", Failed, Failed, Failed, Failed, Failed),
+            ("$2\r\nhi\r\n", Failed, Failed, Failed, Failed, Failed),
+            ("$2\r\n17\r\n", Failed, Failed, Failed, Failed, Failed),
+            ("+QUEUED\r\n", Failed, Failed, Failed, Failed, Failed),
+            ("*0\r\n", Failed, Failed, Failed, Failed, Failed),
+            ("*2\r\n:70\r\n:2\r\n", Denied, Denied, Failed, Failed, Failed),
+            ("*2\r\n$1\r\nv\r\n:70\r\n", Failed, Failed, Failed, Failed, Denied),
+            ("-WRONGTYPE kind\r\n", Denied, Denied, Denied, Denied, Denied),
         ];
-        for (wire, acquire, extend, release, look) in table {
-            let votes = [(Acquire, acquire), (Extend, extend), (Release, release), (Look, look)];
+        for (wire, acquire, draw, extend, release, look) in table {
+            let votes = [
+                (Acquire, acquire),
+                (Draw, draw),
+                (Extend, extend),
+                (Release, release),
+                (Look, look),
+            ];
             for (asked, vote) in votes {
                 let answer = answer(asked, &parsed(wire), &Held::of(b"v"));
                 assert_eq!(answer.vote(), vote, "{wire:?} to {asked:?}");
@@ -208,6 +224,7 @@ mod tests {
         for (asked, inside, vote) in [
             (Asked::Acquire, "+OK\r\n", Vote::Granted),
             (Asked::Acquire, "*2\r\n:70\r\n:1\r\n", Vote::Denied),
+            (Asked::Draw, "*2\r\n:70\r\n:1\r\n", Vote::Denied),
             (Asked::Extend, ":9000\r\n", Vote::Granted),
             (Asked::Extend, ":-2\r\n", Vote::Missing),
             (Asked::Release, ":-1\r\n", Vote::Denied),
@@ -219,6 +236,10 @@ mod tests {
             let wire = format!("*2\r\n+OK\r\n${}\r\n{digits}\r\n", digits.len());
             assert_eq!(fenced(Asked::Acquire, &wire), (Vote::Failed, None), "{digits}");
         }
+        let drawn = answer(Asked::Draw, &parsed(":9007199254740991\r\n"), &Held::of(b"v"));
+        assert_eq!(drawn.number(), Some(9_007_199_254_740_991), "the number itself is the grant");
+        let twice = "*2\r\n:7\r\n$1\r\n7\r\n";
+        assert_eq!(fenced(Asked::Draw, twice), (Vote::Failed, None), "a grant is no array");
         let look = "*2\r\n:1\r\n$1\r\n1\r\n";
         assert_eq!(fenced(Asked::Look, look), (Vote::Failed, None), "it is never fenced");
     }

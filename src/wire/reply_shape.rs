@@ -103,6 +103,11 @@ impl<'a> Writer<'a> {
         self.shape.asked = Asked::Delete;
     }
 
+    /// A lock is set, and its counter draws, in a script of their own.
+    pub(super) fn note_draw(&mut self) {
+        self.shape.asked = Asked::Draw;
+    }
+
     /// The reply to what was added last is the answer.
     pub(super) fn note_verdict(&mut self) {
         self.shape.verdict = self.last();

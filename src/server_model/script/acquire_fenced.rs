@@ -31,5 +31,6 @@ pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> 
     let digits = format!("{drawn:.0}");
     let set = [b"SET", beside, digits.as_bytes(), b"PX", counter_ttl];
     run.call("redis.call('SET', KEYS[2]", &set)?;
-    Ok(Reply::Array(vec![Reply::OK, Reply::text(digits)]))
+    #[allow(clippy::cast_possible_truncation)] // It is below 2^53, and whole.
+    Ok(Reply::Int(drawn as i64))
 }

@@ -6,9 +6,9 @@
 --   ARGV[2]  the counter's ttl in milliseconds
 --   ARGV[3]  the holder's value
 --   ARGV[4]  the ttl in milliseconds
--- Returns OK and in digits the number; or, if another value stands there, of that what acquire.lua
--- returns, and what the counter shows. Returns an error, and nothing is done, if the counter shows
--- no number, or is at its end.
+-- Returns the number, as the integer that it is; or, if another value stands there, of that what
+-- acquire.lua returns, and in digits what the counter shows. Returns an error, and nothing is done, if
+-- the counter shows no number, or is at its end.
 local END = 9007199254740992 -- 2^53: from there on a double does not tell neighbours apart
 local digits = redis.pcall('GET', KEYS[2]) or 0
 local shown = tonumber(digits)
@@ -25,8 +25,7 @@ end
 if number >= END then
   return redis.error_reply('COUNTER a fencing counter is at its end: delete its key')
 end
-local answer = redis.call('SET', KEYS[1], ARGV[3], 'NX', 'PX', ARGV[4])
-if not answer then
+if not redis.call('SET', KEYS[1], ARGV[3], 'NX', 'PX', ARGV[4]) then
   local held = redis.pcall('GET', KEYS[1])
   if type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) then
     return held
@@ -35,8 +34,7 @@ if not answer then
     local left = redis.call('PTTL', KEYS[1])
     return { { left, 1, type(held) == 'string' and held or nil }, string.format('%.0f', shown) }
   end
-  answer = redis.status_reply('OK')
 end
 local drawn = number == least and ARGV[1] or string.format('%.0f', number)
 redis.call('SET', KEYS[2], drawn, 'PX', ARGV[2])
-return { answer, drawn }
+return number
