@@ -1,5 +1,6 @@
 //! What speaks against a node.
 
+use super::deployment::Disagreement;
 use super::offset::ClockOffset;
 use crate::wire::{Fsync, NodeFailure, Persistence, short};
 use std::fmt;
@@ -87,6 +88,14 @@ pub enum Finding {
         /// How many Sentinels do.
         sentinels: u64,
     },
+    /// Other clients of this library that are connected to it are set up otherwise. A danger, where they and we can
+    /// hold the same lock; a warning, where only a failure lets that happen; else a note.
+    Disagrees {
+        /// Their addresses, as the node sees them: one for each connection.
+        clients: Vec<String>,
+        /// What is otherwise.
+        about: Disagreement,
+    },
     /// It runs in cluster mode. A note.
     Clustered,
     /// Something was not told. A note.
@@ -112,6 +121,7 @@ impl Finding {
             | Self::HasReplicas { .. }
             | Self::Watched { .. }
             | Self::Old { .. } => Severity::Warning,
+            Self::Disagrees { about, .. } => about.severity(),
             Self::Unreachable { .. }
             | Self::Replica
             | Self::SameServer { .. }
@@ -221,6 +231,7 @@ impl fmt::Display for Finding {
             Self::Watched { sentinels } => {
                 write!(f, "Sentinels that watch it: {sentinels}; {PROMOTED}")
             }
+            Self::Disagrees { clients, about } => about.write(clients, f),
             Self::Clustered => {
                 write!(
                     f,

@@ -3,17 +3,20 @@
 //! Here live the findings of a look at the nodes, and what is advised. Nothing here changes how a lock is
 //! acquired.
 
+mod deployment;
 mod finding;
 mod offset;
 #[cfg(feature = "serde")]
 mod serialized;
 
+pub use deployment::Disagreement;
 pub use finding::{Finding, Severity};
 pub use offset::ClockOffset;
 
 use crate::node::{NoRuntime, Pool, Probe};
 use crate::random::Random;
 use crate::wire::{Facts, Fsync, Inspection, Key, Keys, NodeFailure, Persistence, Role, short};
+use deployment::disagreements;
 use offset::offsets;
 use std::fmt;
 use std::sync::Arc;
@@ -154,7 +157,15 @@ pub(crate) async fn check(pool: &Pool, key: Key) -> Result<Vec<NodeCheck>, NoRun
         }
     }
     let names: Vec<Arc<str>> = nodes.iter().map(|node| node.name.clone()).collect();
-    Ok(compared(&names, &probes))
+    let mut checks = compared(&names, &probes);
+    let lists: Vec<_> =
+        probes.iter().map(|probe| probe.as_ref().ok()?.clients.as_deref()).collect();
+    let ours = nodes[0].login.fingerprint();
+    for (check, disagreements) in checks.iter_mut().zip(disagreements(ours, &lists)) {
+        check.findings.extend(disagreements);
+        check.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity()));
+    }
+    Ok(checks)
 }
 
 /// What is found in each node by itself, and beside the others.
@@ -172,7 +183,6 @@ fn compared(names: &[Arc<str>], probes: &[Result<Probe, NodeFailure>]) -> Vec<No
             twins.filter(|other| run_ids[place].is_some() && run_ids[*other] == run_ids[place]);
         node.findings
             .extend(twins.map(|twin| Finding::SameServer { other: names[twin].to_string() }));
-        node.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity()));
         node
     };
     offsets(&readings).into_iter().enumerate().map(check).collect()
@@ -180,7 +190,7 @@ fn compared(names: &[Arc<str>], probes: &[Result<Probe, NodeFailure>]) -> Vec<No
 
 /// What is found in a node by itself.
 fn findings(probe: &Probe) -> Vec<Finding> {
-    let Probe { told: Inspection { facts, refusals, no_pushes }, clock, .. } = probe;
+    let Probe { told: Inspection { facts, refusals, no_pushes }, clock, clients, .. } = probe;
     let mut found = Vec::new();
     if facts.is_replica() {
         found.push(Finding::Replica);
@@ -220,6 +230,7 @@ fn findings(probe: &Probe) -> Vec<Finding> {
         (facts.persistence().is_some(), "what it keeps when it restarts", "+info +config|get"),
         (clock.is_some(), "its clock", "+time"),
         (facts.sentinels().is_some(), "whether Sentinels watch it", "+pubsub|numsub"),
+        (clients.is_some(), "whether other clients are set up otherwise", "+client|list"),
     ] {
         if !is_known {
             found.push(Finding::Unknown { what, needs });

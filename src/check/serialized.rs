@@ -1,6 +1,7 @@
 //! How checks are serialized (feature `serde`); see [`wire`](crate::wire).
 
 use super::NodeCheck;
+use super::deployment::Disagreement;
 use super::finding::{Finding, Severity};
 use super::offset::ClockOffset;
 use crate::wire::{NodeFailure, Persistence, Role, seconds};
@@ -52,6 +53,7 @@ enum Told<'a> {
     Version { version: String },
     Count { count: u64 },
     Sentinels { sentinels: u64 },
+    Disagrees { clients: &'a [String], about: &'a Disagreement },
     Unknown { what: &'a str, needs: &'a str },
 }
 
@@ -85,6 +87,34 @@ impl Serialize for ClockOffset {
     }
 }
 
+/// What clients disagree in, by the name of its field.
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum DisagreementShape {
+    Nodes { theirs: usize, shared: usize, splits: bool },
+    Names,
+    MaxTtl { theirs_seconds: f64, ours_seconds: f64 },
+    KeyPrefix,
+}
+
+/// An object: its `kind`, and what it holds.
+impl Serialize for Disagreement {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let shape = match self {
+            Self::Nodes { theirs, shared, splits } => {
+                DisagreementShape::Nodes { theirs: *theirs, shared: *shared, splits: *splits }
+            }
+            Self::Names => DisagreementShape::Names,
+            Self::MaxTtl { theirs, ours } => DisagreementShape::MaxTtl {
+                theirs_seconds: theirs.as_secs_f64(),
+                ours_seconds: ours.as_secs_f64(),
+            },
+            Self::KeyPrefix => DisagreementShape::KeyPrefix,
+        };
+        shape.serialize(serializer)
+    }
+}
+
 /// An object: its `kind`, its `severity`, the `message` that it prints as, and what it holds.
 impl Serialize for Finding {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -110,6 +140,7 @@ impl Serialize for Finding {
             Self::NoPushes { failure } => ("no_pushes", Told::Failure { failure }),
             Self::HasReplicas { count } => ("has_replicas", Told::Count { count: *count }),
             Self::Watched { sentinels } => ("watched", Told::Sentinels { sentinels: *sentinels }),
+            Self::Disagrees { clients, about } => ("disagrees", Told::Disagrees { clients, about }),
             Self::Clustered => ("clustered", Told::Nothing {}),
             Self::Unknown { what, needs } => ("unknown", Told::Unknown { what, needs }),
         };
@@ -179,6 +210,36 @@ mod tests {
             ),
         ] {
             is_written(&finding, kind, "danger", held);
+        }
+    }
+
+    #[test]
+    fn a_disagreement_is_an_object_of_its_own() {
+        let theirs = Duration::from_millis(1_500);
+        let max_ttl = Disagreement::MaxTtl { theirs, ours: Duration::from_secs(60) };
+        let nodes = |splits| Disagreement::Nodes { theirs: 3, shared: 2, splits };
+        for (about, severity, written) in [
+            (
+                nodes(true),
+                "danger",
+                json!({"kind": "nodes", "theirs": 3, "shared": 2, "splits": true}),
+            ),
+            (
+                nodes(false),
+                "warning",
+                json!({"kind": "nodes", "theirs": 3, "shared": 2, "splits": false}),
+            ),
+            (
+                max_ttl,
+                "warning",
+                json!({"kind": "max_ttl", "theirs_seconds": 1.5, "ours_seconds": 60.0}),
+            ),
+            (Disagreement::Names, "note", json!({"kind": "names"})),
+            (Disagreement::KeyPrefix, "note", json!({"kind": "key_prefix"})),
+        ] {
+            let finding = Finding::Disagrees { clients: vec!["a:1".to_owned()], about };
+            let held = json!({"clients": ["a:1"], "about": written});
+            is_written(&finding, "disagrees", severity, held);
         }
     }
 

@@ -1,8 +1,11 @@
 //! The addresses of nodes, and what is wrong with one that is none: told in plain words, without the
 //! user and the password that may be in it.
 
+use super::settings::Settings;
 use crate::error::ConfigError;
+use crate::protocol::Quorum;
 use crate::transport::{Address, TcpAddress, TcpOptions};
+use crate::wire::Fingerprint;
 use redis::io::tcp::TcpSettings;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 use std::sync::Arc;
@@ -92,6 +95,13 @@ pub(crate) fn distinct_names(places: &[Place]) -> Result<Vec<Arc<str>>, ConfigEr
         names.push(name.into());
     }
     Ok(names)
+}
+
+/// What connections to `places` are named after.
+pub(crate) fn fingerprint(places: &[Place], quorum: Quorum, settings: &Settings) -> Fingerprint {
+    let places = places.iter().map(|(address, login)| format!("{address}/{}", login.db()));
+    let (max_ttl, prefix) = (settings.limits.max_ttl, &settings.prefix);
+    Fingerprint::new(places.collect(), quorum.needed(), max_ttl, prefix)
 }
 
 fn options(tcp: &TcpSettings) -> TcpOptions {

@@ -321,6 +321,7 @@ impl Builder {
         let names = address::distinct_names(&places)?;
 
         let (Limits { node_timeout, drift, .. }, term) = (settings.limits, settings.term);
+        let fingerprint = address::fingerprint(&places, quorum, &settings);
         let siblings = Arc::new(Siblings::new(names.clone()));
         let timings = Timings { answer: node_timeout, connect: settings.connect_timeout };
         let waiters = WaitQueues::new(quorum, &environment);
@@ -332,7 +333,7 @@ impl Builder {
         let clocks = Arc::new(Clocks::new(quorum, drift, term));
         let shared = quorum.ids().zip(places).zip(names).map(|((id, place), name)| {
             let (address, login) = place;
-            let login = Login::new(login, credentials.clone());
+            let login = Login::new(login, credentials.clone(), fingerprint);
             let endpoint = Endpoint { name, address, login, environment: environment.clone() };
             let (siblings, pushes) = (siblings.clone(), listeners.clone());
             let (guard, clocks) = (guard.clone(), clocks.clone());

@@ -300,8 +300,12 @@ impl Redlock {
     /// # }
     /// ```
     ///
-    /// All nodes are looked at at once, which takes at most one
-    /// [connect timeout](Builder::connect_timeout) and two [node timeouts](Builder::node_timeout).
+    /// Connections are named (`CLIENT SETNAME`) after what all clients of a deployment must agree on: the nodes,
+    /// [`max_ttl`](Builder::max_ttl) and the [prefix](Builder::key_prefix). Who is connected to a node and disagrees
+    /// with this client is found ([`Finding::Disagrees`](crate::Finding::Disagrees)), where users may ask for it.
+    ///
+    /// All nodes are looked at at once, which takes at most two
+    /// [connect timeouts](Builder::connect_timeout) and two [node timeouts](Builder::node_timeout).
     /// The commands that a lock needs are tried on a key that does not exist, the
     /// [prefix](Builder::key_prefix) followed by `quorlock-check:` and a random number: nothing is
     /// set. The scripts of this crate stay in the servers' cache, as they do after any acquire.

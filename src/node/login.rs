@@ -2,7 +2,7 @@
 
 use super::shared::NodeShared;
 use super::shield::first_line;
-use crate::wire::{NodeFailure, short};
+use crate::wire::{Fingerprint, NodeFailure, short};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use redis::RedisConnectionInfo;
@@ -73,17 +73,27 @@ impl CredentialSource {
 }
 
 /// How a connection to a node is let in.
-#[derive(Default)]
 pub(crate) struct Login {
     /// User, password and database, as its address says.
     by_address: RedisConnectionInfo,
     /// Who knows user and password better.
     source: Option<CredentialSource>,
+    /// What connections are named after.
+    fingerprint: Fingerprint,
 }
 
 impl Login {
-    pub(crate) fn new(by_address: RedisConnectionInfo, source: Option<CredentialSource>) -> Self {
-        Self { by_address, source }
+    pub(crate) fn new(
+        by_address: RedisConnectionInfo,
+        source: Option<CredentialSource>,
+        fingerprint: Fingerprint,
+    ) -> Self {
+        Self { by_address, source, fingerprint }
+    }
+
+    /// What the client's connections are named after.
+    pub(crate) fn fingerprint(&self) -> &Fingerprint {
+        &self.fingerprint
     }
 }
 
@@ -95,7 +105,7 @@ impl NodeShared {
     pub(super) async fn log_in(
         &self,
     ) -> Result<(Cow<'_, RedisConnectionInfo>, Duration), NodeFailure> {
-        let Login { by_address, source } = &self.login;
+        let Login { by_address, source, .. } = &self.login;
         let limit = self.timings.connect;
         let Some(CredentialSource(ask)) = source else {
             return Ok((Cow::Borrowed(by_address), limit));

@@ -7,7 +7,10 @@ use super::shield::shield;
 use crate::protocol::{Offset, Reading};
 use crate::random::Random;
 use crate::time::Clock;
-use crate::wire::{Inspection, Keys, NodeFailure, Value, ask_time, time_us};
+use crate::wire::{
+    Inspection, Keys, NamedClient, NodeFailure, Value, ask_clients, ask_time, named_clients,
+    time_us,
+};
 use redis::{RedisConnectionInfo, RedisError};
 use std::time::Duration;
 
@@ -22,6 +25,8 @@ pub(crate) struct Probe {
     pub(crate) clock: Option<WallClock>,
     /// The best round trip of a command.
     pub(crate) latency: Option<Duration>,
+    /// The clients of this library that are connected to it, this one among them, if it tells.
+    pub(crate) clients: Option<Vec<NamedClient>>,
 }
 
 /// What several readings of a node's clock say together.
@@ -35,7 +40,7 @@ pub(crate) struct WallClock {
 
 impl Probe {
     /// Looks at `node`. The commands that a lock needs are tried on `keys`, where nothing may stand:
-    /// they leave nothing there either. Takes at most the connect timeout and two node timeouts.
+    /// they leave nothing there either. Takes at most two connect timeouts and two node timeouts.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection.
@@ -58,7 +63,11 @@ impl Probe {
         let mut probe = asked.map_err(|error| NodeFailure::disconnected(&error))?;
         // What was read until then counts.
         let reading = probe.read_clock(&mut session, &node.environment.clock);
-        let _ = node.timer.timeout(limit, reading).await;
+        if node.timer.timeout(limit, reading).await.is_some() {
+            // Last, and with a longer time: a server with many connections writes a long list.
+            let listing = probe.list_clients(&mut session);
+            let _ = node.timer.timeout(node.timings.connect, listing).await;
+        }
         Ok(probe)
     }
 
@@ -72,7 +81,14 @@ impl Probe {
         Inspection::ask(resp3, keys, &value, session.requests());
         let replies = session.exchange(()).await?;
         let told = Inspection::read(&replies, resp3, &value);
-        Ok(Self { told, clock: None, latency: None })
+        Ok(Self { told, clock: None, latency: None, clients: None })
+    }
+
+    async fn list_clients(&mut self, session: &mut Session<()>) {
+        ask_clients(session.requests());
+        if let Ok([reply]) = session.exchange(()).await.as_deref() {
+            self.clients = named_clients(reply);
+        }
     }
 
     async fn read_clock(&mut self, session: &mut Session<()>, clock: &Clock) {

@@ -3,7 +3,7 @@
 use super::pipe::Pipe;
 use super::shared::NodeShared;
 use crate::transport::Stream;
-use crate::wire::{Conversation, Greeted, Greeting, Requests};
+use crate::wire::{Conversation, Fingerprint, Greeted, Greeting, Requests};
 use redis::{RedisConnectionInfo, RedisError, Value};
 use std::future::poll_fn;
 
@@ -26,19 +26,22 @@ impl<T> Session<T> {
         resp3: bool,
         what: impl Fn() -> T,
     ) -> Result<Self, RedisError> {
-        Self::begin(node.connect().await?, login, resp3, what).await
+        let fingerprint = node.login.fingerprint();
+        Self::begin(node.connect().await?, login, fingerprint, resp3, what).await
     }
 
     /// Greets the server behind `stream`.
     async fn begin(
         stream: Box<dyn Stream>,
         login: &RedisConnectionInfo,
+        fingerprint: &Fingerprint,
         resp3: bool,
         what: impl Fn() -> T,
     ) -> Result<Self, RedisError> {
         let mut session = Self { pipe: Pipe::new(stream), said: Conversation::new() };
         for names_user in [true, false] {
-            let greeting = Greeting::ask(login, resp3, names_user, session.requests());
+            let requests = session.requests();
+            let greeting = Greeting::ask(login, fingerprint, resp3, names_user, requests);
             let replies = session.exchange(what()).await?;
             if let Greeted::Welcome = greeting.read(&replies)? {
                 break;

@@ -4,6 +4,7 @@ use super::*;
 use futures::FutureExt;
 use std::io;
 use std::pin::Pin;
+use std::sync::LazyLock;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{
@@ -14,6 +15,12 @@ use tokio::time::timeout;
 const PING: &str = "*1\r\n$4\r\nPING\r\n";
 const PUSH: &[u8] = b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n";
 
+fn fingerprint() -> &'static Fingerprint {
+    static FINGERPRINT: LazyLock<Fingerprint> =
+        LazyLock::new(|| Fingerprint::new(Vec::new(), 1, Duration::ZERO, b""));
+    &FINGERPRINT
+}
+
 /// A session in RESP2, and the server's end of its stream, which has room for so many bytes.
 async fn session(room: usize) -> (Session<u8>, DuplexStream) {
     let (ours, mut theirs) = duplex(room);
@@ -23,9 +30,10 @@ async fn session(room: usize) -> (Session<u8>, DuplexStream) {
         while !heard.ends_with(concat!(env!("CARGO_PKG_VERSION"), "\r\n")) {
             heard += &hear(&mut theirs).await;
         }
-        theirs.write_all(b"+OK\r\n+OK\r\n").await.expect("it is open");
+        theirs.write_all(b"+OK\r\n+OK\r\n+OK\r\n").await.expect("it is open");
     };
-    let (session, ()) = tokio::join!(Session::begin(Box::new(ours), &login, false, || 0), welcome);
+    let begin = Session::begin(Box::new(ours), &login, fingerprint(), false, || 0);
+    let (session, ()) = tokio::join!(begin, welcome);
     (session.expect("it was greeted"), theirs)
 }
 
@@ -155,6 +163,7 @@ impl AsyncWrite for Endless {
 #[test]
 fn a_server_that_pushes_without_end_is_not_read_without_end() {
     let login = RedisConnectionInfo::default();
-    let begin = Session::begin(Box::new(Endless::default()), &login, false, || 0);
+    let endless = Box::new(Endless::default());
+    let begin = Session::begin(endless, &login, fingerprint(), false, || 0);
     assert!(begin.now_or_never().is_none(), "it is asked again, and others have their turn");
 }

@@ -78,7 +78,7 @@ pub(crate) struct NodeShared {
     pub(super) guard: Arc<Guard>,
     pub(super) clocks: Arc<Clocks>,
     address: Address,
-    pub(super) login: Login,
+    pub(crate) login: Login,
     pub(super) environment: Environment,
     pub(super) status: Mutex<(NodeState, ServerInfo)>,
     pub(super) handover: Handover,

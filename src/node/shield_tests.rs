@@ -1,13 +1,14 @@
 use super::*;
 use crate::node::{
-    Ballot, Claim, Clocks, Endpoint, Environment, Guard, NodeShared, Nodes, Pool, PushSink,
+    Ballot, Claim, Clocks, Endpoint, Environment, Guard, Login, NodeShared, Nodes, Pool, PushSink,
     QueuedCommand, RestartGuard, Siblings, Timings, VoteSink,
 };
 use crate::protocol::{Drift, NodeId, Quorum, Time, Ttl, Vote};
 use crate::random::Random;
 use crate::transport::{Address, TcpAddress, TcpOptions};
-use crate::wire::{Answer, Keys, Value};
+use crate::wire::{Answer, Fingerprint, Keys, Value};
 use kit::Server;
+use redis::RedisConnectionInfo;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -65,9 +66,11 @@ pub(in crate::node) fn node(addr: SocketAddr, pushes: Arc<dyn PushSink>) -> Arc<
     let quorum = Quorum::majority(1);
     let guard = Guard::new(quorum, RestartGuard::Off, second);
     let clocks = Clocks::new(quorum, Drift::DEFAULT, second);
+    let fingerprint = Fingerprint::new(Vec::new(), 1, second, b"");
+    let login = Login::new(RedisConnectionInfo::default(), None, fingerprint);
     Arc::new(NodeShared::new(
         NodeId::new(0),
-        Endpoint { name, address, login: <_>::default(), environment: Environment::default() },
+        Endpoint { name, address, login, environment: Environment::default() },
         Timings { answer: 5 * second, connect: 5 * second },
         siblings,
         pushes,

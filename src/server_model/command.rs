@@ -86,7 +86,7 @@ impl CommandSpec {
     }
 
     pub(crate) fn runs_while_busy(&self, version: &Version) -> bool {
-        let more = ["select", "client|id", "client|caching", "client|setinfo"];
+        let more = ["select", "client|id", "client|caching", "client|setinfo", "client|setname"];
         self.flags & BUSY != 0 || version.is_valkey() && more.contains(&self.name)
     }
 
@@ -104,7 +104,7 @@ impl CommandSpec {
     }
 }
 
-static COMMANDS: [CommandSpec; 33] = [
+static COMMANDS: [CommandSpec; 35] = [
     known("set", -3, WRITE | MEMORY, strings::set),
     known("get", 2, READ, strings::get),
     known("del", -2, WRITE, keys::del),
@@ -131,6 +131,8 @@ static COMMANDS: [CommandSpec; 33] = [
     known("client|tracking", -3, ALWAYS, client::tracking).since(6, 0),
     known("client|caching", 3, ALWAYS, client::caching).since(6, 0),
     known("client|setinfo", 4, ALWAYS, client::setinfo).since(7, 2),
+    known("client|setname", 3, ALWAYS, client::setname),
+    known("client|list", -2, ALWAYS, client::list),
     known("client", -2, ALWAYS, nothing),
     known("config|get", -3, ALWAYS, configuration::get),
     known("pubsub|numsub", -2, ALWAYS, configuration::numsub),

@@ -7,6 +7,8 @@ use crate::server_model::tracking::Mode;
 #[derive(Debug)]
 pub(crate) struct ClientSession {
     pub(crate) client_id: u64,
+    /// What it wants to be called.
+    pub(crate) name: String,
     pub(crate) requests: RequestReader,
     pub(crate) resp3: bool,
     /// The user; `None` before it has logged in.
@@ -23,6 +25,7 @@ impl ClientSession {
     pub(crate) fn new(client_id: u64, needs_password: bool) -> Self {
         Self {
             client_id,
+            name: String::new(),
             requests: RequestReader::default(),
             resp3: false,
             user: (!needs_password).then(|| "default".to_owned()),

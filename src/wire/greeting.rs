@@ -1,5 +1,6 @@
 //! How a server is greeted on a new connection: the version of the protocol, who we are, which database.
 
+use super::fingerprint::Fingerprint;
 use super::requests::Requests;
 use redis::{RedisConnectionInfo, RedisError, ServerError, Value};
 
@@ -26,9 +27,10 @@ pub(crate) enum Greeted {
 
 impl Greeting {
     /// Greets with `login`: by `HELLO 3`, or else in RESP2. Without `names_user`, the password is given
-    /// alone there.
+    /// alone there. The connection is named after `fingerprint`.
     pub(crate) fn ask(
         login: &RedisConnectionInfo,
+        fingerprint: &Fingerprint,
         resp3: bool,
         names_user: bool,
         requests: &mut Requests,
@@ -51,7 +53,9 @@ impl Greeting {
         if has_database {
             requests.command("SELECT", 1).arg(login.db().to_string()).end();
         }
-        // So that `CLIENT LIST` tells whose connection it is. Servers before Redis 7.2 do not know it.
+        // So that `CLIENT LIST` tells whose connection it is, also where it is forbidden or not known to say more:
+        // servers before Redis 7.2 do not know `SETINFO`.
+        requests.command("CLIENT", 2).arg("SETNAME").arg(fingerprint.to_string()).end();
         for (what, is) in
             [("LIB-NAME", env!("CARGO_PKG_NAME")), ("LIB-VER", env!("CARGO_PKG_VERSION"))]
         {
@@ -84,14 +88,19 @@ fn is_of_arguments(error: &ServerError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn login() -> RedisConnectionInfo {
         RedisConnectionInfo::default().set_username("me").set_password("secret").set_db(7)
     }
 
+    fn fingerprint() -> Fingerprint {
+        Fingerprint::new(vec!["a:6379/0".to_owned()], 1, Duration::from_secs(60), b"")
+    }
+
     fn asked(login: &RedisConnectionInfo, resp3: bool, names_user: bool) -> (Greeting, String) {
         let mut requests = Requests::default();
-        let greeting = Greeting::ask(login, resp3, names_user, &mut requests);
+        let greeting = Greeting::ask(login, &fingerprint(), resp3, names_user, &mut requests);
         let text = String::from_utf8(requests.bytes().to_vec()).expect("text");
         let words = text.split("\r\n").filter(|word| !word.starts_with(['$', '*']));
         (greeting, words.collect::<Vec<_>>().join(" "))
@@ -100,7 +109,9 @@ mod tests {
     #[test]
     fn a_server_is_told_who_comes_and_where_to() {
         let version = env!("CARGO_PKG_VERSION");
-        let own = format!("CLIENT SETINFO LIB-NAME quorlock CLIENT SETINFO LIB-VER {version} ");
+        let name = format!("CLIENT SETNAME {} ", fingerprint());
+        let own =
+            format!("{name}CLIENT SETINFO LIB-NAME quorlock CLIENT SETINFO LIB-VER {version} ");
         let nobody = RedisConnectionInfo::default();
         let password = RedisConnectionInfo::default().set_password("secret");
         for (login, resp3, names_user, begin) in [
@@ -123,15 +134,16 @@ mod tests {
         };
         let unknown = || error("ERR unknown subcommand 'SETINFO'");
         let read = |resp3, replies: &[Value]| asked(&login(), resp3, true).0.read(replies);
-        let welcome = read(true, &[Value::Okay, Value::Okay, unknown(), unknown()]);
+        let welcome = read(true, &[Value::Okay, Value::Okay, unknown(), unknown(), unknown()]);
         assert!(matches!(welcome, Ok(Greeted::Welcome)));
-        let replies = [error("WRONGPASS no"), error("NOAUTH no"), unknown(), unknown()];
+        let replies = [error("WRONGPASS no"), error("NOAUTH no"), unknown(), unknown(), unknown()];
         assert_eq!(read(true, &replies).expect_err("refused").code(), Some("WRONGPASS"));
-        let replies = [Value::Okay, error("ERR DB index is out of range"), unknown(), unknown()];
+        let replies =
+            [Value::Okay, error("ERR DB index is out of range"), unknown(), unknown(), unknown()];
         let refused = read(false, &replies).expect_err("refused");
         assert_eq!(refused.detail(), Some("DB index is out of range"));
         let old = error("ERR wrong number of arguments for 'auth' command");
-        let replies = [old, error("NOAUTH no"), unknown(), unknown()];
+        let replies = [old, error("NOAUTH no"), unknown(), unknown(), unknown()];
         assert!(matches!(read(false, &replies), Ok(Greeted::KnowsNoUsers)));
         let (alone, _) = asked(&login(), false, false);
         assert!(alone.read(&replies).is_err(), "no user was named");

@@ -207,7 +207,7 @@ async fn what_a_user_may_not_do_is_named_and_what_it_may_not_see_is_unknown() {
     // A greeting is answered to everybody, and tells the version and the role.
     assert_eq!(
         unknown,
-        ["+info", "+info", "+info +config|get", "+time", "+pubsub|numsub"],
+        ["+info", "+info", "+info +config|get", "+time", "+pubsub|numsub", "+client|list"],
         "{node}"
     );
     assert!(node.version().is_some() && node.role() == Some(Role::Master), "{node}");

@@ -17,6 +17,7 @@ mod companions;
 mod cool_down;
 mod credentials;
 mod dead;
+mod deployments;
 mod endings;
 mod errors;
 mod failovers;

@@ -2,6 +2,7 @@
 
 use crate::server_model::reply::Reply;
 use crate::server_model::request::integer;
+use crate::server_model::session::ClientSession;
 use crate::server_model::tracking::Mode;
 use crate::server_model::trouble::SYNTAX;
 use crate::server_model::turn::Turn;
@@ -71,6 +72,34 @@ pub(crate) fn caching(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
         _ => return Reply::error(SYNTAX),
     }
     Reply::OK
+}
+
+/// Of the fields of a real server those that say who it is, and what it is called.
+pub(crate) fn list(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    if arguments.len() > 2 {
+        return Reply::error(SYNTAX);
+    }
+    let line = |session: &ClientSession| {
+        let ClientSession { client_id: id, name, db, .. } = session;
+        format!("id={id} addr=in-process:{id} name={name} db={db}\n")
+    };
+    Reply::Text(turn.server.sessions.values().map(line).collect())
+}
+
+pub(crate) fn setname(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    turn.name(&arguments[2]).map_or_else(|refusal| refusal, |()| Reply::OK)
+}
+
+impl Turn<'_> {
+    /// Names the connection, or says why it cannot be called that.
+    pub(super) fn name(&mut self, name: &[u8]) -> Result<(), Reply> {
+        if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+            let why = "ERR Client names cannot contain spaces, newlines or special characters.";
+            return Err(Reply::error(why));
+        }
+        self.session().name = String::from_utf8_lossy(name).into_owned();
+        Ok(())
+    }
 }
 
 pub(crate) fn setinfo(_: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {

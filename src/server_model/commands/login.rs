@@ -24,7 +24,12 @@ pub(crate) fn hello(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
                 }
                 rest
             }
-            (b"setname", [_, rest @ ..]) => rest,
+            (b"setname", [name, rest @ ..]) => {
+                if let Err(refusal) = turn.name(name) {
+                    return refusal;
+                }
+                rest
+            }
             _ => {
                 let option = String::from_utf8_lossy(option);
                 return Reply::Error(format!("{SYNTAX} in HELLO option '{option}'"));

@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 const PASSWORD: &str = "secret";
 
 /// What a lock needs, or likes to have.
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "set",
     "get",
     "del",
@@ -24,6 +24,7 @@ const COMMANDS: [&str; 18] = [
     "client|id",
     "client|tracking",
     "client|caching",
+    "client|setname",
     "info",
     "ping",
     "hello",

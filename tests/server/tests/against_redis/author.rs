@@ -253,8 +253,10 @@ impl Author {
 
     /// What changes the connection itself.
     pub fn about_connection(&mut self, login: &str) -> Vec<Words> {
-        let line = match self.dice.below(16) {
+        let line = match self.dice.below(18) {
             14 => return vec![words("AUTH bob x")],
+            16 => "CLIENT SETNAME quorlock:nodes=5-9f3ac21b,quorum=3",
+            17 => return vec![vec!["CLIENT".into(), "SETNAME".into(), "no space".into()]],
             15 => return vec![words("HELLO 3 AUTH default wrong")],
             0..4 => "CLIENT TRACKING ON OPTIN NOLOOP",
             4 => "CLIENT TRACKING ON OPTIN",

@@ -153,6 +153,7 @@ impl Duel {
             _ if self.has_password => vec![words(&self.login())],
             _ => vec![words("PING")],
         };
+        pipeline.push(words("CLIENT SETNAME quorlock:nodes=1-00000000"));
         pipeline.push(words("CLIENT SETINFO LIB-NAME redis-rs"));
         self.say(conn, &pipeline);
         if let (Role::Quorlock { resp3 }, true) = (role, self.has(conn)) {
