@@ -28,6 +28,13 @@ const NAMES: [&str; 16] = [
     "TOKEN_TTL",
 ];
 
+/// What the command `quorlock` tells those that it runs, under its own prefix: no settings, and refused by nobody
+/// who is run by it.
+const TOLD: [&str; 3] = ["HELD", "RESOURCE", "TOKEN"];
+
+/// The prefix of the command's variables.
+const COMMAND: &str = "QUORLOCK";
+
 impl Builder {
     /// Starts with the settings that the environment has under `prefix`: with `QUORLOCK`, the nodes from
     /// `QUORLOCK_NODES`, the ttl from `QUORLOCK_TTL`, and so on; see [`Config::from_env`]. More can be set,
@@ -63,6 +70,9 @@ impl Config {
     /// | `QUORLOCK_TRUST_PERSISTENCE`, `_FENCED`, `_OWNER` | `true`, `false` |
     /// | `QUORLOCK_KEY_PREFIX`, `_METADATA` | any text |
     ///
+    /// `QUORLOCK_RESOURCE`, `QUORLOCK_TOKEN` and `QUORLOCK_HELD`, by which the command `quorlock` tells those that it
+    /// runs what they hold, are no settings, and are passed over.
+    ///
     /// # Errors
     /// Each names the variable, and none shows what it holds:
     /// [`MissingVariable`](ConfigError::MissingVariable) without nodes,
@@ -73,7 +83,41 @@ impl Config {
         Self::from_variables(prefix.as_ref(), std::env::vars_os())
     }
 
+    /// The same settings, but for those that the environment has: they count. For a program whose file can be overridden
+    /// where it runs. Variables and errors are those of [`from_env`](Self::from_env), but for the nodes: where no
+    /// variable names them, they are those that are here, if there are any.
+    ///
+    /// ```no_run
+    /// use quorlock::{Builder, Config};
+    ///
+    /// # fn main() -> Result<(), quorlock::ConfigError> {
+    /// let config = Config::new(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]);
+    /// let redlock = Builder::from_config(config.with_env("QUORLOCK")?).build()?;
+    /// # drop(redlock);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`from_env`](Self::from_env), without [`MissingVariable`](ConfigError::MissingVariable).
+    pub fn with_env(self, prefix: impl AsRef<str>) -> Result<Self, ConfigError> {
+        self.with_variables(prefix.as_ref(), std::env::vars_os())
+    }
+
     fn from_variables(
+        prefix: &str,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Self, ConfigError> {
+        let config = Self::default().with_variables(prefix, variables)?;
+        if config.nodes.is_empty() {
+            let name = format!("{}_NODES", prefix.trim_end_matches('_'));
+            return Err(ConfigError::MissingVariable { name });
+        }
+        Ok(config)
+    }
+
+    fn with_variables(
+        mut self,
         prefix: &str,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigError> {
@@ -90,27 +134,24 @@ impl Config {
                 Some((setting.to_owned(), value))
             })
             .collect();
-        let mut config = Self::default();
-        for (setting, value) in &ours {
+        let is_told = |setting: &str| prefix == COMMAND && TOLD.contains(&setting);
+        for (setting, value) in ours.iter().filter(|(setting, _)| !is_told(setting)) {
             let name = format!("{prefix}_{setting}");
             if !NAMES.contains(&&**setting) {
                 let known = NAMES.map(|known| format!("{prefix}_{known}")).join(", ");
                 return Err(ConfigError::UnknownVariable { name, known });
             }
             let read = value.to_str().ok_or_else(|| "it is no UTF-8".to_owned());
-            let set = read.and_then(|text| config.set(setting, text));
+            let set = read.and_then(|text| self.set(setting, text));
             set.map_err(|reason| ConfigError::BadVariable { name, reason })?;
         }
-        if config.nodes.is_empty() {
-            return Err(ConfigError::MissingVariable { name: format!("{prefix}_NODES") });
-        }
-        Ok(config)
+        Ok(self)
     }
 
     /// Sets one of the [`NAMES`], or says what is wrong with its `text`.
     fn set(&mut self, setting: &str, text: &str) -> Result<(), String> {
         match setting {
-            "NODES" => self.nodes = nodes(text)?,
+            "NODES" => self.name(nodes(text)?),
             "TTL" => self.ttl = read(text)?,
             "MAX_TTL" => self.max_ttl = read(text)?,
             "RESTART_GUARD" => self.restart_guard = read(text)?,
@@ -129,6 +170,13 @@ impl Config {
             other => return Err(format!("{other} is no setting")),
         }
         Ok(())
+    }
+
+    /// Takes these nodes in place of those that are here, if there are any.
+    fn name(&mut self, nodes: Vec<String>) {
+        if !nodes.is_empty() {
+            self.nodes = nodes;
+        }
     }
 }
 

@@ -1,0 +1,33 @@
+//! `quorlock`: locks across N independent Redis masters, for scripts and operators.
+
+mod exit;
+mod held;
+mod nodes;
+mod options;
+mod output;
+mod resource;
+mod verbs;
+
+use clap::Parser;
+use std::process::ExitCode;
+use verbs::Verb;
+
+/// Locks across N independent Redis masters: a command runs under a lock that survives nodes, and
+/// operators see who holds it.
+///
+/// A lock is granted by a majority of the nodes, and kept up for as long as it is held. The nodes
+/// are named by --node, by --nodes-file, or by the variable QUORLOCK_NODES.
+#[derive(Debug, Parser)]
+#[command(name = "quorlock", version, max_term_width = 100, after_long_help = exit::all())]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match arguments.verb.execute() {
+        Ok(code) => code.into(),
+        Err(failure) => failure.tell(),
+    }
+}

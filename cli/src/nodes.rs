@@ -1,0 +1,142 @@
+//! Which nodes, and with which settings: from options, a file, and the environment.
+
+use crate::exit::Failure;
+use crate::options::{LockOptions, NodeOptions};
+use quorlock::{Builder, Config, NodeState, Redlock};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+/// The prefix of our variables.
+const PREFIX: &str = "QUORLOCK";
+
+/// How long the nodes keep a lock, if nothing is said; see [`Builder`].
+const TTL: Duration = Duration::from_secs(10);
+
+/// How often a client that is new is looked at.
+const STEP: Duration = Duration::from_millis(5);
+
+const NONE: &str = "no nodes: name them by --node URL (once for each), by --nodes-file FILE, or by the variable \
+                    QUORLOCK_NODES=\"redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3\"";
+
+const SECRET: &str = "has a user or a password, which everybody can see in ps: write the URLs into a file and name it by \
+                      --nodes-file FILE, or use the variable QUORLOCK_NODES";
+
+/// A client of the nodes, and what its settings come to.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) redlock: Redlock,
+    /// How long the nodes keep a lock.
+    pub(crate) ttl: Duration,
+    /// How long a lock is waited for, if a file or the environment says so.
+    pub(crate) wait: Option<Duration>,
+    /// How long a client that is new waits for its nodes.
+    pub(crate) connect_timeout: Duration,
+    /// The nodes' URLs and the key prefix: two clients of the same compete for the same locks.
+    pub(crate) config: Config,
+}
+
+impl Client {
+    /// A client for looking.
+    pub(crate) fn new(options: &NodeOptions) -> Result<Self, Failure> {
+        Self::build(config(options)?)
+    }
+
+    /// A client for locks.
+    pub(crate) fn for_locks(options: &NodeOptions, lock: &LockOptions) -> Result<Self, Failure> {
+        let mut config = config(options)?;
+        config.ttl = lock.ttl.or(config.ttl);
+        if lock.metadata.is_some() {
+            (config.metadata, config.owner) = (lock.metadata.clone(), None);
+        } else if config.metadata.is_none() {
+            config.owner = config.owner.or(Some(true));
+        }
+        Self::build(config)
+    }
+
+    fn build(config: Config) -> Result<Self, Failure> {
+        let redlock = Builder::from_config(config.clone()).build()?;
+        Ok(Self {
+            redlock,
+            ttl: config.ttl.unwrap_or(TTL),
+            wait: config.wait,
+            connect_timeout: config.connect_timeout.unwrap_or(Duration::from_secs(1)),
+            config,
+        })
+    }
+
+    /// Waits until each node is connected or could not be, at most one connect timeout: what is asked of a client that
+    /// is new would else be answered by those that are near.
+    ///
+    /// # Errors
+    /// If no node can be connected to at all.
+    pub(crate) async fn settle(&self) -> Result<(), Failure> {
+        let settled = async {
+            self.redlock.ready().await?;
+            while self.redlock.nodes().iter().any(|node| *node.state() == NodeState::Connecting) {
+                tokio::time::sleep(STEP).await;
+            }
+            Ok(())
+        };
+        // Nodes that take longer are told of as such.
+        tokio::time::timeout(self.connect_timeout, settled).await.unwrap_or(Ok(()))
+    }
+}
+
+/// The settings, from wherever they come: of the nodes one place counts, of the others the environment before the file.
+fn config(options: &NodeOptions) -> Result<Config, Failure> {
+    let mut given = match &options.nodes_file {
+        Some(file) => read(file)?,
+        None => Config::new(plain(&options.node)?),
+    };
+    let nodes = std::mem::take(&mut given.nodes);
+    let mut config = given.with_env(PREFIX)?;
+    if !nodes.is_empty() {
+        config.nodes = nodes;
+    }
+    if config.nodes.is_empty() {
+        return Err(Failure::usage(NONE));
+    }
+    Ok(config)
+}
+
+/// The URLs of the command line. One with a secret is refused, and not shown again.
+fn plain(urls: &[String]) -> Result<&[String], Failure> {
+    let has_secret = |url: &String| url.contains('@') || url.contains("pass=");
+    match urls.iter().position(has_secret) {
+        Some(at) => Err(Failure::usage(format_args!("--node {} {SECRET}", at + 1))),
+        None => Ok(urls),
+    }
+}
+
+/// The settings of a file. No error shows a URL that may have a password.
+fn read(file: &Path) -> Result<Config, Failure> {
+    let failure = |what: &dyn std::fmt::Display| {
+        Failure::usage(format_args!("--nodes-file {}{what}", file.display()))
+    };
+    let text = fs::read_to_string(file).map_err(|error| failure(&format_args!(": {error}")))?;
+    let config = if is_list(&text) {
+        Config::new(meaningful(&text))
+    } else {
+        toml::from_str::<Config>(&text).map_err(|error| {
+            let line = error.span().map_or(1, |span| text[..span.start].lines().count().max(1));
+            failure(&format_args!(", line {line}: {}", error.message()))
+        })?
+    };
+    if config.nodes.is_empty() {
+        return Err(failure(&": it names no nodes"));
+    }
+    Ok(config)
+}
+
+/// The lines that are no comments.
+fn meaningful(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// True for a list of URLs: the first of its lines begins with a scheme.
+fn is_list(text: &str) -> bool {
+    let scheme = meaningful(text).next().and_then(|line| line.split_once("://"));
+    let is_part = |it: char| it.is_ascii_alphanumeric() || it == '+';
+    scheme.is_some_and(|(scheme, _)| scheme.chars().all(is_part))
+}

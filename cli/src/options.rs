@@ -1,0 +1,103 @@
+//! What several verbs can be told on the command line.
+
+use crate::exit::{Code, Failure};
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Which nodes: one of three places says so.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Nodes")]
+pub(crate) struct NodeOptions {
+    /// The URL of a node; once for each, 3 or 5 of them. Everybody can see it in ps: no user and no password here
+    #[arg(long, value_name = "URL", conflicts_with = "nodes_file")]
+    pub(crate) node: Vec<String>,
+    /// A file of URLs, one a line, with # comments; or TOML, with nodes = […] and settings
+    ///
+    /// Without --node and --nodes-file, the nodes are those of the variable QUORLOCK_NODES. Settings come from the file;
+    /// those of the environment (QUORLOCK_TTL, QUORLOCK_KEY_PREFIX, QUORLOCK_NODE_TIMEOUT and the like) win over it,
+    /// and options over both.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) nodes_file: Option<PathBuf>,
+}
+
+/// How a lock is held.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Lock")]
+pub(crate) struct LockOptions {
+    /// How long the nodes keep the lock if this process dies; it is renewed well before [default: 10s]
+    #[arg(long, value_name = "DUR", value_parser = duration)]
+    pub(crate) ttl: Option<Duration>,
+    /// Gives the lock up after so long, whatever happens [default: never]
+    #[arg(long, value_name = "DUR", value_parser = duration)]
+    pub(crate) max_hold: Option<Duration>,
+    /// Keeps others out for so long at the least, however soon it is released; up to the ttl [default: 0s]
+    #[arg(long, value_name = "DUR", value_parser = duration)]
+    pub(crate) at_least: Option<Duration>,
+    /// What those are told who ask who holds it [default: HOST:PID]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) metadata: Option<String>,
+}
+
+/// How long it is waited for.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Waiting")]
+pub(crate) struct WaitOptions {
+    /// Does not wait: one attempt
+    #[arg(short = 'n', long, visible_alias = "nonblock", conflicts_with = "wait")]
+    pub(crate) no_wait: bool,
+    /// Waits for so long at the most [default: for ever]
+    #[arg(short, long, value_name = "DUR", visible_alias = "timeout", value_parser = duration)]
+    pub(crate) wait: Option<Duration>,
+    /// With what it ends if another holds the lock
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = Code::NO.0)]
+    pub(crate) conflict_exit_code: u8,
+}
+
+/// What becomes of a child whose lock is lost.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Command")]
+pub(crate) struct ChildOptions {
+    /// What CMD gets when its lock is being lost: TERM, and KILL before the validity ends; or KILL alone
+    #[arg(long, value_enum, value_name = "SIGNAL", default_value_t = OnLost::Term)]
+    pub(crate) on_lost: OnLost,
+    /// How long before the end of the validity it gets it: at most half of the ttl [default: 3s, or half of the ttl]
+    #[arg(long, value_name = "DUR", value_parser = duration)]
+    pub(crate) grace: Option<Duration>,
+    /// CMD stays in the terminal's foreground, and in this process's group, to read from the terminal
+    #[arg(long)]
+    pub(crate) foreground: bool,
+}
+
+/// The first signal to a child whose lock is being lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum OnLost {
+    Term,
+    Kill,
+}
+
+/// How long a child has to end, if nothing is said.
+const GRACE: Duration = Duration::from_secs(3);
+
+impl ChildOptions {
+    /// How long before the end of the validity the child is told.
+    ///
+    /// # Errors
+    /// More than half of the `ttl` is refused: the renewal needs time to fail.
+    pub(crate) fn grace(&self, ttl: Duration) -> Result<Duration, Failure> {
+        let most = ttl / 2;
+        match self.grace {
+            Some(grace) if grace > most => Err(Failure::usage(format_args!(
+                "a --grace of {grace:?} is more than half of the ttl of {ttl:?}: use a longer --ttl, or at most {most:?}"
+            ))),
+            Some(grace) => Ok(grace),
+            None => Ok(GRACE.min(most)),
+        }
+    }
+}
+
+/// How durations are written: as in files and variables.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let read = humantime::parse_duration(text.trim());
+    read.map_err(|_| "write a duration with its unit, such as 10s, 250ms or 1m 30s".to_owned())
+}

@@ -1,0 +1,35 @@
+//! `quorlock completions`: what shells complete.
+
+use crate::exit::{self, Code, Failure};
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+use std::io::{self, Write as _};
+
+/// Prints the completions of a shell
+#[derive(Args, Debug)]
+#[command(after_long_help = exit::help(
+    &[
+        ("quorlock completions bash >~/.local/share/bash-completion/completions/quorlock", "bash"),
+        ("quorlock completions zsh >\"${fpath[1]}/_quorlock\"", "zsh"),
+        ("quorlock completions fish >~/.config/fish/completions/quorlock.fish", "fish"),
+    ],
+    &[("0", "printed")],
+))]
+pub(crate) struct Arguments {
+    /// Whose
+    shell: Shell,
+}
+
+pub(crate) fn execute(arguments: &Arguments) -> Result<Code, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(
+        arguments.shell,
+        &mut crate::Arguments::command(),
+        "quorlock",
+        &mut script,
+    );
+    let mut out = io::stdout().lock();
+    out.write_all(&script)?;
+    out.flush()?;
+    Ok(Code::OK)
+}
