@@ -127,7 +127,7 @@ pub(crate) const EVERY: [Row; 2] = [
 
 /// What can become of a child, and of its lock.
 pub(crate) const CHILD: [Row; 7] = [
-    ("CMD's own", "it ran under the lock, to its end"),
+    ("CMD's own", "it ran under the lock to its end"),
     ("1", "held by another (-n, -w); another code with -E"),
     ("69", "no quorum: too few nodes answer (-n, -w)"),
     ("124", "the lock was lost, and CMD was stopped in time"),
@@ -149,9 +149,9 @@ pub(crate) fn all() -> StyledStr {
             ("1", "held by another; check: findings; release: nothing to release"),
             ("69", "no quorum: too few nodes answer"),
             ("124", "run, hold: the lock was lost, and what ran under it was stopped in time"),
-            ("126, 127", "run, lead: CMD cannot be executed, was not found"),
+            ("126, 127", "run, lead: CMD cannot be executed; was not found"),
             ("128+N", "run: CMD died of signal N"),
-            ("other", "run: CMD's own"),
+            ("CMD's own", "run: it ran under the lock to its end"),
         ],
     )
 }
@@ -161,9 +161,16 @@ pub(crate) fn help(examples: &[Row], codes: &[Row]) -> StyledStr {
     let mut text = StyledStr::new();
     // Writing to text cannot fail.
     let _ = section(&mut text, "Examples:", examples);
-    let codes: Vec<Row> = codes.iter().chain(&EVERY).copied().collect();
+    let mut codes: Vec<Row> = codes.iter().chain(&EVERY).copied().collect();
+    codes.sort_by_key(|(code, _)| number(code));
     let _ = text.write_str("\n").and_then(|()| section(&mut text, "Exit codes:", &codes));
     text
+}
+
+/// The number that a code begins with; what begins with none comes first.
+fn number(code: &str) -> Option<u8> {
+    let end = code.find(|it: char| !it.is_ascii_digit()).unwrap_or(code.len());
+    code[..end].parse().ok()
 }
 
 fn section(text: &mut StyledStr, title: &str, rows: &[Row]) -> std::fmt::Result {

@@ -5,7 +5,10 @@ use crate::options::{LockOptions, NodeOptions};
 use quorlock::{Builder, Config, NodeState, Redlock};
 use std::fs;
 use std::path::Path;
+use std::pin::pin;
 use std::time::Duration;
+use tokio::select;
+use tokio::time::{sleep, timeout};
 
 /// The prefix of our variables.
 const PREFIX: &str = "QUORLOCK";
@@ -71,15 +74,23 @@ impl Client {
     /// # Errors
     /// If no node can be connected to at all.
     pub(crate) async fn settle(&self) -> Result<(), Failure> {
-        let settled = async {
-            self.redlock.ready().await?;
+        let mut ready = pin!(self.redlock.ready());
+        let mut connecting = pin!(async {
             while self.redlock.nodes().iter().any(|node| *node.state() == NodeState::Connecting) {
-                tokio::time::sleep(STEP).await;
+                sleep(STEP).await;
             }
+        });
+        let settled = async {
+            select! {
+                // Or never, without a quorum.
+                is_ready = &mut ready => is_ready?,
+                () = &mut connecting => return Ok(()),
+            }
+            connecting.await;
             Ok(())
         };
         // Nodes that take longer are told of as such.
-        tokio::time::timeout(self.connect_timeout, settled).await.unwrap_or(Ok(()))
+        timeout(self.connect_timeout, settled).await.unwrap_or(Ok(()))
     }
 }
 

@@ -9,14 +9,17 @@ use std::time::Duration;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Nodes")]
 pub(crate) struct NodeOptions {
-    /// The URL of a node; once for each, 3 or 5 of them. Everybody can see it in ps: no user and no password here
+    /// The URL of a node; once for each. It shows in ps: no user and no password here
     #[arg(long, value_name = "URL", conflicts_with = "nodes_file")]
     pub(crate) node: Vec<String>,
-    /// A file of URLs, one a line, with # comments; or TOML, with nodes = […] and settings
+    /// A file of the nodes' URLs, one a line; or of settings, as TOML
     ///
-    /// Without --node and --nodes-file, the nodes are those of the variable QUORLOCK_NODES. Settings come from the file;
-    /// those of the environment (QUORLOCK_TTL, QUORLOCK_KEY_PREFIX, QUORLOCK_NODE_TIMEOUT and the like) win over it,
-    /// and options over both.
+    /// Lines that begin with # are comments. As TOML it has `nodes = ["redis://…", …]`, and whatever settings are
+    /// wanted: `ttl = "10s"`, `key_prefix = "app:"`, `node_timeout = "250ms"`, and so on.
+    ///
+    /// Without --node and --nodes-file, the nodes are those of the variable `QUORLOCK_NODES`, with commas or white space
+    /// between them. A setting of the environment (`QUORLOCK_TTL`, `QUORLOCK_KEY_PREFIX` and so on) counts before that
+    /// of the file, and an option before both.
     #[arg(long, value_name = "FILE")]
     pub(crate) nodes_file: Option<PathBuf>,
 }
@@ -25,16 +28,16 @@ pub(crate) struct NodeOptions {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Lock")]
 pub(crate) struct LockOptions {
-    /// How long the nodes keep the lock if this process dies; it is renewed well before [default: 10s]
+    /// How long the nodes keep the lock if this process dies; it is renewed long before [default: 10s]
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) ttl: Option<Duration>,
-    /// Gives the lock up after so long, whatever happens [default: never]
+    /// Give the lock up after so long, whatever happens [default: never]
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) max_hold: Option<Duration>,
-    /// Keeps others out for so long at the least, however soon it is released; up to the ttl [default: 0s]
+    /// Keep others out for at least so long, however soon it is released; at most the ttl [default: 0s]
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) at_least: Option<Duration>,
-    /// What those are told who ask who holds it [default: HOST:PID]
+    /// What to tell those who ask who holds the lock [default: HOST:PID]
     #[arg(long, value_name = "TEXT")]
     pub(crate) metadata: Option<String>,
 }
@@ -43,13 +46,13 @@ pub(crate) struct LockOptions {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Waiting")]
 pub(crate) struct WaitOptions {
-    /// Does not wait: one attempt
+    /// Do not wait: one attempt
     #[arg(short = 'n', long, visible_alias = "nonblock", conflicts_with = "wait")]
     pub(crate) no_wait: bool,
-    /// Waits for so long at the most [default: for ever]
+    /// Wait for at most so long [default: for ever]
     #[arg(short, long, value_name = "DUR", visible_alias = "timeout", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
-    /// With what it ends if another holds the lock
+    /// The exit code if another holds the lock
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = Code::NO.0)]
     pub(crate) conflict_exit_code: u8,
 }
@@ -58,13 +61,13 @@ pub(crate) struct WaitOptions {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Command")]
 pub(crate) struct ChildOptions {
-    /// What CMD gets when its lock is being lost: TERM, and KILL before the validity ends; or KILL alone
+    /// What CMD gets when its lock is being lost: TERM, then KILL before the validity ends; or KILL at once
     #[arg(long, value_enum, value_name = "SIGNAL", default_value_t = OnLost::Term)]
     pub(crate) on_lost: OnLost,
-    /// How long before the end of the validity it gets it: at most half of the ttl [default: 3s, or half of the ttl]
+    /// How long before the end of the validity it gets TERM; at most half of the ttl [default: 3s, or half of a ttl below 6s]
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
-    /// CMD stays in the terminal's foreground, and in this process's group, to read from the terminal
+    /// Leave CMD in the foreground of the terminal, so that it can read from it
     #[arg(long)]
     pub(crate) foreground: bool,
 }

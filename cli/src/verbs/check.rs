@@ -8,7 +8,7 @@ use anstyle::Style;
 use clap::{Args, ValueEnum};
 use quorlock::{Finding, NodeCheck, Severity};
 
-/// Looks whether locks are safe on the nodes, and says what to set there
+/// Look whether locks are safe on the nodes, and say what to set there
 #[derive(Args, Debug)]
 #[command(after_long_help = exit::help(
     &[
@@ -22,10 +22,10 @@ use quorlock::{Finding, NodeCheck, Severity};
     ],
 ))]
 pub(crate) struct Arguments {
-    /// How bad a finding has to be to end with 1
+    /// How bad a finding has to be for the exit code 1
     #[arg(long, value_enum, value_name = "SEVERITY", default_value_t = Level::Danger)]
     fail_on: Level,
-    /// Prints JSON: a list with an object for each node
+    /// Print JSON: a list with an object for each node
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -5,7 +5,7 @@ use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 use std::io::{self, Write as _};
 
-/// Prints the completions of a shell
+/// Print the completions of a shell
 #[derive(Args, Debug)]
 #[command(after_long_help = exit::help(
     &[
@@ -16,7 +16,7 @@ use std::io::{self, Write as _};
     &[("0", "printed")],
 ))]
 pub(crate) struct Arguments {
-    /// Whose
+    /// Which shell
     shell: Shell,
 }
 

@@ -6,10 +6,10 @@ use crate::{held, nodes::Client, resource};
 use clap::Args;
 use std::ffi::OsString;
 
-/// Prints a line of JSON when it has the lock, and holds it until it is ended
+/// Hold a lock until SIGTERM or its loss, and print a line of JSON when it is held
 #[derive(Args, Debug)]
 #[command(after_long_help = exit::help(
-    &[("quorlock hold -n leader", "holds it until SIGTERM or SIGINT, or until it is lost")],
+    &[("quorlock hold -n nightly", "for a program that has no client of its own")],
     &[
         ("0", "ended by SIGTERM or SIGINT, and released"),
         ("1", "held by another (-n, -w); another code with -E"),
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     pub(crate) wait: WaitOptions,
     #[command(flatten)]
     pub(crate) lock: LockOptions,
-    /// Asks for a fencing token: higher for every later holder
+    /// Ask for a fencing token: a higher one for every later holder
     #[arg(long, help_heading = "Lock")]
     pub(crate) fenced: bool,
     #[command(flatten)]

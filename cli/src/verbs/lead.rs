@@ -6,12 +6,12 @@ use crate::{nodes::Client, resource};
 use clap::Args;
 use std::ffi::OsString;
 
-/// Campaigns for ever: runs a command whenever it has the lock, with a fencing token
+/// Run a command on one host at a time, for ever: campaign, lead, and campaign again
 ///
-/// At loss the command is ended, and it campaigns again.
+/// The command gets a fencing token in `QUORLOCK_TOKEN`. When the lock is lost the command is ended.
 #[derive(Args, Debug)]
 #[command(after_long_help = exit::help(
-    &[("quorlock lead scheduler -- ./scheduler", "on one host at a time; QUORLOCK_TOKEN tells its term")],
+    &[("quorlock lead scheduler -- ./scheduler", "on all hosts; one of them runs it")],
     &exit::CHILD,
 ))]
 pub(crate) struct Arguments {

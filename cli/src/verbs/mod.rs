@@ -24,11 +24,8 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// Does it. Locks need threads: they are renewed while a child is waited for.
+    /// Does it, on threads that renew locks whatever else is done.
     pub(crate) fn execute(self) -> Result<Code, Failure> {
-        if let Self::Completions(arguments) = self {
-            return completions::execute(&arguments);
-        }
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(2).enable_all().build().map_err(|error| {
             Failure::new(Code::FAILED, format_args!("no threads to work with: {error}"))

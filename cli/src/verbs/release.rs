@@ -8,7 +8,7 @@ use clap::Args;
 use quorlock::{AcquireError, Holder, NodeVote, ReleaseOutcome};
 use std::ffi::OsString;
 
-/// Ends a lock: by its value, or whosever it is
+/// End a lock from outside: by its value, or by force
 #[derive(Args, Debug)]
 #[command(after_long_help = exit::help(
     &[
@@ -24,10 +24,10 @@ use std::ffi::OsString;
 pub(crate) struct Arguments {
     /// What was locked
     resource: OsString,
-    /// The value of the lock, as its holder has it; a lease of several resources needs --force
+    /// The lock's value, as its holder has it. It shows in ps. A lock of several resources has none that fits
     #[arg(long, required_unless_present = "force")]
     value: Option<String>,
-    /// Deletes what stands there, whosever it is. The holder does not know at once
+    /// Delete what stands there, whosever it is. Its holder does not know at once
     #[arg(long, conflicts_with = "value")]
     force: bool,
     #[command(flatten)]

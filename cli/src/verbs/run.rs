@@ -6,14 +6,14 @@ use crate::{held, nodes::Client, resource};
 use clap::Args;
 use std::ffi::OsString;
 
-/// Runs a command under a lock, like flock(1), across masters
+/// Run a command under a lock: flock(1) across masters
 ///
 /// Several resources are locked together: all or nothing.
 #[derive(Args, Debug)]
 #[command(after_long_help = exit::help(
     &[
         ("quorlock run backup -- pg_dump shop", "waits for its turn, then runs it"),
-        ("quorlock run -n nightly -- ./nightly.sh", "skips it where another host has it: exit code 1"),
+        ("quorlock run -n nightly -- ./nightly.sh", "not here if another host has it: exits with 1"),
         ("quorlock run -w 30s account/7 account/9 -- ./transfer", "both or none, within 30 s"),
     ],
     &exit::CHILD,
@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     pub(crate) wait: WaitOptions,
     #[command(flatten)]
     pub(crate) lock: LockOptions,
-    /// Gives CMD a fencing token, as `QUORLOCK_TOKEN`: higher for every later holder
+    /// Give CMD a fencing token in `QUORLOCK_TOKEN`: a higher one for every later holder
     #[arg(long, help_heading = "Lock")]
     pub(crate) fenced: bool,
     #[command(flatten)]

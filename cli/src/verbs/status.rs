@@ -4,45 +4,45 @@ use crate::exit::{self, Code, Failure};
 use crate::nodes::Client;
 use crate::options::NodeOptions;
 use crate::{output, resource};
-use anstyle::Style;
 use clap::Args;
 use quorlock::{LockState, Status};
 use serde::Serialize;
 use std::ffi::OsString;
-use std::time::Duration;
+use std::mem::{Discriminant, discriminant};
+use std::time::{Duration, SystemTime};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Tells who holds a lock, as each node says
+/// Show who holds a lock, as each node tells
 #[derive(Args, Debug)]
 #[command(after_long_help = exit::help(
     &[
-        ("quorlock status backup", "who holds it, and each node's vote"),
-        ("quorlock status -q backup && ./now", "only the exit code"),
+        ("quorlock status backup", "who holds it, and what each node says"),
+        ("quorlock status -q backup || echo busy", "the exit code alone"),
         ("quorlock status --watch --json backup", "a line of JSON for each change"),
     ],
     &[
         ("0", "free: a majority of the nodes has no such lock"),
-        ("1", "held, or in the way of others on so many nodes that nobody can get it"),
+        ("1", "held, or so many nodes are taken that nobody can have it"),
         ("69", "unknown: too few nodes answer to tell"),
     ],
 ))]
 pub(crate) struct Arguments {
-    /// What is asked about
+    /// The name of the lock
     resource: OsString,
-    /// Prints nothing: the exit code tells
+    /// Print nothing: the exit code tells
     #[arg(short, long, conflicts_with_all = ["watch", "json"])]
     quiet: bool,
-    /// Prints each change, until it is interrupted; the nodes are asked twice a second
+    /// Print a line for each change, until interrupted. The nodes are asked twice a second
     #[arg(long)]
     watch: bool,
-    /// Prints JSON, one object a line
+    /// Print JSON, one object a line
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     nodes: NodeOptions,
 }
 
-/// How often a watched lock is looked at: one short script on each node.
+/// How often a watched lock is looked at: by one short script on each node.
 const PACE: Duration = Duration::from_millis(500);
 
 /// What the nodes' answers come to.
@@ -55,18 +55,24 @@ enum Verdict {
 }
 
 impl Verdict {
-    /// Whatever nodes that failed may hide does not count: free is what a majority says, and held what a majority holds,
-    /// or what leaves no majority to anybody.
+    /// Free is what a majority says is free. Held is what one holder has a majority of, and what leaves nobody a
+    /// majority to get, whatever the nodes that failed may have.
     fn of(status: &Status) -> Self {
         let count = |is: fn(&LockState) -> bool| {
             status.nodes().iter().filter(|node| is(node.state())).count()
         };
         let free = count(|state| matches!(state, LockState::Free));
         let failed = count(|state| matches!(state, LockState::Failed(_)));
-        match status.needed() {
-            needed if free >= needed => Self::Free,
-            needed if status.is_held() || free + failed < needed => Self::Held,
-            _ => Self::Unknown,
+        Self::counted(free, failed, status.needed(), status.is_held())
+    }
+
+    fn counted(free: usize, failed: usize, needed: usize, is_held: bool) -> Self {
+        if free >= needed {
+            Self::Free
+        } else if is_held || free + failed < needed {
+            Self::Held
+        } else {
+            Self::Unknown
         }
     }
 
@@ -77,23 +83,53 @@ impl Verdict {
             Self::Unknown => Code::NO_QUORUM,
         }
     }
-
-    fn shown(self) -> (Style, &'static str) {
-        match self {
-            Self::Free => (output::GOOD, "free"),
-            Self::Held => (output::WARNING, "held"),
-            Self::Unknown => (output::BAD, "unknown"),
-        }
-    }
 }
 
-/// What is printed as JSON.
+/// One answer to the question, to be printed.
 #[derive(Serialize)]
-struct Told<'a> {
+struct Answer<'a> {
+    /// When it was given, where there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<String>,
     resource: String,
     state: Verdict,
     #[serde(flatten)]
     status: &'a Status,
+}
+
+impl<'a> Answer<'a> {
+    fn new(name: &[u8], status: &'a Status) -> Self {
+        Self { at: None, resource: resource::shown(name), state: Verdict::of(status), status }
+    }
+
+    /// On several lines.
+    fn page(&self) -> String {
+        let nodes = self.status.nodes().iter().map(|node| format!("\n  {node}"));
+        format!("{}{}", self.head(), nodes.collect::<String>())
+    }
+
+    /// On one line.
+    fn line(&self) -> String {
+        let nodes = self.status.nodes().iter().map(ToString::to_string).collect::<Vec<_>>();
+        let at = self.at.as_deref().unwrap_or_default();
+        format!("{at} {}: {}", self.head(), nodes.join(", "))
+    }
+
+    fn head(&self) -> String {
+        let (style, word) = match self.state {
+            Verdict::Free => (output::GOOD, "free"),
+            Verdict::Held => (output::WARNING, "held"),
+            Verdict::Unknown => (output::BAD, "unknown"),
+        };
+        let word = output::styled(style, word);
+        let more = match (self.state, self.status.holder()) {
+            (Verdict::Held, Some(holder)) => format!(" by {holder}"),
+            (Verdict::Held, None) => " by nobody on a majority, in the way of all".to_owned(),
+            (Verdict::Free, _) => String::new(),
+            (Verdict::Unknown, _) => ", too few nodes answer".to_owned(),
+        };
+        format!("{}: {word}{more}", self.resource)
+    }
 }
 
 pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
@@ -101,57 +137,72 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let client = Client::new(&arguments.nodes)?;
     client.settle().await?;
     if arguments.watch {
-        return watch(&client, name, &arguments).await;
+        return watch(&client, name, arguments.json).await;
     }
     let status = client.redlock.status(name).await?;
-    let verdict = Verdict::of(&status);
-    if !arguments.quiet {
-        tell(name, verdict, &status, &arguments)?;
+    let answer = Answer::new(name, &status);
+    match (arguments.quiet, arguments.json) {
+        (true, _) => {}
+        (false, true) => output::json(&answer)?,
+        (false, false) => output::line(answer.page())?,
     }
-    Ok(verdict.code())
+    Ok(answer.state.code())
 }
 
-/// Looks again and again, for ever.
-async fn watch(client: &Client, name: &[u8], arguments: &Arguments) -> Result<Code, Failure> {
+/// Looks again and again, for ever, and prints what has changed.
+async fn watch(client: &Client, name: &[u8], is_json: bool) -> Result<Code, Failure> {
     let mut ticks = interval(PACE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut known = None;
     loop {
         ticks.tick().await;
         let status = client.redlock.status(name).await?;
-        let verdict = Verdict::of(&status);
-        let seen = (verdict, essence(&status));
-        if known.as_ref() != Some(&seen) {
-            tell(name, verdict, &status, arguments)?;
-            known = Some(seen);
+        let seen = essence(&status);
+        if known.as_ref() == Some(&seen) {
+            continue;
+        }
+        known = Some(seen);
+        let at = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
+        let answer = Answer { at: Some(at), ..Answer::new(name, &status) };
+        if is_json {
+            output::json(&answer)?;
+        } else {
+            output::line(answer.line())?;
         }
     }
 }
 
-/// What is a change if it changes: who holds it on each node, and which fail; not how long it has to live.
-fn essence(
-    status: &Status,
-) -> Vec<(std::mem::Discriminant<LockState>, Option<(String, Option<String>)>)> {
-    let nodes = status.nodes().iter().map(|node| {
-        let holder = node.holder().map(|it| (it.hint(), it.metadata().map(str::to_owned)));
-        (std::mem::discriminant(node.state()), holder)
-    });
-    nodes.collect()
+/// What tells the state of one node from another: its kind, and who holds the lock there.
+type Essence = (Discriminant<LockState>, Option<String>);
+
+/// What is a change if it is different. Time passes all the while, and is none.
+fn essence(status: &Status) -> Vec<Essence> {
+    let nodes = status.nodes().iter();
+    nodes.map(|node| (discriminant(node.state()), node.holder().map(|it| it.hint()))).collect()
 }
 
-fn tell(
-    name: &[u8],
-    verdict: Verdict,
-    status: &Status,
-    arguments: &Arguments,
-) -> Result<(), Failure> {
-    let resource = resource::shown(name);
-    if arguments.json {
-        output::json(&Told { resource, state: verdict, status })?;
-        return Ok(());
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_too_few_nodes_tell_is_unknown() {
+        // Free, failed, needed, one holder has a majority.
+        for (counts, verdict) in [
+            ((3, 0, 2, false), Verdict::Free),
+            ((2, 1, 2, false), Verdict::Free),
+            ((1, 0, 2, true), Verdict::Held),
+            ((0, 1, 2, true), Verdict::Held),
+            ((1, 1, 2, false), Verdict::Unknown),
+            ((0, 2, 2, false), Verdict::Unknown),
+            ((0, 3, 2, false), Verdict::Unknown),
+            // Two of five are one's, two another's.
+            ((1, 0, 3, false), Verdict::Held),
+            ((1, 1, 3, false), Verdict::Held),
+            ((1, 2, 3, false), Verdict::Unknown),
+        ] {
+            let (free, failed, needed, is_held) = counts;
+            assert_eq!(Verdict::counted(free, failed, needed, is_held), verdict, "{counts:?}");
+        }
     }
-    let (style, word) = verdict.shown();
-    let word = output::styled(style, word);
-    output::line(format_args!("{resource}: {word}: {status}"))?;
-    Ok(())
 }
