@@ -89,7 +89,7 @@ fn sources(dir: &str) -> Vec<Source> {
 }
 
 fn everywhere() -> impl Iterator<Item = Source> {
-    ["src", "tests", "benches", "examples"].into_iter().flat_map(sources)
+    ["src", "cli", "tests", "benches", "examples"].into_iter().flat_map(sources)
 }
 
 /// Finds the functions of a file that are too long.

@@ -51,11 +51,11 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn new(code: Code, message: impl ToString) -> Self {
-        Self { code, message: message.to_string() }
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
     }
 
-    pub(crate) fn usage(message: impl ToString) -> Self {
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Code::USAGE, message)
     }
 
@@ -70,7 +70,7 @@ impl Failure {
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
-        Self::usage(error)
+        Self::usage(error.to_string())
     }
 }
 
@@ -78,7 +78,7 @@ impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         match error {
             ClientError::Invalid(error) => error.into(),
-            other => Self::new(Code::FAILED, other),
+            other => Self::new(Code::FAILED, other.to_string()),
         }
     }
 }
@@ -91,7 +91,7 @@ impl From<AcquireError> for Failure {
             outage if outage.is_unavailable() => Code::NO_QUORUM,
             _ => Code::FAILED,
         };
-        Self::new(code, error)
+        Self::new(code, error.to_string())
     }
 }
 
@@ -102,7 +102,7 @@ impl From<ReleaseError> for Failure {
             ReleaseError::Invalid(_) => Code::USAGE,
             _ => Code::FAILED,
         };
-        Self::new(code, error)
+        Self::new(code, error.to_string())
     }
 }
 
@@ -112,7 +112,7 @@ impl From<io::Error> for Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::new(Code::BROKEN_PIPE, "");
         }
-        Self::new(Code::FAILED, format_args!("cannot print: {error}"))
+        Self::new(Code::FAILED, format!("cannot print: {error}"))
     }
 }
 

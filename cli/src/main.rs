@@ -16,7 +16,7 @@ use verbs::Verb;
 /// operators see who holds it.
 ///
 /// A lock is granted by a majority of the nodes, and kept up for as long as it is held. The nodes
-/// are named by --node, by --nodes-file, or by the variable QUORLOCK_NODES.
+/// are named by --node, by --nodes-file, or by the variable `QUORLOCK_NODES`.
 #[derive(Debug, Parser)]
 #[command(name = "quorlock", version, max_term_width = 100, after_long_help = exit::all())]
 struct Arguments {

@@ -115,7 +115,7 @@ fn config(options: &NodeOptions) -> Result<Config, Failure> {
 fn plain(urls: &[String]) -> Result<&[String], Failure> {
     let has_secret = |url: &String| url.contains('@') || url.contains("pass=");
     match urls.iter().position(has_secret) {
-        Some(at) => Err(Failure::usage(format_args!("--node {} {SECRET}", at + 1))),
+        Some(at) => Err(Failure::usage(format!("--node {} {SECRET}", at + 1))),
         None => Ok(urls),
     }
 }
@@ -123,15 +123,15 @@ fn plain(urls: &[String]) -> Result<&[String], Failure> {
 /// The settings of a file. No error shows a URL that may have a password.
 fn read(file: &Path) -> Result<Config, Failure> {
     let failure = |what: &dyn std::fmt::Display| {
-        Failure::usage(format_args!("--nodes-file {}{what}", file.display()))
+        Failure::usage(format!("--nodes-file {}{what}", file.display()))
     };
     let text = fs::read_to_string(file).map_err(|error| failure(&format_args!(": {error}")))?;
     let config = if is_list(&text) {
         Config::new(meaningful(&text))
     } else {
         toml::from_str::<Config>(&text).map_err(|error| {
-            let line = error.span().map_or(1, |span| text[..span.start].lines().count().max(1));
-            failure(&format_args!(", line {line}: {}", error.message()))
+            let line = error.span().map_or(0, |span| text[..span.start].matches('\n').count());
+            failure(&format_args!(", line {}: {}", line + 1, error.message()))
         })?
     };
     if config.nodes.is_empty() {

@@ -90,7 +90,7 @@ impl ChildOptions {
     pub(crate) fn grace(&self, ttl: Duration) -> Result<Duration, Failure> {
         let most = ttl / 2;
         match self.grace {
-            Some(grace) if grace > most => Err(Failure::usage(format_args!(
+            Some(grace) if grace > most => Err(Failure::usage(format!(
                 "a --grace of {grace:?} is more than half of the ttl of {ttl:?}: use a longer --ttl, or at most {most:?}"
             ))),
             Some(grace) => Ok(grace),

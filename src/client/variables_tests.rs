@@ -104,6 +104,51 @@ fn a_bad_value_names_the_variable_and_what_is_expected_and_is_not_shown() {
     }
 }
 
+#[test]
+fn what_the_command_tells_those_that_it_runs_is_passed_over() {
+    let told = [("QUORLOCK_RESOURCE", "orders/42"), ("QUORLOCK_TOKEN", "7"), ("QUORLOCK_HELD", "")];
+    let nodes = ("QUORLOCK_NODES", NODES.1);
+    for told in told {
+        let read = read_from("QUORLOCK", &[nodes, told]).expect("good variables");
+        assert_eq!(format!("{read:?}"), format!("{:?}", Config::new(read.nodes.clone())));
+        // Under another prefix nobody has set it but by mistake.
+        let name = told.0.replace("QUORLOCK", "LOCKS");
+        let error = refused(&[NODES, (&name, told.1)]);
+        assert!(matches!(&error, ConfigError::UnknownVariable { name: it, .. } if *it == name));
+    }
+}
+
+#[test]
+fn variables_count_before_what_is_there() {
+    let seconds = Duration::from_secs;
+    let file = Config {
+        ttl: Some(seconds(5)),
+        wait: Some(seconds(6)),
+        key_prefix: Some("file:".to_owned()),
+        ..Config::new(["redis://10.0.0.9"])
+    };
+    let with = |variables: &[(&str, &str)]| {
+        let variables = variables.iter().map(|(name, value)| (name.into(), value.into()));
+        file.clone().with_variables("LOCKS", variables)
+    };
+    for none in [&[][..], &[("LOCKS_NODES", " ,")], &[("QUORLOCK_TTL", "7s")]] {
+        assert_eq!(format!("{:?}", with(none).expect("good variables")), format!("{file:?}"));
+    }
+    let set =
+        with(&[NODES, ("LOCKS_TTL", "7s"), ("LOCKS_FENCED", "true")]).expect("good variables");
+    let expected = Config {
+        nodes: NODES.1.split(',').map(str::to_owned).collect(),
+        ttl: Some(seconds(7)),
+        fenced: Some(true),
+        ..file.clone()
+    };
+    assert_eq!(format!("{set:?}"), format!("{expected:?}"));
+    for bad in [("LOCKS_TTL", "7"), ("LOCKS_TLL", "7s"), ("LOCKS_NODES", "redis://a:b")] {
+        assert_eq!(with(&[bad]).expect_err("must be refused"), refused(&[bad]));
+    }
+    assert!(Config::default().with_variables("LOCKS", []).expect("nothing").nodes.is_empty());
+}
+
 #[cfg(unix)]
 #[test]
 fn what_is_no_text_is_refused() {

@@ -28,7 +28,7 @@ impl Verb {
     pub(crate) fn execute(self) -> Result<Code, Failure> {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(2).enable_all().build().map_err(|error| {
-            Failure::new(Code::FAILED, format_args!("no threads to work with: {error}"))
+            Failure::new(Code::FAILED, format!("no threads to work with: {error}"))
         })?;
         let ended = runtime.block_on(async {
             match self {

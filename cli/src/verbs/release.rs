@@ -5,7 +5,7 @@ use crate::nodes::Client;
 use crate::options::NodeOptions;
 use crate::{output, resource};
 use clap::Args;
-use quorlock::{AcquireError, Holder, NodeVote, ReleaseOutcome};
+use quorlock::{AcquireError, ConfigError, Holder, NodeStatus, NodeVote, ReleaseOutcome};
 use std::ffi::OsString;
 
 /// End a lock from outside: by its value, or by force
@@ -22,23 +22,31 @@ use std::ffi::OsString;
     ],
 ))]
 pub(crate) struct Arguments {
-    /// What was locked
+    /// The name of the lock
     resource: OsString,
-    /// The lock's value, as its holder has it. It shows in ps. A lock of several resources has none that fits
-    #[arg(long, required_unless_present = "force")]
-    value: Option<String>,
-    /// Delete what stands there, whosever it is. Its holder does not know at once
-    #[arg(long, conflicts_with = "value")]
-    force: bool,
+    #[command(flatten)]
+    right: Right,
     #[command(flatten)]
     nodes: NodeOptions,
+}
+
+/// By what right.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+struct Right {
+    /// The lock's value, as its holder has it. It shows in ps
+    #[arg(long)]
+    value: Option<String>,
+    /// Delete what stands there, whosever it is. Its holder does not know at once
+    #[arg(long)]
+    force: bool,
 }
 
 pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let name = resource::bytes(&arguments.resource)?;
     let client = Client::new(&arguments.nodes)?;
     client.settle().await?;
-    match &arguments.value {
+    match &arguments.right.value {
         Some(value) => by_value(&client, name, value).await,
         None => by_force(&client, name).await,
     }
@@ -49,10 +57,14 @@ async fn by_value(client: &Client, name: &[u8], value: &str) -> Result<Code, Fai
     let holder = client.redlock.status(name).await?.holder();
     let shown = resource::shown(name);
     let lease = client.redlock.adopt(name, value).await.map_err(|error| match error {
-        AcquireError::NotHeld { report } => Failure::new(
-            Code::NO,
-            format_args!("{shown} was not released: that value does not stand there: {report}"),
-        ),
+        AcquireError::NotHeld { report } => {
+            let told = "was not released: that value does not stand there";
+            Failure::new(Code::NO, format!("{shown} {told}: {report}"))
+        }
+        AcquireError::Invalid(ConfigError::AdoptsSet { resources }) => Failure::usage(format!(
+            "this is the value of a lock of {resources} resources, of which none can be released by itself: end its \
+             holder, or use --force for each"
+        )),
         other => other.into(),
     })?;
     match lease.release().await? {
@@ -60,7 +72,7 @@ async fn by_value(client: &Client, name: &[u8], value: &str) -> Result<Code, Fai
             output::line(format_args!("{shown}: released{}", whose(holder.as_ref())))?;
             Ok(Code::OK)
         }
-        other => Err(Failure::new(Code::NO, format_args!("{shown} was {other}"))),
+        other => Err(Failure::new(Code::NO, format!("{shown} was {other}"))),
     }
 }
 
@@ -68,23 +80,29 @@ async fn by_force(client: &Client, name: &[u8]) -> Result<Code, Failure> {
     let status = client.redlock.status(name).await?;
     let report = client.redlock.force_release(name).await?;
     let shown = resource::shown(name);
-    let holder = status.holder();
-    let holder = holder.as_ref().or_else(|| status.nodes().iter().find_map(|node| node.holder()));
-    let answered = report
-        .nodes()
-        .iter()
-        .filter(|node| !matches!(node.vote(), NodeVote::Failed(_) | NodeVote::Pending));
-    if answered.count() < report.needed() {
-        return Err(Failure::new(
-            Code::NO_QUORUM,
-            format_args!("too few nodes answered to release {shown}: {report}"),
-        ));
-    }
-    if report.granted() == 0 {
-        return Err(Failure::new(Code::NO, format_args!("{shown} was not held: {report}")));
-    }
-    output::line(format_args!("{shown}: released{}: {report}", whose(holder)))?;
-    Ok(Code::OK)
+    let says =
+        |is: fn(&NodeVote) -> bool| report.nodes().iter().filter(|node| is(node.vote())).count();
+    let silent = says(|vote| matches!(vote, NodeVote::Failed(_) | NodeVote::Pending));
+    let code = match report.granted() {
+        _ if report.nodes().len() - silent < report.needed() => Code::NO_QUORUM,
+        0 => Code::NO,
+        _ => {
+            // Where nobody has a majority, whoever was in the way.
+            let holder = status.holder();
+            let some = status.nodes().iter().find_map(NodeStatus::holder);
+            let whose = whose(holder.as_ref().or(some));
+            output::line(format_args!("{shown}: released{whose}: {report}"))?;
+            return Ok(Code::OK);
+        }
+    };
+    let told = match code {
+        Code::NO_QUORUM => "was not released everywhere: too few nodes answered",
+        _ if says(|vote| *vote == NodeVote::Held) > 0 => {
+            "was not released: what stands there is no lock of ours"
+        }
+        _ => "was not held",
+    };
+    Err(Failure::new(code, format!("{shown} {told}: {report}")))
 }
 
 fn whose(holder: Option<&Holder>) -> String {

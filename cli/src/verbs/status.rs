@@ -5,7 +5,7 @@ use crate::nodes::Client;
 use crate::options::NodeOptions;
 use crate::{output, resource};
 use clap::Args;
-use quorlock::{LockState, Status};
+use quorlock::{Holder, LockState, Status};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::mem::{Discriminant, discriminant};
@@ -124,7 +124,7 @@ impl<'a> Answer<'a> {
         let word = output::styled(style, word);
         let more = match (self.state, self.status.holder()) {
             (Verdict::Held, Some(holder)) => format!(" by {holder}"),
-            (Verdict::Held, None) => " by nobody on a majority, in the way of all".to_owned(),
+            (Verdict::Held, None) => " in part, too few nodes are free for anybody".to_owned(),
             (Verdict::Free, _) => String::new(),
             (Verdict::Unknown, _) => ", too few nodes answer".to_owned(),
         };
@@ -178,7 +178,7 @@ type Essence = (Discriminant<LockState>, Option<String>);
 /// What is a change if it is different. Time passes all the while, and is none.
 fn essence(status: &Status) -> Vec<Essence> {
     let nodes = status.nodes().iter();
-    nodes.map(|node| (discriminant(node.state()), node.holder().map(|it| it.hint()))).collect()
+    nodes.map(|node| (discriminant(node.state()), node.holder().map(Holder::hint))).collect()
 }
 
 #[cfg(test)]

@@ -1,0 +1,49 @@
+//! `completions`: the scripts, and bash with one.
+
+use crate::scene::Scene;
+use std::fs;
+use std::process::Command;
+use tempfile::TempDir;
+
+fn script(shell: &str) -> String {
+    let output = Scene::default().command(&["completions", shell]).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(0));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn each_shell_has_a_script_that_knows_the_verbs() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = script(shell);
+        for word in ["quorlock", "release", "nodes-file"] {
+            assert!(script.contains(word), "{shell} without {word}");
+        }
+    }
+}
+
+/// What bash offers for `words`, the last of which is being typed.
+fn offered(words: &[&str]) -> Vec<String> {
+    let dir = TempDir::new().expect("a directory");
+    let path = dir.path().join("quorlock.bash");
+    fs::write(&path, script("bash")).expect("it is written");
+    let checked = Command::new("bash").arg("-n").arg(&path).status().expect("bash");
+    assert!(checked.success());
+    let ask = r#"source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+        _quorlock quorlock "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+        printf '%s\n' "${COMPREPLY[@]}""#;
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "-c", ask, "bash"]).arg(&path).arg("quorlock").args(words);
+    let output = bash.output().expect("bash");
+    let (told, complaints) = (String::from_utf8(output.stdout), String::from_utf8(output.stderr));
+    assert_eq!(complaints.as_deref(), Ok(""));
+    told.expect("text").lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_verbs_options_and_values() {
+    assert_eq!(offered(&["st"]), ["status"]);
+    assert_eq!(offered(&["status", "--wa"]), ["--watch"]);
+    assert_eq!(offered(&["check", "--fail-on", ""]), ["danger", "warning"]);
+    assert_eq!(offered(&["completions", "z"]), ["zsh"]);
+    assert_eq!(offered(&["status", "--nothing"]), [""]);
+}

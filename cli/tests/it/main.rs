@@ -1,0 +1,17 @@
+//! The command `quorlock`: its help, its messages and its exit codes, on real servers where it needs some.
+//!
+//! What it prints stands in `snapshots/`; `SNAPSHOTS=overwrite cargo test -p quorlock-cli` writes it anew.
+
+#![allow(
+    clippy::incompatible_msrv,
+    reason = "the command is for older toolchains; its tests run with a newer one"
+)]
+
+mod check;
+mod completions;
+mod help;
+mod nodes;
+mod release;
+mod scene;
+mod status;
+mod usage;

@@ -1,0 +1,150 @@
+//! Where the nodes come from, and what is refused there.
+
+use crate::scene::Scene;
+use kit::Cluster;
+use std::fs;
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+/// A directory with files in it.
+struct Files(TempDir);
+
+impl Files {
+    fn new() -> Self {
+        Self(TempDir::new().expect("a directory"))
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let path: PathBuf = self.0.path().join(name);
+        fs::write(&path, text).expect("it is written");
+        path.to_str().expect("text").to_owned()
+    }
+
+    fn dir(&self) -> &str {
+        self.0.path().to_str().expect("text")
+    }
+}
+
+#[test]
+fn without_nodes_it_says_where_to_name_them() {
+    let mut scene = Scene::default();
+    for arguments in [
+        &["status", "a"][..],
+        &["check"],
+        &["release", "a", "--force"],
+        &["hold", "a"],
+        &["run", "a", "--", "true"],
+        &["lead", "a", "--", "true"],
+    ] {
+        scene.run(arguments);
+    }
+    let mut scene = scene.with("QUORLOCK_NODES", " ,");
+    scene.run(&["check"]);
+    scene.is_as_in("nodes-none.txt");
+}
+
+#[test]
+fn what_is_wrong_with_a_node_is_told_without_its_password() {
+    let mut scene = Scene::default();
+    for urls in [
+        &["redis://10.0.0.1:port"][..],
+        &["10.0.0.1:6379"],
+        &["http://10.0.0.1"],
+        &["redis://10.0.0.1,redis://10.0.0.2"],
+        &["redis://10.0.0.1", "redis://10.0.0.1:6379"],
+        &["redis://me:topsecret@10.0.0.1"],
+        &["redis://10.0.0.1", "rediss://:topsecret@10.0.0.2"],
+        &["unix:///run/redis.sock?pass=topsecret"],
+    ] {
+        let options: Vec<&str> = urls.iter().flat_map(|url| ["--node", url]).collect();
+        let output = scene.run(&[&["check"], &options[..]].concat());
+        let told = String::from_utf8(output.stderr).expect("text");
+        assert!(!told.contains("topsecret"), "{told}");
+    }
+    let mut scene = scene.with("QUORLOCK_NODES", "redis://me:topsecret@10.0.0.1:port");
+    let output = scene.run(&["check"]);
+    assert!(!String::from_utf8(output.stderr).expect("text").contains("topsecret"));
+    scene.is_as_in("nodes-refused.txt");
+}
+
+#[test]
+fn a_file_says_where_it_is_wrong_and_shows_no_password() {
+    let files = Files::new();
+    let mut scene = Scene::default();
+    scene.name("[DIR]", files.dir());
+    for (name, text) in [
+        ("empty", ""),
+        ("comments", "# none yet\n"),
+        ("bad-line", "redis://10.0.0.1\nme:topsecret@10.0.0.2\n"),
+        ("bad-url", "# ours\nredis://me:topsecret@10.0.0.1:port\n"),
+        ("twice", "redis://10.0.0.1\nredis://10.0.0.1\n"),
+        (
+            "unknown-key",
+            "nodes = [\"redis://me:topsecret@10.0.0.1\"]\nttl = \"5s\"\ntll = \"5s\"\n",
+        ),
+        ("no-nodes", "ttl = \"5s\"\n"),
+        ("no-list", "nodes = 3\n"),
+        ("bad-list", "nodes = [\"redis://me:topsecret@10.0.0.1\", 3]\n"),
+        ("open-list", "nodes = [\"redis://me:topsecret@10.0.0.1\"\n"),
+        ("open-text", "nodes = [\"redis://me:topsecret@10.0.0.1\n"),
+        ("bad-ttl", "nodes = [\"redis://10.0.0.1\"]\n\nttl = \"5\"\n"),
+        ("long-ttl", "nodes = [\"redis://10.0.0.1\"]\nttl = \"5m\"\n"),
+        ("both", "nodes = [\"redis://10.0.0.1\"]\nowner = true\nmetadata = \"me\"\n"),
+    ] {
+        let output = scene.run(&["check", "--nodes-file", &files.write(name, text)]);
+        let told = String::from_utf8(output.stderr).expect("text");
+        assert!(!told.contains("topsecret"), "{told}");
+    }
+    let missing = format!("{}/missing", files.dir());
+    scene.run(&["check", "--nodes-file", &missing]);
+    scene.run(&["check", "--nodes-file", files.dir()]);
+    scene.run(&["check", "--nodes-file", &missing, "--node", "redis://10.0.0.1"]);
+    scene.is_as_in("nodes-file.txt");
+}
+
+#[test]
+fn variables_that_cannot_work_are_named() {
+    let mut scene = Scene::default().with("QUORLOCK_NODES", "redis://10.0.0.1");
+    for (name, value) in [
+        ("QUORLOCK_TLL", "5s"),
+        ("QUORLOCK_TTL", "5"),
+        ("QUORLOCK_TTL", "5m"),
+        ("QUORLOCK_KEY_PREFIX", "#quorlock:"),
+    ] {
+        scene.run_with(name, value, &["check"]);
+    }
+    scene.is_as_in("nodes-variables.txt");
+}
+
+/// A lock on one node is seen by who asks that node, and not by who asks another.
+#[test]
+fn one_place_names_the_nodes_an_option_before_a_variable() {
+    let [first, second] = [Cluster::start(1), Cluster::start(1)];
+    for key in ["a", "app:b"] {
+        first[0].set(key, "somebody");
+    }
+    let files = Files::new();
+    let list = files.write("list", &format!("\n# first\n  {} \n", first[0].url()));
+    let nodes = format!("nodes = [{:?}]\n", first[0].url());
+    let table = files.write("nodes.toml", &nodes);
+    let prefixed = files.write("prefixed.toml", &format!("{nodes}key_prefix = \"app:\"\n"));
+    let url = first[0].url();
+
+    let code = |scene: &Scene, arguments: &[&str]| {
+        let output = scene.command(&[&["status"], arguments].concat()).output().expect("it runs");
+        output.status.code().expect("it was not killed")
+    };
+    let other = Scene::on(&second);
+    assert_eq!(code(&other, &["a"]), 0);
+    for options in [["--node", &url], ["--nodes-file", &list], ["--nodes-file", &table]] {
+        assert_eq!(code(&other, &[&options[..], &["a"]].concat()), 1, "{options:?}");
+        assert_eq!(code(&other, &[&options[..], &["b"]].concat()), 0, "{options:?}");
+    }
+    // Settings come from the file, and from a variable before that.
+    assert_eq!(code(&other, &["--nodes-file", &prefixed, "b"]), 1);
+    let other = other.with("QUORLOCK_KEY_PREFIX", "other:");
+    assert_eq!(code(&other, &["--nodes-file", &prefixed, "b"]), 0);
+    let other = other.with("QUORLOCK_KEY_PREFIX", "app:");
+    assert_eq!(code(&other, &["--nodes-file", &list, "b"]), 1);
+    assert_eq!(code(&Scene::on(&first), &["a"]), 1);
+}

@@ -1,0 +1,81 @@
+//! `release`: by value and by force, with the locks of real clients.
+
+use crate::scene::Scene;
+use kit::Cluster;
+use quorlock::{Builder, Lease, Loss, Redlock};
+use std::time::Duration;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+async fn client(nodes: &Cluster) -> Redlock {
+    // As patient as the command is here.
+    let builder = Builder::default().nodes(nodes.urls()).node_timeout(Duration::from_secs(2));
+    let client = builder.ttl(MINUTE).metadata("web-1:4711").build().expect("good settings");
+    client.ready().await.expect("they are up");
+    client
+}
+
+async fn held(client: &Redlock, name: &str) -> Lease {
+    client.acquire(name).auto_extend_forever().await.expect("free")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_the_value_can_release_it_and_nobody_else() {
+    let nodes = Cluster::start(3);
+    let mut scene = Scene::on(&nodes);
+    let client = client(&nodes).await;
+    let lease = held(&client, "backup").await;
+    let value = lease.value().to_owned();
+    scene.name("[VALUE]", &value);
+
+    let wrong = format!("{}:web-1:4711", "0".repeat(32));
+    scene.run(&["release", "backup", "--value", &wrong]);
+    assert!(lease.is_valid());
+    scene.run(&["release", "backup", "--value", &value]);
+    assert_eq!(lease.lost().await, Loss::TakenOver);
+    assert!(nodes.is_empty());
+    scene.run(&["release", "backup", "--value", &value]);
+
+    let set = client.acquire_all(["a", "b"]).await.expect("free");
+    scene.name("[SET]", set.value());
+    scene.run(&["release", "a", "--value", set.value()]);
+    assert!(set.is_valid());
+    set.release().await.expect("they answer");
+    scene.is_as_in("release-value.txt");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn by_force_it_is_released_whosever_it_is() {
+    let nodes = Cluster::start(3);
+    let mut scene = Scene::on(&nodes);
+    let client = client(&nodes).await;
+    let lease = held(&client, "backup").await;
+    scene.run(&["release", "backup", "--force"]);
+    assert!(nodes.is_empty());
+    lease.lost().await;
+    scene.run(&["release", "backup", "--force"]);
+
+    // What one node keeps of an attempt that came to nothing.
+    nodes[1].set("backup", "somebody");
+    scene.run(&["release", "backup", "--force"]);
+    // No lock of ours is nobody's to delete.
+    nodes[1].cmd(&["RPUSH", "backup", "no", "lock"]);
+    scene.run(&["release", "backup", "--force"]);
+    assert_eq!(nodes[1].keys(), [b"backup"]);
+    scene.is_as_in("release-force.txt");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_quorum_nothing_is_known() {
+    let nodes = Cluster::start(3);
+    let mut scene = Scene::on(&nodes);
+    let client = client(&nodes).await;
+    let lease = client.acquire("backup").await.expect("free");
+    scene.name("[VALUE]", lease.value());
+    nodes[0].kill();
+    scene.run(&["release", "other", "--force"]);
+    nodes[1].kill();
+    scene.run(&["release", "backup", "--value", lease.value()]);
+    scene.run(&["release", "backup", "--force"]);
+    scene.is_as_in("release-unknown.txt");
+}

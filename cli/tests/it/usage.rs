@@ -1,0 +1,90 @@
+//! What cannot work is a usage error, 2, that says what to do; no node is asked.
+
+use crate::scene::Scene;
+
+/// Nobody listens there, and nobody is asked.
+const NODES: &str = "redis://127.0.0.1:1 redis://127.0.0.1:2 redis://127.0.0.1:3";
+
+#[test]
+fn each_verb_says_what_is_missing() {
+    let mut scene = Scene::default();
+    for arguments in [
+        &[][..],
+        &["rum"],
+        &["run"],
+        &["run", "a"],
+        &["run", "--", "true"],
+        &["run", "a", "b"],
+        &["hold"],
+        &["lead"],
+        &["lead", "a"],
+        &["lead", "a", "b", "--", "true"],
+        &["status"],
+        &["status", "a", "b"],
+        &["status", "-q", "--watch", "a"],
+        &["status", "-q", "--json", "a"],
+        &["check", "--fail-on", "note"],
+        &["release", "a"],
+        &["release", "a", "--force", "--value", "v"],
+        &["completions"],
+        &["completions", "csh"],
+    ] {
+        scene.run(arguments);
+    }
+    scene.is_as_in("usage-missing.txt");
+}
+
+#[test]
+fn options_that_cannot_work_are_refused() {
+    let mut scene = Scene::default().with("QUORLOCK_NODES", NODES);
+    let long = "m".repeat(4097);
+    scene.name("[LONG]", &long);
+    for options in [
+        &["--ttl", "10"][..],
+        &["--ttl", "0s"],
+        &["--ttl", "2m"],
+        &["--ttl", "10ms"],
+        &["--wait", "soon"],
+        &["--max-hold", "1ms"],
+        &["--max-hold", "-1s"],
+        &["--at-least", "20s"],
+        &["--metadata", &long],
+        &["-n", "-w", "1s"],
+        &["-E", "256"],
+        &["-E", "held"],
+        &["--on-lost", "hup"],
+        &["--grace", "6s"],
+        &["--ttl", "4s", "--grace", "2001ms"],
+        &["--time", "1s"],
+    ] {
+        scene.run(&[&["run"], options, &["a", "--", "true"]].concat());
+    }
+    for options in
+        [&["hold", "--ttl", "2m", "a"][..], &["lead", "--grace", "6s", "a", "--", "true"]]
+    {
+        scene.run(options);
+    }
+    scene.is_as_in("usage-options.txt");
+}
+
+#[test]
+fn names_that_cannot_be_locked_are_refused() {
+    let mut scene = Scene::default().with("QUORLOCK_NODES", NODES);
+    for arguments in [
+        &["run", "", "--", "true"][..],
+        &["run", "a", "", "--", "true"],
+        &["hold", ""],
+        &["lead", "", "--", "true"],
+        &["status", ""],
+        &["release", "", "--force"],
+        &["status", "a#quorlock:b"],
+        &["release", "a#quorlock:b", "--force"],
+        &["release", "a#quorlock:b", "--value", "v"],
+        &["run", "a#quorlock:b", "--", "true"],
+        &["run", "--fenced", "a{b", "--", "true"],
+        &["release", "a", "--value", "0123456789abcdef0123456789abcdef+2"],
+    ] {
+        scene.run(arguments);
+    }
+    scene.is_as_in("usage-names.txt");
+}
