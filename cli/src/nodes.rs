@@ -2,6 +2,7 @@
 
 use crate::exit::Failure;
 use crate::options::{LockOptions, NodeOptions};
+use crate::output;
 use quorlock::{Builder, Config, NodeState, Redlock};
 use std::fs;
 use std::path::Path;
@@ -91,6 +92,14 @@ impl Client {
         };
         // Nodes that take longer are told of as such.
         timeout(self.connect_timeout, settled).await.unwrap_or(Ok(()))
+    }
+
+    /// Waits until every node has been told what it has to release: the process can then end. At most one connect
+    /// timeout; what is left expires by itself, and is complained of.
+    pub(crate) async fn close(&self) {
+        if let Err(error) = self.redlock.close().await {
+            output::complain(format_args!("{error}: these locks stand until their ttl ends"));
+        }
     }
 }
 

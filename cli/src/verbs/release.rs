@@ -46,10 +46,12 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let name = resource::bytes(&arguments.resource)?;
     let client = Client::new(&arguments.nodes)?;
     client.settle().await?;
-    match &arguments.right.value {
+    let ended = match &arguments.right.value {
         Some(value) => by_value(&client, name, value).await,
         None => by_force(&client, name).await,
-    }
+    };
+    client.close().await;
+    ended
 }
 
 /// Adopts the lock, which proves that the value is its own, and releases it.

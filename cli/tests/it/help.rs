@@ -1,6 +1,12 @@
 //! Every page of the help, and the version.
 
 use crate::scene::Scene;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
 
 const VERBS: [&str; 7] = ["run", "hold", "lead", "status", "check", "release", "completions"];
 
@@ -30,7 +36,40 @@ fn no_verb_is_without_a_page_here() {
     assert_eq!(named.filter(|verb| *verb != "help").collect::<Vec<_>>(), VERBS);
 }
 
-/// Escape sequences are for terminals.
+/// Escape sequences are for terminals, and for those who want them.
+#[test]
+fn a_terminal_is_shown_colour_unless_it_is_not_wanted() {
+    let has_colour = |scene: &Scene, arguments: &[&str]| {
+        shown_on_terminal(scene.command(arguments)).contains('\u{1b}')
+    };
+    let colourful = Scene::default().with("TERM", "xterm");
+    let plain = [("TERM", "dumb"), ("NO_COLOR", "1")];
+    for arguments in [&["status", "--help"][..], &["status"], &["status", "r"]] {
+        assert!(has_colour(&colourful, arguments), "{arguments:?}");
+        for (name, value) in plain {
+            let scene = Scene::default().with("TERM", "xterm").with(name, value);
+            assert!(!has_colour(&scene, arguments), "{name} {arguments:?}");
+        }
+    }
+}
+
+/// What a command shows on a terminal of its own.
+fn shown_on_terminal(mut command: Command) -> String {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&ours).and_then(|()| unlockpt(&ours)).expect("it is ours");
+    let name = ptsname(&ours, Vec::new()).expect("it has a name");
+    let theirs = OpenOptions::new().read(true).write(true).open(OsStr::from_bytes(name.as_bytes()));
+    let theirs = theirs.expect("it opens");
+    let both = || theirs.try_clone().expect("it is open");
+    let mut child = command.stdout(both()).stderr(both()).spawn().expect("it runs");
+    drop((theirs, command));
+    let mut shown = Vec::new();
+    // Where nobody has it open any more, a read fails instead of ending.
+    let _ = File::from(ours).read_to_end(&mut shown);
+    child.wait().expect("it ends");
+    String::from_utf8(shown).expect("text")
+}
+
 #[test]
 fn what_is_not_shown_on_a_terminal_has_no_colour() {
     for arguments in [&["--help"][..], &["status", "--help"], &["status"], &["status", "r"]] {

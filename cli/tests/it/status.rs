@@ -1,10 +1,10 @@
 //! `status`: what it prints, and its exit codes.
 
 use crate::scene::Scene;
-use kit::{Child, Cluster, Pipes, Server, eventually};
-use std::io::{BufRead, BufReader, Lines};
+use kit::{Child, Cluster, Pipes, Proxy, Server, eventually};
+use std::io::{BufRead, BufReader, Lines, Read};
 use std::process::ChildStdout;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -81,6 +81,34 @@ fn names_are_bytes_and_are_shown_escaped() {
     assert_eq!(told.split_inclusive('\n').next(), Some(head), "{told}");
 }
 
+/// A client that is new asks when all have had the time to be connected, not only those that are near.
+#[test]
+fn a_node_that_takes_long_to_connect_is_waited_for() {
+    let nodes = Cluster::start(3);
+    let far = Proxy::start(nodes[2].addr());
+    far.hold_connects(true);
+    let urls = [nodes[0].url(), nodes[1].url(), far.url()].join(",");
+    let scene = Scene::default().with("QUORLOCK_NODES", &urls);
+    let scene = scene.with("QUORLOCK_NODE_TIMEOUT", "1s").with("QUORLOCK_CONNECT_TIMEOUT", "60s");
+    let (child, Pipes { mut stdout, .. }) = Child::spawn(&mut scene.command(&["status", "a"]));
+    // Longer than a node may take to answer once it is connected.
+    std::thread::sleep(Duration::from_secs(3));
+    far.heal();
+    assert_eq!(child.wait(SOON), Some(0));
+    let mut told = String::new();
+    stdout.read_to_string(&mut told).expect("text");
+    assert!(told.ends_with(&format!("  {} free\n", far.addr())), "{told}");
+}
+
+#[test]
+fn nodes_that_refuse_are_not_waited_for() {
+    let nodes = Cluster::start(3);
+    nodes.iter().for_each(Server::kill);
+    let scene = Scene::on(&nodes).with("QUORLOCK_CONNECT_TIMEOUT", "10m");
+    let (child, _pipes) = Child::spawn(&mut scene.command(&["status", "a"]));
+    assert_eq!(child.wait(SOON), Some(69));
+}
+
 struct Watch {
     _child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -115,8 +143,10 @@ fn a_watch_prints_each_change_and_asks_no_more_than_it_says() {
     both("held by web-1:4711");
     // Time that passes is no change: the next line is that of the other holder.
     let calls = || nodes[0].calls("pttl");
-    let before = calls();
-    eventually(SOON, "it is looked at again and again", || calls() >= before + 8);
+    let (start, before) = (Instant::now(), calls());
+    eventually(SOON, "it is looked at again and again", || calls() >= before + 12);
+    // Each of the two has asked five times more, twice a second.
+    assert!(start.elapsed() > Duration::from_secs(2), "{:?}", start.elapsed());
     lock(&nodes[0], "backup", CRON);
     both("held by fedcba…");
     nodes[0].del("backup");
