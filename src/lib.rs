@@ -8,6 +8,7 @@
 #![cfg_attr(feature = "test-util", doc = "[testing]: crate::_docs::testing")]
 #![doc = "[compare]: crate::_docs::compare"]
 #![doc = "[blind spots]: crate::_docs::safety#what-no-client-can-see"]
+#![doc = "[shell]: crate::_docs::operations#from-the-shell"]
 #![doc = ""]
 #![doc = include_str!("../README.md")]
 
