@@ -30,8 +30,8 @@ fn as_json_it_is_a_list_of_nodes() {
     let nodes = Cluster::start(3);
     nodes[2].kill();
     let mut scene = Scene::on(&nodes);
-    let output = scene.run(&["check", "--json"]);
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let told = scene.run(&["check", "--json"]).out;
+    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
     let worst = told.as_array().expect("a list").iter().map(|node| &node["worst"]);
     assert_eq!(worst.collect::<Vec<_>>(), ["warning", "warning", "danger"]);
     scene.is_as_in("check-json.txt");

@@ -1,14 +1,15 @@
 //! `completions`: the scripts, and bash with one.
 
-use crate::scene::Scene;
+use crate::scene::{Ended, Scene};
 use std::fs;
 use std::process::Command;
 use tempfile::TempDir;
 
 fn script(shell: &str) -> String {
-    let output = Scene::default().command(&["completions", shell]).output().expect("it runs");
-    assert_eq!(output.status.code(), Some(0));
-    String::from_utf8(output.stdout).expect("text")
+    let Ended { out, err, code } =
+        Ended::of(&mut Scene::default().command(&["completions", shell]));
+    assert_eq!((&*err, code), ("", 0));
+    out
 }
 
 #[test]
@@ -33,10 +34,9 @@ fn offered(words: &[&str]) -> Vec<String> {
         printf '%s\n' "${COMPREPLY[@]}""#;
     let mut bash = Command::new("bash");
     bash.args(["--norc", "-c", ask, "bash"]).arg(&path).arg("quorlock").args(words);
-    let output = bash.output().expect("bash");
-    let (told, complaints) = (String::from_utf8(output.stdout), String::from_utf8(output.stderr));
-    assert_eq!(complaints.as_deref(), Ok(""));
-    told.expect("text").lines().map(str::to_owned).collect()
+    let Ended { out, err, .. } = Ended::of(&mut bash);
+    assert_eq!(err, "");
+    out.lines().map(str::to_owned).collect()
 }
 
 #[test]

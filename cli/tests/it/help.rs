@@ -1,6 +1,6 @@
 //! Every page of the help, and the version.
 
-use crate::scene::Scene;
+use crate::scene::{Ended, Scene};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -28,8 +28,7 @@ fn every_page_is_as_it_was_looked_at() {
 
 #[test]
 fn no_verb_is_without_a_page_here() {
-    let front = Scene::default().command(&["-h"]).output().expect("it runs");
-    let front = String::from_utf8(front.stdout).expect("text");
+    let front = Ended::of(&mut Scene::default().command(&["-h"])).out;
     let list = front.lines().skip_while(|line| *line != "Commands:").skip(1);
     let named =
         list.take_while(|line| !line.is_empty()).filter_map(|it| it.split_whitespace().next());
@@ -73,9 +72,7 @@ fn shown_on_terminal(mut command: Command) -> String {
 #[test]
 fn what_is_not_shown_on_a_terminal_has_no_colour() {
     for arguments in [&["--help"][..], &["status", "--help"], &["status"], &["status", "r"]] {
-        let output = Scene::default().command(arguments).output().expect("it runs");
-        for told in [output.stdout, output.stderr] {
-            assert!(!told.contains(&0x1b), "{}", String::from_utf8_lossy(&told));
-        }
+        let Ended { out, err, .. } = Ended::of(&mut Scene::default().command(arguments));
+        assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "{out}{err}");
     }
 }

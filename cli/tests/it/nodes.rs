@@ -1,6 +1,6 @@
 //! Where the nodes come from, and what is refused there.
 
-use crate::scene::Scene;
+use crate::scene::{Ended, Scene};
 use kit::Cluster;
 use std::fs;
 use std::path::PathBuf;
@@ -57,13 +57,11 @@ fn what_is_wrong_with_a_node_is_told_without_its_password() {
         &["unix:///run/redis.sock?pass=topsecret"],
     ] {
         let options: Vec<&str> = urls.iter().flat_map(|url| ["--node", url]).collect();
-        let output = scene.run(&[&["check"], &options[..]].concat());
-        let told = String::from_utf8(output.stderr).expect("text");
+        let told = scene.run(&[&["check"], &options[..]].concat()).err;
         assert!(!told.contains("topsecret"), "{told}");
     }
     let mut scene = scene.with("QUORLOCK_NODES", "redis://me:topsecret@10.0.0.1:port");
-    let output = scene.run(&["check"]);
-    assert!(!String::from_utf8(output.stderr).expect("text").contains("topsecret"));
+    assert!(!scene.run(&["check"]).err.contains("topsecret"));
     scene.is_as_in("nodes-refused.txt");
 }
 
@@ -91,8 +89,7 @@ fn a_file_says_where_it_is_wrong_and_shows_no_password() {
         ("long-ttl", "nodes = [\"redis://10.0.0.1\"]\nttl = \"5m\"\n"),
         ("both", "nodes = [\"redis://10.0.0.1\"]\nowner = true\nmetadata = \"me\"\n"),
     ] {
-        let output = scene.run(&["check", "--nodes-file", &files.write(name, text)]);
-        let told = String::from_utf8(output.stderr).expect("text");
+        let told = scene.run(&["check", "--nodes-file", &files.write(name, text)]).err;
         assert!(!told.contains("topsecret"), "{told}");
     }
     let missing = format!("{}/missing", files.dir());
@@ -131,8 +128,7 @@ fn one_place_names_the_nodes_an_option_before_a_variable() {
     let url = first[0].url();
 
     let code = |scene: &Scene, arguments: &[&str]| {
-        let output = scene.command(&[&["status"], arguments].concat()).output().expect("it runs");
-        output.status.code().expect("it was not killed")
+        Ended::of(&mut scene.command(&[&["status"], arguments].concat())).code
     };
     let other = Scene::on(&second);
     assert_eq!(code(&other, &["a"]), 0);

@@ -1,10 +1,13 @@
 //! What is typed, and what comes of it, as a transcript that is compared with a snapshot.
 
-use kit::Server;
+use kit::{Child, Pipes, Server};
 use regex::Regex;
 use snapbox::{Assert, Data};
+use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 /// What differs from run to run, as patterns: what they enclose is replaced. The first that fits counts.
 const VARIABLE: [(&str, &str); 7] = [
@@ -17,6 +20,36 @@ const VARIABLE: [(&str, &str); 7] = [
     ("[SPAN]", r"( )[0-9]+(?:\.[0-9]+)?(?:us|ms|s)()"),
     ("[SECONDS]", r#"(_seconds":)-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?()"#),
 ];
+
+/// Far more than any of it takes.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What a command has printed, and its exit code.
+pub(crate) struct Ended {
+    pub(crate) out: String,
+    pub(crate) err: String,
+    pub(crate) code: i32,
+}
+
+impl Ended {
+    /// Runs a command to its end. One that hangs is ended.
+    #[track_caller]
+    pub(crate) fn of(command: &mut Command) -> Self {
+        let (child, Pipes { stdout, stderr, .. }) = Child::spawn(command);
+        let [out, err] = [collect(stdout), collect(stderr)];
+        let code = child.wait(LIMIT).expect("it ends");
+        let text = |read: thread::JoinHandle<String>| read.join().expect("what it printed is text");
+        Self { out: text(out), err: text(err), code }
+    }
+}
+
+fn collect(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut text = String::new();
+        pipe.read_to_string(&mut text).expect("text");
+        text
+    })
+}
 
 /// A shell, so to say, with an environment of its own, and names for what differs from run to run.
 #[derive(Default)]
@@ -61,26 +94,25 @@ impl Scene {
     }
 
     /// Runs it, writes down what it printed, and how it ended.
-    pub(crate) fn run(&mut self, arguments: &[&str]) -> Output {
-        let output = self.command(arguments).output().expect("it runs");
-        self.write("", arguments, &output);
-        output
+    pub(crate) fn run(&mut self, arguments: &[&str]) -> Ended {
+        let ended = Ended::of(&mut self.command(arguments));
+        self.write("", arguments, &ended);
+        ended
     }
 
     /// The same with one more variable of the environment.
     pub(crate) fn run_with(&mut self, name: &str, value: &str, arguments: &[&str]) {
-        let output = self.command(arguments).env(name, value).output().expect("it runs");
-        self.write(&format!("{name}={value} "), arguments, &output);
+        let ended = Ended::of(self.command(arguments).env(name, value));
+        self.write(&format!("{name}={value} "), arguments, &ended);
     }
 
-    fn write(&mut self, before: &str, arguments: &[&str], output: &Output) {
+    fn write(&mut self, before: &str, arguments: &[&str], ended: &Ended) {
         let quoted = |word: &&str| {
             let is_plain = !word.is_empty() && !word.contains([' ', '"', '\n']);
             if is_plain { (*word).to_owned() } else { format!("'{word}'") }
         };
         let words: Vec<String> = arguments.iter().map(quoted).collect();
-        let (out, err) = (text(&output.stdout), text(&output.stderr));
-        let code = output.status.code().expect("it was not killed");
+        let Ended { out, err, code } = ended;
         let line = format!("$ {before}quorlock {}\n{out}{err}? {code}\n\n", words.join(" "));
         self.transcript.push_str(&line);
     }
@@ -100,8 +132,4 @@ impl Scene {
         }
         Assert::new().action_env("SNAPSHOTS").eq(told, expected);
     }
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("text")
 }

@@ -1,6 +1,6 @@
 //! `status`: what it prints, and its exit codes.
 
-use crate::scene::Scene;
+use crate::scene::{Ended, Scene};
 use kit::{Child, Cluster, Pipes, Proxy, Server, eventually};
 use std::io::{BufRead, BufReader, Lines, Read};
 use std::process::ChildStdout;
@@ -53,8 +53,8 @@ fn as_json_it_is_one_object_a_line() {
     lock(&nodes[0], "backup", WEB);
     lock(&nodes[1], "backup", WEB);
     nodes[2].kill();
-    let output = scene.run(&["status", "--json", "backup"]);
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let told = scene.run(&["status", "--json", "backup"]).out;
+    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
     assert_eq!(
         (&told["state"], &told["holder"]["metadata"]),
         (&"held".into(), &"web-1:4711".into())
@@ -74,9 +74,8 @@ fn names_are_bytes_and_are_shown_escaped() {
     let name = b"\xff\x1b[2J\n";
     nodes[0].set(name, format!("{CRON}:\x1b[2Jme"));
     let mut command = Scene::on(&nodes).command(&["status"]);
-    let output = command.arg(OsStr::from_bytes(name)).output().expect("it runs");
-    let told = String::from_utf8(output.stdout).expect("text");
-    assert_eq!(output.status.code(), Some(1));
+    let Ended { out: told, code, .. } = Ended::of(command.arg(OsStr::from_bytes(name)));
+    assert_eq!(code, 1);
     let head = "\\xff\\u{1b}[2J\\n: held by \\u{1b}[2Jme\n";
     assert_eq!(told.split_inclusive('\n').next(), Some(head), "{told}");
 }
