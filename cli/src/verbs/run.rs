@@ -47,5 +47,5 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let acquire = if arguments.fenced { acquire.fenced() } else { acquire };
     let lease = held::lease(acquire, wait).await?;
     lease.release().await?;
-    Ok(Code::OK)
+    Err(Failure::new(Code::FAILED, "run: what becomes of the lock is not part of this build"))
 }
