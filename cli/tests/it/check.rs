@@ -22,7 +22,7 @@ fn findings_end_with_1_from_the_severity_that_is_asked_for() {
     look();
     nodes[1].kill();
     look();
-    scene.is_as_in("check.txt");
+    scene.compare_with("check.txt");
 }
 
 #[test]
@@ -34,5 +34,5 @@ fn as_json_it_is_a_list_of_nodes() {
     let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
     let worst = told.as_array().expect("a list").iter().map(|node| &node["worst"]);
     assert_eq!(worst.collect::<Vec<_>>(), ["warning", "warning", "danger"]);
-    scene.is_as_in("check-json.txt");
+    scene.compare_with("check-json.txt");
 }

@@ -17,12 +17,12 @@ fn every_page_is_as_it_was_looked_at() {
     for page in ["--help", "-h", "--version"] {
         front.run(&[page]);
     }
-    front.is_as_in("help.txt");
+    front.compare_with("help.txt");
     for verb in VERBS {
         let mut pages = Scene::default();
         pages.run(&[verb, "--help"]);
         pages.run(&[verb, "-h"]);
-        pages.is_as_in(&format!("help-{verb}.txt"));
+        pages.compare_with(&format!("help-{verb}.txt"));
     }
 }
 

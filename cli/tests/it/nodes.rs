@@ -40,7 +40,7 @@ fn without_nodes_it_says_where_to_name_them() {
     }
     let mut scene = scene.with("QUORLOCK_NODES", " ,");
     scene.run(&["check"]);
-    scene.is_as_in("nodes-none.txt");
+    scene.compare_with("nodes-none.txt");
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn what_is_wrong_with_a_node_is_told_without_its_password() {
     }
     let mut scene = scene.with("QUORLOCK_NODES", "redis://me:topsecret@10.0.0.1:port");
     assert!(!scene.run(&["check"]).err.contains("topsecret"));
-    scene.is_as_in("nodes-refused.txt");
+    scene.compare_with("nodes-refused.txt");
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_file_says_where_it_is_wrong_and_shows_no_password() {
     scene.run(&["check", "--nodes-file", &missing]);
     scene.run(&["check", "--nodes-file", files.dir()]);
     scene.run(&["check", "--nodes-file", &missing, "--node", "redis://10.0.0.1"]);
-    scene.is_as_in("nodes-file.txt");
+    scene.compare_with("nodes-file.txt");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn variables_that_cannot_work_are_named() {
     ] {
         scene.run_with(name, value, &["check"]);
     }
-    scene.is_as_in("nodes-variables.txt");
+    scene.compare_with("nodes-variables.txt");
 }
 
 /// A lock on one node is seen by who asks that node, and not by who asks another.

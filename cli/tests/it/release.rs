@@ -47,7 +47,7 @@ async fn who_has_the_value_can_release_it_and_nobody_else() {
     scene.run(&["release", "a", "--value", set.value()]);
     assert!(set.is_valid());
     set.release().await.expect("they answer");
-    scene.is_as_in("release-value.txt");
+    scene.compare_with("release-value.txt");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -67,7 +67,7 @@ async fn by_force_it_is_released_whosever_it_is() {
     nodes[1].cmd(&["RPUSH", "backup", "no", "lock"]);
     scene.run(&["release", "backup", "--force"]);
     assert_eq!(nodes[1].keys(), [b"backup"]);
-    scene.is_as_in("release-force.txt");
+    scene.compare_with("release-force.txt");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,5 +82,5 @@ async fn without_a_quorum_nothing_is_known() {
     nodes[1].kill();
     scene.run(&["release", "backup", "--value", lease.value()]);
     scene.run(&["release", "backup", "--force"]);
-    scene.is_as_in("release-unknown.txt");
+    scene.compare_with("release-unknown.txt");
 }

@@ -119,7 +119,7 @@ impl Scene {
 
     /// Compares all that was written down with a snapshot.
     #[track_caller]
-    pub(crate) fn is_as_in(self, snapshot: &str) {
+    pub(crate) fn compare_with(self, snapshot: &str) {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/snapshots");
         let expected = Data::read_from(&dir.join(snapshot), None);
         let mut told = self.transcript;

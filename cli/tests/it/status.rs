@@ -43,7 +43,7 @@ fn it_is_free_held_or_unknown() {
     nodes[1].kill();
     nodes[2].kill();
     look();
-    scene.is_as_in("status.txt");
+    scene.compare_with("status.txt");
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn as_json_it_is_one_object_a_line() {
         (&"held".into(), &"web-1:4711".into())
     );
     scene.run(&["status", "--json", "free"]);
-    scene.is_as_in("status-json.txt");
+    scene.compare_with("status-json.txt");
 }
 
 /// What a holder tells cannot write to the terminal of who asks, and its name neither.

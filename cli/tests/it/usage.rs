@@ -31,7 +31,7 @@ fn each_verb_says_what_is_missing() {
     ] {
         scene.run(arguments);
     }
-    scene.is_as_in("usage-missing.txt");
+    scene.compare_with("usage-missing.txt");
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn options_that_cannot_work_are_refused() {
     {
         scene.run(options);
     }
-    scene.is_as_in("usage-options.txt");
+    scene.compare_with("usage-options.txt");
 }
 
 #[test]
@@ -86,5 +86,5 @@ fn names_that_cannot_be_locked_are_refused() {
     ] {
         scene.run(arguments);
     }
-    scene.is_as_in("usage-names.txt");
+    scene.compare_with("usage-names.txt");
 }
