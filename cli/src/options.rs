@@ -17,8 +17,8 @@ pub(crate) struct NodeOptions {
     /// Lines that begin with # are comments. As TOML it has `nodes = ["redis://…", …]`, and whatever settings are
     /// wanted: `ttl = "10s"`, `key_prefix = "app:"`, `node_timeout = "250ms"`, and so on.
     ///
-    /// Without --node and --nodes-file, the nodes are those of the variable `QUORLOCK_NODES`, with commas or white space
-    /// between them. A setting of the environment (`QUORLOCK_TTL`, `QUORLOCK_KEY_PREFIX` and so on) counts before that
+    /// Without --node and --nodes-file, the nodes are those of the variable `QUORLOCK_NODES`, with commas or white
+    /// space between them. A setting of the environment (`QUORLOCK_TTL`, `QUORLOCK_KEY_PREFIX` and so on) counts before that
     /// of the file, and an option before both.
     #[arg(long, value_name = "FILE")]
     pub(crate) nodes_file: Option<PathBuf>,
@@ -64,7 +64,7 @@ pub(crate) struct ChildOptions {
     /// What CMD gets when its lock is being lost: TERM, then KILL before the validity ends; or KILL at once
     #[arg(long, value_enum, value_name = "SIGNAL", default_value_t = OnLost::Term)]
     pub(crate) on_lost: OnLost,
-    /// How long before the end of the validity it gets TERM; at most half of the ttl [default: 3s, or half of a ttl below 6s]
+    /// How long before the end of the validity it gets TERM; at most half of the ttl [default: 3s, or half the ttl]
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
     /// Leave CMD in the foreground of the terminal, so that it can read from it
