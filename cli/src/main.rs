@@ -1,10 +1,12 @@
 //! `quorlock`: locks across N independent Redis masters, for scripts and operators.
 
 mod exit;
+mod guard;
 mod held;
 mod nodes;
 mod options;
 mod output;
+mod progress;
 mod resource;
 mod verbs;
 

@@ -57,6 +57,13 @@ pub(crate) struct WaitOptions {
     pub(crate) conflict_exit_code: u8,
 }
 
+impl WaitOptions {
+    pub(crate) fn for_ever() -> Self {
+        let wait = Some(Duration::MAX);
+        Self { no_wait: false, wait, conflict_exit_code: Code::NO.0 }
+    }
+}
+
 /// What becomes of a child whose lock is lost.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Command")]

@@ -1,12 +1,21 @@
 //! `quorlock hold`: a lock for whoever started this process.
 
 use crate::exit::{self, Code, Failure};
+use crate::guard::{Signals, nested};
 use crate::options::{LockOptions, NodeOptions, WaitOptions};
-use crate::{held, nodes::Client, resource};
+use crate::{held, nodes::Client, output, resource};
 use clap::Args;
+use quorlock::{FencingToken, Lease};
+use sd_notify::NotifyState;
+use serde::Serialize;
 use std::ffi::OsString;
+use tokio::select;
 
 /// Hold a lock until SIGTERM or its loss, and print a line of JSON when it is held
+///
+/// The line has the resources, the value that `release --value` takes, the token (with --fenced) and for how long
+/// the lock is valid unless it is renewed, which it is. With `NOTIFY_SOCKET`, systemd is told as well
+/// (Type=notify). INT, HUP and the like end it as TERM does.
 #[derive(Args, Debug)]
 #[command(after_long_help = exit::help(
     &[("quorlock hold -n nightly", "for a program that has no client of its own")],
@@ -32,13 +41,57 @@ pub(crate) struct Arguments {
     pub(crate) nodes: NodeOptions,
 }
 
+/// What is held, as it is printed.
+#[derive(Serialize)]
+struct Holding<'a> {
+    resources: Vec<String>,
+    /// What `release --value` takes.
+    value: &'a str,
+    token: Option<FencingToken>,
+    validity_seconds: f64,
+}
+
 pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let Arguments { resources, wait, lock, nodes, fenced } = &arguments;
     let resources = resource::all_bytes(resources)?;
     let client = Client::for_locks(nodes, lock)?;
+    nested::refuse(&client, &resources)?;
+    let mut signals = Signals::listen(false)?;
     let acquire = held::acquire(&client, &resources, lock, wait);
     let acquire = if *fenced { acquire.fenced() } else { acquire };
-    let lease = held::lease(acquire, wait).await?;
-    lease.release().await?;
-    Err(Failure::new(Code::FAILED, "hold: what becomes of the lock is not part of this build"))
+    let lease = match held::wait(&client, &resources, acquire, wait, &mut signals).await {
+        Ok(lease) => lease,
+        Err(failure) => {
+            client.close().await;
+            return Err(failure);
+        }
+    };
+    let told = tell(&resources, &lease);
+    let ended = match told {
+        Ok(()) => select! {
+            biased;
+            why = lease.lost() => {
+                output::complain(format_args!("the lock was lost: {why}"));
+                Ok(Code::LOST)
+            }
+            _ = signals.end() => Ok(Code::OK),
+        },
+        Err(failure) => Err(failure),
+    };
+    // Who waits for that may go on before it is released.
+    let _ = sd_notify::notify(&[NotifyState::Stopping]);
+    held::release(&client, lease).await;
+    ended
+}
+
+/// Says that it is held: to whoever reads, and to systemd.
+fn tell(resources: &[&[u8]], lease: &Lease) -> Result<(), Failure> {
+    output::json(&Holding {
+        resources: resources.iter().map(|resource| resource::shown(resource)).collect(),
+        value: lease.value(),
+        token: lease.token(),
+        validity_seconds: lease.validity().as_secs_f64(),
+    })?;
+    sd_notify::notify(&[NotifyState::Ready])
+        .map_err(|error| Failure::new(Code::FAILED, format!("cannot tell NOTIFY_SOCKET: {error}")))
 }

@@ -9,7 +9,9 @@ mod run;
 mod status;
 
 use crate::exit::{Code, Failure};
+use crate::guard::shim;
 use clap::Subcommand;
+use std::ffi::OsString;
 
 /// What is to be done.
 #[derive(Debug, Subcommand)]
@@ -21,28 +23,41 @@ pub(crate) enum Verb {
     Check(check::Arguments),
     Release(release::Arguments),
     Completions(completions::Arguments),
+    #[command(name = shim::VERB, hide = true)]
+    Exec {
+        /// Who wants it to end with itself
+        parent: u32,
+        /// What this process becomes
+        #[arg(required = true, last = true)]
+        command: Vec<OsString>,
+    },
 }
 
 impl Verb {
-    /// Does it, on threads that renew locks whatever else is done.
+    /// Does it.
     pub(crate) fn execute(self) -> Result<Code, Failure> {
-        let mut runtime = tokio::runtime::Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(2).enable_all().build().map_err(|error| {
+        match self {
+            Self::Run(arguments) => on_threads(run::execute(arguments)),
+            Self::Hold(arguments) => on_threads(hold::execute(arguments)),
+            Self::Lead(arguments) => on_threads(lead::execute(arguments)),
+            Self::Status(arguments) => on_threads(status::execute(arguments)),
+            Self::Check(arguments) => on_threads(check::execute(arguments)),
+            Self::Release(arguments) => on_threads(release::execute(arguments)),
+            Self::Completions(arguments) => completions::execute(&arguments),
+            Self::Exec { parent, command } => Err(shim::exec(parent, &command)),
+        }
+    }
+}
+
+/// Does it on threads that renew locks whatever else is done. The work itself is done on this one.
+fn on_threads(work: impl Future<Output = Result<Code, Failure>>) -> Result<Code, Failure> {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime =
+        runtime.worker_threads(2).enable_all().build().map_err(|error| {
             Failure::new(Code::FAILED, format!("no threads to work with: {error}"))
         })?;
-        let ended = runtime.block_on(async {
-            match self {
-                Self::Run(arguments) => run::execute(arguments).await,
-                Self::Hold(arguments) => hold::execute(arguments).await,
-                Self::Lead(arguments) => lead::execute(arguments).await,
-                Self::Status(arguments) => status::execute(arguments).await,
-                Self::Check(arguments) => check::execute(arguments).await,
-                Self::Release(arguments) => release::execute(arguments).await,
-                Self::Completions(arguments) => completions::execute(&arguments),
-            }
-        });
-        // What still hangs, such as the look-up of a host's name, is not waited for.
-        runtime.shutdown_background();
-        ended
-    }
+    let ended = runtime.block_on(work);
+    // What still hangs, such as the look-up of a host's name, is not waited for.
+    runtime.shutdown_background();
+    ended
 }

@@ -1,0 +1,56 @@
+//! A command and what it has started.
+
+use super::signals::stop_ourselves;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
+use tokio::process::Child;
+
+/// The processes that are ended together.
+#[derive(Debug)]
+pub(super) struct Group {
+    /// The command, which leads them; `None` if it has ended before it could be looked at.
+    leader: Option<Pid>,
+    /// True if it is in our group: then it alone is ours to end.
+    foreground: bool,
+    /// True once the command was waited for: its number can be another's then.
+    is_reaped: bool,
+}
+
+impl Group {
+    pub(super) fn of(child: &Child, foreground: bool) -> Self {
+        let leader = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        Self { leader, foreground, is_reaped: false }
+    }
+
+    /// The command was waited for.
+    pub(super) fn forget_leader(&mut self) {
+        self.is_reaped = true;
+    }
+
+    /// True if others of the group run. While they do, nobody else can have its number.
+    pub(super) fn has_more(&self) -> bool {
+        !self.foreground
+            && self.leader.is_some_and(|leader| test_kill_process_group(leader).is_ok())
+    }
+
+    /// Sends it to all of them. Who has ended does not hear it, and that is all that can go wrong.
+    pub(super) fn signal(&self, signal: Signal) {
+        let Some(leader) = self.leader else { return };
+        if !self.foreground {
+            let _ = kill_process_group(leader, signal);
+        } else if !self.is_reaped {
+            let _ = kill_process(leader, signal);
+        }
+    }
+
+    /// Hands on what was sent to us.
+    pub(super) fn pass_on(&self, signal: Signal) {
+        // The terminal sends these to all that are in the foreground.
+        if self.foreground && matches!(signal, Signal::INT | Signal::QUIT) {
+            return;
+        }
+        self.signal(signal);
+        if signal == Signal::TSTP {
+            stop_ourselves();
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Commands that run under the lock that they want: they would wait for themselves.
+
+use crate::exit::Failure;
+use crate::nodes::Client;
+use crate::resource;
+use quorlock::FencingToken;
+use serde::{Deserialize, Serialize};
+use std::env;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+
+/// What is held by those that this process runs under, as JSON.
+const HELD: &str = "QUORLOCK_HELD";
+
+/// Locks that somebody above us holds.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Held {
+    /// The addresses of the nodes, sorted.
+    nodes: Vec<String>,
+    /// The keys, in hexadecimal digits.
+    keys: Vec<String>,
+}
+
+impl Held {
+    fn new(client: &Client, resources: &[&[u8]]) -> Self {
+        let nodes = client.redlock.nodes();
+        let mut nodes: Vec<_> = nodes.iter().map(|node| node.name().to_owned()).collect();
+        nodes.sort_unstable();
+        let prefix = client.config.key_prefix.as_deref().unwrap_or_default().as_bytes();
+        let keys = resources.iter().map(|resource| hex(&[prefix, resource].concat())).collect();
+        Self { nodes, keys }
+    }
+}
+
+/// Those that are held above us.
+fn inherited() -> Result<Vec<Held>, Failure> {
+    let Some(text) = env::var_os(HELD) else { return Ok(Vec::new()) };
+    let text = text.to_str().unwrap_or_default();
+    serde_json::from_str(text).map_err(|error| {
+        Failure::usage(format!("{HELD} is quorlock's own, and is not as it was set: {error}"))
+    })
+}
+
+/// # Errors
+/// If one of the `resources` is held, on the same nodes, by a `quorlock` that this process runs under.
+pub(crate) fn refuse(client: &Client, resources: &[&[u8]]) -> Result<(), Failure> {
+    let above = inherited()?;
+    let wanted = Held::new(client, resources);
+    let is_held = |key: &String| {
+        above.iter().any(|held| held.nodes == wanted.nodes && held.keys.contains(key))
+    };
+    match wanted.keys.iter().position(is_held) {
+        Some(at) => Err(Failure::usage(format!(
+            "{} is held by the quorlock that this command runs under: it would wait for itself",
+            resource::shown(resources[at])
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// What a command is told of its locks.
+pub(crate) fn variables(
+    client: &Client,
+    resources: &[&[u8]],
+    token: Option<FencingToken>,
+) -> Result<Vec<(&'static str, OsString)>, Failure> {
+    let mut held = inherited()?;
+    held.push(Held::new(client, resources));
+    let held = serde_json::to_string(&held).map_err(std::io::Error::from)?;
+    let told = resources.join(&b'\n');
+    let mut variables = vec![
+        ("QUORLOCK_RESOURCE", std::os::unix::ffi::OsStringExt::from_vec(told)),
+        (HELD, held.into()),
+    ];
+    variables.extend(token.map(|token| ("QUORLOCK_TOKEN", token.to_string().into())));
+    Ok(variables)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to text cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

@@ -1,0 +1,61 @@
+//! What is shown on a terminal while a lock is waited for.
+
+use crate::nodes::Client;
+use crate::output;
+use crate::resource;
+use std::convert::Infallible;
+use std::future::pending;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+
+/// How long it is waited in silence, and how often the nodes are asked then.
+const PACE: Duration = Duration::from_secs(1);
+
+/// Puts the cursor to the begin of its line, and clears that.
+const CLEAR: &str = "\r\x1b[K";
+
+/// The line that is written over and over. Gone when this is dropped.
+struct Line;
+
+fn write(text: &str) {
+    let _ = write!(anstream::stderr().lock(), "{CLEAR}{text}");
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        write("");
+    }
+}
+
+/// Shows what is waited for, and who has it, until it is dropped. Shows nothing where nobody looks.
+pub(crate) async fn show(client: &Client, resources: &[&[u8]]) -> Infallible {
+    if !io::stderr().is_terminal() {
+        return pending().await;
+    }
+    let begun = Instant::now();
+    sleep(PACE).await;
+    let _line = Line;
+    loop {
+        let mut holder = None;
+        for resource in resources {
+            let Ok(status) = client.redlock.status(resource).await else { continue };
+            if let Some(who) = status.holder() {
+                holder = Some((resource, who));
+                break;
+            }
+        }
+        let waited = humantime::format_duration(Duration::from_secs(begun.elapsed().as_secs()));
+        let mark = output::styled(output::WARNING, "waiting");
+        write(&match holder {
+            Some((resource, who)) => {
+                format!(
+                    "quorlock: {mark} for {waited}: {} is held by {who}",
+                    resource::shown(resource)
+                )
+            }
+            None => format!("quorlock: {mark} for {waited}"),
+        });
+        sleep(PACE).await;
+    }
+}
