@@ -42,11 +42,13 @@ pub use error::{ExtendError, ReenterError, ReleaseError};
 pub use lease::{Ended, Lease, LeaseRef, ReleaseOutcome};
 pub use node::{Credentials, NodeState, RestartGuard, RuntimeDriver, VoteEligibility};
 pub use observe::{AcquireBegun, AcquireEnded, AcquireOutcome, AttemptEnded, AttemptOutcome};
+pub use observe::{Asked, ConnectFailed, ConnectionClosed, ConnectionOpened, NodeAnswer};
 pub use observe::{ExtendBegun, ExtendEnded, ExtendOutcome, HandedOver, LeaseLost, Lock};
 pub use observe::{FencingToken, ParseTokenError, TokenRangeError};
 pub use observe::{Holder, NodeReport, NodeVote, Report};
-pub use observe::{NodeChanged, NodeStanding, Observer, ReleaseBegun, ReleaseEnded};
+pub use observe::{NodeAnswered, NodeChanged, NodeStanding, Observer, ReleaseBegun, ReleaseEnded};
 pub use observe::{ReleaseResult, ReleasesOwed, RenewalFailing, Renewed, Resources};
+pub use observe::{WaitBegun, WaitEnded};
 pub use protocol::{Loss, RetryPolicy};
 #[cfg(feature = "redis-1")]
 pub use redis;

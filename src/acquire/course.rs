@@ -2,6 +2,7 @@
 
 use super::attempt::{Attempt, AttemptResult};
 use super::driver::{Driver, READY_LOOK};
+use super::observed::WaitWatch;
 use super::queue_slot::QueueSlot;
 use super::request::{AcquireFailure, AcquireRequest, Acquired};
 use crate::node::{Links, Nodes, sleep_until};
@@ -29,6 +30,7 @@ pub(super) struct Course<'a> {
     attempts: u32,
     /// Its last attempt, which was refused.
     refused: Option<Arc<Tally>>,
+    watch: WaitWatch<'a>,
 }
 
 impl<'a> Course<'a> {
@@ -41,7 +43,8 @@ impl<'a> Course<'a> {
                 .fenced(request.counters.is_some());
         let join = |deadline| QueueSlot::join(&context.queues, &request.keys, deadline);
         let slot = request.deadline.map(join);
-        Self { driver, request, acquisition, slot, begun: driver.now(), attempts: 0, refused: None }
+        let (begun, watch) = (driver.now(), WaitWatch::new(driver, request));
+        Self { driver, request, acquisition, slot, begun, attempts: 0, refused: None, watch }
     }
 
     /// Makes attempts until one is won or there is reason to give up.
@@ -133,6 +136,7 @@ impl<'a> Course<'a> {
         if poll_fn(|cx| Poll::Ready(turn.as_mut().poll(cx).is_ready())).await {
             return true;
         }
+        self.watch.begin();
         let mut deadline = pin!(sleep_until(nodes, self.request.deadline.unwrap_or(NEVER)));
         poll_fn(|cx| match turn.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(true),
@@ -144,6 +148,7 @@ impl<'a> Course<'a> {
     /// An attempt was refused for this `reason`: waits until `at`, or until there is news that makes
     /// another one worth while.
     async fn rest(&mut self, nodes: &Nodes, reason: Arc<Tally>, at: Time) {
+        self.watch.begin();
         if let Some(slot) = &mut self.slot {
             slot.refuse(&reason, &self.request.keys);
         }

@@ -7,6 +7,7 @@ use super::request::{AcquireFailure, AcquireRequest, Acquired, Unready};
 use super::wait_queue::WaitQueues;
 use crate::error::CloseError;
 use crate::node::{NoRuntime, Nodes, Pool, Timings, sleep_until};
+use crate::observe::Observers;
 use crate::protocol::{Drift, Quorum, Schedule, Time};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -66,6 +67,11 @@ impl Driver {
     /// What time it is by the client's clock.
     pub(super) fn now(&self) -> Time {
         self.pool.clock().now()
+    }
+
+    /// Who is told what happens.
+    pub(super) fn observers(&self) -> &Observers {
+        self.pool.observers()
     }
 
     /// How many wait, or try at the head of their queue.

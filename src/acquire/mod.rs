@@ -6,6 +6,7 @@
 mod attempt;
 mod course;
 mod driver;
+mod observed;
 mod permits;
 mod queue;
 mod queue_slot;

@@ -316,9 +316,9 @@ impl Builder {
             count => Quorum::majority(count),
         };
         let settings = Settings::new(&options)?;
-        let observers = Observers::new(observer, quorum, &environment.clock);
-        let environment = Environment { observers, ..environment };
         let names = address::distinct_names(&places)?;
+        let observers = Observers::new(observer, &names, quorum, &environment.clock);
+        let environment = Environment { observers, ..environment };
 
         let (Limits { node_timeout, drift, .. }, term) = (settings.limits, settings.term);
         let fingerprint = address::fingerprint(&places, quorum, &settings);

@@ -140,7 +140,7 @@ impl Backlog {
             if command.is_void(self.node.id, now.ours) {
                 command.answer_void(self.node.id);
             } else {
-                command.fail(failure.clone());
+                self.node.fail(&mut command, failure.clone());
                 self.keep(command);
             }
         }

@@ -2,10 +2,10 @@
 
 use super::ballot::Ballot;
 use super::claim::Claim;
+use crate::observe::Asked;
 use crate::protocol::{NodeId, Promise, Time, Ttl};
 use crate::wire::{
-    Abilities, Answer, Command, CoolDown, Form, NodeFailure, Obstacle, ReplyShape, Requests, Value,
-    Wants,
+    Abilities, Answer, Command, CoolDown, Form, Obstacle, ReplyShape, Requests, Value, Wants,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -125,6 +125,18 @@ impl QueuedCommand {
             self.command,
             Command::Acquire { .. } | Command::Adopt { .. } | Command::Raise { .. }
         )
+    }
+
+    /// What the node is asked for, if that is told.
+    pub(super) fn asked(&self) -> Option<Asked> {
+        match self.command {
+            Command::Acquire { .. } | Command::Adopt { .. } | Command::Raise { .. } => {
+                Some(Asked::Acquire)
+            }
+            Command::Extend { .. } => Some(Asked::Extend),
+            Command::Release { .. } => Some(Asked::Release),
+            Command::Repair { .. } | Command::Look | Command::ForceDelete => None,
+        }
     }
 
     /// True if the node is asked to grant something: a lock, a token, more time.
@@ -286,10 +298,6 @@ impl QueuedCommand {
         if let Some(ballot) = self.ballot.take() {
             ballot.cast_at(answer, at);
         }
-    }
-
-    pub(super) fn fail(&mut self, failure: NodeFailure) {
-        self.answer(Answer::Failed(failure));
     }
 
     /// How many replies it has, as it was written.

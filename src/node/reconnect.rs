@@ -50,6 +50,7 @@ impl Disconnected {
                 Ok(link) => return Some(link),
                 Err(failure) => {
                     node.guard.handle_unreachable(node.id, node.now());
+                    node.tell_unreachable(&failure);
                     *self = Self::down(failure, backlog);
                     reconnect.handle_unreachable(node.timer.now(), node.random());
                 }

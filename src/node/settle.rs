@@ -31,6 +31,7 @@ impl Backlog {
             }
         };
         let received = self.node.receive(sealed, time, now.ours);
+        let is_told = self.node.are_answers_wanted();
         let mut again = Vec::new();
         let mut rest = replies;
         for command in commands {
@@ -38,7 +39,7 @@ impl Backlog {
             if command.is_native_refused(own) {
                 can.deletes = None;
             }
-            again.extend(self.settle_one(command, own, (at, now.timer, received)));
+            again.extend(self.settle_one(command, own, (at, now.timer, received), is_told));
             rest = others;
         }
         self.inbox.splice(0..0, again);
@@ -53,6 +54,7 @@ impl Backlog {
         mut command: QueuedCommand,
         replies: &[Value],
         (written, now, received): (Time, Time, Received),
+        is_told: bool,
     ) -> Option<QueuedCommand> {
         if command.fall_back(replies) {
             return Some(command);
@@ -67,12 +69,16 @@ impl Backlog {
             command.note_refusal(failure.is_some_and(NodeFailure::is_lasting));
             command.note_answer(self.node.id, &answer);
             is_freed = matches!(answer, Answer::Granted(_)) && command.is_late();
-            command.answer_at(self.node.apply_guards(&command, answer, received), received.at);
+            let answer = self.node.apply_guards(&command, answer, received);
+            if is_told {
+                self.node.tell_answer(&command, &answer, Some(now.since(written)));
+            }
+            command.answer_at(answer, received.at);
             Some(())
         });
         if settled.flatten().is_none() {
             has_failed = true;
-            command.fail(NodeFailure::Unexpected("it could not be read".into()));
+            self.node.fail(&mut command, NodeFailure::Unexpected("it could not be read".into()));
         }
         if is_freed {
             // Whoever was told that the lock is given up has asked, or slept, before the node knew of it; and nodes
@@ -103,7 +109,7 @@ impl Backlog {
     ) {
         for mut command in commands {
             command.note_in_doubt(self.node.id);
-            command.fail(failure.clone());
+            self.node.fail(&mut command, failure.clone());
             self.keep(command);
         }
         self.tell_owed();

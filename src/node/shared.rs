@@ -86,6 +86,8 @@ pub(crate) struct NodeShared {
     pub(super) pending_releases: Arc<AtomicUsize>,
     /// Those of them that have to be written again.
     pub(super) owed_releases: AtomicUsize,
+    /// How many connections there are, over all runtimes.
+    pub(super) connections: AtomicUsize,
 }
 
 impl NodeShared {
@@ -116,6 +118,7 @@ impl NodeShared {
             handover: Handover::default(),
             pending_releases: Arc::default(),
             owed_releases: AtomicUsize::new(0),
+            connections: AtomicUsize::new(0),
         }
     }
 
@@ -184,12 +187,12 @@ impl NodeShared {
         }
         if command.was_written() {
             // It may have run: what it finds when it is repeated says nothing.
-            command.fail(NodeFailure::ShutDown);
+            self.fail(&mut command, NodeFailure::ShutDown);
         }
         if command.is_release() || (command.is_upkeep() && self.handover.is_served()) {
             self.handover.leave(command);
         } else {
-            command.fail(NodeFailure::ShutDown);
+            self.fail(&mut command, NodeFailure::ShutDown);
         }
     }
 }

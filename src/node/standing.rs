@@ -1,12 +1,17 @@
-//! How a node stands, for whoever is told of that.
+//! How a node stands and what it says, for whoever is told of that.
 
 use super::backlog::Backlog;
+use super::queued_command::QueuedCommand;
 use super::shared::{NodeShared, NodeState};
-use crate::observe::{NodeChanged, NodeStanding, ReleasesOwed, Weight};
+use crate::observe::{
+    ConnectFailed, ConnectionClosed, ConnectionOpened, NodeAnswer, NodeAnswered, NodeChanged,
+    NodeStanding, ReleasesOwed, Weight,
+};
 use crate::protocol::Time;
 use crate::sync::lock;
-use crate::wire::NodeFailure;
+use crate::wire::{Answer, NodeFailure};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 impl NodeShared {
     /// Looks how the node stands, and tells it if that is otherwise than before. Something may have changed, or
@@ -52,6 +57,66 @@ impl NodeShared {
             None => (NodeStanding::Counted, None),
         })
     }
+
+    /// There is one connection more.
+    pub(super) fn tell_opened(&self) {
+        let connections = self.connections.fetch_add(1, Ordering::AcqRel) + 1;
+        let observers = &self.environment.observers;
+        if observers.wants(Weight::Detail) {
+            let event = ConnectionOpened { node: &self.name, connections };
+            observers.tell(Weight::Detail, &event);
+        }
+    }
+
+    /// There is one connection less; without a `reason`, as all is done.
+    pub(super) fn tell_closed(&self, reason: Option<&NodeFailure>) {
+        let connections = self.connections.fetch_sub(1, Ordering::AcqRel) - 1;
+        let observers = &self.environment.observers;
+        if observers.wants(Weight::Detail) {
+            let event = ConnectionClosed { node: &self.name, reason, connections };
+            observers.tell(Weight::Detail, &event);
+        }
+    }
+
+    /// A connection could not be made.
+    pub(super) fn tell_unreachable(&self, reason: &NodeFailure) {
+        let observers = &self.environment.observers;
+        if observers.wants(Weight::Detail) {
+            observers.tell(Weight::Detail, &ConnectFailed { node: &self.name, reason });
+        }
+    }
+
+    /// True if anybody is to be told what the node answers.
+    pub(super) fn are_answers_wanted(&self) -> bool {
+        self.environment.observers.wants(Weight::Detail)
+    }
+
+    /// The node has given this `answer` to `command`.
+    pub(super) fn tell_answer(
+        &self,
+        command: &QueuedCommand,
+        answer: &Answer,
+        round_trip: Option<Duration>,
+    ) {
+        let Some(asked) = command.asked() else { return };
+        let answer = match answer {
+            Answer::Granted(_) => NodeAnswer::Granted,
+            Answer::Denied(_) => NodeAnswer::Held,
+            Answer::Missing { .. } => NodeAnswer::Missing,
+            Answer::Excluded(failure) | Answer::Failed(failure) => NodeAnswer::Failed(failure),
+        };
+        let event = NodeAnswered { node: &self.name, asked, answer, round_trip };
+        self.environment.observers.tell(Weight::Detail, &event);
+    }
+
+    /// The `command` has failed without an answer: that is its vote, and is told.
+    pub(super) fn fail(&self, command: &mut QueuedCommand, failure: NodeFailure) {
+        let answer = Answer::Failed(failure);
+        if self.are_answers_wanted() {
+            self.tell_answer(command, &answer, None);
+        }
+        command.answer(answer);
+    }
 }
 
 impl Backlog {
@@ -64,14 +129,16 @@ impl Backlog {
         self.told_owed = owed;
         // Of all tasks of the node.
         let all = &self.node.owed_releases;
-        let owed = if owed > known {
-            all.fetch_add(owed - known, Ordering::AcqRel) + (owed - known)
+        let before = if owed > known {
+            all.fetch_add(owed - known, Ordering::AcqRel)
         } else {
-            all.fetch_sub(known - owed, Ordering::AcqRel) - (known - owed)
+            all.fetch_sub(known - owed, Ordering::AcqRel)
         };
+        let owed = before + owed - known;
         let observers = &self.node.environment.observers;
         if observers.wants(Weight::Detail) {
-            observers.tell(Weight::Detail, &ReleasesOwed { node: &self.node.name, owed });
+            let event = ReleasesOwed { node: &self.node.name, owed, before };
+            observers.tell(Weight::Detail, &event);
         }
     }
 }

@@ -74,14 +74,20 @@ impl NodeTask {
     fn take_on(&mut self, link: Link) {
         let node = self.backlog.node.clone();
         let now = node.moment();
+        let mut replaced = None;
         if let State::Connected(old) = &mut self.state {
             let why = NodeFailure::Stalled(old.line.silence(now));
             self.backlog.handle_loss(&mut old.line, true, &why);
+            replaced = Some(why);
         }
         node.handle_set_up(&link.peer);
         node.set_info(link.peer.info.clone());
         self.reconnect.handle_connected(now.timer);
         self.state = State::Connected(Box::new(Connected::new(link, &self.backlog)));
+        if replaced.is_some() {
+            node.tell_closed(replaced.as_ref());
+        }
+        node.tell_opened();
         self.backlog.handle_recovery(now.timer);
         // What happened meanwhile was not told.
         node.tell(None);
@@ -92,6 +98,7 @@ impl NodeTask {
     fn handle_break(&mut self, why: NodeFailure) {
         if let State::Connected(connected) = &mut self.state {
             self.backlog.handle_loss(&mut connected.line, true, &why);
+            self.backlog.node.tell_closed(Some(&why));
         }
         let is_hung = matches!(why, NodeFailure::Stalled(_));
         self.backlog.note_silence(is_hung);
@@ -111,6 +118,8 @@ impl Drop for NodeTask {
             let line = &mut connected.line;
             let may_deliver = !line.has_nothing_unanswered();
             self.backlog.handle_loss(line, may_deliver, &NodeFailure::ShutDown);
+            let is_done = self.backlog.is_over();
+            self.backlog.node.tell_closed(Some(&NodeFailure::ShutDown).filter(|_| !is_done));
             self.state = State::Disconnected(Disconnected::default());
         }
         self.backlog.hand_over(&mut self.inlet);

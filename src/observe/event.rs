@@ -19,6 +19,26 @@ pub struct AcquireBegun<'a> {
     pub is_adoption: bool,
 }
 
+/// An acquire has to wait: it stands in line behind others of its client, or its attempt was refused and it will make
+/// another. Told once for an acquire at most.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct WaitBegun<'a> {
+    /// What is to be locked.
+    pub lock: Lock<'a>,
+}
+
+/// It waits no more: it has got the lock, or has given up. Told right before the acquire [ends](AcquireEnded), once
+/// for each wait that has begun.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct WaitEnded<'a> {
+    /// What was to be locked.
+    pub lock: Lock<'a>,
+    /// For how long it has waited, its further attempts included.
+    pub waited: Duration,
+}
+
 /// One attempt of an acquire is over: its round, or two.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -95,6 +115,22 @@ pub enum AcquireOutcome {
 }
 
 impl AcquireOutcome {
+    /// Each of them.
+    #[cfg(feature = "metrics")]
+    pub(super) const ALL: [Self; 11] = [
+        Self::Won,
+        Self::Contended,
+        Self::NotHeld,
+        Self::NoQuorum,
+        Self::Expired,
+        Self::Timeout,
+        Self::NotPolled,
+        Self::Overloaded,
+        Self::Closed,
+        Self::NoRuntime,
+        Self::Dropped,
+    ];
+
     /// One word in small letters, as a label.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -174,6 +210,10 @@ pub enum ExtendOutcome {
 }
 
 impl ExtendOutcome {
+    /// Each of them.
+    #[cfg(feature = "metrics")]
+    pub(super) const ALL: [Self; 4] = [Self::Extended, Self::NoQuorum, Self::Ended, Self::Dropped];
+
     /// One word in small letters, as a label.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -272,6 +312,11 @@ pub enum ReleaseResult {
 }
 
 impl ReleaseResult {
+    /// Each of them.
+    #[cfg(feature = "metrics")]
+    pub(super) const ALL: [Self; 5] =
+        [Self::Released, Self::Expired, Self::TakenOver, Self::NoQuorum, Self::InBackground];
+
     /// One word in small letters, as a label.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,10 +1,10 @@
 //! What a client tells of itself while it works: events, and who is told.
 //!
 //! Here live [`Observer`], its events, the handle by which the rooms above tell them, and what the library
-//! itself makes of them (lines and spans). No event is born here, and nothing is decided: whoever tells does not wait for who
+//! itself makes of them (lines and spans, metrics). No event is born here, and nothing is decided: whoever tells does not wait for who
 //! is told, and holds no lock meanwhile.
 //!
-//! Without an observer and without a subscriber, [`Observers::wants`] is a few loads and branches: no event is
+//! Without an observer, a subscriber and a recorder, [`Observers::wants`] is a few loads and branches: no event is
 //! built, no clock is read, nothing is allocated.
 
 mod event;
@@ -20,6 +20,8 @@ mod serialized;
 mod token;
 mod told;
 
+#[cfg(feature = "metrics")]
+mod metrics;
 #[cfg(feature = "tracing")]
 mod pace;
 #[cfg(feature = "tracing")]
@@ -28,12 +30,15 @@ mod spans;
 pub use event::{
     AcquireBegun, AcquireEnded, AcquireOutcome, AttemptEnded, AttemptOutcome, ExtendBegun,
     ExtendEnded, ExtendOutcome, HandedOver, LeaseLost, ReleaseBegun, ReleaseEnded, ReleaseResult,
-    RenewalFailing, Renewed,
+    RenewalFailing, Renewed, WaitBegun, WaitEnded,
 };
 pub use holder::Holder;
 pub use lock::{Lock, Resources};
 pub(crate) use lock::{Tag, shown};
-pub use node_event::{NodeChanged, NodeStanding, ReleasesOwed};
+pub use node_event::{
+    Asked, ConnectFailed, ConnectionClosed, ConnectionOpened, NodeAnswer, NodeAnswered,
+    NodeChanged, NodeStanding, ReleasesOwed,
+};
 pub use observer::Observer;
 pub(crate) use observers::{Observers, Weight};
 pub use report::{NodeReport, NodeVote, Report};

@@ -2,9 +2,11 @@
 
 use super::event::{
     AcquireBegun, AcquireEnded, AttemptEnded, ExtendBegun, ExtendEnded, HandedOver, LeaseLost,
-    ReleaseBegun, ReleaseEnded, RenewalFailing, Renewed,
+    ReleaseBegun, ReleaseEnded, RenewalFailing, Renewed, WaitBegun, WaitEnded,
 };
-use super::node_event::{NodeChanged, ReleasesOwed};
+use super::node_event::{
+    ConnectFailed, ConnectionClosed, ConnectionOpened, NodeAnswered, NodeChanged, ReleasesOwed,
+};
 
 /// Is told what a client does: see [`Builder::observer`](crate::Builder::observer). Every method has a default,
 /// which does nothing.
@@ -45,6 +47,12 @@ pub trait Observer: Send + Sync + 'static {
     /// An acquire has begun.
     fn acquire_begun(&self, event: &AcquireBegun<'_>) {}
 
+    /// An acquire has to wait.
+    fn wait_begun(&self, event: &WaitBegun<'_>) {}
+
+    /// It waits no more.
+    fn wait_ended(&self, event: &WaitEnded<'_>) {}
+
     /// An attempt of an acquire is over.
     fn attempt_ended(&self, event: &AttemptEnded<'_>) {}
 
@@ -80,6 +88,18 @@ pub trait Observer: Send + Sync + 'static {
 
     /// How many releases a node is owed has changed.
     fn releases_owed(&self, event: &ReleasesOwed<'_>) {}
+
+    /// A connection was made.
+    fn connection_opened(&self, event: &ConnectionOpened<'_>) {}
+
+    /// A connection has ended.
+    fn connection_closed(&self, event: &ConnectionClosed<'_>) {}
+
+    /// A connection could not be made.
+    fn connect_failed(&self, event: &ConnectFailed<'_>) {}
+
+    /// A node has answered a command, or will not. This is told most often by far: ten times for a lock on five nodes.
+    fn node_answered(&self, event: &NodeAnswered<'_>) {}
 
     /// The method of this name has panicked. This is the last call.
     fn panicked(&self, method: &'static str) {}

@@ -1,5 +1,7 @@
 //! The handle by which a client tells what happens.
 
+#[cfg(feature = "metrics")]
+use super::metrics::Metrics;
 use super::node_event::NodeStanding;
 use super::observer::Observer;
 use super::roll::{Change, Roll};
@@ -22,6 +24,9 @@ struct Inner {
     observer: Option<Ear<Arc<dyn Observer>>>,
     #[cfg(feature = "tracing")]
     spans: Ear<Spans>,
+    /// `None` if there was no recorder when the client was built.
+    #[cfg(feature = "metrics")]
+    metrics: Option<Ear<Metrics>>,
     /// The number of the last acquire or extension.
     last_id: AtomicU64,
     /// How the nodes stand, as was told.
@@ -45,14 +50,24 @@ pub(crate) enum Weight {
 }
 
 impl Observers {
-    /// Nobody but `observer` and those who subscribe, for a client of these nodes with this clock.
-    pub(crate) fn new(observer: Option<Arc<dyn Observer>>, quorum: Quorum, clock: &Clock) -> Self {
+    /// Nobody but `observer`, those who subscribe and the recorder that is installed now, for a client of these
+    /// nodes with this clock.
+    pub(crate) fn new(
+        observer: Option<Arc<dyn Observer>>,
+        nodes: &[Arc<str>],
+        quorum: Quorum,
+        clock: &Clock,
+    ) -> Self {
         #[cfg(not(feature = "tracing"))]
         let _ = clock;
+        #[cfg(not(feature = "metrics"))]
+        let _ = nodes;
         Self(Arc::new(Inner {
             observer: observer.map(Ear::new),
             #[cfg(feature = "tracing")]
             spans: Ear::new(Spans::new(clock.clone())),
+            #[cfg(feature = "metrics")]
+            metrics: Metrics::new(nodes).map(Ear::new),
             last_id: AtomicU64::new(0),
             roll: Mutex::new(Roll::new(quorum)),
         }))
@@ -64,6 +79,10 @@ impl Observers {
         if Spans::want(weight) && self.0.spans.hears() {
             return true;
         }
+        #[cfg(feature = "metrics")]
+        if self.0.metrics.as_ref().is_some_and(Ear::hears) {
+            return true;
+        }
         let _ = weight;
         self.0.observer.as_ref().is_some_and(Ear::hears)
     }
@@ -73,6 +92,10 @@ impl Observers {
         #[cfg(feature = "tracing")]
         if Spans::want(weight) {
             self.0.spans.tell(event);
+        }
+        #[cfg(feature = "metrics")]
+        if let Some(metrics) = &self.0.metrics {
+            metrics.tell(event);
         }
         let _ = weight;
         if let Some(observer) = &self.0.observer {
@@ -99,7 +122,7 @@ impl Observers {
 /// Nobody but those who subscribe.
 impl Default for Observers {
     fn default() -> Self {
-        Self::new(None, Quorum::majority(1), &Clock::default())
+        Self::new(None, &[], Quorum::majority(1), &Clock::default())
     }
 }
 
@@ -132,6 +155,13 @@ trait AsObserver {
 impl AsObserver for Arc<dyn Observer> {
     fn as_observer(&self) -> &dyn Observer {
         &**self
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl AsObserver for Metrics {
+    fn as_observer(&self) -> &dyn Observer {
+        self
     }
 }
 

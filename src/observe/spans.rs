@@ -8,7 +8,9 @@ use super::event::{
     LeaseLost, ReleaseBegun, ReleaseEnded, RenewalFailing, Renewed,
 };
 use super::lock::Lock;
-use super::node_event::{NodeChanged, NodeStanding, ReleasesOwed};
+use super::node_event::{
+    ConnectFailed, ConnectionClosed, ConnectionOpened, NodeChanged, NodeStanding, ReleasesOwed,
+};
 use super::observer::Observer;
 use super::observers::Weight;
 use super::pace::{HeldBack, Pace};
@@ -305,8 +307,22 @@ impl Observer for Spans {
     }
 
     fn releases_owed(&self, event: &ReleasesOwed<'_>) {
-        let ReleasesOwed { node, owed } = event;
+        let ReleasesOwed { node, owed, .. } = event;
         debug!(target: "quorlock", node, owed, "{node} is owed {owed} releases");
+    }
+
+    fn connection_opened(&self, event: &ConnectionOpened<'_>) {
+        debug!(target: "quorlock", "connected to {}", event.node);
+    }
+
+    fn connection_closed(&self, event: &ConnectionClosed<'_>) {
+        let why = event.reason.map(display);
+        debug!(target: "quorlock", why, "a connection to {} has ended", event.node);
+    }
+
+    fn connect_failed(&self, event: &ConnectFailed<'_>) {
+        let ConnectFailed { node, reason } = event;
+        debug!(target: "quorlock", why = %reason, "{node} could not be connected to");
     }
 
     /// A subscriber has.

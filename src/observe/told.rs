@@ -2,9 +2,11 @@
 
 use super::event::{
     AcquireBegun, AcquireEnded, AttemptEnded, ExtendBegun, ExtendEnded, HandedOver, LeaseLost,
-    ReleaseBegun, ReleaseEnded, RenewalFailing, Renewed,
+    ReleaseBegun, ReleaseEnded, RenewalFailing, Renewed, WaitBegun, WaitEnded,
 };
-use super::node_event::{NodeChanged, ReleasesOwed};
+use super::node_event::{
+    ConnectFailed, ConnectionClosed, ConnectionOpened, NodeAnswered, NodeChanged, ReleasesOwed,
+};
 use super::observer::Observer;
 use std::sync::Arc;
 
@@ -41,6 +43,8 @@ macro_rules! told_by {
 
 told_by! {
     AcquireBegun by acquire_begun,
+    WaitBegun by wait_begun,
+    WaitEnded by wait_ended,
     AttemptEnded by attempt_ended,
     AcquireEnded by acquire_ended,
     HandedOver by handed_over,
@@ -53,4 +57,8 @@ told_by! {
     ReleaseEnded by release_ended,
     NodeChanged by node_changed,
     ReleasesOwed by releases_owed,
+    ConnectionOpened by connection_opened,
+    ConnectionClosed by connection_closed,
+    ConnectFailed by connect_failed,
+    NodeAnswered by node_answered,
 }

@@ -36,6 +36,24 @@ pub enum Loss {
     Closed,
 }
 
+impl Loss {
+    /// Each of them.
+    #[cfg(feature = "metrics")]
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Expired, Self::QuorumLost, Self::TakenOver, Self::MaxHold, Self::Closed];
+
+    /// One word in small letters, as a label.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::QuorumLost => "quorum_lost",
+            Self::TakenOver => "taken_over",
+            Self::MaxHold => "max_hold",
+            Self::Closed => "closed",
+        }
+    }
+}
+
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

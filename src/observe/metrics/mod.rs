@@ -1,0 +1,160 @@
+//! What happens, as metrics of the `metrics` crate.
+//!
+//! docs/METRICS.md has them all. They are an [`Observer`], and nothing is counted elsewhere. The handles are made with the
+//! client, those of a class when it is seen first: an event looks up nothing but its class or its node.
+
+mod classes;
+mod families;
+mod nodes;
+
+use self::classes::{Class, Classes};
+use self::nodes::Node;
+use super::event::{
+    AcquireEnded, AcquireOutcome, ExtendEnded, LeaseLost, ReleaseBegun, ReleaseEnded,
+    RenewalFailing, Renewed, WaitBegun, WaitEnded,
+};
+use super::lock::Lock;
+use super::node_event::{
+    ConnectFailed, ConnectionClosed, ConnectionOpened, NodeAnswered, NodeChanged, ReleasesOwed,
+};
+use super::observer::Observer;
+use crate::sync::contain;
+use metrics::{Recorder, with_recorder};
+use std::sync::Arc;
+
+/// Counts for the recorder that was installed when its client was built.
+pub(super) struct Metrics {
+    classes: Box<Classes>,
+    nodes: Box<[Node]>,
+}
+
+impl Metrics {
+    /// For a client of these nodes; `None` if there is no recorder now. One that panics is none.
+    pub(super) fn new(nodes: &[Arc<str>]) -> Option<Self> {
+        let made = contain(|| {
+            with_recorder(|recorder| is_recorder(recorder).then(|| Self::with(recorder, nodes)))
+        });
+        made.flatten()
+    }
+
+    fn with(recorder: &dyn Recorder, nodes: &[Arc<str>]) -> Self {
+        families::describe(recorder);
+        let nodes = nodes.iter().map(|name| Node::new(recorder, name.clone()));
+        Self { classes: Box::new(Classes::new(recorder)), nodes: nodes.collect() }
+    }
+
+    fn class(&self, lock: &Lock<'_>) -> &Class {
+        self.classes.of(lock.class)
+    }
+
+    fn node(&self, name: &str) -> Option<&Node> {
+        self.nodes.iter().find(|node| &*node.name == name)
+    }
+}
+
+/// True if what is recorded gets anywhere. The facade does not tell: where none is installed there is one that drops
+/// everything. But that one has no size, and whatever keeps numbers has.
+fn is_recorder(recorder: &dyn Recorder) -> bool {
+    size_of_val(recorder) > 0
+}
+
+impl Observer for Metrics {
+    fn wait_begun(&self, event: &WaitBegun<'_>) {
+        self.class(&event.lock).waiters.increment(1.0);
+    }
+
+    fn wait_ended(&self, event: &WaitEnded<'_>) {
+        self.class(&event.lock).waiters.decrement(1.0);
+    }
+
+    fn acquire_ended(&self, event: &AcquireEnded<'_>) {
+        let class = self.class(&event.lock);
+        class.acquires.count(&event.outcome);
+        let wait = if event.outcome == AcquireOutcome::Won {
+            class.held.increment(1.0);
+            &class.wait_of_won
+        } else {
+            &class.wait_of_failed
+        };
+        wait.record(event.waited.as_secs_f64());
+    }
+
+    fn extend_ended(&self, event: &ExtendEnded<'_>) {
+        self.class(&event.lock).extends.count(&event.outcome);
+    }
+
+    fn renewed(&self, event: &Renewed<'_>) {
+        let class = self.class(&event.lock);
+        class.renewals.count(&true);
+        class.slack.record(event.slack.as_secs_f64());
+    }
+
+    fn renewal_failing(&self, event: &RenewalFailing<'_>) {
+        self.class(&event.lock).renewals.count(&false);
+    }
+
+    fn lease_lost(&self, event: &LeaseLost<'_>) {
+        let class = self.class(&event.lock);
+        class.losses.count(&event.reason);
+        class.held.decrement(1.0);
+        class.hold.record(event.held_for.as_secs_f64());
+    }
+
+    fn release_begun(&self, event: &ReleaseBegun<'_>) {
+        // The end of what was lost before was counted as its loss.
+        if event.loss.is_none() {
+            let class = self.class(&event.lock);
+            class.held.decrement(1.0);
+            class.hold.record(event.held_for.as_secs_f64());
+        }
+    }
+
+    fn release_ended(&self, event: &ReleaseEnded<'_>) {
+        self.class(&event.lock).releases.count(&event.result);
+    }
+
+    fn node_changed(&self, event: &NodeChanged<'_>) {
+        if let Some(node) = self.node(event.node) {
+            node.handle_change(event);
+        }
+    }
+
+    fn releases_owed(&self, event: &ReleasesOwed<'_>) {
+        if let Some(node) = self.node(event.node) {
+            node.handle_owed(event);
+        }
+    }
+
+    fn connection_opened(&self, event: &ConnectionOpened<'_>) {
+        if let Some(node) = self.node(event.node) {
+            node.opened.increment(1);
+            node.connections.increment(1.0);
+        }
+    }
+
+    fn connection_closed(&self, event: &ConnectionClosed<'_>) {
+        if let Some(node) = self.node(event.node) {
+            node.handle_closed(event);
+        }
+    }
+
+    fn connect_failed(&self, event: &ConnectFailed<'_>) {
+        if let Some(node) = self.node(event.node) {
+            node.connect_failures.increment(1);
+        }
+    }
+
+    fn node_answered(&self, event: &NodeAnswered<'_>) {
+        if let Some(node) = self.node(event.node) {
+            node.handle_answer(event);
+        }
+    }
+}
+
+impl Drop for Metrics {
+    fn drop(&mut self) {
+        for node in &self.nodes {
+            contain(|| node.end());
+        }
+    }
+}
