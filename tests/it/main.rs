@@ -36,6 +36,8 @@ mod late_packets;
 mod lifecycle;
 mod limits;
 mod lingering;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod names;
 mod natives;
 mod nodes;

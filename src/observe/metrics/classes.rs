@@ -13,13 +13,16 @@ const MAX_CLASSES: usize = 100;
 const NONE: &str = "none";
 const OTHER: &str = "other";
 
-/// The handles of all classes. Reading them waits for nobody.
+/// The handles of all classes. Whoever reads them waits for nobody.
 pub(super) struct Classes {
     none: Class,
     /// Filled from the front.
-    known: [OnceLock<(&'static str, Class)>; MAX_CLASSES],
-    other: OnceLock<Class>,
+    known: Box<[Slot]>,
+    other: Slot,
 }
+
+/// A class and its handles, once there are any.
+type Slot = OnceLock<Box<(&'static str, Class)>>;
 
 /// The handles of one class.
 pub(super) struct Class {
@@ -39,30 +42,26 @@ pub(super) struct Class {
 
 impl Classes {
     pub(super) fn new(recorder: &dyn Recorder) -> Self {
-        let known = [const { OnceLock::new() }; MAX_CLASSES];
+        let known = (0..MAX_CLASSES).map(|_| OnceLock::new()).collect();
         Self { none: Class::new(recorder, NONE), known, other: OnceLock::new() }
     }
 
     /// The handles of `class`; made when it is seen first.
     pub(super) fn of(&self, class: Option<&'static str>) -> &Class {
         let Some(class) = class else { return &self.none };
-        let made = |class| with_recorder(|recorder| Class::new(recorder, class));
-        for slot in &self.known {
-            let known = match slot.get() {
-                Some(known) => known,
-                None => {
-                    // A recorder may take its time. If another thread is sooner, it has made the same.
-                    let _ = slot.set((class, made(class)));
-                    let Some(known) = slot.get() else { continue };
-                    known
-                }
-            };
-            if known.0 == class {
-                return &known.1;
-            }
-        }
-        self.other.get_or_init(|| made(OTHER))
+        let mut known = self.known.iter().filter_map(|slot| filled(slot, class));
+        let known = known.find(|(known, _)| *known == class);
+        known.or_else(|| filled(&self.other, OTHER)).map_or(&self.none, |(_, handles)| handles)
     }
+}
+
+/// What is in `slot`: if it was empty, `class`. A recorder may take its time: nobody waits for another's.
+fn filled<'a>(slot: &'a Slot, class: &'static str) -> Option<&'a (&'static str, Class)> {
+    if slot.get().is_none() {
+        // Where another thread is sooner, this is dropped.
+        let _ = slot.set(Box::new((class, with_recorder(|it| Class::new(it, class)))));
+    }
+    slot.get().map(|filled| &**filled)
 }
 
 impl Class {

@@ -10,7 +10,7 @@ mod nodes;
 use self::classes::{Class, Classes};
 use self::nodes::Node;
 use super::event::{
-    AcquireEnded, AcquireOutcome, ExtendEnded, LeaseLost, ReleaseBegun, ReleaseEnded,
+    AcquireBegun, AcquireEnded, AcquireOutcome, ExtendEnded, LeaseLost, ReleaseBegun, ReleaseEnded,
     RenewalFailing, Renewed, WaitBegun, WaitEnded,
 };
 use super::lock::Lock;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 /// Counts for the recorder that was installed when its client was built.
 pub(super) struct Metrics {
-    classes: Box<Classes>,
+    classes: Classes,
     nodes: Box<[Node]>,
 }
 
@@ -40,7 +40,7 @@ impl Metrics {
     fn with(recorder: &dyn Recorder, nodes: &[Arc<str>]) -> Self {
         families::describe(recorder);
         let nodes = nodes.iter().map(|name| Node::new(recorder, name.clone()));
-        Self { classes: Box::new(Classes::new(recorder)), nodes: nodes.collect() }
+        Self { classes: Classes::new(recorder), nodes: nodes.collect() }
     }
 
     fn class(&self, lock: &Lock<'_>) -> &Class {
@@ -59,6 +59,11 @@ fn is_recorder(recorder: &dyn Recorder) -> bool {
 }
 
 impl Observer for Metrics {
+    /// All that is counted of its class is 0 from now on, and not unknown.
+    fn acquire_begun(&self, event: &AcquireBegun<'_>) {
+        self.class(&event.lock);
+    }
+
     fn wait_begun(&self, event: &WaitBegun<'_>) {
         self.class(&event.lock).waiters.increment(1.0);
     }

@@ -1,0 +1,270 @@
+//! What the metrics show, in scenes whose numbers are known.
+
+mod documented;
+mod recorder;
+
+use crate::{SOON, begun, builder, eventually, ms};
+use kit::Cluster;
+use metrics::set_default_local_recorder;
+use quorlock::{Builder, Loss, NodeState, Redlock, RestartGuard};
+use recorder::Recorder;
+use std::time::Duration;
+use tokio::time::timeout;
+
+const HOUR: Duration = Duration::from_hours(1);
+
+/// A client that all nodes count with. Whoever calls this has the recorder of its thread set.
+async fn ready(builder: Builder) -> Redlock {
+    let redlock = builder.build().expect("good settings");
+    redlock.ready().await.expect("nodes are up");
+    eventually("all nodes are up", || {
+        redlock.nodes().iter().all(|node| *node.state() == NodeState::Up)
+    })
+    .await;
+    redlock
+}
+
+#[tokio::test]
+async fn what_is_held_is_counted_by_class_from_the_acquire_to_the_release() {
+    let recorder = Recorder::default();
+    let _ours = set_default_local_recorder(&recorder);
+    let cluster = Cluster::start(3);
+    let redlock = ready(builder(&cluster)).await;
+    let account = [("class", "account")];
+    let first = redlock.acquire("a").class("account").await.expect("free");
+    let second = redlock.acquire("b").class("account").await.expect("free");
+    let third = redlock.acquire("c").await.expect("free");
+    assert_eq!(recorder.count("quorlock_leases_held", &account), 2);
+    assert_eq!(recorder.count("quorlock_leases_held", &[("class", "none")]), 1);
+    first.extend(HOUR).await.expect("nodes are up");
+    first.release().await.expect("nodes are up");
+    drop(second);
+    assert_eq!(recorder.count("quorlock_leases_held", &account), 0);
+    let held = recorder.recorded("quorlock_hold_seconds", &account);
+    assert!(held.len() == 2 && held.iter().all(|secs| (0.0..20.0).contains(secs)), "{held:?}");
+    let class = "account";
+    let ended = |name, label, word| recorder.count(name, &[("class", class), (label, word)]);
+    assert_eq!(ended("quorlock_acquires_total", "outcome", "won"), 2);
+    assert_eq!(ended("quorlock_extends_total", "outcome", "extended"), 1);
+    assert_eq!(ended("quorlock_releases_total", "result", "released"), 1);
+    assert_eq!(ended("quorlock_releases_total", "result", "in_background"), 1);
+    let waits = recorder.recorded("quorlock_acquire_wait_seconds", &[("won", "true")]);
+    assert!(waits.len() == 3 && waits.iter().all(|secs| (0.0..20.0).contains(secs)), "{waits:?}");
+
+    redlock.try_acquire("c").class("account").await.expect_err("it is held");
+    assert_eq!(ended("quorlock_acquires_total", "outcome", "contended"), 1);
+    assert_eq!(recorder.count("quorlock_leases_held", &[]), 1);
+    drop(third);
+    assert_eq!(recorder.count("quorlock_leases_held", &[]), 0);
+}
+
+#[tokio::test]
+async fn each_node_is_counted_for_what_it_was_asked_and_what_it_said() {
+    let recorder = Recorder::default();
+    let _ours = set_default_local_recorder(&recorder);
+    let cluster = Cluster::start(3);
+    let redlock = ready(builder(&cluster)).await;
+    let lease = redlock.acquire("r").await.expect("free");
+    redlock.try_acquire("r").await.expect_err("it is held");
+    lease.extend(HOUR).await.expect("nodes are up");
+    lease.release().await.expect("nodes are up");
+    for node in redlock.nodes() {
+        let votes = |asked, vote| {
+            let labels = [("node", node.name()), ("asked", asked), ("vote", vote)];
+            recorder.count("quorlock_votes_total", &labels)
+        };
+        // The last of three may answer after the decision.
+        eventually("it has answered all", || votes("release", "granted") == 1).await;
+        assert_eq!([votes("acquire", "granted"), votes("acquire", "held")], [1, 1]);
+        assert_eq!(votes("extend", "granted"), 1);
+        let of_it = [("node", node.name())];
+        // A node that was not heard before the refusal is told to release what it may have granted.
+        let given_up = votes("release", "missing");
+        assert!(given_up <= 1, "{given_up}");
+        assert_eq!(recorder.count("quorlock_votes_total", &of_it), 4 + given_up);
+        let trips = recorder.recorded("quorlock_round_trip_seconds", &of_it);
+        assert_eq!(i64::try_from(trips.len()), Ok(4 + given_up), "one for each answer: {trips:?}");
+        assert!(trips.iter().all(|secs| (0.0..20.0).contains(secs) && *secs > 0.0), "{trips:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_dies_and_comes_back_is_seen_in_its_gauges() {
+    let recorder = Recorder::default();
+    let _ours = set_default_local_recorder(&recorder);
+    let cluster = Cluster::start(3);
+    let redlock = ready(builder(&cluster).restart_guard(RestartGuard::Off)).await;
+    let name = redlock.nodes()[2].name().to_owned();
+    let of_it = [("node", name.as_str())];
+    let gauges = || {
+        ["quorlock_node_counted", "quorlock_node_clients", "quorlock_connections"]
+            .map(|gauge| recorder.count(gauge, &of_it))
+    };
+    eventually("it counts", || gauges() == [1, 1, 1]).await;
+    cluster[2].kill();
+    eventually("it is down", || gauges() == [0, 1, 0]).await;
+    let failures = || recorder.count("quorlock_connect_failures_total", &of_it);
+    eventually("it cannot be connected to", || failures() > 0).await;
+    drop(redlock.acquire("r").await.expect("two of three"));
+    let failed = [of_it[0], ("vote", "failed")];
+    eventually("it has no vote", || recorder.count("quorlock_votes_total", &failed) > 0).await;
+    cluster[2].restart();
+    eventually("it is back", || gauges() == [1, 1, 1]).await;
+    assert_eq!(recorder.count("quorlock_connections_opened_total", &of_it), 2);
+    let closed = [of_it[0], ("reason", "disconnected")];
+    assert_eq!(recorder.count("quorlock_connections_closed_total", &closed), 1);
+    let others = recorder.count("quorlock_node_counted", &[]);
+    assert_eq!(others, 3, "the others were never away");
+
+    redlock.close().await.expect("nothing is owed");
+    drop(redlock);
+    eventually("the client is gone", || gauges() == [0, 0, 0]).await;
+    let closed = [("reason", "closed")];
+    assert_eq!(recorder.count("quorlock_connections_closed_total", &closed), 3);
+}
+
+#[tokio::test]
+async fn a_node_that_hangs_is_owed_releases_until_it_has_taken_them() {
+    let recorder = Recorder::default();
+    let _ours = set_default_local_recorder(&recorder);
+    let cluster = Cluster::start(3);
+    let redlock = ready(builder(&cluster).node_timeout(ms(300))).await;
+    let name = redlock.nodes()[0].name().to_owned();
+    let lease = redlock.acquire("r").await.expect("free");
+    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
+        .await;
+    cluster[0].stop();
+    lease.release().await.expect("two of three");
+    let owed = || recorder.count("quorlock_releases_owed", &[("node", name.as_str())]);
+    eventually("it is owed one", || owed() == 1).await;
+    assert_eq!(recorder.count("quorlock_releases_owed", &[]), 1, "and the others none");
+    eventually("it does not count", || recorder.count("quorlock_node_counted", &[]) == 2).await;
+    cluster[0].cont();
+    eventually("it is owed none", || owed() == 0).await;
+    eventually("it counts", || recorder.count("quorlock_node_counted", &[]) == 3).await;
+}
+
+#[tokio::test]
+async fn a_loss_is_counted_by_its_reason_and_lowers_what_is_held_once() {
+    let recorder = Recorder::default();
+    let _ours = set_default_local_recorder(&recorder);
+    let cluster = Cluster::start(3);
+    let redlock = ready(builder(&cluster).node_timeout(ms(100))).await;
+    let job = [("class", "job")];
+    let lease = redlock.acquire("r").class("job").auto_extend(HOUR).await.expect("free");
+    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
+        .await;
+    cluster.iter().for_each(|node| {
+        node.del("r");
+    });
+    assert_eq!(timeout(SOON, lease.lost()).await.expect("told"), Loss::QuorumLost);
+    let lost = |reason| recorder.count("quorlock_leases_lost_total", &[job[0], ("reason", reason)]);
+    eventually("it is counted", || lost("quorum_lost") == 1).await;
+    assert_eq!(recorder.count("quorlock_leases_held", &job), 0);
+    drop(lease);
+    assert_eq!(recorder.count("quorlock_leases_held", &job), 0, "its end was its loss");
+
+    let short = redlock.acquire("s").class("job").ttl(ms(200)).await.expect("free");
+    tokio::time::sleep(ms(300)).await;
+    assert_eq!(recorder.count("quorlock_leases_held", &job), 1, "nobody has looked");
+    drop(short);
+    assert_eq!([lost("expired"), lost("quorum_lost")], [1, 1]);
+    let closed = redlock.acquire("t").class("job").await.expect("free");
+    redlock.close().await.expect("nodes are up");
+    drop(closed);
+    assert_eq!(lost("closed"), 1);
+    assert_eq!(recorder.count("quorlock_leases_lost_total", &[]), 3);
+    assert_eq!(recorder.count("quorlock_leases_held", &[]), 0);
+    assert_eq!(recorder.recorded("quorlock_hold_seconds", &job).len(), 3);
+}
+
+#[tokio::test]
+async fn three_who_wait_are_counted_until_they_wait_no_more() {
+    let recorder = Recorder::default();
+    let _ours = set_default_local_recorder(&recorder);
+    let cluster = Cluster::start(3);
+    let redlock = ready(builder(&cluster)).await;
+    let class = [("class", "account")];
+    let waiters = || recorder.count("quorlock_waiters", &class);
+    let held = redlock.acquire("r").class("account").await.expect("free");
+    let waiting: Vec<_> = (0..3)
+        .map(|_| {
+            let acquire = redlock.acquire("r").class("account").wait(HOUR);
+            tokio::spawn(async move { acquire.await.expect("its turn comes").release().await })
+        })
+        .collect();
+    eventually("three wait", || waiters() == 3).await;
+    let dropped = tokio::time::timeout(ms(20), redlock.acquire("r").class("account"));
+    dropped.await.expect_err("it is held");
+    assert_eq!(waiters(), 3, "who gives up waits no more");
+    held.release().await.expect("nodes are up");
+    for one in waiting {
+        one.await.expect("no panic").expect("nodes are up");
+    }
+    assert_eq!(waiters(), 0);
+    let won = [class[0], ("outcome", "won")];
+    assert_eq!(recorder.count("quorlock_acquires_total", &won), 4);
+    let dropped = [class[0], ("outcome", "dropped")];
+    assert_eq!(recorder.count("quorlock_acquires_total", &dropped), 1);
+    let mut alone = begun(|| redlock.acquire("s").class("account"));
+    drop((&mut alone).await.expect("free"));
+    assert_eq!(waiters(), 0, "nobody was in the way");
+}
+
+#[tokio::test]
+async fn renewals_show_what_was_left_and_those_that_fail() {
+    let recorder = Recorder::default();
+    let _ours = set_default_local_recorder(&recorder);
+    let cluster = Cluster::start(3);
+    let redlock = ready(builder(&cluster).node_timeout(ms(300)).ttl(ms(6_000))).await;
+    let lease = redlock.acquire("r").auto_extend(HOUR).await.expect("free");
+    let renewals = |result| recorder.count("quorlock_renewals_total", &[("result", result)]);
+    eventually("it is renewed", || renewals("renewed") > 0).await;
+    assert_eq!(renewals("failed"), 0);
+    let slack = recorder.recorded("quorlock_renewal_slack_seconds", &[("class", "none")]);
+    assert!(slack.iter().all(|secs| (0.0..6.0).contains(secs) && *secs > 0.0), "{slack:?}");
+    cluster.iter().take(2).for_each(kit::Server::stop);
+    eventually("it fails", || renewals("failed") > 0).await;
+    assert_eq!(timeout(SOON, lease.lost()).await.expect("told"), Loss::Expired);
+    cluster.iter().take(2).for_each(kit::Server::cont);
+}
+
+#[tokio::test]
+async fn clients_of_one_process_are_added_up_and_leave_nothing_behind() {
+    let recorder = Recorder::default();
+    let _ours = set_default_local_recorder(&recorder);
+    let cluster = Cluster::start(3);
+    let (one, other) = (ready(builder(&cluster)).await, ready(builder(&cluster)).await);
+    let leases = [one.acquire("a").await.expect("free"), other.acquire("b").await.expect("free")];
+    let gauges = || {
+        ["quorlock_leases_held", "quorlock_node_counted", "quorlock_connections"]
+            .map(|gauge| recorder.count(gauge, &[]))
+    };
+    eventually("both count all", || gauges() == [2, 6, 6]).await;
+    drop(leases);
+    one.close().await.expect("nodes are up");
+    drop(one);
+    eventually("one is gone", || gauges() == [0, 3, 3]).await;
+    drop(other);
+    eventually("both are gone", || gauges() == [0, 0, 0]).await;
+    assert_eq!(recorder.count("quorlock_node_clients", &[]), 0);
+}
+
+#[tokio::test]
+async fn a_class_too_many_is_counted_with_the_others() {
+    let recorder = Recorder::default();
+    let _ours = set_default_local_recorder(&recorder);
+    let cluster = Cluster::start(1);
+    let redlock = ready(builder(&cluster)).await;
+    for number in 0..103 {
+        let class = Box::leak(format!("class-{number}").into_boxed_str());
+        drop(redlock.acquire(format!("r{number}")).class(class).await.expect("free"));
+    }
+    let won = |class| {
+        let labels = [("class", class), ("outcome", "won")];
+        recorder.count("quorlock_acquires_total", &labels)
+    };
+    assert_eq!(["class-0", "class-99", "other", "none"].map(won), [1, 1, 3, 0]);
+    let classes = recorder.labels("quorlock_leases_held");
+    assert_eq!(classes.len(), 102, "a hundred, those without one, and the rest");
+}
