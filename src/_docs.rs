@@ -10,7 +10,11 @@ pub mod design {}
 #[doc = include_str!("../docs/FENCING.md")]
 pub mod fencing {}
 
+#[doc = include_str!("../docs/METRICS.md")]
+pub mod metrics {}
+
 #[doc = "[README]: crate"]
+#[doc = "[METRICS]: crate::_docs::metrics"]
 #[doc = "[SAFETY]: crate::_docs::safety"]
 #[doc = "[blind spots]: crate::_docs::safety#what-no-client-can-see"]
 #[doc = "[PERFORMANCE]: crate::_docs::performance"]

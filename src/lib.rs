@@ -4,6 +4,7 @@
 #![doc = "[safety]: crate::_docs::safety"]
 #![doc = "[fencing]: crate::_docs::fencing"]
 #![doc = "[operations]: crate::_docs::operations"]
+#![doc = "[metrics]: crate::_docs::metrics"]
 #![doc = "[performance]: crate::_docs::performance"]
 #![cfg_attr(feature = "test-util", doc = "[testing]: crate::_docs::testing")]
 #![doc = "[compare]: crate::_docs::compare"]

@@ -149,7 +149,7 @@ async fn a_loss_is_counted_by_its_reason_and_lowers_what_is_held_once() {
     let recorder = Recorder::default();
     let _ours = set_default_local_recorder(&recorder);
     let cluster = Cluster::start(3);
-    let redlock = ready(builder(&cluster).node_timeout(ms(100))).await;
+    let redlock = ready(builder(&cluster).node_timeout(ms(300))).await;
     let job = [("class", "job")];
     let lease = redlock.acquire("r").class("job").auto_extend(HOUR).await.expect("free");
     eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
@@ -164,8 +164,8 @@ async fn a_loss_is_counted_by_its_reason_and_lowers_what_is_held_once() {
     drop(lease);
     assert_eq!(recorder.count("quorlock_leases_held", &job), 0, "its end was its loss");
 
-    let short = redlock.acquire("s").class("job").ttl(ms(200)).await.expect("free");
-    tokio::time::sleep(ms(300)).await;
+    let short = redlock.acquire("s").class("job").ttl(ms(500)).await.expect("free");
+    tokio::time::sleep(ms(700)).await;
     assert_eq!(recorder.count("quorlock_leases_held", &job), 1, "nobody has looked");
     drop(short);
     assert_eq!([lost("expired"), lost("quorum_lost")], [1, 1]);

@@ -1,1 +1,143 @@
+//! What docs/METRICS.md says is what there is, and the alerts ask for nothing else.
 
+use super::recorder::{Family, Recorder};
+use super::{HOUR, ready};
+use crate::{SOON, builder, eventually, ms};
+use kit::Cluster;
+use metrics::{Unit, set_default_local_recorder};
+use quorlock::{NodeState, RestartGuard};
+use std::collections::{BTreeMap, BTreeSet};
+use tokio::time::timeout;
+
+const METRICS: &str = include_str!("../../../docs/METRICS.md");
+const ALERTS: &str = include_str!("../../../docs/alerts.yml");
+const ALERT_TESTS: &str = include_str!("../../../docs/alerts.test.yml");
+
+/// A row of the table of metrics.
+struct Row {
+    kind: String,
+    unit: String,
+    labels: BTreeSet<String>,
+    /// Every word that the text has in backticks.
+    words: BTreeSet<String>,
+}
+
+/// What stands in backticks.
+fn quoted(text: &str) -> BTreeSet<String> {
+    text.split('`').skip(1).step_by(2).map(ToOwned::to_owned).collect()
+}
+
+fn rows() -> BTreeMap<String, Row> {
+    let rows = METRICS.lines().filter(|line| line.starts_with("| `quorlock_"));
+    let row = |line: &str| {
+        let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [name, kind, unit, labels, text] = cells[..] else { panic!("five cells: {line}") };
+        let (labels, words) = (quoted(labels), quoted(text));
+        let row = Row { kind: kind.into(), unit: unit.into(), labels, words };
+        (name.trim_matches('`').to_owned(), row)
+    };
+    rows.map(row).collect()
+}
+
+/// A recorder that was there while everything happened that is counted.
+async fn everything() -> Recorder {
+    let recorder = Recorder::default();
+    let _ours = set_default_local_recorder(&recorder);
+    let cluster = Cluster::start(3);
+    let settings = builder(&cluster).restart_guard(RestartGuard::Off).ttl(ms(6_000));
+    let redlock = ready(settings).await;
+    let kept = redlock.acquire("kept").class("job").auto_extend(HOUR).await.expect("free");
+    kept.extend(HOUR / 2).await.expect("nodes are up");
+    let lost = redlock.acquire("lost").class("job").auto_extend(HOUR).await.expect("free");
+    let waits = timeout(ms(100), redlock.acquire("kept").class("job"));
+    waits.await.expect_err("it is held");
+    eventually("one is renewed", || {
+        recorder.count("quorlock_renewals_total", &[("result", "renewed")]) > 0
+    })
+    .await;
+    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("kept").is_some()))
+        .await;
+    cluster.iter().for_each(|node| {
+        node.del("lost");
+    });
+    timeout(SOON, lost.lost()).await.expect("told");
+    cluster[2].kill();
+    eventually("it is down", || matches!(redlock.nodes()[2].state(), NodeState::Down(_))).await;
+    kept.release().await.expect("two of three");
+    eventually("it is owed one", || recorder.count("quorlock_releases_owed", &[]) == 1).await;
+    eventually("it cannot be connected to", || {
+        recorder.count("quorlock_connect_failures_total", &[]) > 0
+    })
+    .await;
+    recorder
+}
+
+#[tokio::test]
+async fn every_metric_is_documented_as_it_is_and_each_that_is_documented_moves() {
+    let recorder = everything().await;
+    let (rows, families) = (rows(), recorder.families());
+    let names = |known: Vec<&String>| known.into_iter().cloned().collect::<BTreeSet<_>>();
+    assert_eq!(names(families.keys().collect()), names(rows.keys().collect()));
+    for (name, row) in &rows {
+        let Family { kind, unit, meaning } = &families[name];
+        assert_eq!(row.kind, *kind, "{name}");
+        let is_secs = *unit == Some(Unit::Seconds);
+        assert_eq!((row.unit == "s", name.ends_with("_seconds")), (is_secs, is_secs), "{name}");
+        assert_eq!(name.ends_with("_total"), *kind == "counter", "{name}");
+        assert!(meaning.ends_with('.'), "{name}: {meaning}");
+        let moved = recorder.recorded(name, &[]);
+        assert!(moved.iter().any(|value| *value != 0.0), "{name} has not moved");
+        for labels in recorder.labels(name) {
+            assert_eq!(labels.keys().cloned().collect::<BTreeSet<_>>(), row.labels, "{name}");
+            let is_open = |label: &str| matches!(label, "class" | "node");
+            let of_few = labels.iter().filter(|(label, _)| !is_open(label));
+            for (label, value) in of_few {
+                assert!(row.words.contains(value), "{name}: {label}={value} is not documented");
+            }
+        }
+    }
+}
+
+/// The metrics that an expression names, each with what stands in its braces.
+fn asked_for(text: &str) -> Vec<(String, String)> {
+    let starts = text.match_indices("quorlock_").map(|(at, _)| &text[at..]);
+    let asked = starts.map(|rest| {
+        let end = rest.find(|c: char| !c.is_ascii_lowercase() && c != '_').unwrap_or(rest.len());
+        let (name, rest) = rest.split_at(end);
+        let braces = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'));
+        let name = name.strip_suffix("_bucket").unwrap_or(name);
+        (name.to_owned(), braces.map_or("", |(inside, _)| inside).to_owned())
+    });
+    asked.collect()
+}
+
+#[test]
+fn alerts_ask_for_what_is_documented_and_each_is_played() {
+    let rows = rows();
+    for (text, own) in [(ALERTS, [].as_slice()), (ALERT_TESTS, &["job", "instance", "le"])] {
+        let asked = asked_for(text);
+        assert!(asked.len() > 10, "they must be found: {asked:?}");
+        for (name, selectors) in asked {
+            let row = rows.get(&name).unwrap_or_else(|| panic!("{name} is no metric"));
+            for selector in selectors.split(", ").filter(|selector| !selector.is_empty()) {
+                let (label, value) = selector.split_once('"').expect("a value");
+                let label = label.trim_end_matches(['=', '!', '~']);
+                assert!(row.labels.contains(label) || own.contains(&label), "{name}: {label}");
+                let is_open = matches!(label, "class" | "node") || own.contains(&label);
+                for value in value.trim_end_matches('"').split('|').filter(|_| !is_open) {
+                    assert!(row.words.contains(value), "{name}: {label}={value}");
+                }
+            }
+        }
+    }
+    let alerts = ALERTS.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
+    let alerts: Vec<_> = alerts.collect();
+    assert_eq!(alerts.len(), 10, "{alerts:?}");
+    for alert in alerts {
+        assert!(METRICS.contains(&format!("| `{alert}` |")), "{alert} is not documented");
+        for verdict in ["fires", "does not fire"] {
+            let name = format!("- name: {alert} {verdict}\n");
+            assert!(ALERT_TESTS.contains(&name), "{alert}: is it seen that it {verdict}?");
+        }
+    }
+}
