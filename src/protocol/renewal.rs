@@ -37,11 +37,6 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// Each of them.
-    #[cfg(feature = "metrics")]
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Expired, Self::QuorumLost, Self::TakenOver, Self::MaxHold, Self::Closed];
-
     /// One word in small letters, as a label.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -13,6 +13,10 @@ const MAX_CLASSES: usize = 100;
 const NONE: &str = "none";
 const OTHER: &str = "other";
 
+/// Each reason for a loss.
+const LOSSES: [Loss; 5] =
+    [Loss::Expired, Loss::QuorumLost, Loss::TakenOver, Loss::MaxHold, Loss::Closed];
+
 /// The handles of all classes. Whoever reads them waits for nobody.
 pub(super) struct Classes {
     none: Class,
@@ -76,7 +80,7 @@ impl Class {
         let outcomes = AcquireOutcome::ALL.map(|it| (it, it.as_str()));
         let extends = ExtendOutcome::ALL.map(|it| (it, it.as_str()));
         let releases = ReleaseResult::ALL.map(|it| (it, it.as_str()));
-        let losses = Loss::ALL.map(|it| (it, it.as_str()));
+        let losses = LOSSES.map(|it| (it, it.as_str()));
         let renewals = [(true, "renewed"), (false, "failed")];
         Self {
             acquires: families::ACQUIRES.counters(recorder, &class, "outcome", &outcomes),
