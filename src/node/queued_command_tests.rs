@@ -1,6 +1,7 @@
 //! Commands before and after they are written.
 
 use super::*;
+use crate::wire::NodeFailure;
 use crate::wire::{Keys, NativeDelete};
 use std::time::Duration;
 
