@@ -1,8 +1,7 @@
 //! Commands before and after they are written.
 
 use super::*;
-use crate::wire::NodeFailure;
-use crate::wire::{Keys, NativeDelete};
+use crate::wire::{Keys, NativeDelete, NodeFailure};
 use std::time::Duration;
 
 const NOW: Time = Time::from_nanos(5_000_000_000);

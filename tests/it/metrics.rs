@@ -6,7 +6,7 @@ mod recorder;
 use crate::{SOON, begun, builder, eventually, ms};
 use kit::Cluster;
 use metrics::set_default_local_recorder;
-use quorlock::{Builder, Loss, NodeState, Redlock, RestartGuard};
+use quorlock::{Builder, Loss, NodeState, Redlock, RestartGuard, RetryPolicy};
 use recorder::Recorder;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -209,6 +209,23 @@ async fn three_who_wait_are_counted_until_they_wait_no_more() {
     let mut alone = begun(|| redlock.acquire("s").class("account"));
     drop((&mut alone).await.expect("free"));
     assert_eq!(waiters(), 0, "nobody was in the way");
+}
+
+#[tokio::test]
+async fn who_is_refused_again_and_again_waits_once() {
+    let recorder = Recorder::default();
+    let _ours = set_default_local_recorder(&recorder);
+    let cluster = Cluster::start(3);
+    let (redlock, other) = (ready(builder(&cluster)).await, ready(builder(&cluster)).await);
+    let held = other.acquire("r").await.expect("free");
+    let acquire = redlock.acquire("r").class("job").wait(HOUR).retry(RetryPolicy::fixed(ms(10)));
+    let waiting = tokio::spawn(async move { acquire.await.map(drop) });
+    let refused = || recorder.count("quorlock_votes_total", &[("vote", "held")]);
+    eventually("it is refused three times", || refused() >= 9).await;
+    assert_eq!(recorder.count("quorlock_waiters", &[]), 1);
+    held.release().await.expect("nodes are up");
+    waiting.await.expect("no panic").expect("it is free by then");
+    assert_eq!(recorder.count("quorlock_waiters", &[]), 0);
 }
 
 #[tokio::test]
