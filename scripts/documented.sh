@@ -1,0 +1,160 @@
+#!/usr/bin/env bash
+# Runs the commands that README.md and docs/OPERATIONS.md show, in their order, as a newcomer would on a clean clone.
+# Those that .ci/run has as a step of its own are only looked up there; of benchmarks, which take their time, only that they
+# are there. A command that this script does not know fails: who documents one says here how it is played.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly documents=(README.md docs/OPERATIONS.md)
+work=$(mktemp -d)
+servers=()
+trap clean_up EXIT
+
+main() {
+    start_nodes
+    local document command
+    for document in "${documents[@]}"; do
+        while IFS= read -r command; do
+            printf '%s: %s\n' "$document" "$command"
+            play "$command"
+        done < <(commands "$document")
+    done
+}
+
+# The lines of ```sh blocks, those that begin with $ in ```text blocks, and what is called by name in the text.
+commands() {
+    awk '
+        /^```sh$/ { block = "sh"; next }
+        /^```text$/ { block = "text"; next }
+        /^```/ { block = block == "" ? "other" : ""; next }
+        block == "sh" { sub(/ +#.*/, ""); if ($0 !~ /^ *$/) print }
+        block == "text" && /^\$ / { print substr($0, 3) }
+        block == "" {
+            rest = $0
+            while (match(rest, /`(make|cargo|quorlock|promtool|REDIS_SERVER=[^ ]+ make) [^`]*`/)) {
+                print substr(rest, RSTART + 1, RLENGTH - 2)
+                rest = substr(rest, RSTART + RLENGTH)
+            }
+        }
+    ' "$1"
+}
+
+play() {
+    case $1 in
+        "make bench" | "cargo bench --bench "*) is_there "$1" ;;
+        "make "*) is_step "$1" ;;
+        # The same on another server.
+        "REDIS_SERVER=path make test") is_step "make test" ;;
+        "cargo install --locked --path cli")
+            # Without optimisation: it is built as the tests have built it.
+            cargo install --quiet --locked --path cli --debug --root "$work"
+            PATH=$work/bin:$PATH
+            ;;
+        "cargo tree -e normal") count_packages ;;
+        "cargo update -p idna_adapter --precise "*) echo "  not played: it is for another directory" ;;
+        "export QUORLOCK_NODES="*) export QUORLOCK_NODES=${nodes[*]} ;;
+        "quorlock run -n nightly -- ./nightly.sh") while_held nightly expect 1 run -n nightly -- ./nightly.sh ;;
+        "quorlock status nightly") while_held nightly expect 1 status nightly ;;
+        "quorlock check") expect 0 check ;;
+        "quorlock check --fail-on warning; echo"*) expect 1 check --fail-on warning ;;
+        "quorlock status backup; echo"*) while_held backup expect 1 status backup ;;
+        "quorlock release backup --force; echo"*) while_held backup expect 0 release backup --force ;;
+        "quorlock --help") expect 0 --help ;;
+        "quorlock help VERB") for verb in run hold lead status check release completions; do expect 0 help "$verb"; done ;;
+        "quorlock "*"--json"*) quorlock_json "$1" ;;
+        # Five machines with systemd.
+        "for node in redis-1 "* | "    ssh "* | "    sleep 63" | "done") echo "  not played: it is for other machines" ;;
+        *)
+            echo "  scripts/documented.sh does not know how to play this" >&2
+            return 1
+            ;;
+    esac
+}
+
+# A step of CI is the command, with or without arguments.
+is_step() {
+    grep -Eq "(^|[ \"])$1( |\$)" .ci/run || { echo "  no step of .ci/run" >&2; return 1; }
+    echo "  a step of .ci/run"
+}
+
+is_there() {
+    case $1 in
+        "make bench") make --dry-run bench >/dev/null ;;
+        *) [[ -f benches/${1##* }.rs ]] ;;
+    esac
+    echo "  is there"
+}
+
+# As many as README.md says, on Linux.
+count_packages() {
+    local said counted
+    said=$(sed -n 's/^A default build has \([0-9]*\) packages.*/\1/p' README.md)
+    counted=$(cargo tree -e normal --prefix none -p quorlock | sed 's/ (\*)$//' | sort -u | tail -n +1 | grep -vc '^quorlock ')
+    [[ $(uname -s) != Linux || $said == "$counted" ]] || { echo "  README says $said, there are $counted" >&2; return 1; }
+    echo "  $counted packages"
+}
+
+quorlock_json() {
+    local words
+    read -ra words <<<"${1#quorlock }"
+    # Who documents `quorlock status --json` leaves the name out.
+    [[ ${words[*]} != "status --json" ]] || words+=(nightly)
+    expect 0 "${words[@]}"
+}
+
+# Runs the command with these arguments, and wants this exit code.
+expect() {
+    local wanted=$1 code=0
+    shift
+    (cd "$work" && quorlock "$@") >"$work/said" 2>&1 || code=$?
+    sed 's/^/  /' "$work/said" | head -n 5
+    [[ $code -eq $wanted ]] || { echo "  exit code $code, and not $wanted" >&2; return 1; }
+}
+
+# Does something while another holds the lock.
+while_held() {
+    local resource=$1 status=0 try
+    shift
+    : >"$work/held"
+    quorlock hold "$resource" >"$work/held" &
+    local holder=$!
+    for ((try = 0; try < 200; try++)); do
+        [[ ! -s $work/held ]] || break
+        sleep 0.1
+    done
+    "$@" || status=$?
+    kill "$holder"
+    # It may have been robbed.
+    wait "$holder" || true
+    return "$status"
+}
+
+start_nodes() {
+    local server=${REDIS_SERVER:-redis-server} node
+    nodes=()
+    printf '#!/bin/sh\necho done\n' >"$work/nightly.sh"
+    chmod +x "$work/nightly.sh"
+    for node in a b c; do
+        mkdir "$work/$node"
+        "$server" --port 0 --unixsocket "$work/$node/socket" --dir "$work/$node" --save '' --appendonly no >/dev/null &
+        servers+=($!)
+        nodes+=("unix://$work/$node/socket")
+    done
+    for node in a b c; do
+        for ((try = 0; try < 200; try++)); do
+            [[ ! -S $work/$node/socket ]] || break
+            sleep 0.1
+        done
+    done
+}
+
+clean_up() {
+    local status=$?
+    trap - EXIT
+    [[ ${#servers[@]} -eq 0 ]] || kill "${servers[@]}" 2>/dev/null || true
+    wait
+    rm -rf "$work"
+    exit "$status"
+}
+
+main
