@@ -9,9 +9,14 @@
 
 mod check;
 mod completions;
+mod ending;
 mod help;
+mod holding;
 mod nodes;
 mod release;
+mod run;
+mod running;
 mod scene;
+mod signals;
 mod status;
 mod usage;

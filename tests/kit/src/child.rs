@@ -52,6 +52,12 @@ impl Child {
         (Self { process: Process::watch(child) }, pipes)
     }
 
+    /// The number of the process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Stops it (SIGSTOP) and returns when none of its threads runs any more, or it has ended.
     #[track_caller]
     pub fn stop(&self) {

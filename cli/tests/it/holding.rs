@@ -1,0 +1,101 @@
+//! `hold` and `lead`: locks that are held for as long as somebody wants them.
+
+use crate::running::{Notes, Running, eventually};
+use crate::scene::{Ended, Scene};
+use kit::{Cluster, Server};
+use rustix::process::Signal;
+use std::os::unix::net::UnixDatagram;
+use tempfile::TempDir;
+
+#[test]
+fn a_lock_is_held_until_term_and_told_in_json() {
+    let nodes = Cluster::start(3);
+    let scene = Scene::on(&nodes);
+    let mut holding = Running::of(&mut scene.command(&["hold", "--fenced", "b", "a"]));
+    let told: serde_json::Value = serde_json::from_str(&holding.line()).expect("JSON");
+    assert_eq!(told["resources"], serde_json::json!(["b", "a"]));
+    assert!(told["validity_seconds"].as_f64().is_some_and(|valid| valid > 0.0 && valid < 10.0));
+    assert!(told["token"].as_u64().is_some_and(|token| token > 0), "{told}");
+    assert_eq!(Ended::of(&mut scene.command(&["status", "-q", "a"])).code, 1);
+    holding.send(Signal::TERM);
+    let ended = holding.end();
+    assert_eq!((ended.code, &*ended.out, &*ended.err), (0, "", ""));
+    for name in ["a", "b"] {
+        assert_eq!(Ended::of(&mut scene.command(&["status", "-q", name])).code, 0);
+    }
+}
+
+#[test]
+fn a_lock_that_is_released_by_its_value_is_lost() {
+    let nodes = Cluster::start(3);
+    let scene = Scene::on(&nodes);
+    let mut holding = Running::of(&mut scene.command(&["hold", "a"]));
+    let told: serde_json::Value = serde_json::from_str(&holding.line()).expect("JSON");
+    let value = told["value"].as_str().expect("a value").to_owned();
+    let released = Ended::of(&mut scene.command(&["release", "a", "--value", &value]));
+    assert_eq!(released.code, 0, "{}", released.err);
+    let ended = holding.end();
+    assert_eq!(ended.code, 124);
+    assert!(ended.err.contains("the lock was lost: "), "{}", ended.err);
+}
+
+#[test]
+fn systemd_is_told() {
+    let (nodes, dir) = (Cluster::start(3), TempDir::new().expect("a directory"));
+    let path = dir.path().join("notify");
+    let socket = UnixDatagram::bind(&path).expect("a socket");
+    socket.set_read_timeout(Some(crate::running::SOON)).expect("a limit");
+    let heard = || {
+        let mut bytes = [0; 256];
+        let length = socket.recv(&mut bytes).expect("it is told");
+        String::from_utf8_lossy(&bytes[..length]).into_owned()
+    };
+    let scene = Scene::on(&nodes);
+    let mut holding = Running::of(scene.command(&["hold", "a"]).env("NOTIFY_SOCKET", &path));
+    assert_eq!(heard().trim(), "READY=1");
+    holding.line();
+    holding.send(Signal::INT);
+    assert_eq!(heard().trim(), "STOPPING=1");
+    assert_eq!(holding.end().code, 0);
+}
+
+/// Says that it leads, and goes on until it is told to end.
+const LEADER: &str = "echo $QUORLOCK_TOKEN >> $D/tokens; n=0; \
+                      while [ ! -e $D/go ] && [ $n -lt 1200 ]; do sleep 0.05; n=$((n + 1)); done; exit 8";
+
+#[test]
+fn one_leads_and_when_it_dies_another_with_a_higher_token() {
+    let (nodes, notes) = (Cluster::start(3), Notes::new());
+    let scene = Scene::on(&nodes);
+    let lead = || Running::of(&mut notes.command(&scene, &["lead", "--ttl", "5s", "r"], LEADER));
+    let tokens = || -> Vec<u64> {
+        notes.read("tokens").lines().map(|token| token.parse().expect("a token")).collect()
+    };
+    let first = lead();
+    eventually("one leads", || tokens().len() == 1);
+    let second = lead();
+    first.send(Signal::KILL);
+    drop(first);
+    eventually("another leads", || tokens().len() == 2);
+    assert!(tokens().is_sorted_by(|one, next| one < next), "{:?}", tokens());
+    notes.write("go");
+    let ended = second.end();
+    assert_eq!((ended.code, &*ended.err), (8, ""), "it ends as the command did");
+}
+
+#[test]
+fn who_has_lost_its_lead_campaigns_again() {
+    let (nodes, notes) = (Cluster::start(3), Notes::new());
+    let scene = Scene::on(&nodes).with("QUORLOCK_NODE_TIMEOUT", "300ms");
+    let leader = Running::of(&mut notes.command(&scene, &["lead", "--ttl", "2s", "r"], LEADER));
+    let terms = || notes.read("tokens").lines().count();
+    eventually("it leads", || terms() == 1);
+    nodes.iter().for_each(Server::stop);
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    nodes.iter().for_each(Server::cont);
+    eventually("it leads again", || terms() == 2);
+    notes.write("go");
+    let ended = leader.end();
+    assert_eq!(ended.code, 8);
+    assert!(ended.err.contains("no longer the leader: campaigning again"), "{}", ended.err);
+}

@@ -1,0 +1,160 @@
+//! `run`: what the command is told, what becomes of its exit code and of the lock, and who runs when many want to.
+
+use crate::running::{Notes, Running, eventually};
+use crate::scene::{Ended, Scene};
+use kit::Cluster;
+use rustix::process::Signal;
+use std::io::Write;
+use std::thread;
+
+/// A value that no client has.
+const OTHER: &str = "0123456789abcdef0123456789abcdef:web-1:4711";
+
+#[test]
+fn it_ends_as_the_command_did_and_nothing_is_left_on_any_node() {
+    let (nodes, notes) = (Cluster::start(3), Notes::new());
+    let scene = Scene::on(&nodes);
+    for (script, expected) in [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill $$", 143)]
+    {
+        let ended = Ended::of(&mut notes.command(&scene, &["run", "r"], script));
+        assert_eq!((ended.code, &*ended.err), (expected, ""), "{script}");
+        assert!(nodes.is_empty(), "{script}");
+    }
+    for (program, expected) in [("/no/such/command", 127), ("/", 126)] {
+        let ended = Ended::of(&mut scene.command(&["run", "r", "--", program]));
+        assert_eq!(ended.code, expected);
+        assert!(ended.err.contains(&format!("cannot run {program}: ")), "{}", ended.err);
+        assert!(nodes.is_empty(), "{program}");
+    }
+}
+
+#[test]
+fn the_command_has_our_streams_and_is_told_what_it_holds() {
+    let (nodes, notes) = (Cluster::start(3), Notes::new());
+    let scene = Scene::on(&nodes);
+    let mut cat = Running::of(&mut scene.command(&["run", "r", "--", "/bin/cat"]));
+    cat.stdin.write_all(b"through\n").expect("it reads");
+    assert_eq!(cat.line(), "through\n");
+    // Its input ends with ours.
+    let Running { stdin, .. } = cat;
+    drop(stdin);
+
+    let told = "echo \"$QUORLOCK_RESOURCE|$QUORLOCK_TOKEN\"";
+    let run = |options: &[&str]| Ended::of(&mut notes.command(&scene, options, told)).out;
+    assert_eq!(run(&["run", "r"]), "r|\n", "no token unless it is asked for");
+    assert_eq!(run(&["run", "b", "a"]), "b\na|\n");
+    let token = || {
+        let told = run(&["run", "--fenced", "r"]);
+        told.trim().strip_prefix("r|").and_then(|token| token.parse::<u64>().ok()).expect("a token")
+    };
+    let first = token();
+    assert!(token() > first);
+}
+
+#[test]
+fn who_locks_again_what_it_runs_under_is_refused_at_any_depth() {
+    let (nodes, notes) = (Cluster::start(3), Notes::new());
+    let scene = Scene::on(&nodes);
+    let quorlock = env!("CARGO_BIN_EXE_quorlock");
+    let run = |script: &str| Ended::of(&mut notes.command(&scene, &["run", "a"], script));
+    for script in [
+        format!("{quorlock} run a -- true"),
+        format!("{quorlock} run b a -- true"),
+        format!("{quorlock} run b -- {quorlock} run a -- true"),
+        format!("{quorlock} hold a"),
+        format!("{quorlock} lead a -- true"),
+    ] {
+        let ended = run(&script);
+        assert_eq!(ended.code, 2, "{script}: {}", ended.err);
+        assert!(
+            ended.err.contains("a is held by the quorlock that this command runs under"),
+            "{}",
+            ended.err
+        );
+    }
+    assert_eq!(run(&format!("{quorlock} run b -- true")).code, 0, "another one");
+    let elsewhere = format!("QUORLOCK_KEY_PREFIX=x: {quorlock} run a -- true");
+    assert_eq!(run(&elsewhere).code, 0, "another key");
+    let broken =
+        Ended::of(scene.command(&["run", "a", "--", "/bin/true"]).env("QUORLOCK_HELD", "?"));
+    assert!(broken.code == 2 && broken.err.contains("QUORLOCK_HELD"), "{}", broken.err);
+}
+
+#[test]
+fn of_twenty_that_do_not_wait_one_runs() {
+    let (nodes, notes) = (Cluster::start(3), Notes::new());
+    let scene = Scene::on(&nodes);
+    let script = "echo one >> $D/ran; while [ ! -e $D/go ]; do sleep 0.05; done";
+    let arguments = ["run", "-n", "-E", "9", "r"];
+    let all: Vec<_> =
+        (0..20).map(|_| Running::of(&mut notes.command(&scene, &arguments, script))).collect();
+    eventually("nineteen are refused", || all.iter().filter(|one| one.has_ended()).count() >= 19);
+    notes.write("go");
+    let codes: Vec<_> = all.into_iter().map(|one| one.end().code).collect();
+    assert_eq!(codes.iter().filter(|code| **code == 0).count(), 1, "{codes:?}");
+    assert_eq!(codes.iter().filter(|code| **code == 9).count(), 19, "{codes:?}");
+    assert_eq!(notes.read("ran"), "one\n");
+}
+
+#[test]
+fn of_twenty_that_wait_each_runs_once_and_none_beside_another() {
+    let (nodes, notes) = (Cluster::start(3), Notes::new());
+    let scene = Scene::on(&nodes);
+    let ended: Vec<Ended> = thread::scope(|scope| {
+        let run = |number: usize| {
+            let script =
+                format!("echo begin {number} >> $D/log; sleep 0.02; echo end {number} >> $D/log");
+            let mut command = notes.command(&scene, &["run", "-w", "60s", "r"], &script);
+            scope.spawn(move || Ended::of(&mut command))
+        };
+        let all: Vec<_> = (0..20).map(run).collect();
+        all.into_iter().map(|one| one.join().expect("it ends")).collect()
+    });
+    assert!(
+        ended.iter().all(|one| one.code == 0),
+        "{:?}",
+        ended.iter().map(|one| &one.err).collect::<Vec<_>>()
+    );
+    let log = notes.read("log");
+    let lines: Vec<_> = log.lines().collect();
+    let mut ran: Vec<_> = lines
+        .chunks(2)
+        .map(|pair| {
+            let number = pair[0].strip_prefix("begin ").expect("nobody is inside");
+            assert_eq!(pair[1], format!("end {number}"), "{log}");
+            number.parse::<usize>().expect("a number")
+        })
+        .collect();
+    ran.sort_unstable();
+    assert_eq!(ran, (0..20).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_lock_that_another_holds_is_waited_for_as_long_as_was_said() {
+    let mut nodes = Cluster::start(3);
+    let scene = Scene::on(&nodes);
+    for node in &nodes {
+        node.cmd(&["SET", "r", OTHER, "PX", "60000"]);
+    }
+    let run = |options: &[&str]| {
+        let arguments = [&["run"], options, &["r", "--", "/bin/true"]].concat();
+        Ended::of(&mut scene.command(&arguments))
+    };
+    assert_eq!(run(&["-n"]).code, 1);
+    assert_eq!(run(&["-w", "300ms"]).code, 1);
+    assert_eq!(run(&["-w", "300ms", "-E", "42"]).code, 42);
+
+    // A signal ends the waiting, and nothing of ours is left.
+    let waiting = Running::of(&mut scene.command(&["run", "r", "--", "/bin/true"]));
+    let clients = || nodes[0].cmd(&["CLIENT", "LIST"]);
+    eventually("it waits", || format!("{:?}", clients()).contains("name=quorlock:"));
+    waiting.send(Signal::TERM);
+    let ended = waiting.end();
+    assert_eq!((ended.code, &*ended.err), (143, ""));
+    assert!(nodes.keys_per_node().iter().all(|keys| keys == &[b"r"]));
+
+    let servers = nodes.servers_mut();
+    servers[0].kill();
+    servers[1].kill();
+    assert_eq!(run(&["-n"]).code, 69);
+}

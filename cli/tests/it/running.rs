@@ -1,0 +1,126 @@
+//! A command that runs while the test looks at it.
+
+use crate::scene::{Ended, Scene};
+use kit::{Child, Pipes};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, Command};
+use std::time::{Duration, SystemTime};
+use tempfile::TempDir;
+
+/// Far longer than anything takes that has no time of its own.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
+
+/// A `quorlock` that runs. Dropping it kills it; what it guards then dies by itself.
+pub(crate) struct Running {
+    child: Child,
+    pub(crate) stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+    stderr: ChildStderr,
+}
+
+impl Running {
+    #[track_caller]
+    pub(crate) fn of(command: &mut Command) -> Self {
+        let (child, Pipes { stdin, stdout, stderr }) = Child::spawn(command);
+        Self { child, stdin, stdout: BufReader::new(stdout), stderr }
+    }
+
+    pub(crate) fn send(&self, signal: Signal) {
+        kill_process(pid(self.child.pid()), signal).expect("it runs");
+    }
+
+    pub(crate) fn stop(&self) {
+        self.child.stop();
+    }
+
+    pub(crate) fn cont(&self) {
+        self.child.cont();
+    }
+
+    /// The next line that it prints.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).expect("text");
+        line
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub(crate) fn end(mut self) -> Ended {
+        let code = self.child.wait(2 * SOON).expect("it ends");
+        let (mut out, mut err) = (String::new(), String::new());
+        self.stdout.read_to_string(&mut out).expect("text");
+        self.stderr.read_to_string(&mut err).expect("text");
+        Ended { out, err, code }
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.child.exit_code().is_some()
+    }
+}
+
+pub(crate) fn pid(id: u32) -> Pid {
+    Pid::from_raw(id.cast_signed()).expect("a process has a number")
+}
+
+/// True unless the process has ended; one that nobody has waited for has ended.
+pub(crate) fn is_alive(id: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// Waits until that is so.
+#[track_caller]
+pub(crate) fn eventually(what: &str, condition: impl FnMut() -> bool) {
+    kit::eventually(SOON, what, condition);
+}
+
+/// A directory that shell scripts of a test write to. They are run by `/bin/sh` with `$D` for it.
+pub(crate) struct Notes(TempDir);
+
+impl Notes {
+    pub(crate) fn new() -> Self {
+        Self(TempDir::new().expect("a directory"))
+    }
+
+    /// `quorlock VERB OPTIONS… -- sh -c SCRIPT`.
+    pub(crate) fn command(&self, scene: &Scene, arguments: &[&str], script: &str) -> Command {
+        let mut command = scene.command(arguments);
+        command.args(["--", "/bin/sh", "-c", script]);
+        command.env("D", self.0.path()).env("PATH", "/usr/bin:/bin");
+        command
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.path(name).exists()
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    pub(crate) fn write(&self, name: &str) {
+        fs::write(self.path(name), "").expect("it is written");
+    }
+
+    /// When it was last written to.
+    pub(crate) fn written(&self, name: &str) -> SystemTime {
+        let path: &Path = &self.path(name);
+        fs::metadata(path).and_then(|it| it.modified()).expect("it was written")
+    }
+
+    /// The number that was written there.
+    #[track_caller]
+    pub(crate) fn number(&self, name: &str) -> u32 {
+        eventually(name, || self.read(name).ends_with('\n'));
+        self.read(name).trim().parse().expect("a number")
+    }
+}
