@@ -12,19 +12,25 @@ use tokio::time::sleep;
 /// How long it is waited in silence, and how often the nodes are asked then.
 const PACE: Duration = Duration::from_secs(1);
 
-/// Puts the cursor to the begin of its line, and clears that.
-const CLEAR: &str = "\r\x1b[K";
+/// The line that is written over and over, with how wide it is. Gone when this is dropped.
+#[derive(Default)]
+struct Line {
+    width: usize,
+}
 
-/// The line that is written over and over. Gone when this is dropped.
-struct Line;
-
-fn write(text: &str) {
-    let _ = write!(anstream::stderr().lock(), "{CLEAR}{text}");
+impl Line {
+    fn write(&mut self, text: &str) {
+        // By spaces: not every terminal knows how to clear a line.
+        let (old, new) =
+            (self.width, anstream::adapter::strip_str(text).to_string().chars().count());
+        let _ = write!(anstream::stderr().lock(), "\r{:old$}\r{text}", "");
+        self.width = new;
+    }
 }
 
 impl Drop for Line {
     fn drop(&mut self) {
-        write("");
+        self.write("");
     }
 }
 
@@ -35,7 +41,7 @@ pub(crate) async fn show(client: &Client, resources: &[&[u8]]) -> Infallible {
     }
     let begun = Instant::now();
     sleep(PACE).await;
-    let _line = Line;
+    let mut line = Line::default();
     loop {
         let mut holder = None;
         for resource in resources {
@@ -47,7 +53,7 @@ pub(crate) async fn show(client: &Client, resources: &[&[u8]]) -> Infallible {
         }
         let waited = humantime::format_duration(Duration::from_secs(begun.elapsed().as_secs()));
         let mark = output::styled(output::WARNING, "waiting");
-        write(&match holder {
+        line.write(&match holder {
             Some((resource, who)) => {
                 format!(
                     "quorlock: {mark} for {waited}: {} is held by {who}",

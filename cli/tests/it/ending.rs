@@ -24,26 +24,26 @@ fn a_group_that_ignores_term_is_dead_before_the_lease_ends_fifty_times_of_fifty(
     for _ in 0..ROUNDS {
         let nodes = Cluster::start(3);
         let scene = Scene::on(&nodes).with("QUORLOCK_NODE_TIMEOUT", "300ms");
-        let begin = |number: usize| {
-            let (notes, name) = (Notes::new(), format!("r{number}"));
-            let command = &mut notes.command(&scene, &["run", "--ttl", "4s", &name], STUBBORN);
-            (Running::of(command), notes)
+        let start = |number: usize| {
+            let (dir, name) = (Notes::new(), format!("r{number}"));
+            let command = &mut dir.command(&scene, &["run", "--ttl", "4s", &name], STUBBORN);
+            (Running::of(command), dir)
         };
-        let all: Vec<_> = (0..AT_ONCE).map(begin).collect();
-        for (_, notes) in &all {
-            eventually("it works", || notes.has("alive"));
+        let all: Vec<_> = (0..AT_ONCE).map(start).collect();
+        for (_, dir) in &all {
+            eventually("it works", || dir.has("alive"));
         }
         hang(&nodes);
         // No renewal was granted later: none is valid after its ttl.
         let end = SystemTime::now() + TTL;
-        for (running, notes) in all {
+        for (running, dir) in all {
             let ended = running.end();
             assert_eq!(ended.code, 124, "{}", ended.err);
             for told in ["the lock is being lost", "CMD gets TERM"] {
                 assert!(ended.err.contains(told), "{told}: {}", ended.err);
             }
-            assert!(!is_alive(notes.number("grandchild")), "it is gone when we are");
-            let late = notes.written("alive").duration_since(end);
+            assert!(!is_alive(dir.number("grandchild")), "it is gone when we are");
+            let late = dir.written("alive").duration_since(end);
             assert!(late.is_err(), "it lived {late:?} too long");
         }
         nodes.iter().for_each(Server::cont);
@@ -56,13 +56,13 @@ fn a_command_whose_quorlock_is_killed_is_dead_at_once_fifty_times_of_fifty() {
     let scene = Scene::on(&nodes);
     let mut longest = Duration::ZERO;
     for _ in 0..ROUNDS {
-        let begin = |number: usize| {
-            let (notes, name) = (Notes::new(), format!("r{number}"));
+        let start = |number: usize| {
+            let (dir, name) = (Notes::new(), format!("r{number}"));
             let script = "echo $$ > $D/child; exec sleep 60";
-            (Running::of(&mut notes.command(&scene, &["run", "--ttl", "5s", &name], script)), notes)
+            (Running::of(&mut dir.command(&scene, &["run", "--ttl", "5s", &name], script)), dir)
         };
-        let all: Vec<_> = (0..AT_ONCE).map(begin).collect();
-        let children: Vec<_> = all.iter().map(|(_, notes)| notes.number("child")).collect();
+        let all: Vec<_> = (0..AT_ONCE).map(start).collect();
+        let children: Vec<_> = all.iter().map(|(_, dir)| dir.number("child")).collect();
         for ((running, _), child) in all.iter().zip(children) {
             assert!(is_alive(child));
             let begun = Instant::now();
@@ -77,11 +77,11 @@ fn a_command_whose_quorlock_is_killed_is_dead_at_once_fifty_times_of_fifty() {
 
 #[test]
 fn who_was_stopped_for_too_long_ends_the_command_as_soon_as_it_goes_on() {
-    let (nodes, notes) = (Cluster::start(3), Notes::new());
+    let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
-    let mut command = notes.command(&scene, &["run", "--ttl", "5s", "r"], STUBBORN);
+    let mut command = dir.command(&scene, &["run", "--ttl", "5s", "r"], STUBBORN);
     let running = Running::of(&mut command);
-    let grandchild = notes.number("grandchild");
+    let grandchild = dir.number("grandchild");
     running.stop();
     eventually("the lock ends", || nodes.is_empty());
     assert!(is_alive(grandchild), "nobody could end it");
@@ -94,10 +94,10 @@ fn who_was_stopped_for_too_long_ends_the_command_as_soon_as_it_goes_on() {
 
 #[test]
 fn a_lock_that_is_taken_away_ends_the_command_without_grace() {
-    let (nodes, notes) = (Cluster::start(3), Notes::new());
+    let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
-    let running = Running::of(&mut notes.command(&scene, &["run", "--ttl", "60s", "r"], STUBBORN));
-    let grandchild = notes.number("grandchild");
+    let running = Running::of(&mut dir.command(&scene, &["run", "--ttl", "60s", "r"], STUBBORN));
+    let grandchild = dir.number("grandchild");
     for node in &nodes {
         node.cmd(&["SET", "r", "another's", "PX", "60000"]);
     }
@@ -110,31 +110,31 @@ fn a_lock_that_is_taken_away_ends_the_command_without_grace() {
 
 #[test]
 fn the_grace_is_for_commands_that_stop_in_order() {
-    let (nodes, notes) = (Cluster::start(3), Notes::new());
+    let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     // For so long it may be held: then it is being lost.
     let options = ["run", "--ttl", "3s", "--max-hold", "3s", "r"];
     let script = "trap 'echo stopped > $D/stopped; exit 3' TERM; n=0; \
                   while [ $n -lt 600 ]; do sleep 0.1; n=$((n + 1)); done";
-    let gentle = Ended::of(&mut notes.command(&scene, &options, script));
-    assert_eq!((gentle.code, &*notes.read("stopped")), (124, "stopped\n"), "{}", gentle.err);
+    let gentle = Ended::of(&mut dir.command(&scene, &options, script));
+    assert_eq!((gentle.code, &*dir.read("stopped")), (124, "stopped\n"), "{}", gentle.err);
 
-    let (notes, mut options) = (Notes::new(), options.to_vec());
+    let (dir, mut options) = (Notes::new(), options.to_vec());
     options.splice(1..1, ["--on-lost", "kill"]);
-    let hard = Ended::of(&mut notes.command(&scene, &options, script));
-    assert_eq!((hard.code, &*notes.read("stopped")), (124, ""), "{}", hard.err);
+    let hard = Ended::of(&mut dir.command(&scene, &options, script));
+    assert_eq!((hard.code, &*dir.read("stopped")), (124, ""), "{}", hard.err);
     assert!(hard.err.contains("CMD gets KILL"), "{}", hard.err);
 }
 
 #[test]
 fn what_a_command_leaves_running_is_ended_with_it() {
-    let (nodes, notes) = (Cluster::start(3), Notes::new());
+    let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     let script = format!("{}; exit 5", STUBBORN.strip_suffix("; wait").expect("it waits"));
     let options = ["run", "--ttl", "10s", "--grace", "500ms", "r"];
-    let ended = Ended::of(&mut notes.command(&scene, &options, &script));
+    let ended = Ended::of(&mut dir.command(&scene, &options, &script));
     assert_eq!(ended.code, 5);
     assert!(ended.err.contains("what it left running is ended with it"), "{}", ended.err);
-    assert!(!is_alive(notes.number("grandchild")));
+    assert!(!is_alive(dir.number("grandchild")));
     assert!(nodes.is_empty());
 }

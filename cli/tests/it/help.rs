@@ -1,11 +1,7 @@
 //! Every page of the help, and the version.
 
 use crate::scene::{Ended, Scene};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
-use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
+use crate::terminal::Terminal;
 use std::process::Command;
 
 const VERBS: [&str; 7] = ["run", "hold", "lead", "status", "check", "release", "completions"];
@@ -53,20 +49,8 @@ fn a_terminal_is_shown_colour_unless_it_is_not_wanted() {
 }
 
 /// What a command shows on a terminal of its own.
-fn shown_on_terminal(mut command: Command) -> String {
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-    grantpt(&ours).and_then(|()| unlockpt(&ours)).expect("it is ours");
-    let name = ptsname(&ours, Vec::new()).expect("it has a name");
-    let theirs = OpenOptions::new().read(true).write(true).open(OsStr::from_bytes(name.as_bytes()));
-    let theirs = theirs.expect("it opens");
-    let both = || theirs.try_clone().expect("it is open");
-    let mut child = command.stdout(both()).stderr(both()).spawn().expect("it runs");
-    drop((theirs, command));
-    let mut shown = Vec::new();
-    // Where nobody has it open any more, a read fails instead of ending.
-    let _ = File::from(ours).read_to_end(&mut shown);
-    child.wait().expect("it ends");
-    String::from_utf8(shown).expect("text")
+fn shown_on_terminal(command: Command) -> String {
+    Terminal::run(command).end().out
 }
 
 #[test]

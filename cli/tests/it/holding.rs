@@ -65,11 +65,11 @@ const LEADER: &str = "echo $QUORLOCK_TOKEN >> $D/tokens; n=0; \
 
 #[test]
 fn one_leads_and_when_it_dies_another_with_a_higher_token() {
-    let (nodes, notes) = (Cluster::start(3), Notes::new());
+    let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
-    let lead = || Running::of(&mut notes.command(&scene, &["lead", "--ttl", "5s", "r"], LEADER));
+    let lead = || Running::of(&mut dir.command(&scene, &["lead", "--ttl", "5s", "r"], LEADER));
     let tokens = || -> Vec<u64> {
-        notes.read("tokens").lines().map(|token| token.parse().expect("a token")).collect()
+        dir.read("tokens").lines().map(|token| token.parse().expect("a token")).collect()
     };
     let first = lead();
     eventually("one leads", || tokens().len() == 1);
@@ -78,23 +78,23 @@ fn one_leads_and_when_it_dies_another_with_a_higher_token() {
     drop(first);
     eventually("another leads", || tokens().len() == 2);
     assert!(tokens().is_sorted_by(|one, next| one < next), "{:?}", tokens());
-    notes.write("go");
+    dir.write("go");
     let ended = second.end();
     assert_eq!((ended.code, &*ended.err), (8, ""), "it ends as the command did");
 }
 
 #[test]
 fn who_has_lost_its_lead_campaigns_again() {
-    let (nodes, notes) = (Cluster::start(3), Notes::new());
+    let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes).with("QUORLOCK_NODE_TIMEOUT", "300ms");
-    let leader = Running::of(&mut notes.command(&scene, &["lead", "--ttl", "2s", "r"], LEADER));
-    let terms = || notes.read("tokens").lines().count();
+    let leader = Running::of(&mut dir.command(&scene, &["lead", "--ttl", "2s", "r"], LEADER));
+    let terms = || dir.read("tokens").lines().count();
     eventually("it leads", || terms() == 1);
     nodes.iter().for_each(Server::stop);
     std::thread::sleep(std::time::Duration::from_secs(3));
     nodes.iter().for_each(Server::cont);
     eventually("it leads again", || terms() == 2);
-    notes.write("go");
+    dir.write("go");
     let ended = leader.end();
     assert_eq!(ended.code, 8);
     assert!(ended.err.contains("no longer the leader: campaigning again"), "{}", ended.err);

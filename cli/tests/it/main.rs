@@ -19,4 +19,5 @@ mod running;
 mod scene;
 mod signals;
 mod status;
+mod terminal;
 mod usage;

@@ -12,11 +12,11 @@ const OTHER: &str = "0123456789abcdef0123456789abcdef:web-1:4711";
 
 #[test]
 fn it_ends_as_the_command_did_and_nothing_is_left_on_any_node() {
-    let (nodes, notes) = (Cluster::start(3), Notes::new());
+    let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     for (script, expected) in [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill $$", 143)]
     {
-        let ended = Ended::of(&mut notes.command(&scene, &["run", "r"], script));
+        let ended = Ended::of(&mut dir.command(&scene, &["run", "r"], script));
         assert_eq!((ended.code, &*ended.err), (expected, ""), "{script}");
         assert!(nodes.is_empty(), "{script}");
     }
@@ -30,7 +30,7 @@ fn it_ends_as_the_command_did_and_nothing_is_left_on_any_node() {
 
 #[test]
 fn the_command_has_our_streams_and_is_told_what_it_holds() {
-    let (nodes, notes) = (Cluster::start(3), Notes::new());
+    let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     let mut cat = Running::of(&mut scene.command(&["run", "r", "--", "/bin/cat"]));
     cat.stdin.write_all(b"through\n").expect("it reads");
@@ -40,7 +40,7 @@ fn the_command_has_our_streams_and_is_told_what_it_holds() {
     drop(stdin);
 
     let told = "echo \"$QUORLOCK_RESOURCE|$QUORLOCK_TOKEN\"";
-    let run = |options: &[&str]| Ended::of(&mut notes.command(&scene, options, told)).out;
+    let run = |options: &[&str]| Ended::of(&mut dir.command(&scene, options, told)).out;
     assert_eq!(run(&["run", "r"]), "r|\n", "no token unless it is asked for");
     assert_eq!(run(&["run", "b", "a"]), "b\na|\n");
     let token = || {
@@ -53,10 +53,10 @@ fn the_command_has_our_streams_and_is_told_what_it_holds() {
 
 #[test]
 fn who_locks_again_what_it_runs_under_is_refused_at_any_depth() {
-    let (nodes, notes) = (Cluster::start(3), Notes::new());
+    let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     let quorlock = env!("CARGO_BIN_EXE_quorlock");
-    let run = |script: &str| Ended::of(&mut notes.command(&scene, &["run", "a"], script));
+    let run = |script: &str| Ended::of(&mut dir.command(&scene, &["run", "a"], script));
     for script in [
         format!("{quorlock} run a -- true"),
         format!("{quorlock} run b a -- true"),
@@ -82,29 +82,29 @@ fn who_locks_again_what_it_runs_under_is_refused_at_any_depth() {
 
 #[test]
 fn of_twenty_that_do_not_wait_one_runs() {
-    let (nodes, notes) = (Cluster::start(3), Notes::new());
+    let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     let script = "echo one >> $D/ran; while [ ! -e $D/go ]; do sleep 0.05; done";
     let arguments = ["run", "-n", "-E", "9", "r"];
     let all: Vec<_> =
-        (0..20).map(|_| Running::of(&mut notes.command(&scene, &arguments, script))).collect();
+        (0..20).map(|_| Running::of(&mut dir.command(&scene, &arguments, script))).collect();
     eventually("nineteen are refused", || all.iter().filter(|one| one.has_ended()).count() >= 19);
-    notes.write("go");
+    dir.write("go");
     let codes: Vec<_> = all.into_iter().map(|one| one.end().code).collect();
     assert_eq!(codes.iter().filter(|code| **code == 0).count(), 1, "{codes:?}");
     assert_eq!(codes.iter().filter(|code| **code == 9).count(), 19, "{codes:?}");
-    assert_eq!(notes.read("ran"), "one\n");
+    assert_eq!(dir.read("ran"), "one\n");
 }
 
 #[test]
 fn of_twenty_that_wait_each_runs_once_and_none_beside_another() {
-    let (nodes, notes) = (Cluster::start(3), Notes::new());
+    let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     let ended: Vec<Ended> = thread::scope(|scope| {
         let run = |number: usize| {
             let script =
                 format!("echo begin {number} >> $D/log; sleep 0.02; echo end {number} >> $D/log");
-            let mut command = notes.command(&scene, &["run", "-w", "60s", "r"], &script);
+            let mut command = dir.command(&scene, &["run", "-w", "60s", "r"], &script);
             scope.spawn(move || Ended::of(&mut command))
         };
         let all: Vec<_> = (0..20).map(run).collect();
@@ -115,7 +115,7 @@ fn of_twenty_that_wait_each_runs_once_and_none_beside_another() {
         "{:?}",
         ended.iter().map(|one| &one.err).collect::<Vec<_>>()
     );
-    let log = notes.read("log");
+    let log = dir.read("log");
     let lines: Vec<_> = log.lines().collect();
     let mut ran: Vec<_> = lines
         .chunks(2)

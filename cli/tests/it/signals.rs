@@ -7,13 +7,13 @@ use rustix::process::Signal;
 
 #[test]
 fn what_is_sent_to_us_is_sent_to_the_command() {
-    let (nodes, notes) = (Cluster::start(3), Notes::new());
+    let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     let script = "for s in HUP INT QUIT USR1 USR2; do trap \"echo $s >> $D/heard\" $s; done; \
                   trap 'echo TERM >> $D/heard; exit 4' TERM; echo > $D/ready; n=0; \
                   while [ $n -lt 600 ]; do sleep 0.05; n=$((n + 1)); done";
-    let running = Running::of(&mut notes.command(&scene, &["run", "r"], script));
-    eventually("it listens", || notes.has("ready"));
+    let running = Running::of(&mut dir.command(&scene, &["run", "r"], script));
+    eventually("it listens", || dir.has("ready"));
     let signals = [
         (Signal::HUP, "HUP"),
         (Signal::INT, "INT"),
@@ -24,7 +24,7 @@ fn what_is_sent_to_us_is_sent_to_the_command() {
     ];
     for (signal, name) in signals {
         running.send(signal);
-        eventually(name, || notes.read("heard").ends_with(&format!("{name}\n")));
+        eventually(name, || dir.read("heard").ends_with(&format!("{name}\n")));
     }
     assert_eq!(running.end().code, 4);
     assert!(nodes.is_empty());
@@ -32,10 +32,10 @@ fn what_is_sent_to_us_is_sent_to_the_command() {
 
 #[test]
 fn what_was_ignored_stays_so() {
-    let (nodes, notes) = (Cluster::start(3), Notes::new());
+    let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     let script = "echo > $D/ready; while [ ! -e $D/go ]; do sleep 0.05; done; exit 6";
-    let plain = notes.command(&scene, &["run", "r"], script);
+    let plain = dir.command(&scene, &["run", "r"], script);
     // As nohup(1) does it.
     let mut command = std::process::Command::new("/bin/sh");
     command
@@ -44,8 +44,8 @@ fn what_was_ignored_stays_so() {
         .args(plain.get_args());
     command.env_clear().envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let running = Running::of(&mut command);
-    eventually("it runs", || notes.has("ready"));
+    eventually("it runs", || dir.has("ready"));
     running.send(Signal::HUP);
-    notes.write("go");
+    dir.write("go");
     assert_eq!(running.end().code, 6);
 }
