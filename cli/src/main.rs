@@ -1,5 +1,10 @@
 //! `quorlock`: locks across N independent Redis masters, for scripts and operators.
 
+#[cfg(not(unix))]
+compile_error!(
+    "the command quorlock is for Unix: its `run` guards groups of processes, and signals"
+);
+
 mod exit;
 mod guard;
 mod held;

@@ -28,6 +28,12 @@ fn a_number_that_no_node_has_is_told() {
 }
 
 #[test]
+#[should_panic(expected = "there is no node 5: there are 5, counted from 0")]
+fn a_single_number_that_no_node_has_is_told() {
+    let _ = Nodes::start(5).only(5);
+}
+
+#[test]
 fn numbers_of_nodes_that_cannot_work_are_refused_as_always() {
     let refused = |count| Nodes::start(count).client().build().expect_err("it cannot work");
     assert_eq!(refused(0), ConfigError::NoNodes);

@@ -11,6 +11,7 @@ use std::env;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
 use std::process::Command;
 use tokio::process::Child;
 
@@ -20,13 +21,23 @@ pub(crate) const VERB: &str = "__exec";
 /// Starts the copy that becomes the command. The thread that does so has to live as long as the command may: the kernel
 /// goes by that.
 pub(super) fn spawn(guard: &Guard<'_>) -> io::Result<Child> {
-    let mut command = Command::new(env::current_exe()?);
-    command.arg(VERB).arg(std::process::id().to_string()).arg("--").args(guard.command);
+    let mut command = Command::new(ourselves()?);
+    command
+        .arg0("quorlock")
+        .arg(VERB)
+        .arg(std::process::id().to_string())
+        .arg("--")
+        .args(guard.command);
     command.envs(guard.variables.iter().map(|(name, value)| (name, value)));
     if !guard.foreground {
         command.process_group(0);
     }
     tokio::process::Command::from(command).spawn()
+}
+
+/// This very program, also where another one stands at its path by now.
+fn ourselves() -> io::Result<PathBuf> {
+    if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { env::current_exe() }
 }
 
 /// Becomes `command`, unless the process `parent` has died already. Comes back only if it cannot.

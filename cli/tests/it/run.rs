@@ -4,7 +4,9 @@ use crate::running::{Notes, Running, eventually};
 use crate::scene::{Ended, Scene};
 use kit::Cluster;
 use rustix::process::Signal;
+use std::fs;
 use std::io::Write;
+use std::process::Command;
 use std::thread;
 
 /// A value that no client has.
@@ -157,4 +159,28 @@ fn a_lock_that_another_holds_is_waited_for_as_long_as_was_said() {
     servers[0].kill();
     servers[1].kill();
     assert_eq!(run(&["-n"]).code, 69);
+}
+
+#[test]
+fn who_waits_while_a_new_version_is_installed_runs_all_the_same() {
+    let (nodes, dir) = (Cluster::start(3), Notes::new());
+    let scene = Scene::on(&nodes);
+    for node in &nodes {
+        node.cmd(&["SET", "r", OTHER, "PX", "60000"]);
+    }
+    let program = dir.copy(env!("CARGO_BIN_EXE_quorlock"), "old");
+    let given = scene.command(&["run", "r", "--", "/bin/true"]);
+    let mut command = Command::new(&program);
+    command.args(given.get_args()).env_clear();
+    command.envs(given.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let waiting = Running::of(&mut command);
+    eventually("it waits", || {
+        format!("{:?}", nodes[0].cmd(&["CLIENT", "LIST"])).contains("quorlock:")
+    });
+    fs::remove_file(program).expect("it is there");
+    for node in &nodes {
+        node.cmd(&["DEL", "r"]);
+    }
+    let ended = waiting.end();
+    assert_eq!((ended.code, &*ended.err), (0, ""));
 }

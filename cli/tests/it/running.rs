@@ -111,6 +111,12 @@ impl Notes {
         fs::write(self.path(name), "").expect("it is written");
     }
 
+    /// A copy of a program.
+    pub(crate) fn copy(&self, program: &str, name: &str) -> PathBuf {
+        fs::copy(program, self.path(name)).expect("it can be copied");
+        self.path(name)
+    }
+
     /// When it was last written to.
     pub(crate) fn written(&self, name: &str) -> SystemTime {
         let path: &Path = &self.path(name);
