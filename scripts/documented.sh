@@ -107,7 +107,7 @@ expect() {
     local wanted=$1 code=0
     shift
     (cd "$work" && quorlock "$@") >"$work/said" 2>&1 || code=$?
-    sed 's/^/  /' "$work/said" | head -n 5
+    sed -n '1,5s/^/  /p' "$work/said"
     [[ $code -eq $wanted ]] || { echo "  exit code $code, and not $wanted" >&2; return 1; }
 }
 
