@@ -54,7 +54,7 @@ fn systemd_is_told() {
     let mut holding = Running::of(scene.command(&["hold", "a"]).env("NOTIFY_SOCKET", &path));
     assert_eq!(heard().trim(), "READY=1");
     holding.line();
-    holding.send(Signal::INT);
+    holding.send(Signal::TERM);
     assert_eq!(heard().trim(), "STOPPING=1");
     assert_eq!(holding.end().code, 0);
 }

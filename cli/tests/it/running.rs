@@ -62,6 +62,15 @@ impl Running {
     }
 }
 
+/// The same command, which ignores no signal from its start: a shell's jobs in the background ignore INT and QUIT.
+pub(crate) fn that_ignores_nothing(command: &Command) -> Command {
+    let mut env = Command::new("/usr/bin/env");
+    env.arg("--default-signal=HUP,INT,QUIT,USR1,USR2,TERM");
+    env.arg(command.get_program()).args(command.get_args()).env_clear();
+    env.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    env
+}
+
 pub(crate) fn pid(id: u32) -> Pid {
     Pid::from_raw(id.cast_signed()).expect("a process has a number")
 }

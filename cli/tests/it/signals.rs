@@ -1,6 +1,6 @@
 //! `run`: signals go on to the command.
 
-use crate::running::{Notes, Running, eventually};
+use crate::running::{Notes, Running, eventually, that_ignores_nothing};
 use crate::scene::Scene;
 use kit::Cluster;
 use rustix::process::Signal;
@@ -12,7 +12,8 @@ fn what_is_sent_to_us_is_sent_to_the_command() {
     let script = "for s in HUP INT QUIT USR1 USR2; do trap \"echo $s >> $D/heard\" $s; done; \
                   trap 'echo TERM >> $D/heard; exit 4' TERM; echo > $D/ready; n=0; \
                   while [ $n -lt 600 ]; do sleep 0.05; n=$((n + 1)); done";
-    let running = Running::of(&mut dir.command(&scene, &["run", "r"], script));
+    let mut command = that_ignores_nothing(&dir.command(&scene, &["run", "r"], script));
+    let running = Running::of(&mut command);
     eventually("it listens", || dir.has("ready"));
     let signals = [
         (Signal::HUP, "HUP"),

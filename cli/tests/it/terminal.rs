@@ -1,6 +1,6 @@
 //! On a terminal: what is shown while a lock is waited for, and job control.
 
-use crate::running::{Notes, SOON, eventually, is_alive};
+use crate::running::{Notes, SOON, eventually, is_alive, that_ignores_nothing};
 use crate::scene::{Ended, Scene};
 use kit::Cluster;
 use rustix::process::{Signal, kill_process};
@@ -74,6 +74,7 @@ impl Terminal {
 
 /// The same command as leader of a session with the terminal.
 fn in_session(command: &Command) -> Command {
+    let command = &that_ignores_nothing(command);
     let mut setsid = Command::new("setsid");
     setsid.args(["--ctty", "--wait"]).arg(command.get_program()).args(command.get_args());
     let path = ("PATH".as_ref(), "/usr/bin:/bin".as_ref());
