@@ -123,8 +123,8 @@ while_held() {
         sleep 0.1
     done
     "$@" || status=$?
-    kill "$holder"
-    # It may have been robbed.
+    # It may have been robbed, and have ended.
+    kill "$holder" 2>/dev/null || true
     wait "$holder" || true
     return "$status"
 }
