@@ -43,6 +43,8 @@ play() {
     case $1 in
         "make bench" | "cargo bench --bench "*) is_there "$1" ;;
         "make "*) is_step "$1" ;;
+        # A part of it.
+        "cargo test --all-features --test "*) is_step "make test" ;;
         # The same on another server.
         "REDIS_SERVER=path make test") is_step "make test" ;;
         "cargo install --locked --path cli")
