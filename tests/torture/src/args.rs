@@ -1,7 +1,7 @@
 //! What can be said on the command line.
 
-use crate::line::Sabotage;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use harness::Sabotage;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -49,7 +49,7 @@ pub(crate) struct Wish {
     pub(crate) out: PathBuf,
     /// What one client does wrong, to see that it is caught: it works without the lock, or it makes
     /// tokens up
-    #[arg(long, hide = true, value_enum, num_args = 0..=1, default_missing_value = "lock")]
+    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "lock")]
     pub(crate) sabotage: Option<Sabotage>,
 }
 

@@ -6,7 +6,7 @@
 //! stood on a bare majority, as it does after any race or fault. So a part is cut into eras: in one
 //! clocks step, in the next clients come new, and so on.
 
-use crate::nemesis::FELT;
+use harness::steps::FELT;
 use std::time::Duration;
 
 /// About how long one is.

@@ -1,8 +1,8 @@
 //! What was done in a part, as it is done.
 
-use crate::record::Fault;
-use crate::service::Ailment;
-use crate::steps::Steps;
+use harness::record::Fault;
+use harness::service::Ailment;
+use harness::steps::Steps;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// One fault in so many may fail to be made.

@@ -1,22 +1,22 @@
 //! What can be done to nodes and clients.
 
-use crate::choice::LONGEST_TTL;
 use Nemesis as N;
+use harness::choice::LONGEST_TTL;
+use harness::record::WIPE;
+use harness::steps::FELT;
 use std::time::Duration;
 
-/// The name of the nemesis that no counter survives.
-pub(crate) const WIPE: &str = "FLUSHALL on all nodes at once";
 /// The name of the nemesis that lets most nodes forget, but not all.
 pub(crate) const ROLLING: &str = "restart nodes empty, one after the other";
 
+/// How long a client waits for a node.
+pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(60);
 /// How long a node does not count that was restarted: the longest ttl x (1 + 2 x 1 %) + 1 s.
 pub(crate) const TERM: Duration = Duration::from_millis(3_040);
 /// How long after its start all see that a server is older than that: it tells whole seconds.
 pub(crate) const OLD: Duration = TERM.saturating_add(Duration::from_millis(2_500));
 /// How long clients may take to find a node again that was broken.
 const RECOVERY: Duration = Duration::from_secs(1);
-/// How long a step of a clock is felt: as long as a key can stand that was set before.
-pub(crate) const FELT: Duration = LONGEST_TTL.saturating_add(Duration::from_millis(200));
 
 /// Whom a nemesis is after, and with what else it can go together: a target suffers one nemesis of
 /// each kind at a time.

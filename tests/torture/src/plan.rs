@@ -1,11 +1,10 @@
 //! The schedule of faults, made from the seed before anything begins.
 
-use crate::choice::{LONGEST_TTL, mixed};
 use crate::era::Era;
-use crate::nemesis::{Kind, Nemesis, OLD};
+use crate::nemesis::{Kind, NODE_TIMEOUT, Nemesis, OLD};
 use crate::rolling::Rolling;
 use crate::room::{Break, Limits, Target, Victims};
-use crate::task::NODE_TIMEOUT;
+use harness::choice::{LONGEST_TTL, mixed};
 use rand::rngs::StdRng;
 use rand::seq::index;
 use rand::{RngExt, SeedableRng};

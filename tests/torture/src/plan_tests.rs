@@ -1,7 +1,8 @@
 //! What every plan keeps to.
 
 use super::*;
-use crate::nemesis::{FELT, TERM};
+use crate::nemesis::TERM;
+use harness::steps::FELT;
 use std::collections::BTreeSet;
 
 fn field(nodes: u16, is_inside: bool) -> Field {

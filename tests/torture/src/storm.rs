@@ -1,15 +1,15 @@
 //! Carries a plan of faults out.
 
-use crate::boot;
-use crate::fleet::Fleet;
+use crate::ailment;
 use crate::inflict::ProxiedNode;
 use crate::log::{Log, open};
 use crate::nemesis::{Kind, Nemesis};
 use crate::plan::Planned;
-use crate::record::Fault;
 use crate::rolling::Rolling;
 use crate::room::{Room, Target};
-use crate::service::Ailment;
+use harness::boot;
+use harness::fleet::Fleet;
+use harness::record::Fault;
 use std::io;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
@@ -84,7 +84,7 @@ impl Scene<'_> {
             node.heal(*nemesis, undo)
         });
         let Fault { from, until, .. } = self.note_end(index);
-        open(&self.log.ailments).extend(Ailment::of(*nemesis, number, from, until));
+        open(&self.log.ailments).extend(ailment::of(*nemesis, number, from, until));
         if !nemesis.shakes().is_zero() {
             self.room.linger((Target::Node(number), Kind::Shaken), nemesis.shakes());
         }

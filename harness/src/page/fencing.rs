@@ -5,7 +5,7 @@ use super::{
     html::Html,
     words::{at, count, counted, number},
 };
-use crate::nemesis::WIPE;
+use crate::record::WIPE;
 use crate::record::{Breach, BreachKind, Run};
 
 /// More than anybody reads.

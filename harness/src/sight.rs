@@ -2,7 +2,6 @@
 
 use crate::choice::LONGEST_TTL;
 use crate::line::Orders;
-use crate::task::NODE_TIMEOUT;
 use quorlock::{NodeFailure, NodeVote, Redlock, Report};
 use std::collections::BTreeSet;
 use tokio::sync::watch;
@@ -17,11 +16,11 @@ pub(crate) async fn of_all(
 ) -> bool {
     let name = format!("sight:{}", orders.client);
     let mut seen = BTreeSet::new();
-    while seen.len() < orders.nodes.len() {
+    while seen.len() < orders.nodes.urls.len() {
         let tried = redlock.try_acquire(&name).ttl(LONGEST_TTL).await;
         // Who answers after the round was decided is in the report a little later.
         tokio::select! {
-            () = sleep(NODE_TIMEOUT) => {}
+            () = sleep(orders.nodes.node_timeout) => {}
             _ = is_ended.wait_for(|is_ended| *is_ended) => return false,
         }
         match tried {

@@ -1,9 +1,8 @@
 //! A task of a client process: acquires, works, and ends its leases, again and again.
 
 use crate::boot;
-use crate::cell::Cells;
+use crate::cells::Cells;
 use crate::choice::{Care, Choice, Extend, Leaving};
-use crate::fenced_cell::{FencedCells, Writer};
 use crate::line::{Line, Orders, Sabotage, Teller};
 use crate::record::{Call, Verb};
 use crate::tenure::{Begin, OpenTenure};
@@ -17,8 +16,6 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// How long a client waits for a node.
-pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(60);
 /// How often a holder that works for long looks at its lease.
 const LOOK: Duration = Duration::from_millis(10);
 /// How long one that was refused does nothing.
@@ -32,8 +29,7 @@ pub(crate) struct Task {
     pub(crate) orders: Arc<Orders>,
     pub(crate) teller: Arc<Teller>,
     pub(crate) redlock: Redlock,
-    pub(crate) cells: Cells,
-    pub(crate) fenced: FencedCells,
+    pub(crate) cells: Arc<Cells>,
     pub(crate) is_ended: watch::Receiver<bool>,
 }
 
@@ -96,7 +92,7 @@ impl Task {
         }
         // A token that the nodes did not agree on takes a second round trip.
         let rounds = if choice.is_fenced { 2 } else { 1 };
-        let bound = choice.wait.unwrap_or_default() + rounds * NODE_TIMEOUT;
+        let bound = choice.wait.unwrap_or_default() + rounds * self.orders.nodes.node_timeout;
         let acquired = self.call(Verb::Acquire, bound, choice.drop_after, acquire, |acquired| {
             acquired.as_ref().map_or_else(refusal, |_| "ok")
         });
@@ -117,7 +113,7 @@ impl Task {
     async fn guess(&self, choice: &Choice) -> Option<u64> {
         let mut highest = None;
         for resource in choice.resources.iter().filter(|_| choice.is_fenced) {
-            highest = highest.max(self.fenced.highest(*resource).await.ok());
+            highest = highest.max(self.cells.highest(*resource).await);
         }
         Some(highest? + 1)
     }
@@ -141,10 +137,7 @@ impl Task {
         let (listens, looks) = (choice.care == Care::Listens, choice.care != Care::Careless);
         let mut lost = pin!(told(lease.filter(|_| listens)));
         for (step, resource) in choice.steps.iter().zip(choice.resources.iter().cycle()) {
-            let read = match self.cells.read(*resource).await {
-                Ok(read) => read,
-                Err(error) => return self.complain("read", &error),
-            };
+            let Some(read) = self.cells.read(*resource).await else { return };
             let end = boot::now() + boot::nanos(step.sleep);
             while boot::now() < end && (tenure.look().is_some() || !looks) {
                 let left = Duration::from_nanos(end.saturating_sub(boot::now()));
@@ -158,14 +151,14 @@ impl Task {
             let deadline = tenure.deadline();
             if let Some(deadline) = deadline {
                 match self.cells.write(*resource, read + 1, deadline).await {
-                    Ok(true) => {}
-                    Ok(false) => self.teller.tell(&Line::TooLate),
-                    Err(error) => return self.complain("written", &error),
+                    Some(true) => {}
+                    Some(false) => self.teller.tell(&Line::TooLate),
+                    None => return,
                 }
             }
             // A counter is only safe from those who look, a fenced cell also from those who do not.
             if deadline.is_some() || !looks {
-                let until = tenure.valid_until_wall().unwrap_or(0);
+                let until = tenure.valid_until().unwrap_or(0);
                 self.write_fenced(tenure, *resource, until).await;
             }
             if deadline.is_none() {
@@ -184,10 +177,7 @@ impl Task {
     /// Writes to the fenced cell, if there is a token to write with.
     async fn write_fenced(&self, tenure: &OpenTenure<'_>, resource: u16, until: u64) {
         let Some((id, token)) = tenure.signature() else { return };
-        let writer = Writer { client: self.orders.client, id };
-        if let Err(error) = self.fenced.write(resource, writer, token, until).await {
-            self.complain("written with a token", &error);
-        }
+        self.cells.write_fenced(resource, id, token, until).await;
     }
 
     async fn extend(&self, lease: &LeaseRef, extend: &Extend) {
@@ -198,7 +188,14 @@ impl Task {
             Err(ExtendError::NoQuorum { .. }) => "no quorum",
             Err(_) => "other",
         };
-        self.call(Verb::Extend, NODE_TIMEOUT, drop_after, lease.extend(ttl), outcome).await;
+        self.call(
+            Verb::Extend,
+            self.orders.nodes.node_timeout,
+            drop_after,
+            lease.extend(ttl),
+            outcome,
+        )
+        .await;
     }
 
     async fn release(&self, lease: Lease, tenure: &OpenTenure<'_>, drop_after: Option<Duration>) {
@@ -209,7 +206,8 @@ impl Task {
             Err(ReleaseError::NoQuorum { .. }) => "no quorum",
             _ => "other",
         };
-        let call = self.call(Verb::Release, NODE_TIMEOUT, drop_after, lease.release(), outcome);
+        let bound = self.orders.nodes.node_timeout;
+        let call = self.call(Verb::Release, bound, drop_after, lease.release(), outcome);
         if let Some(Ok(said @ (ReleaseOutcome::Expired | ReleaseOutcome::TakenOver))) = call.await {
             tenure.doubt(&format!("released: {said:?}"));
         }
@@ -241,10 +239,6 @@ impl Task {
         }));
         done
     }
-
-    fn complain(&self, what: &str, error: &redis::RedisError) {
-        self.teller.tell(&Line::Wrong(format!("a counter was not {what}: {error}")));
-    }
 }
 
 /// Resolves when the lease is lost; never without one.
@@ -263,7 +257,7 @@ fn lose(tenure: &mut OpenTenure<'_>, why: Loss) {
 }
 
 /// The name of a resource.
-fn name(resource: u16) -> String {
+pub(crate) fn name(resource: u16) -> String {
     format!("resource:{resource}")
 }
 

@@ -2,25 +2,22 @@
 
 use crate::boot;
 use crate::line::Robbery;
-use crate::nemesis::{FELT, ROLLING};
-use crate::record::Fault;
-use crate::steps::Steps;
+use crate::steps::{FELT, Steps};
 use std::time::Duration;
 
 /// Those that nothing explains which the holder had to expect, in words: a key goes as much too early
-/// as the clock of its node has stepped, and all of them go where nodes are restarted empty. Nobody
+/// as the clock of its node has stepped, and all of them go where nodes come back empty, in the spans of `amnesias`. Nobody
 /// else may have the lock for that; whether somebody has, the check of overlaps tells.
 pub(crate) fn unexplained(
     robbed: &[(u16, Robbery)],
     steps: &Steps,
-    faults: &[Fault],
+    amnesias: &[(u64, u64)],
 ) -> Vec<String> {
-    let rolling: Vec<_> = faults.iter().filter(|fault| fault.nemesis == ROLLING).collect();
     let is_explained = |robbery: &Robbery| {
         let Robbery { early, at, .. } = *robbery;
         let since = at.saturating_sub(boot::nanos(FELT));
-        let forgot = |fault: &&Fault| fault.from <= at && fault.until >= since;
-        early <= steps.felt(at, at) || rolling.iter().any(forgot)
+        let forgot = |(from, until): &(u64, u64)| *from <= at && *until >= since;
+        early <= steps.felt(at, at) || amnesias.iter().any(forgot)
     };
     let left = robbed.iter().filter(|(_, robbery)| !is_explained(robbery));
     let told = left.map(|(client, Robbery { said, early, at })| {
@@ -37,20 +34,14 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
-    fn a_step_explains_as_much_as_it_is_long_and_a_rolling_restart_explains_all() {
+    fn a_step_explains_as_much_as_it_is_long_and_an_amnesia_explains_all() {
         let robbery = |early, at| (7, Robbery { said: "gone".to_owned(), early, at: at * SECOND });
         let mut steps = Steps::default();
         steps.note(2, 10 * SECOND, 100);
         let robbed = [robbery(100, 11), robbery(101, 11), robbery(50, 9), robbery(9_999, 21)];
         assert_eq!(unexplained(&robbed, &steps, &[]).len(), 3);
-        let fault = |nemesis: &str| Fault {
-            nemesis: nemesis.to_owned(),
-            target: "node 0".to_owned(),
-            from: 20 * SECOND,
-            until: 20 * SECOND,
-            is_promised: true,
-        };
-        assert_eq!(unexplained(&robbed, &steps, &[fault(ROLLING)]).len(), 2);
-        assert_eq!(unexplained(&robbed, &steps, &[fault("hang a node")]).len(), 3);
+        let of_restart = [(20 * SECOND, 20 * SECOND)];
+        assert_eq!(unexplained(&robbed, &steps, &of_restart).len(), 2);
+        assert_eq!(unexplained(&robbed, &steps, &[(22 * SECOND, 23 * SECOND)]).len(), 3);
     }
 }

@@ -1,8 +1,8 @@
 //! What a run found, in words.
 
-use crate::nemesis::WIPE;
-use crate::part::Outcome;
-use crate::record::{Breach, BreachKind, Fencing, Run, Verb};
+use crate::record::{Breach, BreachKind, Fencing, Run, Verb, WIPE};
+use crate::say;
+use crate::session::Outcome;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -37,19 +37,19 @@ impl Counted {
 
 /// Prints the verdict.
 pub(crate) fn print(run: &Run, tally: &Counted) {
-    println!();
+    say!("");
     work(run, tally);
-    println!();
+    say!("");
     fencing(run);
-    println!();
+    say!("");
     nemeses(run);
-    println!();
+    say!("");
     findings(run);
 }
 
 /// What was done, so that it is known what the verdict rests on.
 fn work(run: &Run, tally: &Counted) {
-    println!("{} tenures, {} updates under them", run.holds.len(), tally.updates);
+    say!("{} tenures, {} updates under them", run.holds.len(), tally.updates);
     for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
         let mut outcomes: BTreeMap<&str, u64> = BTreeMap::new();
         for call in run.calls.iter().filter(|call| call.verb == verb) {
@@ -57,33 +57,33 @@ fn work(run: &Run, tally: &Counted) {
         }
         let outcomes: Vec<_> =
             outcomes.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
-        println!("{verb:?}: {}", outcomes.join(", "));
+        say!("{verb:?}: {}", outcomes.join(", "));
     }
-    println!("{} losses told, {} before the validity ended", tally.losses, tally.robbed);
+    say!("{} losses told, {} before the validity ended", tally.losses, tally.robbed);
     if run.setting.mode == "inside" {
         let [due, longest] = [tally.due, tally.longest_gap].map(Duration::from_nanos);
-        println!(
+        say!(
             "A majority was well for {due:.1?}, in which one lock followed another in {longest:.1?}"
         );
     }
-    println!("{} writes landed after the validity, and were refused", tally.late_writes);
-    println!("{} releases were still owed when their client closed", tally.undelivered);
+    say!("{} writes landed after the validity, and were refused", tally.late_writes);
+    say!("{} releases were still owed when their client closed", tally.undelivered);
 }
 
 /// What the fenced cells and their tokens tell.
 fn fencing(run: &Run) {
     let Fencing { tokens, ordered, accepted, refused, late, slept_through, excused } = &run.fencing;
-    println!("{tokens} fencing tokens, {ordered} of them of an acquire later than another one");
-    println!("{accepted} writes with a token accepted, {refused} refused");
-    println!("{late} of these writes came after the lease, refused if others had written since");
-    println!("{slept_through} leases with a token ended while their client hung");
+    say!("{tokens} fencing tokens, {ordered} of them of an acquire later than another one");
+    say!("{accepted} writes with a token accepted, {refused} refused");
+    say!("{late} of these writes came after the lease, refused if others had written since");
+    say!("{slept_through} leases with a token ended while their client hung");
     let (refused, across): (Vec<_>, Vec<_>) =
         excused.iter().cloned().partition(|breach| breach.kind == BreachKind::HolderRefused);
-    println!("{} holders refused outside the promise, as others had the lock, too", refused.len());
+    say!("{} holders refused outside the promise, as others had the lock, too", refused.len());
     let wipes = run.faults.iter().filter(|fault| fault.nemesis == WIPE).count() as u64;
     if wipes > 0 {
         let (rate, kinds) = (share(across.len() as u64, wipes), kinds(&across));
-        println!(
+        say!(
             "{} breaches after {wipes} wipes of all nodes ({rate:.3} each), no finding{kinds}",
             across.len()
         );
@@ -114,25 +114,27 @@ fn nemeses(run: &Run) {
             }
         }
     }
-    println!("{:52} {:>6} {:>9} {:>10}", "nemesis", "faults", "overlaps", "per fault");
+    say!("{:52} {:>6} {:>9} {:>10}", "nemesis", "faults", "overlaps", "per fault");
     for (nemesis, (faults, overlaps, is_promised)) in table {
         let rate = share(overlaps, faults);
         let note = if is_promised { "" } else { "  outside the promise" };
-        println!("{nemesis:52} {faults:6} {overlaps:9} {rate:10.3}{note}");
+        say!("{nemesis:52} {faults:6} {overlaps:9} {rate:10.3}{note}");
     }
-    println!("an overlap counts with those outside the promise that were at work, else with all");
+    say!("an overlap counts with those outside the promise that were at work, else with all");
 }
 
 fn findings(run: &Run) {
     let found = &run.findings;
     for overlap in found.overlaps.iter().take(SHOWN) {
-        println!(
+        say!(
             "overlap: {:?}\n    and  {:?}\n  under  {:?}",
-            overlap.first, overlap.second, overlap.under
+            overlap.first,
+            overlap.second,
+            overlap.under
         );
     }
     for breach in found.breaches.iter().take(SHOWN) {
-        println!(
+        say!(
             "{}: {:?}\n    and  {:?}\n  under  {:?}",
             breach.kind.names().0,
             breach.first,
@@ -141,9 +143,9 @@ fn findings(run: &Run) {
         );
     }
     let rate = share(found.overlaps.len() as u64, run.holds.len() as u64) * 1_000.0;
-    println!("{:7} overlaps ({rate:.3} per 1000 tenures)", found.overlaps.len());
+    say!("{:7} overlaps ({rate:.3} per 1000 tenures)", found.overlaps.len());
     for kind in BreachKind::ALL {
-        println!("{:7} {}", kind.count(&found.breaches), kind.names().1);
+        say!("{:7} {}", kind.count(&found.breaches), kind.names().1);
     }
     for (count, what) in [
         (found.lost_updates, "lost updates"),
@@ -155,9 +157,9 @@ fn findings(run: &Run) {
         (found.leaked_keys, "leaked keys"),
         (found.others.len() as u64, "other findings"),
     ] {
-        println!("{count:7} {what}");
+        say!("{count:7} {what}");
     }
-    found.others.iter().take(SHOWN).for_each(|other| println!("        {other}"));
+    found.others.iter().take(SHOWN).for_each(|other| say!("        {other}"));
     let outside = names_outside(run);
     let is_explained = |names: &[String]| names.iter().any(|name| outside.contains(&name.as_str()));
     let overlaps = found.overlaps.iter();
@@ -168,7 +170,7 @@ fn findings(run: &Run) {
         ("inside", false) => "SOMETHING WAS FOUND INSIDE THE PROMISE".to_owned(),
         _ => format!("{unexplained} overlaps without a nemesis outside the promise at work"),
     };
-    println!("{}, seed {}: {verdict}", run.setting.mode, run.setting.seed);
+    say!("{}, seed {}: {verdict}", run.setting.mode, run.setting.seed);
 }
 
 /// The nemeses of this run that Redlock promises nothing under.

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// The ttls in use.
 pub(crate) const SHORTEST_TTL: Duration = Duration::from_millis(300);
 /// The longest ttl, also of extensions.
-pub(crate) const LONGEST_TTL: Duration = Duration::from_secs(2);
+pub const LONGEST_TTL: Duration = Duration::from_secs(2);
 /// The most resources of one lease.
 const MOST_TOGETHER: usize = 3;
 /// One resource in so many is locked without fencing tokens.
@@ -133,7 +133,7 @@ impl Leaving {
 }
 
 /// A seed from two, so that neighbours have nothing in common.
-pub(crate) fn mixed(one: u64, other: u64) -> u64 {
+pub fn mixed(one: u64, other: u64) -> u64 {
     StdRng::seed_from_u64(one ^ other.rotate_left(17)).random()
 }
 

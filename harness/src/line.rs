@@ -1,12 +1,14 @@
 //! What the torturer tells a client process, and what that tells back: JSON, one line each.
 
 use crate::record::{Call, End};
-use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::io::Write;
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-/// The first line that a client reads. The second one, [`END`], tells it to come to an end.
+/// The first line that a client reads. All others are of [`Told`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Orders {
     /// Of all choices.
@@ -19,29 +21,122 @@ pub(crate) struct Orders {
     pub(crate) tasks: u16,
     /// How many resources there are.
     pub(crate) resources: u16,
-    /// The nodes, by way of their proxies.
-    pub(crate) nodes: Vec<String>,
-    /// The server of the shared counters.
-    pub(crate) cell: String,
-    /// Whether durable nodes are trusted to keep their data.
-    pub(crate) is_trusting: bool,
+    /// The nodes, and how they are spoken to.
+    pub(crate) nodes: Nodes,
     /// When the run began, on the boot clock.
     pub(crate) origin: u64,
     /// What is wrong with this client on purpose.
     pub(crate) sabotage: Option<Sabotage>,
 }
 
+/// The nodes of a run, and what its clients have to be told of them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Nodes {
+    /// Their URLs.
+    pub urls: Vec<String>,
+    /// The URLs, in the same order, that every second client uses; empty if there are no others.
+    pub other_urls: Vec<String>,
+    /// What the names of all keys begin with.
+    pub prefix: String,
+    /// How long a client waits for the answer of a node.
+    pub node_timeout: Duration,
+    /// How long it waits for a connection.
+    pub connect_timeout: Option<Duration>,
+    /// How long fencing counters stand after they were last used.
+    pub token_ttl: Option<Duration>,
+    /// Whether durable nodes are trusted to keep their data.
+    pub is_trusting: bool,
+}
+
 /// How a client can be made to do wrong, to see that it is caught.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-pub(crate) enum Sabotage {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Sabotage {
     /// It works without the lock where it is refused, and guesses a token.
     Lock,
     /// It writes with higher tokens than it was given.
     Token,
 }
 
-/// What a client is told to make it end.
-pub(crate) const END: &str = "end";
+impl FromStr for Sabotage {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "lock" => Ok(Self::Lock),
+            "token" => Ok(Self::Token),
+            _ => Err("lock or token"),
+        }
+    }
+}
+
+impl fmt::Display for Sabotage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Lock => "lock",
+            Self::Token => "token",
+        })
+    }
+}
+
+/// What a client is told.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) enum Told {
+    /// What it asked for.
+    Answer {
+        /// The number of its question.
+        ask: u64,
+        /// What was read, or 1 for a write that took place.
+        answer: u64,
+    },
+    /// To come to an end.
+    End,
+}
+
+/// What a client asks of the counters and cells.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) enum Request {
+    /// The counter.
+    Read {
+        /// Whose it is.
+        resource: u16,
+    },
+    /// To set the counter.
+    Write {
+        /// Whose it is.
+        resource: u16,
+        /// To what.
+        value: u64,
+        /// The end of the validity, on the boot clock.
+        until: u64,
+    },
+    /// The highest token that was taken.
+    Highest {
+        /// Of which resource.
+        resource: u16,
+    },
+    /// To write with a token.
+    WriteFenced {
+        /// Where.
+        resource: u16,
+        /// The number of the tenure in its client.
+        id: u64,
+        /// The token.
+        token: u64,
+        /// The end of the validity, on the boot clock; 0 if it has ended.
+        until: u64,
+    },
+}
+
+impl Request {
+    pub(crate) fn resource(self) -> u16 {
+        match self {
+            Self::Read { resource }
+            | Self::Write { resource, .. }
+            | Self::Highest { resource }
+            | Self::WriteFenced { resource, .. } => resource,
+        }
+    }
+}
 
 /// What a client tells. Each line is written before what comes after it is done, so that nothing is
 /// wrong in the books when the client is killed in between.
@@ -91,7 +186,14 @@ pub(crate) enum Line {
     },
     /// A call has returned.
     Called(Call),
-    /// The server of the counters refused a write: it landed after the lease's validity.
+    /// It asks something of the counters and cells.
+    Asks {
+        /// The number of the question.
+        ask: u64,
+        /// What.
+        request: Request,
+    },
+    /// A write to a counter was refused: it landed after the lease's validity.
     TooLate,
     /// A lease was gone from the nodes before its validity ended.
     Robbed(Robbery),

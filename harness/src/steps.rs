@@ -1,11 +1,15 @@
 //! By how much clocks of nodes have stepped forward, and when.
 
 use crate::boot;
-use crate::nemesis::FELT;
+use crate::choice::LONGEST_TTL;
+use std::time::Duration;
+
+/// How long a step of a clock is felt: as long as a key can stand that was set before.
+pub const FELT: Duration = LONGEST_TTL.saturating_add(Duration::from_millis(200));
 
 /// All steps of a part.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Steps(Vec<Step>);
+pub struct Steps(Vec<Step>);
 
 #[derive(Clone, Copy, Debug)]
 struct Step {
@@ -16,13 +20,13 @@ struct Step {
 
 impl Steps {
     /// Notes a forward step.
-    pub(crate) fn note(&mut self, node: u16, at: u64, by: u64) {
+    pub fn note(&mut self, node: u16, at: u64, by: u64) {
         self.0.push(Step { node, at, by });
     }
 
     /// How far the clock of one node has stepped at the most, of what is felt between two times: a
     /// key may go by that much too early, and a grant counts by that much later.
-    pub(crate) fn felt(&self, from: u64, until: u64) -> u64 {
+    pub fn felt(&self, from: u64, until: u64) -> u64 {
         let from = from.saturating_sub(boot::nanos(FELT));
         let felt = || self.0.iter().filter(move |step| (from..=until).contains(&step.at));
         let of = |node| felt().filter(|step| step.node == node).map(|step| step.by).sum();

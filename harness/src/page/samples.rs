@@ -100,7 +100,7 @@ pub(super) fn fenced() -> Run {
         Stretch { nodes: 5, from: 2 * third },
     ];
     let (first, second) = (run.holds[0].clone(), run.holds[12].clone());
-    let under = vec![crate::nemesis::WIPE.to_owned()];
+    let under = vec![crate::record::WIPE.to_owned()];
     let breach =
         |kind| Breach { kind, first: first.clone(), second: second.clone(), under: under.clone() };
     let (from, until) = (first.from, first.from + MILLISECOND);

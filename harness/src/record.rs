@@ -5,6 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The name of the nemesis that no fencing counter survives.
+pub const WIPE: &str = "FLUSHALL on all nodes at once";
+
 /// One tenure, as the holder saw it: from the moment the acquire returned to the earliest of its
 /// release, its `valid_until`, and the loss it was told of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -246,6 +249,20 @@ pub struct Run {
 }
 
 impl Findings {
+    /// Adds what was found elsewhere.
+    pub fn add(&mut self, more: Self) {
+        self.overlaps.extend(more.overlaps);
+        self.breaches.extend(more.breaches);
+        self.lost_updates += more.lost_updates;
+        self.late_losses += more.late_losses;
+        self.overdue_calls += more.overdue_calls;
+        self.panics += more.panics;
+        self.leaked_tasks += more.leaked_tasks;
+        self.leaked_connections += more.leaked_connections;
+        self.leaked_keys += more.leaked_keys;
+        self.others.extend(more.others);
+    }
+
     /// True if nothing was found.
     pub fn is_clean(&self) -> bool {
         *self == Self::default()

@@ -6,36 +6,24 @@
 //! clocks are no excuse.
 
 use crate::boot;
-use crate::nemesis::{Kind, Nemesis, TERM};
 use crate::record::Hold;
 use std::time::Duration;
 
 /// For how long nobody may get a lock that should be had.
 const LONGEST: Duration = Duration::from_millis(2_500);
 
-/// What a node that is well again may take to be found, at the least.
-const FOUND: Duration = Duration::from_millis(300);
-/// The longest pause of a client between two tries to connect; they double, so it is not longer than
-/// what they have waited for so far.
-const PAUSE: Duration = Duration::from_secs(1);
-
 /// A time in which a node is not well.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ailment {
+pub struct Ailment {
     node: u16,
     from: u64,
     until: u64,
 }
 
 impl Ailment {
-    /// What comes of a nemesis that was at work on a node between two times.
-    pub(crate) fn of(nemesis: Nemesis, node: u16, from: u64, until: u64) -> Option<Self> {
-        if !matches!(nemesis.kind(), Kind::Server | Kind::Wire | Kind::Rolling) {
-            return None;
-        }
-        let counts_in = if nemesis.restarts() { TERM } else { Duration::ZERO };
-        let pause = (until - from).min(boot::nanos(PAUSE));
-        Some(Self { node, from, until: until + pause + boot::nanos(FOUND + counts_in) })
+    /// Of a node that was not well between two times.
+    pub fn new(node: u16, from: u64, until: u64) -> Self {
+        Self { node, from, until }
     }
 }
 
@@ -123,7 +111,7 @@ mod tests {
     }
 
     fn ailment(node: u16, from: u64, until: u64) -> Ailment {
-        Ailment { node, from: from * SECOND, until: until * SECOND }
+        Ailment::new(node, from * SECOND, until * SECOND)
     }
 
     fn gap(lasts: u64, from: u64) -> Gap {
@@ -147,20 +135,6 @@ mod tests {
         assert_eq!(longest(1, &[ailment(0, 1, 20)], &begun).lasts, 0);
         let same = [ailment(0, 8, 16), ailment(0, 8, 16)];
         assert_eq!(longest(3, &same, &[8, 16]), gap(8, 8), "one node, in two ways");
-    }
-
-    #[test]
-    fn a_node_is_ill_until_it_is_found_and_counts_again() {
-        let until = |nemesis, lasts| {
-            let all = Ailment::of(nemesis, 0, 0, boot::nanos(lasts));
-            all.map(|one| Duration::from_nanos(one.until))
-        };
-        let second = Duration::from_secs(1);
-        assert_eq!(until(Nemesis::HangNode, 3 * second), Some(4 * second + FOUND));
-        assert_eq!(until(Nemesis::Reset, Duration::ZERO), Some(FOUND));
-        assert_eq!(until(Nemesis::RollingRestart, Duration::ZERO), Some(FOUND + TERM));
-        assert_eq!(until(Nemesis::StepForward, second), None, "no excuse");
-        assert_eq!(until(Nemesis::HangClient, second), None);
     }
 
     #[test]

@@ -1,13 +1,12 @@
-//! A client process: this very program, started again as `client`. Its orders come on its standard
-//! input, its books go to its standard output, and it ends when its input does.
+//! A client process: this very program, started again. Its orders come on its standard input, its
+//! books go to its standard output, and it ends when its input does.
 
-use crate::cell::Cells;
+use crate::cells::Cells;
 use crate::choice::LONGEST_TTL;
-use crate::fenced_cell::FencedCells;
-use crate::line::{END, Line, Orders, Teller};
+use crate::line::{Line, Nodes, Orders, Teller, Told};
 use crate::sight;
-use crate::task::{NODE_TIMEOUT, Task};
-use quorlock::Redlock;
+use crate::task::Task;
+use quorlock::{ConfigError, Redlock};
 use std::io::stdin;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -26,7 +25,11 @@ const WIND_UP: Duration = Duration::from_secs(13);
 const WORKERS: usize = 2;
 
 /// Lives as the torturer says.
-pub(crate) fn run() -> ExitCode {
+///
+/// # Panics
+///
+/// Where no thread can be started.
+pub fn run() -> ExitCode {
     let mut line = String::new();
     // What cannot be read is no order.
     let _ = stdin().read_line(&mut line);
@@ -35,40 +38,75 @@ pub(crate) fn run() -> ExitCode {
         eprintln!("a client process is started by the torturer");
         return ExitCode::from(2);
     };
+    let teller = Arc::new(Teller::default());
+    let cells = Arc::new(Cells::new(&teller));
     let (end, is_ended) = watch::channel(false);
+    let answers = cells.clone();
     thread::spawn(move || {
         for line in stdin().lines().map_while(Result::ok) {
-            if line == END {
-                end.send_replace(true);
+            match serde_json::from_str(&line) {
+                Ok(Told::Answer { ask, answer }) => answers.take(ask, answer),
+                Ok(Told::End) => drop(end.send_replace(true)),
+                // A line that was cut: there is no torturer any more.
+                Err(_) => break,
             }
         }
         std::process::exit(ORPHANED);
     });
     let runtime = Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build();
     let runtime = runtime.expect("a runtime can be started");
-    if runtime.block_on(live(orders, is_ended)) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if runtime.block_on(live(orders, &teller, cells, is_ended)) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+impl Nodes {
+    /// The client of that number.
+    ///
+    /// # Errors
+    ///
+    /// What the library says of nodes or times that it cannot work with.
+    pub fn client(&self, number: u16) -> Result<Redlock, ConfigError> {
+        let is_other = !number.is_multiple_of(2) && !self.other_urls.is_empty();
+        let urls = if is_other { &self.other_urls } else { &self.urls };
+        let builder = Redlock::builder().nodes(urls).key_prefix(self.prefix.as_str());
+        let builder = builder.node_timeout(self.node_timeout);
+        let builder = builder.ttl(LONGEST_TTL).max_ttl(LONGEST_TTL);
+        let builder = builder.trust_persistence(self.is_trusting);
+        let builder = match self.connect_timeout {
+            Some(limit) => builder.connect_timeout(limit),
+            None => builder,
+        };
+        let builder = match self.token_ttl {
+            Some(ttl) => builder.token_ttl(ttl),
+            None => builder,
+        };
+        builder.build()
+    }
 }
 
 /// False if a task has panicked.
-async fn live(orders: Orders, is_ended: watch::Receiver<bool>) -> bool {
-    let (orders, teller) = (Arc::new(orders), Arc::new(Teller::default()));
-    let cells = match Cells::open(&orders.cell).await {
-        Ok(cells) => cells,
+async fn live(
+    orders: Orders,
+    teller: &Arc<Teller>,
+    cells: Arc<Cells>,
+    is_ended: watch::Receiver<bool>,
+) -> bool {
+    let orders = Arc::new(orders);
+    let redlock = match orders.nodes.client(orders.client) {
+        Ok(redlock) => redlock,
         Err(error) => {
-            teller.tell(&Line::Wrong(format!("no connection to the counters: {error}")));
+            teller.tell(&Line::Wrong(format!("no client of these nodes: {error}")));
             return true;
         }
     };
-    let redlock = Redlock::builder().nodes(&orders.nodes).node_timeout(NODE_TIMEOUT);
-    let redlock = redlock.ttl(LONGEST_TTL).max_ttl(LONGEST_TTL);
-    let redlock = redlock.trust_persistence(orders.is_trusting).build();
-    let redlock = redlock.expect("good settings");
     let mut tasks = JoinSet::new();
     for number in 0..orders.tasks {
         let (orders, teller) = (orders.clone(), teller.clone());
         let (redlock, cells, is_ended) = (redlock.clone(), cells.clone(), is_ended.clone());
-        let fenced = FencedCells::beside(&cells);
-        tasks.spawn(Task { number, orders, teller, redlock, cells, fenced, is_ended }.run());
+        tasks.spawn(Task { number, orders, teller, redlock, cells, is_ended }.run());
     }
     if sight::of_all(&redlock, &orders, is_ended).await {
         teller.tell(&Line::Ready);

@@ -78,17 +78,15 @@ impl<'a> OpenTenure<'a> {
         Some(Duration::from_nanos(self.until.saturating_sub(now)))
     }
 
-    /// Until when a write may land, by the wall clock in microseconds, if there is time for one.
+    /// Until when a write may land, on the boot clock, if there is time for one.
     pub(crate) fn deadline(&mut self) -> Option<u64> {
-        self.valid_until_wall().filter(|_| self.look().is_some_and(|left| left > ENOUGH))
+        let left = self.look()?;
+        (left > ENOUGH).then_some(self.until)
     }
 
-    /// The end of the validity by the wall clock in microseconds, if it is valid.
-    pub(crate) fn valid_until_wall(&mut self) -> Option<u64> {
-        // Read first: whatever comes in between makes the end too early.
-        let wall = boot::wall_micros();
-        let left = self.look()?;
-        Some(wall + boot::nanos(left) / 1_000)
+    /// The end of the validity on the boot clock, if it is valid.
+    pub(crate) fn valid_until(&mut self) -> Option<u64> {
+        self.look().map(|_| self.until)
     }
 
     /// Its number in this client, and the fencing token to write with.

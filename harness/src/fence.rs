@@ -5,9 +5,8 @@
 //! and nothing is claimed of their tokens but that they differ.
 
 use crate::check::{self, Pauses};
-use crate::fenced_cell::{Write, Writer};
-use crate::nemesis::WIPE;
-use crate::record::{Breach, BreachKind, End, Fault, Fencing, Hold};
+use crate::record::{Breach, BreachKind, End, Fault, Fencing, Hold, WIPE};
+use crate::store::{Write, Writer};
 use std::collections::HashMap;
 use std::mem;
 

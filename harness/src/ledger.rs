@@ -1,9 +1,10 @@
 //! The books of a part, as its clients tell them.
 
 use crate::check::{Pauses, ToldLoss};
-use crate::line::{Line, Robbery};
+use crate::line::{Line, Request, Robbery};
 use crate::record::{Call, End, Hold};
 use std::collections::{HashMap, HashSet};
+use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What all clients have told so far.
@@ -17,7 +18,7 @@ pub(crate) struct Books {
     pub(crate) calls: Vec<Call>,
     pub(crate) losses: Vec<ToldLoss>,
     pub(crate) pauses: Pauses,
-    /// Writes that the server of the counters refused, as they landed after the validity.
+    /// Writes to counters that were refused, as they landed after the validity.
     pub(crate) late_writes: u64,
     /// Leases that were gone from the nodes before their validity ended.
     pub(crate) robbed: Vec<(u16, Robbery)>,
@@ -35,17 +36,21 @@ pub(crate) struct Books {
 }
 
 impl Ledger {
-    /// Takes what a client has told.
-    pub(crate) fn take(&self, client: u16, line: &str) {
+    /// Takes what a client has told. A question to the counters and cells is no matter of the books: it is handed
+    /// back, with its number.
+    pub(crate) fn take(&self, client: u16, line: &str) -> Option<(u64, Request)> {
         match serde_json::from_str(line) {
+            Ok(Line::Asks { ask, request }) => return Some((ask, request)),
             Ok(line) => self.open().take(client, line),
             Err(error) => self.open().others.push(format!("client {client} told {error}: {line}")),
         }
+        None
     }
 
     /// Takes what a client has complained about.
     pub(crate) fn take_complaint(&self, client: u16, line: &str) {
-        eprintln!("client {client}: {line}");
+        // Nobody may be there to read it.
+        let _ = writeln!(std::io::stderr(), "client {client}: {line}");
         if line.contains("panicked at") {
             self.open().panics += 1;
         }
@@ -87,6 +92,7 @@ impl Books {
             }
             Line::Told { until, at } => self.losses.push(ToldLoss { client, until, at }),
             Line::Called(call) => self.calls.push(call),
+            Line::Asks { .. } => self.others.push(format!("client {client} asks the books")),
             Line::TooLate => self.late_writes += 1,
             Line::Robbed(how) => self.robbed.push((client, how)),
             Line::Ready => {
@@ -121,7 +127,8 @@ mod tests {
 
     fn tell(ledger: &Ledger, client: u16, lines: &[Line]) {
         for line in lines {
-            ledger.take(client, &serde_json::to_string(line).expect("plain data"));
+            let asked = ledger.take(client, &serde_json::to_string(line).expect("plain data"));
+            assert!(asked.is_none());
         }
     }
 
@@ -152,7 +159,7 @@ mod tests {
     #[test]
     fn what_is_no_line_is_not_passed_over() {
         let ledger = Ledger::default();
-        ledger.take(0, "nonsense");
+        assert!(ledger.take(0, "nonsense").is_none());
         assert_eq!(ledger.open().others.len(), 1);
     }
 }
