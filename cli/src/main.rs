@@ -13,6 +13,7 @@ mod options;
 mod output;
 mod progress;
 mod resource;
+mod torture;
 mod verbs;
 
 use clap::Parser;

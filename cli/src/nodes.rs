@@ -106,7 +106,7 @@ impl Client {
 /// The settings, from wherever they come: of the nodes one place counts, of the others the environment before the file.
 fn config(options: &NodeOptions) -> Result<Config, Failure> {
     let mut given = match &options.nodes_file {
-        Some(file) => read(file)?,
+        Some(file) => read("--nodes-file", file)?,
         None => Config::new(plain(&options.node)?),
     };
     let nodes = std::mem::take(&mut given.nodes);
@@ -130,10 +130,9 @@ fn plain(urls: &[String]) -> Result<&[String], Failure> {
 }
 
 /// The settings of a file. No error shows a URL that may have a password.
-fn read(file: &Path) -> Result<Config, Failure> {
-    let failure = |what: &dyn std::fmt::Display| {
-        Failure::usage(format!("--nodes-file {}{what}", file.display()))
-    };
+pub(crate) fn read(option: &str, file: &Path) -> Result<Config, Failure> {
+    let failure =
+        |what: &dyn std::fmt::Display| Failure::usage(format!("{option} {}{what}", file.display()));
     let text = fs::read_to_string(file).map_err(|error| failure(&format_args!(": {error}")))?;
     let config = if is_list(&text) {
         Config::new(meaningful(&text))

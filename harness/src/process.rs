@@ -56,9 +56,9 @@ impl Process {
         Ok((process, pipes))
     }
 
-    /// What it prints and complains about, each once, where that is piped.
-    pub fn outputs(&mut self) -> (Option<ChildStdout>, Option<ChildStderr>) {
-        (self.0.stdout.take(), self.0.stderr.take())
+    /// What it complains about, where that is piped; once.
+    pub fn stderr(&mut self) -> Option<ChildStderr> {
+        self.0.stderr.take()
     }
 
     /// Stops it (SIGSTOP) and returns when it has stopped, or ended.

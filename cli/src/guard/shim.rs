@@ -18,6 +18,9 @@ use tokio::process::Child;
 /// The verb of the copy, which no help shows.
 pub(crate) const VERB: &str = "__exec";
 
+/// The verb of a client process of a torture, which no help shows either.
+pub(crate) const CLIENT: &str = "__client";
+
 /// Starts the copy that becomes the command. The thread that does so has to live as long as the command may: the kernel
 /// goes by that.
 pub(super) fn spawn(guard: &Guard<'_>) -> io::Result<Child> {
@@ -33,6 +36,13 @@ pub(super) fn spawn(guard: &Guard<'_>) -> io::Result<Child> {
         command.process_group(0);
     }
     tokio::process::Command::from(command).spawn()
+}
+
+/// A client process of a torture.
+pub(crate) fn client() -> Command {
+    let mut command = Command::new(ourselves().unwrap_or_else(|_| "quorlock".into()));
+    command.arg(CLIENT);
+    command
 }
 
 /// This very program, also where another one stands at its path by now.

@@ -7,6 +7,7 @@ mod lead;
 mod release;
 mod run;
 mod status;
+mod torture;
 
 use crate::exit::{Code, Failure};
 use crate::guard::shim;
@@ -22,7 +23,10 @@ pub(crate) enum Verb {
     Status(status::Arguments),
     Check(check::Arguments),
     Release(release::Arguments),
+    Torture(torture::Arguments),
     Completions(completions::Arguments),
+    #[command(name = shim::CLIENT, hide = true)]
+    Client,
     #[command(name = shim::VERB, hide = true)]
     Exec {
         /// Who wants it to end with itself
@@ -43,7 +47,9 @@ impl Verb {
             Self::Status(arguments) => on_threads(status::execute(arguments)),
             Self::Check(arguments) => on_threads(check::execute(arguments)),
             Self::Release(arguments) => on_threads(release::execute(arguments)),
+            Self::Torture(arguments) => on_threads(torture::execute(arguments)),
             Self::Completions(arguments) => completions::execute(&arguments),
+            Self::Client => Ok(Code(harness::client::run())),
             Self::Exec { parent, command } => Err(shim::exec(parent, &command)),
         }
     }

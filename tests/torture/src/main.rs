@@ -22,7 +22,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let arguments = args::Arguments::parse();
     match arguments.command {
-        Some(args::Command::Client) => harness::client::run(),
+        Some(args::Command::Client) => harness::client::run().into(),
         None => run::run(&arguments.wish),
     }
 }

@@ -1,0 +1,281 @@
+//! The workload and the checker of [`harness`] on the user's nodes, with the user's faults.
+
+pub(crate) mod fault;
+mod plan;
+
+use crate::exit::{Code, Failure};
+use crate::guard;
+use crate::output;
+use fault::Fault;
+use harness::keys::Keys;
+use harness::record;
+use harness::steps::Steps;
+use harness::{Circumstances, Crew, Ended, GONE, Nodes, Outcome, Report, Session, Who, boot};
+use plan::Plan;
+use rustix::process::Signal;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
+use tokio::time::sleep;
+
+/// How long clients may take to hear of all nodes.
+const SIGHT: Duration = Duration::from_secs(20);
+/// How long all is quiet before the first fault, and after the last one.
+const CALM: Duration = Duration::from_secs(1);
+/// How often progress is shown.
+const SHOW: Duration = Duration::from_secs(4);
+/// How long nodes may take after the last fault until each of them grants a lock.
+const USABLE: Duration = Duration::from_secs(30);
+/// How long one looks at who has granted a lock: the last ones may do so when it is won already.
+const LOOK: Duration = Duration::from_millis(50);
+/// The number of the client that looks whether all nodes are usable. No client process has it.
+const LOOKER: u16 = u16::MAX - 1;
+
+/// A run, as its user wants it.
+#[derive(Clone, Debug)]
+pub(crate) struct Torture {
+    pub(crate) nodes: Nodes,
+    pub(crate) crew: Crew,
+    pub(crate) who: Who,
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) is_inside: bool,
+    pub(crate) lasts: Duration,
+    pub(crate) out: PathBuf,
+    /// The command that makes it again.
+    pub(crate) command: String,
+    /// What the nodes say that they are.
+    pub(crate) server: String,
+    /// What is wrong with the nodes before anything is done to them.
+    pub(crate) dangers: Vec<String>,
+}
+
+/// Why it ended before its time.
+#[derive(Debug)]
+enum Stop {
+    Asked(Signal),
+    Failed(String),
+}
+
+/// The faults of a run, as they are made and mended.
+struct Storm<'a> {
+    torture: &'a Torture,
+    session: &'a Session,
+    stop: &'a Receiver<Signal>,
+    /// What was done so far.
+    done: Vec<record::Fault>,
+    shown: Instant,
+}
+
+impl Torture {
+    /// How many nodes there are.
+    fn size(&self) -> u16 {
+        u16::try_from(self.nodes.urls.len()).unwrap_or(u16::MAX)
+    }
+
+    /// How many of them may be faulted at a time.
+    pub(crate) fn most(nodes: u16, is_inside: bool) -> u16 {
+        if is_inside { nodes.saturating_sub(1) / 2 } else { nodes }
+    }
+
+    /// Makes the run; blocks. Whatever happens, what is at work is mended, the clients end, and the keys are taken away.
+    pub(crate) fn run(&self, stop: &Receiver<Signal>) -> Result<Code, Failure> {
+        let since = || Duration::from_nanos(boot::now() - self.who.origin);
+        let (size, clients) = (self.size(), self.crew.clients);
+        let mut report = Report::new(&self.command, self.who.seed, self.is_inside, clients);
+        let session = Session::begin(self.crew, self.who, &self.nodes);
+        session.await_sight(SIGHT);
+        let from = since();
+        let mut storm = Storm {
+            torture: self,
+            session: &session,
+            stop,
+            done: Vec::new(),
+            shown: Instant::now(),
+        };
+        let stopped = storm.rage();
+        let faults = storm.done;
+        let span = (boot::nanos(from), boot::nanos(since()));
+        let unusable = self.unusable();
+        session.show(&faults);
+        let mut outcome = self.judged(session.end(), faults, span);
+        outcome.findings.others.extend(self.dangers.iter().cloned().chain(unusable));
+        self.clean_up(&mut outcome);
+        report.add(size, Duration::ZERO, outcome);
+        let left = report.finish(since(), &self.out);
+        left.map_err(|error| {
+            let out = self.out.display();
+            Failure::new(Code::FAILED, format!("the record cannot be left in {out}: {error}"))
+        })?;
+        match stopped {
+            Some(Stop::Failed(why)) => {
+                output::complain(why);
+                Ok(if report.is_bad() { Code::NO } else { Code::FAILED })
+            }
+            _ if report.is_bad() => Ok(Code::NO),
+            Some(Stop::Asked(signal)) => Ok(guard::code(signal)),
+            // Nobody ever had a lock.
+            None if report.is_empty() => Ok(Code::NO_QUORUM),
+            None => Ok(Code::OK),
+        }
+    }
+
+    fn judged(&self, ended: Ended, faults: Vec<record::Fault>, span: (u64, u64)) -> Outcome {
+        // Any of them may have restarted a node.
+        let amnesias = faults.iter().map(|fault| (fault.from, fault.until)).collect();
+        ended.judge(Circumstances {
+            nodes: self.size(),
+            is_inside: self.is_inside,
+            span,
+            faults,
+            steps: Steps::default(),
+            // At most a minority is faulted at a time, and has time to come back.
+            ailments: Vec::new(),
+            amnesias,
+            server: self.server.clone(),
+        })
+    }
+
+    /// Whether a client that was not there before gets a lock from all nodes; what is wrong if not.
+    fn unusable(&self) -> Option<String> {
+        Handle::current().block_on(async {
+            let redlock = match self.nodes.client(LOOKER) {
+                Ok(redlock) => redlock,
+                Err(error) => return Some(error.to_string()),
+            };
+            let begun = Instant::now();
+            let mut granted = 0;
+            while granted < self.nodes.urls.len() && begun.elapsed() < USABLE {
+                match redlock.acquire("after all").await {
+                    Ok(lease) => {
+                        sleep(LOOK).await;
+                        granted = lease.report().granted();
+                        let _ = lease.release().await;
+                    }
+                    Err(_) => sleep(LOOK).await,
+                }
+            }
+            let _ = redlock.close().await;
+            let all = self.nodes.urls.len();
+            let is_short = granted < all;
+            is_short.then(|| format!("{granted} of {all} nodes grant a lock after all was mended"))
+        })
+    }
+
+    /// Takes the keys of the run from the nodes, once no lock can be left.
+    fn clean_up(&self, outcome: &mut Outcome) {
+        thread::sleep(GONE);
+        let findings = &mut outcome.findings;
+        for (number, url) in (1..).zip(&self.nodes.urls) {
+            let cleaned = Keys::on(url, &self.nodes.prefix).and_then(|keys| {
+                findings.leaked_keys += keys.leaked();
+                keys.remove(url)?;
+                Keys::on(url, &self.nodes.prefix)
+            });
+            match cleaned {
+                Ok(left) if left.is_empty() => {}
+                Ok(_) => findings
+                    .others
+                    .push(format!("node {number} has keys that cannot be taken away")),
+                Err(error) => {
+                    findings.others.push(format!("node {number} does not tell its keys: {error}"));
+                }
+            }
+        }
+    }
+}
+
+impl Storm<'_> {
+    /// Makes faults until the time is over; says why if it ends before that. All are mended then.
+    fn rage(&mut self) -> Option<Stop> {
+        let Torture { faults, who, lasts, is_inside, .. } = self.torture;
+        let until = Instant::now() + *lasts;
+        let most = Torture::most(self.torture.size(), *is_inside);
+        let mut plan = Plan::new(faults, most, who.seed);
+        let mut stopped = self.wait_until(until.min(Instant::now() + CALM));
+        while stopped.is_none() && Instant::now() < until {
+            stopped = match plan.next() {
+                None => self.wait_until(until),
+                Some(wave) => self.wave(&wave, until),
+            };
+        }
+        stopped.or_else(|| self.wait_until(Instant::now() + CALM))
+    }
+
+    /// Makes some faults, and mends them whatever happens.
+    fn wave(&mut self, wave: &plan::Wave, until: Instant) -> Option<Stop> {
+        let faults: Vec<_> =
+            wave.faults.iter().map(|one| (*one, &self.torture.faults[*one])).collect();
+        let begun: Vec<_> =
+            faults.iter().map(|(number, fault)| self.note(*number, fault)).collect();
+        let mut stopped = all(&faults, Fault::inflict).err().map(Stop::Failed);
+        if stopped.is_none() {
+            stopped = self.wait_until(Instant::now() + wave.lasts);
+        }
+        let mended = all(&faults, Fault::mend);
+        let now = self.now();
+        for index in begun {
+            self.done[index].until = now;
+        }
+        if let Err(why) = mended {
+            let is_new = !matches!(stopped, Some(Stop::Failed(_)));
+            output::complain(format_args!("NOT MENDED, do it by hand: {why}"));
+            stopped = if is_new { Some(Stop::Failed(why)) } else { stopped };
+        }
+        if stopped.is_some() || Instant::now() >= until {
+            return stopped;
+        }
+        // Nodes that were restarted count again before others are faulted.
+        self.wait_until(Instant::now() + wave.rest)
+    }
+
+    /// Notes that a fault begins; until it is over, it lasts for ever.
+    fn note(&mut self, number: usize, fault: &Fault) -> usize {
+        self.done.push(record::Fault {
+            nemesis: fault.inflict.clone(),
+            target: match fault.node {
+                Some(node) => format!("node {node}"),
+                None => format!("fault {}", number + 1),
+            },
+            from: self.now(),
+            until: u64::MAX,
+            is_promised: self.torture.is_inside,
+        });
+        self.done.len() - 1
+    }
+
+    /// Waits, shows how it goes, and hears what it is told.
+    fn wait_until(&mut self, until: Instant) -> Option<Stop> {
+        loop {
+            let next = until.min(self.shown + SHOW);
+            match self.stop.recv_timeout(next.saturating_duration_since(Instant::now())) {
+                Ok(signal) => return Some(Stop::Asked(signal)),
+                Err(RecvTimeoutError::Timeout) if Instant::now() >= until => return None,
+                // Nobody can tell us any more: the time alone counts.
+                Err(RecvTimeoutError::Disconnected) => {
+                    thread::sleep(until.saturating_duration_since(Instant::now()));
+                    return None;
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    self.shown = Instant::now();
+                    self.session.show(&self.done);
+                }
+            }
+        }
+    }
+
+    /// On the clock of the run.
+    fn now(&self) -> u64 {
+        boot::now() - self.torture.who.origin
+    }
+}
+
+/// Does something to all of them at once.
+fn all(faults: &[(usize, &Fault)], what: fn(&Fault) -> Result<(), String>) -> Result<(), String> {
+    thread::scope(|scope| {
+        let each: Vec<_> = faults.iter().map(|(_, one)| scope.spawn(|| what(one))).collect();
+        let ended = each.into_iter().map(|one| one.join().unwrap_or(Err("a panic".to_owned())));
+        ended.collect::<Vec<_>>().into_iter().collect()
+    })
+}
