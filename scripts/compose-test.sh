@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Starts the five nodes of docker-compose.yml under a name, on ports and on a network of their own, runs
-# examples/compose against them, which does the faults and gives the verdict, and takes them down again: also when it
-# fails, and on Ctrl-C. Without a Docker engine it is skipped.
+# Starts the five nodes of docker-compose.yml under a name, on ports and on a network of their own, lets `quorlock torture`
+# pause, kill, shut down and disconnect them and give the verdict, and takes them down again: also when it fails, and on
+# Ctrl-C. Without a Docker engine it is skipped. Arguments are handed on: --for 5m, --seed 7.
 #
 # Where the image can neither be found nor pulled, a small one is made of this machine's redis-server and removed
-# again. QUORLOCK_REDIS_IMAGE names another image, which must then be there or come with a pull. An image that was
+# again. NODES_IMAGE names another image, which must then be there or come with a pull. An image that was
 # pulled stays.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,7 +15,8 @@ readonly own_image=$project
 # How many ports and networks are tried: others may have them.
 readonly tries=10
 compose=()
-workload=
+torture=
+work=
 root=
 
 main() {
@@ -26,19 +27,52 @@ main() {
     trap 'exit 143' TERM
 
     # Before there is anything that could be left behind.
-    cargo build --quiet --all-features --example compose
+    cargo build --quiet -p quorlock-cli
     choose_image
     start_nodes
-    QUORLOCK_CONTAINERS=$(containers_in_order)
-    QUORLOCK_NETWORK=${project}_nodes
-    export QUORLOCK_CONTAINERS QUORLOCK_NETWORK
+    work=$(mktemp -d)
+    local also=() faults=() node
+    urls 127.0.0.1 "$NODES_PORTS" >"$work/nodes"
+    # Without a proxy between, where this machine is on the nodes' network, as on Linux: packets to a node that is
+    # disconnected are then lost, and no connection is refused.
+    if timeout 2 bash -c "</dev/tcp/$NODES_NET.11/6379" 2>/dev/null; then
+        urls "$NODES_NET" >"$work/direct"
+        also=(--also-nodes-file "$work/direct")
+    fi
+    for node in 1 2 3 4 5; do
+        faults_of "$node"
+    done
     # In the background, because bash would not hear of a signal before a command in the foreground has ended.
-    cargo run --quiet --all-features --example compose &
-    workload=$!
+    # A machine that runs five containers beside the clients answers late.
+    QUORLOCK_NODE_TIMEOUT=100ms "${CARGO_TARGET_DIR:-target}/debug/quorlock" torture --nodes-file "$work/nodes" \
+        "${also[@]}" "${faults[@]}" --for 75s --out "${CARGO_TARGET_DIR:-target}/torture" "$@" &
+    torture=$!
     local verdict=0
-    wait "$workload" || verdict=$?
-    workload=
+    wait "$torture" || verdict=$?
+    torture=
     return "$verdict"
+}
+
+# On one host by port, or each on its own by address.
+urls() {
+    local node
+    for node in 1 2 3 4 5; do
+        if [[ $# -eq 2 ]]; then echo "redis://$1:$2$node"; else echo "redis://$1.1$node"; fi
+    done
+}
+
+# What can be done to a node. A mend returns when the node answers again.
+faults_of() {
+    local container
+    container=$(docker ps --quiet --filter "label=$label" --filter "label=com.docker.compose.service=n$1")
+    local network=${project}_nodes up="until docker exec $container redis-cli ping; do sleep 0.1; done"
+    faults+=(
+        --fault "$1: docker pause $container" --mend "docker unpause $container"
+        --fault "$1: docker kill $container" --mend "docker start $container; $up"
+        --fault "$1: docker stop -t 2 $container" --mend "docker start $container; $up"
+        --fault "$1: docker network disconnect $network $container"
+        --mend "docker network connect --ip $NODES_NET.1$1 $network $container; $up"
+    )
 }
 
 say() {
@@ -64,14 +98,14 @@ find_engine() {
 }
 
 choose_image() {
-    local image=${QUORLOCK_REDIS_IMAGE:-redis:7}
+    local image=${NODES_IMAGE:-redis:7}
     if ! docker image inspect "$image" >/dev/null 2>&1 && ! docker pull --quiet "$image" 2>/dev/null; then
-        [[ -z ${QUORLOCK_REDIS_IMAGE:-} ]] || fail "there is no image $image, and it cannot be pulled"
+        [[ -z ${NODES_IMAGE:-} ]] || fail "there is no image $image, and it cannot be pulled"
         say "$image cannot be pulled: making an image of this machine's redis-server"
         make_image
         image=$own_image
     fi
-    export QUORLOCK_REDIS_IMAGE=$image
+    export NODES_IMAGE=$image
 }
 
 # The two programs, under the names that docker-compose.yml calls them by, and the libraries that the loader names.
@@ -100,11 +134,11 @@ start_nodes() {
     local try said
     for ((try = 1; try <= tries; try++)); do
         # Below the ports that Linux and macOS hand out by themselves.
-        export QUORLOCK_PORTS=$((2000 + RANDOM % 1200))
-        export QUORLOCK_NET=10.$((200 + RANDOM % 55)).$((RANDOM % 255))
+        export NODES_PORTS=$((2000 + RANDOM % 1200))
+        export NODES_NET=10.$((200 + RANDOM % 55)).$((RANDOM % 255))
         if said=$("${compose[@]}" up --detach 2>&1); then
-            say "five nodes of the image $QUORLOCK_REDIS_IMAGE, ports ${QUORLOCK_PORTS}1 to ${QUORLOCK_PORTS}5," \
-                "network $QUORLOCK_NET.0/24"
+            say "five nodes of the image $NODES_IMAGE, ports ${NODES_PORTS}1 to ${NODES_PORTS}5," \
+                "network $NODES_NET.0/24"
             return
         fi
         "${compose[@]}" down --volumes --timeout 0 >/dev/null 2>&1 || true
@@ -113,22 +147,15 @@ start_nodes() {
     fail "the nodes do not start, after $tries tries"
 }
 
-containers_in_order() {
-    local node
-    for node in n1 n2 n3 n4 n5; do
-        docker ps --quiet --filter "label=$label" --filter "label=com.docker.compose.service=$node"
-    done
-}
-
 clean_up() {
     local status=$? left
     trap '' HUP INT TERM
     trap - EXIT
-    if [[ -n $workload ]]; then
-        kill "$workload" 2>/dev/null || true
-        wait "$workload" 2>/dev/null || true
+    if [[ -n $torture ]]; then
+        kill "$torture" 2>/dev/null || true
+        wait "$torture" 2>/dev/null || true
     fi
-    [[ -z $root ]] || rm -rf "$root"
+    rm -rf "${root:-}" "${work:-}"
     "${compose[@]}" down --volumes --timeout 0 >/dev/null 2>&1 || true
     # What is paused or half made may have been too much for it.
     remove "$(docker ps --all --quiet --filter "label=$label")" rm --force --volumes
@@ -153,4 +180,4 @@ remove() {
     [[ -z $ids ]] || docker "$@" $ids >/dev/null 2>&1 || true
 }
 
-main
+main "$@"

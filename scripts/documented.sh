@@ -62,7 +62,12 @@ play() {
         "quorlock status backup; echo"*) while_held backup expect 1 status backup ;;
         "quorlock release backup --force; echo"*) while_held backup expect 0 release backup --force ;;
         "quorlock --help") expect 0 --help ;;
-        "quorlock help VERB") for verb in run hold lead status check release completions; do expect 0 help "$verb"; done ;;
+        "quorlock torture") expect 0 torture --help ;;
+        # Nodes without containers: another one hangs.
+        "quorlock torture --for 30s"*)
+            expect 0 torture --for 5s --seed 5 --fault "3: kill -STOP ${servers[2]}" --mend "kill -CONT ${servers[2]}"
+            ;;
+        "quorlock help VERB") for verb in run hold lead status check release torture completions; do expect 0 help "$verb"; done ;;
         "quorlock "*"--json"*) quorlock_json "$1" ;;
         # Five machines with systemd.
         "for node in redis-1 "* | "    ssh "* | "    sleep 63" | "done") echo "  not played: it is for other machines" ;;

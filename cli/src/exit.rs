@@ -143,14 +143,15 @@ pub(crate) fn all() -> StyledStr {
             ("quorlock run backup -- pg_dump shop", "one at a time, on whichever host"),
             ("quorlock status backup", "who holds it?"),
             ("quorlock check", "are the nodes fit for locks?"),
+            ("quorlock torture --for 30s", "do they keep them?"),
         ],
         &[
-            ("0", "done; status: free; check: nothing found"),
-            ("1", "held by another; check: findings; release: nothing to release"),
+            ("0", "done; status: free; check, torture: nothing found"),
+            ("1", "held by another; check, torture: findings; release: nothing to release"),
             ("69", "no quorum: too few nodes answer"),
             ("124", "run, hold: the lock was lost, and what ran under it was stopped in time"),
             ("126, 127", "run, lead: CMD cannot be executed; was not found"),
-            ("128+N", "run: CMD died of signal N"),
+            ("128+N", "run: CMD died of signal N; torture: ended by signal N"),
             ("CMD's own", "run: it ran under the lock to its end"),
         ],
     )

@@ -4,7 +4,8 @@ use crate::scene::{Ended, Scene};
 use crate::terminal::Terminal;
 use std::process::Command;
 
-const VERBS: [&str; 7] = ["run", "hold", "lead", "status", "check", "release", "completions"];
+const VERBS: [&str; 8] =
+    ["run", "hold", "lead", "status", "check", "release", "torture", "completions"];
 
 #[test]
 fn every_page_is_as_it_was_looked_at() {

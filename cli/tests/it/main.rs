@@ -20,4 +20,5 @@ mod scene;
 mod signals;
 mod status;
 mod terminal;
+mod torture;
 mod usage;

@@ -32,6 +32,10 @@ impl Running {
         kill_process(pid(self.child.pid()), signal).expect("it runs");
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.pid()
+    }
+
     pub(crate) fn stop(&self) {
         self.child.stop();
     }

@@ -1,0 +1,262 @@
+//! `torture`: faults are made and mended, whatever happens, and what was done is found out.
+
+use crate::running::{Running, eventually, is_alive};
+use crate::scene::{Ended, Scene};
+use kit::{Cluster, Server};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// Three nodes, and a place for the record.
+struct Field {
+    nodes: Cluster,
+    scene: Scene,
+    dir: TempDir,
+}
+
+impl Field {
+    fn new() -> Self {
+        let nodes = Cluster::start(3);
+        // The longest that it takes.
+        let scene = Scene::on(&nodes).with("QUORLOCK_NODE_TIMEOUT", "250ms");
+        Self { nodes, scene, dir: TempDir::new().expect("a directory") }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).to_str().expect("text").to_owned()
+    }
+
+    /// A small run with these options.
+    fn command(&self, options: &[&str]) -> Command {
+        let mut command = self.scene.command(&["torture", "--seed", "7", "--clients", "2"]);
+        command.args(["--tasks", "4", "--out"]).arg(self.dir.path()).args(options);
+        command
+    }
+
+    fn run(&self, options: &[&str]) -> Ended {
+        Ended::of(&mut self.command(options))
+    }
+
+    /// A fault that hangs a node, and says so in a file; and what mends it.
+    fn hang(&self, node: usize) -> [String; 4] {
+        let (pid, mark) = (self.nodes[node].pid(), self.text(&format!("hangs-{node}")));
+        let fault = format!("{}: kill -STOP {pid}; echo > {mark}", node + 1);
+        let mend = format!("kill -CONT {pid}; rm {mark}");
+        ["--fault".to_owned(), fault, "--mend".to_owned(), mend]
+    }
+
+    fn record(&self) -> Value {
+        let text = fs::read(self.path("run-7.json")).expect("there is a record");
+        serde_json::from_slice(&text).expect("it is JSON")
+    }
+
+    /// Nothing is broken any more, and nothing was left.
+    #[track_caller]
+    fn is_restored(&self) {
+        assert!(self.nodes.servers().iter().all(|node| !node.is_stopped()), "all are mended");
+        let left: Vec<_> = self.nodes.servers().iter().flat_map(Server::keys).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+fn words(faults: &[[String; 4]]) -> Vec<&str> {
+    faults.iter().flatten().map(String::as_str).collect()
+}
+
+fn count(list: &Value) -> usize {
+    list.as_array().expect("a list").len()
+}
+
+#[test]
+fn nodes_that_hang_are_borne_and_a_page_says_so() {
+    let field = Field::new();
+    let faults = [field.hang(0), field.hang(1), field.hang(2)];
+    let ended = field.run(&[&["--for", "14s"], &words(&faults)[..]].concat());
+    let Ended { out, err, code } = ended;
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.contains("inside, seed 7: nothing was found"), "{out}");
+    let (record, page) = (field.record(), fs::read_to_string(field.path("run-7.html")));
+    assert!(count(&record["holds"]) > 50, "there were locks");
+    assert!(count(&record["faults"]) >= 2, "and faults: {}", record["faults"]);
+    let fault = &record["faults"][0];
+    assert!(fault["target"].as_str().is_some_and(|target| target.starts_with("node ")), "{fault}");
+    assert!(fault["until"].as_u64() > fault["from"].as_u64(), "{fault}");
+    let again = record["setting"]["command"].as_str().expect("text");
+    assert!(
+        again.starts_with("quorlock torture --seed 7") && again.contains("--fault '"),
+        "{again}"
+    );
+    assert!(page.expect("there is a page").contains("No two holders"));
+    field.is_restored();
+}
+
+#[test]
+fn a_client_that_works_without_the_lock_is_found() {
+    let field = Field::new();
+    let Ended { out, code, .. } = field.run(&["--for", "4s", "--sabotage"]);
+    assert_eq!(code, 1, "{out}");
+    assert!(out.contains("SOMETHING WAS FOUND"), "{out}");
+    assert!(count(&field.record()["findings"]["overlaps"]) > 0);
+    field.is_restored();
+}
+
+#[test]
+fn what_is_at_work_is_mended_after_control_c() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let field = Field::new();
+        let fault = field.hang(1);
+        let command = field.command(&[&["--for", "1h"], &words(&[fault])[..]].concat());
+        let running = Running::of(&mut crate::running::that_ignores_nothing(&command));
+        eventually("a node hangs", || field.path("hangs-1").exists());
+        running.send(signal);
+        let Ended { out, err, code } = running.end();
+        assert_eq!(code, 128 + signal.as_raw(), "{out}{err}");
+        assert!(err.contains("mending what is broken"), "{err}");
+        assert!(out.contains("nothing was found"), "{out}");
+        assert!(!field.path("hangs-1").exists());
+        field.is_restored();
+    }
+}
+
+#[test]
+fn a_fault_that_cannot_be_made_ends_it_and_is_mended_all_the_same() {
+    let field = Field::new();
+    let [_, fault, _, mend] = field.hang(2);
+    let fault = format!("{fault}; echo the dog ate it >&2; exit 3");
+    let Ended { out, err, code } = field.run(&["--for", "1h", "--fault", &fault, "--mend", &mend]);
+    assert_eq!(code, 125, "{out}{err}");
+    assert!(err.contains("failed (exit status: 3): the dog ate it"), "{err}");
+    assert!(!field.path("hangs-2").exists());
+    field.is_restored();
+}
+
+#[test]
+fn what_cannot_be_mended_is_told_with_its_command() {
+    let field = Field::new();
+    let mend = format!("echo x >> {}; exit 4", field.text("tries"));
+    let Ended { err, code, .. } = field.run(&["--for", "1h", "--fault", "true", "--mend", &mend]);
+    assert_eq!(code, 125, "{err}");
+    assert!(
+        err.contains("NOT MENDED, do it by hand: `echo x") && err.contains("status: 4"),
+        "{err}"
+    );
+    let tries = fs::read_to_string(field.path("tries")).expect("it was tried");
+    assert_eq!(tries.lines().count(), 3);
+    field.is_restored();
+}
+
+#[test]
+fn a_majority_that_is_away_is_found_inside_the_promise() {
+    let field = Field::new();
+    let pids = [0, 1].map(|node| field.nodes[node].pid().to_string()).join(" ");
+    let fault = format!("kill -STOP {pids}; sleep 6");
+    let mend = format!("kill -CONT {pids}");
+    let Ended { out, code, .. } = field.run(&["--for", "2s", "--fault", &fault, "--mend", &mend]);
+    assert_eq!(code, 1, "{out}");
+    assert!(out.contains("nobody got a lock for"), "{out}");
+    field.is_restored();
+}
+
+#[test]
+fn two_nodes_of_one_server_are_found() {
+    let nodes = Cluster::start(2);
+    let mut urls = nodes.urls();
+    urls.push(urls[0].replace("127.0.0.1", "localhost"));
+    let scene = Scene::on(&nodes).with("QUORLOCK_NODES", &urls.join(" "));
+    let scene = scene.with("QUORLOCK_NODE_TIMEOUT", "250ms");
+    let dir = TempDir::new().expect("a directory");
+    let mut command = scene.command(&["torture", "--for", "1s", "--clients", "1", "--out"]);
+    let Ended { out, code, .. } = Ended::of(command.arg(dir.path()));
+    assert_eq!(code, 1, "{out}");
+    assert!(out.contains("same server"), "{out}");
+}
+
+#[test]
+fn a_node_that_evicts_keys_is_found() {
+    let field = Field::new();
+    field.nodes[1].cmd(&["CONFIG", "SET", "maxmemory", "100mb"]);
+    field.nodes[1].cmd(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    let Ended { out, code, .. } = field.run(&["--for", "1s"]);
+    assert_eq!(code, 1, "{out}");
+    assert!(out.contains("allkeys-lru"), "{out}");
+    field.is_restored();
+}
+
+#[test]
+fn every_second_client_may_have_other_urls_for_the_nodes() {
+    let field = Field::new();
+    let other = field.nodes.urls().join("\n").replace("127.0.0.1", "localhost");
+    fs::write(field.path("other"), other).expect("it is written");
+    let file = field.text("other");
+    let Ended { out, code, .. } = field.run(&["--for", "1s", "--also-nodes-file", &file]);
+    assert_eq!(code, 0, "{out}");
+    fs::write(field.path("other"), "redis://localhost:1").expect("it is written");
+    let Ended { err, code, .. } = field.run(&["--also-nodes-file", &file]);
+    assert_eq!(code, 2);
+    assert!(err.contains("has 1 nodes, and there are 3"), "{err}");
+}
+
+#[test]
+fn clients_end_with_who_started_them() {
+    let field = Field::new();
+    let mut running = Running::of(&mut field.command(&["--for", "1h"]));
+    let _ = running.line();
+    let clients = children(&running);
+    assert_eq!(clients.len(), 2);
+    // One of them is stopped: it cannot hear of the end of its input.
+    rustix::process::kill_process(crate::running::pid(clients[0]), Signal::STOP).expect("it runs");
+    running.send(Signal::KILL);
+    eventually("all clients have ended", || clients.iter().all(|client| !is_alive(*client)));
+}
+
+/// The client processes of a torture, in order.
+fn children(of: &Running) -> Vec<u32> {
+    let mut all: Vec<u32> = Vec::new();
+    let tasks = Path::new("/proc").join(of.id().to_string()).join("task");
+    for task in fs::read_dir(tasks).expect("Linux tells").flatten() {
+        let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        all.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+    }
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn what_cannot_work_is_refused_before_anything_is_done() {
+    let mut scene =
+        Scene::default().with("QUORLOCK_NODES", "redis://127.0.0.1:1 redis://127.0.0.1:2");
+    for options in [
+        &["--fault", "a"][..],
+        &["--mend", "b"],
+        &["--fault", "a", "--mend", "b"],
+        &["--fault", "3: a", "--mend", "b"],
+        &["--fault", " ", "--mend", "b"],
+        &["--for", "5"],
+        &["--clients", "0"],
+        &["--also-nodes-file", "/no/such/file"],
+    ] {
+        scene.run(&[&["torture"], options].concat());
+    }
+    scene.run_with("QUORLOCK_NODE_TIMEOUT", "251ms", &["torture"]);
+    scene.compare_with("usage-torture.txt");
+}
+
+#[test]
+fn a_node_that_does_not_answer_is_told_before_any_is_broken() {
+    let field = Field::new();
+    field.nodes[2].kill();
+    let fault = format!("echo > {}", field.text("made"));
+    let scene = field.scene.with("QUORLOCK_CONNECT_TIMEOUT", "1s");
+    let field = Field { scene, nodes: field.nodes, dir: field.dir };
+    let Ended { err, code, .. } = field.run(&["--fault", &fault, "--mend", ""]);
+    assert_eq!(code, 69, "{err}");
+    assert!(err.contains("all nodes have to answer"), "{err}");
+    assert!(!field.path("made").exists());
+}
