@@ -125,17 +125,6 @@ pub(crate) const EVERY: [Row; 2] = [
     ("125", "quorlock itself failed"),
 ];
 
-/// What can become of a child, and of its lock.
-pub(crate) const CHILD: [Row; 7] = [
-    ("CMD's own", "it ran under the lock to its end"),
-    ("1", "held by another (-n, -w); another code with -E"),
-    ("69", "no quorum: too few nodes answer (-n, -w)"),
-    ("124", "the lock was lost, and CMD was stopped in time"),
-    ("126", "CMD cannot be executed"),
-    ("127", "CMD was not found"),
-    ("128+N", "CMD died of signal N"),
-];
-
 /// The table of all verbs.
 pub(crate) fn all() -> StyledStr {
     help(

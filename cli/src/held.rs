@@ -1,7 +1,7 @@
-//! Locks by options.
+//! Locks by options: acquired, held while something is done, and released; and the client, which is closed at the end.
 
 use crate::exit::{Code, Failure};
-use crate::guard::{self, Signals};
+use crate::guard::{self, End, Guard, Signals};
 use crate::nodes::Client;
 use crate::options::{LockOptions, WaitOptions};
 use crate::{output, progress};
@@ -9,16 +9,51 @@ use quorlock::{Acquire, AcquireError, Lease, ReleaseError, ReleaseOutcome};
 use std::time::Duration;
 use tokio::select;
 
+/// A lock that is wanted, and how.
+pub(crate) struct Wanted<'a> {
+    pub(crate) resources: &'a [&'a [u8]],
+    pub(crate) lock: &'a LockOptions,
+    pub(crate) wait: &'a WaitOptions,
+    /// True if it comes with a fencing token.
+    pub(crate) fenced: bool,
+}
+
+/// Does `work` with a client, and closes that, whatever came of it: what nodes are owed is delivered first.
+pub(crate) async fn closing<T>(client: Client, work: impl AsyncFnOnce(&Client) -> T) -> T {
+    let done = work(&client).await;
+    client.close().await;
+    done
+}
+
+/// Acquires the lock, runs the command under it to its end or to that of the lease, and releases the lock.
+pub(crate) async fn guarded(
+    client: &Client,
+    wanted: &Wanted<'_>,
+    guard: &Guard<'_>,
+    signals: &mut Signals,
+) -> Result<End, Failure> {
+    under(client, wanted, signals, async |lease, signals| guard.run(lease, signals).await).await
+}
+
+/// Acquires the lock, does `work` while it is held, and releases it, whatever came of that.
+pub(crate) async fn under<T>(
+    client: &Client,
+    wanted: &Wanted<'_>,
+    signals: &mut Signals,
+    work: impl AsyncFnOnce(&Lease, &mut Signals) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let lease = wait(client, wanted, signals).await?;
+    let done = work(&lease, signals).await;
+    tell_release(lease.release().await);
+    done
+}
+
 /// An acquire as the options say, kept up until it is released: one attempt with `--no-wait`, else for as long as
 /// `--wait` or the settings say, and for ever if neither does.
-pub(crate) fn acquire(
-    client: &Client,
-    resources: &[&[u8]],
-    lock: &LockOptions,
-    wait: &WaitOptions,
-) -> Acquire {
+fn acquire(client: &Client, wanted: &Wanted<'_>) -> Acquire {
+    let Wanted { resources, lock, wait, fenced } = wanted;
     let redlock = &client.redlock;
-    let acquire = match (resources, wait.no_wait) {
+    let acquire = match (*resources, wait.no_wait) {
         ([one], true) => redlock.try_acquire(one),
         ([one], false) => redlock.acquire(one),
         (several, true) => redlock.try_acquire_all(several),
@@ -30,24 +65,24 @@ pub(crate) fn acquire(
         acquire.wait(wait.wait.or(client.wait).unwrap_or(Duration::MAX))
     };
     let acquire = acquire.at_least(lock.at_least.unwrap_or_default());
-    acquire.auto_extend(lock.max_hold.unwrap_or(Duration::MAX))
+    let acquire = acquire.auto_extend(lock.max_hold.unwrap_or(Duration::MAX));
+    if *fenced { acquire.fenced() } else { acquire }
 }
 
 /// The lease, or why there is none: held by another ends with the code that the options name for it, and a signal with its
 /// own. On a terminal it is told what is waited for.
-pub(crate) async fn wait(
+async fn wait(
     client: &Client,
-    resources: &[&[u8]],
-    acquire: Acquire,
-    wait: &WaitOptions,
+    wanted: &Wanted<'_>,
     signals: &mut Signals,
 ) -> Result<Lease, Failure> {
-    let acquired = async { acquire.await.map_err(|error| refused(error, wait)) };
+    let acquire = acquire(client, wanted);
+    let acquired = async { acquire.await.map_err(|error| refused(error, wanted.wait)) };
     select! {
         biased;
         acquired = acquired => acquired,
         signal = signals.end() => Err(Failure::new(guard::code(signal), "")),
-        never = progress::show(client, resources), if !wait.no_wait => match never {},
+        never = progress::show(client, wanted.resources), if !wanted.wait.no_wait => match never {},
     }
 }
 
@@ -58,14 +93,8 @@ fn refused(error: AcquireError, wait: &WaitOptions) -> Failure {
     Failure { code, ..failure }
 }
 
-/// Releases it, and waits until all nodes have heard of it.
-pub(crate) async fn release(client: &Client, lease: Lease) {
-    tell_release(lease.release().await);
-    client.close().await;
-}
-
 /// Complains of a lock that was not held any more, or is not known to be released.
-pub(crate) fn tell_release(released: Result<ReleaseOutcome, ReleaseError>) {
+fn tell_release(released: Result<ReleaseOutcome, ReleaseError>) {
     match released {
         Ok(ReleaseOutcome::Expired | ReleaseOutcome::TakenOver) | Err(_) => {
             let what =

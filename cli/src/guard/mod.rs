@@ -16,7 +16,8 @@ mod signals;
 pub(crate) use signals::{Signals, code};
 
 use crate::exit::{Code, Failure};
-use crate::options::OnLost;
+use crate::nodes::Client;
+use crate::options::{ChildOptions, OnLost};
 use crate::output;
 use group::Group;
 use quorlock::Lease;
@@ -41,15 +42,15 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// What is run, and how it is ended.
 pub(crate) struct Guard<'a> {
-    pub(crate) command: &'a [OsString],
-    /// What it is told by its environment.
-    pub(crate) variables: Vec<(&'static str, OsString)>,
-    pub(crate) on_lost: OnLost,
+    command: &'a [OsString],
+    /// What it is told by its environment, but for the token.
+    variables: Vec<(&'static str, OsString)>,
+    on_lost: OnLost,
     /// How long before the end of the validity it gets TERM.
-    pub(crate) grace: Duration,
+    grace: Duration,
     /// True if it stays in our process group, in the foreground of the terminal.
-    pub(crate) foreground: bool,
-    pub(crate) ttl: Duration,
+    foreground: bool,
+    ttl: Duration,
 }
 
 /// How a command ended.
@@ -69,10 +70,27 @@ struct Guarded<'a> {
     group: Group,
 }
 
-impl Guard<'_> {
+impl<'a> Guard<'a> {
+    /// Of a command that is to run under locks of `resources`. All that can fail is done before there are any.
+    pub(crate) fn new(
+        client: &Client,
+        resources: &[&[u8]],
+        command: &'a [OsString],
+        child: &ChildOptions,
+    ) -> Result<Self, Failure> {
+        Ok(Self {
+            command,
+            grace: child.grace(client.ttl)?,
+            variables: nested::variables(client, resources)?,
+            on_lost: child.on_lost,
+            foreground: child.foreground,
+            ttl: client.ttl,
+        })
+    }
+
     /// Runs the command to its end, or to that of the lease. Then nothing of its group is left.
     pub(crate) async fn run(&self, lease: &Lease, signals: &mut Signals) -> Result<End, Failure> {
-        let child = shim::spawn(self).map_err(|error| {
+        let child = shim::spawn(self, lease.token()).map_err(|error| {
             Failure::new(Code::FAILED, format!("cannot start a process: {error}"))
         })?;
         let group = Group::of(&child, self.foreground);

@@ -3,11 +3,10 @@
 use crate::exit::Failure;
 use crate::nodes::Client;
 use crate::resource;
-use quorlock::FencingToken;
 use serde::{Deserialize, Serialize};
 use std::env;
 use std::ffi::OsString;
-use std::fmt::Write as _;
+use std::os::unix::ffi::OsStringExt as _;
 
 /// What is held by those that this process runs under, as JSON.
 const HELD: &str = "QUORLOCK_HELD";
@@ -17,7 +16,7 @@ const HELD: &str = "QUORLOCK_HELD";
 struct Held {
     /// The addresses of the nodes, sorted.
     nodes: Vec<String>,
-    /// The keys, in hexadecimal digits.
+    /// The keys, as text: no two keys have the same.
     keys: Vec<String>,
 }
 
@@ -27,7 +26,8 @@ impl Held {
         let mut nodes: Vec<_> = nodes.iter().map(|node| node.name().to_owned()).collect();
         nodes.sort_unstable();
         let prefix = client.config.key_prefix.as_deref().unwrap_or_default().as_bytes();
-        let keys = resources.iter().map(|resource| hex(&[prefix, resource].concat())).collect();
+        let keys = resources.iter().map(|resource| resource::shown(&[prefix, resource].concat()));
+        let keys = keys.collect();
         Self { nodes, keys }
     }
 }
@@ -44,42 +44,30 @@ fn inherited() -> Result<Vec<Held>, Failure> {
 /// # Errors
 /// If one of the `resources` is held, on the same nodes, by a `quorlock` that this process runs under.
 pub(crate) fn refuse(client: &Client, resources: &[&[u8]]) -> Result<(), Failure> {
-    let above = inherited()?;
-    let wanted = Held::new(client, resources);
-    let is_held = |key: &String| {
-        above.iter().any(|held| held.nodes == wanted.nodes && held.keys.contains(key))
-    };
-    match wanted.keys.iter().position(is_held) {
-        Some(at) => Err(Failure::usage(format!(
-            "{} is held by the quorlock that this command runs under: it would wait for itself",
-            resource::shown(resources[at])
-        ))),
-        None => Ok(()),
-    }
+    variables(client, resources).map(drop)
 }
 
-/// What a command is told of its locks.
-pub(crate) fn variables(
+/// What a command is told of the locks that it is to run under.
+///
+/// # Errors
+/// Those of [`refuse`].
+pub(super) fn variables(
     client: &Client,
     resources: &[&[u8]],
-    token: Option<FencingToken>,
 ) -> Result<Vec<(&'static str, OsString)>, Failure> {
     let mut held = inherited()?;
-    held.push(Held::new(client, resources));
+    let wanted = Held::new(client, resources);
+    let is_held = |key: &String| {
+        held.iter().any(|above| above.nodes == wanted.nodes && above.keys.contains(key))
+    };
+    if let Some(at) = wanted.keys.iter().position(is_held) {
+        return Err(Failure::usage(format!(
+            "{} is held by the quorlock that this command runs under: it would wait for itself",
+            resource::shown(resources[at])
+        )));
+    }
+    held.push(wanted);
     let held = serde_json::to_string(&held).map_err(std::io::Error::from)?;
-    let told = resources.join(&b'\n');
-    let mut variables = vec![
-        ("QUORLOCK_RESOURCE", std::os::unix::ffi::OsStringExt::from_vec(told)),
-        (HELD, held.into()),
-    ];
-    variables.extend(token.map(|token| ("QUORLOCK_TOKEN", token.to_string().into())));
-    Ok(variables)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to text cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    let told = OsString::from_vec(resources.join(&b'\n'));
+    Ok(vec![("QUORLOCK_RESOURCE", told), (HELD, held.into())])
 }

@@ -6,6 +6,7 @@
 
 use super::Guard;
 use crate::exit::{Code, Failure};
+use quorlock::FencingToken;
 use rustix::process::{Pid, getppid};
 use std::env;
 use std::ffi::OsString;
@@ -23,7 +24,7 @@ pub(crate) const CLIENT: &str = "__client";
 
 /// Starts the copy that becomes the command. The thread that does so has to live as long as the command may: the kernel
 /// goes by that.
-pub(super) fn spawn(guard: &Guard<'_>) -> io::Result<Child> {
+pub(super) fn spawn(guard: &Guard<'_>, token: Option<FencingToken>) -> io::Result<Child> {
     let mut command = Command::new(ourselves()?);
     command
         .arg0("quorlock")
@@ -32,6 +33,7 @@ pub(super) fn spawn(guard: &Guard<'_>) -> io::Result<Child> {
         .arg("--")
         .args(guard.command);
     command.envs(guard.variables.iter().map(|(name, value)| (name, value)));
+    command.envs(token.map(|token| ("QUORLOCK_TOKEN", token.to_string())));
     if !guard.foreground {
         command.process_group(0);
     }

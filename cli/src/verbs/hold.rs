@@ -2,8 +2,9 @@
 
 use crate::exit::{self, Code, Failure};
 use crate::guard::{Signals, nested};
+use crate::held::{self, Wanted};
 use crate::options::{LockOptions, NodeOptions, WaitOptions};
-use crate::{held, nodes::Client, output, resource};
+use crate::{nodes::Client, output, resource};
 use clap::Args;
 use quorlock::{FencingToken, Lease};
 use sd_notify::NotifyState;
@@ -53,35 +54,37 @@ struct Holding<'a> {
 
 pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let Arguments { resources, wait, lock, nodes, fenced } = &arguments;
-    let resources = resource::all_bytes(resources)?;
-    let client = Client::for_locks(nodes, lock)?;
-    nested::refuse(&client, &resources)?;
-    let mut signals = Signals::listen(false)?;
-    let acquire = held::acquire(&client, &resources, lock, wait);
-    let acquire = if *fenced { acquire.fenced() } else { acquire };
-    let lease = match held::wait(&client, &resources, acquire, wait, &mut signals).await {
-        Ok(lease) => lease,
-        Err(failure) => {
-            client.close().await;
-            return Err(failure);
+    let resources = &resource::all_bytes(resources)?;
+    let wanted = Wanted { resources, lock, wait, fenced: *fenced };
+    held::closing(Client::for_locks(nodes, lock)?, async |client| {
+        nested::refuse(client, resources)?;
+        let mut signals = Signals::listen(false)?;
+        held::under(client, &wanted, &mut signals, async |lease, signals| {
+            let ended = until_the_end(resources, lease, signals).await;
+            // Who waits for that may go on before it is released.
+            let _ = sd_notify::notify(&[NotifyState::Stopping]);
+            ended
+        })
+        .await
+    })
+    .await
+}
+
+/// Says that it is held, until it is lost or not wanted any more.
+async fn until_the_end(
+    resources: &[&[u8]],
+    lease: &Lease,
+    signals: &mut Signals,
+) -> Result<Code, Failure> {
+    tell(resources, lease)?;
+    select! {
+        biased;
+        why = lease.lost() => {
+            output::complain(format_args!("the lock was lost: {why}"));
+            Ok(Code::LOST)
         }
-    };
-    let told = tell(&resources, &lease);
-    let ended = match told {
-        Ok(()) => select! {
-            biased;
-            why = lease.lost() => {
-                output::complain(format_args!("the lock was lost: {why}"));
-                Ok(Code::LOST)
-            }
-            _ = signals.end() => Ok(Code::OK),
-        },
-        Err(failure) => Err(failure),
-    };
-    // Who waits for that may go on before it is released.
-    let _ = sd_notify::notify(&[NotifyState::Stopping]);
-    held::release(&client, lease).await;
-    ended
+        _ = signals.end() => Ok(Code::OK),
+    }
 }
 
 /// Says that it is held: to whoever reads, and to systemd.

@@ -1,12 +1,12 @@
 //! `quorlock lead`: a command on one host at a time, for ever.
 
 use crate::exit::{self, Code, Failure};
-use crate::guard::{End, Guard, Signals, nested};
+use crate::guard::{End, Guard, Signals};
+use crate::held::{self, Wanted};
 use crate::options::{ChildOptions, LockOptions, NodeOptions, WaitOptions};
-use crate::{held, nodes::Client, output, resource};
+use crate::{nodes::Client, output, resource};
 use clap::Args;
 use std::ffi::OsString;
-use std::time::Duration;
 
 /// Run a command on one host at a time, for ever: campaign, lead, and campaign again
 ///
@@ -16,7 +16,14 @@ use std::time::Duration;
 #[derive(Args, Debug)]
 #[command(after_long_help = exit::help(
     &[("quorlock lead scheduler -- ./scheduler", "on all hosts; one of them runs it")],
-    &exit::CHILD,
+    &[
+        ("CMD's own", "it led to its end"),
+        ("1", "held by another, and the setting retry has a limit"),
+        ("69", "no quorum, and the setting retry has a limit"),
+        ("126", "CMD cannot be executed"),
+        ("127", "CMD was not found"),
+        ("128+N", "CMD died of signal N, or N came while it campaigned"),
+    ],
 ))]
 pub(crate) struct Arguments {
     /// What the leader leads: any name, the same on all hosts
@@ -33,43 +40,18 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
-    let name = resource::bytes(&arguments.name)?;
-    let client = Client::for_locks(&arguments.nodes, &arguments.lock)?;
-    let grace = arguments.child.grace(client.ttl)?;
-    nested::refuse(&client, &[name])?;
-    let mut signals = Signals::listen(arguments.child.foreground)?;
-    let ended = loop {
-        match term(&arguments, &client, name, grace, &mut signals).await {
-            Ok(End::Exited(code)) => break Ok(code),
-            Ok(End::Lost) => output::complain("no longer the leader: campaigning again"),
-            Err(failure) => break Err(failure),
+    let Arguments { name, command, lock, child, nodes } = &arguments;
+    let resources = &[resource::bytes(name)?];
+    let wanted = Wanted { resources, lock, wait: &WaitOptions::for_ever(), fenced: true };
+    held::closing(Client::for_locks(nodes, lock)?, async |client| {
+        let guard = Guard::new(client, resources, command, child)?;
+        let mut signals = Signals::listen(child.foreground)?;
+        loop {
+            match held::guarded(client, &wanted, &guard, &mut signals).await? {
+                End::Exited(code) => break Ok(code),
+                End::Lost => output::complain("no longer the leader: campaigning again"),
+            }
         }
-    };
-    client.close().await;
-    ended
-}
-
-/// Campaigns, and leads for as long as that is granted.
-async fn term(
-    arguments: &Arguments,
-    client: &Client,
-    name: &[u8],
-    grace: Duration,
-    signals: &mut Signals,
-) -> Result<End, Failure> {
-    let resources = [name];
-    let wait = WaitOptions::for_ever();
-    let acquire = held::acquire(client, &resources, &arguments.lock, &wait).fenced();
-    let lease = held::wait(client, &resources, acquire, &wait, signals).await?;
-    let guard = Guard {
-        command: &arguments.command,
-        variables: nested::variables(client, &resources, lease.token())?,
-        on_lost: arguments.child.on_lost,
-        grace,
-        foreground: arguments.child.foreground,
-        ttl: client.ttl,
-    };
-    let ended = guard.run(&lease, signals).await;
-    held::tell_release(lease.release().await);
-    ended
+    })
+    .await
 }

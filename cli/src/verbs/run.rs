@@ -1,9 +1,10 @@
 //! `quorlock run`: a command under a lock.
 
 use crate::exit::{self, Code, Failure};
-use crate::guard::{End, Guard, Signals, nested};
+use crate::guard::{End, Guard, Signals};
+use crate::held::{self, Wanted};
 use crate::options::{ChildOptions, LockOptions, NodeOptions, WaitOptions};
-use crate::{held, nodes::Client, resource};
+use crate::{nodes::Client, resource};
 use clap::Args;
 use std::ffi::OsString;
 
@@ -28,7 +29,15 @@ use std::ffi::OsString;
         ("quorlock run -n nightly -- ./nightly.sh", "not here if another host has it: exits with 1"),
         ("quorlock run -w 30s account/7 account/9 -- ./transfer", "both or none, within 30 s"),
     ],
-    &exit::CHILD,
+    &[
+        ("CMD's own", "it ran under the lock to its end"),
+        ("1", "held by another (-n, -w); another code with -E"),
+        ("69", "no quorum: too few nodes answer (-n, -w)"),
+        ("124", "the lock was lost, and CMD was stopped in time"),
+        ("126", "CMD cannot be executed"),
+        ("127", "CMD was not found"),
+        ("128+N", "CMD died of signal N"),
+    ],
 ))]
 pub(crate) struct Arguments {
     /// What to lock: any names, the same on all hosts
@@ -51,33 +60,16 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
-    let Arguments { resources, wait, lock, nodes, .. } = &arguments;
-    let resources = resource::all_bytes(resources)?;
-    let client = Client::for_locks(nodes, lock)?;
-    let grace = arguments.child.grace(client.ttl)?;
-    nested::refuse(&client, &resources)?;
-    let mut signals = Signals::listen(arguments.child.foreground)?;
-    let acquire = held::acquire(&client, &resources, lock, wait);
-    let acquire = if arguments.fenced { acquire.fenced() } else { acquire };
-    let lease = match held::wait(&client, &resources, acquire, wait, &mut signals).await {
-        Ok(lease) => lease,
-        Err(failure) => {
-            client.close().await;
-            return Err(failure);
+    let Arguments { resources, command, wait, lock, fenced, child, nodes } = &arguments;
+    let resources = &resource::all_bytes(resources)?;
+    let wanted = Wanted { resources, lock, wait, fenced: *fenced };
+    held::closing(Client::for_locks(nodes, lock)?, async |client| {
+        let guard = Guard::new(client, resources, command, child)?;
+        let mut signals = Signals::listen(child.foreground)?;
+        match held::guarded(client, &wanted, &guard, &mut signals).await? {
+            End::Exited(code) => Ok(code),
+            End::Lost => Ok(Code::LOST),
         }
-    };
-    let guard = Guard {
-        command: &arguments.command,
-        variables: nested::variables(&client, &resources, lease.token())?,
-        on_lost: arguments.child.on_lost,
-        grace,
-        foreground: arguments.child.foreground,
-        ttl: client.ttl,
-    };
-    let ended = guard.run(&lease, &mut signals).await;
-    held::release(&client, lease).await;
-    match ended? {
-        End::Exited(code) => Ok(code),
-        End::Lost => Ok(Code::LOST),
-    }
+    })
+    .await
 }
