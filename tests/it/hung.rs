@@ -343,12 +343,19 @@ async fn what_is_given_up_while_nodes_hang_is_released_when_they_resume() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_set_after_a_hang_longer_than_its_ttl_is_released_too() {
     let cluster = Cluster::start(3);
+    let proxy = Proxy::start(cluster[0].addr());
+    let urls = [proxy.url(), cluster[1].url(), cluster[2].url()];
     // The hang is shorter than the ten timeouts after which the connection is replaced.
-    let redlock = hasty(cluster.urls()).node_timeout(ms(800)).ttl(ms(5_000)).build();
+    let redlock = hasty(urls).node_timeout(ms(800)).ttl(ms(5_000)).build();
     let redlock = redlock.expect("good settings");
     warm_up(&redlock).await;
+    // All that was asked is answered: what is written from here on is the acquire.
+    eventually("the release of the warm-up ran everywhere", || cluster.is_empty()).await;
+    let written = proxy.bytes(Direction::Requests);
     cluster[0].stop();
     let lease = redlock.acquire("r").await.expect("two nodes are well");
+    // A lease that is dropped before is not asked for there at all.
+    eventually("it is asked", || proxy.bytes(Direction::Requests) > written).await;
     eventually("it is noticed", || state(&redlock, 0) == NodeState::Stalled).await;
     drop(lease);
     tokio::time::sleep(ms(5_300)).await;
@@ -376,6 +383,7 @@ async fn a_key_whose_reply_is_withheld_is_released_when_replies_flow_or_the_conn
         assert_eq!(acquired.is_ok(), withheld == 1, "{case}: {acquired:?}");
         if let Ok(lease) = acquired {
             // Won by the others: the key is there, and its release can only be owed.
+            eventually("the command runs", || cluster[0].get("r").is_some()).await;
             eventually("it is noticed", || state(&redlock, 0) == NodeState::Stalled).await;
             let value = lease.value().as_bytes().to_vec();
             let released = lease.release().await;
