@@ -80,14 +80,14 @@ impl CommandSpec {
         match self.name {
             "ping" => !version.has((7, 0)),
             "eval" | "evalsha" | "script|load" => version.has((7, 0)),
-            "script|exists" | "script|flush" => version.is_valkey(),
+            "script|exists" | "script|flush" => version.valkey_has((9, 0)),
             _ => self.flags & STALE != 0,
         }
     }
 
     pub(crate) fn runs_while_busy(&self, version: &Version) -> bool {
         let more = ["select", "client|id", "client|caching", "client|setinfo", "client|setname"];
-        self.flags & BUSY != 0 || version.is_valkey() && more.contains(&self.name)
+        self.flags & BUSY != 0 || version.valkey_has((9, 0)) && more.contains(&self.name)
     }
 
     pub(crate) fn is_open(&self) -> bool {

@@ -11,8 +11,9 @@ impl Turn<'_> {
     /// Runs one command and answers it.
     pub(crate) fn take(mut self, arguments: &[Vec<u8>]) {
         let version = &self.server.config.version;
-        // Valkey tells strangers nothing of what it knows.
-        let is_silent = version.is_valkey() && self.server.sessions[&self.conn].user.is_none();
+        // Valkey 9 tells strangers nothing of what it knows.
+        let is_silent =
+            version.valkey_has((9, 0)) && self.server.sessions[&self.conn].user.is_none();
         let found = command::find(arguments, version);
         let keeps_caching = found.as_ref().is_ok_and(|command| command.is_of_client());
         let reply = match found {
@@ -42,7 +43,7 @@ impl Turn<'_> {
     /// Why the command is not run, as `processCommand` of Redis goes through it.
     fn refusal(&mut self, command: &CommandSpec, arguments: &[Vec<u8>]) -> Option<String> {
         let is_stranger = self.session().user.is_none();
-        if is_stranger && !command.is_open() && self.server.config.version.is_valkey() {
+        if is_stranger && !command.is_open() && self.server.config.version.valkey_has((9, 0)) {
             return Some(NOAUTH.to_owned());
         }
         if !command.takes(arguments.len()) {
