@@ -15,7 +15,7 @@ pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> 
     let mut missing = Vec::new();
     let mut longest: Option<LongestKey> = None;
     for (place, key) in (1..).zip(keys) {
-        let held = match run.held(key)? {
+        let held = match run.held("key", key)? {
             Held::Nothing => {
                 missing.push(key);
                 continue;

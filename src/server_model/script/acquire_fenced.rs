@@ -16,7 +16,7 @@ pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> 
     }
     let set = [b"SET", key, value, b"NX", b"PX", ttl];
     if run.call("redis.call('SET', KEYS[1]", &set)? != Reply::OK {
-        let held = match run.held(key)? {
+        let held = match run.held("KEYS[1]", key)? {
             Held::Value(held) if held == value => None,
             Held::Value(held) => Some(Some(held)),
             Held::Nothing | Held::Other => Some(None),

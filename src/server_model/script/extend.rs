@@ -8,7 +8,7 @@ pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> 
     let (value, ttl) = (argument(args, 1), argument(args, 2));
     let mut is_missing = false;
     for key in keys {
-        match run.held(key)? {
+        match run.held("key", key)? {
             Held::Nothing => is_missing = true,
             Held::Value(held) if held == value => {}
             Held::Value(_) | Held::Other => return Ok(Reply::Int(-3)),

@@ -55,9 +55,10 @@ impl Run<'_, '_> {
         }
     }
 
-    /// `redis.pcall('GET', key)`, where an error that is none of the key's kind ends the script.
-    pub(super) fn held(&mut self, key: &[u8]) -> Result<Held, Reply> {
-        match self.pcall("redis.pcall('GET'", &[b"GET", key]) {
+    /// `redis.pcall('GET', …)` of a key that goes by `name`, where an error that is none of the key's kind ends
+    /// the script.
+    pub(super) fn held(&mut self, name: &str, key: &[u8]) -> Result<Held, Reply> {
+        match self.pcall(&format!("redis.pcall('GET', {name})"), &[b"GET", key]) {
             Reply::Bulk(value) => Ok(Held::Value(value)),
             Reply::Error(why) if why.contains("WRONGTYPE") => Ok(Held::Other),
             Reply::Error(why) => Err(Reply::Error(why)),
