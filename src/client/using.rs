@@ -211,6 +211,7 @@ impl Acquire {
     ///     Err(TryUsingError::Work { error, .. }) => println!("no number: {error}"),
     ///     Err(locking) => println!("not done, or not done alone: {locking}"),
     /// }
+    /// # redlock.close().await?;
     /// # assert_eq!(nodes.count("orders/42"), 0);
     /// # Ok(())
     /// # }
