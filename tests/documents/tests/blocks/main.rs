@@ -15,6 +15,7 @@ mod readme;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::time::Duration;
 
 /// The block of that name.
 macro_rules! block {
@@ -23,6 +24,9 @@ macro_rules! block {
     };
 }
 use block;
+
+/// What nodes may take to answer.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 thread_local! {
     /// The nodes of the test that runs on this thread.
