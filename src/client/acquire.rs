@@ -223,11 +223,22 @@ impl Acquire {
     /// whole validity for another: else it is refused as
     /// [`MarginTooLong`](crate::ConfigError::MarginTooLong). Without it, the signal comes with the end.
     ///
-    /// ```no_run
-    /// # async fn step() {}
-    /// # async fn example(redlock: quorlock::Redlock) -> Result<(), Box<dyn std::error::Error>> {
+    /// ```
+    /// # async fn step() {
+    /// #     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    /// # }
+    /// # #[cfg(feature = "test-util")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let nodes = quorlock::test_util::Nodes::start(3);
+    /// # let redlock = nodes.client().build()?;
     /// use std::time::Duration;
     ///
+    /// # tokio::spawn(async move {
+    /// #     tokio::time::sleep(Duration::from_secs(3)).await;
+    /// #     nodes.hang();
+    /// # });
+    /// # let example = async {
     /// let work = async |lease: &quorlock::Lease| {
     ///     let mut stopping = std::pin::pin!(lease.stopping());
     ///     let mut steps = 0;
@@ -240,7 +251,14 @@ impl Acquire {
     /// };
     /// redlock.acquire("orders/42").stop_before(Duration::from_secs(2)).using(work).await?;
     /// # Ok(())
+    /// # };
+    /// # // The work has ended in order; of the release nobody can tell.
+    /// # let unreleased: Result<(), quorlock::UsingError<()>> = example.await;
+    /// # assert!(matches!(unreleased, Err(quorlock::UsingError::Unreleased { .. })), "{unreleased:?}");
+    /// # Ok(())
     /// # }
+    /// # #[cfg(not(feature = "test-util"))]
+    /// # fn main() {}
     /// ```
     pub fn stop_before(mut self, margin: Duration) -> Self {
         self.stop_before = Some(margin);

@@ -98,13 +98,16 @@ impl Builder {
     /// of your own, another provider of cryptography. Without it, servers have to have a certificate that
     /// the root certificates of the system vouch for, and are shown none.
     ///
-    /// ```no_run
+    /// ```
     /// use quorlock::Redlock;
     /// use rustls::pki_types::pem::PemObject;
     /// use rustls::pki_types::{CertificateDer, PrivateKeyDer};
     /// use rustls::{ClientConfig, RootCertStore};
     ///
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (dir, made) = (tempfile::tempdir()?, rcgen::generate_simple_self_signed(["locks".to_owned()])?);
+    /// # std::env::set_current_dir(&dir)?;
+    /// # ["ca.pem", "client.pem"].iter().try_for_each(|name| std::fs::write(name, made.cert.pem()))?;
+    /// # std::fs::write("client.key", made.signing_key.serialize_pem())?;
     /// let mut roots = RootCertStore::empty();
     /// for root in CertificateDer::pem_file_iter("ca.pem")? {
     ///     roots.add(root?)?;
@@ -118,8 +121,7 @@ impl Builder {
     ///     .nodes(["rediss://10.0.0.1", "rediss://10.0.0.2", "rediss://10.0.0.3"])
     ///     .tls(tls)
     ///     .build()?;
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[cfg(feature = "tls-rustls")]
     pub fn tls(self, config: impl Into<Arc<rustls::ClientConfig>>) -> Self {

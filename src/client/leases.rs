@@ -90,12 +90,21 @@ impl Redlock {
     /// long it is valid. A lease that was lost is not among them, though its holder may not have dropped it yet. Asks
     /// nobody; takes a moment for each lease.
     ///
-    /// ```no_run
-    /// # fn show(redlock: quorlock::Redlock) {
+    /// ```
+    /// # #[cfg(feature = "test-util")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let nodes = quorlock::test_util::Nodes::start(3);
+    /// # let redlock = nodes.client().build()?;
+    /// # let _lease = redlock.acquire("orders/42").await?;
     /// for lease in redlock.leases() {
     ///     println!("{:?}: held for {:?}, valid for {:?}", lease.resource(), lease.held_for(), lease.validity());
     /// }
+    /// # assert_eq!(redlock.leases().len(), 1);
+    /// # Ok(())
     /// # }
+    /// # #[cfg(not(feature = "test-util"))]
+    /// # fn main() {}
     /// ```
     pub fn leases(&self) -> Vec<HeldLease> {
         let held = self.inner().backing.registry.all();

@@ -27,7 +27,7 @@ impl Redlock {
     /// Starts a profile: the same client with other settings for one kind of use. It has the same nodes,
     /// connections, lines of waiters and leases, so it costs nothing but a few hundred bytes.
     ///
-    /// ```no_run
+    /// ```
     /// use quorlock::{ConfigError, Redlock, RetryPolicy};
     /// use std::time::Duration;
     ///
@@ -44,6 +44,18 @@ impl Redlock {
     ///         leaders: redlock.profile().auto_extend_forever().fenced().owner().build()?,
     ///     })
     /// }
+    /// # #[cfg(feature = "test-util")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let nodes = quorlock::test_util::Nodes::start(3);
+    /// # let redlock = nodes.client().build()?;
+    /// # let locks = locks(&redlock)?;
+    /// # assert!(locks.orders.acquire("orders/42").await?.validity() < Duration::from_secs(2));
+    /// # assert!(locks.leaders.acquire("leader").await?.token().is_some());
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(feature = "test-util"))]
+    /// # fn main() {}
     /// ```
     ///
     /// What concerns all uses stays the client's: [closing](Redlock::close) one closes all, and

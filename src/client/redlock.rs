@@ -288,8 +288,12 @@ impl Redlock {
     /// safe on it, and what to set there if it is not. In the order in which they were given to the
     /// builder. Run it when a service starts, or from a monitor.
     ///
-    /// ```no_run
-    /// # async fn check(redlock: quorlock::Redlock) -> Result<(), Box<dyn std::error::Error>> {
+    /// ```
+    /// # #[cfg(feature = "test-util")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let nodes = quorlock::test_util::Nodes::start(3);
+    /// # let redlock = nodes.client().build()?;
     /// for node in redlock.check().await? {
     ///     println!("{node}");
     ///     if node.worst() == Some(quorlock::Severity::Danger) {
@@ -298,6 +302,8 @@ impl Redlock {
     /// }
     /// # Ok(())
     /// # }
+    /// # #[cfg(not(feature = "test-util"))]
+    /// # fn main() {}
     /// ```
     ///
     /// Connections are named (`CLIENT SETNAME`) after what all clients of a deployment must agree on: the nodes,
@@ -329,13 +335,19 @@ impl Redlock {
     /// connections if need be. Call it when a service starts, so that its first acquire does not wait for
     /// them:
     ///
-    /// ```no_run
-    /// # async fn start(redlock: quorlock::Redlock) -> Result<(), Box<dyn std::error::Error>> {
+    /// ```
+    /// # #[cfg(feature = "test-util")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let nodes = quorlock::test_util::Nodes::start(3);
+    /// # let redlock = nodes.client().build()?;
     /// use std::time::Duration;
     ///
     /// tokio::time::timeout(Duration::from_secs(5), redlock.ready()).await??;
     /// # Ok(())
     /// # }
+    /// # #[cfg(not(feature = "test-util"))]
+    /// # fn main() {}
     /// ```
     ///
     /// It waits for as long as it takes, also through an outage: bound it as above. Whether the nodes

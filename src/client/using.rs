@@ -134,8 +134,12 @@ impl Acquire {
     ///
     /// # Example
     ///
-    /// ```no_run
-    /// # async fn example(redlock: quorlock::Redlock) -> Result<(), Box<dyn std::error::Error>> {
+    /// ```
+    /// # #[cfg(feature = "test-util")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let nodes = quorlock::test_util::Nodes::start(3);
+    /// # let redlock = nodes.client().build()?;
     /// use std::time::Duration;
     ///
     /// let total = redlock
@@ -149,6 +153,8 @@ impl Acquire {
     /// assert_eq!(total, 42);
     /// # Ok(())
     /// # }
+    /// # #[cfg(not(feature = "test-util"))]
+    /// # fn main() {}
     /// ```
     pub async fn using<T, F>(self, work: F) -> Result<T, UsingError<T>>
     where
@@ -191,8 +197,12 @@ impl Acquire {
     ///
     /// # Example
     ///
-    /// ```no_run
-    /// # async fn example(redlock: quorlock::Redlock) {
+    /// ```
+    /// # #[cfg(feature = "test-util")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let nodes = quorlock::test_util::Nodes::start(3);
+    /// # let redlock = nodes.client().build()?;
     /// use quorlock::TryUsingError;
     ///
     /// let work = async |_: &quorlock::Lease| "42".parse::<u32>();
@@ -201,7 +211,12 @@ impl Acquire {
     ///     Err(TryUsingError::Work { error, .. }) => println!("no number: {error}"),
     ///     Err(locking) => println!("not done, or not done alone: {locking}"),
     /// }
+    /// # redlock.close().await?;
+    /// # assert_eq!(nodes.count("orders/42"), 0);
+    /// # Ok(())
     /// # }
+    /// # #[cfg(not(feature = "test-util"))]
+    /// # fn main() {}
     /// ```
     pub async fn try_using<T, E, F>(self, work: F) -> Result<T, TryUsingError<T, E>>
     where

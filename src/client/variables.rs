@@ -40,11 +40,17 @@ impl Builder {
     /// `QUORLOCK_NODES`, the ttl from `QUORLOCK_TTL`, and so on; see [`Config::from_env`]. More can be set,
     /// and what is set later counts.
     ///
-    /// ```no_run
+    /// ```
     /// # fn main() -> Result<(), quorlock::ConfigError> {
+    /// # // SAFETY: no other thread of this process reads them at the same time.
+    /// # unsafe {
+    /// #     std::env::set_var("QUORLOCK_NODES", "redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3");
+    /// #     std::env::set_var("QUORLOCK_TTL", "5s");
+    /// #     std::env::remove_var("QUORLOCK_INTEROP"); // of the tests of this library
+    /// # }
     /// // QUORLOCK_NODES="redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3" QUORLOCK_TTL=5s
     /// let redlock = quorlock::Builder::from_env("QUORLOCK")?.build()?;
-    /// # drop(redlock);
+    /// # assert_eq!(redlock.nodes().len(), 3);
     /// # Ok(())
     /// # }
     /// ```
@@ -87,13 +93,18 @@ impl Config {
     /// where it runs. Variables and errors are those of [`from_env`](Self::from_env), but for the nodes: where no
     /// variable names them, they are those that are here, if there are any.
     ///
-    /// ```no_run
+    /// ```
     /// use quorlock::{Builder, Config};
     ///
     /// # fn main() -> Result<(), quorlock::ConfigError> {
+    /// # // SAFETY: as there.
+    /// # unsafe {
+    /// #     std::env::set_var("QUORLOCK_TTL", "5s");
+    /// #     std::env::remove_var("QUORLOCK_INTEROP");
+    /// # }
     /// let config = Config::new(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]);
     /// let redlock = Builder::from_config(config.with_env("QUORLOCK")?).build()?;
-    /// # drop(redlock);
+    /// # assert_eq!(redlock.nodes().len(), 3);
     /// # Ok(())
     /// # }
     /// ```

@@ -142,15 +142,23 @@ impl LeaseRef {
     /// extends the lease, once. It is then extended for as long as it was acquired for, or longer if
     /// that takes it. For work in steps of known length:
     ///
-    /// ```no_run
-    /// # async fn import(_: u32) {}
-    /// # async fn example(lease: quorlock::Lease) -> Result<(), quorlock::ExtendError> {
+    /// ```
+    /// # #[cfg(feature = "test-util")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let nodes = quorlock::test_util::Nodes::start(3);
+    /// # let redlock = nodes.client().build()?;
+    /// # let import = async |_: u32| tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    /// # let lease = redlock.acquire("orders/42").await?;
     /// for batch in 0..100 {
     ///     lease.ensure(std::time::Duration::from_secs(5)).await?;
     ///     import(batch).await;
     /// }
+    /// # assert!(lease.is_valid());
     /// # Ok(())
     /// # }
+    /// # #[cfg(not(feature = "test-util"))]
+    /// # fn main() {}
     /// ```
     ///
     /// Takes at most one node timeout.
@@ -210,14 +218,26 @@ impl LeaseRef {
     /// waits for the loss would then wait for ever, and is better made with [`ended`](Self::ended).
     /// Meant for `select!`:
     ///
-    /// ```no_run
-    /// # async fn work() {}
-    /// # async fn example(lease: quorlock::Lease) {
+    /// ```
+    /// # async fn work() {
+    /// #     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    /// #     unreachable!("the lease ends before");
+    /// # }
+    /// # #[cfg(feature = "test-util")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let nodes = quorlock::test_util::Nodes::start(3);
+    /// # let redlock = nodes.client().build()?;
+    /// # let lease = redlock.acquire("orders/42").await?;
     /// tokio::select! {
     ///     () = work() => println!("done, and ours to the end"),
     ///     why = lease.lost() => println!("stopped: {why}"),
     /// }
+    /// # assert!(!lease.is_valid());
+    /// # Ok(())
     /// # }
+    /// # #[cfg(not(feature = "test-util"))]
+    /// # fn main() {}
     /// ```
     ///
     /// It is told by a thread of its own, 2 ms early, so also while other tasks block the runtime's
@@ -238,17 +258,32 @@ impl LeaseRef {
     /// released, at once when its last guard is released or dropped. For tasks that watch a lease, and
     /// are to end with it:
     ///
-    /// ```no_run
-    /// # fn stop_the_work() {}
-    /// # fn example(lease: quorlock::Lease) {
+    /// ```
+    /// # use std::sync::atomic::{AtomicBool, Ordering};
+    /// # static STOPPED: AtomicBool = AtomicBool::new(false);
+    /// # fn stop_the_work() {
+    /// #     STOPPED.store(true, Ordering::Relaxed);
+    /// # }
+    /// # #[cfg(feature = "test-util")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let nodes = quorlock::test_util::Nodes::start(3);
+    /// # let redlock = nodes.client().build()?;
+    /// # let lease = redlock.acquire("orders/42").await?;
     /// let view = lease.view();
+    /// # let watching =
     /// tokio::spawn(async move {
     ///     if let quorlock::Ended::Lost(why) = view.ended().await {
     ///         eprintln!("{why}");
     ///         stop_the_work();
     ///     }
     /// });
+    /// # watching.await?;
+    /// # assert!(STOPPED.load(Ordering::Relaxed));
+    /// # Ok(())
     /// # }
+    /// # #[cfg(not(feature = "test-util"))]
+    /// # fn main() {}
     /// ```
     ///
     /// # Cancel safety

@@ -25,6 +25,16 @@ use super::node_event::{
 ///         eprintln!("{}: {} -> {}", event.node, event.from, event.to);
 ///     }
 /// }
+/// # #[cfg(feature = "test-util")]
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let nodes = quorlock::test_util::Nodes::start(3);
+/// # let redlock = nodes.client().observer(Pager).build()?;
+/// # redlock.acquire("orders/42").await?.lost().await;
+/// # Ok(())
+/// # }
+/// # #[cfg(not(feature = "test-util"))]
+/// # fn main() {}
 /// ```
 ///
 /// # What it may do

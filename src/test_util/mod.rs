@@ -41,8 +41,12 @@ use std::time::Duration;
 ///
 /// It shows how your code takes the loss of a lease, without waiting for it:
 ///
-/// ```no_run
-/// # async fn example(redlock: quorlock::Redlock) -> Result<(), Box<dyn std::error::Error>> {
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # // In place of servers: nodes, and a client whose clock is the machine's.
+/// # let settings = test_util::Nodes::start(3).client().node_timeout(Duration::from_secs(1));
+/// # let redlock = settings.clock(&test_util::Clock::default()).build()?;
 /// use quorlock::{Loss, test_util};
 /// use std::time::Duration;
 ///
@@ -70,13 +74,19 @@ pub fn advance(by: Duration) {
 /// that are given one, by [`Builder::clock`](crate::Builder::clock), share it; all others go on as they
 /// were. So tests in several threads need not know of each other, as they have to with [`advance`].
 ///
-/// ```no_run
-/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// ```
 /// use quorlock::{Redlock, test_util::Clock};
 /// use std::time::Duration;
 ///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let clock = Clock::default();
-/// let redlock = Redlock::builder().nodes(["redis://127.0.0.1"]).clock(&clock).build()?;
+/// let redlock = Redlock::builder()
+///     .nodes(["redis://127.0.0.1"])
+/// #   .test_nodes(&quorlock::test_util::Nodes::start(1))
+/// #   .node_timeout(Duration::from_secs(1))
+///     .clock(&clock)
+///     .build()?;
 /// let lease = redlock.acquire("orders/42").ttl(Duration::from_secs(60)).await?;
 /// clock.advance(Duration::from_secs(60));
 /// assert!(!lease.is_valid());
@@ -149,10 +159,12 @@ impl Census {
 
 /// Counts what `redlock` holds and has under way, to see that nothing remains of what was given up:
 ///
-/// ```no_run
-/// # async fn example(redlock: quorlock::Redlock) -> Result<(), Box<dyn std::error::Error>> {
+/// ```
 /// use quorlock::test_util;
 ///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let redlock = test_util::Nodes::start(3).client().build()?;
 /// drop(redlock.acquire("orders/42").await?);
 /// redlock.close().await?;
 /// assert!(test_util::census(&redlock).is_empty());

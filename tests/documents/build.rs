@@ -1,0 +1,101 @@
+//! Cuts the Rust blocks out of README.md and docs/, each into a file that a test includes: `README.nightly.rs` by the
+//! first function of the block, `README.6.rs` where it has none, as the sixth of its document.
+//!
+//! What runs as a doctest is left out, and so are the addresses that nobody has.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+/// What is written in place of what the machine of a test has not got, or of what others may have there.
+const PLACES: [(&str, &str); 4] = [
+    (r#"["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]"#, "crate::urls()"),
+    (r#"["redis://10.0.0.1"]"#, "crate::urls()"),
+    // A busy machine may need longer than 50 ms.
+    ("Redlock::builder()", "Redlock::builder().node_timeout(crate::PATIENCE)"),
+    // A port of its own, in place of 9000.
+    (".install()?", ".with_http_listener(crate::listener()).install()?"),
+];
+
+/// Words after a fence that make it Rust for rustdoc, beside none at all.
+const RUST: [&str; 5] = ["rust", "no_run", "ignore", "should_panic", "compile_fail"];
+
+/// One of them keeps it from being run.
+const NOT_RUN: [&str; 3] = ["no_run", "ignore", "compile_fail"];
+
+fn main() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let modules = read(&root.join("src/_docs.rs"));
+    let mut blocks = BTreeMap::new();
+    for document in documents(&root) {
+        let name = document.file_name().and_then(|name| name.to_str()).expect("a name");
+        let is_in_rustdoc = name == "README.md" || modules.contains(&format!("docs/{name}"));
+        let stem = name.trim_end_matches(".md");
+        for (position, block) in cut(&read(&document), is_in_rustdoc).into_iter().enumerate() {
+            let what = function(&block).unwrap_or_else(|| (position + 1).to_string());
+            let before = blocks.insert(format!("{stem}.{what}"), block);
+            assert!(before.is_none(), "{name} has two blocks that begin with {what}");
+        }
+    }
+    // Blocks that are gone leave no file.
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo says it")).join("blocks");
+    let _ = fs::remove_dir_all(&out);
+    fs::create_dir_all(&out).expect("a directory");
+    for (name, block) in &blocks {
+        fs::write(out.join(format!("{name}.rs")), playable(block)).expect("a file");
+    }
+    let names = blocks.into_keys().collect::<Vec<_>>().join("\n");
+    fs::write(out.join("names"), names).expect("a file");
+}
+
+/// Reads a file that this depends on.
+fn read(path: &Path) -> String {
+    println!("cargo::rerun-if-changed={}", path.display());
+    fs::read_to_string(path).expect("a text")
+}
+
+fn documents(root: &Path) -> Vec<PathBuf> {
+    let docs = root.join("docs");
+    println!("cargo::rerun-if-changed={}", docs.display());
+    let entries = fs::read_dir(docs).expect("a directory");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let is_text = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "md");
+    paths.filter(is_text).chain([root.join("README.md")]).collect()
+}
+
+/// The Rust blocks that no doctest runs.
+fn cut(text: &str, is_in_rustdoc: bool) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let Some(words) = line.trim_start().strip_prefix("```") else {
+            continue;
+        };
+        let block: Vec<_> =
+            lines.by_ref().take_while(|line| !line.trim_start().starts_with("```")).collect();
+        let has = |known: &[&str]| words.split(',').any(|word| known.contains(&word.trim()));
+        let is_run = is_in_rustdoc && !has(&NOT_RUN);
+        if (words.is_empty() || has(&RUST)) && !is_run {
+            blocks.push(block.join("\n"));
+        }
+    }
+    blocks
+}
+
+/// The first function of a block, but for the `main` that every program has.
+fn function(block: &str) -> Option<String> {
+    let mut lines = block.lines().map(|line| line.trim_start_matches("async "));
+    let name = lines.find_map(|line| line.strip_prefix("fn ")?.split(['(', '<']).next())?;
+    (name != "main").then(|| name.to_owned())
+}
+
+/// What a test includes: items as they are, statements as one expression.
+fn playable(block: &str) -> String {
+    let is_function = |line: &str| line.starts_with("fn ") || line.starts_with("async fn ");
+    let has_items = block.lines().any(is_function);
+    let block = if has_items { block.to_owned() } else { format!("{{\n{block}\n}}") };
+    let block = PLACES.iter().fold(block, |block, (shown, ours)| block.replace(shown, ours));
+    let mut code = block.lines().filter(|line| !line.trim_start().starts_with("//"));
+    assert!(code.all(|line| !line.contains("://10.")), "nodes that nobody has: {block}");
+    block
+}
