@@ -185,6 +185,18 @@ fn the_protocol_is_pure() {
     assert!(impure.is_empty(), "clock, randomness, I/O or waiting: {impure:#?}");
 }
 
+/// A published package is without the kit that starts servers, and its unit tests compile all the same.
+#[test]
+fn no_unit_test_starts_a_server() {
+    let uses_kit = |source: &Source| {
+        let mut found = Vec::new();
+        words(quote::ToTokens::to_token_stream(&source.file), &mut found);
+        found.iter().any(|(word, _)| word == "kit")
+    };
+    let wrong: Vec<_> = sources("src").into_iter().filter(uses_kit).map(|it| it.path).collect();
+    assert!(wrong.is_empty(), "these use tests/kit: {wrong:#?}");
+}
+
 /// The room that a file of `src` belongs to.
 fn room(source: &Source) -> String {
     let path = source.path.strip_prefix("src").expect("below src");

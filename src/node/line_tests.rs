@@ -1,17 +1,15 @@
-//! Lines without streams: bytes and times in, bytes and votes out. And what others have left on real servers.
+//! Lines without streams: bytes and times in, bytes and votes out.
 
 use super::super::shield::tests::node;
 use super::*;
-use crate::node::connection::Link;
 use crate::node::links::Links;
-use crate::node::{Ballot, Claim, Guard, NodeShared, PushSink, RestartGuard, VoteSink};
+use crate::node::{
+    Ballot, Claim, Environment, Guard, NodeShared, PushSink, RestartGuard, VoteSink,
+};
 use crate::protocol::{NodeId, Quorum, Ttl};
 use crate::random::Random;
 use crate::time::Clock;
 use crate::wire::{Abilities, Answer, Keys, ServerInfo, Value as Holder, Wants};
-use futures::FutureExt;
-use kit::Server;
-use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 
 /// The node timeout of [`node`].
@@ -63,9 +61,9 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let node = node(([127, 0, 0, 1], 1).into(), Arc::new(Nobody));
-        let (info, can) = (ServerInfo::default(), Abilities::default());
-        let peer = Peer { client_id: None, info, reading: None, can };
+        let node = node(Environment::default(), Arc::new(Nobody));
+        let info = ServerInfo { run_id: Some("this run".into()), ..<_>::default() };
+        let peer = Peer { client_id: None, info, reading: None, can: Abilities::default() };
         let line = Line::new(Conversation::new(), peer, node.timings.answer, at(0));
         Self { line, backlog: backlog(node), votes: Arc::default() }
     }
@@ -233,42 +231,32 @@ fn replies_that_are_out_of_step_grant_nothing() {
     assert!(failure.to_string().contains("out of step"), "{failure}");
 }
 
-async fn next(line: &mut Line, pipe: &mut crate::node::pipe::Pipe) -> Answered {
-    poll_fn(|cx| pipe.poll_replies(line.conversation(), cx)).await.expect("it is answered")
-}
-
 /// A connection of another task, to a run of the server that this one has not met, may be a later one: then it
 /// delivers, and this server has ended.
-#[tokio::test]
-async fn another_run_has_ended_only_if_this_one_answers_after_it() {
-    another_run_has_ended(&Server::start()).await;
+#[test]
+fn another_run_has_ended_only_if_this_one_answers_after_it() {
+    another_run_has_ended("*2\r\n$10\r\n1795501757\r\n$6\r\n980651\r\n");
 }
 
 /// What it answers to the question for the time does not matter.
-#[tokio::test]
-async fn another_run_has_ended_also_where_the_time_may_not_be_asked() {
-    let server = Server::start();
-    server.cmd(&["ACL", "SETUSER", "default", "-time"]);
-    another_run_has_ended(&server).await;
+#[test]
+fn another_run_has_ended_also_where_the_time_may_not_be_asked() {
+    another_run_has_ended("-NOPERM this user has no permissions to run the 'time' command\r\n");
 }
 
-async fn another_run_has_ended(server: &Server) {
-    let shared = node(server.addr(), Arc::new(Nobody));
-    let Link { mut pipe, said, peer } = Link::establish(&shared).await.expect("a server");
-    let now = shared.moment();
-    let mut line = Line::new(said, peer, shared.timings.answer, now);
+/// Asked for the time, the server hangs, and then answers this.
+fn another_run_has_ended(answer: &str) {
+    let mut bench = Bench::new();
+    let node = bench.backlog.node.clone();
     let broken = Stale { run: Some("another run".into()), client_id: Some(4) };
-    shared.handover.note_broken(broken.clone());
-    server.stop();
-    line.kill_stale(vec![broken.clone()], now);
-    assert!(next(&mut line, &mut pipe).now_or_never().is_none(), "it hangs");
-    let known = std::slice::from_ref(&broken);
-    assert_eq!(shared.handover.broken(), known, "nobody knows whether it has ended");
-    server.cont();
-    let answered = next(&mut line, &mut pipe).await;
-    assert_eq!(answered.0.kills, [broken]);
-    let is_back = line.handle_answered(answered, &mut backlog(shared.clone()), now);
-    assert_eq!(is_back, Ok(false));
-    assert_eq!(shared.handover.broken(), []);
-    assert!(!shared.handover.may_undo(now.timer), "it has ended");
+    node.handover.note_broken(broken.clone());
+    assert_eq!(bench.sent(at(0)), TIME, "it has no such connection to close");
+    assert_eq!(bench.sent(at(1)), "", "it was asked");
+    assert!(matches!(bench.ring(at(TIMEOUT)), Ok(None)));
+    assert!(bench.line.is_stalled());
+    assert_eq!(node.handover.broken(), [broken], "nobody knows whether it has ended");
+    let now = at(TIMEOUT + 1);
+    assert_eq!(bench.come(answer, now), Ok(true));
+    assert_eq!(node.handover.broken(), []);
+    assert!(!node.handover.may_undo(now.timer), "it has ended");
 }

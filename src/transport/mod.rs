@@ -6,11 +6,15 @@
 //! [`wire`](crate::wire). When to connect, and for how long to try, is up to [`node`](crate::node).
 
 mod address;
+#[cfg(all(test, feature = "test-util"))]
+mod inside;
 mod sockets;
 #[cfg(feature = "tls-rustls")]
 mod tls;
 
 pub(crate) use address::{Address, TcpAddress, TcpOptions};
+#[cfg(all(test, feature = "test-util"))]
+pub(crate) use inside::Inside;
 pub(crate) use sockets::Sockets;
 
 use futures::future::BoxFuture;

@@ -3,13 +3,15 @@
 use crate::errors::{FEW_RIGHTS, PASSWORD, USER};
 use crate::{MAX_TTL, SOON, eventually, ms};
 use kit::{Cluster, Direction, Proxy, Server, ServerBuilder};
-use quorlock::{AcquireError, NodeState, NodeVote, Redlock};
+use quorlock::{AcquireError, Lease, NodeState, NodeVote, Redlock, RestartGuard};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Instant;
+use tokio::runtime::Builder;
+use tokio::task::block_in_place;
 
 /// Stands before a server and can withhold what the client sends on its FIRST connection, as a
 /// network may: later connections overtake it, and the client's end does not end it.
@@ -101,11 +103,19 @@ impl PacketGate {
     }
 }
 
+/// How many of these commands the server has run.
+fn ran(server: &Server, names: &[&str]) -> u64 {
+    let stats = server.info("commandstats");
+    let calls = |name: &&str| {
+        let calls = stats.get(&format!("cmdstat_{name}"))?.strip_prefix("calls=")?;
+        calls.split(',').next()?.parse::<u64>().ok()
+    };
+    names.iter().filter_map(calls).sum()
+}
+
 /// How many SET commands the server has run.
 fn sets(server: &Server) -> u64 {
-    let stats = server.info("commandstats");
-    let calls = stats.get("cmdstat_set").and_then(|set| set.strip_prefix("calls="));
-    calls.and_then(|calls| calls.split(',').next()?.parse().ok()).unwrap_or(0)
+    ran(server, &["set"])
 }
 
 /// Closes the client, however slow the machine is.
@@ -237,4 +247,52 @@ async fn commands_that_a_network_held_up_for_seconds_leave_nothing() {
     assert_eq!(lost, quorlock::ReleaseOutcome::Released);
     deliver_all(&redlock).await;
     eventually("no key is left", || cluster.is_empty()).await;
+}
+
+/// A lock that another runtime has acquired. The first node is `first` for it, behind `proxy`, and hangs: what it was
+/// sent may still run when the runtime ends.
+fn acquired_elsewhere(redlock: &Redlock, first: &Server, proxy: &Proxy) -> Lease {
+    let elsewhere = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    elsewhere.block_on(async {
+        let warm_up = redlock.acquire("warm-up").wait(SOON).await.expect("a free lock");
+        eventually("all have granted", || warm_up.report().granted() == 3).await;
+        warm_up.release().await.expect("all are up");
+        eventually("it is free again", || first.keys().is_empty()).await;
+        first.stop();
+        let before = proxy.bytes(Direction::Requests);
+        let lease = redlock.acquire("r").wait(SOON).await.expect("two of three answer");
+        eventually("its SET is sent", || proxy.bytes(Direction::Requests) > before).await;
+        lease
+    })
+}
+
+/// A broken connection to another run of a server has ended with that one, if this one lives: whether it tells the
+/// time when it is asked for it, or says that our user may not ask. What is released then is released once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_another_run_was_sent_is_undone_once_by_one_that_hangs_and_then_answers() {
+    for rule in ["+time", "-time"] {
+        let (cluster, other) = (Cluster::start(3), Server::start());
+        cluster[0].cmd(&["ACL", "SETUSER", "default", rule]);
+        let proxy = Proxy::start(cluster[0].addr());
+        let urls = [proxy.url(), cluster[1].url(), cluster[2].url()];
+        let redlock = Redlock::builder().max_ttl(MAX_TTL).nodes(urls).node_timeout(ms(1_000));
+        let redlock = redlock.restart_guard(RestartGuard::Off).ttl(ms(300_000)).build();
+        let redlock = redlock.expect("good settings");
+        let warm_up = redlock.acquire("warm-up").wait(SOON).await.expect("a free lock");
+        eventually("all have granted", || warm_up.report().granted() == 3).await;
+        warm_up.release().await.expect("all are up");
+        eventually("it is free again", || cluster.is_empty()).await;
+
+        let releases = || ran(&cluster[0], &["evalsha", "delex", "delifeq"]);
+        let before = releases();
+        proxy.turn_to(other.addr());
+        let lease = block_in_place(|| acquired_elsewhere(&redlock, &other, &proxy));
+        cluster[0].stop();
+        let stalled = || *redlock.nodes()[0].state() == NodeState::Stalled;
+        drop(lease);
+        eventually("it is asked, and hangs", stalled).await;
+        cluster[0].cont();
+        deliver_all(&redlock).await;
+        assert_eq!(releases(), before + 1, "{rule}");
+    }
 }

@@ -20,7 +20,6 @@
 //! - [`Child`] is a process of the caller's own, such as a client of the servers.
 //! - [`Clock`] is the wall clock of one server, which drifts and jumps as a test wants it.
 //! - [`Rerun`] is the running program, run again in a process of its own.
-//! - [`hash_slot`] says which slot of a cluster a key is in.
 //! - [`forked`] does something in a process that is forked from this one.
 //! - [`eventually`] polls a condition, so that no test needs to sleep.
 //!
@@ -69,7 +68,6 @@ mod relay;
 mod rerun;
 mod scratch;
 mod server;
-mod slot;
 
 pub use builder::{ServerBuilder, TlsFiles};
 pub use child::{Child, Pipes};
@@ -80,4 +78,3 @@ pub use fork::forked;
 pub use proxy::{Direction, Proxy};
 pub use rerun::Rerun;
 pub use server::Server;
-pub use slot::hash_slot;
