@@ -75,7 +75,7 @@ async fn clients_with_other_nodes_or_limits_are_named_where_they_are_connected()
     for gone in [fewer, longer, others] {
         gone.close().await.expect("nothing is owed");
     }
-    let are_two = |server: &Server| named(server, "name=quorlock").len() == 2;
+    let are_two = |server: &Server| named(server, " name=quorlock").len() == 2;
     eventually("the others are gone", || cluster.iter().all(are_two)).await;
     assert_eq!(disagreements(&ours).await, vec![vec![]; 5]);
 }
@@ -107,7 +107,7 @@ async fn a_client_that_may_not_have_a_name_locks_all_the_same() {
     server.cmd(&rights.chain(of_client.iter().map(String::as_str)).collect::<Vec<_>>());
     let redlock =
         connected(Redlock::builder().nodes([server.url_with_auth()]).node_timeout(ms(5_000))).await;
-    assert_eq!(named(&server, "name=quorlock"), [""; 0]);
+    assert_eq!(named(&server, " name=quorlock"), [""; 0]);
     let lease = redlock.acquire("r").await.expect("it is free");
     lease.release().await.expect("it is ours");
     let node = redlock.check().await.expect("a client that works").swap_remove(0);
