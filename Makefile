@@ -26,6 +26,11 @@ demo: ## see the lock at work on Redis nodes that are started for it
 test: ## run all tests, on real redis-server processes
 	$(WITH) cargo test --workspace --all-features -- $(ARGS)
 
+.PHONY: versions
+versions: ## run the tests on servers for each other version of Redis and Valkey that can be had
+	$(WITH) ./scripts/servers.sh sh -c "cargo test --quiet -p quorlock-server-model && \
+		cargo test --quiet --all-features --test it -- $(ARGS)"
+
 .PHONY: examples
 examples: ## run the short examples on real servers, and look at what they print
 	$(WITH) cargo build --all-features --examples
