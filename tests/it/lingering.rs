@@ -1,6 +1,6 @@
 //! What a client leaves running when its last handle is gone.
 
-use crate::{SOON, eventually, ms};
+use crate::{SOON, eventually, ms, natives};
 use kit::Server;
 use quorlock::Redlock;
 use std::time::Instant;
@@ -17,18 +17,15 @@ async fn refused_for_good() -> (Server, Redlock) {
     let redlock = builder.build().expect("good settings");
     drop(redlock.acquire("first").wait(SOON).await.expect("a free lock"));
     eventually("it is released", || server.keys().is_empty()).await;
-    server.cmd(&["ACL", "SETUSER", "default", "-evalsha", "-eval"]);
+    let native = natives::native(&server).map(|command| format!("-{command}"));
+    let forbidden = ["ACL", "SETUSER", "default", "-evalsha", "-eval"].into_iter();
+    server.cmd(&forbidden.chain(native.as_deref()).collect::<Vec<_>>());
     server.stop();
     let refused = redlock.try_acquire("r").await;
     refused.expect_err("the node hangs");
     server.cont();
     // What ran there late was to be released: the node says no, again and again.
-    let refusals = || {
-        let stats = server.info("commandstats");
-        let stat = stats.get("cmdstat_evalsha").and_then(|stat| stat.split_once("rejected_calls="));
-        stat.map_or(0, |(_, count)| count.split(',').next().map_or(0, |n| n.parse().unwrap_or(0)))
-    };
-    eventually("the release is refused", || refusals() >= 2).await;
+    eventually("the release is refused", || natives::rejected(&server, "evalsha") >= 2).await;
     (server, redlock)
 }
 

@@ -6,7 +6,7 @@ use kit::{Cluster, Server};
 use quorlock::ReleaseOutcome;
 
 /// The command, if `server` has it.
-fn native(server: &Server) -> Option<&'static str> {
+pub(crate) fn native(server: &Server) -> Option<&'static str> {
     let info = server.info("server");
     let at_least = |field: &str, least| {
         let mut parts = info.get(field)?.split('.').map(str::parse::<u32>);
@@ -20,17 +20,19 @@ fn native(server: &Server) -> Option<&'static str> {
     }
 }
 
+/// How often the node has refused to run the command.
+pub(crate) fn rejected(node: &Server, command: &str) -> u64 {
+    let stats = node.info("commandstats");
+    let line = stats.get(&format!("cmdstat_{command}")).cloned().unwrap_or_default();
+    let count = line.split("rejected_calls=").nth(1).and_then(|rest| rest.split(',').next());
+    count.map_or(0, |count| count.parse().expect("a number"))
+}
+
 /// How often the command was run, and how often it was refused, on all nodes.
 fn counted(cluster: &Cluster) -> (u64, u64) {
     let Some(command) = native(&cluster[0]) else { return (0, 0) };
-    let rejected = |node: &Server| {
-        let stats = node.info("commandstats");
-        let line = stats.get(&format!("cmdstat_{command}")).cloned().unwrap_or_default();
-        let count = line.split("rejected_calls=").nth(1).and_then(|rest| rest.split(',').next());
-        count.map_or(0, |count| count.parse().expect("a number"))
-    };
     let run = cluster.iter().map(|node| node.calls(command)).sum();
-    (run, cluster.iter().map(rejected).sum())
+    (run, cluster.iter().map(|node| rejected(node, command)).sum())
 }
 
 #[tokio::test]
