@@ -46,7 +46,6 @@ impl Builder {
     /// # unsafe {
     /// #     std::env::set_var("QUORLOCK_NODES", "redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3");
     /// #     std::env::set_var("QUORLOCK_TTL", "5s");
-    /// #     std::env::remove_var("QUORLOCK_INTEROP"); // of the tests of this library
     /// # }
     /// // QUORLOCK_NODES="redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3" QUORLOCK_TTL=5s
     /// let redlock = quorlock::Builder::from_env("QUORLOCK")?.build()?;
@@ -100,7 +99,6 @@ impl Config {
     /// # // SAFETY: as there.
     /// # unsafe {
     /// #     std::env::set_var("QUORLOCK_TTL", "5s");
-    /// #     std::env::remove_var("QUORLOCK_INTEROP");
     /// # }
     /// let config = Config::new(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]);
     /// let redlock = Builder::from_config(config.with_env("QUORLOCK")?).build()?;

@@ -43,8 +43,8 @@ impl PgSession {
 
 /// Says why a test is skipped; or fails, where none may be.
 fn skip(reason: &str) {
-    let is_required = env::var_os("QUORLOCK_POSTGRES").is_some_and(|is| is == "required");
-    assert!(!is_required, "QUORLOCK_POSTGRES=required, but {reason}: mend that, or unset it");
+    let is_required = env::var_os("TESTS_POSTGRES").is_some_and(|is| is == "required");
+    assert!(!is_required, "TESTS_POSTGRES=required, but {reason}: mend that, or unset it");
     let test = thread::current().name().unwrap_or("guarded").to_owned();
     // Past the capture of the tests' output, which is not shown for tests that pass.
     let _ = io::stderr().write_all(format!("skipped: {test}: {reason}\n").as_bytes());
@@ -52,7 +52,7 @@ fn skip(reason: &str) {
 
 impl Postgres {
     /// Starts one, with the table of the example and a row `old`. Without the programs the test that
-    /// asks is skipped, and told so; or it fails, where the environment variable `QUORLOCK_POSTGRES`
+    /// asks is skipped, and told so; or it fails, where the environment variable `TESTS_POSTGRES`
     /// is `required`.
     pub(super) fn start() -> Option<Self> {
         let Some(programs) = programs() else {

@@ -22,7 +22,7 @@ const STEP_LIMIT: Duration = Duration::from_mins(5);
 const LOCK_LIMIT: Duration = Duration::from_mins(15);
 
 /// The environment's interpreter. Without one, the test that asks is skipped, and told so; or it
-/// fails, where the environment variable `QUORLOCK_INTEROP` is `required`.
+/// fails, where the environment variable `TESTS_INTEROP` is `required`.
 pub(super) fn python() -> Option<&'static Path> {
     static PYTHON: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let reason = match PYTHON.get_or_init(find_or_make) {
@@ -30,11 +30,11 @@ pub(super) fn python() -> Option<&'static Path> {
         Err(reason) => reason,
     };
     assert!(
-        env::var_os("QUORLOCK_INTEROP").is_none_or(|wish| wish != "required"),
-        "QUORLOCK_INTEROP=required, but there is no Python to test with: {reason}\n\
+        env::var_os("TESTS_INTEROP").is_none_or(|wish| wish != "required"),
+        "TESTS_INTEROP=required, but there is no Python to test with: {reason}\n\
          Install Python 3.10 or later with its venv module (scripts/setup.sh, or apt-get install \
          python3 python3-venv), see that pip can install packages, and try again; or unset \
-         QUORLOCK_INTEROP to skip these tests."
+         TESTS_INTEROP to skip these tests."
     );
     let thread = thread::current();
     let test = thread.name().unwrap_or("interop");

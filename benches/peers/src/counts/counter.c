@@ -1,7 +1,7 @@
 /*
  * Counts allocations, and calls that enter the kernel, of the process that it is preloaded into.
  *
- * The counts stand in memory that the environment variable QUORLOCK_COUNTS names as a file: three
+ * The counts stand in memory that the environment variable TESTS_COUNTS names as a file: three
  * 64-bit numbers, those of allocations, of the bytes asked for, and of calls. It needs the GNU C
  * library, whose names for the real allocator can be had without looking them up: a look-up may
  * allocate.
@@ -44,7 +44,7 @@ __attribute__((constructor)) static void share(void) {
     counts = room;
     char name[64];
     snprintf(name, sizeof name, "/proc/self/fd/%d", file);
-    setenv("QUORLOCK_COUNTS", name, 1);
+    setenv("TESTS_COUNTS", name, 1);
 }
 
 extern void *__libc_malloc(size_t);

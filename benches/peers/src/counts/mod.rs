@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 const SOURCE: &str = include_str!("counter.c");
 
 /// The environment variable in which it says where the counts are.
-const WHERE: &str = "QUORLOCK_COUNTS";
+const WHERE: &str = "TESTS_COUNTS";
 
 /// The counts of this process; `None` if nobody counts.
 static COUNTED: LazyLock<Option<File>> = LazyLock::new(|| File::open(env::var_os(WHERE)?).ok());
