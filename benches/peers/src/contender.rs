@@ -29,6 +29,8 @@ pub(crate) enum Library {
     Quorlock,
     /// [`Floor`](crate::floor::Floor).
     Floor,
+    /// [`BareLoop`](crate::bare_loop::BareLoop).
+    BareLoop,
 }
 
 /// A library that can lock a key on a majority of the nodes and unlock it again.

@@ -1,19 +1,17 @@
 //! One scenario: the contenders take turns on the same servers.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use kit::Cluster;
 use tokio::runtime::Runtime;
 
 use crate::args::Args;
-use crate::contender::{Contender, EagerRslock, Library, Quorlock, Rslock};
 use crate::crew::Crew;
-use crate::floor::Floor;
-use crate::measure::{self, Slice};
+use crate::measure::Slice;
 use crate::node_usage::NodeUsage;
 use crate::nodes::Nodes;
+use crate::runner::{Runner, runner};
 use crate::scenario::{Base, Fault, Scenario, Work};
 use crate::seat::{Seat, seats};
 use crate::tally::{Measurements, Seen};
@@ -81,17 +79,12 @@ struct Turns<'a> {
 }
 
 impl<'a> Turns<'a> {
-    /// Makes the clients; connections are opened here or by the first cycle, as the library does it.
+    /// Makes the clients.
     fn enter(seat: &Seat<'a>, runtime: &'a Runtime) -> Result<Self, String> {
         let clients: Box<dyn Clients + 'a> = if seat.scenario.processes > 0 {
             Box::new(Crew::enter(seat, None)?)
         } else {
-            match seat.library {
-                Library::Rslock => Box::new(Corner::<Rslock>::enter(seat, runtime)?),
-                Library::EagerRslock => Box::new(Corner::<EagerRslock>::enter(seat, runtime)?),
-                Library::Quorlock => Box::new(Corner::<Quorlock>::enter(seat, runtime)?),
-                Library::Floor => Box::new(Corner::<Floor>::enter(seat, runtime)?),
-            }
+            Box::new(Corner::enter(seat, runtime)?)
         };
         Ok(Self { name: seat.name, clients, slices: 0, tally: Measurements::new() })
     }
@@ -124,26 +117,22 @@ impl Clients for Crew<'_> {
 }
 
 /// Clients in this process.
-struct Corner<'a, C> {
+struct Corner<'a> {
     tasks: usize,
     work: Work,
     cluster: &'a Cluster,
-    runtime: &'a Runtime,
-    clients: Vec<Arc<C>>,
+    runner: Box<dyn Runner + 'a>,
 }
 
-impl<'a, C: Contender> Corner<'a, C> {
+impl<'a> Corner<'a> {
     fn enter(seat: &Seat<'a>, runtime: &'a Runtime) -> Result<Self, String> {
-        let urls = seat.nodes.urls();
-        let connect = || runtime.block_on(C::connect(&urls)).map(Arc::new);
-        let clients: Result<Vec<_>, _> = (0..seat.scenario.clients).map(|_| connect()).collect();
-        let clients = clients.map_err(|error| format!("{}: {error}", C::NAME))?;
-        let (tasks, cluster) = (seat.scenario.tasks, seat.nodes.cluster());
-        Ok(Self { tasks, work: seat.work, cluster, runtime, clients })
+        let (nodes, scenario) = (seat.nodes, seat.scenario);
+        let runner = runner(seat.library, scenario.clients, &nodes.urls(), runtime)?;
+        Ok(Self { tasks: scenario.tasks, work: seat.work, cluster: nodes.cluster(), runner })
     }
 }
 
-impl<C: Contender> Clients for Corner<'_, C> {
+impl Clients for Corner<'_> {
     fn run(
         &mut self,
         length: Duration,
@@ -152,7 +141,7 @@ impl<C: Contender> Clients for Corner<'_, C> {
         let (tasks, work, key_prefix) = (self.tasks, self.work, key_prefix.to_owned());
         let slice = Slice { tasks, first: 0, work, length, key_prefix };
         let before = NodeUsage::before(self.cluster, work);
-        let seen = self.runtime.block_on(measure::run(&slice, &self.clients));
+        let seen = self.runner.run(&slice);
         Ok((vec![seen], NodeUsage::after(self.cluster, work) - before))
     }
 }

@@ -10,7 +10,7 @@ use redis::{AsyncConnectionConfig, Cmd, Value};
 use crate::contender::{Contender, TTL, nodelay_client};
 
 /// Deletes KEYS\[1\] if it holds ARGV\[1\]; answers the number of deleted keys.
-const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
+pub(crate) const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
 
 /// A raw fan-out over one multiplexed connection per node that returns at the quorum.
 ///

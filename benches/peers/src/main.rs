@@ -4,6 +4,7 @@
 //! ratios are those of neighbouring slices. `--help` lists the arguments.
 
 mod args;
+mod bare_loop;
 mod contender;
 mod counts;
 mod crew;
@@ -18,6 +19,7 @@ mod nodes;
 mod plot;
 mod ratio;
 mod report;
+mod runner;
 mod scenario;
 mod seat;
 mod table;
@@ -40,7 +42,8 @@ A cycle is one acquire and one release, or one extension. Latencies are those of
 key, of the wait for the lock. The base is the first row of a scenario: rslock, or quorlock doing what
 is simpler (plain) or with nothing happening to its nodes (all well). Rates and rate ratios are medians over the slices, in brackets the least and the greatest
 ratio; percentiles are of all slices together; CPU is user and system time of the client process, node us that of one server.
-Failed cycles are not in the rates. The raw fan-out is no lock: it only sends and returns at the quorum.
+Failed cycles are not in the rates. The raw fan-out is no lock: it only sends and returns at the quorum. Nor is the bare
+loop, which does so on one thread without a runtime and a client library: the least that five connections cost.
 Settings: ttl 10 s; quorlock with a node timeout of 50 ms and, for one key, a wait bound of 5 s; rslock
 with its defaults, which are fixed 500 ms for a reply, 1 s to connect, retries after up to 200 ms.";
 

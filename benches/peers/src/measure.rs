@@ -13,10 +13,10 @@ use crate::tally::{Failures, Seen, fail};
 use crate::usage::Usage;
 
 /// A task that has not come back this long after the end of its slice is aborted.
-const GRACE: Duration = Duration::from_secs(5);
+pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
 /// Idle time after a slice, so that its last packets are charged to it and not to the next one.
-const QUIET: Duration = Duration::from_millis(20);
+pub(crate) const QUIET: Duration = Duration::from_millis(20);
 
 /// How a slice is run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -85,7 +85,7 @@ fn summarize(logs: &[Arc<TaskLog>], elapsed: Duration, usage: Usage) -> Seen {
 }
 
 /// A count as a floating-point number.
-fn count(number: usize) -> f64 {
+pub(crate) fn count(number: usize) -> f64 {
     f64::from(u32::try_from(number).expect("a slice has fewer than 2^32 cycles"))
 }
 

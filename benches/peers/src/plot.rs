@@ -11,8 +11,12 @@ use crate::ratio;
 const SIZE: (u32, u32) = (760, 360);
 
 /// The colours of the bars, told apart also by those who do not see red.
-const COLOURS: [RGBColor; 3] =
-    [RGBColor(0x99, 0x99, 0x99), RGBColor(0x00, 0x72, 0xb2), RGBColor(0xe6, 0x9f, 0x00)];
+const COLOURS: [RGBColor; 4] = [
+    RGBColor(0x99, 0x99, 0x99),
+    RGBColor(0x00, 0x72, 0xb2),
+    RGBColor(0xe6, 0x9f, 0x00),
+    RGBColor(0xf0, 0xe4, 0x42),
+];
 
 /// So much of a group is bars.
 const FILLED: f64 = 0.8;

@@ -1,5 +1,6 @@
 //! Who takes part in a scenario.
 
+use crate::bare_loop::BareLoop;
 use crate::contender::{Contender, EagerRslock, Library, Quorlock, Rslock};
 use crate::floor::Floor;
 use crate::nodes::Nodes;
@@ -30,10 +31,12 @@ pub(crate) fn seats<'a>(
         (Base::Plain, _) => Seat { name: "quorlock, plain", work: Work::OwnKey, ..quorlock() },
         _ => seat(Rslock::NAME, Library::Rslock),
     };
+    let floor = || seat(Floor::NAME, Library::Floor);
     let third = match scenario.third {
-        Third::Nobody => None,
-        Third::Floor => Some(seat(Floor::NAME, Library::Floor)),
-        Third::EagerRslock => Some(seat(EagerRslock::NAME, Library::EagerRslock)),
+        Third::Nobody => vec![],
+        Third::FanOut => vec![floor()],
+        Third::Floors => vec![floor(), seat(BareLoop::NAME, Library::BareLoop)],
+        Third::EagerRslock => vec![seat(EagerRslock::NAME, Library::EagerRslock)],
     };
     [base, quorlock()].into_iter().chain(third).collect()
 }

@@ -4,16 +4,15 @@
 //! then with what it has [`Seen`](crate::tally::Seen). It ends when nothing more is to be read.
 
 use std::fmt::Display;
-use std::io::{Lines, StdinLock, stdin};
-use std::sync::Arc;
+use std::io::stdin;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
 
-use crate::contender::{Contender, EagerRslock, Library, Quorlock, Rslock};
-use crate::floor::Floor;
-use crate::measure::{self, Slice};
+use crate::contender::Library;
+use crate::measure::Slice;
+use crate::runner::runner;
 
 /// The argument that makes this program a worker.
 pub(crate) const ARGUMENT: &str = "as-a-worker";
@@ -37,24 +36,14 @@ pub(crate) fn work() -> Result<(), String> {
     let mut lines = stdin().lines();
     let Some(line) = lines.next() else { return Ok(()) };
     let setup: Setup = serde_json::from_str(&line.map_err(text)?).map_err(text)?;
-    match setup.library {
-        Library::Rslock => serve::<Rslock>(&setup, lines),
-        Library::EagerRslock => serve::<EagerRslock>(&setup, lines),
-        Library::Quorlock => serve::<Quorlock>(&setup, lines),
-        Library::Floor => serve::<Floor>(&setup, lines),
-    }
-}
-
-fn serve<C: Contender>(setup: &Setup, lines: Lines<StdinLock<'static>>) -> Result<(), String> {
     let runtime = Runtime::new().map_err(text)?;
-    let connect = || runtime.block_on(C::connect(&setup.urls)).map(Arc::new);
-    let clients = (0..setup.clients).map(|_| connect()).collect::<Result<Vec<_>, _>>()?;
+    let mut runner = runner(setup.library, setup.clients, &setup.urls, &runtime)?;
     println!("{READY}");
     for line in lines {
         let slice: Slice = serde_json::from_str(&line.map_err(text)?).map_err(text)?;
-        let seen = runtime.block_on(measure::run(&slice, &clients));
-        println!("{}", serde_json::to_string(&seen).map_err(text)?);
+        println!("{}", serde_json::to_string(&runner.run(&slice)).map_err(text)?);
     }
+    drop(runner);
     runtime.shutdown_timeout(Duration::from_secs(1));
     Ok(())
 }

@@ -1,0 +1,59 @@
+//! Who runs a slice in this process: the tasks of a library, or a loop without any.
+
+use std::sync::Arc;
+
+use tokio::runtime::Runtime;
+
+use crate::bare_loop::BareLoop;
+use crate::contender::{Contender, EagerRslock, Library, Quorlock, Rslock};
+use crate::floor::Floor;
+use crate::measure::{self, Slice};
+use crate::tally::Seen;
+
+/// Runs slices, one after the other.
+pub(crate) trait Runner {
+    /// Runs one.
+    fn run(&mut self, slice: &Slice) -> Seen;
+}
+
+/// So many clients of a library for the nodes at `urls`. Connections are opened here or by the first cycle, as the
+/// library does it.
+pub(crate) fn runner<'a>(
+    library: Library,
+    clients: usize,
+    urls: &[String],
+    runtime: &'a Runtime,
+) -> Result<Box<dyn Runner + 'a>, String> {
+    match library {
+        Library::Rslock => Tasks::<Rslock>::boxed(clients, urls, runtime),
+        Library::EagerRslock => Tasks::<EagerRslock>::boxed(clients, urls, runtime),
+        Library::Quorlock => Tasks::<Quorlock>::boxed(clients, urls, runtime),
+        Library::Floor => Tasks::<Floor>::boxed(clients, urls, runtime),
+        Library::BareLoop => Ok(Box::new(BareLoop::connect(urls)?)),
+    }
+}
+
+/// Tasks of a runtime, and the clients that they share.
+struct Tasks<'a, C> {
+    runtime: &'a Runtime,
+    clients: Vec<Arc<C>>,
+}
+
+impl<'a, C: Contender> Tasks<'a, C> {
+    fn boxed(
+        clients: usize,
+        urls: &[String],
+        runtime: &'a Runtime,
+    ) -> Result<Box<dyn Runner + 'a>, String> {
+        let connect = || runtime.block_on(C::connect(urls)).map(Arc::new);
+        let clients: Result<Vec<_>, _> = (0..clients).map(|_| connect()).collect();
+        let clients = clients.map_err(|error| format!("{}: {error}", C::NAME))?;
+        Ok(Box::new(Self { runtime, clients }))
+    }
+}
+
+impl<C: Contender> Runner for Tasks<'_, C> {
+    fn run(&mut self, slice: &Slice) -> Seen {
+        self.runtime.block_on(measure::run(slice, &self.clients))
+    }
+}
