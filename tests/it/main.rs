@@ -32,6 +32,7 @@ mod incomplete;
 #[cfg(feature = "blocking")]
 mod inside;
 mod interop;
+mod late_keys;
 mod late_packets;
 mod lifecycle;
 mod limits;

@@ -9,7 +9,7 @@ pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> 
         && let Ok(Held::Value(held)) = run.held("KEYS[1]", key)
         && held == value
     {
-        return Ok(run.call("redis.call('DEL', KEYS[1]", &[b"DEL", key])?);
+        return run.call("redis.call('DEL', KEYS[1]", &[b"DEL", key]);
     }
     let mut outcome = 1;
     for key in keys {
