@@ -7,6 +7,7 @@
 --   ARGV[3]  the ttl of that value in milliseconds; not given without it
 -- Each key is looked at by itself. Returns 1 if all were deleted or replaced, 0 if a key was missing, -1
 -- if another value stood there.
+
 -- One lock that is deleted and stands there: what nearly all releases are, without what others need.
 if not KEYS[2] and not ARGV[2] and redis.pcall('GET', KEYS[1]) == ARGV[1] then
   return redis.call('DEL', KEYS[1])
