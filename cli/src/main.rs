@@ -9,6 +9,7 @@ mod exit;
 mod guard;
 mod held;
 mod nodes;
+mod notify;
 mod options;
 mod output;
 mod progress;

@@ -13,6 +13,7 @@ mod ending;
 mod help;
 mod holding;
 mod nodes;
+mod notify;
 mod release;
 mod run;
 mod running;
