@@ -12,6 +12,7 @@ mod completions;
 mod ending;
 mod help;
 mod holding;
+mod nested;
 mod nodes;
 mod notify;
 mod release;
