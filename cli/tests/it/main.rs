@@ -15,6 +15,7 @@ mod holding;
 mod nested;
 mod nodes;
 mod notify;
+mod orphans;
 mod release;
 mod run;
 mod running;
