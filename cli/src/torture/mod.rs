@@ -24,6 +24,8 @@ use tokio::time::sleep;
 const SIGHT: Duration = Duration::from_secs(20);
 /// How long all is quiet before the first fault, and after the last one.
 const CALM: Duration = Duration::from_secs(1);
+/// More than that is as good as for ever: a hundred years.
+const FOREVER: Duration = Duration::from_secs(100 * 366 * 86_400);
 /// How often progress is shown.
 const SHOW: Duration = Duration::from_secs(4);
 /// How long nodes may take after the last fault until each of them grants a lock.
@@ -113,10 +115,10 @@ impl Torture {
                 output::complain(why);
                 Ok(if report.is_bad() { Code::NO } else { Code::FAILED })
             }
+            // Nobody ever had a lock: that says more than what was found of it.
+            None if report.is_empty() => Ok(Code::NO_QUORUM),
             _ if report.is_bad() => Ok(Code::NO),
             Some(Stop::Asked(signal)) => Ok(guard::code(signal)),
-            // Nobody ever had a lock.
-            None if report.is_empty() => Ok(Code::NO_QUORUM),
             None => Ok(Code::OK),
         }
     }
@@ -190,7 +192,8 @@ impl Storm<'_> {
     /// Makes faults until the time is over; says why if it ends before that. All are mended then.
     fn rage(&mut self) -> Option<Stop> {
         let Torture { faults, who, lasts, is_inside, .. } = self.torture;
-        let until = Instant::now() + *lasts;
+        // Times have an end, too.
+        let until = Instant::now() + (*lasts).min(FOREVER);
         let most = Torture::most(self.torture.size(), *is_inside);
         let mut plan = Plan::new(faults, most, who.seed);
         let mut stopped = self.wait_until(until.min(Instant::now() + CALM));
@@ -278,4 +281,16 @@ fn all(faults: &[(usize, &Fault)], what: fn(&Fault) -> Result<(), String>) -> Re
         let ended = each.into_iter().map(|one| one.join().unwrap_or(Err("a panic".to_owned())));
         ended.collect::<Vec<_>>().into_iter().collect()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inside_the_promise_a_majority_is_left_alone() {
+        let most = |is_inside| [1, 2, 3, 4, 5, 7].map(|nodes| Torture::most(nodes, is_inside));
+        assert_eq!(most(true), [0, 0, 1, 1, 2, 3]);
+        assert_eq!(most(false), [1, 2, 3, 4, 5, 7]);
+    }
 }
