@@ -9,6 +9,7 @@ mod exit;
 mod guard;
 mod held;
 mod nodes;
+mod notify;
 mod options;
 mod output;
 mod progress;
@@ -17,6 +18,7 @@ mod torture;
 mod verbs;
 
 use clap::Parser;
+use clap::error::{ContextKind, ContextValue, Error};
 use std::process::ExitCode;
 use verbs::Verb;
 
@@ -33,9 +35,23 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::try_parse().unwrap_or_else(|error| hinted(error).exit());
     match arguments.verb.execute() {
         Ok(code) => code.into(),
         Err(failure) => failure.tell(),
     }
+}
+
+/// Where a command is missing, it often stands there, without what sets it apart from the names.
+fn hinted(mut error: Error) -> Error {
+    let is_command = |missing: &String| missing.starts_with("<CMD>");
+    let lacks_command = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::Strings(missing)) => missing.iter().any(is_command),
+        _ => false,
+    };
+    if lacks_command {
+        let tip = "the command comes after --, as in 'quorlock run backup -- pg_dump shop'";
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
 }

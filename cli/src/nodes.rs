@@ -153,9 +153,43 @@ fn meaningful(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// True for a list of URLs: the first of its lines begins with a scheme.
+/// True for a list of URLs: the first of its lines begins with a scheme, or is nothing that TOML can begin with.
 fn is_list(text: &str) -> bool {
-    let scheme = meaningful(text).next().and_then(|line| line.split_once("://"));
+    let Some(line) = meaningful(text).next() else { return true };
     let is_part = |it: char| it.is_ascii_alphanumeric() || it == '+';
-    scheme.is_some_and(|(scheme, _)| scheme.chars().all(is_part))
+    let has_scheme = line.split_once("://").is_some_and(|(scheme, _)| scheme.chars().all(is_part));
+    has_scheme || !(line.contains('=') || line.starts_with('['))
+}
+
+/// The number of the database that a good URL names: locks in two of them have nothing to do with each other.
+pub(crate) fn database(url: &str) -> u32 {
+    let (scheme, place) = url.trim().split_once("://").unwrap_or_default();
+    let (place, query) = place.split_once('?').unwrap_or((place, ""));
+    let named = if scheme.to_ascii_lowercase().contains("unix") {
+        query.split('&').find_map(|pair| pair.strip_prefix("db="))
+    } else {
+        let (_, path) = place.split_once('/').unwrap_or_default();
+        path.split(['/', '#']).next()
+    };
+    named.and_then(|number| number.parse().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_may_name_a_database() {
+        for (url, number) in [
+            ("redis://10.0.0.1", 0),
+            ("redis://10.0.0.1:6379/", 0),
+            (" redis://me:p%2F2@10.0.0.1/3 ", 3),
+            ("rediss://10.0.0.1/12?protocol=resp3", 12),
+            ("rediss://10.0.0.1/4#insecure", 4),
+            ("unix:///run/5?user=me&db=6", 6),
+            ("unix:///run/5", 0),
+        ] {
+            assert_eq!(database(url), number, "{url}");
+        }
+    }
 }

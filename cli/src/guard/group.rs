@@ -1,7 +1,12 @@
 //! A command and what it has started.
 
 use super::signals::stop_ourselves;
-use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
+use rustix::process::{
+    Pid, Signal, WaitOptions, getpgrp, kill_process, kill_process_group, test_kill_process_group,
+    waitpgid,
+};
+use rustix::termios::tcgetpgrp;
+use std::fs::File;
 use tokio::process::Child;
 
 /// The processes that are ended together.
@@ -28,8 +33,10 @@ impl Group {
 
     /// True if others of the group run. While they do, nobody else can have its number.
     pub(super) fn has_more(&self) -> bool {
-        !self.foreground
-            && self.leader.is_some_and(|leader| test_kill_process_group(leader).is_ok())
+        let Some(leader) = self.leader.filter(|_| !self.foreground) else { return false };
+        // Orphans that have ended are ours to wait for where we are process 1, as in a container; else they are counted.
+        while self.is_reaped && matches!(waitpgid(leader, WaitOptions::NOHANG), Ok(Some(_))) {}
+        test_kill_process_group(leader).is_ok()
     }
 
     /// Sends it to all of them. Who has ended does not hear it, and that is all that can go wrong.
@@ -44,8 +51,8 @@ impl Group {
 
     /// Hands on what was sent to us.
     pub(super) fn pass_on(&self, signal: Signal) {
-        // The terminal sends these to all that are in the foreground.
-        if self.foreground && matches!(signal, Signal::INT | Signal::QUIT) {
+        // The terminal sends these to all that are in its foreground.
+        if self.foreground && matches!(signal, Signal::INT | Signal::QUIT) && is_at_terminal() {
             return;
         }
         self.signal(signal);
@@ -53,4 +60,10 @@ impl Group {
             stop_ourselves();
         }
     }
+}
+
+/// True if we have a terminal, and are in its foreground.
+fn is_at_terminal() -> bool {
+    let ahead = File::open("/dev/tty").ok().and_then(|terminal| tcgetpgrp(terminal).ok());
+    ahead == Some(getpgrp())
 }

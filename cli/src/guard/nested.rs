@@ -1,7 +1,7 @@
 //! Commands that run under the lock that they want: they would wait for themselves.
 
 use crate::exit::Failure;
-use crate::nodes::Client;
+use crate::nodes::{self, Client};
 use crate::resource;
 use serde::{Deserialize, Serialize};
 use std::env;
@@ -14,7 +14,7 @@ const HELD: &str = "QUORLOCK_HELD";
 /// Locks that somebody above us holds.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Held {
-    /// The addresses of the nodes, sorted.
+    /// The addresses of the nodes with their databases, sorted.
     nodes: Vec<String>,
     /// The keys, as text: no two keys have the same.
     keys: Vec<String>,
@@ -23,7 +23,10 @@ struct Held {
 impl Held {
     fn new(client: &Client, resources: &[&[u8]]) -> Self {
         let nodes = client.redlock.nodes();
-        let mut nodes: Vec<_> = nodes.iter().map(|node| node.name().to_owned()).collect();
+        let databases = client.config.nodes.iter().map(|url| nodes::database(url));
+        let pairs = nodes.iter().zip(databases);
+        let mut nodes: Vec<_> =
+            pairs.map(|(node, database)| format!("{}/{database}", node.name())).collect();
         nodes.sort_unstable();
         let prefix = client.config.key_prefix.as_deref().unwrap_or_default().as_bytes();
         let keys = resources.iter().map(|resource| resource::shown(&[prefix, resource].concat()));

@@ -22,6 +22,9 @@ pub(crate) const VERB: &str = "__exec";
 /// The verb of a client process of a torture, which no help shows either.
 pub(crate) const CLIENT: &str = "__client";
 
+/// By what a command is told its fencing token.
+const TOKEN: &str = "QUORLOCK_TOKEN";
+
 /// Starts the copy that becomes the command. The thread that does so has to live as long as the command may: the kernel
 /// goes by that.
 pub(super) fn spawn(guard: &Guard<'_>, token: Option<FencingToken>) -> io::Result<Child> {
@@ -33,7 +36,9 @@ pub(super) fn spawn(guard: &Guard<'_>, token: Option<FencingToken>) -> io::Resul
         .arg("--")
         .args(guard.command);
     command.envs(guard.variables.iter().map(|(name, value)| (name, value)));
-    command.envs(token.map(|token| ("QUORLOCK_TOKEN", token.to_string())));
+    // One that we were given ourselves is of another lock.
+    command.env_remove(TOKEN);
+    command.envs(token.map(|token| (TOKEN, token.to_string())));
     if !guard.foreground {
         command.process_group(0);
     }

@@ -25,13 +25,15 @@ impl Signals {
     /// Listens from now on. What is ignored, as HUP is under nohup(1), stays so.
     pub(crate) fn listen(foreground: bool) -> Result<Self, Failure> {
         let (sender, heard) = unbounded_channel();
+        let failed =
+            |error| Failure::new(Code::FAILED, format!("cannot listen to signals: {error}"));
+        // Where it is ignored, nobody is told how a child ended. Once it was listened to, it stays so.
+        signal(SignalKind::child()).map(drop).map_err(failed)?;
         let ignored = ignored();
         let stopping = STOPPING.iter().filter(|_| !foreground);
         for kind in ENDING.iter().chain(stopping).copied() {
             if ignored & (1 << (kind.as_raw() - 1)) == 0 {
-                hear(kind, sender.clone()).map_err(|error| {
-                    Failure::new(Code::FAILED, format!("cannot listen to signals: {error}"))
-                })?;
+                hear(kind, sender.clone()).map_err(failed)?;
             }
         }
         Ok(Self { heard, _sender: sender })

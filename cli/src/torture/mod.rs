@@ -24,6 +24,8 @@ use tokio::time::sleep;
 const SIGHT: Duration = Duration::from_secs(20);
 /// How long all is quiet before the first fault, and after the last one.
 const CALM: Duration = Duration::from_secs(1);
+/// More than that is as good as for ever: a hundred years.
+const FOREVER: Duration = Duration::from_secs(100 * 366 * 86_400);
 /// How often progress is shown.
 const SHOW: Duration = Duration::from_secs(4);
 /// How long nodes may take after the last fault until each of them grants a lock.
@@ -108,17 +110,10 @@ impl Torture {
             let out = self.out.display();
             Failure::new(Code::FAILED, format!("the record cannot be left in {out}: {error}"))
         })?;
-        match stopped {
-            Some(Stop::Failed(why)) => {
-                output::complain(why);
-                Ok(if report.is_bad() { Code::NO } else { Code::FAILED })
-            }
-            _ if report.is_bad() => Ok(Code::NO),
-            Some(Stop::Asked(signal)) => Ok(guard::code(signal)),
-            // Nobody ever had a lock.
-            None if report.is_empty() => Ok(Code::NO_QUORUM),
-            None => Ok(Code::OK),
+        if let Some(Stop::Failed(why)) = &stopped {
+            output::complain(why);
         }
+        Ok(verdict(stopped.as_ref(), report.is_empty(), report.is_bad()))
     }
 
     fn judged(&self, ended: Ended, faults: Vec<record::Fault>, span: (u64, u64)) -> Outcome {
@@ -190,7 +185,8 @@ impl Storm<'_> {
     /// Makes faults until the time is over; says why if it ends before that. All are mended then.
     fn rage(&mut self) -> Option<Stop> {
         let Torture { faults, who, lasts, is_inside, .. } = self.torture;
-        let until = Instant::now() + *lasts;
+        // Times have an end, too.
+        let until = Instant::now() + (*lasts).min(FOREVER);
         let most = Torture::most(self.torture.size(), *is_inside);
         let mut plan = Plan::new(faults, most, who.seed);
         let mut stopped = self.wait_until(until.min(Instant::now() + CALM));
@@ -271,6 +267,18 @@ impl Storm<'_> {
     }
 }
 
+/// The exit code of a run, in which nobody ever had a lock if it is empty, and something was found if it is bad.
+fn verdict(stopped: Option<&Stop>, is_empty: bool, is_bad: bool) -> Code {
+    match stopped {
+        // That says more than what was found of it.
+        None if is_empty => Code::NO_QUORUM,
+        _ if is_bad => Code::NO,
+        Some(Stop::Failed(_)) => Code::FAILED,
+        Some(Stop::Asked(signal)) => guard::code(*signal),
+        None => Code::OK,
+    }
+}
+
 /// Does something to all of them at once.
 fn all(faults: &[(usize, &Fault)], what: fn(&Fault) -> Result<(), String>) -> Result<(), String> {
     thread::scope(|scope| {
@@ -278,4 +286,33 @@ fn all(faults: &[(usize, &Fault)], what: fn(&Fault) -> Result<(), String>) -> Re
         let ended = each.into_iter().map(|one| one.join().unwrap_or(Err("a panic".to_owned())));
         ended.collect::<Vec<_>>().into_iter().collect()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inside_the_promise_a_majority_is_left_alone() {
+        let most = |is_inside| [1, 2, 3, 4, 5, 7].map(|nodes| Torture::most(nodes, is_inside));
+        assert_eq!(most(true), [0, 0, 1, 1, 2, 3]);
+        assert_eq!(most(false), [1, 2, 3, 4, 5, 7]);
+    }
+
+    #[test]
+    fn what_was_found_counts_before_why_it_ended_and_no_lock_at_all_before_that() {
+        let (asked, failed) = (Stop::Asked(Signal::INT), Stop::Failed(String::new()));
+        for (stopped, is_empty, is_bad, code) in [
+            (None, false, false, Code::OK),
+            (None, false, true, Code::NO),
+            (None, true, false, Code::NO_QUORUM),
+            (None, true, true, Code::NO_QUORUM),
+            (Some(&asked), true, false, Code::of_signal(2)),
+            (Some(&asked), false, true, Code::NO),
+            (Some(&failed), true, false, Code::FAILED),
+            (Some(&failed), false, true, Code::NO),
+        ] {
+            assert_eq!(verdict(stopped, is_empty, is_bad), code, "{stopped:?} {is_empty} {is_bad}");
+        }
+    }
 }

@@ -3,11 +3,11 @@
 use crate::exit::{self, Code, Failure};
 use crate::guard::{Signals, nested};
 use crate::held::{self, Wanted};
+use crate::notify::{self, State};
 use crate::options::{LockOptions, NodeOptions, WaitOptions};
 use crate::{nodes::Client, output, resource};
 use clap::Args;
 use quorlock::{FencingToken, Lease};
-use sd_notify::NotifyState;
 use serde::Serialize;
 use std::ffi::OsString;
 use tokio::select;
@@ -62,7 +62,7 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
         held::under(client, &wanted, &mut signals, async |lease, signals| {
             let ended = until_the_end(resources, lease, signals).await;
             // Who waits for that may go on before it is released.
-            let _ = sd_notify::notify(&[NotifyState::Stopping]);
+            let _ = notify::tell(State::Stopping);
             ended
         })
         .await
@@ -95,6 +95,6 @@ fn tell(resources: &[&[u8]], lease: &Lease) -> Result<(), Failure> {
         token: lease.token(),
         validity_seconds: lease.validity().as_secs_f64(),
     })?;
-    sd_notify::notify(&[NotifyState::Ready])
+    notify::tell(State::Ready)
         .map_err(|error| Failure::new(Code::FAILED, format!("cannot tell NOTIFY_SOCKET: {error}")))
 }

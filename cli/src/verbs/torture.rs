@@ -13,7 +13,8 @@ use harness::{Crew, Nodes, Sabotage, Who, boot};
 use quorlock::{Config, Finding, NodeCheck, Severity};
 use rustix::process::Signal;
 use std::env;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 use tokio::select;
@@ -100,6 +101,7 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
             "one of {size} nodes is more than a minority: name three or more, or use --outside"
         )));
     }
+    writable(&arguments.out)?;
     let mut signals = Signals::listen(false)?;
     let checked = client.redlock.check().await?;
     answering(&checked)?;
@@ -173,6 +175,15 @@ fn workload(config: &Config, arguments: &Arguments, seed: u64) -> Result<Nodes, 
     nodes.client(0)?;
     nodes.client(1)?;
     Ok(nodes)
+}
+
+/// Makes the place of the record, and sees that it can be left there: at the end it would be too late.
+fn writable(out: &Path) -> Result<(), Failure> {
+    let probe = out.join(format!(".quorlock-{}", std::process::id()));
+    let tried = fs::create_dir_all(out).and_then(|()| fs::write(&probe, ""));
+    tried.and_then(|()| fs::remove_file(&probe)).map_err(|error| {
+        Failure::usage(format!("--out {} cannot be written to: {error}", out.display()))
+    })
 }
 
 /// All have to: those that do not are faults that nobody mends.

@@ -126,11 +126,37 @@ fn the_grace_is_for_commands_that_stop_in_order() {
     assert!(hard.err.contains("CMD gets KILL"), "{}", hard.err);
 }
 
+/// Who is stopped hears of TERM when it goes on; so it has to.
+#[test]
+fn a_command_that_is_stopped_is_told_as_well() {
+    let (nodes, dir) = (Cluster::start(3), Notes::new());
+    let scene = Scene::on(&nodes);
+    let options = ["run", "--ttl", "10s", "--grace", "5s", "--max-hold", "10s", "r"];
+    let script = "trap 'echo > $D/told; exit 3' TERM; echo > $D/ready; kill -STOP $$; \
+                  n=0; while [ $n -lt 600 ]; do sleep 0.1; n=$((n + 1)); done";
+    let ended = Ended::of(&mut dir.command(&scene, &options, script));
+    assert_eq!(ended.code, 124, "{}", ended.err);
+    assert!(dir.has("ready") && dir.has("told"), "{}", ended.err);
+}
+
+/// It would run without a lock: who wanted it has died before it could be tied to that.
+#[test]
+fn what_nobody_wants_any_more_is_not_run() {
+    let dir = Notes::new();
+    let mut command = dir.command(&Scene::default(), &["__exec", "1"], "echo > $D/ran");
+    let ended = Ended::of(&mut command);
+    assert_eq!(ended.code, 125);
+    assert!(ended.err.contains("quorlock has died before it began"), "{}", ended.err);
+    assert!(!dir.has("ran"));
+}
+
 #[test]
 fn what_a_command_leaves_running_is_ended_with_it() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
-    let script = format!("{}; exit 5", STUBBORN.strip_suffix("; wait").expect("it waits"));
+    let script = STUBBORN.strip_suffix("; wait").expect("it waits");
+    // Before that it does not ignore TERM yet.
+    let script = format!("{script}; while [ ! -e $D/alive ]; do sleep 0.05; done; exit 5");
     let options = ["run", "--ttl", "10s", "--grace", "500ms", "r"];
     let ended = Ended::of(&mut dir.command(&scene, &options, &script));
     assert_eq!(ended.code, 5);

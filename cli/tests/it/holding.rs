@@ -1,11 +1,9 @@
 //! `hold` and `lead`: locks that are held for as long as somebody wants them.
 
-use crate::running::{Notes, Running, eventually};
+use crate::running::{Notes, Running, eventually, state, that_ignores_nothing};
 use crate::scene::{Ended, Scene};
 use kit::{Cluster, Server};
 use rustix::process::Signal;
-use std::os::unix::net::UnixDatagram;
-use tempfile::TempDir;
 
 #[test]
 fn a_lock_is_held_until_term_and_told_in_json() {
@@ -40,23 +38,21 @@ fn a_lock_that_is_released_by_its_value_is_lost() {
 }
 
 #[test]
-fn systemd_is_told() {
-    let (nodes, dir) = (Cluster::start(3), TempDir::new().expect("a directory"));
-    let path = dir.path().join("notify");
-    let socket = UnixDatagram::bind(&path).expect("a socket");
-    socket.set_read_timeout(Some(crate::running::SOON)).expect("a limit");
-    let heard = || {
-        let mut bytes = [0; 256];
-        let length = socket.recv(&mut bytes).expect("it is told");
-        String::from_utf8_lossy(&bytes[..length]).into_owned()
-    };
+fn who_holds_it_can_be_stopped_and_go_on() {
+    let nodes = Cluster::start(3);
     let scene = Scene::on(&nodes);
-    let mut holding = Running::of(scene.command(&["hold", "a"]).env("NOTIFY_SOCKET", &path));
-    assert_eq!(heard().trim(), "READY=1");
+    let command = scene.command(&["hold", "--ttl", "60s", "a"]);
+    let mut holding = Running::of(&mut that_ignores_nothing(&command));
     holding.line();
-    holding.send(Signal::TERM);
-    assert_eq!(heard().trim(), "STOPPING=1");
+    // As Control-Z does it.
+    holding.send(Signal::TSTP);
+    eventually("it is stopped", || state(holding.id()) == Some('T'));
+    holding.send(Signal::CONT);
+    eventually("it goes on", || state(holding.id()) != Some('T'));
+    assert_eq!(Ended::of(&mut scene.command(&["status", "-q", "a"])).code, 1, "with its lock");
+    holding.send(Signal::INT);
     assert_eq!(holding.end().code, 0);
+    assert!(nodes.is_empty());
 }
 
 /// Says that it leads, and goes on until it is told to end.

@@ -73,6 +73,7 @@ fn a_file_says_where_it_is_wrong_and_shows_no_password() {
     for (name, text) in [
         ("empty", ""),
         ("comments", "# none yet\n"),
+        ("no-scheme", "# ours\n10.0.0.1:6379\n10.0.0.2:6379\n"),
         ("bad-line", "redis://10.0.0.1\nme:topsecret@10.0.0.2\n"),
         ("bad-url", "# ours\nredis://me:topsecret@10.0.0.1:port\n"),
         ("twice", "redis://10.0.0.1\nredis://10.0.0.1\n"),

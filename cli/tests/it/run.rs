@@ -45,41 +45,15 @@ fn the_command_has_our_streams_and_is_told_what_it_holds() {
     let run = |options: &[&str]| Ended::of(&mut dir.command(&scene, options, told)).out;
     assert_eq!(run(&["run", "r"]), "r|\n", "no token unless it is asked for");
     assert_eq!(run(&["run", "b", "a"]), "b\na|\n");
+    let mut under_another = dir.command(&scene, &["run", "r"], told);
+    under_another.env("QUORLOCK_TOKEN", "7").env("QUORLOCK_RESOURCE", "q");
+    assert_eq!(Ended::of(&mut under_another).out, "r|\n", "that one is not of this lock");
     let token = || {
         let told = run(&["run", "--fenced", "r"]);
         told.trim().strip_prefix("r|").and_then(|token| token.parse::<u64>().ok()).expect("a token")
     };
     let first = token();
     assert!(token() > first);
-}
-
-#[test]
-fn who_locks_again_what_it_runs_under_is_refused_at_any_depth() {
-    let (nodes, dir) = (Cluster::start(3), Notes::new());
-    let scene = Scene::on(&nodes);
-    let quorlock = env!("CARGO_BIN_EXE_quorlock");
-    let run = |script: &str| Ended::of(&mut dir.command(&scene, &["run", "a"], script));
-    for script in [
-        format!("{quorlock} run a -- true"),
-        format!("{quorlock} run b a -- true"),
-        format!("{quorlock} run b -- {quorlock} run a -- true"),
-        format!("{quorlock} hold a"),
-        format!("{quorlock} lead a -- true"),
-    ] {
-        let ended = run(&script);
-        assert_eq!(ended.code, 2, "{script}: {}", ended.err);
-        assert!(
-            ended.err.contains("a is held by the quorlock that this command runs under"),
-            "{}",
-            ended.err
-        );
-    }
-    assert_eq!(run(&format!("{quorlock} run b -- true")).code, 0, "another one");
-    let elsewhere = format!("QUORLOCK_KEY_PREFIX=x: {quorlock} run a -- true");
-    assert_eq!(run(&elsewhere).code, 0, "another key");
-    let broken =
-        Ended::of(scene.command(&["run", "a", "--", "/bin/true"]).env("QUORLOCK_HELD", "?"));
-    assert!(broken.code == 2 && broken.err.contains("QUORLOCK_HELD"), "{}", broken.err);
 }
 
 #[test]
@@ -143,7 +117,10 @@ fn a_lock_that_another_holds_is_waited_for_as_long_as_was_said() {
         Ended::of(&mut scene.command(&arguments))
     };
     assert_eq!(run(&["-n"]).code, 1);
-    assert_eq!(run(&["-w", "300ms"]).code, 1);
+    let waited = run(&["-w", "2s"]);
+    assert_eq!(waited.code, 1);
+    // How it goes is for terminals.
+    assert!(!waited.err.contains("waiting"), "{}", waited.err);
     assert_eq!(run(&["-w", "300ms", "-E", "42"]).code, 42);
 
     // A signal ends the waiting, and nothing of ours is left.

@@ -68,22 +68,39 @@ impl Running {
 
 /// The same command, which ignores no signal from its start: a shell's jobs in the background ignore INT and QUIT.
 pub(crate) fn that_ignores_nothing(command: &Command) -> Command {
+    by_env("--default-signal=HUP,INT,QUIT,USR1,USR2,TERM", command)
+}
+
+fn by_env(option: &str, command: &Command) -> Command {
     let mut env = Command::new("/usr/bin/env");
-    env.arg("--default-signal=HUP,INT,QUIT,USR1,USR2,TERM");
-    env.arg(command.get_program()).args(command.get_args()).env_clear();
+    env.arg(option).arg(command.get_program()).args(command.get_args()).env_clear();
     env.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     env
+}
+
+/// The same command, which ignores these signals from its start, as nohup(1) lets it do.
+pub(crate) fn that_ignores(signals: &str, command: &Command) -> Command {
+    by_env(&format!("--ignore-signal={signals}"), command)
 }
 
 pub(crate) fn pid(id: u32) -> Pid {
     Pid::from_raw(id.cast_signed()).expect("a process has a number")
 }
 
+/// What follows the name in `/proc/ID/stat`.
+pub(crate) fn stat(id: u32) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    stat.rsplit_once(") ").map(|(_, rest)| rest.to_owned())
+}
+
+/// What it does: `T` if it is stopped.
+pub(crate) fn state(id: u32) -> Option<char> {
+    stat(id)?.chars().next()
+}
+
 /// True unless the process has ended; one that nobody has waited for has ended.
 pub(crate) fn is_alive(id: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
-    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+    state(id).is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
 /// Waits until that is so.
@@ -124,9 +141,10 @@ impl Notes {
         fs::write(self.path(name), "").expect("it is written");
     }
 
-    /// A copy of a program.
+    /// A copy of a program, made by another one: what a process that is started meanwhile has open to write cannot be run.
     pub(crate) fn copy(&self, program: &str, name: &str) -> PathBuf {
-        fs::copy(program, self.path(name)).expect("it can be copied");
+        let copied = Command::new("cp").arg(program).arg(self.path(name)).status();
+        assert!(copied.expect("cp").success());
         self.path(name)
     }
 

@@ -1,9 +1,10 @@
 //! `run`: signals go on to the command.
 
-use crate::running::{Notes, Running, eventually, that_ignores_nothing};
-use crate::scene::Scene;
+use crate::running::{Notes, Running, eventually, pid, that_ignores, that_ignores_nothing};
+use crate::scene::{Ended, Scene};
 use kit::Cluster;
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
+use std::process::Command;
 
 #[test]
 fn what_is_sent_to_us_is_sent_to_the_command() {
@@ -35,18 +36,59 @@ fn what_is_sent_to_us_is_sent_to_the_command() {
 fn what_was_ignored_stays_so() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
-    let script = "echo > $D/ready; while [ ! -e $D/go ]; do sleep 0.05; done; exit 6";
+    let script = "echo $$ > $D/child; while [ ! -e $D/go ]; do sleep 0.05; done; exit 6";
     let plain = dir.command(&scene, &["run", "r"], script);
-    // As nohup(1) does it.
-    let mut command = std::process::Command::new("/bin/sh");
-    command
-        .args(["-c", "trap '' HUP; exec \"$@\"", "sh"])
-        .arg(plain.get_program())
-        .args(plain.get_args());
-    command.env_clear().envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let running = Running::of(&mut command);
-    eventually("it runs", || dir.has("ready"));
-    running.send(Signal::HUP);
+    // As nohup(1) does it, and a shell with what it runs in the background.
+    let running = Running::of(&mut that_ignores("HUP,INT,QUIT", &plain));
+    let child = dir.number("child");
+    for signal in [Signal::HUP, Signal::INT, Signal::QUIT] {
+        running.send(signal);
+        kill_process(pid(child), signal).expect("it runs");
+    }
     dir.write("go");
     assert_eq!(running.end().code, 6);
+}
+
+/// Some programs ignore CHLD, and with it all that they start: the kernel then tells nobody how a child ended.
+#[test]
+fn how_a_command_ended_is_known_also_to_who_ignores_its_children() {
+    let (nodes, dir) = (Cluster::start(3), Notes::new());
+    let scene = Scene::on(&nodes);
+    for verb in ["run", "lead"] {
+        let plain = dir.command(&scene, &[verb, "r"], "exit 5");
+        let ended = Ended::of(&mut that_ignores("CHLD", &plain));
+        assert_eq!((ended.code, &*ended.err), (5, ""), "{verb}");
+    }
+}
+
+/// What a terminal sends it sends to all in the foreground; here is none that could.
+#[test]
+fn in_the_foreground_signals_go_on_to_the_command_too() {
+    let (nodes, dir) = (Cluster::start(3), Notes::new());
+    let scene = Scene::on(&nodes);
+    let script = "for s in HUP INT QUIT USR1 TERM; do trap \"echo $s >> $D/heard\" $s; done; \
+                  echo $PPID > $D/quorlock; echo > $D/ready; n=0; \
+                  while [ ! -e $D/go ] && [ $n -lt 600 ]; do sleep 0.05; n=$((n + 1)); done; exit 4";
+    let command = dir.command(&scene, &["run", "--foreground", "r"], script);
+    let mut setsid = Command::new("setsid");
+    let command = that_ignores_nothing(&command);
+    setsid.args(["--wait"]).arg(command.get_program()).args(command.get_args());
+    setsid.env_clear().env("PATH", "/usr/bin:/bin");
+    setsid.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let _running = Running::of(&mut setsid);
+    eventually("it listens", || dir.has("ready"));
+    let heard = |name: &str| dir.read("heard").matches(name).count();
+    for (number, (signal, name)) in (0..).zip([
+        (Signal::HUP, "HUP"),
+        (Signal::INT, "INT"),
+        (Signal::QUIT, "QUIT"),
+        (Signal::USR1, "USR1"),
+        (Signal::TERM, "TERM"),
+    ]) {
+        let quorlock = dir.number("quorlock");
+        kill_process(pid(quorlock), signal).expect("it runs");
+        eventually(name, || heard(name) == 1);
+        assert_eq!(dir.read("heard").lines().count(), number + 1);
+    }
+    dir.write("go");
 }

@@ -1,6 +1,6 @@
 //! On a terminal: what is shown while a lock is waited for, and job control.
 
-use crate::running::{Notes, SOON, eventually, is_alive, that_ignores_nothing};
+use crate::running::{Notes, SOON, eventually, is_alive, stat, state, that_ignores_nothing};
 use crate::scene::{Ended, Scene};
 use kit::Cluster;
 use rustix::process::{Signal, kill_process};
@@ -122,6 +122,29 @@ fn in_the_foreground_it_reads_from_the_terminal() {
     assert_eq!(terminal.end().code, 0);
 }
 
+/// The terminal tells all in its foreground of Control-C. One that has left it is not told by us instead.
+#[test]
+fn in_the_foreground_the_keyboard_is_left_to_the_terminal() {
+    let (nodes, dir) = (Cluster::start(3), Notes::new());
+    let scene = Scene::on(&nodes);
+    let script = "for s in INT USR1; do trap \"echo $s >> $D/heard\" $s; done; \
+                  echo $PPID > $D/quorlock; n=0; \
+                  while [ ! -e $D/go ] && [ $n -lt 600 ]; do sleep 0.05; n=$((n + 1)); done";
+    let mut command = scene.command(&["run", "--foreground", "r", "--", "/usr/bin/setsid"]);
+    let given = dir.command(&scene, &[], script);
+    command.args(given.get_args().skip(1));
+    command.envs(given.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut terminal = Terminal::run(in_session(&command));
+    let quorlock = dir.number("quorlock");
+    terminal.type_in("\u{3}");
+    terminal.shows("^C");
+    kill_process(crate::running::pid(quorlock), Signal::USR1).expect("it runs");
+    eventually("it hears of that", || dir.read("heard").ends_with("USR1\n"));
+    assert_eq!(dir.read("heard"), "USR1\n");
+    dir.write("go");
+    assert_eq!(terminal.end().code, 0);
+}
+
 #[test]
 fn in_the_background_it_is_stopped_if_it_does_and_interrupted_by_the_keyboard() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
@@ -157,16 +180,6 @@ fn what_the_keyboard_stops_goes_on_with_its_lock() {
     dir.write("go");
     terminal.shows("done");
     assert_eq!(terminal.end().code, 0, "within {SOON:?}");
-}
-
-/// What follows the name in `/proc/ID/stat`.
-fn stat(id: u32) -> Option<String> {
-    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    stat.rsplit_once(") ").map(|(_, rest)| rest.to_owned())
-}
-
-fn state(id: u32) -> Option<char> {
-    stat(id)?.chars().next()
 }
 
 fn parent(id: u32) -> u32 {

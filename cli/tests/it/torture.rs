@@ -2,7 +2,7 @@
 
 use crate::running::{Running, eventually, is_alive};
 use crate::scene::{Ended, Scene};
-use kit::{Cluster, Server};
+use kit::{Cluster, Proxy, Server};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -88,6 +88,11 @@ fn nodes_that_hang_are_borne_and_a_page_says_so() {
     let fault = &record["faults"][0];
     assert!(fault["target"].as_str().is_some_and(|target| target.starts_with("node ")), "{fault}");
     assert!(fault["until"].as_u64() > fault["from"].as_u64(), "{fault}");
+    // A minority at a time: of three, one.
+    let times = record["faults"].as_array().expect("a list").iter();
+    let times = times.map(|fault| (fault["from"].as_u64(), fault["until"].as_u64()));
+    let times: Vec<_> = times.collect();
+    assert!(times.windows(2).all(|pair| pair[0].1 < pair[1].0), "{times:?}");
     let again = record["setting"]["command"].as_str().expect("text");
     assert!(
         again.starts_with("quorlock torture --seed 7") && again.contains("--fault '"),
@@ -158,9 +163,16 @@ fn a_majority_that_is_away_is_found_inside_the_promise() {
     let pids = [0, 1].map(|node| field.nodes[node].pid().to_string()).join(" ");
     let fault = format!("kill -STOP {pids}; sleep 6");
     let mend = format!("kill -CONT {pids}");
-    let Ended { out, code, .. } = field.run(&["--for", "2s", "--fault", &fault, "--mend", &mend]);
+    let faults = ["--for", "2s", "--fault", &fault, "--mend", &mend];
+    let Ended { out, code, .. } = field.run(&faults);
     assert_eq!(code, 1, "{out}");
     assert!(out.contains("nobody got a lock for"), "{out}");
+    field.is_restored();
+    // Outside of it nothing is promised of that.
+    let Ended { out, code, .. } = field.run(&[&faults[..], &["--outside"]].concat());
+    assert_eq!(code, 0, "{out}");
+    assert!(out.contains("outside, seed 7: nothing was found"), "{out}");
+    assert_eq!(field.record()["faults"][0]["is_promised"], false);
     field.is_restored();
 }
 
@@ -183,20 +195,63 @@ fn a_node_that_evicts_keys_is_found() {
     let field = Field::new();
     field.nodes[1].cmd(&["CONFIG", "SET", "maxmemory", "100mb"]);
     field.nodes[1].cmd(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
-    let Ended { out, code, .. } = field.run(&["--for", "1s"]);
-    assert_eq!(code, 1, "{out}");
-    assert!(out.contains("allkeys-lru"), "{out}");
+    for (options, expected) in [(&["--for", "1s"][..], 1), (&["--for", "1s", "--outside"], 0)] {
+        let Ended { out, code, .. } = field.run(options);
+        assert!(out.contains("allkeys-lru"), "{out}");
+        assert_eq!(code, expected, "outside the promise fencing alone counts: {out}");
+    }
     field.is_restored();
+}
+
+#[test]
+fn a_node_that_is_of_no_use_after_all_is_found() {
+    let field = Field::new();
+    // When all clients have seen all nodes.
+    let fault = format!("echo > {}", field.text("begun"));
+    let faults = ["--for", "2s", "--fault", &fault, "--mend", ""];
+    let running = Running::of(&mut field.command(&faults));
+    eventually("it has begun", || field.path("begun").exists());
+    // It answers, and grants nothing.
+    field.nodes[1].cmd(&["CONFIG", "SET", "maxmemory", "1"]);
+    let Ended { out, code, .. } = running.end();
+    assert_eq!(code, 1, "{out}");
+    assert!(out.contains("2 of 3 nodes grant a lock after all was mended"), "{out}");
+    field.is_restored();
+}
+
+/// A user who has no keys but those below the prefix, and cannot list these.
+#[test]
+fn keys_are_below_the_prefix_and_are_taken_away_also_where_they_cannot_be_listed() {
+    let field = Field::new();
+    for node in field.nodes.servers() {
+        let rights = ["~app:*", "&*", "+@all", "-scan", "-keys"];
+        node.cmd(&[&["ACL", "SETUSER", "me", "on", ">secret"][..], &rights].concat());
+    }
+    let urls = field.nodes.urls().join(" ").replace("redis://", "redis://me:secret@");
+    let scene = Scene::default().with("QUORLOCK_NODES", &urls);
+    let scene = scene.with("QUORLOCK_KEY_PREFIX", "app:").with("QUORLOCK_NODE_TIMEOUT", "250ms");
+    let field = Field { scene, nodes: field.nodes, dir: field.dir };
+    let Ended { out, err, code } = field.run(&["--for", "1s"]);
+    assert_eq!(code, 0, "{out}{err}");
+    field.is_restored();
+    let page = fs::read_to_string(field.path("run-7.html")).expect("there is a page");
+    assert!(!format!("{out}{err}{page}{}", field.record()).contains("secret"));
 }
 
 #[test]
 fn every_second_client_may_have_other_urls_for_the_nodes() {
     let field = Field::new();
-    let other = field.nodes.urls().join("\n").replace("127.0.0.1", "localhost");
-    fs::write(field.path("other"), other).expect("it is written");
+    let proxies: Vec<_> =
+        field.nodes.servers().iter().map(|node| Proxy::start(node.addr())).collect();
+    let other: Vec<_> = proxies.iter().map(Proxy::url).collect();
+    fs::write(field.path("other"), other.join("\n")).expect("it is written");
     let file = field.text("other");
     let Ended { out, code, .. } = field.run(&["--for", "1s", "--also-nodes-file", &file]);
     assert_eq!(code, 0, "{out}");
+    for proxy in &proxies {
+        // One of the two clients, which may break and come again.
+        assert!((1..4).contains(&proxy.accepted()), "{}", proxy.accepted());
+    }
     fs::write(field.path("other"), "redis://localhost:1").expect("it is written");
     let Ended { err, code, .. } = field.run(&["--also-nodes-file", &file]);
     assert_eq!(code, 2);
@@ -241,6 +296,7 @@ fn what_cannot_work_is_refused_before_anything_is_done() {
         &["--for", "5"],
         &["--clients", "0"],
         &["--also-nodes-file", "/no/such/file"],
+        &["--out", "/dev/null/here"],
     ] {
         scene.run(&[&["torture"], options].concat());
     }

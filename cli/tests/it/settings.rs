@@ -1,0 +1,81 @@
+//! What options, variables and files say of a lock, and which of them counts.
+
+use crate::running::{Notes, Running};
+use crate::scene::{Ended, Scene};
+use kit::{Cluster, Server};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+
+/// What `hold` says of its lock, and how long a node keeps it at the most, as soon as it is held.
+fn held(scene: &Scene, node: &Server, options: &[&str]) -> (Value, i64) {
+    let mut holding = Running::of(&mut scene.command(&[&["hold"], options, &["r"]].concat()));
+    let told = serde_json::from_str(&holding.line()).expect("JSON");
+    let ttl = node.pttl("r");
+    holding.send(Signal::TERM);
+    assert_eq!(holding.end().code, 0);
+    (told, ttl)
+}
+
+#[test]
+fn a_ttl_is_of_the_option_then_of_the_variable_then_of_the_file() {
+    let nodes = Cluster::start(1);
+    let scene = Scene::on(&nodes);
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let text = format!("nodes = [{:?}]\nttl = \"40s\"\n", nodes[0].url());
+    fs::write(file.path(), text).expect("it is written");
+    let file = file.path().to_str().expect("text");
+    let ttl = |scene: &Scene, options: &[&str]| held(scene, &nodes[0], options).1;
+    let within = |ttl: i64, seconds: i64| (seconds * 500..=seconds * 1_000).contains(&ttl);
+    assert!(within(ttl(&scene, &[]), 10));
+    assert!(within(ttl(&scene, &["--nodes-file", file]), 40));
+    let scene = scene.with("QUORLOCK_TTL", "20s");
+    assert!(within(ttl(&scene, &["--nodes-file", file]), 20));
+    assert!(within(ttl(&scene, &["--nodes-file", file, "--ttl", "60s"]), 60));
+}
+
+#[test]
+fn a_holder_is_told_by_the_option_then_by_the_variable_and_else_by_host_and_process() {
+    let nodes = Cluster::start(1);
+    let scene = Scene::on(&nodes);
+    let holder = |scene: &Scene, options: &[&str]| {
+        let (told, _) = held(scene, &nodes[0], options);
+        let value = told["value"].as_str().expect("text").to_owned();
+        value.split_once(':').map(|(_, metadata)| metadata.to_owned()).expect("metadata")
+    };
+    let own = holder(&scene, &[]);
+    let (_, process) = own.rsplit_once(':').expect("HOST:PID");
+    assert!(process.parse::<u32>().is_ok(), "{own}");
+    let by_variable = scene.with("QUORLOCK_METADATA", "web");
+    assert_eq!(holder(&by_variable, &[]), "web");
+    assert_eq!(holder(&by_variable, &["--metadata", "cron"]), "cron");
+    let nobody = Scene::on(&nodes).with("QUORLOCK_OWNER", "false");
+    assert!(!held(&nobody, &nodes[0], &[]).0["value"].as_str().expect("text").contains(':'));
+}
+
+/// Others stay out for as long as was said, also when the command has ended long before.
+#[test]
+fn a_lock_keeps_others_out_for_at_least_so_long() {
+    let (nodes, dir) = (Cluster::start(3), Notes::new());
+    let scene = Scene::on(&nodes);
+    let options = ["run", "--ttl", "60s", "--at-least", "50s", "r"];
+    assert_eq!(Ended::of(&mut dir.command(&scene, &options, "true")).code, 0);
+    assert_eq!(Ended::of(&mut dir.command(&scene, &["run", "-n", "r"], "true")).code, 1);
+}
+
+#[test]
+fn how_long_it_is_waited_for_may_be_a_variable() {
+    let nodes = Cluster::start(3);
+    for node in &nodes {
+        node.cmd(&["SET", "r", "0123456789abcdef0123456789abcdef", "PX", "60000"]);
+    }
+    let scene = Scene::on(&nodes).with("QUORLOCK_WAIT", "200ms");
+    for verb in [&["run", "r", "--", "/bin/true"][..], &["hold", "-E", "9", "r"]] {
+        let ended = Ended::of(&mut scene.command(verb));
+        assert_eq!(ended.code, if verb[0] == "run" { 1 } else { 9 }, "{}", ended.err);
+    }
+    // The option counts before it.
+    let scene = Scene::on(&nodes).with("QUORLOCK_WAIT", "1h");
+    let ended = Ended::of(&mut scene.command(&["run", "-w", "200ms", "r", "--", "/bin/true"]));
+    assert_eq!(ended.code, 1, "{}", ended.err);
+}
