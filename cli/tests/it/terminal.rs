@@ -13,7 +13,7 @@ use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-/// A terminal, with who sits at it. When it is dropped it hangs up, which ends what runs on it.
+/// A terminal, with who sits at it. When it is dropped, it hangs up, and what runs on it is killed.
 pub(crate) struct Terminal {
     keyboard: File,
     shown: Arc<Mutex<Vec<u8>>>,
@@ -69,6 +69,14 @@ impl Terminal {
         });
         eventually("all is read", || self.reader.is_finished());
         Ended { out: self.shown(), err: String::new(), code: code.expect("it has ended") }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // Who is stopped does not hear that it hangs up.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
