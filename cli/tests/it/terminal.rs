@@ -174,7 +174,8 @@ fn in_the_background_it_is_stopped_if_it_does_and_interrupted_by_the_keyboard() 
 fn what_the_keyboard_stops_goes_on_with_its_lock() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
-    let script = "echo $$ > $D/child; while [ ! -e $D/go ]; do sleep 0.05; done; echo done";
+    // It starts nothing: a shell whose new process is stopped before it runs waits, and counts as waiting.
+    let script = "mkfifo $D/go; echo $$ > $D/child; read line < $D/go; echo done";
     let mut terminal =
         Terminal::run(in_session(&dir.command(&scene, &["run", "--ttl", "60s", "r"], script)));
     let child = dir.number("child");
