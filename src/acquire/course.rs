@@ -7,8 +7,8 @@ use super::queue_slot::QueueSlot;
 use super::request::{AcquireFailure, AcquireRequest, Acquired};
 use crate::node::{Links, Nodes, sleep_until};
 use crate::observe::{AttemptEnded, AttemptOutcome, Weight};
-use crate::protocol::{Acquisition, Goal, Outcome, Refusal, Round, Schedule, Time};
-use crate::round::Tally;
+use crate::protocol::{Acquisition, Goal, NodeId, Outcome, Refusal, Round, Schedule, Time};
+use crate::round::{Tally, held_until};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -61,6 +61,10 @@ impl<'a> Course<'a> {
             wait_for_connections(self.driver, self.request, &nodes).await;
             if !self.has_turn(&nodes).await {
                 return Err(self.out_of_time(&nodes));
+            }
+            if let Some(node) = self.glance() {
+                self.look_at(&nodes, node).await;
+                continue;
             }
             let Some(permit) = permit(self.driver, self.request, &nodes).await else {
                 return Err(AcquireFailure::Overloaded(self.refused));
@@ -152,19 +156,27 @@ impl<'a> Course<'a> {
         if let Some(slot) = &mut self.slot {
             slot.refuse(&reason, &self.request.keys);
         }
-        let mut until = reason.counts_again_at().map_or(at, |again| at.min(again));
+        let until = reason.counts_again_at().map_or(at, |again| at.min(again));
         self.refused = Some(reason);
-        let news = || self.slot.as_ref().map_or(Poll::Pending, QueueSlot::poll_news);
-        loop {
-            let mut timer = pin!(sleep_until(nodes, until));
-            let news = poll_fn(|cx| match news() {
-                Poll::Ready(try_at) if try_at < until => Poll::Ready(Some(try_at)),
-                _ => timer.as_mut().poll(cx).map(|()| None),
-            });
-            match news.await {
-                Some(try_at) if try_at > nodes.clock().now() => until = try_at,
-                _ => return,
-            }
+        sleep(self.slot.as_ref(), nodes, until).await;
+    }
+
+    /// Which node to ask before the next attempt whether others were faster.
+    fn glance(&self) -> Option<NodeId> {
+        self.slot.as_ref().filter(|_| self.acquisition.may_glance())?.glance()
+    }
+
+    /// Asks `node` whether others were faster: if so, waits until it tells that the lock is free again.
+    async fn look_at(&mut self, nodes: &Nodes, node: NodeId) {
+        let Some(slot) = &self.slot else { return };
+        slot.waiter.handle_glance();
+        let close_at = self.driver.now().after(self.driver.context.node_timeout);
+        let close_at = close_at.min(self.request.deadline.unwrap_or(NEVER));
+        if let Some(free_at) = held_until(nodes, node, self.request.keys.clone(), close_at).await {
+            slot.handle_held(node);
+            let (now, random) = (self.driver.now(), nodes.random().number());
+            let until = self.acquisition.handle_held(free_at, now, random);
+            sleep(Some(slot), nodes, until).await;
         }
     }
 
@@ -193,6 +205,22 @@ impl<'a> Course<'a> {
         }
         let earlier = self.refused.filter(|_| !is_latest);
         AcquireFailure::Refused(refusal, Some(earlier.unwrap_or(reason)))
+    }
+}
+
+/// Waits until then, or until there is news for `slot` that makes another attempt worth while.
+async fn sleep(slot: Option<&QueueSlot>, nodes: &Nodes, mut until: Time) {
+    let news = || slot.map_or(Poll::Pending, QueueSlot::poll_news);
+    loop {
+        let mut timer = pin!(sleep_until(nodes, until));
+        let news = poll_fn(|cx| match news() {
+            Poll::Ready(try_at) if try_at < until => Poll::Ready(Some(try_at)),
+            _ => timer.as_mut().poll(cx).map(|()| None),
+        });
+        match news.await {
+            Some(try_at) if try_at > nodes.clock().now() => until = try_at,
+            _ => return,
+        }
     }
 }
 

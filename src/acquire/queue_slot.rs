@@ -3,7 +3,7 @@
 use super::queue::Ticket;
 use super::wait_queue::WaitQueues;
 use super::waiter::{AttemptGuard, Waiter};
-use crate::protocol::{Move, Time};
+use crate::protocol::{Move, NodeId, Time};
 use crate::round::Tally;
 use crate::wire::{Key, Keys};
 use std::future::poll_fn;
@@ -98,6 +98,16 @@ impl QueueSlot {
         if let Some(queue) = self.queues.queues().by_key.get_mut(key) {
             queue.refused = Some(tally.clone());
         }
+    }
+
+    /// Which node to ask before the next attempt whether others were faster.
+    pub(super) fn glance(&self) -> Option<NodeId> {
+        self.queues.glance(&self.waiter)
+    }
+
+    /// Others were faster, as `node` says.
+    pub(super) fn handle_held(&self, node: NodeId) {
+        self.queues.handle_held(&self.waiter, node);
     }
 
     /// When something happened that makes a new attempt worth while; pending until it does.

@@ -71,6 +71,16 @@ impl WaitQueues {
         waiter.handle_refusal(self.quorum, self.random.number());
     }
 
+    /// Which node `waiter` is to ask before its next attempt whether others were faster.
+    pub(super) fn glance(&self, waiter: &Waiter) -> Option<NodeId> {
+        waiter.glance(self.random.number())
+    }
+
+    /// `node` has told `waiter` that others were faster.
+    pub(super) fn handle_held(&self, waiter: &Waiter, node: NodeId) {
+        waiter.handle_held(node, self.quorum, self.random.number());
+    }
+
     pub(crate) fn new(quorum: Quorum, environment: &Environment) -> Arc<Self> {
         let Environment { clock, random, .. } = environment.clone();
         Arc::new_cyclic(|this| Self {

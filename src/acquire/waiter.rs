@@ -170,6 +170,28 @@ impl Waiter {
         state.waiting.handle_refusal(free, quorum, self.clock.now(), random);
     }
 
+    /// Which node to ask before the next attempt whether others were faster.
+    pub(super) fn glance(&self, random: u64) -> Option<NodeId> {
+        let state = self.state();
+        // What stands in the way of several keys is told by one script on each node.
+        state.set.is_none().then(|| state.waiting.glance(self.clock.now(), random))?
+    }
+
+    /// It asks that node.
+    pub(super) fn handle_glance(&self) {
+        self.state().waiting.handle_glance();
+    }
+
+    /// `node` has seen that others were faster, and will tell when the lock is let go of.
+    pub(super) fn handle_held(&self, node: NodeId, quorum: Quorum, random: u64) {
+        let mut state = self.state();
+        // What the last attempt was granted is of the past.
+        let past = state.tally.take();
+        state.waiting.handle_held(node, quorum, self.clock.now(), random);
+        drop(state);
+        drop(past);
+    }
+
     /// What the attempt under way claims.
     pub(super) fn claim(&self) -> Option<Arc<Claim>> {
         self.state().attempt.as_ref().map(|attempt| attempt.release.claim().clone())

@@ -4,7 +4,7 @@ use crate::lease::Backing;
 use crate::node::{Ballot, Claim, Nodes, QueuedCommand};
 use crate::observe::{Holder, NodeVote, Report};
 use crate::protocol::{Goal, Round};
-use crate::round::Tally;
+use crate::round::{Asked, Tally};
 use crate::wire::{Answer, Keys, NodeFailure, Obstacle, Remaining, Value, short};
 use std::fmt;
 use std::sync::Arc;
@@ -128,7 +128,7 @@ pub(super) async fn force_release(backing: &Backing, nodes: &Arc<Nodes>, keys: K
         match answer {
             Some(Answer::Denied(Obstacle { value: Some(value), .. })) => {
                 let claim = Arc::new(Claim::new(keys.clone(), value, quorum.nodes()));
-                asked.0.push(claim.clone());
+                asked.note(claim.clone());
                 nodes.send(node, QueuedCommand::evict(claim, ballot));
             }
             other => ballot.cast(other.unwrap_or_else(late)),
@@ -142,20 +142,11 @@ async fn look(backing: &Backing, nodes: &Arc<Nodes>, keys: Keys) -> Arc<Tally> {
     let t1 = nodes.clock().now();
     let tally = Tally::new(Round::new(backing.quorum, Goal::Survey), t1, nodes.clock());
     let claim = Arc::new(Claim::new(keys, Value::fresh(nodes.random()), backing.quorum.nodes()));
-    let _asked = Asked(vec![claim.clone()]);
+    let mut asked = Asked::default();
+    asked.note(claim.clone());
     nodes.send_each(|node| QueuedCommand::look(claim.clone(), Ballot::new(tally.clone(), node)));
     tally.decided(nodes, t1.after(backing.limits.node_timeout)).await;
     tally
-}
-
-/// Claims that are asked about: nothing more is written once nobody waits for the answers.
-#[derive(Default)]
-struct Asked(Vec<Arc<Claim>>);
-
-impl Drop for Asked {
-    fn drop(&mut self) {
-        self.0.iter().for_each(|claim| claim.withdraw());
-    }
 }
 
 impl LockState {

@@ -18,9 +18,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::task::yield_now;
 
-/// So few commands are not worth a pipeline of their own while another is under way.
-const FEW: usize = 32;
-
 /// A connection that is being made.
 type Establishing = BoxFuture<'static, Result<Link, NodeFailure>>;
 
@@ -82,9 +79,9 @@ impl Connected {
                 }
                 Event::Disconnected(why) => return Err(why),
                 Event::Pushed(pushed) => backlog.node.pass_on(pushed),
-                // The node is busy, and others are about to put more here: it goes out as one.
+                // It goes out as one with what others are about to put here.
                 Event::Received => {
-                    if self.line.is_busy() && backlog.inbox.len() < FEW {
+                    if self.line.expects_more_than(backlog.inbox.len()) {
                         yield_now().await;
                     }
                 }

@@ -28,6 +28,9 @@ use std::time::Duration;
 /// commands gather into larger pipelines under load.
 const MAX_UNDER_WAY: usize = 4;
 
+/// So few commands are not worth a pipeline of their own while others are about to put more here.
+const FEW: usize = 32;
+
 /// What a pipeline is about.
 pub(super) struct Written {
     /// When it was written, by the timers.
@@ -66,6 +69,8 @@ pub(super) struct Line {
     liveness: Liveness,
     /// Connections of other tasks that broke, and that the server was told to close: it has not answered.
     killing: Vec<Stale>,
+    /// How many commands the last pipeline had.
+    last_count: usize,
 }
 
 impl Line {
@@ -77,7 +82,7 @@ impl Line {
         now: Moment,
     ) -> Self {
         let liveness = Liveness::new(timeout, now.timer);
-        Self { said, peer, liveness, killing: Vec::new() }
+        Self { said, peer, liveness, killing: Vec::new(), last_count: 0 }
     }
 
     /// What is said over it: bytes go there, and come from there.
@@ -105,9 +110,10 @@ impl Line {
         !self.is_stalled() && self.said.under_way() < MAX_UNDER_WAY
     }
 
-    /// True if a pipeline is under way.
-    pub(super) fn is_busy(&self) -> bool {
-        self.said.under_way() > 0
+    /// True if so many commands are better written once others have run: the node is busy, or who was answered
+    /// together asks together again.
+    pub(super) fn expects_more_than(&self, count: usize) -> bool {
+        count < FEW && (self.said.under_way() > 0 || self.last_count > 1)
     }
 
     /// The commands that were written and not answered, oldest first.
@@ -234,6 +240,7 @@ impl Line {
         if is_sealed {
             ask_time(self.said.requests());
         }
+        self.last_count = commands.len();
         let sealed = is_sealed.then_some(now.ours);
         self.said.end_pipeline(Written { at: now.timer, commands, sealed, kills: Vec::new() });
         self.liveness.handle_written(now.timer);

@@ -153,6 +153,31 @@ fn so_many_pipelines_are_under_way_and_no_more() {
 }
 
 #[test]
+fn few_commands_wait_for_others_where_more_are_about_to_come() {
+    let mut bench = Bench::new();
+    let answer = |bench: &mut Bench, count: usize| {
+        let come = bench.come(&("+OK\r\n".repeat(count) + TOLD), at(1));
+        assert_eq!(come, Ok(false));
+    };
+    assert!(!bench.line.expects_more_than(1), "a first lock waits for nobody");
+    bench.acquire("a");
+    bench.sent(at(0));
+    assert!(bench.line.expects_more_than(1), "the node is busy");
+    assert!(!bench.line.expects_more_than(FEW), "these are not few");
+    answer(&mut bench, 1);
+    assert!(!bench.line.expects_more_than(1), "who is alone waits for nobody");
+    bench.acquire("b");
+    bench.acquire("c");
+    bench.sent(at(0));
+    answer(&mut bench, 2);
+    assert!(bench.line.expects_more_than(1), "the other of the two asks again, too");
+    bench.acquire("d");
+    bench.sent(at(0));
+    answer(&mut bench, 1);
+    assert!(!bench.line.expects_more_than(1), "it has not");
+}
+
+#[test]
 fn a_node_that_does_not_answer_is_sent_nothing_until_it_does() {
     let mut bench = Bench::new();
     let slow = bench.acquire("slow");

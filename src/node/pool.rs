@@ -7,8 +7,8 @@ use super::runtime::{NoRuntime, lack};
 use super::shared::NodeShared;
 use super::task::NodeTask;
 use crate::observe::Observers;
-use crate::protocol::{NodeId, Quorum};
-use crate::random::Random;
+use crate::protocol::{NodeId, Quorum, Time};
+use crate::random::{Random, ReadAhead};
 use crate::sync::lock;
 use crate::time::Clock;
 use std::future::poll_fn;
@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use uuid::Uuid;
 
 /// A node's mailbox on one runtime.
 pub(crate) struct Node {
@@ -51,6 +52,7 @@ pub(crate) struct Nodes {
     each: Box<[Node]>,
     links: Arc<Links>,
     environment: Environment,
+    read_ahead: ReadAhead,
 }
 
 impl Nodes {
@@ -88,6 +90,11 @@ impl Nodes {
     /// The client's source of randomness.
     pub(crate) fn random(&self) -> &Random {
         &self.environment.random
+    }
+
+    /// A `UUIDv4`, which nobody can guess or has drawn before (I7). It is `now`.
+    pub(crate) fn uuid(&self, now: Time) -> Uuid {
+        self.read_ahead.uuid(now)
     }
 
     /// Who is told what happens.
@@ -190,7 +197,9 @@ impl Pool {
             Arc::new(Links::new(quorum, self.shared[0].guard.clone(), self.clock().clone()));
         let start = |shared: &Arc<NodeShared>| Node::start(shared.clone(), links.clone(), &runtime);
         let each = self.shared.iter().map(start).collect();
-        let nodes = Arc::new(Nodes { runtime, each, links, environment: self.environment.clone() });
+        let environment = self.environment.clone();
+        let read_ahead = ReadAhead::new(environment.random.clone());
+        let nodes = Arc::new(Nodes { runtime, each, links, environment, read_ahead });
         live.push(nodes.clone());
         Ok(nodes)
     }

@@ -6,7 +6,7 @@
 
 use super::fencing::Choice;
 use super::quorum::Quorum;
-use super::retry::{MIN_DELAY, Schedule};
+use super::retry::{MIN_DELAY, Schedule, draw};
 use super::round::{Goal, Outcome, Round};
 use super::validity::{Drift, Time, Ttl, valid_until};
 use std::time::Duration;
@@ -113,6 +113,20 @@ impl Acquisition {
     /// Why there is no lease, if the time for further attempts is over at `now`.
     pub(crate) fn is_over(&self, now: Time) -> Option<Refusal> {
         (now >= self.deadline).then_some(self.refused.unwrap_or(Refusal::Timeout))
+    }
+
+    /// True if one node may be asked, after a push, before another attempt is made: nodes were going to tell of
+    /// changes, and attempts are not counted.
+    pub(crate) fn may_glance(&self) -> bool {
+        self.was_watched && self.schedule.is_endless()
+    }
+
+    /// One node was asked by `now`: others have the lock there until `free_at`, and it tells if that changes
+    /// before. When to make the next attempt at the latest, as no other node will tell: within a second, which is
+    /// how seldom a quorum is asked that has missed something. `random` is any word.
+    pub(crate) fn handle_held(&self, free_at: Time, now: Time, random: u64) -> Time {
+        let at = now.after(draw(WATCHED_DELAY / 2, WATCHED_DELAY, random));
+        at.min(free_at.max(now.after(MIN_DELAY))).min(self.deadline)
     }
 
     /// Takes that an attempt was given up before its round was looked at. True if there may be another

@@ -48,6 +48,11 @@ impl NodeSet {
         self.0 & node.bit() != 0
     }
 
+    /// Its nodes, in their order.
+    pub(crate) fn iter(self) -> impl Iterator<Item = NodeId> {
+        (0..MAX_NODES).map(NodeId::new).filter(move |node| self.contains(*node))
+    }
+
     pub(crate) fn len(self) -> usize {
         self.0.count_ones() as usize
     }
@@ -73,8 +78,7 @@ impl FromIterator<NodeId> for NodeSet {
 
 impl fmt::Debug for NodeSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let members = (0..MAX_NODES).map(NodeId::new).filter(|node| self.contains(*node));
-        f.debug_set().entries(members).finish()
+        f.debug_set().entries(self.iter()).finish()
     }
 }
 

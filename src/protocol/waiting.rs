@@ -18,11 +18,13 @@
 //! - [`Waiting::handle_refusal`]: the attempt was refused. Tries again soon if it could be granted by now;
 //! - [`Waiting::handle_freed`]: a node says that all is gone there that could be in the way;
 //! - [`Waiting::handle_news`]: there is a reason to try again at a time;
+//! - [`Waiting::handle_glance`], [`Waiting::handle_held`]: it asks one node whether others were faster, and they were;
 //! - [`Waiting::set_aside`]: takes the turn from one that does not move;
 //! - [`Waiting::handle_move`]: the future moves. Says whether it may compete, or where it has to stand.
 //!
 //! Questions: [`Waiting::neglect`] is what is to become of one that does not move; [`Waiting::try_at`] is
-//! when it next has a reason to try; [`Waiting::worth_while_at`] is whether so many nodes are free that it has one.
+//! when it next has a reason to try; [`Waiting::worth_while_at`] is whether so many nodes are free that it has one;
+//! [`Waiting::glance`] is which node it asks first.
 
 use super::freed::Free;
 use super::quorum::{NodeId, NodeSet, Quorum};
@@ -35,6 +37,14 @@ const SPREAD: Duration = Duration::from_millis(3);
 
 /// The shortest of these waits: no push is a reason to ask again at once, and again.
 const LEAST_SPREAD: Duration = Duration::from_millis(1);
+
+/// One in so many of those who would wait tries at once all the same. Who has let go of the lock and wants it again has
+/// it back before those are done who wait: without this, it would nearly always.
+const BOLD: u64 = 8;
+
+/// After each attempt, one that waited for a random time asks a single node so often whether others were faster, before
+/// it asks all.
+const MAX_GLANCES: u8 = 2;
 
 /// A future that was woken may leave it at that for so long; then it is neglected, and whoever stands
 /// behind it may go first. It costs nobody anything but a collision if it moves after all.
@@ -56,9 +66,16 @@ pub(crate) struct Waiting {
     woken_at: Option<Time>,
     /// Something happened: try again from then on.
     try_at: Option<Time>,
-    /// Nodes that said that all is gone, since the last attempt began.
+    /// Nodes that said that all is gone, since the last attempt or glance began.
     freed: NodeSet,
+    /// When it was refused last, by an attempt or at a glance.
     refused_at: Option<Time>,
+    /// When it tries, if that is so late only because others were told by the same push.
+    spread_to: Option<Time>,
+    /// The node that saw the lock held at a glance, and will tell when that changes: no other will.
+    watched: Option<NodeId>,
+    /// How many glances there were since the last attempt.
+    glances: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +119,9 @@ impl Waiting {
             try_at: None,
             freed: NodeSet::default(),
             refused_at: None,
+            spread_to: None,
+            watched: None,
+            glances: 0,
         }
     }
 
@@ -136,8 +156,26 @@ impl Waiting {
     /// An attempt begins, which is of no use from `valid_until` on.
     pub(crate) fn handle_begin(&mut self, valid_until: Time) {
         self.attempt_until = Some(valid_until);
+        self.glances = 0;
+        self.start_over();
+    }
+
+    /// One node is asked whether something stands there again. What it and others have told before is of no
+    /// interest from now on.
+    pub(crate) fn handle_glance(&mut self) {
+        self.glances = self.glances.saturating_add(1);
+        self.start_over();
+    }
+
+    /// `node` has answered by `now` that something stands there, and tells when that changes.
+    pub(crate) fn handle_held(&mut self, node: NodeId, quorum: Quorum, now: Time, random: u64) {
+        self.watched = Some(node);
+        self.handle_refusal(Free::default(), quorum, now, random);
+    }
+
+    fn start_over(&mut self) {
         self.freed = NodeSet::default();
-        self.try_at = None;
+        (self.try_at, self.spread_to, self.watched) = (None, None, None);
     }
 
     /// The attempt has ended.
@@ -167,18 +205,34 @@ impl Waiting {
     /// reason for one already. `free` are the nodes that granted the last attempt, and those where what was in the
     /// way has gone; `random` is uniform over all of `u64`.
     pub(crate) fn worth_while_at(
-        &self,
+        &mut self,
         free: Free,
         quorum: Quorum,
         now: Time,
         random: u64,
     ) -> Option<Time> {
-        if self.try_at.is_some() || !quorum.reached(free.nodes.union(self.freed).len()) {
+        let is_watched_free = self.watched.is_some_and(|node| self.freed.contains(node));
+        let is_free = is_watched_free || quorum.reached(free.nodes.union(self.freed).len());
+        if self.try_at.is_some() || !is_free {
             return None;
         }
-        let has_collided = self.refused_at.is_some_and(|at| now.since(at) < SPREAD);
+        let was_refused = self.refused_at.is_some_and(|at| now.since(at) < SPREAD);
+        let has_collided = was_refused && !random.is_multiple_of(BOLD);
         let soonest = if has_collided { now.after(spread(random)) } else { now };
+        self.spread_to = has_collided.then_some(soonest);
         Some(soonest.max(free.from))
+    }
+
+    /// Which node to ask at `now`, before the next attempt, whether others were faster: one that said that all
+    /// is gone, if others were told the same and this one has let them go first. `random` is any word.
+    pub(crate) fn glance(&self, now: Time, random: u64) -> Option<NodeId> {
+        let due = self.spread_to.filter(|due| self.try_at == Some(*due))?;
+        if now < due || self.glances >= MAX_GLANCES {
+            return None;
+        }
+        let count = u64::try_from(self.freed.len()).ok().filter(|count| *count > 0)?;
+        let index = usize::try_from(random % count).ok()?;
+        self.freed.iter().nth(index)
     }
 
     /// When it next has a reason to try; at once, if it was set aside.

@@ -132,7 +132,7 @@ fn what_came_in_before_a_refusal_was_looked_at_is_a_reason_to_try_soon() {
 #[test]
 fn who_was_just_refused_spreads_out() {
     let quorum = Quorum::majority(1);
-    for (random, ms) in [(0, 1.0), (u64::MAX / 2, 2.0), (u64::MAX, 3.0)] {
+    for (random, ms) in [(0, 0.0), (1, 1.0), (u64::MAX / 2, 2.0), (u64::MAX, 3.0)] {
         let mut waiting = first();
         waiting.handle_refusal(Free::default(), quorum, at(998), 0);
         waiting.handle_freed(NodeId::new(0));
@@ -145,6 +145,99 @@ fn who_was_just_refused_spreads_out() {
         let free = waiting.worth_while_at(Free::default(), quorum, at(1_000), random);
         assert_eq!(free, Some(at(1_000)));
     }
+}
+
+#[test]
+fn one_of_eight_who_were_just_refused_tries_at_once() {
+    let quorum = Quorum::majority(1);
+    let bold = (0..800).filter(|random| {
+        let mut waiting = refused_and_freed();
+        waiting.worth_while_at(Free::default(), quorum, at(1_000), *random) == Some(at(1_000))
+    });
+    assert_eq!(bold.count(), 100);
+}
+
+/// One that was refused 2 ms before a node told at 1,000 ms that it is free.
+fn refused_and_freed() -> Waiting {
+    let mut waiting = first();
+    waiting.handle_begin(at(10_000));
+    waiting.handle_end();
+    waiting.handle_refusal(Free::default(), Quorum::majority(1), at(998), 0);
+    waiting.handle_freed(NodeId::new(0));
+    waiting
+}
+
+/// Tells it what is worth while, as queues do. When it tries.
+fn told(waiting: &mut Waiting, quorum: Quorum, now: u64) -> Time {
+    let try_at = waiting.worth_while_at(Free::default(), quorum, at(now), u64::MAX);
+    waiting.handle_news(try_at.expect("it is free"));
+    waiting.try_at().expect("it was told")
+}
+
+#[test]
+fn who_let_others_go_first_glances_twice_at_a_node_that_was_free_and_then_asks_all() {
+    let quorum = Quorum::majority(5);
+    let node = NodeId::new;
+    let mut waiting = first();
+    waiting.handle_begin(at(10_000));
+    waiting.handle_end();
+    waiting.handle_refusal(Free::default(), quorum, at(998), 0);
+    for id in [1, 3, 4] {
+        waiting.handle_freed(node(id));
+    }
+    assert_eq!(waiting.glance(at(1_001), 0), None, "it was not told");
+    let due = told(&mut waiting, quorum, 1_000);
+    assert_eq!(waiting.glance(at(1_001), 0), None, "it lets others go first");
+    let asked: Vec<_> = (0..4).map(|random| waiting.glance(due, random)).collect();
+    assert_eq!(asked, [1, 3, 4, 1].map(|id| Some(node(id))));
+    waiting.handle_glance();
+    assert_eq!((waiting.glance(due, 0), waiting.try_at()), (None, None), "all of that is past");
+    waiting.handle_held(node(3), quorum, at(1_004), 0);
+    waiting.handle_freed(node(1));
+    assert_eq!(waiting.worth_while_at(Free::default(), quorum, at(1_005), 1), None);
+    waiting.handle_freed(node(3));
+    let due = told(&mut waiting, quorum, 1_005);
+    assert!(due > at(1_005), "it lets others go first again");
+    assert!(waiting.glance(due, 0).is_some());
+    waiting.handle_glance();
+    waiting.handle_held(node(3), quorum, at(1_009), 0);
+    waiting.handle_freed(node(3));
+    let due = told(&mut waiting, quorum, 1_010);
+    assert_eq!(waiting.glance(due, 0), None, "twice was enough");
+    waiting.handle_begin(at(10_000));
+    waiting.handle_end();
+    waiting.handle_refusal(Free::default(), quorum, at(1_013), 0);
+    for id in [1, 3, 4] {
+        waiting.handle_freed(node(id));
+    }
+    let due = told(&mut waiting, quorum, 1_014);
+    assert!(waiting.glance(due, 0).is_some(), "since its last attempt it has not glanced");
+}
+
+#[test]
+fn who_has_another_reason_to_try_asks_all_nodes() {
+    let quorum = Quorum::majority(1);
+    let mut waiting = refused_and_freed();
+    let due = told(&mut waiting, quorum, 1_000);
+    waiting.handle_news(at(1_000));
+    assert_eq!(waiting.glance(due, 0), None, "the lock was let go of in this process");
+    // Nobody else was told.
+    let mut waiting = first();
+    waiting.handle_refusal(Free::default(), quorum, at(10), 0);
+    waiting.handle_freed(NodeId::new(0));
+    let due = told(&mut waiting, quorum, 1_000);
+    assert_eq!((due, waiting.glance(due, 0)), (at(1_000), None));
+}
+
+#[test]
+fn a_node_that_told_before_it_was_heard_to_be_held_is_a_reason_to_try() {
+    let quorum = Quorum::majority(3);
+    let mut waiting = first();
+    waiting.handle_glance();
+    waiting.handle_freed(NodeId::new(2));
+    waiting.handle_held(NodeId::new(2), quorum, at(1_000), u64::MAX);
+    let try_at = waiting.try_at().expect("it is free by now");
+    assert!(try_at > at(1_002) && try_at <= at(1_003), "{try_at:?}");
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -2,6 +2,9 @@
 //!
 //! Here live the sources of randomness. Nobody else draws a number: who needs one is given it, or a source.
 
+mod ahead;
+
+pub(crate) use ahead::ReadAhead;
 #[cfg(feature = "test-util")]
 use rand::{Rng, SeedableRng, rngs::StdRng};
 #[cfg(feature = "test-util")]

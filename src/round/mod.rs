@@ -3,9 +3,13 @@
 //! Here live the tally of one round, what it reports, and the guard that releases. No second attempt, no
 //! waiting for others, no lease: a round knows nothing of what comes after it.
 
+mod asked;
 mod cleanup;
+mod glance;
 mod heard;
 mod tally;
 
+pub(crate) use asked::Asked;
 pub(crate) use cleanup::{ReleaseGuard, ReleaseListener};
+pub(crate) use glance::held_until;
 pub(crate) use tally::Tally;

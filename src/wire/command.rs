@@ -38,6 +38,8 @@ pub(crate) enum Command {
     Release { cooling: Option<Arc<CoolDown>> },
     /// Say what stands at the key.
     Look,
+    /// Say whether something stands at the key, and tell once when that changes.
+    Watch,
     /// Delete the value, which was read there: once, whosever it is.
     ForceDelete,
 }
@@ -66,7 +68,11 @@ impl Command {
         match self {
             Self::Acquire { ttl, .. } | Self::Adopt { ttl, .. } => Some(*ttl),
             Self::Extend { until, .. } | Self::Repair { until } => Some(remaining(*until, now)),
-            Self::Raise { .. } | Self::Release { .. } | Self::Look | Self::ForceDelete => None,
+            Self::Raise { .. }
+            | Self::Release { .. }
+            | Self::Look
+            | Self::Watch
+            | Self::ForceDelete => None,
         }
     }
 
@@ -76,7 +82,7 @@ impl Command {
             Self::Acquire { .. } | Self::Repair { .. } => Asked::Acquire,
             Self::Extend { .. } | Self::Raise { .. } => Asked::Extend,
             Self::Adopt { .. } | Self::Release { .. } | Self::ForceDelete => Asked::Release,
-            Self::Look => Asked::Look,
+            Self::Look | Self::Watch => Asked::Look,
         }
     }
 
@@ -92,7 +98,7 @@ impl Command {
             Self::Raise { token } => Some(fence.raise(*token)),
             Self::Extend { .. } | Self::Repair { .. } => fence.keep(),
             Self::Release { .. } => fence.try_keep(node, now),
-            Self::Look | Self::ForceDelete => None,
+            Self::Look | Self::Watch | Self::ForceDelete => None,
         }
     }
 
@@ -165,6 +171,10 @@ impl Command {
                 LOOK.call(form, keys, None, 0, writer.requests).end();
                 writer.note_verdict();
             }
+            Self::Watch => {
+                ask_ttl(&mut writer, keys.first(), can.tracks);
+                writer.note_verdict();
+            }
         }
         writer.shape()
     }
@@ -217,11 +227,7 @@ fn ask_obstacle(writer: &mut Writer<'_>, key: &[u8], wants: Wants, tracks: bool)
     if wants == Wants::Nothing {
         return;
     }
-    if tracks {
-        watch_one(writer, key);
-    } else {
-        writer.requests.command_of(PTTL, 1).arg(key).end();
-    }
+    ask_ttl(writer, key, tracks);
     writer.note_ttl();
     if wants == Wants::WatchAndHolder {
         writer.requests.command("GET", 1).arg(key).end();
@@ -231,14 +237,16 @@ fn ask_obstacle(writer: &mut Writer<'_>, key: &[u8], wants: Wants, tracks: bool)
 
 /// Asks to be told once when one of the keys changes.
 fn watch(writer: &mut Writer<'_>, keys: &Keys) {
-    keys.iter().for_each(|key| watch_one(writer, key));
+    keys.iter().for_each(|key| ask_ttl(writer, key, true));
 }
 
-/// Asks how long the key has to live, and to be told once when it changes.
-fn watch_one(writer: &mut Writer<'_>, key: &[u8]) {
-    // It holds for the very next command only.
-    writer.requests.command_of(CLIENT_CACHING_YES, 0).end();
-    writer.note_watch();
+/// Asks how long the key has to live, and if it `is_watched` to be told once when it changes.
+fn ask_ttl(writer: &mut Writer<'_>, key: &[u8], is_watched: bool) {
+    if is_watched {
+        // It holds for the very next command only.
+        writer.requests.command_of(CLIENT_CACHING_YES, 0).end();
+        writer.note_watch();
+    }
     writer.requests.command_of(PTTL, 1).arg(key).end();
 }
 

@@ -248,6 +248,8 @@ fn locks_are_ended_by_one_script() {
     expect(&Command::ForceDelete, &k, true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     expect(&Command::ForceDelete, &fenced(), true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     expect(&Command::Look, &k, true, &["EVALSHA look 1 k"], (0, 0, 0));
+    expect(&Command::Watch, &k, true, &["CLIENT CACHING YES", "PTTL k"], (1, 0, 0));
+    expect(&Command::Watch, &k, false, &["PTTL k"], (0, 0, 0));
 }
 
 #[test]
@@ -296,6 +298,7 @@ fn any_command() -> impl Strategy<Value = Command> {
         proptest::option::of((0..9_u64).prop_map(cooling))
             .prop_map(|cooling| Command::Release { cooling }),
         Just(Command::Look),
+        Just(Command::Watch),
         Just(Command::ForceDelete),
     ]
 }
@@ -324,7 +327,7 @@ fn any_reply() -> impl Strategy<Value = Reply> {
 
 proptest! {
     /// Which command says what is told by what is written: `SET` or a script is what matters, and after
-    /// a `SET`, `PTTL` and `GET` are asked for the sake of what is in the way.
+    /// a `SET`, `PTTL` and `GET` are asked for the sake of what is in the way. Without either, `PTTL` is.
     #[test]
     fn replies_are_read_where_their_commands_stand_and_nowhere_else(
         command in any_command(), about in any_about(), tracks: bool, by_source: bool,
@@ -334,7 +337,8 @@ proptest! {
         let (bytes, shape) = written(&command, &about, form, tracks);
         let commands = parsed(&bytes);
         let place = |names: &[&str]| commands.iter().position(|it| names.contains(&it[0].as_str()));
-        let verdict = place(&["SET", "EVAL", "EVALSHA"]).expect("a command that matters");
+        let verdict = place(&["SET", "EVAL", "EVALSHA"]).or_else(|| place(&["PTTL"]));
+        let verdict = verdict.expect("a command that matters");
         let is_plain = commands[verdict][0] == "SET";
         let beside = |name| place(&[name]).filter(|_| is_plain).filter(|place| *place > 0);
         let told = |place: Option<NonZeroU16>| place.map(|place| usize::from(place.get()));

@@ -2,6 +2,7 @@
 
 use crate::random::Random;
 use std::fmt;
+use uuid::Uuid;
 
 /// The hex digits of a UUID.
 const DIGITS: usize = 32;
@@ -21,14 +22,18 @@ enum Form {
 
 impl Value {
     pub(crate) fn fresh(random: &Random) -> Self {
+        Self::plain(random.uuid())
+    }
+
+    fn plain(uuid: Uuid) -> Self {
         let mut digits = [0; DIGITS];
-        random.uuid().simple().encode_lower(&mut digits);
+        uuid.simple().encode_lower(&mut digits);
         Self(Form::Plain(digits))
     }
 
-    /// A fresh value for so many `keys`, that tells `metadata` to whoever reads it.
-    pub(crate) fn telling(random: &Random, keys: usize, metadata: Option<&str>) -> Self {
-        let fresh = Self::fresh(random);
+    /// The value with these digits for so many `keys`, that tells `metadata` to whoever reads it.
+    pub(crate) fn telling(uuid: Uuid, keys: usize, metadata: Option<&str>) -> Self {
+        let fresh = Self::plain(uuid);
         if keys == 1 && metadata.is_none() {
             return fresh;
         }
@@ -125,7 +130,7 @@ mod tests {
             for told in
                 [None, Some(""), Some("worker-7"), Some("host:42"), Some("größe"), Some("+7")]
             {
-                let value = Value::telling(&Random::Machine, keys, told);
+                let value = Value::telling(Random::Machine.uuid(), keys, told);
                 assert_eq!(
                     (value.metadata(), value.several()),
                     (told, Some(keys).filter(|k| *k > 1))

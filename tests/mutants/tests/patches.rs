@@ -6,8 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Every room in which locks are made, kept and ended has some.
-const ROOMS: [&str; 10] =
-    ["acquire", "check", "client", "lease", "node", "observe", "protocol", "round", "time", "wire"];
+const ROOMS: [&str; 11] = [
+    "acquire", "check", "client", "lease", "node", "observe", "protocol", "random", "round",
+    "time", "wire",
+];
 const LEAST: usize = 66;
 
 fn root() -> PathBuf {
