@@ -179,7 +179,7 @@ impl Worker {
             Verb::Alone(alone) => self.act_alone(alone).await,
             Verb::Another { lock } => self.act_by_another(*lock).await,
             Verb::Check => {
-                let found = self.timed("check", connect + 2 * node, self.redlock.check()).await;
+                let found = self.timed("check", 2 * (connect + node), self.redlock.check()).await;
                 self.inspect(&found);
             }
             Verb::Ready => {
