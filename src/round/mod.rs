@@ -1,7 +1,7 @@
 //! One round: every node is asked, its votes are counted, and whoever was asked is told what to clean up.
 //!
-//! Here live the tally of one round, what it reports, and the guard that releases. No second attempt, no
-//! waiting for others, no lease: a round knows nothing of what comes after it.
+//! Here live the tally of one round, what it reports, the guard that releases, and what is only asked: by no
+//! round, of one node. No second attempt, no waiting for others, no lease: a round knows nothing of what comes after it.
 
 mod asked;
 mod cleanup;
