@@ -89,13 +89,33 @@ pub(crate) fn pid(id: u32) -> Pid {
 
 /// What follows the name in `/proc/ID/stat`.
 pub(crate) fn stat(id: u32) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    after_name(&PathBuf::from(format!("/proc/{id}")))
+}
+
+fn after_name(process_or_thread: &Path) -> Option<String> {
+    let stat = fs::read_to_string(process_or_thread.join("stat")).ok()?;
     stat.rsplit_once(") ").map(|(_, rest)| rest.to_owned())
 }
 
 /// What it does: `T` if it is stopped.
 pub(crate) fn state(id: u32) -> Option<char> {
     stat(id)?.chars().next()
+}
+
+/// The directories of its threads.
+pub(crate) fn threads(id: u32) -> Vec<PathBuf> {
+    let tasks = fs::read_dir(format!("/proc/{id}/task")).expect("it runs");
+    tasks.flatten().map(|task| task.path()).collect()
+}
+
+/// Stops it (SIGSTOP), and returns when none of its threads runs any more. Until then it is no stopped job, which the
+/// kernel would let continue when its group is orphaned.
+#[track_caller]
+pub(crate) fn stop(id: u32) {
+    kill_process(pid(id), Signal::STOP).expect("it runs");
+    let is_stopped =
+        |thread: &PathBuf| after_name(thread).is_some_and(|stat| stat.starts_with('T'));
+    eventually("all threads are stopped", || threads(id).iter().all(is_stopped));
 }
 
 /// True unless the process has ended; one that nobody has waited for has ended.

@@ -1,12 +1,12 @@
 //! `torture`: faults are made and mended, whatever happens, and what was done is found out.
 
-use crate::running::{Running, eventually, is_alive};
+use crate::running::{Running, eventually, is_alive, stop, threads};
 use crate::scene::{Ended, Scene};
 use kit::{Cluster, Proxy, Server};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 
@@ -266,7 +266,7 @@ fn clients_end_with_who_started_them() {
     let clients = children(&running);
     assert_eq!(clients.len(), 2);
     // One of them is stopped: it cannot hear of the end of its input.
-    rustix::process::kill_process(crate::running::pid(clients[0]), Signal::STOP).expect("it runs");
+    stop(clients[0]);
     running.send(Signal::KILL);
     eventually("all clients have ended", || clients.iter().all(|client| !is_alive(*client)));
 }
@@ -274,9 +274,8 @@ fn clients_end_with_who_started_them() {
 /// The client processes of a torture, in order.
 fn children(of: &Running) -> Vec<u32> {
     let mut all: Vec<u32> = Vec::new();
-    let tasks = Path::new("/proc").join(of.id().to_string()).join("task");
-    for task in fs::read_dir(tasks).expect("Linux tells").flatten() {
-        let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+    for thread in threads(of.id()) {
+        let children = fs::read_to_string(thread.join("children")).unwrap_or_default();
         all.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
     }
     all.sort_unstable();
