@@ -40,11 +40,11 @@ const LEAST_SPREAD: Duration = Duration::from_millis(1);
 
 /// One in so many of those who would wait tries at once all the same. Who has let go of the lock and wants it again has
 /// it back before those are done who wait: without this, it would nearly always.
-const BOLD: u64 = 8;
+const BOLD: u64 = 16;
 
 /// After each attempt, one that waited for a random time asks a single node so often whether others were faster, before
 /// it asks all.
-const MAX_GLANCES: u8 = 2;
+const MAX_GLANCES: u8 = 4;
 
 /// A future that was woken may leave it at that for so long; then it is neglected, and whoever stands
 /// behind it may go first. It costs nobody anything but a collision if it moves after all.

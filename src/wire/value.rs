@@ -25,7 +25,8 @@ impl Value {
         Self::plain(random.uuid())
     }
 
-    fn plain(uuid: Uuid) -> Self {
+    /// The value with these digits.
+    pub(crate) fn plain(uuid: Uuid) -> Self {
         let mut digits = [0; DIGITS];
         uuid.simple().encode_lower(&mut digits);
         Self(Form::Plain(digits))

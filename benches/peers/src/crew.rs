@@ -40,7 +40,7 @@ impl<'a> Crew<'a> {
         let count = scenario.processes.max(1);
         let setup = Setup {
             library: seat.library,
-            clients: scenario.clients.div_ceil(count),
+            clients: seat.clients.div_ceil(count),
             urls: seat.nodes.urls(),
         };
         let mut members = Vec::with_capacity(count);

@@ -127,7 +127,7 @@ struct Corner<'a> {
 impl<'a> Corner<'a> {
     fn enter(seat: &Seat<'a>, runtime: &'a Runtime) -> Result<Self, String> {
         let (nodes, scenario) = (seat.nodes, seat.scenario);
-        let runner = runner(seat.library, scenario.clients, &nodes.urls(), runtime)?;
+        let runner = runner(seat.library, seat.clients, &nodes.urls(), runtime)?;
         Ok(Self { tasks: scenario.tasks, work: seat.work, cluster: nodes.cluster(), runner })
     }
 }

@@ -53,6 +53,8 @@ pub(crate) enum Base {
     Plain,
     /// quorlock, doing the same on as many nodes that nothing happens to.
     Healthy,
+    /// quorlock, doing the same with one client for all tasks.
+    OneClient,
 }
 
 /// Who else takes part.
@@ -126,7 +128,7 @@ const LATE: Fault = Fault::Slow(Duration::from_millis(20));
 const HOLD_1_MS: Work = Work::SharedKey { hold: Duration::from_millis(1) };
 
 /// All scenarios, in the order of the table.
-pub(crate) const SCENARIOS: [Scenario; 35] = [
+pub(crate) const SCENARIOS: [Scenario; 36] = [
     Scenario { name: "sequential", third: Third::Floors, ..PLAIN },
     Scenario { name: "8 tasks", tasks: 8, third: Third::Floors, ..PLAIN },
     Scenario { name: "64 tasks", tasks: 64, third: Third::Floors, ..PLAIN },
@@ -165,6 +167,14 @@ pub(crate) const SCENARIOS: [Scenario; 35] = [
         clients: 8,
         processes: 8,
         ..SHARED
+    },
+    Scenario {
+        name: "own: 1 key, 8 clients, 1 ms hold",
+        tasks: 8,
+        clients: 8,
+        work: HOLD_1_MS,
+        base: Base::OneClient,
+        ..PLAIN
     },
     Scenario { name: "own: 1 killed, sequential", fault: Fault::Killed, ..OWN },
     Scenario { name: "own: 1 killed, 64 tasks", tasks: 64, fault: Fault::Killed, ..OWN },

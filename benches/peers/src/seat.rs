@@ -12,6 +12,8 @@ pub(crate) struct Seat<'a> {
     pub(crate) library: Library,
     pub(crate) scenario: &'static Scenario,
     pub(crate) work: Work,
+    /// How many clients its tasks share.
+    pub(crate) clients: usize,
     pub(crate) nodes: &'a Nodes,
 }
 
@@ -21,13 +23,14 @@ pub(crate) fn seats<'a>(
     nodes: &'a Nodes,
     healthy: Option<&'a Nodes>,
 ) -> Vec<Seat<'a>> {
-    let work = scenario.work;
-    let seat = |name, library| Seat { name, library, scenario, work, nodes };
+    let (work, clients) = (scenario.work, scenario.clients);
+    let seat = |name, library| Seat { name, library, scenario, work, clients, nodes };
     let quorlock = || seat(Quorlock::NAME, Library::Quorlock);
     let base = match (scenario.base, healthy) {
         (Base::Healthy, Some(healthy)) => {
             Seat { name: "quorlock, all well", nodes: healthy, ..quorlock() }
         }
+        (Base::OneClient, _) => Seat { name: "quorlock, one client", clients: 1, ..quorlock() },
         (Base::Plain, _) => Seat { name: "quorlock, plain", work: Work::OwnKey, ..quorlock() },
         _ => seat(Rslock::NAME, Library::Rslock),
     };
