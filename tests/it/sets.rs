@@ -2,7 +2,10 @@
 
 use crate::{SOON, builder, client, eventually, ms};
 use kit::Cluster;
-use quorlock::{AcquireError, ConfigError, Loss, NodeVote, Redlock, ReleaseOutcome, RetryPolicy};
+use quorlock::{
+    AcquireError, AttemptEnded, ConfigError, Loss, NodeVote, Observer, Redlock, ReleaseOutcome,
+    RetryPolicy,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::time::{sleep, timeout};
@@ -104,6 +107,45 @@ async fn a_set_waits_for_the_one_that_is_in_the_way() {
         lease.expect("free").release().await.expect("nodes are up");
     }
     eventually("no key is left", || cluster.is_empty()).await;
+}
+
+/// Counts the attempts for several locks.
+#[derive(Default)]
+struct Attempts(AtomicUsize);
+
+impl Observer for Attempts {
+    fn attempt_ended(&self, event: &AttemptEnded<'_>) {
+        if event.lock.resources.to_string().contains('c') {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_set_stands_behind_those_who_came_before_it_and_asks_no_node_meanwhile() {
+    let cluster = Cluster::start(3);
+    let attempts = Arc::new(Attempts::default());
+    let ours = builder(&cluster).observer(attempts.clone()).build().expect("good settings");
+    let held = client(&cluster).try_acquire("b").await.expect("a free lock");
+    let mut before_it = Vec::new();
+    for _ in 0..2 {
+        before_it.push(tokio::spawn(ours.acquire("b").wait(SOON).into_future()));
+        sleep(ms(50)).await;
+    }
+    let set = tokio::spawn(ours.acquire_all(["a", "b", "c"]).wait(SOON).into_future());
+    let asked = || attempts.0.load(Ordering::SeqCst);
+    eventually("the set was refused", || asked() > 0).await;
+    held.release().await.expect("nodes are up");
+    let second = before_it.pop().expect("two");
+    let first = before_it.pop().expect("two");
+    let lease = timeout(SOON, first).await.expect("woken").expect("no panic").expect("free");
+    sleep(ms(100)).await;
+    assert_eq!(asked(), 1, "it waits for its turn");
+    lease.release().await.expect("nodes are up");
+    for waiting in [second, set] {
+        let lease = timeout(SOON, waiting).await.expect("woken").expect("no panic").expect("free");
+        lease.release().await.expect("nodes are up");
+    }
 }
 
 /// Locks `names` again and again, and sees that nobody else does at the same time.
