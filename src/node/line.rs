@@ -268,6 +268,10 @@ impl Line {
     /// this runs after it.
     fn kill_stale(&mut self, mut broken: Vec<Stale>, now: Moment) {
         broken.retain(|one| !self.killing.contains(one));
+        if broken.is_empty() {
+            // Another task has seen to them since we looked.
+            return;
+        }
         self.peer.ask_to_kill(&broken, self.said.requests());
         self.killing.extend_from_slice(&broken);
         let at = now.timer;

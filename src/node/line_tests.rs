@@ -285,3 +285,17 @@ fn another_run_has_ended(answer: &str) {
     assert_eq!(node.handover.broken(), []);
     assert!(!node.handover.may_undo(now.timer), "it has ended");
 }
+
+/// Two tasks of a node can find the same connection broken; the other one was faster.
+#[test]
+fn nothing_is_asked_where_another_task_has_seen_to_what_broke() {
+    let mut bench = Bench::new();
+    let stale = Stale { run: Some("this run".into()), client_id: Some(4) };
+    bench.line.kill_stale(vec![stale.clone()], at(0));
+    assert_eq!(bench.sent(at(0)).matches("KILL").count(), 1);
+    bench.line.kill_stale(vec![stale], at(0));
+    bench.line.kill_stale(Vec::new(), at(0));
+    assert_eq!(bench.sent(at(0)), "", "it was told already, or there is none");
+    assert_eq!(bench.come("+OK\r\n", at(1)), Ok(false));
+    assert!(bench.line.has_nothing_unanswered() && bench.line.has_room());
+}

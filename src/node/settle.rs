@@ -116,6 +116,11 @@ impl Backlog {
     }
 }
 
+/// The errors that a `TIME` is not refused with, but what stands before it can be: a reply too many has put
+/// that in the last place.
+const NEVER_TO_TIME: [&str; 7] =
+    ["OOM", "READONLY", "MISCONF", "NOREPLICAS", "WRONGTYPE", "NOSCRIPT", "MOVED"];
+
 /// What time it is by the last of the `replies`, if that was asked; `TIME` may be forbidden to our user.
 /// An error if they are out of step: not as many as `expected`, or the last is no time.
 fn read_seal(
@@ -126,9 +131,11 @@ fn read_seal(
     let out_of_step = || NodeFailure::Unexpected("replies out of step".into());
     match replies.last() {
         _ if replies.len() != expected => Err(out_of_step()),
-        Some(last) if sealed.is_some() && !matches!(last, Value::ServerError(_)) => {
-            time_us(last).map(Some).ok_or_else(out_of_step)
+        Some(Value::ServerError(error)) if sealed.is_some() => {
+            let is_to_time = !NEVER_TO_TIME.contains(&error.code());
+            is_to_time.then_some(None).ok_or_else(out_of_step)
         }
+        Some(last) if sealed.is_some() => time_us(last).map(Some).ok_or_else(out_of_step),
         _ => Ok(None),
     }
 }
@@ -164,6 +171,11 @@ mod tests {
         let read = |last: &Value| read_seal(&[Value::Okay, last.clone()], 2, sealed);
         assert_eq!(read(&time()), Ok(Some(7_000_005)));
         assert_eq!(read(&error), Ok(None), "it may not be asked");
+        for code in NEVER_TO_TIME {
+            let wire = format!("-{code} what a write is refused with\r\n");
+            let shifted = redis::parse_redis_value(wire.as_bytes()).expect("an error reply");
+            assert!(read(&shifted).is_err(), "a stray reply before a refused write: {code}");
+        }
         for other in [Value::Okay, Value::Nil, Value::Int(7), Value::Array(vec![time()])] {
             assert!(read(&other).is_err(), "{other:?}");
         }

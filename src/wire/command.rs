@@ -97,7 +97,11 @@ impl Command {
             Self::Acquire { .. } | Self::Adopt { .. } => Some(fence.draw(now)),
             Self::Raise { token } => Some(fence.raise(*token)),
             Self::Extend { .. } | Self::Repair { .. } => fence.keep(),
-            Self::Release { .. } => fence.try_keep(node, now),
+            // A counter is to outlive what stands in the lock's place.
+            Self::Release { cooling } => {
+                let until = cooling.as_ref().map_or(now, |cooling| cooling.until.max(now));
+                fence.try_keep(node, until)
+            }
             Self::Look | Self::Watch | Self::ForceDelete => None,
         }
     }

@@ -244,6 +244,11 @@ fn locks_are_ended_by_one_script() {
     };
     let swap = "EVALSHA release 1 k mine nobody 500";
     expect(&cool_down(until(500)), &k, true, &[swap], (0, 0, 0));
+    // A counter outlives by half of its ttl what stands in the lock's place.
+    expect(&cool_down(until(500)), &About::keys(&["k"]).fenced(Some(7)), true, &[swap], (0, 0, 0));
+    let script = "EVALSHA RELEASE 2 k k#quorlock:token:{k} 7 try 60000 1 mine nobody 31000";
+    let late = About::keys(&["k"]).fenced(Some(7));
+    expect(&cool_down(until(31_000)), &late, true, &[script], (0, 0, 0));
     expect(&cool_down(NOW), &k, true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     expect(&Command::ForceDelete, &k, true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     expect(&Command::ForceDelete, &fenced(), true, &["EVALSHA release 1 k mine"], (0, 0, 0));

@@ -103,21 +103,22 @@ impl Counters {
     }
 
     /// The same, as far as the counters allow it: what is released must go, whatever they show. `None` also
-    /// where that changes nothing on `node`, at `now`.
-    pub(crate) fn try_keep(&self, node: NodeId, now: Time) -> Option<CounterUpdate<'_>> {
-        let token = self.token().filter(|token| !self.stands(*token, node, now))?;
+    /// where that changes nothing on `node`, and will not before `until`.
+    pub(crate) fn try_keep(&self, node: NodeId, until: Time) -> Option<CounterUpdate<'_>> {
+        let token = self.token().filter(|token| !self.stands(*token, node, until))?;
         Some(self.follow(token, Mode::Try))
     }
 
-    /// True if wherever on `node` our keys stand, the counters beside them are not below the `token`, for half
-    /// of their ttl at the least.
+    /// True if wherever on `node` our keys stand, the counters beside them are not below the `token` `until`
+    /// then, and for half of their ttl after it at the least.
     ///
     /// Keys of ours are there by a command that went to the counters in the same step: it drew the hint, or
     /// what it answered; or it put the keys back, and kept the token. And a counter never falls.
-    fn stands(&self, token: u64, node: NodeId, now: Time) -> bool {
+    fn stands(&self, token: u64, node: NodeId, until: Time) -> bool {
         let drawn = Time::from_nanos(self.drawn.load(Ordering::Relaxed));
         let has_drawn = || self.standing.get().is_some_and(|standing| standing.contains(node));
-        now < drawn.after(self.beside.ttl.as_duration() / 2) && (token <= self.hint || has_drawn())
+        until < drawn.after(self.beside.ttl.as_duration() / 2)
+            && (token <= self.hint || has_drawn())
     }
 
     fn follow(&self, least: u64, mode: Mode) -> CounterUpdate<'_> {

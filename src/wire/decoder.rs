@@ -4,6 +4,7 @@
 //! every lock, and by the redis crate for all others.
 
 use redis::{ErrorKind, RedisError, Value};
+use std::borrow::Cow;
 
 /// How deep replies may be nested. Nothing that is asked for here has more than three levels.
 const MAX_DEPTH: usize = 16;
@@ -172,7 +173,18 @@ fn parse(whole: &[u8]) -> Result<Value, Malformed> {
     let mut rest = whole;
     match simple(&mut rest) {
         Some(value) if rest.is_empty() => Ok(value),
-        _ => redis::parse_redis_value(whole).map_err(|_| Malformed("it cannot be read")),
+        _ => redis::parse_redis_value(&in_text(whole)).map_err(|_| Malformed("it cannot be read")),
+    }
+}
+
+/// An error repeats the arguments of a command that the server does not know, up to some byte; what is no text
+/// of them is shown as such. Anything else stays as it is.
+fn in_text(whole: &[u8]) -> Cow<'_, [u8]> {
+    match str::from_utf8(whole) {
+        Err(_) if whole.starts_with(b"-") => {
+            Cow::Owned(String::from_utf8_lossy(whole).into_owned().into_bytes())
+        }
+        _ => Cow::Borrowed(whole),
     }
 }
 
