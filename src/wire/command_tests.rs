@@ -219,6 +219,11 @@ fn extensions_are_watched_from_their_end_on() {
     expect(&Command::Raise { token: 12 }, &uncommitted, true, &[script], (0, 0, 0));
 }
 
+fn cool_down(until: Time) -> Command {
+    let cooling = Some(Arc::new(CoolDown { value: Value::of(b"nobody"), until }));
+    Command::Release { cooling }
+}
+
 #[test]
 fn locks_are_ended_by_one_script() {
     let (k, fenced) = (About::keys(&["k"]), || About::keys(&["k"]).fenced(None));
@@ -233,22 +238,15 @@ fn locks_are_ended_by_one_script() {
     let script = "EVALSHA RELEASE 2 k k#quorlock:token:{k} 9 try 60000 1 mine";
     expect(&release, &About::keys(&["k"]).fenced(Some(9)), true, &[script], (0, 0, 0));
     // The counter stands at the hint at the least.
-    let plain = ["EVALSHA release 1 k mine"];
-    expect(&release, &About::keys(&["k"]).fenced(Some(7)), true, &plain, (0, 0, 0));
-    let ab = About::keys(&["b", "a"]);
-    expect(&release, &ab, true, &["EVALSHA release 2 a b mine"], (0, 0, 0));
+    let even = About::keys(&["k"]).fenced(Some(7));
+    expect(&release, &even, true, &["EVALSHA release 1 k mine"], (0, 0, 0));
+    expect(&release, &About::keys(&["b", "a"]), true, &["EVALSHA release 2 a b mine"], (0, 0, 0));
 
-    let cool_down = |until| {
-        let cooling = CoolDown { value: Value::of(b"nobody"), until };
-        Command::Release { cooling: Some(Arc::new(cooling)) }
-    };
     let swap = "EVALSHA release 1 k mine nobody 500";
     expect(&cool_down(until(500)), &k, true, &[swap], (0, 0, 0));
     // A counter outlives by half of its ttl what stands in the lock's place.
-    expect(&cool_down(until(500)), &About::keys(&["k"]).fenced(Some(7)), true, &[swap], (0, 0, 0));
     let script = "EVALSHA RELEASE 2 k k#quorlock:token:{k} 7 try 60000 1 mine nobody 31000";
-    let late = About::keys(&["k"]).fenced(Some(7));
-    expect(&cool_down(until(31_000)), &late, true, &[script], (0, 0, 0));
+    expect(&cool_down(until(31_000)), &even, true, &[script], (0, 0, 0));
     expect(&cool_down(NOW), &k, true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     expect(&Command::ForceDelete, &k, true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     expect(&Command::ForceDelete, &fenced(), true, &["EVALSHA release 1 k mine"], (0, 0, 0));
@@ -262,8 +260,6 @@ fn one_key_is_deleted_by_a_command_of_the_servers_own_where_it_has_one() {
     let release = || Command::Release { cooling: None };
     let [one, two] = [&["k"][..], &["a", "b"]].map(About::keys);
     let fenced = |token| About::keys(&["k"]).fenced(Some(token));
-    let cooling = CoolDown { value: Value::of(b"nobody"), until: until(500) };
-    let cool_down = Command::Release { cooling: Some(Arc::new(cooling)) };
     for (deletes, line) in
         [(NativeDelete::DelIfEq, "DELIFEQ k mine"), (NativeDelete::DelEx, "DELEX k IFEQ mine")]
     {
@@ -282,7 +278,7 @@ fn one_key_is_deleted_by_a_command_of_the_servers_own_where_it_has_one() {
             (&release(), &one, Form::Hash),
             (&release(), &two, Form::Native),
             (&release(), &fenced(9), Form::Native),
-            (&cool_down, &one, Form::Native),
+            (&cool_down(until(500)), &one, Form::Native),
         ] {
             let (script, asked) = first(command, about, form);
             assert!(script.starts_with("EVALSHA") && asked == Asked::Release, "{script}");
