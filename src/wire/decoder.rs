@@ -180,11 +180,12 @@ fn parse(whole: &[u8]) -> Result<Value, Malformed> {
 /// An error repeats the arguments of a command that the server does not know, up to some byte; what is no text
 /// of them is shown as such. Anything else stays as it is.
 fn in_text(whole: &[u8]) -> Cow<'_, [u8]> {
-    match str::from_utf8(whole) {
-        Err(_) if whole.starts_with(b"-") => {
-            Cow::Owned(String::from_utf8_lossy(whole).into_owned().into_bytes())
-        }
-        _ => Cow::Borrowed(whole),
+    if !whole.starts_with(b"-") {
+        return Cow::Borrowed(whole);
+    }
+    match String::from_utf8_lossy(whole) {
+        Cow::Borrowed(_) => Cow::Borrowed(whole),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
     }
 }
 
