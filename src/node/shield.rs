@@ -1,5 +1,6 @@
 //! Panics of other people's code, which end neither a node's task nor what it has under way.
 
+use crate::sync::discard;
 use crate::wire::NodeFailure;
 use futures::FutureExt;
 use std::any::Any;
@@ -14,7 +15,11 @@ pub(super) async fn shield<T>(
     failure: impl FnOnce(String) -> NodeFailure,
 ) -> Result<T, NodeFailure> {
     let done = AssertUnwindSafe(future).catch_unwind().await;
-    done.unwrap_or_else(|panic| Err(failure(message(&*panic))))
+    done.unwrap_or_else(|thrown| {
+        let message = message(&*thrown);
+        discard(thrown);
+        Err(failure(message))
+    })
 }
 
 fn message(panic: &(dyn Any + Send)) -> String {

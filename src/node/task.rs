@@ -52,13 +52,18 @@ impl NodeTask {
     /// Serves the node until all handles are gone and nothing is owed any more.
     pub(super) async fn run(mut self) {
         let panicked = |why: String| NodeFailure::Disconnected(why.into());
-        while let Err(failure) = shield(self.serve(), panicked).await {
-            self.handle_break(failure);
+        let mut broken = None;
+        while let Err(failure) = shield(self.serve(&mut broken), panicked).await {
+            broken = Some(failure);
         }
     }
 
-    /// Serves the node; ends when all is done, or with why a connection broke.
-    async fn serve(&mut self) -> Result<(), NodeFailure> {
+    /// Sees to a connection that broke, if one did, and serves the node; ends when all is done, or with why a
+    /// connection broke.
+    async fn serve(&mut self, broken: &mut Option<NodeFailure>) -> Result<(), NodeFailure> {
+        if let Some(why) = broken.take() {
+            self.handle_break(why);
+        }
         loop {
             let Self { backlog, inlet, reconnect, state } = self;
             let made = match state {
@@ -96,14 +101,18 @@ impl NodeTask {
     /// The connection broke. One that had lasted is replaced at once, and commands wait for that; a
     /// node that hung, or dropped us at once, is down.
     fn handle_break(&mut self, why: NodeFailure) {
-        if let State::Connected(connected) = &mut self.state {
+        // Before anything that could panic: no connection is seen to twice, or replaced without a pause.
+        let none = State::Disconnected(Disconnected::default());
+        let mut old = std::mem::replace(&mut self.state, none);
+        let is_hung = matches!(why, NodeFailure::Stalled(_));
+        let (now, random) = (self.backlog.node.timer.now(), self.backlog.node.random());
+        let loss = self.reconnect.handle_loss(is_hung, now, random);
+        if let State::Connected(connected) = &mut old {
             self.backlog.handle_loss(&mut connected.line, true, &why);
             self.backlog.node.tell_closed(Some(&why));
         }
-        let is_hung = matches!(why, NodeFailure::Stalled(_));
         self.backlog.note_silence(is_hung);
-        let (now, random) = (self.backlog.node.timer.now(), self.backlog.node.random());
-        self.state = State::Disconnected(match self.reconnect.handle_loss(is_hung, now, random) {
+        self.state = State::Disconnected(match loss {
             ConnectionLoss::Blip => Disconnected::for_a_moment(&self.backlog),
             ConnectionLoss::Outage => Disconnected::down(why, &self.backlog),
         });
@@ -125,3 +134,7 @@ impl Drop for NodeTask {
         self.backlog.hand_over(&mut self.inlet);
     }
 }
+
+#[cfg(all(test, feature = "test-util"))]
+#[path = "task_tests.rs"]
+mod tests;

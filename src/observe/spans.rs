@@ -15,7 +15,7 @@ use super::observer::Observer;
 use super::observers::Weight;
 use super::pace::{HeldBack, Pace};
 use crate::protocol::Loss;
-use crate::sync::lock;
+use crate::sync::{contain, lock};
 use crate::time::Clock;
 use crate::wire::short;
 use std::collections::BTreeMap;
@@ -97,12 +97,13 @@ impl Spans {
         Self { clock, open: Mutex::default(), paces: Mutex::default(), nodes: Mutex::default() }
     }
 
-    /// True if somebody subscribes to what has this weight.
+    /// True if somebody subscribes to what has this weight; whoever panics over the question does not.
     pub(super) fn want(weight: Weight) -> bool {
-        match weight {
+        let is_wanted = contain(|| match weight {
             Weight::Detail => enabled!(target: "quorlock", Level::DEBUG),
             Weight::Trouble => enabled!(target: "quorlock", Level::WARN),
-        }
+        });
+        is_wanted.unwrap_or(false)
     }
 
     /// Keeps `span` for as long as it is under way.
@@ -327,4 +328,39 @@ impl Observer for Spans {
 
     /// A subscriber has.
     fn panicked(&self, _: &'static str) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
+
+    /// Whatever it is asked, it panics.
+    struct Nervous;
+
+    impl Subscriber for Nervous {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            panic!("a subscriber of somebody's panics");
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn event(&self, _: &Event<'_>) {}
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[test]
+    fn a_subscriber_that_panics_over_the_question_wants_nothing() {
+        tracing::subscriber::with_default(Nervous, || {
+            for weight in [Weight::Detail, Weight::Trouble] {
+                assert!(!Spans::want(weight));
+            }
+        });
+    }
 }

@@ -8,4 +8,4 @@ mod safe_waker;
 pub(crate) use lock::{lock, wait};
 #[cfg(test)]
 pub(crate) use safe_waker::tests;
-pub(crate) use safe_waker::{contain, safely};
+pub(crate) use safe_waker::{contain, discard, safely};

@@ -4,6 +4,7 @@
 //! the nodes' tasks. One that panics there must neither end the thread nor keep others from being
 //! woken.
 
+use std::any::Any;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -15,12 +16,16 @@ pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(done) => Some(done),
         Err(thrown) => {
-            // What was thrown is somebody else's code, too, and can panic when it is dropped.
-            if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(thrown))) {
-                std::mem::forget(again);
-            }
+            discard(thrown);
             None
         }
+    }
+}
+
+/// Drops what was thrown: that is somebody else's code, too, and can panic.
+pub(crate) fn discard(thrown: Box<dyn Any + Send>) {
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(thrown))) {
+        std::mem::forget(again);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{MAX_TTL, SOON, eventually, ms};
 use kit::{Cluster, Proxy, Server};
-use quorlock::{Lease, NodeState, NodeVote, Redlock, ReleaseOutcome};
+use quorlock::{Lease, NodeState, NodeVote, Redlock, ReleaseOutcome, RestartGuard};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -113,4 +113,20 @@ async fn a_proxy_that_closes_the_connection_at_hello_is_spoken_to_without() {
         }
         doormen.iter().for_each(Doorman::close_all);
     }
+}
+
+#[tokio::test]
+async fn a_server_that_takes_the_place_of_an_older_one_is_spoken_to_in_resp3() {
+    let old = Server::builder().arg("--rename-command").arg("HELLO").arg("").start();
+    let new = Server::start();
+    let proxy = Proxy::start(old.addr());
+    let redlock = Redlock::builder().nodes([proxy.url()]).node_timeout(ms(2_000));
+    let redlock = redlock.restart_guard(RestartGuard::Off).build().expect("good settings");
+    let lease = redlock.acquire("r").wait(SOON).await.expect("it works without HELLO");
+    lease.release().await.expect("it is up");
+    proxy.turn_to(new.addr());
+    old.kill();
+    let lease = redlock.acquire("r").wait(SOON).await.expect("another is there");
+    assert!(new.calls("hello") > 0, "it can push");
+    lease.release().await.expect("it is up");
 }

@@ -1,0 +1,312 @@
+//! A whole task, with a model of a server behind it.
+
+use super::super::shield::tests::node;
+use super::*;
+use crate::node::{Ballot, Claim, Environment, NodeState, Nodes, Pool, PushSink, VoteSink};
+use crate::protocol::{NodeId, Time, Ttl};
+use crate::random::Random;
+use crate::transport::{Address, Inside, Stream, Transport};
+use crate::wire::{Answer, Keys, Value, Wants};
+use futures::future::BoxFuture;
+use std::io;
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
+
+/// Hears votes, and panics over every one if it is told to.
+#[derive(Default)]
+struct Listener {
+    panics: bool,
+    votes: Mutex<Vec<String>>,
+    heard: Notify,
+}
+
+impl VoteSink for Listener {
+    fn handle_answer(&self, _: NodeId, answer: Answer, _: Option<Time>) {
+        let said = match answer {
+            Answer::Granted(_) => "granted".to_owned(),
+            Answer::Failed(why) => format!("{why:?}"),
+            other => format!("{other:?}"),
+        };
+        self.votes.lock().expect("no panic with it").push(said);
+        self.heard.notify_one();
+        assert!(!self.panics, "a waker of somebody's panics");
+    }
+}
+
+impl Listener {
+    async fn first_vote(&self) -> String {
+        loop {
+            if let Some(vote) = self.votes.lock().expect("no panic with it").first() {
+                return vote.clone();
+            }
+            let soon = tokio::time::timeout(Duration::from_secs(60), self.heard.notified());
+            soon.await.expect("a vote comes in time");
+        }
+    }
+}
+
+/// Panics whenever it is told of keys.
+#[derive(Default)]
+struct Nervous(AtomicUsize);
+
+impl PushSink for Nervous {
+    fn handle_push(&self, _: NodeId, _: Option<&[u8]>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        panic!("a waker of somebody's panics");
+    }
+
+    fn handle_step(&self, _ahead: Duration) {}
+}
+
+/// A client of the one node behind `transport`.
+fn client(
+    transport: Arc<dyn Transport>,
+    pushes: Arc<dyn PushSink>,
+) -> (Arc<NodeShared>, Arc<Nodes>) {
+    let environment = Environment { transport, ..<_>::default() };
+    let shared = node(environment.clone(), pushes);
+    let pool = Pool::new([shared.clone()].into(), None, environment);
+    (shared, pool.here().expect("a runtime"))
+}
+
+fn claim(key: &str) -> Arc<Claim> {
+    let value = Value::fresh(&Random::Machine);
+    Arc::new(Claim::new(Keys::one(key.as_bytes().into()), value, 1))
+}
+
+fn acquire(nodes: &Nodes, claim: &Arc<Claim>, listener: &Arc<Listener>) {
+    let ttl = Ttl::from_duration(Duration::from_secs(60)).expect("a good ttl");
+    nodes.send_each(|node| {
+        let ballot = Ballot::new(listener.clone(), node);
+        QueuedCommand::acquire(claim.clone(), ttl, Wants::Nothing, ballot)
+    });
+}
+
+fn release(nodes: &Nodes, claim: &Arc<Claim>, listener: &Arc<Listener>) {
+    claim.withdraw();
+    nodes.send_each(|node| {
+        QueuedCommand::release(claim.clone(), Some(Ballot::new(listener.clone(), node)))
+    });
+}
+
+#[tokio::test]
+async fn a_waker_that_panics_takes_no_other_order_with_it() {
+    let server = Inside::new();
+    let pushes = Arc::<Nervous>::default();
+    let (shared, nodes) = client(server.clone(), pushes.clone());
+    let claims = ["a", "b", "c"].map(claim);
+    let listeners =
+        || [true, false, true].map(|panics| Arc::new(Listener { panics, ..<_>::default() }));
+    // They are written as one pipeline, as soon as there is a connection.
+    let acquired = listeners();
+    claims.iter().zip(&acquired).for_each(|(claim, listener)| acquire(&nodes, claim, listener));
+    for listener in &acquired {
+        assert_eq!(listener.first_vote().await, "granted");
+    }
+    assert_eq!(server.keys(), [b"a", b"b", b"c"]);
+    let released = listeners();
+    claims.iter().zip(&released).for_each(|(claim, listener)| release(&nodes, claim, listener));
+    for listener in &released {
+        assert_eq!(listener.first_vote().await, "granted");
+    }
+    assert!(server.keys().is_empty());
+    assert_eq!(shared.pending_releases(), 0, "nothing is owed any more");
+    assert!(nodes.is_open(), "the task has served it all");
+    let told = pushes.0.load(Ordering::Relaxed);
+    assert_eq!(told, 1, "of the one connection that has served it all, and that panicked");
+}
+
+/// What goes wrong with a stream, once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// It panics as it is made.
+    Connecting,
+    Reading,
+    Writing,
+    /// It ends, and panics as it is dropped.
+    Dropped,
+}
+
+/// Streams to `server`, and what goes wrong with the next that is used.
+struct Cursed {
+    server: Arc<Inside>,
+    fault: Mutex<Option<Fault>>,
+    /// True while nothing that the server says comes through.
+    is_silent: AtomicBool,
+}
+
+impl Cursed {
+    fn new() -> Arc<Self> {
+        let (fault, is_silent) = (Mutex::default(), AtomicBool::new(false));
+        Arc::new(Self { server: Inside::new(), fault, is_silent })
+    }
+
+    fn strike(&self, fault: Fault) {
+        *self.fault.lock().expect("not poisoned") = Some(fault);
+    }
+
+    fn has_struck(&self) -> bool {
+        self.fault.lock().expect("not poisoned").is_none()
+    }
+
+    /// True if this is what goes wrong: then nothing does any more.
+    fn is(&self, fault: Fault) -> bool {
+        self.fault.lock().expect("not poisoned").take_if(|set| *set == fault).is_some()
+    }
+}
+
+struct CursedTransport(Arc<Cursed>);
+
+impl Transport for CursedTransport {
+    fn connect<'a>(&'a self, to: &'a Address) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {
+        Box::pin(async {
+            assert!(!self.0.is(Fault::Connecting), "no stream today");
+            let stream = self.0.server.connect(to).await?;
+            Ok(Box::new(CursedStream { curse: self.0.clone(), stream, is_spoilt: false }) as _)
+        })
+    }
+}
+
+struct CursedStream {
+    curse: Arc<Cursed>,
+    stream: Box<dyn Stream>,
+    is_spoilt: bool,
+}
+
+impl Drop for CursedStream {
+    fn drop(&mut self) {
+        assert!(!self.is_spoilt, "no end today");
+    }
+}
+
+impl AsyncRead for CursedStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        room: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        assert!(!self.curse.is(Fault::Reading), "no bytes today");
+        if self.curse.is(Fault::Dropped) {
+            self.is_spoilt = true;
+            return Poll::Ready(Ok(()));
+        }
+        if self.curse.is_silent.load(Ordering::Relaxed) {
+            return Poll::Pending;
+        }
+        Pin::new(&mut self.stream).poll_read(cx, room)
+    }
+}
+
+impl AsyncWrite for CursedStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        assert!(!self.curse.is(Fault::Writing), "no bytes today");
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// Nobody waits for keys.
+struct Nobody;
+
+impl PushSink for Nobody {
+    fn handle_push(&self, _: NodeId, _: Option<&[u8]>) {}
+    fn handle_step(&self, _: Duration) {}
+}
+
+/// What becomes of an acquire of `key`.
+async fn try_acquire(nodes: &Nodes, key: &str) -> (Arc<Claim>, String) {
+    let (claim, listener) = (claim(key), Arc::<Listener>::default());
+    acquire(nodes, &claim, &listener);
+    (claim, listener.first_vote().await)
+}
+
+/// The node serves again, by one connection, and is owed nothing.
+async fn assert_is_served(shared: &NodeShared, nodes: &Nodes, server: &Inside) {
+    let (claim, vote) = try_acquire(nodes, "last").await;
+    assert_eq!(vote, "granted");
+    let listener = Arc::default();
+    release(nodes, &claim, &listener);
+    assert_eq!(listener.first_vote().await, "granted");
+    let none_owed = async {
+        while shared.pending_releases() > 0 || !server.keys().is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let none_owed = tokio::time::timeout(Duration::from_secs(60), none_owed).await;
+    none_owed.unwrap_or_else(|_| panic!("{} are owed", shared.pending_releases()));
+    assert_eq!(shared.connections.load(Ordering::Relaxed), 1);
+    assert_eq!(shared.status().0, NodeState::Up);
+    assert!(nodes.is_open());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_panics_ends_its_connection_and_nothing_else() {
+    for (fault, becomes) in [
+        // It is read before anything is written, and what was not written waits for the next.
+        (Fault::Reading, "granted"),
+        (Fault::Writing, "Disconnected(\"panicked: no bytes today\")"),
+        // A connection that cannot even end is no blip.
+        (Fault::Dropped, "Disconnected(\"panicked: no end today\")"),
+    ] {
+        let curse = Cursed::new();
+        let (shared, nodes) = client(Arc::new(CursedTransport(curse.clone())), Arc::new(Nobody));
+        let (kept, vote) = try_acquire(&nodes, "kept").await;
+        assert_eq!(vote, "granted");
+        // Else the node has dropped us at once, and is left alone for a while.
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        curse.strike(fault);
+        let (given_up, vote) = try_acquire(&nodes, "given up").await;
+        assert!(curse.has_struck());
+        assert_eq!(vote, becomes, "{fault:?}");
+        for claim in [kept, given_up] {
+            release(&nodes, &claim, &Arc::default());
+        }
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_is_served(&shared, &nodes, &curse.server).await;
+        assert_eq!(curse.server.asked_for().len(), 2, "{fault:?}: it was replaced once");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_whose_making_panics_could_not_be_made_and_is_tried_again() {
+    let curse = Cursed::new();
+    let (shared, nodes) = client(Arc::new(CursedTransport(curse.clone())), Arc::new(Nobody));
+    curse.strike(Fault::Connecting);
+    let (_, vote) = try_acquire(&nodes, "k").await;
+    assert_eq!(vote, "Unreachable(\"panicked: no stream today\")");
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_is_served(&shared, &nodes, &curse.server).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_connection_whose_making_panics_does_not_end_the_first() {
+    let curse = Cursed::new();
+    let (shared, nodes) = client(Arc::new(CursedTransport(curse.clone())), Arc::new(Nobody));
+    let (claim, vote) = try_acquire(&nodes, "k").await;
+    assert_eq!(vote, "granted");
+    curse.is_silent.store(true, Ordering::Relaxed);
+    curse.strike(Fault::Connecting);
+    release(&nodes, &claim, &Arc::default());
+    while !curse.has_struck() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    curse.is_silent.store(false, Ordering::Relaxed);
+    assert_is_served(&shared, &nodes, &curse.server).await;
+    assert_eq!(curse.server.asked_for().len(), 1, "the first has answered after all");
+}
