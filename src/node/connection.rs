@@ -26,13 +26,13 @@ impl Link {
         let (login, limit) = node.log_in().await?;
         let connecting = async {
             let open = |resp3| open(node, &login, resp3);
-            let (mut session, peer) = greet(&node.handshake, open).await?;
+            let greeted = greet(&node.handshake, open).await;
+            let (mut session, peer) = greeted.map_err(|error| NodeFailure::unreachable(&error))?;
             kill_stale(&mut session, &peer, node).await?;
             Ok((session, peer))
         };
         let (session, peer) = match node.timer.timeout(limit, connecting).await {
-            Some(Ok(set_up)) => set_up,
-            Some(Err(error)) => return Err(NodeFailure::unreachable(&error)),
+            Some(connected) => connected?,
             None => return Err(NodeFailure::Unreachable("timeout while connecting".into())),
         };
         if peer.info.is_replica {
@@ -64,13 +64,13 @@ async fn kill_stale(
     session: &mut Session<Written>,
     peer: &Peer,
     node: &NodeShared,
-) -> Result<(), RedisError> {
+) -> Result<(), NodeFailure> {
     let broken = node.handover.broken();
     if broken.is_empty() {
         return Ok(());
     }
     peer.ask_to_kill(&broken, session.requests());
-    let replies = session.exchange(Written::of_set_up()).await?;
-    peer.handle_killed(&broken, &replies, node, node.timer.now());
-    Ok(())
+    let replies = session.exchange(Written::of_set_up()).await;
+    let replies = replies.map_err(|error| NodeFailure::unreachable(&error))?;
+    peer.handle_killed(&broken, &replies, node, node.timer.now())
 }

@@ -32,7 +32,8 @@ impl Handshake {
     fn handle_hello(&self, hello: Hello) -> bool {
         match hello {
             Hello::Refused => true,
-            Hello::CutOff => self.cut_off.fetch_add(1, Ordering::Relaxed).is_multiple_of(SELDOM),
+            // Counted once it has failed for good: others may be greeting the same proxy.
+            Hello::CutOff => self.cut_off.load(Ordering::Relaxed).is_multiple_of(SELDOM),
             Hello::Other => {
                 self.cut_off.store(0, Ordering::Relaxed);
                 false
@@ -40,9 +41,13 @@ impl Handshake {
         }
     }
 
-    /// A greeting in RESP2 was answered where `HELLO` was cut off: it may be so again.
-    fn handle_resp2(&self) {
-        self.cut_off.store(0, Ordering::Relaxed);
+    /// A greeting whose `HELLO` was cut off ended so, with RESP2 as well where that was tried.
+    fn handle_cut_off(&self, is_well: bool) {
+        if is_well {
+            self.cut_off.store(0, Ordering::Relaxed);
+        } else {
+            self.cut_off.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -58,19 +63,17 @@ where
 {
     // It is large, and not often made.
     let open = |resp3| Box::pin(open(resp3));
-    let opened = open(true).await;
-    let hello = opened.as_ref().map_or_else(Hello::of, |_| Hello::Other);
-    if !known.handle_hello(hello) {
-        return opened;
+    let by_hello = open(true).await;
+    let hello = by_hello.as_ref().map_or_else(Hello::of, |_| Hello::Other);
+    let in_resp2 = if known.handle_hello(hello) { Some(open(false).await) } else { None };
+    if hello == Hello::CutOff {
+        known.handle_cut_off(matches!(in_resp2, Some(Ok(_))));
     }
-    let in_resp2 = open(false).await;
-    if in_resp2.is_ok() {
-        known.handle_resp2();
-    } else if hello == Hello::CutOff {
-        // What was said first is what is wrong.
-        return opened;
+    match in_resp2 {
+        Some(Err(_)) if hello == Hello::CutOff => by_hello, // What was said first is what is wrong.
+        Some(opened) => opened,
+        None => by_hello,
     }
-    in_resp2
 }
 
 impl Hello {
@@ -133,6 +136,17 @@ mod tests {
         };
         let opened = greet(known, open).now_or_never().expect("nothing to wait for");
         (tried.take(), opened.is_ok())
+    }
+
+    #[test]
+    fn several_greetings_of_one_proxy_do_not_count_each_other() {
+        let known = Handshake::default();
+        for _ in 0..3 {
+            // Each of them has been cut off, and none has gone on yet.
+            assert!(known.handle_hello(Hello::CutOff));
+        }
+        known.handle_cut_off(true);
+        assert!(known.handle_hello(Hello::CutOff));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::queued_command::QueuedCommand;
 use super::shared::NodeState;
 use super::timer_clock::Moment;
 use crate::protocol::{Action, Liveness, Time};
-use crate::wire::{Conversation, NodeFailure, ask_time};
+use crate::wire::{Conversation, NodeFailure, seal};
 use redis::Value;
 use std::time::Duration;
 
@@ -151,7 +151,7 @@ impl Line {
         if written.kills.is_empty() {
             backlog.settle(written, &replies, now, &mut self.peer.can)?;
         } else {
-            self.peer.handle_killed(&written.kills, &replies, &backlog.node, now.timer);
+            self.peer.handle_killed(&written.kills, &replies, &backlog.node, now.timer)?;
             self.killing.retain(|one| !written.kills.contains(one));
         }
         let oldest = self.said.unanswered().next().map(|written| written.at);
@@ -238,7 +238,7 @@ impl Line {
     /// written in the order of these calls (I8).
     fn end_pipeline(&mut self, commands: Vec<QueuedCommand>, is_sealed: bool, now: Moment) {
         if is_sealed {
-            ask_time(self.said.requests());
+            seal(self.said.requests());
         }
         self.last_count = commands.len();
         let sealed = is_sealed.then_some(now.ours);

@@ -296,6 +296,20 @@ fn nothing_is_asked_where_another_task_has_seen_to_what_broke() {
     bench.line.kill_stale(vec![stale], at(0));
     bench.line.kill_stale(Vec::new(), at(0));
     assert_eq!(bench.sent(at(0)), "", "it was told already, or there is none");
-    assert_eq!(bench.come("+OK\r\n", at(1)), Ok(false));
+    assert_eq!(bench.come(&format!("+OK\r\n{TOLD}"), at(1)), Ok(false));
     assert!(bench.line.has_nothing_unanswered() && bench.line.has_room());
+}
+
+#[test]
+fn a_reply_that_nobody_asked_for_ends_no_broken_connection() {
+    let mut bench = Bench::new();
+    let node = bench.backlog.node.clone();
+    let stale = Stale { run: Some("this run".into()), client_id: Some(4) };
+    node.handover.note_broken(stale.clone());
+    let kill = "*4\r\n$6\r\nCLIENT\r\n$4\r\nKILL\r\n$2\r\nID\r\n$1\r\n4\r\n".to_owned();
+    assert_eq!(bench.sent(at(0)), kill + TIME);
+    // As if something between us had added the first: the server has done nothing yet that is to be told.
+    let failure = bench.come("+OK\r\n:1\r\n", at(1)).expect_err("it is out of step");
+    assert!(failure.to_string().contains("out of step"), "{failure}");
+    assert_eq!(node.handover.broken(), [stale], "it may still deliver");
 }

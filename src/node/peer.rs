@@ -4,7 +4,7 @@ use super::session::Session;
 use super::shared::NodeShared;
 use crate::protocol::{Broken, Reading, Time};
 use crate::time::Clock;
-use crate::wire::{Abilities, Requests, ServerInfo, SetUp, ask_time};
+use crate::wire::{Abilities, NodeFailure, Requests, ServerInfo, SetUp, read_seal, seal};
 use redis::{RedisError, Value};
 use std::sync::Arc;
 
@@ -45,33 +45,33 @@ impl Peer {
         Broken { run: self.info.run_id.clone(), client_id: self.client_id }
     }
 
-    /// Adds what kills those of `broken` that the server knows; if it knows none, what it can only answer if it
-    /// lives. That it is another run than theirs says that theirs has ended only then:
+    /// Adds what kills those of `broken` that the server knows, sealed. If it knows none, the seal is what it can only
+    /// answer if it lives. That it is another run than theirs says that theirs has ended only then:
     /// 1. A connection to run 1 is set up, and its task is held up. 2. The server is restarted, twice. 3. A
     ///    connection to run 3 breaks with a `SET` unanswered. 4. The task goes on, and takes run 3 for an earlier one.
     pub(super) fn ask_to_kill(&self, broken: &[Stale], requests: &mut Requests) {
         for id in broken.iter().filter_map(|one| one.to_kill(self.info.run_id.as_ref())) {
             requests.command("CLIENT", 3).args(["KILL", "ID", &id.to_string()]).end();
         }
-        if requests.len() == 0 {
-            ask_time(requests);
-        }
+        seal(requests);
     }
 
     /// The server was told to close the connections `broken`, as far as it knows them, and has answered by
-    /// `now`, a time of the timers.
+    /// `now`, a time of the timers. An error if it has not answered that.
     pub(super) fn handle_killed(
         &self,
         broken: &[Stale],
         replies: &[Value],
         node: &NodeShared,
         now: Time,
-    ) {
+    ) -> Result<(), NodeFailure> {
         let run = self.info.run_id.as_ref();
+        let told = broken.iter().filter(|one| one.to_kill(run).is_some()).count();
+        read_seal(replies, told + 1, true)?;
         // Where it was told to close none, whatever it answers says that it lives: it may refuse to tell the time.
-        let are_told = broken.iter().any(|one| one.to_kill(run).is_some());
-        let is_refused = replies.iter().any(|reply| matches!(reply, Value::ServerError(_)));
-        let are_killed = !(are_told && is_refused);
+        let is_refused = |reply: &Value| matches!(reply, Value::ServerError(_));
+        let are_killed = !replies[..told].iter().any(is_refused);
         node.handover.handle_killed(broken, run, are_killed, now);
+        Ok(())
     }
 }

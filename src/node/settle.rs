@@ -7,7 +7,7 @@ use super::queued_command::QueuedCommand;
 use super::timer_clock::Moment;
 use crate::protocol::Time;
 use crate::sync::contain;
-use crate::wire::{Abilities, Answer, NodeFailure, time_us};
+use crate::wire::{Abilities, Answer, NodeFailure, read_seal};
 use redis::Value;
 
 impl Backlog {
@@ -23,7 +23,7 @@ impl Backlog {
         let Written { at, commands, sealed, .. } = written;
         let expected = commands.iter().map(QueuedCommand::replies).sum::<usize>()
             + usize::from(sealed.is_some());
-        let time = match read_seal(replies, expected, sealed) {
+        let time = match read_seal(replies, expected, sealed.is_some()) {
             Ok(time) => time,
             Err(failure) => {
                 self.handle_unanswered(commands, &failure);
@@ -113,72 +113,5 @@ impl Backlog {
             self.keep(command);
         }
         self.tell_owed();
-    }
-}
-
-/// The errors that a `TIME` is not refused with, but what stands before it can be: a reply too many has put
-/// that in the last place.
-const NEVER_TO_TIME: [&str; 7] =
-    ["OOM", "READONLY", "MISCONF", "NOREPLICAS", "WRONGTYPE", "NOSCRIPT", "MOVED"];
-
-/// What time it is by the last of the `replies`, if that was asked; `TIME` may be forbidden to our user.
-/// An error if they are out of step: not as many as `expected`, or the last is no time.
-fn read_seal(
-    replies: &[Value],
-    expected: usize,
-    sealed: Option<Time>,
-) -> Result<Option<u64>, NodeFailure> {
-    let out_of_step = || NodeFailure::Unexpected("replies out of step".into());
-    match replies.last() {
-        _ if replies.len() != expected => Err(out_of_step()),
-        Some(Value::ServerError(error)) if sealed.is_some() => {
-            let is_to_time = !NEVER_TO_TIME.contains(&error.code());
-            is_to_time.then_some(None).ok_or_else(out_of_step)
-        }
-        Some(last) if sealed.is_some() => time_us(last).map(Some).ok_or_else(out_of_step),
-        _ => Ok(None),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn time() -> Value {
-        redis::parse_redis_value(b"*2\r\n$1\r\n7\r\n$1\r\n5\r\n").expect("a time")
-    }
-
-    proptest! {
-        #[test]
-        fn replies_count_only_if_there_are_as_many_as_were_announced(
-            expected in 1..9_usize, came in 0..9_usize, is_sealed: bool,
-        ) {
-            let mut replies = vec![Value::Okay; came];
-            if let Some(last) = replies.last_mut() {
-                *last = time();
-            }
-            let read = read_seal(&replies, expected, is_sealed.then_some(Time::from_nanos(1)));
-            let told = is_sealed.then_some(7_000_005);
-            prop_assert_eq!(read.ok(), (came == expected).then_some(told));
-        }
-    }
-
-    #[test]
-    fn a_seal_is_a_time_or_an_error() {
-        let sealed = Some(Time::from_nanos(1));
-        let error = redis::parse_redis_value(b"-NOPERM no\r\n").expect("an error reply");
-        let read = |last: &Value| read_seal(&[Value::Okay, last.clone()], 2, sealed);
-        assert_eq!(read(&time()), Ok(Some(7_000_005)));
-        assert_eq!(read(&error), Ok(None), "it may not be asked");
-        for code in NEVER_TO_TIME {
-            let wire = format!("-{code} what a write is refused with\r\n");
-            let shifted = redis::parse_redis_value(wire.as_bytes()).expect("an error reply");
-            assert!(read(&shifted).is_err(), "a stray reply before a refused write: {code}");
-        }
-        for other in [Value::Okay, Value::Nil, Value::Int(7), Value::Array(vec![time()])] {
-            assert!(read(&other).is_err(), "{other:?}");
-        }
-        assert_eq!(read_seal(&[Value::Okay], 1, None), Ok(None), "not asked");
     }
 }

@@ -12,20 +12,38 @@ pub(crate) struct Conversation<T> {
     requests: Requests,
     /// How many of their bytes were sent.
     sent: usize,
-    /// Not answered, or not all of them: the oldest first, with how many replies each has.
-    pipelines: VecDeque<(usize, T)>,
+    /// How many bytes were sent before those.
+    sent_before: u64,
+    /// Not answered, or not all of them: the oldest first.
+    pipelines: VecDeque<Pipeline<T>>,
+    /// Where those begin, among all bytes that were ever to be sent.
+    answered: u64,
     /// Those to the oldest that have come.
     replies: Vec<Value>,
     decoder: Decoder,
     pushes: Pushes,
 }
 
+#[derive(Debug)]
+struct Pipeline<T> {
+    /// How many replies it has.
+    count: usize,
+    /// Where it ends, among all bytes that were ever to be sent.
+    end: u64,
+    what: T,
+}
+
+/// Replies are told apart by their order alone. Where this is found, they are not in step.
+const TO_NOTHING: Malformed = Malformed("a reply to nothing");
+
 impl<T> Conversation<T> {
     pub(crate) fn new() -> Self {
         Self {
             requests: Requests::default(),
             sent: 0,
+            sent_before: 0,
             pipelines: VecDeque::new(),
+            answered: 0,
             replies: Vec::new(),
             decoder: Decoder::default(),
             pushes: Pushes::default(),
@@ -40,7 +58,8 @@ impl<T> Conversation<T> {
     /// All requests that were added since the last one are a pipeline. Its replies come with `what`.
     pub(crate) fn end_pipeline(&mut self, what: T) {
         let count = self.requests.take_len();
-        self.pipelines.push_back((count, what));
+        let end = self.sent_before + self.requests.bytes().len() as u64;
+        self.pipelines.push_back(Pipeline { count, end, what });
     }
 
     /// The bytes that are to be sent.
@@ -52,9 +71,15 @@ impl<T> Conversation<T> {
     pub(crate) fn handle_sent(&mut self, count: usize) {
         self.sent += count;
         if self.to_send().is_empty() {
+            self.sent_before = self.all_sent();
             self.requests.forget_bytes();
             self.sent = 0;
         }
+    }
+
+    /// How many bytes were ever sent.
+    fn all_sent(&self) -> u64 {
+        self.sent_before + self.sent as u64
     }
 
     /// These bytes have come.
@@ -66,26 +91,38 @@ impl<T> Conversation<T> {
     /// can be told from the bytes.
     pub(crate) fn poll_replies(&mut self) -> Result<Option<(T, Vec<Value>)>, Malformed> {
         loop {
-            if let Some(answered) = self.take_answered() {
+            if let Some(answered) = self.take_answered()? {
                 return Ok(Some(answered));
             }
             match self.decoder.next()? {
                 None => return Ok(None),
                 Some(Value::Push { kind, data }) => self.pushes.note(&kind, data),
-                Some(_) if self.pipelines.is_empty() => {
-                    return Err(Malformed("a reply to nothing"));
+                Some(_) if self.pipelines.is_empty() || self.answered >= self.all_sent() => {
+                    return Err(TO_NOTHING);
                 }
                 Some(reply) => self.replies.push(reply),
             }
         }
     }
 
-    fn take_answered(&mut self) -> Option<(T, Vec<Value>)> {
-        self.pipelines.front().filter(|(count, _)| self.replies.len() == *count)?;
-        let (count, what) = self.pipelines.pop_front()?;
+    /// Takes the oldest pipeline, if it is answered. An error if that was not sent as a whole, or if another reply has
+    /// come and nothing more was asked: one of those before was to nothing, and nobody knows which.
+    fn take_answered(&mut self) -> Result<Option<(T, Vec<Value>)>, Malformed> {
+        let Some(oldest) = self.pipelines.front() else { return Ok(None) };
+        if self.replies.len() < oldest.count {
+            return Ok(None);
+        }
+        let is_last = self.pipelines.len() == 1;
+        if oldest.end > self.all_sent() || is_last && self.decoder.has_reply() {
+            return Err(TO_NOTHING);
+        }
+        let Some(Pipeline { count, end, what }) = self.pipelines.pop_front() else {
+            return Ok(None);
+        };
+        self.answered = end;
         // Those to the next one are as many, as a rule.
         let next = Vec::with_capacity(count);
-        Some((what, std::mem::replace(&mut self.replies, next)))
+        Ok(Some((what, std::mem::replace(&mut self.replies, next))))
     }
 
     /// What the server has pushed among the replies that were polled, if it has.
@@ -100,7 +137,7 @@ impl<T> Conversation<T> {
 
     /// What belongs to the pipelines that are not answered, the oldest first.
     pub(crate) fn unanswered(&self) -> impl Iterator<Item = &T> {
-        self.pipelines.iter().map(|(_, what)| what)
+        self.pipelines.iter().map(|pipeline| &pipeline.what)
     }
 
     /// How many pipelines are not answered.
@@ -111,7 +148,7 @@ impl<T> Conversation<T> {
     /// Takes what belongs to the pipelines that are not answered, the oldest first: nobody waits for their
     /// replies any more, and nothing may be added.
     pub(crate) fn take_unanswered(&mut self) -> impl Iterator<Item = T> {
-        self.pipelines.drain(..).map(|(_, what)| what)
+        self.pipelines.drain(..).map(|pipeline| pipeline.what)
     }
 }
 
@@ -126,6 +163,11 @@ mod tests {
         conversation.end_pipeline(what);
     }
 
+    fn send(conversation: &mut Conversation<&'static str>, most: usize) {
+        let count = conversation.to_send().len().min(most);
+        conversation.handle_sent(count);
+    }
+
     #[test]
     fn replies_go_to_their_pipelines_in_order_however_the_bytes_come() {
         let answers = b"+OK\r\n:1\r\n:2\r\n>2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n_\r\n";
@@ -134,6 +176,7 @@ mod tests {
             ask(&mut conversation, 1, "one");
             ask(&mut conversation, 0, "none");
             ask(&mut conversation, 3, "three");
+            send(&mut conversation, usize::MAX);
             let mut told = Vec::new();
             for part in [&answers[..cut], &answers[cut..]] {
                 conversation.handle_bytes(part);
@@ -154,10 +197,59 @@ mod tests {
     fn a_reply_that_nobody_asked_for_is_none() {
         let mut conversation = Conversation::new();
         ask(&mut conversation, 1, "one");
-        conversation.handle_bytes(b"+OK\r\n+OK\r\n");
+        send(&mut conversation, usize::MAX);
+        conversation.handle_bytes(b"+OK\r\n");
         let first = conversation.poll_replies().expect("a reply");
         assert_eq!(first, Some(("one", vec![Value::Okay])));
-        assert_eq!(conversation.poll_replies(), Err(Malformed("a reply to nothing")));
+        conversation.handle_bytes(b"+OK\r\n");
+        assert_eq!(conversation.poll_replies(), Err(TO_NOTHING));
+    }
+
+    #[test]
+    fn of_a_reply_too_many_nobody_knows_which_it_is() {
+        for (answers, is_answered) in [
+            (b"+OK\r\n:1\r\n".as_slice(), false),
+            (b"+OK\r\n+", false),
+            (b"+OK\r\n>2\r\n$10\r\ninvalidate\r\n_\r\n", true),
+            (b"+OK\r\n>", true),
+        ] {
+            let mut conversation = Conversation::new();
+            ask(&mut conversation, 1, "one");
+            send(&mut conversation, usize::MAX);
+            conversation.handle_bytes(answers);
+            assert_eq!(conversation.poll_replies().is_ok(), is_answered, "{answers:?}");
+            let unanswered: &[&str] = if is_answered { &[] } else { &["one"] };
+            assert_eq!(conversation.take_unanswered().collect::<Vec<_>>(), unanswered);
+        }
+    }
+
+    #[test]
+    fn what_was_not_sent_is_not_answered() {
+        // How much of two pipelines of two was sent, and how many replies that can have.
+        for (sent, possible) in [(0, 0), (1, 1), (27, 1), (28, 2), (29, 3), (55, 3), (56, 4)] {
+            for replies in 1..=4 {
+                let mut conversation = Conversation::new();
+                ask(&mut conversation, 2, "first");
+                ask(&mut conversation, 2, "second");
+                send(&mut conversation, sent);
+                conversation.handle_bytes(&b"+OK\r\n".repeat(replies));
+                let mut answered = 0;
+                let end = loop {
+                    match conversation.poll_replies() {
+                        Ok(Some(_)) => answered += 1,
+                        Ok(None) => break Ok(()),
+                        Err(error) => break Err(error),
+                    }
+                };
+                let is_possible = replies <= possible;
+                assert_eq!(end, if is_possible { Ok(()) } else { Err(TO_NOTHING) });
+                assert_eq!(
+                    answered,
+                    replies.min(possible) / 2,
+                    "{replies} replies to {sent} bytes"
+                );
+            }
+        }
     }
 
     #[test]

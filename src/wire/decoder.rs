@@ -12,6 +12,10 @@ const MAX_DEPTH: usize = 16;
 /// How long a reply may be: a string of a server has at most 512 MB (`proto-max-bulk-len`).
 const MAX_BYTES: usize = (1 << 29) + MAX_LINE;
 
+/// How many elements a reply may have, over all levels: in memory each takes tens of bytes, on the wire as few as three.
+/// Nothing that is asked for here has more than some hundreds.
+const MAX_ELEMENTS: usize = 1 << 16;
+
 /// How long a line may be: a number, a status or an error.
 const MAX_LINE: usize = 1 << 16;
 
@@ -48,6 +52,11 @@ impl Decoder {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// True if something has come, at least the first byte of it, that is not pushed.
+    pub(super) fn has_reply(&self) -> bool {
+        self.bytes.get(self.read).is_some_and(|mark| *mark != b'>')
+    }
+
     /// The next reply, or what the server has pushed; `None` until all of it has come.
     pub(crate) fn next(&mut self) -> Result<Option<Value>, Malformed> {
         let unread = &self.bytes[self.read..];
@@ -69,13 +78,24 @@ impl Decoder {
 }
 
 /// Looks for the end of a reply, and goes on where it was when more has come.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Scanner {
+    /// How long the reply may be.
+    max_bytes: usize,
+    /// How many elements may still begin.
+    left: usize,
     /// Where the next element begins.
     at: usize,
     /// How many elements each of the open ones still lacks, the outermost first.
     lacking: [usize; MAX_DEPTH],
     depth: usize,
+}
+
+impl Default for Scanner {
+    fn default() -> Self {
+        let lacking = [0; MAX_DEPTH];
+        Self { max_bytes: MAX_BYTES, left: 1 + MAX_ELEMENTS, at: 0, lacking, depth: 0 }
+    }
 }
 
 impl Scanner {
@@ -89,7 +109,7 @@ impl Scanner {
                 b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => (end, 0),
                 b'$' | b'!' | b'=' => match length(line)? {
                     None => (end, 0),
-                    Some(length) if end + length > MAX_BYTES => return Err(TOO_LONG),
+                    Some(length) if end + length > self.max_bytes => return Err(TOO_LONG),
                     Some(length) if bytes.len() < end + length + 2 => return Ok(None),
                     Some(length) if !bytes[end + length..].starts_with(b"\r\n") => {
                         return Err(Malformed("a string does not end where it should"));
@@ -102,9 +122,11 @@ impl Scanner {
                 b'|' => (end, 2 * length(line)?.unwrap_or(0) + 1),
                 _ => return Err(Malformed("it begins with no mark of a reply")),
             };
-            if end > MAX_BYTES {
+            if end > self.max_bytes {
                 return Err(TOO_LONG);
             }
+            self.left =
+                self.left.checked_sub(1).filter(|left| elements <= *left).ok_or(TOO_MANY)?;
             self.at = end;
             if self.is_complete(elements)? {
                 return Ok(Some(end));
@@ -131,6 +153,7 @@ impl Scanner {
     }
 }
 
+const TOO_MANY: Malformed = Malformed("a reply of more than 65,536 elements");
 const TOO_LONG: Malformed = Malformed("a reply of more than 512 MB");
 
 /// The mark of an element, and the rest of its first line; `None` if the end of that has not come.

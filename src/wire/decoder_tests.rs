@@ -190,6 +190,36 @@ fn replies_have_bounds() {
 }
 
 #[test]
+fn a_reply_has_no_more_elements_than_it_may() {
+    let flat =
+        |count: usize| [format!("*{count}\r\n").as_bytes(), &b"_\r\n".repeat(count)].concat();
+    let replies = decoded([&*flat(MAX_ELEMENTS)]).expect("as many as may be");
+    assert!(matches!(&replies[..], [Value::Array(nils)] if nils.len() == MAX_ELEMENTS));
+    let why = "a reply of more than 65,536 elements";
+    // What is announced is refused before it comes.
+    for announced in ["*65537\r\n", "~65537\r\n", ">65537\r\n", "%32769\r\n", "|32768\r\n"] {
+        assert_eq!(refused(announced.as_bytes()), why, "{announced}");
+    }
+    // On whatever level they are: 256 times 256, and those themselves.
+    let nested = [&b"*256\r\n"[..], &flat(256).repeat(256)].concat();
+    assert_eq!(refused(&nested), why);
+    let nested = [&b"*255\r\n"[..], &flat(256).repeat(255)].concat();
+    assert_eq!(decoded([&*nested]).map(|replies| replies.len()), Ok(1));
+    // Each reply has as many.
+    let two = [flat(MAX_ELEMENTS), flat(MAX_ELEMENTS)].concat();
+    assert_eq!(decoded([&*two]).map(|replies| replies.len()), Ok(2));
+}
+
+#[test]
+fn a_reply_of_many_lines_is_no_longer_than_one_of_one() {
+    let lines = b"*3\r\n+1234567\r\n+1234567\r\n+1234567\r\n";
+    for (max_bytes, scanned) in [(34, Ok(Some(34))), (33, Err(TOO_LONG)), (24, Err(TOO_LONG))] {
+        let mut scanner = Scanner { max_bytes, ..Scanner::default() };
+        assert_eq!(scanner.scan(lines), scanned);
+    }
+}
+
+#[test]
 fn room_that_a_large_reply_took_is_given_back() {
     let mut decoder = Decoder::default();
     let large = [&b"$1000000\r\n"[..], &vec![7; 1_000_000], b"\r\n"].concat();

@@ -21,6 +21,7 @@ mod reply;
 mod reply_shape;
 mod requests;
 mod script;
+mod seal;
 #[cfg(feature = "serde")]
 mod serialized;
 mod set_up;
@@ -47,6 +48,7 @@ pub(crate) use reply::time_us;
 pub(crate) use reply_shape::ReplyShape;
 pub(crate) use requests::Requests;
 pub(crate) use script::Form;
+pub(crate) use seal::{read_seal, seal};
 #[cfg(feature = "serde")]
 pub(crate) use serialized::seconds;
 pub(crate) use set_up::{ServerInfo, SetUp};

@@ -20,8 +20,8 @@ const LONGEST_FLOOD: usize = 40 << 20;
 enum Manner {
     /// It pushes invalidations without end.
     Floods,
-    /// It answers whatever comes after the set-up by `+OK`, without end.
-    SaysOk,
+    /// It answers whatever comes after the set-up by `+OK`, so many times.
+    SaysOk(usize),
     /// It answers even the set-up so.
     AlwaysSaysOk,
     /// It does not tell what time it is.
@@ -68,6 +68,10 @@ fn serve(
     let mut requests = BufReader::new(stream);
     let replies = Arc::new(Mutex::new(stream.try_clone().expect("a socket")));
     let replying = Arc::new(AtomicBool::new(false));
+    let (says_ok, times) = match manner {
+        Manner::SaysOk(times) => (true, times),
+        _ => (false, 1),
+    };
     let (mut store, mut is_set_up) = (std::collections::HashSet::new(), false);
     while let Some(command) = command(&mut requests) {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
@@ -91,24 +95,24 @@ fn serve(
                 "+OK\r\n".to_owned()
             }
             ["TIME"] if manner == Manner::RefusesTime => "-NOPERM no TIME\r\n".to_owned(),
-            ["TIME"] if manner != Manner::SaysOk || !is_set_up => {
+            ["TIME"] if !says_ok || !is_set_up => {
                 let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
                 let now = now.expect("after 1970");
                 let [seconds, micros] =
                     [now.as_secs().to_string(), now.subsec_micros().to_string()];
                 format!("*2\r\n{}{}", bulk(&seconds), bulk(&micros))
             }
-            ["SET", key, ..] if manner != Manner::SaysOk => {
+            ["SET", key, ..] if !says_ok => {
                 let is_free = store.insert((*key).to_owned());
                 if is_free { "+OK\r\n" } else { "_\r\n" }.to_owned()
             }
-            ["EVALSHA", _, _, key, ..] if manner != Manner::SaysOk => {
+            ["EVALSHA", _, _, key, ..] if !says_ok => {
                 format!(":{}\r\n", i32::from(store.remove(*key)))
             }
             _ => "+OK\r\n".to_owned(),
         };
         let endless = match words.first() {
-            Some(&("SET" | "TIME" | "EVALSHA")) if manner == Manner::SaysOk && is_set_up => 1000,
+            Some(&("SET" | "TIME" | "EVALSHA")) if is_set_up => times,
             _ if manner == Manner::AlwaysSaysOk => 1000,
             _ => 1,
         };
@@ -193,11 +197,13 @@ async fn a_flood_of_pushes_holds_up_neither_votes_nor_orders() {
 
 #[tokio::test]
 async fn replies_that_are_out_of_step_are_no_votes() {
-    let peers = [(); 3].map(|()| Peer::start(Manner::SaysOk));
-    let refused = client(&peers).try_acquire("r").await.expect_err("nobody has granted it");
-    let AcquireError::NoQuorum { report } = &refused else { panic!("{refused}") };
-    assert_eq!(report.granted(), 0, "{report}");
-    assert!(report.to_string().contains("out of step"), "{report}");
+    for (times, why) in [(1, "out of step"), (1_000, "a reply to nothing")] {
+        let peers = [(); 3].map(|()| Peer::start(Manner::SaysOk(times)));
+        let refused = client(&peers).try_acquire("r").await.expect_err("nobody has granted it");
+        let AcquireError::NoQuorum { report } = &refused else { panic!("{refused}") };
+        assert_eq!(report.granted(), 0, "{report}");
+        assert!(report.to_string().contains(why), "{report}");
+    }
 }
 
 #[tokio::test]
