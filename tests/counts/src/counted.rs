@@ -1,4 +1,4 @@
-//! A world like the machine's, in which reads and writes are counted.
+//! A world like the machine's, in which reads, writes and looks at clocks are counted.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -14,17 +14,30 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-/// How many calls of the system were made for streams.
+/// What a client has asked of its world.
 #[derive(Default)]
-pub(crate) struct Calls(AtomicUsize);
+pub(crate) struct Calls {
+    streams: AtomicUsize,
+    clocks: AtomicUsize,
+}
 
 impl Calls {
-    pub(crate) fn count(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+    /// How many calls of the system were made for streams.
+    pub(crate) fn of_streams(&self) -> usize {
+        self.streams.load(Ordering::Relaxed)
     }
 
-    fn add(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+    /// How often a clock was read, whichever.
+    pub(crate) fn of_clocks(&self) -> usize {
+        self.clocks.load(Ordering::Relaxed)
+    }
+
+    fn add_stream(&self) {
+        self.streams.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn add_clock(&self) {
+        self.clocks.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -43,10 +56,12 @@ impl Counted {
 
 impl World for Counted {
     fn now(&self) -> Duration {
+        self.calls.add_clock();
         self.origin.elapsed()
     }
 
     fn wall_clock(&self) -> Duration {
+        self.calls.add_clock();
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
     }
 
@@ -119,7 +134,7 @@ impl AsyncRead for Socket {
     ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.stream).poll_read(cx, room);
         if read.is_ready() {
-            self.calls.add();
+            self.calls.add_stream();
         }
         read
     }
@@ -133,7 +148,7 @@ impl AsyncWrite for Socket {
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         if written.is_ready() {
-            self.calls.add();
+            self.calls.add_stream();
         }
         written
     }

@@ -1,4 +1,4 @@
-//! What a lock costs, where it can be counted: allocations, bytes that stay, commands and bytes on the wire, calls
+//! What a lock costs, where it can be counted: allocations, bytes that stay, commands and bytes on the wire, looks at clocks, calls
 //! of the system. Counts do not hang on how busy a machine is, so tests can bound them.
 //!
 //! An allocation counts whoever makes it, also the thread that rings the alarms: so there is one scene at a time.
@@ -48,6 +48,8 @@ pub struct Cost {
     pub bytes: f64,
     /// Calls of the system: reads, writes, and waits for either. None unless they are counted.
     pub calls: f64,
+    /// Looks at a clock. None unless they are counted.
+    pub clock_reads: f64,
 }
 
 impl Scene {
@@ -59,7 +61,7 @@ impl Scene {
         Self::with(|builder, _| builder)
     }
 
-    /// The same, with a client whose calls of the system are counted. Its alarms are tasks, so that its
+    /// The same, with a client whose calls of the system and looks at clocks are counted. Its alarms are tasks, so that its
     /// allocations are not those of others.
     ///
     /// # Panics
@@ -97,9 +99,9 @@ impl Scene {
     {
         let play = || self.play(tasks, each, &acquire);
         play();
-        let (before, calls) = (self.told(), self.calls());
+        let (before, calls, reads) = (self.told(), self.calls(), self.calls.of_clocks());
         let allocated = allocated_by(play);
-        let calls = self.calls() - calls;
+        let (calls, reads) = (self.calls() - calls, self.calls.of_clocks() - reads);
         let after = self.told();
         let per_cycle = |count| ratio(count, tasks * each);
         Cost {
@@ -108,6 +110,7 @@ impl Scene {
             commands: per_cycle(after.0 - before.0 - NODES),
             bytes: per_cycle(after.1 - before.1),
             calls: per_cycle(calls),
+            clock_reads: per_cycle(reads),
         }
     }
 
@@ -163,7 +166,7 @@ impl Scene {
     }
 
     fn calls(&self) -> usize {
-        let count = self.calls.count();
+        let count = self.calls.of_streams();
         let waits = self.runtime.metrics().worker_park_count(0);
         if count == 0 { 0 } else { count + usize::try_from(waits).unwrap_or(usize::MAX) }
     }
