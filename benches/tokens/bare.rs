@@ -46,7 +46,7 @@ pub(crate) enum Way {
     /// One more than what its counter shows, or the hint if that is more; only with a grant.
     Script,
     /// `MULTI` of `SET NX PX` and `ZADD GT CH`: the hint, if that is more than what its counter shows; with a
-    /// refusal as well.
+    /// refusal as well. What the counter shows then is read in it, for the next hint and to raise it by.
     Transaction,
 }
 
