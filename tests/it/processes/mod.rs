@@ -1,6 +1,10 @@
 //! Several processes that want the same lock.
 
+#[cfg(feature = "test-util")]
+mod drawing;
 mod late;
+#[cfg(feature = "test-util")]
+mod skewed;
 mod work;
 
 use crate::ms;
