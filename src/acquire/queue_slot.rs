@@ -101,7 +101,10 @@ impl QueueSlot {
             self.ticket = self.queues.queues().next_ticket();
             self.enter();
         }
-        self.queues.handle_refusal(&self.waiter, self.key.as_ref());
+        self.queues.handle_refusal(&self.waiter);
+        if let Some((_, joined)) = &self.set {
+            self.queues.handle_set_refused(*joined, self.key.as_ref());
+        }
         let Some(key) = &self.key else { return };
         if let Some(queue) = self.queues.queues().by_key.get_mut(key) {
             queue.refused = Some(tally.clone());
@@ -134,7 +137,7 @@ impl Drop for QueueSlot {
         // must be given up now, and before the next in the queue asks.
         self.waiter.dissolve();
         if let Some((_, joined)) = &self.set {
-            self.queues.dissolve_set(*joined);
+            self.queues.handle_set_over(*joined);
         }
         self.leave();
     }

@@ -8,12 +8,17 @@
 //! first of them is told that can try now; the others are told by that one when it has tried in vain, or leaves. Each is
 //! looked at once for a node that named the key: what a release costs does not grow with the number of sets.
 
-use super::queue::Ticket;
+use super::queue::{Ticket, Told, tell};
+use super::wait_queue::{Queues, WaitQueues};
 use super::waiter::Waiter;
 use crate::protocol::{Free, FreedKey, Moment, NodeId, Time};
 use crate::wire::{Key, Keys};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Who is told of a key and tries so soon after it can be had holds up the others.
+const PROMPT: Duration = Duration::from_millis(5);
 
 /// Those who have asked for several locks together.
 #[derive(Default)]
@@ -140,12 +145,12 @@ impl Sets {
         }
     }
 
-    /// The first of those who watch `key`, if it has gone where they were refused for it. It is not looked at again before
-    /// its next attempt; nor is anybody while one that was told has not tried.
-    pub(super) fn next(&mut self, key: &[u8]) -> Option<Arc<Waiter>> {
+    /// The first of those who watch `key`, if it has gone where they were refused for it, and from when on. It is not
+    /// looked at again before its next attempt; nor is anybody while one that was told has not tried.
+    fn next(&mut self, key: &[u8]) -> Option<(Arc<Waiter>, Time)> {
         let wanted = self.by_key.get_mut(key).filter(|wanted| wanted.told.is_none())?;
-        let (since, node) = wanted.first()?;
-        wanted.take(node, since)
+        let (since, node, from) = wanted.first()?;
+        wanted.take(node, since).map(|waiter| (waiter, from))
     }
 
     /// `waiter` is told that `key` has gone.
@@ -187,11 +192,11 @@ impl Sets {
 }
 
 impl Wanted {
-    /// The first that watches it on a node where it has gone since.
-    fn first(&self) -> Option<(Moment, NodeId)> {
+    /// The first that watches it on a node where it has gone since, and from when on it can be had there.
+    fn first(&self) -> Option<(Moment, NodeId, Time)> {
         let firsts = self.watchers.iter().filter_map(|(node, line)| {
             let (since, _) = line.first_key_value()?;
-            self.freed.free_from(*node, *since).map(|_| (*since, *node))
+            self.freed.free_from(*node, *since).map(|from| (*since, *node, from))
         });
         firsts.min()
     }
@@ -203,5 +208,60 @@ impl Wanted {
             self.watchers.remove(&node);
         }
         waiter
+    }
+}
+
+impl WaitQueues {
+    /// More was heard of what is in the way of `waiter`, whose turn it is in the `queue`.
+    pub(super) fn handle_obstacles(&self, waiter: &Arc<Waiter>, queue: Option<&Key>) {
+        let mut all = self.queues();
+        all.sets.watch(waiter, queue);
+        let at = self.worth_while_at(&all, waiter);
+        drop(all);
+        if let Some(at) = at {
+            waiter.handle_news(at);
+        }
+    }
+
+    /// A set was refused, and stands in the `queue`.
+    pub(super) fn handle_set_refused(&self, joined: Ticket, queue: Option<&Key>) {
+        let mut all = self.queues();
+        let mut keys = all.sets.hand_on(joined);
+        // Others have the key for which it stands in line now. When that goes, the next is told as well.
+        keys.retain(|key| Some(key) != queue);
+        let told = self.next_sets(&mut all, keys);
+        drop(all);
+        tell(told);
+    }
+
+    /// The acquire for a set is over.
+    pub(super) fn handle_set_over(&self, joined: Ticket) {
+        let mut all = self.queues();
+        let keys = all.sets.remove(joined);
+        let told = self.next_sets(&mut all, keys);
+        drop(all);
+        tell(told);
+    }
+
+    /// Those who watch `key` and are to be told, now that it has gone: the first that can try as soon as it can be had, and
+    /// whoever stands before that and can try only later.
+    pub(super) fn next_set(&self, all: &mut Queues, key: &[u8]) -> Told {
+        let mut told = Told::new();
+        while let Some((waiter, from)) = all.sets.next(key) {
+            // Who has lost its turn tries when it moves.
+            let at = if waiter.is_first() { self.worth_while_at(all, &waiter) } else { None };
+            let Some(at) = at else { continue };
+            told.push((waiter.clone(), at));
+            if at <= from.max(self.clock().now()).after(PROMPT) {
+                all.sets.note_told(&waiter, key);
+                break;
+            }
+        }
+        told
+    }
+
+    /// The same for each of these keys.
+    pub(super) fn next_sets(&self, all: &mut Queues, keys: Vec<Key>) -> Told {
+        keys.into_iter().flat_map(|key| self.next_set(all, &key)).collect()
     }
 }

@@ -9,7 +9,7 @@
 //! same when it is polled every now and then. The rules for that are in
 //! [`protocol`](crate::protocol::Waiting); here they are asked, every now and then, for all who wait.
 
-use super::queue::{Queue, Ticket, Woken};
+use super::queue::{Queue, Ticket, Woken, tell};
 use super::sets::Sets;
 use super::waiter::{AttemptGuard, Waiter};
 use crate::node::{Environment, PushSink};
@@ -59,9 +59,6 @@ pub(super) struct Queues {
     swept: Swept,
 }
 
-/// Those who are to be told that they may try, and when, once the queues are not locked any more.
-type Told = Vec<(Arc<Waiter>, Time)>;
-
 /// How far a sweep has come.
 #[derive(Clone, Default)]
 enum Swept {
@@ -74,64 +71,17 @@ enum Swept {
 }
 
 impl WaitQueues {
-    /// The attempt of `waiter` was refused, and it stands in the `queue`.
-    pub(super) fn handle_refusal(&self, waiter: &Waiter, queue: Option<&Key>) {
+    /// The attempt of `waiter` was refused.
+    pub(super) fn handle_refusal(&self, waiter: &Waiter) {
         waiter.handle_refusal(self.quorum, self.random.number());
-        let Some(joined) = waiter.joined() else { return };
-        let mut all = self.queues();
-        let mut told = all.sets.hand_on(joined);
-        // Where it stands in line itself, others have taken the key, and it will be told with them.
-        told.retain(|key| Some(key) != queue);
-        let told = self.next_sets(&mut all, told);
-        drop(all);
-        tell(told);
-    }
-
-    /// The acquire for several locks is over.
-    pub(super) fn dissolve_set(&self, joined: Ticket) {
-        let mut all = self.queues();
-        let told = all.sets.remove(joined);
-        let told = self.next_sets(&mut all, told);
-        drop(all);
-        tell(told);
-    }
-
-    /// More was heard of what is in the way of `waiter`, whose turn it is in the `queue`.
-    pub(super) fn handle_obstacles(&self, waiter: &Arc<Waiter>, queue: Option<&Key>) {
-        let mut all = self.queues();
-        all.sets.watch(waiter, queue);
-        let at = self.worth_while_at(&all, waiter);
-        drop(all);
-        if let Some(at) = at {
-            waiter.handle_news(at);
-        }
     }
 
     /// When it is worth while for `waiter` to try again, if it is.
-    fn worth_while_at(&self, all: &Queues, waiter: &Waiter) -> Option<Time> {
+    pub(super) fn worth_while_at(&self, all: &Queues, waiter: &Waiter) -> Option<Time> {
         #[cfg(feature = "test-util")]
         self.looks.fetch_add(1, Ordering::Relaxed);
         let freed = all.sets.free_for(waiter);
         waiter.worth_while_at(freed, self.quorum, self.random.number())
-    }
-
-    /// The first of those who watch `key` that can try now that it has gone, and when. The others are told by
-    /// that one.
-    fn next_set(&self, all: &mut Queues, key: &[u8]) -> Option<(Arc<Waiter>, Time)> {
-        while let Some(waiter) = all.sets.next(key) {
-            // Who has lost its turn tries once it moves, or gets it back.
-            let at = if waiter.is_first() { self.worth_while_at(all, &waiter) } else { None };
-            if let Some(at) = at {
-                all.sets.note_told(&waiter, key);
-                return Some((waiter, at));
-            }
-        }
-        None
-    }
-
-    /// The same for each of these keys.
-    fn next_sets(&self, all: &mut Queues, keys: Vec<Key>) -> Told {
-        keys.into_iter().filter_map(|key| self.next_set(all, &key)).collect()
     }
 
     /// Which node `waiter` is to ask before its next attempt whether others were faster.
@@ -335,13 +285,6 @@ impl Queues {
 fn wake(woken: Woken, clock: &Clock) {
     for waiter in woken {
         waiter.wake_for(clock.now());
-    }
-}
-
-/// Tells them to try then.
-fn tell(told: Told) {
-    for (waiter, at) in told {
-        waiter.wake_for(at);
     }
 }
 

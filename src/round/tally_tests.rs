@@ -166,7 +166,7 @@ fn who_listens_after_the_decision_is_woken_by_the_next_vote_and_not_by_others() 
     assert_eq!(late.listen(&waker), 3);
     assert_eq!(Arc::strong_count(&bell), 2, "nobody is left who could wake it");
 
-    let closed = tally(&[held.clone()]);
+    let closed = tally(std::slice::from_ref(&held));
     closed.listen(&waker);
     closed.close();
     closed.count_answer(NodeId::new(1), held, None);

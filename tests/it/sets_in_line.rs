@@ -220,6 +220,28 @@ async fn one_that_was_told_and_is_not_polled_holds_up_nobody_for_long() {
     lease.release().await.expect("nodes are up");
 }
 
+/// What the first wants beside the others' key is kept back for a while by the one who let go of it.
+#[tokio::test(start_paused = true)]
+async fn one_that_was_told_and_can_try_only_later_holds_up_nobody() {
+    let nodes = Nodes::start(5);
+    let redlock = patient(&nodes);
+    let held = redlock.acquire("kept").ttl(MAX_TTL / 2).await.expect("a free lock");
+    nodes.only(3).hold("z", MAX_TTL);
+    let own = ["first", "own-0", "own-1"];
+    own.iter().for_each(|own| nodes.only(..2).hold(own, MAX_TTL));
+    let first = tokio::spawn(redlock.acquire_all(["first", "kept", "z"]).into_future());
+    sleep(ms(20)).await;
+    let pairs = own[1..].iter().map(|own| [(*own).into(), "z".into()]);
+    let crowd = Crowd::wait_for(&redlock, pairs).await;
+    held.release_after(ms(5_000)).await.expect("nodes are up");
+    nodes.remove("z");
+    sleep(ms(20)).await;
+    crowd.drain().await;
+    assert!(!first.is_finished(), "it is kept back");
+    let lease = first.await.expect("no panic").expect("it is told when it can try");
+    lease.release().await.expect("nodes are up");
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_a_node_names_after_the_refusal_is_watched_as_well() {
     let nodes = Nodes::start(5);
