@@ -181,13 +181,15 @@ impl Sets {
     pub(super) fn holds_up(&self, joined: Ticket) -> bool {
         self.members.get(&joined).is_some_and(|member| {
             let mut told = member.told.iter().filter_map(|place| member.keys.get(*place));
-            told.any(|key| self.is_watched(key))
+            told.any(|key| self.is_watched(key, Some(joined)))
         })
     }
 
-    /// True if somebody watches `key`.
-    pub(super) fn is_watched(&self, key: &[u8]) -> bool {
-        self.by_key.get(key).is_some_and(|wanted| !wanted.watchers.is_empty())
+    /// True if somebody watches `key` who has not joined as this one.
+    pub(super) fn is_watched(&self, key: &[u8], but: Option<Ticket>) -> bool {
+        let wanted = self.by_key.get(key);
+        let mut watchers = wanted.into_iter().flat_map(|one| one.watchers.values().flatten());
+        watchers.any(|(_, waiter)| waiter.joined() != but)
     }
 }
 

@@ -242,7 +242,8 @@ impl Queues {
         waiter.claim().is_some_and(|claim| {
             claim.keys().iter().any(|key| {
                 let queue = self.by_key.get(key);
-                queue.is_some_and(|queue| queue.has_others(ticket)) || self.sets.is_watched(key)
+                queue.is_some_and(|queue| queue.has_others(ticket))
+                    || self.sets.is_watched(key, waiter.joined())
             })
         })
     }
