@@ -89,7 +89,10 @@ impl<'a> Course<'a> {
             let ended = attempt.run(guard, &mut self.acquisition).await;
             self.tell(&nodes, &ended);
             match ended {
-                AttemptResult::Won(acquired) => return Ok(acquired),
+                AttemptResult::Won(acquired) => {
+                    self.slot.as_ref().inspect(|slot| slot.handle_won());
+                    return Ok(acquired);
+                }
                 AttemptResult::Retry { reason, at } => self.rest(&nodes, reason, at).await,
                 AttemptResult::Refused { refusal, reason, is_latest } => {
                     return Err(self.failure(refusal, reason, is_latest));

@@ -14,6 +14,16 @@ pub(super) struct Ticket(pub(super) u64);
 /// and may come back here.
 pub(super) type Woken = Vec<Arc<Waiter>>;
 
+/// The same for those who may try at a time.
+pub(super) type Told = Vec<(Arc<Waiter>, Time)>;
+
+/// Tells them to try then.
+pub(super) fn tell(told: Told) {
+    for (waiter, at) in told {
+        waiter.wake_for(at);
+    }
+}
+
 /// Those who wait for one key.
 #[derive(Default)]
 pub(super) struct Queue {

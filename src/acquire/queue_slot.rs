@@ -26,9 +26,10 @@ impl QueueSlot {
     /// A place at the end of the queue for these keys, for an acquire that ends by `deadline`.
     pub(super) fn join(queues: &Arc<WaitQueues>, keys: &Keys, deadline: Time) -> Self {
         let key = (keys.len() == 1).then(|| keys.first().clone());
-        let waiter = Arc::new(Waiter::new(queues.clock().clone(), deadline, keys));
         let ticket = queues.queues().next_ticket();
         let set = key.is_none().then(|| (keys.clone(), ticket));
+        let joined = set.as_ref().map(|(_, joined)| *joined);
+        let waiter = Arc::new(Waiter::new(queues.clock().clone(), deadline, joined));
         let slot = Self { queues: queues.clone(), key, ticket, set, waiter };
         slot.enter();
         slot
@@ -66,9 +67,16 @@ impl QueueSlot {
 
     /// Notes an attempt that begins.
     pub(super) fn begin(&self, attempt: AttemptGuard, tally: Arc<Tally>) {
-        self.waiter.begin(attempt, tally);
         if let Some((keys, joined)) = &self.set {
-            self.queues.queues().sets.insert(keys, *joined, &self.waiter);
+            self.queues.queues().sets.handle_begin(keys, *joined);
+        }
+        self.waiter.begin(attempt, tally);
+    }
+
+    /// The attempt was won: whoever waits for one of several keys waits for its release.
+    pub(super) fn handle_won(&self) {
+        if let Some((_, joined)) = &self.set {
+            self.queues.queues().sets.hand_on(*joined);
         }
     }
 
@@ -94,6 +102,9 @@ impl QueueSlot {
             self.enter();
         }
         self.queues.handle_refusal(&self.waiter);
+        if let Some((_, joined)) = &self.set {
+            self.queues.handle_set_refused(*joined, self.key.as_ref());
+        }
         let Some(key) = &self.key else { return };
         if let Some(queue) = self.queues.queues().by_key.get_mut(key) {
             queue.refused = Some(tally.clone());
@@ -112,6 +123,10 @@ impl QueueSlot {
 
     /// When something happened that makes a new attempt worth while; pending until it does.
     pub(super) fn poll_news(&self) -> Poll<Time> {
+        // A node may name one of several keys after the attempt was refused.
+        if self.set.is_some() && self.waiter.is_first() && self.waiter.hears_more() {
+            self.queues.handle_obstacles(&self.waiter, self.key.as_ref());
+        }
         self.waiter.try_at().map_or(Poll::Pending, Poll::Ready)
     }
 }
@@ -121,8 +136,8 @@ impl Drop for QueueSlot {
         // The round under way knows this waiter as the one to wake, and may outlive it: its claim
         // must be given up now, and before the next in the queue asks.
         self.waiter.dissolve();
-        if let Some((keys, joined)) = &self.set {
-            self.queues.queues().sets.remove(keys, *joined);
+        if let Some((_, joined)) = &self.set {
+            self.queues.handle_set_over(*joined);
         }
         self.leave();
     }

@@ -9,7 +9,7 @@
 //! same when it is polled every now and then. The rules for that are in
 //! [`protocol`](crate::protocol::Waiting); here they are asked, every now and then, for all who wait.
 
-use super::queue::{Queue, Ticket, Woken};
+use super::queue::{Queue, Ticket, Woken, tell};
 use super::sets::Sets;
 use super::waiter::{AttemptGuard, Waiter};
 use crate::node::{Environment, PushSink};
@@ -21,6 +21,8 @@ use crate::time::{Alarm, Clock, Ring};
 use crate::wire::Key;
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
+#[cfg(feature = "test-util")]
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
@@ -39,6 +41,9 @@ pub(crate) struct WaitQueues {
     random: Random,
     queues: Mutex<Queues>,
     this: Weak<Self>,
+    /// How many waiters were looked at as something had gone that may have been in their way.
+    #[cfg(feature = "test-util")]
+    pub(super) looks: AtomicU64,
 }
 
 #[derive(Default)]
@@ -71,6 +76,14 @@ impl WaitQueues {
         waiter.handle_refusal(self.quorum, self.random.number());
     }
 
+    /// When it is worth while for `waiter` to try again, if it is.
+    pub(super) fn worth_while_at(&self, all: &Queues, waiter: &Waiter) -> Option<Time> {
+        #[cfg(feature = "test-util")]
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        let freed = all.sets.free_for(waiter);
+        waiter.worth_while_at(freed, self.quorum, self.random.number())
+    }
+
     /// Which node `waiter` is to ask before its next attempt whether others were faster.
     pub(super) fn glance(&self, waiter: &Waiter) -> Option<NodeId> {
         waiter.glance(self.random.number())
@@ -89,6 +102,8 @@ impl WaitQueues {
             random,
             queues: Mutex::default(),
             this: this.clone(),
+            #[cfg(feature = "test-util")]
+            looks: AtomicU64::new(0),
         })
     }
 
@@ -152,12 +167,13 @@ impl Queues {
     }
 
     /// Looks at some of the waiters for those that do not move, and sets them aside. Returns what
-    /// their attempts may have won, and whether the sweep has come to its end.
-    fn sweep(&mut self, now: Time, woken: &mut Woken) -> (Vec<AttemptGuard>, bool) {
+    /// their attempts may have won, the keys of which others may be told in their place, and whether the sweep has
+    /// come to its end.
+    fn sweep(&mut self, now: Time, woken: &mut Woken) -> (Vec<AttemptGuard>, Vec<Key>, bool) {
         let (seen, next) = self.slice();
         let is_whole = matches!(next, Swept::Nothing);
         self.swept = next;
-        let mut given_up = Vec::new();
+        let (mut given_up, mut told) = (Vec::new(), Vec::new());
         for (ticket, queue, waiter) in seen {
             let is_due = match waiter.neglect(now) {
                 None => false,
@@ -166,6 +182,7 @@ impl Queues {
                 Some(Neglect::Bypass) => {
                     let queue = queue.as_ref().and_then(|key| self.by_key.get(key));
                     queue.is_some_and(|queue| queue.has_others(ticket))
+                        || waiter.joined().is_some_and(|joined| self.sets.holds_up(joined))
                 }
                 Some(Neglect::GiveUpIfWanted) => self.is_wanted(&waiter, ticket),
             };
@@ -174,9 +191,10 @@ impl Queues {
                     queue.handle_bypassed();
                 }
                 self.remove(queue.as_deref(), ticket, woken);
+                told.extend(waiter.joined().map(|joined| self.sets.hand_on(joined)));
             }
         }
-        (given_up, is_whole)
+        (given_up, told.into_iter().flatten().collect(), is_whole)
     }
 
     /// The next of those whose turn it is, and how far the sweep has come with them.
@@ -222,8 +240,11 @@ impl Queues {
     /// has under way.
     fn is_wanted(&self, waiter: &Waiter, ticket: Ticket) -> bool {
         waiter.claim().is_some_and(|claim| {
-            let mut queues = claim.keys().iter().filter_map(|key| self.by_key.get(key));
-            queues.any(|queue| queue.has_others(ticket))
+            claim.keys().iter().any(|key| {
+                let queue = self.by_key.get(key);
+                queue.is_some_and(|queue| queue.has_others(ticket))
+                    || self.sets.is_watched(key, waiter.joined())
+            })
         })
     }
 
@@ -271,18 +292,12 @@ fn wake(woken: Woken, clock: &Clock) {
 impl ReleaseListener for WaitQueues {
     fn handle_release(&self, key: &[u8], at: Time) {
         let mut all = self.queues();
-        let next = all.by_key.get_mut(key).and_then(|queue| queue.handle_release(at));
-        let mut told: Vec<_> = next.into_iter().collect();
-        for waiter in all.sets.kept_out_by(key) {
-            let random = self.random.number();
-            if let Some(at) = waiter.handle_release(key, at, self.quorum, random) {
-                told.push((waiter, at));
-            }
-        }
+        all.sets.handle_release(key, at);
+        let first = all.by_key.get_mut(key).and_then(|queue| queue.handle_release(at));
+        let mut told: Vec<_> = first.into_iter().collect();
+        told.extend(self.next_set(&mut all, key));
         drop(all);
-        for (waiter, at) in told {
-            waiter.wake_for(at);
-        }
+        tell(told);
     }
 }
 
@@ -290,13 +305,15 @@ impl Ring for WaitQueues {
     fn ring(self: Arc<Self>, now: Time) -> Option<Time> {
         let mut queues = self.queues();
         let mut woken = Woken::new();
-        let (given_up, is_whole) = queues.sweep(now, &mut woken);
+        let (given_up, told, is_whole) = queues.sweep(now, &mut woken);
         let is_empty = queues.by_key.is_empty() && queues.roaming.is_empty();
         let alarm = if is_empty { queues.alarm.take() } else { None };
+        let told = self.next_sets(&mut queues, told);
         drop(queues);
         // Releases are sent without the lock, and before the next are told.
         drop((given_up, alarm));
         wake(woken, &self.clock);
+        tell(told);
         let pause = if is_whole { SWEEP } else { SLICE_PAUSE };
         (!is_empty).then(|| now.after(pause))
     }
@@ -305,27 +322,31 @@ impl Ring for WaitQueues {
 impl PushSink for WaitQueues {
     fn handle_push(&self, node: NodeId, key: Option<&[u8]>) {
         let mut all = self.queues();
-        let freed = |waiter: Arc<Waiter>| {
-            let at = waiter.handle_freed(node, key, self.quorum, self.random.number())?;
-            Some((waiter, at))
-        };
         let mut told = Vec::new();
         if let Some(key) = key {
-            if let Some(queue) = all.by_key.get_mut(key)
-                && let Some(first) = queue.first().cloned().and_then(freed)
-            {
-                queue.handle_freed_by_others();
-                told.push(first);
+            all.sets.handle_freed(node, key);
+            let first = all.by_key.get(key).and_then(Queue::first).cloned();
+            if let Some(first) = first {
+                // What has gone of several keys is known by key.
+                if first.joined().is_none() {
+                    first.handle_freed(node);
+                }
+                if let Some(at) = self.worth_while_at(&all, &first) {
+                    all.by_key.get_mut(key).map(Queue::handle_freed_by_others);
+                    told.push((first, at));
+                }
             }
-            told.extend(all.sets.kept_out_by(key).into_iter().filter_map(freed));
+            told.extend(self.next_set(&mut all, key));
         } else {
-            let first = all.by_key.values().filter_map(Queue::first);
-            told.extend(first.chain(all.roaming.values()).cloned().filter_map(freed));
+            let firsts = all.by_key.values().filter_map(Queue::first);
+            for waiter in firsts.chain(all.roaming.values()) {
+                waiter.handle_freed(node);
+                let at = self.worth_while_at(&all, waiter);
+                told.extend(at.map(|at| (waiter.clone(), at)));
+            }
         }
         drop(all);
-        for (waiter, at) in told {
-            waiter.wake_for(at);
-        }
+        tell(told);
     }
 
     /// Whoever waits asks the nodes, which go by their own clocks.

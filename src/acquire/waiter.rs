@@ -1,11 +1,11 @@
 //! One acquire that waits, and its future's waker.
 
+use super::queue::Ticket;
 use crate::node::Claim;
-use crate::protocol::{Free, FreedKeys, Move, Neglect, NodeId, Quorum, Round, Time, Waiting};
+use crate::protocol::{Free, Move, Neglect, NodeId, NodeSet, Quorum, Round, Time, Waiting};
 use crate::round::{ReleaseGuard, Tally};
 use crate::sync::{contain, lock};
 use crate::time::Clock;
-use crate::wire::Keys;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Wake, Waker};
@@ -15,6 +15,8 @@ use tokio::sync::OwnedSemaphorePermit;
 /// not polled.
 pub(super) struct Waiter {
     clock: Clock,
+    /// When it joined those who want several locks together, if it is one of them.
+    joined: Option<Ticket>,
     state: Mutex<State>,
 }
 
@@ -25,25 +27,14 @@ struct State {
     tally: Option<Arc<Tally>>,
     /// What the attempt under way may hold.
     attempt: Option<AttemptGuard>,
-    /// What it wants together, if that is more than one lock.
-    set: Option<Box<WantedSet>>,
-}
-
-/// Several locks that are wanted together.
-struct WantedSet {
-    keys: Keys,
-    freed: FreedKeys,
+    /// How many nodes were heard when it was last seen which of several keys were in the way.
+    heard: usize,
 }
 
 impl State {
-    /// The nodes that have granted the last attempt, and those where the one of several keys has gone that
-    /// was in its way.
-    fn free(&self) -> Free {
-        let Some(tally) = &self.tally else { return Free::default() };
-        let granted = tally.with_round(Round::granted);
-        let freed = self.set.as_ref().map(|set| set.freed.free(tally.obstacles()));
-        let freed = freed.unwrap_or_default();
-        Free { nodes: granted.union(freed.nodes), ..freed }
+    /// The nodes that have granted the last attempt.
+    fn granted(&self) -> NodeSet {
+        self.tally.as_ref().map(|tally| tally.with_round(Round::granted)).unwrap_or_default()
     }
 }
 
@@ -57,12 +48,15 @@ pub(crate) struct AttemptGuard {
 }
 
 impl Waiter {
-    pub(super) fn new(clock: Clock, deadline: Time, keys: &Keys) -> Self {
+    pub(super) fn new(clock: Clock, deadline: Time, joined: Option<Ticket>) -> Self {
         let waiting = Waiting::new(deadline);
-        let set = || WantedSet { keys: keys.clone(), freed: FreedKeys::default() };
-        let set = (keys.len() > 1).then(|| Box::new(set()));
-        let state = Mutex::new(State { waiting, task: None, tally: None, attempt: None, set });
-        Self { clock, state }
+        let state = State { waiting, task: None, tally: None, attempt: None, heard: 0 };
+        Self { clock, joined, state: Mutex::new(state) }
+    }
+
+    /// When it joined those who want several locks together, if it is one of them.
+    pub(super) fn joined(&self) -> Option<Ticket> {
+        self.joined
     }
 
     /// Polls the acquire that this waiter stands for.
@@ -149,9 +143,7 @@ impl Waiter {
     pub(super) fn begin(&self, attempt: AttemptGuard, tally: Arc<Tally>) {
         let mut state = self.state();
         state.waiting.handle_begin(attempt.valid_until);
-        if let Some(set) = &mut state.set {
-            set.freed.handle_begin();
-        }
+        state.heard = 0;
         state.attempt = Some(attempt);
         state.tally = Some(tally);
     }
@@ -166,7 +158,7 @@ impl Waiter {
     /// Its attempt was refused.
     pub(super) fn handle_refusal(&self, quorum: Quorum, random: u64) {
         let mut state = self.state();
-        let free = state.free();
+        let free = Free { nodes: state.granted(), ..Free::default() };
         state.waiting.handle_refusal(free, quorum, self.clock.now(), random);
     }
 
@@ -174,7 +166,7 @@ impl Waiter {
     pub(super) fn glance(&self, random: u64) -> Option<NodeId> {
         let state = self.state();
         // What stands in the way of several keys is told by one script on each node.
-        state.set.is_none().then(|| state.waiting.glance(self.clock.now(), random))?
+        self.joined.is_none().then(|| state.waiting.glance(self.clock.now(), random))?
     }
 
     /// It asks that node.
@@ -197,48 +189,34 @@ impl Waiter {
         self.state().attempt.as_ref().map(|attempt| attempt.release.claim().clone())
     }
 
-    /// A node says that `key` is gone there, or that all may be. When it is worth while to try again, if
-    /// it is.
-    pub(super) fn handle_freed(
-        &self,
-        node: NodeId,
-        key: Option<&[u8]>,
-        quorum: Quorum,
-        random: u64,
-    ) -> Option<Time> {
+    /// `node` says that all may be gone there that could be in the way.
+    pub(super) fn handle_freed(&self, node: NodeId) {
+        self.state().waiting.handle_freed(node);
+    }
+
+    /// When it is worth while to try again, if it is. `freed` is where the one of several keys has gone that was in its way.
+    pub(super) fn worth_while_at(&self, freed: Free, quorum: Quorum, random: u64) -> Option<Time> {
         let mut state = self.state();
-        match (state.set.as_mut(), key) {
-            (Some(set), Some(key)) => set.freed.handle_freed(node, set.keys.place(key)?),
-            _ => state.waiting.handle_freed(node),
-        }
-        let free = state.free();
+        let free = Free { nodes: state.granted().union(freed.nodes), ..freed };
         state.waiting.worth_while_at(free, quorum, self.clock.now(), random)
     }
 
-    /// One of the several locks that it wants can be had from `at` on, as a lease of this process has ended. When it is
-    /// worth while to try again, if it is.
-    pub(super) fn handle_release(
-        &self,
-        key: &[u8],
-        at: Time,
-        quorum: Quorum,
-        random: u64,
-    ) -> Option<Time> {
-        let mut state = self.state();
-        let set = state.set.as_mut()?;
-        set.freed.handle_release(set.keys.place(key)?, at);
-        let free = state.free();
-        state.waiting.worth_while_at(free, quorum, self.clock.now(), random)
+    /// There is a reason to try again at `at`, as its future sees itself.
+    pub(super) fn handle_news(&self, at: Time) {
+        self.state().waiting.handle_news(at);
     }
 
-    /// True if `key` may be in the way of the several locks that it wants.
-    pub(super) fn may_be_kept_out_by(&self, key: &[u8]) -> bool {
-        let state = self.state();
-        let place = state.set.as_ref().and_then(|set| set.keys.place(key));
-        place.is_some_and(|place| {
-            let is_named = |tally: &Arc<Tally>| tally.may_be_kept_out_by(place);
-            state.attempt.is_some() || state.tally.as_ref().is_some_and(is_named)
-        })
+    /// Which of several keys was in the way of its last attempt, by node.
+    pub(super) fn obstacles(&self) -> Vec<(NodeId, usize)> {
+        self.state().tally.as_ref().map(|tally| tally.obstacles()).unwrap_or_default()
+    }
+
+    /// True if more nodes have answered its last attempt than it knew of. The next that does wakes it.
+    pub(super) fn hears_more(self: &Arc<Self>) -> bool {
+        let mut state = self.state();
+        let Some(tally) = &state.tally else { return false };
+        let heard = tally.listen(&Waker::from(self.clone()));
+        std::mem::replace(&mut state.heard, heard) != heard
     }
 
     /// Its acquire is over. What is left of it is dropped without the lock.

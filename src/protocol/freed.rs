@@ -2,19 +2,19 @@
 //!
 //! One key has gone where a node says so. Of several keys a node names one that is in its way, and nodes may
 //! name different ones: what tells of another key says nothing. What a node names may be heard after what
-//! tells that it has gone, so both are kept and compared when they are asked for.
+//! tells that it has gone, so both are kept and compared when they are asked for. What has gone is kept once for
+//! each key, whoever wants it, with the [`Moment`]: an attempt asks for what has gone since it began.
 //!
 //! Events in:
 //!
-//! - [`FreedKeys::handle_begin`]: an attempt begins, which sees what has gone before;
-//! - [`FreedKeys::handle_freed`]: a node says that a key is gone there;
-//! - [`FreedKeys::handle_release`]: a lease of this process has ended, and its deletes are on their way to all nodes.
+//! - [`FreedKey::handle_freed`]: a node says that the key is gone there;
+//! - [`FreedKey::handle_release`]: a lease of this process has ended, and its deletes are on their way to all nodes.
 //!
-//! Question: [`FreedKeys::free`] is where what was in the way has gone.
+//! Question: [`FreedKey::free_from`] is from when on a node is free of it.
 
 use super::quorum::{NodeId, NodeSet};
 use super::validity::Time;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Nodes that are free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,41 +24,50 @@ pub(crate) struct Free {
     pub(crate) from: Time,
 }
 
-/// What has gone of several keys since the last attempt for them began. A key is known by its place among
-/// them.
-#[derive(Debug, Default)]
-pub(crate) struct FreedKeys {
-    freed: BTreeSet<(NodeId, usize)>,
-    released: BTreeMap<usize, Time>,
+impl Free {
+    /// `node` is free, too, from `at` on.
+    pub(crate) fn insert(&mut self, node: NodeId, at: Time) {
+        self.nodes.insert(node);
+        self.from = self.from.max(at);
+    }
 }
 
-impl FreedKeys {
-    pub(crate) fn handle_begin(&mut self) {
-        *self = Self::default();
+/// What comes after what: it counts up, and is no time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment(u64);
+
+impl Moment {
+    /// The next.
+    pub(crate) fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
+/// When one key has gone last.
+#[derive(Debug, Default)]
+pub(crate) struct FreedKey {
+    freed: BTreeMap<NodeId, Moment>,
+    /// By a release of this process, and from when on it can be had.
+    released: Option<(Moment, Time)>,
+}
+
+impl FreedKey {
+    /// `node` says at that moment that it is gone there.
+    pub(crate) fn handle_freed(&mut self, node: NodeId, moment: Moment) {
+        self.freed.insert(node, moment);
     }
 
-    /// `node` says that the key at `place` is gone there.
-    pub(crate) fn handle_freed(&mut self, node: NodeId, place: usize) {
-        self.freed.insert((node, place));
+    /// A lease ends at that moment, so that it can be had from `at` on, on all nodes.
+    pub(crate) fn handle_release(&mut self, at: Time, moment: Moment) {
+        self.released = Some((moment, at));
     }
 
-    /// The key at `place` can be had from `at` on, on all nodes.
-    pub(crate) fn handle_release(&mut self, place: usize, at: Time) {
-        self.released.insert(place, at);
-    }
-
-    /// The nodes whose obstacle has gone. `obstacles` are the places of the keys that nodes have named.
-    pub(crate) fn free(&self, obstacles: impl IntoIterator<Item = (NodeId, usize)>) -> Free {
-        let mut free = Free::default();
-        for (node, place) in obstacles {
-            if self.freed.contains(&(node, place)) {
-                free.nodes.insert(node);
-            } else if let Some(at) = self.released.get(&place) {
-                free.nodes.insert(node);
-                free.from = free.from.max(*at);
-            }
+    /// From when on it can be had on `node`, if it has gone there after `began`.
+    pub(crate) fn free_from(&self, node: NodeId, began: Moment) -> Option<Time> {
+        if self.freed.get(&node).is_some_and(|moment| *moment > began) {
+            return Some(Time::default());
         }
-        free
+        self.released.filter(|(moment, _)| *moment > began).map(|(_, at)| at)
     }
 }
 
@@ -71,34 +80,57 @@ mod tests {
         Time::default().after(Duration::from_millis(ms))
     }
 
+    fn moments() -> [Moment; 4] {
+        let first = Moment::default();
+        [first, first.next(), first.next().next(), first.next().next().next()]
+    }
+
     #[test]
-    fn a_node_is_free_where_the_key_has_gone_that_it_named() {
-        let [first, second, third] = [0, 1, 2].map(NodeId::new);
-        let mut keys = FreedKeys::default();
-        let named = [(first, 1), (second, 2), (third, 2)];
-        let nodes = |keys: &FreedKeys| keys.free(named).nodes;
-        keys.handle_freed(first, 2);
-        keys.handle_freed(second, 1);
-        assert_eq!(nodes(&keys), NodeSet::default(), "others were in the way");
-        keys.handle_freed(third, 2);
-        assert_eq!(nodes(&keys), [third].into_iter().collect());
-        keys.handle_release(1, at(70));
-        let free = Free { nodes: [first, third].into_iter().collect(), from: at(70) };
-        assert_eq!(keys.free(named), free);
-        keys.handle_release(2, at(30));
-        let free = Free { nodes: [first, second, third].into_iter().collect(), from: at(70) };
-        assert_eq!(keys.free(named), free, "from when the last of them is free");
-        keys.handle_begin();
-        assert_eq!(keys.free(named), Free::default(), "the next attempt has seen that");
+    fn a_key_has_gone_where_a_node_says_so_and_only_for_who_began_before() {
+        let [first, second] = [0, 1].map(NodeId::new);
+        let [start, one, two, three] = moments();
+        let mut key = FreedKey::default();
+        assert_eq!(key.free_from(first, start), None);
+        key.handle_freed(first, two);
+        assert_eq!(key.free_from(first, one), Some(Time::default()));
+        assert_eq!(key.free_from(second, one), None, "nobody says that of this one");
+        assert_eq!(key.free_from(first, two), None, "the next attempt has seen that");
+        key.handle_freed(first, three);
+        assert_eq!(key.free_from(first, two), Some(Time::default()));
+    }
+
+    #[test]
+    fn a_release_is_one_on_all_nodes() {
+        let [start, one, two, three] = moments();
+        let mut key = FreedKey::default();
+        key.handle_release(at(70), two);
+        for node in [0, 1].map(NodeId::new) {
+            assert_eq!(key.free_from(node, one), Some(at(70)));
+            assert_eq!(key.free_from(node, two), None, "the next attempt has seen that");
+        }
+        key.handle_release(at(30), three);
+        assert_eq!(key.free_from(NodeId::new(0), start), Some(at(30)), "it was taken meanwhile");
     }
 
     #[test]
     fn what_a_node_has_let_go_by_itself_need_not_be_waited_for() {
-        let node = NodeId::new(0);
-        let mut keys = FreedKeys::default();
-        keys.handle_release(0, at(9));
-        keys.handle_freed(node, 0);
-        let nodes = [node].into_iter().collect();
-        assert_eq!(keys.free([(node, 0)]), Free { nodes, from: Time::default() });
+        let [start, one, two, _] = moments();
+        let [first, second] = [0, 1].map(NodeId::new);
+        let mut key = FreedKey::default();
+        key.handle_release(at(9), one);
+        key.handle_freed(first, two);
+        assert_eq!(key.free_from(first, start), Some(Time::default()));
+        assert_eq!(key.free_from(second, start), Some(at(9)));
+    }
+
+    #[test]
+    fn several_nodes_are_free_once_the_last_is() {
+        let [first, second, third] = [0, 1, 2].map(NodeId::new);
+        let mut free = Free::default();
+        for (node, ms) in [(first, 30), (second, 70), (third, 0)] {
+            free.insert(node, at(ms));
+        }
+        let nodes = [first, second, third].into_iter().collect();
+        assert_eq!(free, Free { nodes, from: at(70) });
     }
 }

@@ -82,7 +82,7 @@ pub(crate) use checks::{Checks, Wanted};
 pub(crate) use clock_skew::ClockSkew;
 pub(crate) use doubt::Doubt;
 pub(crate) use fencing::{LIMIT, hint};
-pub(crate) use freed::{Free, FreedKeys};
+pub(crate) use freed::{Free, FreedKey, Moment};
 pub(crate) use liveness::{Action, Liveness};
 pub(crate) use node_clock::{Offset, Reading, Told};
 pub(crate) use pending::{Owed, OwedRelease, Pending};

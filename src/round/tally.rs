@@ -252,12 +252,14 @@ impl Tally {
         heard.filter_map(|(node, heard)| Some((node, heard.as_ref()?.obstacle()?.place))).collect()
     }
 
-    /// True if the key at `place` was in the way on some node, or may be named yet by one.
-    pub(crate) fn may_be_kept_out_by(&self, place: usize) -> bool {
-        self.count().heard.iter().any(|heard| match heard {
-            None => true,
-            Some(heard) => heard.obstacle().is_some_and(|obstacle| obstacle.place == place),
-        })
+    /// How many nodes have answered up to now. The next that does wakes `waker`, once the round is decided.
+    pub(crate) fn listen(&self, waker: &Waker) -> usize {
+        let mut count = self.count();
+        let heard = count.heard.iter().flatten().count();
+        if heard < count.heard.len() {
+            count.waker = Some(waker.clone());
+        }
+        heard
     }
 
     fn count(&self) -> MutexGuard<'_, Count> {
@@ -302,10 +304,10 @@ impl Tally {
         }
         let vote = answer.vote();
         count.heard[node.index()] = Some(Heard::new(now, answer));
-        let due = count.round.due();
+        let (due, was_decided) = (count.round.due(), count.round.outcome().is_some());
         let outcome = count.round.handle_vote(node, vote, now);
-        // Whoever waits may have to look sooner, or later.
-        let is_news = outcome.is_some() || count.round.due() != due;
+        // Whoever waits may have to look sooner, or later; or it listens to what comes after the decision.
+        let is_news = was_decided || outcome.is_some() || count.round.due() != due;
         let waker = if is_news { count.waker.take() } else { None };
         drop(count);
         if let Some(waker) = waker {
@@ -323,6 +325,10 @@ impl Tally {
         if outcome.is_some() {
             count.closed_after = Some(now.since(self.t1));
         }
+        // It is closed by whoever waited.
+        let waker = count.waker.take();
+        drop(count);
+        drop(waker);
         outcome
     }
 

@@ -4,6 +4,8 @@ use super::*;
 use crate::observe::Holder;
 use crate::protocol::{Goal, Quorum};
 use crate::wire::{Remaining, Value};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Wake;
 
 /// An acquire over three nodes that begins now, and what it wins is valid for so long.
 fn acquire(validity: Duration) -> Arc<Tally> {
@@ -127,9 +129,46 @@ fn of_several_keys_the_one_is_the_obstacle_that_most_nodes_name() {
     assert_eq!(both.obstacle(), Some(4), "the first, where as many name either");
     let named: Vec<_> = both.obstacles().into_iter().map(|(_, place)| place).collect();
     assert_eq!(named, [4, 1]);
-    assert!([4, 1, 9].map(|place| both.may_be_kept_out_by(place)).into_iter().all(|may| may));
     let all = tally(&[denied(4), denied(1), denied(1)]);
     assert_eq!(all.obstacle(), Some(1));
-    assert_eq!([4, 1, 9].map(|place| all.may_be_kept_out_by(place)), [true, true, false]);
     assert_eq!(tally(&[granted(None)]).obstacle(), None);
+}
+
+/// Counts how often it was woken.
+#[derive(Default)]
+struct Bell(AtomicUsize);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn who_listens_after_the_decision_is_woken_by_the_next_vote_and_not_by_others() {
+    let bell = Arc::<Bell>::default();
+    let waker = Waker::from(bell.clone());
+    let rung = || bell.0.load(Ordering::SeqCst);
+    let held = Answer::Denied(Obstacle {
+        remaining: None,
+        value: None,
+        place: 1,
+        number: None,
+        is_watched: true,
+    });
+    let late = tally(&[held.clone(), held.clone()]);
+    assert_eq!(late.with_round(Round::outcome), Some(Outcome::Denied));
+    assert_eq!(late.listen(&waker), 2, "two were heard");
+    late.count_answer(NodeId::new(1), held.clone(), None);
+    assert_eq!(rung(), 0, "that one had voted");
+    late.count_answer(NodeId::new(2), held.clone(), None);
+    assert_eq!(rung(), 1);
+    assert_eq!(late.listen(&waker), 3);
+    assert_eq!(Arc::strong_count(&bell), 2, "nobody is left who could wake it");
+
+    let closed = tally(std::slice::from_ref(&held));
+    closed.listen(&waker);
+    closed.close();
+    closed.count_answer(NodeId::new(1), held, None);
+    assert_eq!(rung(), 1, "whoever waited has closed it");
 }

@@ -187,3 +187,10 @@ pub fn census(redlock: &Redlock) -> Census {
 pub fn raises(redlock: &Redlock) -> u64 {
     redlock.inner().driver.raises()
 }
+
+/// How often a waiter was looked at so far because something had gone that may have been in its way. It grows with what is
+/// let go of, and not with how many wait.
+#[doc(hidden)]
+pub fn looks(redlock: &Redlock) -> u64 {
+    redlock.inner().driver.looks()
+}

@@ -63,6 +63,8 @@ mod seldom;
 #[cfg(feature = "serde")]
 mod serialized;
 mod sets;
+#[cfg(feature = "test-util")]
+mod sets_in_line;
 mod sets_told;
 mod settings;
 mod setups;
