@@ -277,6 +277,7 @@ impl Worker {
             End::HandOver { lasting } => {
                 drop(relied);
                 let value = lease.value().to_owned();
+                self.shared.lock().note_handed_over(&value);
                 self.checker.books().hand_over(lock.resources[0], value);
                 let _ = select(pin!(lease.lost()), pin!(self.sleep(lasting))).await;
                 drop(lease);

@@ -25,7 +25,7 @@ pub(crate) struct Counters {
     pub(crate) ended: BTreeMap<usize, Instant>,
 }
 
-/// A lease with a token whose holder has let go of it while it was valid.
+/// A lease with a token whose holder has given it up while it was valid.
 pub(crate) struct LetGo {
     /// From when on others may have the lock: later than it was let go of, if it cools down.
     pub(crate) at: Instant,
@@ -128,6 +128,11 @@ impl Core {
     pub(crate) fn note_let_go(&mut self, value: &str, token: u64) {
         let value = tell_apart(value.as_bytes()).to_vec();
         self.let_go_of.insert(value, LetGo { at: self.now, token });
+    }
+
+    /// It was only handed over: whoever takes it draws a number anew.
+    pub(crate) fn note_handed_over(&mut self, value: &str) {
+        self.let_go_of.remove(tell_apart(value.as_bytes()));
     }
 
     /// It cools down for so many milliseconds.
