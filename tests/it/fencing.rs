@@ -248,6 +248,34 @@ async fn a_counter_follows_only_where_the_key_is_still_ours() {
     assert_eq!(counters(&cluster), kept);
 }
 
+/// Counters beyond the token would keep its holder from confirming it.
+#[tokio::test]
+async fn who_is_refused_draws_no_number() {
+    let cluster = Cluster::start(3);
+    let lease = client(&cluster).acquire("r").fenced().await.expect("a free lock");
+    let token = lease.token().expect("it is fenced").get();
+    eventually("all have it", || counters(&cluster) == [Some(token); 3]).await;
+    let other = client(&cluster);
+    for attempt in [other.try_acquire("r"), other.try_acquire_all(["r", "s"])] {
+        let refused = attempt.fenced().await.expect_err("it is held");
+        assert!(matches!(refused, AcquireError::Contended { .. }), "{refused}");
+    }
+    assert_eq!(counters(&cluster), [Some(token); 3]);
+}
+
+#[tokio::test]
+async fn who_has_seen_no_token_draws_one_more_than_the_last() {
+    let cluster = Cluster::start(3);
+    let start = tomorrow_us();
+    cluster.iter().for_each(|node| node.set(COUNTER, start.to_string()));
+    for round in 1..5 {
+        let redlock = client(&cluster);
+        assert_eq!(token_of(&redlock).await.get(), start + round);
+        redlock.close().await.expect("nodes are up");
+        assert_eq!(counters(&cluster), [Some(start + round); 3]);
+    }
+}
+
 #[tokio::test]
 async fn a_set_has_one_token_above_those_of_all_its_resources() {
     let cluster = Cluster::start(3);

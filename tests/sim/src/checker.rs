@@ -140,9 +140,10 @@ impl Books {
         }
     }
 
-    /// Its holder relies on it no more.
-    pub(crate) fn end(&mut self, id: HeldId) {
-        self.held.values_mut().for_each(|all| all.retain(|held| held.id != id));
+    /// Its holder relies on it no more. Returns the lease.
+    pub(crate) fn end(&mut self, id: HeldId) -> Option<LeaseRef> {
+        let of_it = |all: &mut Vec<Held>| all.extract_if(.., |held| held.id == id).last();
+        self.held.values_mut().filter_map(of_it).last().map(|held| held.lease)
     }
 
     pub(crate) fn hand_over(&mut self, resource: usize, value: String) {

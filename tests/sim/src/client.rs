@@ -22,6 +22,7 @@ pub(crate) fn new_client(
         .nodes((0..scenario.nodes).map(|node| format!("redis://n{node}")))
         .ttl(Duration::from_millis(times.ttl_ms))
         .max_ttl(scenario.max_ttl())
+        .token_ttl(scenario.token_ttl)
         .wait(Duration::from_millis(4 * times.ttl_ms))
         .node_timeout(times.node_timeout)
         .connect_timeout(times.connect_timeout)

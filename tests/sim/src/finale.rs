@@ -31,7 +31,7 @@ impl Worker {
                     .await
                 {
                     Ok(lease) => {
-                        let commits = self.commits(&[resource], &lease);
+                        let commits = self.commits(&[resource], &lease, self.times.ttl_ms);
                         let id =
                             self.checker.books().begin(self.process, &[resource], &lease, commits);
                         drop(Relied { worker: &self, id });

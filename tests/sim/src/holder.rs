@@ -62,7 +62,8 @@ impl Worker {
         self.say(format_args!("holds {:?} for {:?}", lock.resources, lease.validity()));
         self.inspect(&lease.report());
         self.check_withheld(Some(&lease.report()));
-        let commits = self.commits(&lock.resources, lease);
+        let ttl = lock.ttl.unwrap_or(self.times.ttl_ms);
+        let commits = self.commits(&lock.resources, lease, ttl);
         let id = self.checker.books().begin(self.process, &lock.resources, lease, commits);
         if let Some(watch) = lock.watch {
             let (view, this) = (lease.view(), self.clone());
@@ -252,6 +253,7 @@ impl Worker {
             End::ReleaseAfter { ms } => {
                 drop(relied);
                 self.note_rest(ms);
+                self.shared.lock().note_cooling(lease.value(), ms);
                 let released = self.timed("release", node, lease.release_after(millis(ms))).await;
                 self.inspect(&released);
             }
@@ -275,6 +277,7 @@ impl Worker {
             End::HandOver { lasting } => {
                 drop(relied);
                 let value = lease.value().to_owned();
+                self.shared.lock().note_handed_over(&value);
                 self.checker.books().hand_over(lock.resources[0], value);
                 let _ = select(pin!(lease.lost()), pin!(self.sleep(lasting))).await;
                 drop(lease);
@@ -295,8 +298,12 @@ pub(crate) struct Relied<'a> {
 
 impl Drop for Relied<'_> {
     fn drop(&mut self) {
-        self.worker.checker.books().end(self.id);
+        let ended = self.worker.checker.books().end(self.id);
+        let valid = ended.filter(LeaseRef::is_valid);
         let core = &mut *self.worker.shared.lock();
         core.let_go = core.now;
+        if let Some((token, lease)) = valid.and_then(|lease| Some((lease.token()?, lease))) {
+            core.note_let_go(lease.value(), token.get());
+        }
     }
 }

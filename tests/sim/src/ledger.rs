@@ -1,8 +1,10 @@
 //! Who was given which token, and whether tokens follow the order of tenures.
 
-use crate::clock::Instant;
+use crate::clock::{Instant, US};
 use crate::fencing::counter;
 use crate::mode::Mode;
+use crate::node::NodeHost;
+use crate::process::Process;
 use crate::shared::Core;
 use crate::worker::name;
 use quorlock::test_util::server_model::{Kind, Stored};
@@ -11,6 +13,9 @@ use std::collections::BTreeMap;
 
 /// So much of a value tells it from all others.
 const DIGITS: usize = 32;
+
+/// So many numbers are drawn in a run at most, with much to spare: by as much a token may be above all wall clocks.
+const DRAWS: u64 = 10_000;
 
 /// Whose keys came to stand on a node, one after the other.
 #[derive(Default)]
@@ -29,8 +34,12 @@ pub(crate) struct Commit {
     /// From when its key first came to stand anywhere until its holder had it.
     came: Instant,
     returned: Instant,
-    /// On each node: when it last forgot counters.
+    /// On each node: when it last forgot counters, or this one ended.
     wiped: Vec<Option<Instant>>,
+    /// The most that wall clocks have shown, in microseconds: no token is above it, but for some draws.
+    shown: u64,
+    /// What the holder's wall clock showed at least when it asked; 0 if that is not known.
+    asked: u64,
 }
 
 /// All tokens of a run.
@@ -50,8 +59,8 @@ impl Core {
         let wall = self.node_wall(node);
         let mut came = Vec::new();
         for (key, Stored { kind, .. }) in self.nodes[node].server.keys(wall) {
-            let (Some(resource), Kind::String(value)) = (resource(key), kind) else { continue };
-            came.push((resource, value[..value.len().min(DIGITS)].to_vec()));
+            let (Some(resource), Kind::String(value)) = (lock_of(key), kind) else { continue };
+            came.push((resource, tell_apart(&value).to_vec()));
         }
         for (resource, value) in came {
             self.came.entry(value.clone()).or_insert(self.now);
@@ -63,15 +72,15 @@ impl Core {
         }
     }
 
-    /// What is known of a lease that is handed out now.
+    /// What is known of a lease that is handed out now, with the `token`. It was asked for no earlier than `age` ago.
     pub(crate) fn commit(
         &self,
         process: usize,
         resource: usize,
         value: &str,
-        token: u64,
+        (token, age): (u64, Option<Instant>),
     ) -> Commit {
-        let value = &value.as_bytes()[..DIGITS.min(value.len())];
+        let value = tell_apart(value.as_bytes());
         let place = |node: usize| {
             let mut is_ours = false;
             let mut is_at_token = false;
@@ -87,8 +96,13 @@ impl Core {
         };
         let places = (0..self.nodes.len()).map(place).collect();
         let came = self.came.get(value).copied().unwrap_or(self.now);
-        let wiped = self.nodes.iter().map(|node| node.wiped).collect();
-        Commit { process, token, places, came, returned: self.now, wiped }
+        let ended = |node: &NodeHost| node.counters.ended.get(&resource).copied();
+        let wiped = self.nodes.iter().map(|node| node.wiped.max(ended(node))).collect();
+        let wall = |process: &Process| process.wall.read(self.now);
+        let shown = self.processes.iter().map(wall).max().unwrap_or_default() / US;
+        let own = wall(&self.processes[process]);
+        let asked = age.filter(|_| self.trusts_walls).map_or(0, |age| (own - age) / US);
+        Commit { process, token, places, came, returned: self.now, wiped, shown, asked }
     }
 }
 
@@ -136,7 +150,9 @@ fn compare(mode: Mode, one: &Commit, other: &Commit) -> Option<String> {
     let kept = (0..other.wiped.len()).filter(has_kept);
     let kept: Vec<_> = kept.filter_map(|node| Some((node, both(node)?))).collect();
     if kept.is_empty() && forgot {
-        return None;
+        // What is left is the wall clock.
+        let is_told = other.asked > one.shown + DRAWS && order != Ordering::Less;
+        return if is_told { tell("its wall clock was ahead of all before") } else { None };
     }
     if order == Ordering::Equal {
         return tell("they are the same");
@@ -149,7 +165,12 @@ fn compare(mode: Mode, one: &Commit, other: &Commit) -> Option<String> {
     wrong.and_then(|(node, _)| tell(&format!("that is not the order on n{node}")))
 }
 
+/// What tells a value from all others.
+pub(crate) fn tell_apart(value: &[u8]) -> &[u8] {
+    &value[..value.len().min(DIGITS)]
+}
+
 /// The lock whose key it is.
-fn resource(key: &[u8]) -> Option<usize> {
+pub(crate) fn lock_of(key: &[u8]) -> Option<usize> {
     std::str::from_utf8(key).ok()?.strip_prefix('r')?.parse().ok()
 }

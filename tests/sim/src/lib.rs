@@ -45,6 +45,7 @@ mod scenario;
 mod shared;
 mod shrink;
 mod sleep;
+mod standing;
 mod steps;
 mod stream;
 mod sweep;

@@ -5,6 +5,7 @@ use crate::dice::Dice;
 use crate::fencing::EPOCH;
 use crate::mode::{Mode, Outside};
 use crate::node::NodeHost;
+use crate::process::nanos;
 use crate::scenario::Scenario;
 use crate::shared::Core;
 use quorlock::test_util::server_model::{Config, Fsync, Version};
@@ -46,6 +47,8 @@ impl Core {
         self.calm = scenario.calm;
         self.pushes = scenario.resp3;
         self.notes_tenures = scenario.fencing.is_on;
+        self.token_ttl = nanos(scenario.token_ttl);
+        self.trusts_walls = scenario.fencing.trusts_walls();
         self.stands_still = scenario.mode == Mode::Outside(Outside::Standstill);
         self.readings.witness = scenario.witness;
         self.readings.shyness = scenario.shyness;

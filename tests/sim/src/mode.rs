@@ -154,7 +154,7 @@ impl Mode {
     pub fn looks_at(self, rule: Rule) -> bool {
         match rule {
             Rule::Exclusion => self.is_exclusive(),
-            Rule::Updates | Rule::Tokens | Rule::Liveness => self.is_promised(),
+            Rule::Updates | Rule::Tokens | Rule::Counters | Rule::Liveness => self.is_promised(),
             // Where nothing is promised, nobody uses a client between the faults and its end.
             Rule::Closes | Rule::NoKeys | Rule::NoRemains | Rule::NoTasks | Rule::NoAlarms => {
                 self.is_promised()

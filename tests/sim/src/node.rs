@@ -5,6 +5,7 @@ use crate::event::{EventId, Way, WorldEvent};
 use crate::ledger::Tenures;
 use crate::network::Packet;
 use crate::shared::Core;
+use crate::standing::Counters;
 use crate::trace::{Shown, note};
 use quorlock::test_util::server_model::{Config, ConnId, Output, Server};
 use std::collections::{BTreeMap, VecDeque};
@@ -31,6 +32,7 @@ pub(crate) struct NodeHost {
     /// It keeps its keys whenever it restarts.
     pub(crate) is_durable: bool,
     pub(crate) tenures: Tenures,
+    pub(crate) counters: Counters,
     /// When it last forgot counters.
     pub(crate) wiped: Option<Instant>,
     /// When it was last started, or flushed.
@@ -53,6 +55,7 @@ impl NodeHost {
             runs: 0,
             is_durable: false,
             tenures: Tenures::default(),
+            counters: Counters::default(),
             wiped: None,
             restarted: None,
             last_step: None,
@@ -113,8 +116,10 @@ impl Core {
             Packet::Bytes(bytes) => match self.connections[connection].server {
                 Some(server) => {
                     self.fade_some(node);
+                    let before = self.see_counters(node);
                     let outputs = self.nodes[node].server.receive(server, &bytes, wall);
                     self.note_tenures(node);
+                    self.check_counters(node, &before);
                     self.put_out(node, outputs);
                     self.plan_expiry(node);
                 }

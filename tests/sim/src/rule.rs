@@ -27,6 +27,7 @@ macro_rules! rules {
 rules! {
     Exclusion "No two hold a resource at a time, by true time (SAFETY).",
     Tokens "A fencing token is higher than that of every lease that ended before (FENCING).",
+    Counters "A counter stands for token_ttl after the last acquire or extension, and for half of that after a release, at the token or above (FENCING; DESIGN, section 4).",
     NotLost "No lease that is valid finds its quorum gone (SAFETY).",
     Withheld "A vote is withheld only of a node that was restarted or flushed; of none where the deployment is new (DESIGN, I14).",
     Updates "What is written under a valid lease is overwritten by nobody who has not seen it (SAFETY).",

@@ -9,6 +9,7 @@ use crate::mode::{Guarded, Mode, Outside};
 use crate::process::MOST_PROCESSES;
 use crate::restarts::{draw_arrival, draw_starts};
 use crate::weather::{Nerves, Weather};
+use crate::worker::dice_of;
 use quorlock::{RestartGuard, RetryPolicy};
 use std::time::Duration;
 
@@ -77,6 +78,8 @@ pub(crate) struct Scenario {
     /// millionths which clocks may go by themselves.
     pub(crate) least_step: Instant,
     pub(crate) fencing: Fencing,
+    /// How long counters stand: as short as can be, or longer, or as long as by default.
+    pub(crate) token_ttl: Duration,
     /// Nodes lose their counters, too.
     pub(crate) forgets_counters: bool,
     /// Of a thousand rests of tasks, how many are long.
@@ -124,6 +127,7 @@ impl Scenario {
         // In the other modes it is about what two do with one lock.
         let most: &[usize] = if mode.is_whole() { &[1, 1, 2, 3, 6] } else { &[1, 1, 1, 2] };
         let resources = dice.pick(most);
+        let (token_ttl, lulls) = draw_token_ttl(mode, seed, ttl_ms);
         let mut scenario = Self {
             mode,
             seed,
@@ -138,6 +142,7 @@ impl Scenario {
             calm,
             least_step: (5 * MS).max(4 * weather.delay.1 + horizon / 5_000),
             fencing: Fencing::draw(mode, dice),
+            token_ttl,
             forgets_counters: mode == Mode::Tokens && dice.chance(300),
             naps: if mode.has_steps() { dice.pick(&[0, 200, 500]) } else { 0 },
             retry,
@@ -154,6 +159,9 @@ impl Scenario {
             tasks: Vec::new(),
             faults: Vec::new(),
         };
+        if scenario.fencing.is_on && !mode.has_steps() {
+            scenario.naps = lulls;
+        }
         scenario.draw_machines(dice);
         scenario.faults = draw_faults(&scenario, dice);
         scenario.draw_newcomers(dice);
@@ -288,7 +296,18 @@ impl Scenario {
     }
 }
 
-/// The ttl in milliseconds, how many nodes there are, and how many node timeouts make a ttl.
+/// How long counters stand, and of how many of a thousand rests some of them do not live to see the end. By
+/// dice of their own, as above. What is only measured is measured with counters that stand for long.
+fn draw_token_ttl(mode: Mode, seed: u64, ttl_ms: u64) -> (Duration, u64) {
+    let mut dice = dice_of(seed, 3);
+    let (halves, lulls) = (dice.pick(&[0, 4, 4, 5, 8, 16]), dice.pick(&[0, 0, 100, 300]));
+    if halves == 0 || !mode.is_promised() {
+        return (Duration::from_hours(24), 0);
+    }
+    // The longest ttl is two ttls: a counter stands for no less.
+    (Duration::from_millis(halves * ttl_ms / 2), lulls)
+}
+
 /// Whether users may not ask what time it is. Steps of clocks are promised to be noticed only where they may, and who
 /// has met whom is told by it. By a die of its own: what else a seed draws does not hang on it.
 fn hides_time(mode: Mode, seed: u64) -> bool {
@@ -296,6 +315,7 @@ fn hides_time(mode: Mode, seed: u64) -> bool {
     mode.is_promised() && !is_used && Dice::new(!seed).chance(125)
 }
 
+/// The ttl in milliseconds, how many nodes there are, and how many node timeouts make a ttl.
 fn draw_sizes(mode: Mode, dice: &mut Dice) -> (u64, usize, u64) {
     let ttl_ms = match mode {
         Mode::Guarded(Guarded::Fresh) => dice.pick(&[3_000, 10_000]),

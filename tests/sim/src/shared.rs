@@ -8,6 +8,7 @@ use crate::node::NodeHost;
 use crate::process::Process;
 use crate::readings::Readings;
 use crate::rule::Rule;
+use crate::standing::LetGo;
 use crate::trace::Trace;
 use crate::weather::{Nerves, Weather};
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,6 +57,12 @@ pub(crate) struct Core {
     /// When a value came to stand on any node for the first time, if that is of interest.
     pub(crate) came: BTreeMap<Vec<u8>, Instant>,
     pub(crate) notes_tenures: bool,
+    /// How long counters stand.
+    pub(crate) token_ttl: Instant,
+    /// Clients take hints from their wall clocks, which nobody sets.
+    pub(crate) trusts_walls: bool,
+    /// Leases with tokens that were let go of, by what tells their values apart.
+    pub(crate) let_go_of: BTreeMap<Vec<u8>, LetGo>,
     /// Clocks of processes stand still while they are stopped.
     pub(crate) stands_still: bool,
     /// What was found on the wires that must not be.
@@ -93,6 +100,9 @@ impl Core {
             pushes: false,
             came: BTreeMap::new(),
             notes_tenures: false,
+            token_ttl: 0,
+            trusts_walls: false,
+            let_go_of: BTreeMap::new(),
             stands_still: false,
             findings: Vec::new(),
             opened: BTreeMap::new(),

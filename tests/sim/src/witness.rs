@@ -1,5 +1,6 @@
 //! What a task tells of a lease that it has got, beside that it has got it.
 
+use crate::clock::MS;
 use crate::ledger::Commit;
 use crate::rule::Rule;
 use crate::worker::Worker;
@@ -7,12 +8,20 @@ use quorlock::{LeaseRef, NodeFailure, NodeVote, Report};
 
 impl Worker {
     /// What is known of the tokens of a lease that is handed out now.
-    pub(crate) fn commits(&self, resources: &[usize], lease: &LeaseRef) -> Vec<(usize, Commit)> {
+    pub(crate) fn commits(
+        &self,
+        resources: &[usize],
+        lease: &LeaseRef,
+        ttl_ms: u64,
+    ) -> Vec<(usize, Commit)> {
         let Some(token) = lease.token().map(quorlock::FencingToken::get) else { return Vec::new() };
+        // One that is valid was asked for within its ttl, by clocks that may be slow.
+        let age = lease.is_valid().then_some(ttl_ms * MS / 50 * 51 + 20 * MS);
         let value = lease.value();
         let core = self.shared.lock();
-        let commit =
-            |resource: &usize| (*resource, core.commit(self.process, *resource, value, token));
+        let commit = |resource: &usize| {
+            (*resource, core.commit(self.process, *resource, value, (token, age)))
+        };
         resources.iter().map(commit).collect()
     }
 
