@@ -26,7 +26,7 @@ impl QueueSlot {
     /// A place at the end of the queue for these keys, for an acquire that ends by `deadline`.
     pub(super) fn join(queues: &Arc<WaitQueues>, keys: &Keys, deadline: Time) -> Self {
         let key = (keys.len() == 1).then(|| keys.first().clone());
-        let ticket = queues.queues().next_ticket();
+        let ticket = queues.next_ticket();
         let set = key.is_none().then(|| (keys.clone(), ticket));
         let joined = set.as_ref().map(|(_, joined)| *joined);
         let waiter = Arc::new(Waiter::new(queues.clock().clone(), deadline, joined));
@@ -52,7 +52,7 @@ impl QueueSlot {
                 Move::Enter { at_end } => at_end,
             };
             if at_end {
-                self.ticket = self.queues.queues().next_ticket();
+                self.ticket = self.queues.next_ticket();
             }
             self.enter();
             if self.waiter.is_first() { Poll::Ready(()) } else { Poll::Pending }
@@ -98,7 +98,7 @@ impl QueueSlot {
             self.leave();
             self.key = Some(key.clone());
             self.waiter.handle_requeued();
-            self.ticket = self.queues.queues().next_ticket();
+            self.ticket = self.queues.next_ticket();
             self.enter();
         }
         self.queues.handle_refusal(&self.waiter);

@@ -21,7 +21,6 @@ use crate::time::{Alarm, Clock, Ring};
 use crate::wire::Key;
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
-#[cfg(feature = "test-util")]
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
@@ -40,6 +39,7 @@ pub(crate) struct WaitQueues {
     clock: Clock,
     random: Random,
     queues: Mutex<Queues>,
+    last_ticket: AtomicU64,
     this: Weak<Self>,
     /// How many waiters were looked at as something had gone that may have been in their way.
     #[cfg(feature = "test-util")]
@@ -53,7 +53,6 @@ pub(super) struct Queues {
     roaming: BTreeMap<Ticket, Arc<Waiter>>,
     /// Those who want several locks together, and are told of each.
     pub(super) sets: Sets,
-    last_ticket: u64,
     alarm: Option<Alarm>,
     /// Where the sweep goes on.
     swept: Swept,
@@ -101,6 +100,7 @@ impl WaitQueues {
             clock,
             random,
             queues: Mutex::default(),
+            last_ticket: AtomicU64::new(0),
             this: this.clone(),
             #[cfg(feature = "test-util")]
             looks: AtomicU64::new(0),
@@ -155,17 +155,17 @@ impl WaitQueues {
         wake(woken, &self.clock);
     }
 
+    /// A place behind all that were given before.
+    pub(super) fn next_ticket(&self) -> Ticket {
+        Ticket(self.last_ticket.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
     pub(super) fn queues(&self) -> MutexGuard<'_, Queues> {
         lock(&self.queues)
     }
 }
 
 impl Queues {
-    pub(super) fn next_ticket(&mut self) -> Ticket {
-        self.last_ticket += 1;
-        Ticket(self.last_ticket)
-    }
-
     /// Looks at some of the waiters for those that do not move, and sets them aside. Returns what
     /// their attempts may have won, the keys of which others may be told in their place, and whether the sweep has
     /// come to its end.
