@@ -242,7 +242,9 @@ async fn one_that_was_told_and_can_try_only_later_holds_up_nobody() {
     let held = redlock.acquire("kept").ttl(MAX_TTL / 2).await.expect("a free lock");
     nodes.only(3).hold("z", MAX_TTL);
     let own = ["first", "own-0", "own-1"];
-    own.iter().for_each(|own| nodes.only(..2).hold(own, MAX_TTL));
+    for own in own {
+        nodes.only(..2).hold(own, MAX_TTL);
+    }
     let first = tokio::spawn(redlock.acquire_all(["first", "kept", "z"]).into_future());
     sleep(ms(20)).await;
     let pairs = own[1..].iter().map(|own| [(*own).into(), "z".into()]);
