@@ -303,7 +303,7 @@ impl Drop for Relied<'_> {
         let core = &mut *self.worker.shared.lock();
         core.let_go = core.now;
         if let Some((token, lease)) = valid.and_then(|lease| Some((lease.token()?, lease))) {
-            core.note_let_go(lease.value(), token.get());
+            core.note_let_go(lease.value(), token.get(), lease.resources().count());
         }
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct LetGo {
     /// From when on others may have the lock: later than it was let go of, if it cools down.
     pub(crate) at: Instant,
     pub(crate) token: u64,
+    /// How many locks are its.
+    pub(crate) locks: usize,
 }
 
 impl Core {
@@ -41,7 +43,9 @@ impl Core {
         let (now, wall, seen) = (self.now, self.node_wall(node), self.sights(node));
         let counters = &mut self.nodes[node].counters;
         for (lock, due) in std::mem::take(&mut counters.due) {
-            if wall >= due {
+            // The clock may have been put back since.
+            let is_gone = seen.get(&lock).is_none_or(|sight| sight.counter.is_none());
+            if is_gone || wall >= due {
                 counters.ended.insert(lock, now);
             }
         }
@@ -64,14 +68,23 @@ impl Core {
         for lock in before.keys().chain(after.keys()) {
             let was = before.get(lock).unwrap_or(&nothing);
             let is = after.get(lock).unwrap_or(&nothing);
-            if let Some(how) = self.compare_sights(node, was, is) {
+            let value = was.held.as_ref().map(|(value, _)| value);
+            let of_it = |sight: &&Sight| sight.held.as_ref().map(|(value, _)| value) == value;
+            let together = before.values().filter(of_it).count();
+            if let Some(how) = self.compare_sights(node, (was, together), is) {
                 self.findings.push((Rule::Counters, format!("n{node} r{lock}: {how}")));
             }
         }
     }
 
-    /// What is wrong with a counter, after a command that found it as it `was`.
-    fn compare_sights(&self, node: usize, was: &Sight, is: &Sight) -> Option<String> {
+    /// What is wrong with a counter, after a command that found it as it `was`, and so many locks of the same lease
+    /// `together`.
+    fn compare_sights(
+        &self,
+        node: usize,
+        (was, together): (&Sight, usize),
+        is: &Sight,
+    ) -> Option<String> {
         let (number, until) = is.counter.unwrap_or_default();
         let wall = self.node_wall(node);
         let left = until.saturating_sub(wall).saturating_mul(US);
@@ -86,7 +99,12 @@ impl Core {
         }
         let (value, _) = was.held.as_ref()?;
         let stands = is.held.as_ref().is_some_and(|(new, _)| new == value);
-        let LetGo { at, token } = self.let_go_of.get(value).filter(|_| !stands)?;
+        let LetGo { at, token, locks } = self.let_go_of.get(value).filter(|_| !stands)?;
+        // A node that has lost another lock of the same lease has not confirmed the token, and is none of those that
+        // have to remember it.
+        if together < *locks {
+            return None;
+        }
         let (came, host) = (*self.came.get(value)?, &self.nodes[node]);
         let step = host.last_step.map(|(at, _)| at);
         if host.wiped.max(step).is_some_and(|at| at >= came) {
@@ -125,9 +143,9 @@ impl Core {
     }
 
     /// A lease that is valid is let go of by its holder.
-    pub(crate) fn note_let_go(&mut self, value: &str, token: u64) {
+    pub(crate) fn note_let_go(&mut self, value: &str, token: u64, locks: usize) {
         let value = tell_apart(value.as_bytes()).to_vec();
-        self.let_go_of.insert(value, LetGo { at: self.now, token });
+        self.let_go_of.insert(value, LetGo { at: self.now, token, locks });
     }
 
     /// It was only handed over: whoever takes it draws a number anew.
