@@ -41,6 +41,13 @@ pub(crate) fn choose(quorum: Quorum, mut numbers: Vec<u64>) -> Option<Choice> {
     )
 }
 
+/// True if one of the numbers can be that of a quorum once the `silent` nodes have answered.
+pub(crate) fn can_agree(quorum: Quorum, mut numbers: Vec<u64>, silent: usize) -> bool {
+    numbers.sort_unstable();
+    let mut alike = numbers.chunk_by(|a, b| a == b);
+    alike.any(|alike| quorum.reached(alike.len() + silent))
+}
+
 /// A number to which all nodes are asked to go, so that they answer the same: above the last one
 /// that was `seen`, and not below the wall clock in microseconds. No safety hangs on it, but for
 /// counters that were lost.

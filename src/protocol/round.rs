@@ -7,7 +7,7 @@
 //! - Getters: [`Round::outcome`], [`Round::due`], [`Round::votes`], [`Round::choice`], and the sets of
 //!   nodes by vote.
 
-use super::fencing::{Choice, choose};
+use super::fencing::{Choice, can_agree, choose};
 use super::quorum::{MAX_NODES, NodeId, NodeSet, Quorum};
 use super::validity::Time;
 
@@ -239,9 +239,28 @@ impl Round {
 
     /// What the numbers of the nodes that granted come to; `None` while they are no quorum.
     pub(crate) fn choice(&self) -> Option<Choice> {
+        choose(self.quorum, self.counted_numbers())
+    }
+
+    /// The numbers of the nodes whose grants count.
+    fn counted_numbers(&self) -> Vec<u64> {
         let counted = self.counted();
         let numbers = self.told().numbers.iter().filter(|(node, _)| counted.contains(*node));
-        choose(self.quorum, numbers.map(|(_, number)| *number).collect())
+        numbers.map(|(_, number)| *number).collect()
+    }
+
+    /// Until when an answer is worth waiting for that may agree with those which decided: then the token need not be
+    /// confirmed in a round of its own, which takes about as long as this one did from `t1` on. `None` if no number can
+    /// be that of a quorum any more, or one is.
+    pub(crate) fn may_agree_until(&self, t1: Time) -> Option<Time> {
+        self.told.as_deref()?;
+        let is_won = self.outcome == Some(Outcome::Won) && !self.is_over();
+        if !is_won || !matches!(self.choice(), Some(Choice::Raise(_))) {
+            return None;
+        }
+        let silent = self.quorum.nodes() - self.votes().len();
+        let may_agree = can_agree(self.quorum, self.counted_numbers(), silent);
+        may_agree.then(|| self.now.after(self.now.since(t1)))
     }
 
     /// Ends the waiting: from now on, nodes that have not voted count as failed.

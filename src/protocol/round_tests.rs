@@ -89,3 +89,40 @@ fn a_grant_that_does_not_count_when_the_round_closes_is_as_good_as_a_failure() {
     assert_eq!(it.handle_vote(NodeId::new(2), Vote::Denied, ms(2)), None);
     assert_eq!(it.handle_close(ms(20)), Some(Outcome::Denied));
 }
+
+/// Five nodes of which these have granted a fenced acquire, one each 10 ms, and told these numbers; `None`
+/// stands for a failure.
+fn fenced(numbers: &[Option<u64>]) -> Round {
+    let mut it = round(5, Goal::Acquire { valid_until: ms(1_000) });
+    for (at, (node, number)) in (1..).zip(it.quorum().ids().zip(numbers)) {
+        number.iter().for_each(|number| it.note_number(node, *number));
+        let vote = number.map_or(Vote::Failed, |_| Vote::Granted);
+        it.handle_vote(node, vote, ms(10 * at));
+    }
+    it
+}
+
+#[test]
+fn an_answer_is_waited_for_that_may_agree_as_long_again_as_the_decision_took() {
+    for (numbers, until) in [
+        (&[Some(7), Some(8)][..], None),
+        (&[Some(7), Some(8), Some(7)], Some(55)),
+        (&[Some(7), Some(8), Some(9)], Some(55)),
+        (&[Some(7), Some(8), Some(7), Some(8)], Some(55)),
+        (&[Some(7), None, Some(7), Some(8)], Some(75)),
+        // It is clear that there will be no agreement, or that there is one.
+        (&[Some(7), Some(8), Some(9), Some(6)], None),
+        (&[Some(7), None, Some(9), Some(6)], None),
+        (&[Some(7), Some(7), Some(7)], None),
+        (&[Some(7), Some(8), Some(7), Some(7)], None),
+        (&[Some(7), Some(8), Some(7), Some(8), Some(6)], None),
+    ] {
+        // It began at 5 ms.
+        assert_eq!(fenced(numbers).may_agree_until(ms(5)), until.map(ms), "{numbers:?}");
+    }
+    let mut plain = round(5, Goal::Acquire { valid_until: ms(1_000) });
+    for node in 0..3 {
+        plain.handle_vote(NodeId::new(node), Vote::Granted, ms(10));
+    }
+    assert_eq!((plain.outcome(), plain.may_agree_until(ms(5))), (Some(Outcome::Won), None));
+}

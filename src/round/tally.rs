@@ -103,6 +103,22 @@ impl Tally {
         self.close();
     }
 
+    /// Resolves when no answer that is still to come can make the round needless that confirms a fencing token, or when
+    /// that round would be no slower; at `limit` at the latest.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the round as it is.
+    pub(crate) async fn agreed_within(&self, nodes: &Nodes, limit: Time) {
+        while let Some(until) = self.with_round(|round| round.may_agree_until(self.t1)) {
+            let at = until.min(limit);
+            if self.clock.now() >= at {
+                return;
+            }
+            let votes = self.with_round(Round::votes);
+            self.changed_by_timer(nodes, at, |round| round.votes() != votes).await;
+        }
+    }
+
     /// True if a node that has not voted may have answered: its task has not found that it stalls.
     fn may_be_unread(&self, links: &Links) -> bool {
         let count = self.count();
@@ -156,11 +172,17 @@ impl Tally {
 
     /// Resolves when the round is decided, or due at another time, or at `at`.
     async fn decided_by_timer(&self, nodes: &Nodes, at: Time) {
-        let mut timer = pin!(sleep_until(nodes, at));
         let due = self.with_round(Round::due);
+        let is_changed = |round: &Round| round.outcome().is_some() || round.due() != due;
+        self.changed_by_timer(nodes, at, is_changed).await;
+    }
+
+    /// Resolves when the round is as `is_changed` says, or at `at`.
+    async fn changed_by_timer(&self, nodes: &Nodes, at: Time, is_changed: impl Fn(&Round) -> bool) {
+        let mut timer = pin!(sleep_until(nodes, at));
         poll_fn(|cx| {
             let mut count = self.count();
-            if count.round.outcome().is_some() || count.round.due() != due {
+            if is_changed(&count.round) {
                 return Poll::Ready(());
             }
             count.waker = Some(cx.waker().clone());

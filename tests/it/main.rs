@@ -7,6 +7,7 @@
 )]
 
 #[cfg(feature = "blocking")]
+mod agreement;
 mod blocking;
 mod bounds;
 mod bystanders;
