@@ -95,8 +95,12 @@ fn a_grant_that_does_not_count_when_the_round_closes_is_as_good_as_a_failure() {
 fn fenced(numbers: &[Option<u64>]) -> Round {
     let mut it = round(5, Goal::Acquire { valid_until: ms(1_000) });
     for (at, (node, number)) in (1..).zip(it.quorum().ids().zip(numbers)) {
-        number.iter().for_each(|number| it.note_number(node, *number));
-        let vote = number.map_or(Vote::Failed, |_| Vote::Granted);
+        let vote = if let Some(number) = number {
+            it.note_number(node, *number);
+            Vote::Granted
+        } else {
+            Vote::Failed
+        };
         it.handle_vote(node, vote, ms(10 * at));
     }
     it
