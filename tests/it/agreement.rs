@@ -3,7 +3,7 @@
 use crate::{builder, eventually, ms};
 use futures::future::join_all;
 use kit::{Cluster, Direction, Proxy, Server};
-use quorlock::Redlock;
+use quorlock::{FencingToken, Lease, Redlock};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Lets the next number that `node` draws for this lock be this one.
@@ -27,7 +27,9 @@ async fn an_answer_that_comes_soon_makes_a_second_round_needless() {
     drop(redlock.acquire("first").await.expect("a free lock"));
     let keys: Vec<_> = (0..8).map(|number| format!("lock-{number}")).collect();
     let tomorrow = tomorrow_us();
-    keys.iter().for_each(|key| will_draw(&cluster[0], key, tomorrow));
+    for key in &keys {
+        will_draw(&cluster[0], key, tomorrow);
+    }
     for (proxy, delay) in proxies.iter().zip([300, 300, 300, 450, 450]) {
         proxy.delay(Direction::Replies, ms(delay));
     }
@@ -36,7 +38,7 @@ async fn an_answer_that_comes_soon_makes_a_second_round_needless() {
         async move { acquire.await.expect("a free lock") }
     });
     let leases = join_all(acquires).await;
-    let is_at_once = |lease: &&quorlock::Lease| lease.token().expect("fenced").get() < tomorrow;
+    let is_at_once = |lease: &&Lease| lease.token().expect("fenced").get() < tomorrow;
     let at_once = leases.iter().filter(is_at_once).count();
     assert!(at_once > 0, "each token was confirmed in a round of its own");
 }
@@ -57,6 +59,6 @@ async fn nodes_that_hang_are_not_waited_for_where_the_others_disagree() {
     let begun = Instant::now();
     let lease = redlock.acquire("r").fenced().await.expect("a free lock");
     let took = begun.elapsed();
-    assert_eq!(lease.token().map(|token| token.get()), Some(tomorrow + 30));
+    assert_eq!(lease.token().map(FencingToken::get), Some(tomorrow + 30));
     assert!(took < Duration::from_secs(10), "it waited for nodes that hang: {took:?}");
 }
