@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Lets the next number that `node` draws for this lock be this one.
 fn will_draw(node: &Server, key: &str, number: u64) {
-    node.set(&format!("{key}#quorlock:token:{{{key}}}"), (number - 1).to_string());
+    node.set(format!("{key}#quorlock:token:{{{key}}}"), (number - 1).to_string());
 }
 
 /// Microseconds since 1970, a day from now: above every hint.
