@@ -127,6 +127,7 @@ fn a_command_of_the_servers_own_that_did_nothing_is_followed_by_the_script() {
         ("-ERR unknown command 'DELIFEQ'\r\n", true, true),
         ("-NOPERM no\r\n", true, true),
         ("-WRONGTYPE no\r\n", true, false),
+        ("-ERR Key should be of string type if conditions are specified\r\n", true, false),
         ("-BUSY x\r\n", false, false),
     ] {
         let can = Abilities { deletes: Some(NativeDelete::DelIfEq), ..TRACKS };

@@ -31,6 +31,7 @@ pub(crate) const MISCONF: &str = "MISCONF Redis is configured to save RDB snapsh
      option). Please check the Redis logs for details about the RDB error.";
 pub(crate) const WRONGTYPE: &str =
     "WRONGTYPE Operation against a key holding the wrong kind of value";
+pub(crate) const NO_STRING: &str = "ERR Key should be of string type if conditions are specified";
 pub(crate) const NOSCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 pub(crate) const WRONGPASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 pub(crate) const SYNTAX: &str = "ERR syntax error";

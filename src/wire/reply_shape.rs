@@ -8,6 +8,9 @@ use super::value::Value as Held;
 use redis::Value;
 use std::num::NonZeroU16;
 
+/// How Redis begins to say, to `DELEX`, that the key is of another kind than a string.
+const NO_STRING: &str = "Key should be of string type";
+
 /// The replies to one command: how many there are, and where to find what it is about. Whoever writes
 /// the command makes it, and reading goes by it. It is small, as each command on its way has one: a
 /// thousand keys, which are the most, have two replies each and one for all.
@@ -75,9 +78,11 @@ impl ReplyShape {
     /// to us.
     pub(crate) fn is_native_refused(&self, replies: &[Value]) -> bool {
         match replies.get(usize::from(self.verdict)) {
-            Some(Value::ServerError(error)) => {
-                self.asked == Asked::Delete && matches!(error.code(), "ERR" | "NOPERM")
-            }
+            Some(Value::ServerError(error)) if self.asked == Asked::Delete => match error.code() {
+                // Redis has no code of its own for a key of another kind, as Valkey has.
+                "ERR" => !error.details().is_some_and(|why| why.starts_with(NO_STRING)),
+                code => code == "NOPERM",
+            },
             _ => false,
         }
     }

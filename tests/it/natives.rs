@@ -67,6 +67,27 @@ async fn a_lock_is_deleted_by_the_servers_own_command_where_it_has_one() {
     }
 }
 
+/// Servers differ in how they say so.
+#[tokio::test]
+async fn a_key_of_another_kind_leaves_the_command_in_use() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let has = u64::from(native(&cluster[0]).is_some());
+    let lease = redlock.acquire("r").await.expect("a free lock");
+    eventually("all granted", || lease.report().granted() == 3).await;
+    for node in &cluster {
+        node.cmd(&["DEL", "r"]);
+        node.cmd(&["RPUSH", "r", "x"]);
+    }
+    assert_eq!(lease.release().await.expect("nodes are up"), ReleaseOutcome::TakenOver);
+    let lease = redlock.acquire("other").await.expect("a free lock");
+    eventually("all granted", || lease.report().granted() == 3).await;
+    let before = counted(&cluster).0;
+    assert_eq!(lease.release().await.expect("nodes are up"), ReleaseOutcome::Released);
+    eventually("it is gone", || cluster.iter().all(|node| node.get("other").is_none())).await;
+    assert_eq!(counted(&cluster).0 - before, 3 * has);
+}
+
 fn scripts(cluster: &Cluster) -> u64 {
     cluster.iter().map(|node| node.calls("evalsha")).sum()
 }

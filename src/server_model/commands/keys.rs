@@ -3,7 +3,7 @@
 use crate::server_model::keyspace::{Entry, Kind};
 use crate::server_model::reply::Reply;
 use crate::server_model::request::integer;
-use crate::server_model::trouble::{NO_INTEGER, SYNTAX, WRONGTYPE};
+use crate::server_model::trouble::{NO_INTEGER, NO_STRING, SYNTAX, WRONGTYPE};
 use crate::server_model::turn::Turn;
 use std::collections::BTreeSet;
 
@@ -20,26 +20,29 @@ pub(crate) fn del(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
 
 /// `DELIFEQ key value`.
 pub(crate) fn delifeq(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
-    delete_if_equal(turn, &arguments[1], &arguments[2])
+    delete_if_equal(turn, &arguments[1], &arguments[2], WRONGTYPE)
 }
 
 /// `DELEX key IFEQ value`; the other conditions are not modelled.
 pub(crate) fn delex(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     match &arguments[1..] {
         [_] => del(turn, arguments),
-        [key, how, value] if how.eq_ignore_ascii_case(b"IFEQ") => delete_if_equal(turn, key, value),
+        [key, how, value] if how.eq_ignore_ascii_case(b"IFEQ") => {
+            delete_if_equal(turn, key, value, NO_STRING)
+        }
         _ => Reply::error(SYNTAX),
     }
 }
 
-fn delete_if_equal(turn: &mut Turn<'_>, key: &[u8], value: &[u8]) -> Reply {
+/// Deletes the key if the value stands there; `other_kind` is said where something else than a string does.
+fn delete_if_equal(turn: &mut Turn<'_>, key: &[u8], value: &[u8], other_kind: &str) -> Reply {
     match turn.find(key).map(|entry| entry.kind) {
         Some(Kind::String(stands)) if stands == value => {
             turn.remove(key);
             Reply::Int(1)
         }
         Some(Kind::String(_)) | None => Reply::Int(0),
-        Some(_) => Reply::error(WRONGTYPE),
+        Some(_) => Reply::error(other_kind),
     }
 }
 
