@@ -315,29 +315,47 @@ async fn give_up(redlock: &Redlock) {
     join_all(each).await;
 }
 
+/// Gives acquires up while so many nodes hang for so long; true if one of them was set when its node went on.
+async fn give_up_while(cluster: &Cluster, hung: usize, hang: Duration) -> bool {
+    let case = format!("{hung} nodes for {hang:?}");
+    let redlock = hasty(cluster.urls()).build().expect("good settings");
+    warm_up(&redlock).await;
+    let sets = cluster[0].calls("set");
+    cluster[..hung].iter().for_each(Server::stop);
+    let over = tokio::time::sleep(hang);
+    give_up(&redlock).await;
+    over.await;
+    if hang > ms(2_000) {
+        let is_down = || matches!(state(&redlock, 0), NodeState::Down(_));
+        eventually("its connection is given up", is_down).await;
+    }
+    cluster[..hung].iter().for_each(Server::cont);
+    let runs_late = || cluster[0].calls("set") > sets;
+    for _ in 0..100 {
+        if runs_late() {
+            break;
+        }
+        tokio::time::sleep(ms(2)).await;
+    }
+    eventually(&case, || cluster.is_empty()).await;
+    redlock.close().await.expect("all nodes are well");
+    assert!(cluster.is_empty(), "{case}: nothing came late");
+    runs_late()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_given_up_while_nodes_hang_is_released_when_they_resume() {
     let cluster = Cluster::start(5);
-    // 2.5 s is longer than the client waits before it replaces a connection.
-    for (hang, hung) in [(200, 1), (200, 3), (2_500, 1), (2_500, 3), (2_500, 5)] {
-        let case = format!("{hung} nodes for {hang} ms");
-        let redlock = hasty(cluster.urls()).build().expect("good settings");
-        warm_up(&redlock).await;
-        let sets = cluster[0].calls("set");
-        cluster[..hung].iter().for_each(Server::stop);
-        let over = tokio::time::sleep(ms(hang));
-        give_up(&redlock).await;
-        over.await;
-        if hang > 2_000 {
-            let is_down = || matches!(state(&redlock, 0), NodeState::Down(_));
-            eventually("its connection is given up", is_down).await;
+    for hung in [1, 3] {
+        // On a busy machine it can be that nothing was sent before it was given up.
+        let mut runs_late = false;
+        for _ in 0..10 {
+            runs_late = runs_late || give_up_while(&cluster, hung, ms(200)).await;
         }
-        cluster[..hung].iter().for_each(Server::cont);
-        if hang < 1_000 {
-            eventually("what was sent runs late", || cluster[0].calls("set") > sets).await;
-        }
-        eventually(&case, || cluster.is_empty()).await;
-        redlock.close().await.expect("all nodes are well");
-        assert!(cluster.is_empty(), "{case}: nothing came late");
+        assert!(runs_late, "{hung} nodes: what was sent runs late");
+    }
+    // That is longer than the client waits before it replaces a connection.
+    for hung in [1, 3, 5] {
+        give_up_while(&cluster, hung, ms(2_500)).await;
     }
 }
