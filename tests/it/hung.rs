@@ -316,16 +316,16 @@ async fn give_up(redlock: &Redlock) {
 }
 
 /// Gives acquires up while so many nodes hang for so long; true if one of them was set when its node went on.
-async fn give_up_while(cluster: &Cluster, hung: usize, hang: Duration) -> bool {
-    let case = format!("{hung} nodes for {hang:?}");
+async fn give_up_while(cluster: &Cluster, hung: usize, lasting: Duration) -> bool {
+    let case = format!("{hung} nodes for {lasting:?}");
     let redlock = hasty(cluster.urls()).build().expect("good settings");
     warm_up(&redlock).await;
     let sets = cluster[0].calls("set");
     cluster[..hung].iter().for_each(Server::stop);
-    let over = tokio::time::sleep(hang);
+    let over = tokio::time::sleep(lasting);
     give_up(&redlock).await;
     over.await;
-    if hang > ms(2_000) {
+    if lasting > ms(2_000) {
         let is_down = || matches!(state(&redlock, 0), NodeState::Down(_));
         eventually("its connection is given up", is_down).await;
     }
