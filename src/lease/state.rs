@@ -265,6 +265,8 @@ impl LeaseState {
 
     fn tell(&self, extended: Extended) {
         if let Extended::Ended(tenure) = extended {
+            // A node that is still to be connected to may not have been sent the acquire.
+            self.claim.withdraw();
             self.ended.notify_waiters();
             self.tell_end(tenure);
         }

@@ -1,8 +1,8 @@
 //! Leases that are extended in the background, and leases that are lost.
 
-use crate::{SOON, builder, eventually, ms};
-use kit::{Cluster, Server};
-use quorlock::{Lease, Loss, Redlock};
+use crate::{MAX_TTL, SOON, builder, eventually, ms};
+use kit::{Cluster, Proxy, Server};
+use quorlock::{ExtendError, Lease, Loss, NodeState, Redlock};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
@@ -278,4 +278,31 @@ async fn a_thousand_leases_are_kept_up_by_one_client() {
     assert!(cluster.iter().all(|node| node.keys().len() == 1_000), "every node has them all");
     drop(leases);
     eventually("no key is left", || cluster.is_empty()).await;
+}
+
+/// It waits for its connection while the lock is lost on all others.
+#[tokio::test]
+async fn what_a_node_was_not_sent_yet_is_not_set_there_once_the_lock_is_lost() {
+    let cluster = Cluster::start(3);
+    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let builder = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).max_ttl(MAX_TTL);
+    let builder = builder.node_timeout(ms(5_000)).connect_timeout(ms(20_000)).ttl(ms(30_000));
+    let redlock = builder.build().expect("good settings");
+    let lease = redlock.acquire("first").await.expect("a free lock");
+    eventually("all granted", || lease.report().granted() == 3).await;
+    // So long a connection has to last before commands wait for the next one.
+    tokio::time::sleep(ms(1_500)).await;
+    proxies[2].hold_connects(true);
+    proxies[2].reset();
+    let is_awaited = || *redlock.nodes()[2].state() == NodeState::Connecting;
+    eventually("its connection is made anew", is_awaited).await;
+    let lease = redlock.acquire("r").await.expect("two nodes are well");
+    cluster.servers()[..2].iter().for_each(|node| drop(node.cmd(&["DEL", "r"])));
+    let refused = lease.extend(ms(30_000)).await.expect_err("it is gone from a majority");
+    assert!(matches!(refused, ExtendError::Lost { reason: Loss::QuorumLost, .. }), "{refused:?}");
+    proxies[2].heal();
+    let other = redlock.acquire("other").await.expect("a free lock");
+    eventually("all granted", || other.report().granted() == 3).await;
+    assert_eq!(cluster[2].get("r"), None, "it was set after the loss was told");
+    drop(lease);
 }

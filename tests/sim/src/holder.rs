@@ -281,6 +281,8 @@ impl Worker {
                 self.checker.books().hand_over(lock.resources[0], value);
                 let _ = select(pin!(lease.lost()), pin!(self.sleep(lasting))).await;
                 drop(lease);
+                let core = &mut *self.shared.lock();
+                core.let_go = core.now;
             }
         }
     }

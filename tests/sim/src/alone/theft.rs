@@ -63,6 +63,8 @@ impl Worker {
     async fn check_not_repaired(&self, own: &str, since: Instant) {
         self.sleep(2 * nanos(self.times.node_timeout)).await;
         let count = self.shared.lock().keys_of(own);
+        // What a process that stood still wrote when it went on may have met the theft on its way.
+        let since = since.saturating_sub(nanos(self.times.node_timeout));
         if count > 0 && self.was_prompt_since(since) {
             let how = format!("p{}: {own} is back on {count} nodes", self.process);
             self.checker.books().broken(Rule::Freed, how);
