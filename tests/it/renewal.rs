@@ -306,3 +306,20 @@ async fn what_a_node_was_not_sent_yet_is_not_set_there_once_the_lock_is_lost() {
     assert_eq!(cluster[2].get("r"), None, "it was set after the loss was told");
     drop(lease);
 }
+
+/// One node has the key, one has not, and one is away: the lease may be lost, or not.
+#[tokio::test]
+async fn a_key_is_not_put_back_where_no_majority_is_known_to_have_it() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster, 30_000);
+    let lease = redlock.acquire("r").wait(SOON).await.expect("a free lock");
+    eventually("all granted", || lease.report().granted() == 3).await;
+    cluster[1].cmd(&["DEL", "r"]);
+    cluster[2].kill();
+    for _ in 0..5 {
+        let refused = lease.extend(ms(30_000)).await.expect_err("one node of three has it");
+        assert!(matches!(refused, ExtendError::NoQuorum { .. }), "{refused:?}");
+        sleep(ms(20)).await;
+        assert_eq!(cluster[1].get("r"), None);
+    }
+}
