@@ -162,7 +162,9 @@ impl<'a> Attempt<'a> {
         self.nodes.send_each(command);
         let limit = self.request.deadline.unwrap_or_else(|| t1.after(MAX_LAG)).max(close_at);
         tally.decided_within(self.nodes, close_at, limit).await;
-        tally.agreed_within(self.nodes, close_at).await;
+        if self.claim.fence().is_some() {
+            tally.agreed_within(self.nodes, close_at).await;
+        }
         let (links, is_crowded) = (self.nodes.links(), was_crowded || permits.are_crowded());
         tally.note_held_up(is_crowded, |node| {
             links.is_up(node) && (is_crowded || self.claim.is_held_up(node))

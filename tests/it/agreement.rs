@@ -1,20 +1,15 @@
 //! Fencing tokens on which the nodes agree, or not, once more of them have answered than a quorum.
 
+use crate::fencing::tomorrow_us;
 use crate::{builder, eventually, ms};
 use futures::future::join_all;
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{FencingToken, Lease, Redlock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// Lets the next number that `node` draws for this lock be this one.
 fn will_draw(node: &Server, key: &str, number: u64) {
     node.set(format!("{key}#quorlock:token:{{{key}}}"), (number - 1).to_string());
-}
-
-/// Microseconds since 1970, a day from now: above every hint.
-fn tomorrow_us() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
-    u64::try_from(now.as_micros()).expect("64 bits are enough") + 86_400_000_000
 }
 
 /// Two of the first three nodes say the same, and so do the others, a little later.
@@ -24,7 +19,8 @@ async fn an_answer_that_comes_soon_makes_a_second_round_needless() {
     let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
     let builder = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).ttl(ms(60_000));
     let redlock = builder.node_timeout(ms(5_000)).build().expect("good settings");
-    drop(redlock.acquire("first").await.expect("a free lock"));
+    let first = redlock.acquire("first").await.expect("a free lock");
+    eventually("all are connected", || first.report().granted() == 5).await;
     let keys: Vec<_> = (0..8).map(|number| format!("lock-{number}")).collect();
     let tomorrow = tomorrow_us();
     for key in &keys {

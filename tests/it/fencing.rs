@@ -13,7 +13,7 @@ type Spoil<'a> = &'a dyn Fn(&kit::Server);
 const COUNTER: &str = "r#quorlock:token:{r}";
 
 /// Microseconds since 1970, a day from now: above every hint.
-fn tomorrow_us() -> u64 {
+pub(crate) fn tomorrow_us() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
     u64::try_from(now.as_micros()).expect("64 bits are enough") + 86_400_000_000
 }
