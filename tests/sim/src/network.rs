@@ -101,7 +101,7 @@ impl Core {
         self.trace.mix(&(self.now, connection, bytes));
         note!(self, "p{process} -> n{node} #{connection} {}", Shown(bytes));
         self.check_stalled(connection);
-        self.readings.note_written(connection, bytes, self.now);
+        self.note_written(connection, bytes);
         if let Some(at) = request_of_time(bytes)
             && at > 0
             && !self.is_calm()
@@ -235,8 +235,7 @@ impl Core {
                 it.end.inbox.extend(bytes);
             }
             Packet::Told { asked } => {
-                let (process, node) = (it.process, it.node);
-                self.note_told(process, node, asked);
+                self.note_told(connection, asked);
                 return None;
             }
             Packet::End => it.end.phase = Phase::Ended,

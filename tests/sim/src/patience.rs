@@ -33,7 +33,8 @@ impl Scenario {
         doubt + patience + 3 * S + 8 * node + nanos(self.times.connect_timeout) + 600 * MS
     }
 
-    /// A vote may be withheld for so long after a restart, with much to spare: not at all where all nodes are new.
+    /// A vote may be withheld for so long once a restart is known, with much to spare, as a report may be looked at late:
+    /// not at all where all nodes are new.
     /// Where nodes do not say who they are, each connection that was lost may be a restart: none.
     pub(crate) fn withheld_for(&self) -> Option<Instant> {
         let longest = if self.mode.is_fresh() { 0 } else { 3 * self.term() };

@@ -7,6 +7,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// What a request for the time looks like, and the beginning of its answer.
 const ASKED: &[u8] = b"\r\nTIME\r\n";
 const TOLD: &[u8] = b"*2\r\n$10\r\n1";
+/// What only a client's set-up has in it, and how the request begins that it may end with: to close other connections,
+/// or to say that the server lives.
+const SET_UP: &[u8] = b"\r\nCLIENT\r\n$2\r\nID\r\n";
+const CLOSING: [&[u8]; 2] = [b"*4\r\n$6\r\nCLIENT\r\n$4\r\nKILL\r\n", b"*1\r\n$4\r\nTIME\r\n"];
 
 #[derive(Default)]
 pub(crate) struct Readings {
@@ -14,8 +18,9 @@ pub(crate) struct Readings {
     met: BTreeSet<(usize, usize)>,
     /// The latest request of a process whose answer came as fast as can be.
     prompt: BTreeMap<(usize, usize), Instant>,
-    /// When the requests were written that were not answered yet, by connection.
-    asked: BTreeMap<usize, VecDeque<Instant>>,
+    /// Since when a process knows what a node has gone through last: when that was, and when it heard of it.
+    heard: BTreeMap<(usize, usize), (Option<Instant>, Instant)>,
+    talks: BTreeMap<usize, Talk>,
     /// A node that is old when the run begins, and is there for whoever comes.
     pub(crate) witness: Option<usize>,
     /// Each packet takes up to so much longer until a process has met it: others are met before it.
@@ -28,18 +33,54 @@ pub(crate) fn request_of_time(bytes: &[u8]) -> Option<usize> {
     bytes[..name].iter().rposition(|byte| *byte == b'*')
 }
 
+/// What is said over a connection. What a check of the deployment reads, over connections of its own, is not told to the
+/// client; nor is what was read in a set-up that has failed later.
+#[derive(Default)]
+struct Talk {
+    stage: Stage,
+    /// When the requests were written that were not answered yet.
+    asked: VecDeque<Instant>,
+    /// The one that was answered before it was known that the set-up was done; true if it was promptly.
+    early: Option<(Instant, bool)>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Greeting,
+    SettingUp,
+    /// The set-up, or something later, has asked for the time once more.
+    Closing,
+    /// What is written only once the set-up is done was written.
+    InUse,
+}
+
+impl Stage {
+    fn after(self, bytes: &[u8]) -> Self {
+        let is_set_up = bytes.windows(SET_UP.len()).any(|part| part == SET_UP);
+        let may_close = CLOSING.iter().any(|closing| bytes.starts_with(closing));
+        match self {
+            Self::Greeting if is_set_up => Self::SettingUp,
+            Self::Greeting => Self::Greeting,
+            Self::SettingUp if may_close => Self::Closing,
+            Self::SettingUp | Self::Closing | Self::InUse => Self::InUse,
+        }
+    }
+}
+
 impl Readings {
-    pub(crate) fn note_written(&mut self, connection: usize, bytes: &[u8], now: Instant) {
+    fn note_written(&mut self, connection: usize, bytes: &[u8], now: Instant) {
         let count = bytes.windows(ASKED.len()).filter(|part| *part == ASKED).count();
-        let asked = self.asked.entry(connection).or_default();
-        asked.extend(std::iter::repeat_n(now, count));
+        let talk = self.talks.entry(connection).or_default();
+        talk.stage = talk.stage.after(bytes);
+        talk.asked.extend(std::iter::repeat_n(now, count));
     }
 
     /// Of what the answers in these bytes are those.
     pub(crate) fn answered(&mut self, connection: usize, bytes: &[u8]) -> Vec<Instant> {
         let count = bytes.windows(TOLD.len()).filter(|part| *part == TOLD).count();
-        let Some(asked) = self.asked.get_mut(&connection) else { return Vec::new() };
-        (0..count).filter_map(|_| asked.pop_front()).collect()
+        let Some(talk) = self.talks.get_mut(&connection) else { return Vec::new() };
+        (0..count).filter_map(|_| talk.asked.pop_front()).collect()
     }
 
     pub(crate) fn has_met(&self, process: usize, node: usize) -> bool {
@@ -48,18 +89,56 @@ impl Readings {
 }
 
 impl Core {
-    /// An answer that tells the time has come to a process.
-    pub(crate) fn note_told(&mut self, process: usize, node: usize, asked: Instant) {
-        let now = self.now;
-        let it = &self.processes[process];
-        if it.is_stopped || it.held.iter().any(|until| *until > now) {
-            return;
+    pub(crate) fn note_written(&mut self, connection: usize, bytes: &[u8]) {
+        self.readings.note_written(connection, bytes, self.now);
+        let Some(talk) = self.readings.talks.get_mut(&connection) else { return };
+        if talk.stage == Stage::InUse
+            && let Some((asked, is_prompt)) = talk.early.take()
+        {
+            self.note_known(connection, asked, is_prompt);
         }
-        self.readings.met.insert((process, node));
-        if now - asked < 2 * self.weather.delay.1 + MS {
-            let last = self.readings.prompt.entry((process, node)).or_default();
+    }
+
+    /// An answer that tells the time has come to a process.
+    pub(crate) fn note_told(&mut self, connection: usize, asked: Instant) {
+        let now = self.now;
+        let (process, node) =
+            (self.connections[connection].process, self.connections[connection].node);
+        let it = &self.processes[process];
+        let is_awake = !it.is_stopped && it.held.iter().all(|until| *until <= now);
+        let is_prompt = is_awake && now - asked < 2 * self.weather.delay.1 + MS;
+        let Some(talk) = self.readings.talks.get_mut(&connection) else { return };
+        if is_awake && talk.stage != Stage::Greeting {
+            self.readings.met.insert((process, node));
+        }
+        match talk.stage {
+            Stage::SettingUp => talk.early = Some((asked, is_prompt)),
+            Stage::InUse => self.note_known(connection, asked, is_prompt),
+            Stage::Greeting | Stage::Closing => {}
+        }
+    }
+
+    /// A process knows what the clock of a node showed when it was `asked`, and what it had gone through by then.
+    fn note_known(&mut self, connection: usize, asked: Instant, is_prompt: bool) {
+        let it = &self.connections[connection];
+        let (key, restarted) = ((it.process, it.node), self.nodes[it.node].restarted);
+        if is_prompt {
+            let last = self.readings.prompt.entry(key).or_default();
             *last = asked.max(*last);
         }
+        let is_new = self.readings.heard.get(&key).is_none_or(|heard| heard.0 != restarted);
+        if is_new && restarted.is_none_or(|at| at < asked) {
+            self.readings.heard.insert(key, (restarted, self.now));
+        }
+    }
+
+    /// How long a process has known that a node was restarted or flushed last: for as long as that is ago, if it is not
+    /// known to have heard of it. None if it never was.
+    pub(crate) fn known_restarted_for(&self, process: usize, node: usize) -> Option<Instant> {
+        let restarted = self.nodes[node].restarted?;
+        let heard = self.readings.heard.get(&(process, node));
+        let heard = heard.filter(|heard| heard.0 == Some(restarted));
+        Some(self.now - heard.map_or(restarted, |heard| heard.1))
     }
 
     /// True if this is how a process meets the node that never restarts: that one is promised to be there.

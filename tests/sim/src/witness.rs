@@ -37,7 +37,7 @@ impl Worker {
         for (index, node) in withheld {
             let is_due = {
                 let core = self.shared.lock();
-                let since = core.nodes[index].restarted.map(|at| core.now - at);
+                let since = core.known_restarted_for(self.process, index);
                 self.withheld_for.is_none_or(|longest| since.is_some_and(|it| it < longest))
             };
             if !is_due {

@@ -44,7 +44,8 @@ pub(crate) struct Worker {
     pub(crate) is_fair: bool,
     /// No task of the process is held back.
     pub(crate) is_prompt: bool,
-    /// The vote of a node may be withheld for so long after it was restarted, with much to spare. None if any may.
+    /// The vote of a node may be withheld for so long once it is known that it was restarted, with much to spare. None
+    /// if any may.
     pub(crate) withheld_for: Option<Instant>,
     /// True if what is let go of is free at once.
     pub(crate) is_quiet: bool,
