@@ -350,5 +350,5 @@ impl PushSink for WaitQueues {
     }
 
     /// Whoever waits asks the nodes, which go by their own clocks.
-    fn handle_step(&self, _ahead: Duration) {}
+    fn handle_step(&self, _: NodeId, _: Duration, _: Time) {}
 }

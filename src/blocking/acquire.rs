@@ -3,9 +3,8 @@
 use super::background::Background;
 use super::error::{Error, joined};
 use super::lease::Lease;
-use crate::client::{TryUsingError, UsingError, sorted};
+use crate::client::{TryUsingError, UsingError, finished, sorted};
 use crate::error::AcquireError;
-use crate::lease::ReleaseOutcome;
 use crate::protocol::RetryPolicy;
 use std::time::Duration;
 
@@ -59,15 +58,9 @@ impl Acquire {
             .call()
             .map_err(|error| error.map(UsingError::from))?;
         let output = work(&lease);
-        let is_valid = lease.is_valid();
+        let was_valid = lease.is_valid();
         // Where it could wait for the lock it can wait for the release.
-        match lease.release_here() {
-            Ok(ReleaseOutcome::Released | ReleaseOutcome::StillHeld { .. }) if is_valid => {
-                Ok(output)
-            }
-            Ok(found) => Err(UsingError::Overrun { output, found }.into()),
-            Err(error) => Err(UsingError::Unreleased { output, error }.into()),
-        }
+        Ok(finished(output, was_valid, lease.release_here())?)
     }
 
     /// The same as [`using`](Self::using) for work that can fail: its error is kept apart from those

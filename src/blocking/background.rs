@@ -2,7 +2,9 @@
 
 use super::error::InsideRuntime;
 use crate::sync::{lock, wait};
+use std::mem;
 use std::pin::{Pin, pin};
+use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
@@ -29,6 +31,8 @@ pub(super) struct Background {
 }
 
 struct Thread {
+    /// The process that it runs in.
+    process: u32,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -41,7 +45,7 @@ impl Background {
         let (stop, stopped) = oneshot::channel();
         let thread = thread::Builder::new().name("quorlock-blocking".to_owned());
         let thread = thread.spawn(move || run(runtime, stopped, limit))?;
-        let thread = Thread { stop: Some(stop), thread: Some(thread) };
+        let thread = Thread { process: process::id(), stop: Some(stop), thread: Some(thread) };
         Ok(Self { handle, _thread: Some(Arc::new(thread)) })
     }
 
@@ -158,6 +162,11 @@ fn run(runtime: Runtime, stopped: oneshot::Receiver<()>, limit: Duration) {
 
 impl Drop for Thread {
     fn drop(&mut self) {
+        if self.process != process::id() {
+            // It was not forked with us: there is nothing to wait for, and nothing that could be told to stop.
+            mem::forget((self.stop.take(), self.thread.take()));
+            return;
+        }
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
             // It cannot panic.

@@ -13,7 +13,7 @@ use crate::node::{
     RestartGuard, Siblings, Timings,
 };
 use crate::observe::{Observer, Observers};
-use crate::protocol::{MAX_NODES, NodeId, Quorum, RetryPolicy};
+use crate::protocol::{MAX_NODES, NodeId, Quorum, RetryPolicy, Time};
 #[cfg(feature = "test-util")]
 use crate::random::Random;
 #[cfg(feature = "test-util")]
@@ -377,8 +377,8 @@ impl PushSink for Listeners {
         self.registry.handle_push(node, key);
     }
 
-    fn handle_step(&self, ahead: Duration) {
-        self.registry.handle_step(ahead);
+    fn handle_step(&self, node: NodeId, ahead: Duration, seen: Time) {
+        self.registry.handle_step(node, ahead, seen);
     }
 }
 

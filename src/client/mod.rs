@@ -32,6 +32,6 @@ pub use profile::Profile;
 pub(crate) use redlock::Inner;
 pub use redlock::Redlock;
 pub use status::{LockState, NodeStatus, Status};
-#[cfg(feature = "blocking")]
-pub(crate) use using::sorted;
 pub use using::{TryUsingError, UsingError};
+#[cfg(feature = "blocking")]
+pub(crate) use using::{finished, sorted};

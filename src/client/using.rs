@@ -4,6 +4,7 @@ use super::acquire::Acquire;
 use crate::error::{AcquireError, ReleaseError};
 use crate::lease::{Lease, LeaseRef, ReleaseOutcome};
 use crate::protocol::Loss;
+use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
@@ -26,12 +27,12 @@ pub enum UsingError<T> {
     },
     /// The work was finished, but the lock was not held to its end: others may have worked at the
     /// same time.
-    #[error("the work was finished after the lease had ended ({found})")]
+    #[error("the work was finished after the lease had ended ({})", told(found))]
     Overrun {
         /// What the work returned.
         output: T,
-        /// What the release found.
-        found: ReleaseOutcome,
+        /// What the release found; an error if too few nodes said so.
+        found: Result<ReleaseOutcome, ReleaseError>,
     },
     /// The work was finished while the lease was valid, but too few nodes confirmed the release. It
     /// is delivered when they answer, and at the latest the lock expires.
@@ -255,11 +256,27 @@ async fn race<T>(working: impl Future<Output = T>, lease: &Lease) -> Result<T, L
 
 async fn finish<T>(done: Result<T, Loss>, lease: Lease) -> Result<T, UsingError<T>> {
     let output = done.map_err(|reason| UsingError::Lost { reason })?;
-    let is_valid = lease.is_valid();
-    match lease.release().await {
+    let was_valid = lease.is_valid();
+    finished(output, was_valid, lease.release().await)
+}
+
+/// What work comes to that was finished, while the lease was valid or not, and whose lock was then released.
+pub(crate) fn finished<T>(
+    output: T,
+    was_valid: bool,
+    found: Result<ReleaseOutcome, ReleaseError>,
+) -> Result<T, UsingError<T>> {
+    match found {
         // While other guards hold it on, it is not released.
-        Ok(ReleaseOutcome::Released | ReleaseOutcome::StillHeld { .. }) if is_valid => Ok(output),
-        Ok(found) => Err(UsingError::Overrun { output, found }),
-        Err(error) => Err(UsingError::Unreleased { output, error }),
+        Ok(ReleaseOutcome::Released | ReleaseOutcome::StillHeld { .. }) if was_valid => Ok(output),
+        Err(error) if was_valid => Err(UsingError::Unreleased { output, error }),
+        found => Err(UsingError::Overrun { output, found }),
+    }
+}
+
+fn told(found: &Result<ReleaseOutcome, ReleaseError>) -> &dyn fmt::Display {
+    match found {
+        Ok(outcome) => outcome,
+        Err(error) => error,
     }
 }

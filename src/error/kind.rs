@@ -145,7 +145,7 @@ mod tests {
             assert_eq!(outcome.to_string(), words);
         }
         let found = ReleaseOutcome::TakenOver;
-        let overrun = UsingError::Overrun { output: (), found };
+        let overrun = UsingError::Overrun { output: (), found: Ok(found) };
         assert!(overrun.to_string().ends_with("(taken over before it was released)"), "{overrun}");
     }
 

@@ -8,6 +8,7 @@ mod backing;
 mod doubts;
 mod ending;
 mod extension;
+mod kept;
 mod limits;
 mod observed;
 mod registry;

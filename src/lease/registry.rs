@@ -2,7 +2,7 @@
 
 use super::state::LeaseState;
 use crate::node::{Claim, PushSink};
-use crate::protocol::{NodeId, Tenure};
+use crate::protocol::{NodeId, Steps, Tenure, Time};
 use crate::sync::lock;
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -14,6 +14,8 @@ use std::time::Duration;
 #[derive(Default)]
 pub(crate) struct LeaseRegistry {
     state: Mutex<State>,
+    /// How far nodes' clocks have stepped ahead.
+    steps: Mutex<Steps>,
 }
 
 #[derive(Default)]
@@ -62,11 +64,15 @@ impl LeaseRegistry {
         known.is_some_and(|lease| matches!(lease.tenure(), Tenure::Held { .. }))
     }
 
-    /// The leases that there are now, each once.
+    /// The leases that there are now, each once; not those of the process that this one was forked from.
     pub(crate) fn all(&self) -> Vec<Arc<LeaseState>> {
-        let state = self.state();
-        let firsts = state.leases.iter().filter(|(entry, _)| entry.index == 0);
-        firsts.filter_map(|(_, lease)| lease.upgrade()).collect()
+        let mut leases: Vec<_> = {
+            let state = self.state();
+            let firsts = state.leases.iter().filter(|(entry, _)| entry.index == 0);
+            firsts.filter_map(|(_, lease)| lease.upgrade()).collect()
+        };
+        leases.retain(|lease| lease.is_ours());
+        leases
     }
 
     /// How many keys are entered.
@@ -96,9 +102,10 @@ impl PushSink for LeaseRegistry {
         }
     }
 
-    fn handle_step(&self, ahead: Duration) {
+    fn handle_step(&self, node: NodeId, ahead: Duration, seen: Time) {
+        lock(&self.steps).handle_step(node, ahead, seen);
         for lease in self.all() {
-            lease.handle_step(ahead);
+            lease.handle_step(|t1| lock(&self.steps).since(t1));
         }
     }
 }

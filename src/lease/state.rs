@@ -3,6 +3,7 @@
 use super::backing::{Backing, Origin};
 use super::doubts::Doubts;
 use super::extension::{Cause, Extension};
+use super::kept::Kept;
 use super::observed::Observed;
 use crate::node::{Ballot, Claim, Nodes, QueuedCommand};
 use crate::observe::Tag;
@@ -28,6 +29,7 @@ pub(crate) struct LeaseState {
     pub(super) observed: Observed,
     /// The ttl that it was acquired with.
     ttl: Ttl,
+    kept: Kept,
     /// None once the lease has been given up: views of it keep neither the client nor a connection.
     pub(super) bond: Mutex<Option<Bond>>,
     /// How many guards there are.
@@ -72,6 +74,7 @@ impl LeaseState {
             origin,
             observed: Observed::new(tag, acquired.t1()),
             ttl,
+            kept: Kept::new(acquired.t1(), ttl),
             bond: Mutex::new(Some(Bond { guard, backing })),
             guards: AtomicUsize::new(1),
             renewal: Mutex::new(renewal),
@@ -130,6 +133,11 @@ impl LeaseState {
     /// Where it stands now.
     pub(crate) fn tenure(&self) -> Tenure {
         self.renewal().tenure(self.origin.clock.now())
+    }
+
+    /// False in a process that was forked while it was held: that has a copy of it.
+    pub(crate) fn is_ours(&self) -> bool {
+        lock(&self.bond).as_ref().is_none_or(|bond| !bond.guard.nodes().is_inherited())
     }
 
     /// Adds a guard; how many there are then. None can be added once all are gone.
@@ -225,6 +233,7 @@ impl LeaseState {
         self.doubts.handle_outcome(&extension.tally);
         let extended =
             extension.tally.with_round(|round| self.renewal().handle_outcome(round, now));
+        self.kept.note(extension, extended);
         self.tell(extended);
         extended
     }
@@ -237,6 +246,7 @@ impl LeaseState {
         let slack = self.slack(now);
         let upkeep = |round: &Round| self.renewal().handle_upkeep(round, t1, now);
         let extended = extension.tally.with_round(upkeep);
+        self.kept.note(extension, extended);
         self.tell(extended);
         self.tell_upkeep(extended, slack, extension);
         // A failed one is due again before the alarm that was set for its end.
@@ -303,10 +313,11 @@ impl LeaseState {
         lock(&self.checks).due()
     }
 
-    /// Keys may end sooner than the lease believes, by so much: more than it has set aside is mended.
-    pub(crate) fn handle_step(self: &Arc<Self>, ahead: Duration) {
+    /// Keys may end sooner than the lease believes, by as much as clocks have stepped `since` they were asked to stand:
+    /// more than it has set aside is mended.
+    pub(crate) fn handle_step(self: &Arc<Self>, since: impl FnOnce(Time) -> Duration) {
         let drift = lock(&self.bond).as_ref().map(|bond| bond.backing.limits.drift);
-        if drift.is_some_and(|drift| ahead > drift.allowance(self.ttl)) {
+        if drift.is_some_and(|drift| self.kept.may_end_early(drift, since)) {
             self.refresh();
         }
     }

@@ -38,7 +38,7 @@ impl NodeShared {
             return Received { at, counts_from: at.after(self.clocks.lag(self.id, at)) };
         };
         if let Some(ahead) = told.ahead {
-            contain(|| self.pushes.handle_step(ahead));
+            contain(|| self.pushes.handle_step(self.id, ahead, at));
         }
         Received { at, counts_from: told.counts_from }
     }
@@ -132,7 +132,7 @@ impl NodeShared {
         claim.forget_promise(node);
         claim.note_promise(node, promise);
         if self.clocks.handle_deviation(node, earlier, ahead, now) == Verdict::StoodStill {
-            contain(|| self.pushes.handle_step(Duration::MAX));
+            contain(|| self.pushes.handle_step(node, Duration::MAX, now));
         }
     }
 

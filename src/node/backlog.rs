@@ -182,6 +182,7 @@ impl Backlog {
     pub(super) fn hand_over(&mut self, inlet: &mut Inlet) {
         // From here on releases go to other tasks, which must know by then which connections have to be killed.
         inlet.close();
+        self.node.handover.exit(&inlet.bell);
         let owed = self.owed.take_releases().collect::<Vec<_>>();
         let waiting = std::mem::take(&mut self.inbox);
         for command in owed.into_iter().chain(waiting) {

@@ -47,6 +47,11 @@ impl Handover {
         bell
     }
 
+    /// A task takes on nothing any more.
+    pub(super) fn exit(&self, bell: &Arc<Bell>) {
+        lock(&self.state).tasks.retain(|task| !std::ptr::eq(task.as_ptr(), Arc::as_ptr(bell)));
+    }
+
     /// True if there is a task, though it may not be driven.
     pub(super) fn is_served(&self) -> bool {
         lock(&self.state).tasks.iter().any(|task| task.strong_count() > 0)

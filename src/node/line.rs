@@ -19,7 +19,7 @@ use super::peer::{Peer, Stale};
 use super::queued_command::QueuedCommand;
 use super::shared::NodeState;
 use super::timer_clock::Moment;
-use crate::protocol::{Action, Liveness, Time};
+use crate::protocol::{Action, HEARTBEAT, Liveness, Time};
 use crate::wire::{Conversation, NodeFailure, seal};
 use redis::Value;
 use std::time::Duration;
@@ -71,6 +71,8 @@ pub(super) struct Line {
     killing: Vec<Stale>,
     /// How many commands the last pipeline had.
     last_count: usize,
+    /// When the node was last asked for its time, by the timers.
+    last_sealed: Time,
 }
 
 impl Line {
@@ -82,7 +84,8 @@ impl Line {
         now: Moment,
     ) -> Self {
         let liveness = Liveness::new(timeout, now.timer);
-        Self { said, peer, liveness, killing: Vec::new(), last_count: 0 }
+        let last_sealed = now.timer;
+        Self { said, peer, liveness, killing: Vec::new(), last_count: 0, last_sealed }
     }
 
     /// What is said over it: bytes go there, and come from there.
@@ -229,7 +232,8 @@ impl Line {
         }
         if !written.is_empty() {
             // Replies are told apart by their order alone: the seal shows that it is kept.
-            let is_sealed = written.iter().any(QueuedCommand::is_to_grant);
+            let is_due = now.timer.since(self.last_sealed) >= HEARTBEAT;
+            let is_sealed = is_due || written.iter().any(QueuedCommand::is_to_grant);
             self.end_pipeline(written, is_sealed, now);
         }
     }
@@ -238,6 +242,7 @@ impl Line {
     /// written in the order of these calls (I8).
     fn end_pipeline(&mut self, commands: Vec<QueuedCommand>, is_sealed: bool, now: Moment) {
         if is_sealed {
+            self.last_sealed = now.timer;
             seal(self.said.requests());
         }
         self.last_count = commands.len();

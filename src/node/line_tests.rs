@@ -22,7 +22,7 @@ struct Nobody;
 
 impl PushSink for Nobody {
     fn handle_push(&self, _: NodeId, _: Option<&[u8]>) {}
-    fn handle_step(&self, _: Duration) {}
+    fn handle_step(&self, _: NodeId, _: Duration, _: Time) {}
 }
 
 #[derive(Default)]

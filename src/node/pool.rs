@@ -13,6 +13,7 @@ use crate::sync::lock;
 use crate::time::Clock;
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::process;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use tokio::runtime::Handle;
@@ -53,6 +54,8 @@ pub(crate) struct Nodes {
     links: Arc<Links>,
     environment: Environment,
     read_ahead: ReadAhead,
+    /// The process that they were made in.
+    process: u32,
 }
 
 impl Nodes {
@@ -72,6 +75,12 @@ impl Nodes {
     /// True if the caller is a task of their runtime, which is driven then.
     fn are_here(&self) -> bool {
         Handle::try_current().is_ok_and(|here| here.id() == self.runtime.id())
+    }
+
+    /// True if the caller was forked from the process that they are of, and has only copies of what was set by them.
+    pub(crate) fn is_inherited(&self) -> bool {
+        // Who is a task of theirs need not ask the operating system.
+        !self.are_here() && self.process != process::id()
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
@@ -199,7 +208,8 @@ impl Pool {
         let each = self.shared.iter().map(start).collect();
         let environment = self.environment.clone();
         let read_ahead = ReadAhead::new(environment.random.clone());
-        let nodes = Arc::new(Nodes { runtime, each, links, environment, read_ahead });
+        let process = process::id();
+        let nodes = Arc::new(Nodes { runtime, each, links, environment, read_ahead, process });
         live.push(nodes.clone());
         Ok(nodes)
     }
@@ -214,10 +224,10 @@ impl Pool {
         self.shared.iter().for_each(|node| node.handover.end());
     }
 
-    /// `nodes` while their runtime lives, else those of the current one. Outside of any runtime,
+    /// `nodes` while their runtime lives, else those of the current one: after a fork as well. Outside of any runtime,
     /// `nodes` leave what they are sent to the tasks of other runtimes: nobody knows which are driven.
     pub(crate) fn open(&self, nodes: &Arc<Nodes>) -> Arc<Nodes> {
-        if nodes.is_open() {
+        if nodes.is_open() && !nodes.is_inherited() {
             return nodes.clone();
         }
         self.here().unwrap_or_else(|_| nodes.clone())

@@ -1,6 +1,6 @@
 //! What nodes say unasked.
 
-use crate::protocol::NodeId;
+use crate::protocol::{NodeId, Time};
 use std::time::Duration;
 
 /// Who wants to know when keys change on the nodes.
@@ -9,7 +9,7 @@ pub(crate) trait PushSink: Send + Sync {
     /// a hint: it can come late, or never. Called from the node's task; must not block.
     fn handle_push(&self, node: NodeId, key: Option<&[u8]>);
 
-    /// A node's clock has stepped ahead by so much at most, or ours has stood still: keys end sooner by
-    /// that than our leases believe. Called from a node's task; must not block.
-    fn handle_step(&self, ahead: Duration);
+    /// The clock of `node` was seen at `seen` to have stepped ahead by so much at most, or ours to have stood still: keys
+    /// end sooner by that than our leases believe. Called from a node's task; must not block.
+    fn handle_step(&self, node: NodeId, ahead: Duration, seen: Time);
 }

@@ -60,7 +60,7 @@ impl PushSink for Nervous {
         panic!("a waker of somebody's panics");
     }
 
-    fn handle_step(&self, _ahead: Duration) {}
+    fn handle_step(&self, _: NodeId, _: Duration, _: Time) {}
 }
 
 /// A client of the one node behind `transport`.
@@ -226,7 +226,7 @@ struct Nobody;
 
 impl PushSink for Nobody {
     fn handle_push(&self, _: NodeId, _: Option<&[u8]>) {}
-    fn handle_step(&self, _: Duration) {}
+    fn handle_step(&self, _: NodeId, _: Duration, _: Time) {}
 }
 
 /// What becomes of an acquire of `key`.
@@ -309,4 +309,31 @@ async fn a_second_connection_whose_making_panics_does_not_end_the_first() {
     curse.is_silent.store(false, Ordering::Relaxed);
     assert_is_served(&shared, &nodes, &curse.server).await;
     assert_eq!(curse.server.asked_for().len(), 1, "the first has answered after all");
+}
+
+struct Nowhere;
+
+impl Transport for Nowhere {
+    fn connect<'a>(&'a self, _: &'a Address) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[test]
+fn an_extension_that_nobody_can_write_any_more_has_failed() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let (shared, nodes) = runtime.block_on(async {
+        let made = client(Arc::new(Nowhere), Arc::<Nervous>::default());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        made
+    });
+    let listener = Arc::<Listener>::default();
+    let claim = claim("k");
+    let until = shared.now().after(Duration::from_secs(60));
+    nodes.send_each(|node| {
+        QueuedCommand::extend(claim.clone(), until, false, Ballot::new(listener.clone(), node))
+    });
+    drop(runtime);
+    assert!(!nodes.is_open(), "the only task is gone");
+    assert_eq!(*listener.votes.lock().expect("no panic"), ["ShutDown"]);
 }

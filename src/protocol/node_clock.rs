@@ -199,7 +199,8 @@ impl NodeClock {
             if seen.highest < before.lowest {
                 // The grants that came with this reading may have come before that, too.
                 let shown = before.highest.saturating_add(nanos(received.as_nanos()));
-                self.dropped = self.dropped.max(self.relied_until(shown, received));
+                let relied_until = self.relied_until(shown, received);
+                self.dropped = self.dropped.max(relied_until.min(received.after(self.term)));
             }
             self.note_past(before.lowest, received);
             self.now = Some(Known { offset: seen, since: received, at: reading.sent });

@@ -99,6 +99,12 @@ impl ReleaseGuard {
 
 impl Drop for ReleaseGuard {
     fn drop(&mut self) {
+        // 1. A process holds a lock, and forks. 2. The child drops its copy of the lease, or closes the client. 3. The
+        // lock is gone while the parent holds it: so only who asks for a release in the child has one.
+        if self.is_armed && self.nodes.is_inherited() {
+            self.is_armed = false;
+            return;
+        }
         let nodes = self.nodes.clone();
         self.give_up(&nodes, |_| None);
     }

@@ -1,9 +1,11 @@
 //! Nodes in the process of a test (`test_util::Nodes`): they do what real nodes do, in time that the test moves.
 
+mod clocks;
 mod scenes;
 mod stage;
 mod time;
 mod verbs;
+mod work;
 
 use std::time::Duration;
 

@@ -83,7 +83,7 @@ fn a_lease_is_renewed_and_its_loss_noticed_while_the_thread_does_something_else(
     };
     match redlock.using("other", work).expect_err("stolen") {
         Error::Failed(UsingError::Overrun { output, found }) => {
-            assert_eq!((output, found), ("done", ReleaseOutcome::TakenOver));
+            assert_eq!((output, found), ("done", Ok(ReleaseOutcome::TakenOver)));
         }
         other => panic!("{other}"),
     }

@@ -3,7 +3,7 @@
 
 use crate::{SOON, begun, ms};
 use kit::{Cluster, Rerun, forked};
-use quorlock::{Lease, Loss, Redlock};
+use quorlock::{Lease, Loss, Redlock, ReleaseOutcome};
 use redis::{Client, Commands};
 use std::collections::HashSet;
 use std::{env, mem};
@@ -13,6 +13,7 @@ use tokio::time::{sleep, timeout};
 /// How the process is told its nodes.
 const NODES: &str = "QUORLOCK_FORK_NODES";
 const FORKING: [&str; 4] = ["--ignored", "--exact", "forks::forking", "--nocapture"];
+const PARTING: [&str; 4] = ["--ignored", "--exact", "forks::parting", "--nocapture"];
 const DRAWING: [&str; 4] = ["--ignored", "--exact", "forks::drawing", "--nocapture"];
 
 fn client(nodes: &str) -> Redlock {
@@ -87,6 +88,59 @@ fn forking() {
     });
 }
 
+#[test]
+#[ignore = "runs as a process of its own of the test below"]
+fn parting() {
+    let Ok(nodes) = env::var(NODES) else { return };
+    let (ours, theirs) = (client(&nodes), client(&nodes));
+    let (here, limit) = (runtime(), SOON * 3);
+    let parent = here.block_on(kept_up(&ours, "r"));
+    let view = parent.view();
+    let mut copy = Some(parent);
+    let close = async |copy: Lease| {
+        ours.close().await.expect("nothing of its own is owed");
+        drop(copy);
+    };
+    let release_all = async |copy: Lease| {
+        assert_eq!(ours.release_all().await, [], "it holds nothing");
+        mem::forget(copy);
+    };
+    let work = async |copy: Lease| {
+        work(&ours, "child").await;
+        drop(copy);
+        // What it is owed is delivered.
+        ours.acquire("after").wait(SOON).await.map(drop).expect("a free lock");
+    };
+    let mut in_child = |work: &dyn Fn(Lease)| {
+        let mut child = || work(copy.take().expect("the parent keeps it"));
+        assert!(forked(limit, &mut child), "the child has failed");
+        let refused = here.block_on(async { theirs.try_acquire("r").await });
+        assert!(refused.is_err_and(|error| error.is_contended()), "the parent holds it");
+        assert!(view.is_valid(), "{:?}", view.loss());
+    };
+    in_child(&|copy| drop(copy));
+    in_child(&|copy| runtime().block_on(release_all(copy)));
+    in_child(&|copy| runtime().block_on(work(copy)));
+    in_child(&|copy| runtime().block_on(close(copy)));
+    // Who asks for it has it: such as a child that goes on in its parent's place.
+    let child = || {
+        let released = runtime().block_on(copy.take().expect("it is there").release());
+        assert_eq!(released, Ok(ReleaseOutcome::Released));
+    };
+    assert!(forked(limit, child), "the child has failed");
+    here.block_on(async { theirs.acquire("r").wait(SOON).await.map(drop).expect("it is free") });
+    here.block_on(async { theirs.close().await.expect("all is delivered") });
+    mem::forget(copy);
+    // The thread of a client without async is not there in the child.
+    let builder = Redlock::builder().nodes(nodes.split(',')).node_timeout(ms(500));
+    let blocking = builder.build_blocking().expect("good settings");
+    let lease = blocking.acquire("b").wait(SOON).call().expect("a free lock");
+    let mut both = Some((lease, blocking));
+    assert!(forked(limit, || drop(both.take())), "the child has failed");
+    let (lease, _blocking) = both.expect("the parent keeps them");
+    assert_eq!(lease.release().expect("nodes are up"), ReleaseOutcome::Released);
+}
+
 /// Locks `resource` and leaves it so: the value.
 async fn set(redlock: &Redlock, resource: &str) -> String {
     let lease = redlock.acquire(resource).wait(SOON).await.expect("a free lock");
@@ -122,6 +176,13 @@ fn a_forked_process_has_values_of_its_own() {
     let cluster = Cluster::start(1);
     let process = Rerun::start(&DRAWING, &[(NODES, &cluster.urls().join(","))]);
     process.finish(SOON * 9);
+}
+
+#[test]
+fn what_a_forked_process_lets_go_of_stays_with_its_parent() {
+    let cluster = Cluster::start(3);
+    let process = Rerun::start(&PARTING, &[(NODES, &cluster.urls().join(","))]);
+    process.finish(SOON * 15);
 }
 
 #[test]

@@ -81,7 +81,7 @@ async fn finished_work_is_never_thrown_away() {
     };
     match redlock.using("r", steal).await.expect_err("taken over") {
         UsingError::Overrun { output, found } => {
-            assert_eq!((output, found), ("done", ReleaseOutcome::TakenOver));
+            assert_eq!((output, found), ("done", Ok(ReleaseOutcome::TakenOver)));
         }
         other => panic!("{other:?}"),
     }

@@ -131,7 +131,7 @@ async fn of_fallible_work_nothing_is_thrown_away_and_the_lock_is_released() {
     };
     match steal(true).await {
         TryUsingError::Work { error: NoPaper, lock: Some(lock) } => {
-            let taken = UsingError::Overrun { output: (), found: ReleaseOutcome::TakenOver };
+            let taken = UsingError::Overrun { output: (), found: Ok(ReleaseOutcome::TakenOver) };
             assert_eq!(lock.to_string(), taken.to_string());
         }
         other => panic!("{other}"),

@@ -1,0 +1,104 @@
+//! How far nodes' clocks have stepped ahead lately: what of a lease's keys may have gone before their time.
+//!
+//! A step that the drift allowance covers does no harm, and several of them do together: so what counts for a lease is
+//! how far one node's clock has stepped since the nodes were last asked to keep its keys. Report each step by
+//! [`handle_step`](Steps::handle_step); [`since`](Steps::since) says what they come to.
+
+use super::quorum::NodeId;
+use super::validity::Time;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// So many steps of one node are told apart. More are taken for later than they were, which makes leases be extended
+/// that need not be.
+const MOST: usize = 16;
+
+/// The latest steps of all nodes' clocks.
+#[derive(Debug, Default)]
+pub(crate) struct Steps {
+    nodes: Vec<(NodeId, VecDeque<Step>)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    ahead: Duration,
+    /// When it was seen: it had happened by then.
+    seen: Time,
+}
+
+impl Steps {
+    /// The clock of `node` was seen at `seen` to have stepped ahead, by so much at most.
+    pub(crate) fn handle_step(&mut self, node: NodeId, ahead: Duration, seen: Time) {
+        let known = self.nodes.iter().position(|(known, _)| *known == node);
+        let index = known.unwrap_or_else(|| {
+            self.nodes.push((node, VecDeque::new()));
+            self.nodes.len() - 1
+        });
+        let steps = &mut self.nodes[index].1;
+        steps.push_back(Step { ahead, seen });
+        if steps.len() > MOST
+            && let Some(first) = steps.pop_front()
+            && let Some(second) = steps.front_mut()
+        {
+            second.ahead = second.ahead.saturating_add(first.ahead);
+        }
+    }
+
+    /// The farthest that the clock of one node may have stepped since `t1`, in all.
+    pub(crate) fn since(&self, t1: Time) -> Duration {
+        let of_one = |steps: &VecDeque<Step>| {
+            let later = steps.iter().filter(|step| step.seen >= t1);
+            later.fold(Duration::ZERO, |sum, step| sum.saturating_add(step.ahead))
+        };
+        self.nodes.iter().map(|(_, steps)| of_one(steps)).max().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::from_nanos(ms * 1_000_000)
+    }
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn nodes() -> [NodeId; 2] {
+        [NodeId::new(0), NodeId::new(4)]
+    }
+
+    #[test]
+    fn the_steps_of_a_node_are_added_up_and_those_of_several_are_not() {
+        let [one, other] = nodes();
+        let mut steps = Steps::default();
+        assert_eq!(steps.since(Time::default()), Duration::ZERO);
+        for (node, ahead, seen) in [(one, 40, 10), (other, 40, 11), (one, 50, 20), (other, 45, 30)]
+        {
+            steps.handle_step(node, ms(ahead), at(seen));
+        }
+        let since = [0, 10, 11, 20, 21, 30, 31].map(|t1| steps.since(at(t1)).as_millis());
+        assert_eq!(since, [90, 90, 85, 50, 45, 45, 0]);
+        steps.handle_step(one, Duration::MAX, at(40));
+        assert_eq!(steps.since(at(20)), Duration::MAX);
+    }
+
+    #[test]
+    fn of_very_many_steps_none_is_lost() {
+        let [one, _] = nodes();
+        let mut steps = Steps::default();
+        let many = 4 * MOST as u64;
+        for step in 1..=many {
+            steps.handle_step(one, ms(1), at(step));
+            assert!(steps.nodes[0].1.len() <= MOST);
+            for t1 in 1..=step {
+                let (told, is) = (steps.since(at(t1)), ms(step - t1 + 1));
+                assert!(told >= is, "{told:?} since {t1}, and it is {is:?}");
+            }
+        }
+        assert_eq!(steps.since(at(0)), ms(many));
+        assert_eq!(steps.since(at(many)), ms(1));
+    }
+}
