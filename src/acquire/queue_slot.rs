@@ -31,12 +31,12 @@ impl QueueSlot {
         let joined = set.as_ref().map(|(_, joined)| *joined);
         let waiter = Arc::new(Waiter::new(queues.clock().clone(), deadline, joined));
         let slot = Self { queues: queues.clone(), key, ticket, set, waiter };
-        slot.enter();
+        slot.enter(false);
         slot
     }
 
-    fn enter(&self) {
-        self.queues.enter(self.key.as_ref(), self.ticket, &self.waiter);
+    fn enter(&self, was_refused: bool) {
+        self.queues.enter(self.key.as_ref(), self.ticket, &self.waiter, was_refused);
     }
 
     fn leave(&self) {
@@ -54,7 +54,7 @@ impl QueueSlot {
             if at_end {
                 self.ticket = self.queues.next_ticket();
             }
-            self.enter();
+            self.enter(false);
             if self.waiter.is_first() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
@@ -99,7 +99,7 @@ impl QueueSlot {
             self.key = Some(key.clone());
             self.waiter.handle_requeued();
             self.ticket = self.queues.next_ticket();
-            self.enter();
+            self.enter(true);
         }
         self.queues.handle_refusal(&self.waiter);
         if let Some((_, joined)) = &self.set {

@@ -135,10 +135,18 @@ impl WaitQueues {
     }
 
     /// Puts a waiter into the queue of this key, or into none yet.
-    pub(super) fn enter(&self, key: Option<&Key>, ticket: Ticket, waiter: &Arc<Waiter>) {
+    /// Where `was_refused` says so, an attempt of it has just been: that its turn comes at once is no reason for another.
+    pub(super) fn enter(
+        &self,
+        key: Option<&Key>,
+        ticket: Ticket,
+        waiter: &Arc<Waiter>,
+        was_refused: bool,
+    ) {
         let mut woken = Woken::new();
         let mut queues = self.queues();
         queues.insert(key, ticket, waiter.clone(), &mut woken);
+        woken.retain(|one| !was_refused || !Arc::ptr_eq(one, waiter));
         // One that was set before a fork rings in the parent only.
         if queues.alarm.as_ref().is_none_or(|alarm| !alarm.is_ours()) {
             let bell: Weak<dyn Ring> = self.this.clone();

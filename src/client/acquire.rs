@@ -147,8 +147,8 @@ impl Acquire {
 
     /// Extends the lease in the background, each time a third of its validity has passed, until it
     /// is released or dropped, or has been held for `max_hold`: then it is lost, so that a holder
-    /// that hangs does not keep the lock for ever. Without a limit:
-    /// [`auto_extend_forever`](Self::auto_extend_forever).
+    /// that hangs does not keep the lock for ever. One that [extends](crate::LeaseRef::extend) it does not hang, and
+    /// has it for as long as it has asked for. Without a limit: [`auto_extend_forever`](Self::auto_extend_forever).
     ///
     /// Nodes that lost the key get it back while a majority has it. When extensions fail they are
     /// tried again until the validity ends; see [`lost`](crate::LeaseRef::lost).

@@ -80,7 +80,8 @@ impl Builder {
     /// Adds nodes by client of the `redis` crate, version 1: for settings that a URL cannot carry, such as
     /// the keepalive of its sockets. Needs the feature `redis-1`; `quorlock::redis` is that crate. No
     /// connection of the client is used: quorlock makes its own, with its address, user, password,
-    /// database, and what it says of TCP; of that, a linger time cannot be read, and is not kept.
+    /// database, and what it says of TCP; of that, a linger time cannot be read, and is not kept, and a user timeout
+    /// of more than ten seconds is one of ten: what a connection delivers later would not be released.
     ///
     /// Certificates of a client (`redis::Client::build_with_tls`) cannot be read either. It is
     /// [refused](ConfigError::OpaqueTls): give its address to [`nodes`](Self::nodes), and the certificates to

@@ -71,8 +71,8 @@ pub(super) struct Line {
     killing: Vec<Stale>,
     /// How many commands the last pipeline had.
     last_count: usize,
-    /// When the node was last asked for its time, by the timers.
-    last_sealed: Time,
+    /// When the node was last asked for its time, by the timers; the set-up was some time ago.
+    last_sealed: Option<Time>,
 }
 
 impl Line {
@@ -84,8 +84,7 @@ impl Line {
         now: Moment,
     ) -> Self {
         let liveness = Liveness::new(timeout, now.timer);
-        let last_sealed = now.timer;
-        Self { said, peer, liveness, killing: Vec::new(), last_count: 0, last_sealed }
+        Self { said, peer, liveness, killing: Vec::new(), last_count: 0, last_sealed: None }
     }
 
     /// What is said over it: bytes go there, and come from there.
@@ -232,7 +231,8 @@ impl Line {
         }
         if !written.is_empty() {
             // Replies are told apart by their order alone: the seal shows that it is kept.
-            let is_due = now.timer.since(self.last_sealed) >= HEARTBEAT;
+            // Commands that grant nothing do not tell the time, and make the connection no idle one that is asked for it.
+            let is_due = self.last_sealed.is_none_or(|last| now.timer.since(last) >= HEARTBEAT);
             let is_sealed = is_due || written.iter().any(QueuedCommand::is_to_grant);
             self.end_pipeline(written, is_sealed, now);
         }
@@ -242,7 +242,7 @@ impl Line {
     /// written in the order of these calls (I8).
     fn end_pipeline(&mut self, commands: Vec<QueuedCommand>, is_sealed: bool, now: Moment) {
         if is_sealed {
-            self.last_sealed = now.timer;
+            self.last_sealed = Some(now.timer);
             seal(self.said.requests());
         }
         self.last_count = commands.len();

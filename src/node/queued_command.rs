@@ -276,12 +276,13 @@ impl QueuedCommand {
     /// written again in another way: what was written behind it at first came before it. Or others refused some of
     /// several locks, and this is the release of the rest: those stood in the way of whoever wants one of them.
     /// Or this asked for locks that other nodes had refused before this one's answer was heard, and the release
-    /// is on its way.
+    /// is on its way. Or somebody here has taken another's lock away.
     pub(super) fn is_late(&self) -> bool {
         match self.command {
             Command::Release { .. } => {
                 self.form != Form::Native || self.claim.has_lost() && self.claim.keys().len() > 1
             }
+            Command::ForceDelete => true,
             _ => self.is_acquire() && self.claim.has_lost(),
         }
     }

@@ -180,7 +180,7 @@ impl NodeShared {
 
     /// Takes a command whose task is gone. A release goes to whichever task of another runtime can
     /// write it first, or waits for one; so does an extension, if there is a task. Anything else has
-    /// failed.
+    /// failed: a repair, too, as the lease's release could be faster by another connection.
     pub(super) fn rescue(&self, mut command: QueuedCommand) {
         if command.is_void(self.id, self.now()) {
             return command.answer_void(self.id);
@@ -189,7 +189,7 @@ impl NodeShared {
             // It may have run: what it finds when it is repeated says nothing.
             self.fail(&mut command, NodeFailure::ShutDown);
         }
-        if command.is_release() || (command.is_upkeep() && self.handover.is_served()) {
+        if command.is_release() || (command.is_extension() && self.handover.is_served()) {
             self.handover.leave(command);
         } else {
             self.fail(&mut command, NodeFailure::ShutDown);

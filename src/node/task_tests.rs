@@ -337,3 +337,18 @@ fn an_extension_that_nobody_can_write_any_more_has_failed() {
     assert!(!nodes.is_open(), "the only task is gone");
     assert_eq!(*listener.votes.lock().expect("no panic"), ["ShutDown"]);
 }
+
+#[tokio::test]
+async fn of_what_a_task_leaves_others_take_extensions_and_no_repairs() {
+    let (shared, _nodes) = client(Arc::new(Nowhere), Arc::<Nervous>::default());
+    // There is a task that could take it.
+    assert!(shared.handover.is_served());
+    let claim = claim("k");
+    let until = shared.now().after(Duration::from_secs(60));
+    let listener = Arc::<Listener>::default();
+    shared.rescue(QueuedCommand::repair(claim.clone(), until));
+    assert!(shared.handover.take_all().is_empty(), "the lease's release may come before it");
+    let ballot = Ballot::new(listener.clone(), shared.id);
+    shared.rescue(QueuedCommand::extend(claim.clone(), until, false, ballot));
+    assert_eq!(shared.handover.take_all().len(), 1);
+}

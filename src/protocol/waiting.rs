@@ -202,7 +202,7 @@ impl Waiting {
     }
 
     /// Once a quorum is free, as far as is known, another attempt is worth while: when, unless it has a
-    /// reason for one already. `free` are the nodes that granted the last attempt, and those where what was in the
+    /// reason for one as soon already. `free` are the nodes that granted the last attempt, and those where what was in the
     /// way has gone; `random` is uniform over all of `u64`.
     pub(crate) fn worth_while_at(
         &mut self,
@@ -213,14 +213,20 @@ impl Waiting {
     ) -> Option<Time> {
         let is_watched_free = self.watched.is_some_and(|node| self.freed.contains(node));
         let is_free = is_watched_free || quorum.reached(free.nodes.union(self.freed).len());
-        if self.try_at.is_some() || !is_free {
+        // Who spreads in time goes on to.
+        let is_spread = self.spread_to.is_some() && self.try_at == self.spread_to;
+        if is_spread || !is_free {
             return None;
         }
         let was_refused = self.refused_at.is_some_and(|at| now.since(at) < SPREAD);
         let has_collided = was_refused && !random.is_multiple_of(BOLD);
         let soonest = if has_collided { now.after(spread(random)) } else { now };
+        let at = soonest.max(free.from);
+        if self.try_at.is_some_and(|known| known <= at) {
+            return None;
+        }
         self.spread_to = has_collided.then_some(soonest);
-        Some(soonest.max(free.from))
+        Some(at)
     }
 
     /// Which node to ask at `now`, before the next attempt, whether others were faster: one that said that all

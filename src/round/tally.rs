@@ -109,12 +109,12 @@ impl Tally {
     /// # Cancel safety
     /// Dropping the future leaves the round as it is.
     pub(crate) async fn agreed_within(&self, nodes: &Nodes, limit: Time) {
-        while let Some(until) = self.with_round(|round| round.may_agree_until(self.t1)) {
+        let until = |round: &Round| Some((round.votes(), round.may_agree_until(self.t1)?));
+        while let Some((votes, until)) = self.with_round(until) {
             let at = until.min(limit);
             if self.clock.now() >= at {
                 return;
             }
-            let votes = self.with_round(Round::votes);
             self.changed_by_timer(nodes, at, |round| round.votes() != votes).await;
         }
     }

@@ -96,7 +96,11 @@ async fn tcp(address: SocketAddr, options: &TcpOptions) -> io::Result<TcpStream>
         socket.set_tcp_keepalive(keepalive)?;
     }
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    socket.set_tcp_user_timeout(Some(options.user_timeout.unwrap_or(STALE_WINDOW)))?;
+    {
+        // What it has not delivered by then it never does (I8).
+        let timeout = options.user_timeout.unwrap_or(STALE_WINDOW).min(STALE_WINDOW);
+        socket.set_tcp_user_timeout(Some(timeout))?;
+    }
     Ok(stream)
 }
 
@@ -131,6 +135,12 @@ mod tests {
         assert_eq!(socket.tcp_user_timeout().expect("a socket"), Some(timeout));
         assert!(socket.keepalive().expect("a socket"));
         assert_eq!(socket.tcp_keepalive_time().expect("a socket"), idle);
+
+        let user_timeout = Some(2 * STALE_WINDOW);
+        let stream = tcp(address, &TcpOptions { keepalive: None, user_timeout }).await;
+        let stream = stream.expect("it listens");
+        let timeout = SockRef::from(&stream).tcp_user_timeout().expect("a socket");
+        assert_eq!(timeout, Some(STALE_WINDOW), "releases are repeated for no longer");
     }
 
     #[tokio::test]

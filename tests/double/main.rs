@@ -5,6 +5,7 @@ mod scenes;
 mod stage;
 mod time;
 mod verbs;
+mod wakeups;
 mod work;
 
 use std::time::Duration;

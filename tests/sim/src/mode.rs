@@ -162,6 +162,8 @@ impl Mode {
             Rule::NotLost => self.is_whole(),
             Rule::Withheld => matches!(self, Self::Guarded(_)),
             Rule::Renewed => self == Self::Outages,
+            // By the client's clock.
+            Rule::ClocksRead => !matches!(self, Self::Outside(_)),
             _ => true,
         }
     }

@@ -1,6 +1,7 @@
 //! Who has met which node, and has read its clock when.
 
 use crate::clock::{Instant, MS};
+use crate::rule::Rule;
 use crate::shared::Core;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,6 +12,9 @@ const TOLD: &[u8] = b"*2\r\n$10\r\n1";
 /// or to say that the server lives.
 const SET_UP: &[u8] = b"\r\nCLIENT\r\n$2\r\nID\r\n";
 const CLOSING: [&[u8]; 2] = [b"*4\r\n$6\r\nCLIENT\r\n$4\r\nKILL\r\n", b"*1\r\n$4\r\nTIME\r\n"];
+
+/// By true time; it is five seconds by the client's clock.
+const LONGEST_UNASKED: Instant = 5_200 * MS;
 
 #[derive(Default)]
 pub(crate) struct Readings {
@@ -38,8 +42,9 @@ pub(crate) fn request_of_time(bytes: &[u8]) -> Option<usize> {
 #[derive(Default)]
 struct Talk {
     stage: Stage,
-    /// When the requests were written that were not answered yet.
+    /// When the requests were written that were not answered yet, and the latest of all.
     asked: VecDeque<Instant>,
+    asked_last: Instant,
     /// The one that was answered before it was known that the set-up was done; true if it was promptly.
     early: Option<(Instant, bool)>,
 }
@@ -74,6 +79,9 @@ impl Readings {
         let talk = self.talks.entry(connection).or_default();
         talk.stage = talk.stage.after(bytes);
         talk.asked.extend(std::iter::repeat_n(now, count));
+        if count > 0 {
+            talk.asked_last = now;
+        }
     }
 
     /// Of what the answers in these bytes are those.
@@ -92,9 +100,15 @@ impl Core {
     pub(crate) fn note_written(&mut self, connection: usize, bytes: &[u8]) {
         self.readings.note_written(connection, bytes, self.now);
         let Some(talk) = self.readings.talks.get_mut(&connection) else { return };
-        if talk.stage == Stage::InUse
-            && let Some((asked, is_prompt)) = talk.early.take()
-        {
+        if talk.stage != Stage::InUse {
+            return;
+        }
+        let not_asked_for = self.now - talk.asked_last;
+        if not_asked_for > LONGEST_UNASKED {
+            let how = format!("#{connection} was not asked for {} ms", not_asked_for / MS);
+            self.findings.push((Rule::ClocksRead, how));
+        }
+        if let Some((asked, is_prompt)) = talk.early.take() {
             self.note_known(connection, asked, is_prompt);
         }
     }

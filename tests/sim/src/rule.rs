@@ -55,6 +55,7 @@ rules! {
     NoTasks "The tasks of a closed client end, and with them its connections (DESIGN, section 5).",
     NoAlarms "Whoever is gone has no alarm set (DESIGN, I12).",
     Stalled "Nothing is written to a node that leaves a command unanswered (DESIGN, section 5).",
+    ClocksRead "A node that is written to is asked for its time every five seconds (SAFETY).",
     Paced "A node that cannot be reached is tried again after a pause (DESIGN, section 5).",
     NoSecrets "No error, report or status shows the value of a lock (README).",
     NoPanic "Nothing panics.",
