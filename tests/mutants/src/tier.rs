@@ -25,6 +25,8 @@ pub enum Tier {
     It,
     /// Tests in time that is moved by hand.
     Paused,
+    /// Tests on nodes in the process.
+    Double,
     /// The model, searched exhaustively.
     Model,
 }
@@ -47,6 +49,7 @@ impl FromStr for Tier {
             "unit" => Ok(Self::Unit),
             "it" => Ok(Self::It),
             "paused" => Ok(Self::Paused),
+            "double" => Ok(Self::Double),
             "model" => Ok(Self::Model),
             other => Err(format!("no such tier: {other}")),
         }
@@ -56,7 +59,7 @@ impl FromStr for Tier {
 impl Tier {
     /// True if it is made of tests that cargo runs, of which those are to be named that catch a patch.
     pub(crate) fn is_tests(self) -> bool {
-        matches!(self, Self::Unit | Self::It | Self::Paused)
+        matches!(self, Self::Unit | Self::It | Self::Paused | Self::Double)
     }
 
     fn target(self) -> &'static [&'static str] {
@@ -64,6 +67,7 @@ impl Tier {
             Self::Unit => &["--lib"],
             Self::It => &["--test", "it"],
             Self::Paused => &["--test", "paused"],
+            Self::Double => &["--test", "double"],
             Self::Sim | Self::Model => &[],
         }
     }
@@ -75,7 +79,7 @@ impl Job {
         match self.tier {
             Tier::Sim => words(SIM_BUILD),
             Tier::Model => words(&["build", "--release", "-p", "quorlock-model"]),
-            Tier::Unit | Tier::It | Tier::Paused => {
+            Tier::Unit | Tier::It | Tier::Paused | Tier::Double => {
                 let target = self.tier.target();
                 words(&[&["test", "--all-features", "--no-run"], target].concat())
             }
@@ -87,7 +91,7 @@ impl Job {
         match self.tier {
             Tier::Sim => [words(SIM_HUNT), vec![seeds.to_string()]].concat(),
             Tier::Model => words(&["run", "--release", "--quiet", "-p", "quorlock-model"]),
-            Tier::Unit | Tier::It | Tier::Paused => {
+            Tier::Unit | Tier::It | Tier::Paused | Tier::Double => {
                 let target = [&["test", "--all-features"], self.tier.target(), &["--"]].concat();
                 let tests = self.tests.split_whitespace().map(str::to_owned);
                 words(&target).into_iter().chain(tests).collect()
@@ -112,6 +116,7 @@ impl fmt::Display for Tier {
             Self::Unit => "unit",
             Self::It => "it",
             Self::Paused => "paused",
+            Self::Double => "double",
             Self::Model => "model",
         })
     }

@@ -6,9 +6,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Every room in which locks are made, kept and ended has some.
-const ROOMS: [&str; 11] = [
-    "acquire", "check", "client", "lease", "node", "observe", "protocol", "random", "round",
-    "time", "wire",
+const ROOMS: [&str; 13] = [
+    "acquire",
+    "blocking",
+    "check",
+    "client",
+    "lease",
+    "node",
+    "observe",
+    "protocol",
+    "random",
+    "round",
+    "time",
+    "transport",
+    "wire",
 ];
 const LEAST: usize = 66;
 
@@ -75,6 +86,7 @@ fn tests_of(tier: Tier) -> String {
         Tier::Unit => "src",
         Tier::It => "tests/it",
         Tier::Paused => "tests/paused",
+        Tier::Double => "tests/double",
         Tier::Sim | Tier::Model => return String::new(),
     };
     let (mut text, mut dirs) = (String::new(), vec![root().join(dir)]);
@@ -93,7 +105,7 @@ fn tests_of(tier: Tier) -> String {
 
 #[test]
 fn every_test_that_a_patch_names_is_there() {
-    let texts: BTreeMap<_, _> = [Tier::Unit, Tier::It, Tier::Paused]
+    let texts: BTreeMap<_, _> = [Tier::Unit, Tier::It, Tier::Paused, Tier::Double]
         .into_iter()
         .map(|tier| (tier, tests_of(tier)))
         .collect();
