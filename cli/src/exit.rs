@@ -20,7 +20,7 @@ impl Code {
     pub(crate) const USAGE: Self = Self(2);
     /// Too few nodes answer (`EX_UNAVAILABLE` of `sysexits.h`).
     pub(crate) const NO_QUORUM: Self = Self(69);
-    /// The lock was lost, and what ran under it was stopped in time: as timeout(1) says it.
+    /// The lock was lost, and what ran under it was ended: as timeout(1) says it.
     pub(crate) const LOST: Self = Self(124);
     /// The command itself failed.
     pub(crate) const FAILED: Self = Self(125);
@@ -138,7 +138,7 @@ pub(crate) fn all() -> StyledStr {
             ("0", "done; status: free; check, torture: nothing found"),
             ("1", "held by another; check, torture: findings; release: nothing to release"),
             ("69", "no quorum: too few nodes answer"),
-            ("124", "run, hold: the lock was lost, and what ran under it was stopped in time"),
+            ("124", "run, hold: the lock was lost, and what ran under it was ended"),
             ("126, 127", "run, lead: CMD cannot be executed; was not found"),
             ("128+N", "run: CMD died of signal N; torture: ended by signal N"),
             ("CMD's own", "run: it ran under the lock to its end"),

@@ -59,7 +59,11 @@ fn work(run: &Run, tally: &Counted) {
             outcomes.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
         say!("{verb:?}: {}", outcomes.join(", "));
     }
-    say!("{} losses told, {} before the validity ended", tally.losses, tally.robbed);
+    say!(
+        "{} losses told; of {} locks the keys went before the validity ended",
+        tally.losses,
+        tally.robbed
+    );
     if run.setting.mode == "inside" {
         let [due, longest] = [tally.due, tally.longest_gap].map(Duration::from_nanos);
         say!(

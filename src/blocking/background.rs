@@ -34,7 +34,7 @@ struct Thread {
     /// The process that it runs in.
     process: u32,
     stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    running: Option<JoinHandle<()>>,
 }
 
 impl Background {
@@ -45,7 +45,7 @@ impl Background {
         let (stop, stopped) = oneshot::channel();
         let thread = thread::Builder::new().name("quorlock-blocking".to_owned());
         let thread = thread.spawn(move || run(runtime, stopped, limit))?;
-        let thread = Thread { process: process::id(), stop: Some(stop), thread: Some(thread) };
+        let thread = Thread { process: process::id(), stop: Some(stop), running: Some(thread) };
         Ok(Self { handle, _thread: Some(Arc::new(thread)) })
     }
 
@@ -164,13 +164,13 @@ impl Drop for Thread {
     fn drop(&mut self) {
         if self.process != process::id() {
             // It was not forked with us: there is nothing to wait for, and nothing that could be told to stop.
-            mem::forget((self.stop.take(), self.thread.take()));
+            mem::forget((self.stop.take(), self.running.take()));
             return;
         }
         drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
+        if let Some(running) = self.running.take() {
             // It cannot panic.
-            let _ = thread.join();
+            let _ = running.join();
         }
     }
 }

@@ -31,7 +31,8 @@
 //! they wait.
 //!
 //! A process that was forked from one that had made such a client has not got that thread: make the
-//! client anew there. (The async client works on in it, on a runtime of its own.)
+//! client anew there, and let the old one be dropped, which does nothing. (The async client works on in it, on a
+//! runtime of its own.)
 
 // Here live the thread that runs the client, and a wrapper of each verb. No verb is added here.
 

@@ -1,7 +1,7 @@
 //! Which request to the nodes a lease's validity stands on.
 
 use super::extension::Extension;
-use crate::protocol::{Drift, Extended, Goal, Time, Ttl};
+use crate::protocol::{Drift, Extended, Goal, Round, Time, Ttl};
 use crate::sync::lock;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -16,7 +16,7 @@ impl Kept {
 
     /// So `extension` has ended. It is what counts from then on, unless another one has given the lease more.
     pub(super) fn note(&self, extension: &Extension, extended: Extended) {
-        let goal = extension.tally.with_round(|round| round.goal());
+        let goal = extension.tally.with_round(Round::goal);
         if let (Goal::Extend { proposed, .. }, Extended::Until(until)) = (goal, extended)
             && proposed == until
         {

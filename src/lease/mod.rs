@@ -41,6 +41,9 @@ use std::time::Duration;
 /// a runtime. The release needs the runtime that the lease was acquired on to go on running; in a
 /// short-lived process use [`release`](Self::release) or [`Redlock::close`](crate::Redlock::close),
 /// else the lock may stay until its ttl ends.
+///
+/// A lease belongs to the process that acquired it. A process that is forked while it is held has a copy: dropping that
+/// releases nothing, nor does closing the client there, and [`release`](Self::release) does.
 #[must_use = "a lease is released when it is dropped"]
 pub struct Lease {
     lease: LeaseRef,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Whether what a node grants counts for this client, and if not, why and for how long.
 ///
-/// Prints as a short phrase, for example `counted` or `restarted 3.1s ago, counts again in 57.0s`.
+/// Prints as a short phrase, for example `counted` or `restarted 3.1s ago, counts again in 60.1s`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VoteEligibility {

@@ -177,24 +177,24 @@ mod tests {
         for (failure, expected) in [
             (
                 NodeFailure::Restarted { ago, counts_in },
-                times("restarted", "restarted 3.1s ago, counts again in 57.0s"),
+                times("restarted", "restarted 3.1s ago, counts again in 60.1s"),
             ),
             (
                 NodeFailure::MaybeRestarted { ago, counts_in },
                 times(
                     "maybe_restarted",
-                    "maybe restarted 3.1s ago (permit INFO), counts again in 57.0s",
+                    "maybe restarted 3.1s ago (permit INFO), counts again in 60.1s",
                 ),
             ),
             (
                 NodeFailure::Flushed { ago, counts_in },
-                times("flushed", "flushed 3.1s ago, counts again in 57.0s"),
+                times("flushed", "flushed 3.1s ago, counts again in 60.1s"),
             ),
             (
                 NodeFailure::Suspect { ahead: ms(2_000), counts_in },
                 json!({
                     "kind": "suspect",
-                    "message": "suspect: its clock is 2.0s ahead, counts again in 57.0s",
+                    "message": "suspect: its clock is 2.0s ahead, counts again in 60.1s",
                     "ahead_seconds": 2.0,
                     "counts_in_seconds": 57.0
                 }),

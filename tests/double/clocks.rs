@@ -54,7 +54,7 @@ async fn who_only_asks_sees_a_step_as_soon_as_who_does_nothing() {
 
 /// How many nodes hold the keys of `lease` when it is valid for 20 ms more.
 async fn at_the_end(nodes: &Nodes, lease: &Lease) -> usize {
-    sleep(lease.validity() - ms(20)).await;
+    sleep(lease.validity().saturating_sub(ms(20))).await;
     assert!(lease.is_valid());
     nodes.count("r")
 }

@@ -37,7 +37,7 @@ struct Right {
     /// The lock's value, as its holder has it. It shows in ps
     #[arg(long)]
     value: Option<String>,
-    /// Delete what stands there, whosever it is. Its holder does not know at once
+    /// Delete what stands there, whosever it is. Its holder is told at once, or by its next renewal
     #[arg(long)]
     force: bool,
 }

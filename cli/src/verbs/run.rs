@@ -15,6 +15,7 @@ use std::ffi::OsString;
 /// CMD is told what it holds by `QUORLOCK_RESOURCE` (several are lines of it), and with --fenced by
 /// `QUORLOCK_TOKEN`. Signals go on to it, and the lock is kept up while it runs. When the lock is being lost, CMD
 /// and all that it started get TERM, and KILL before the validity ends; what they left running when CMD ends, too.
+/// Where somebody takes the lock away, they get KILL at once.
 ///
 /// If quorlock itself is killed (KILL), CMD is killed at once, on Linux; what CMD has started is not, so let a shell
 /// become its last command by exec. The lock is then free after its ttl. If quorlock is stopped (STOP) for longer
@@ -33,7 +34,7 @@ use std::ffi::OsString;
         ("CMD's own", "it ran under the lock to its end"),
         ("1", "held by another (-n, -w); another code with -E"),
         ("69", "no quorum: too few nodes answer (-n, -w)"),
-        ("124", "the lock was lost, and CMD was stopped in time"),
+        ("124", "the lock was lost, and CMD was ended"),
         ("126", "CMD cannot be executed"),
         ("127", "CMD was not found"),
         ("128+N", "CMD died of signal N"),
