@@ -40,7 +40,8 @@ impl<'a> Course<'a> {
         let acquisition =
             Acquisition::new(context.quorum, terms, context.node_timeout, deadline, schedule)
                 .giving_up_early(request.gives_up_early)
-                .fenced(request.counters.is_some());
+                .fenced(request.counters.is_some())
+                .held_for(request.max_hold);
         let join = |deadline| QueueSlot::join(&context.queues, &request.keys, deadline);
         let slot = request.deadline.map(join);
         let (begun, watch) = (driver.now(), WaitWatch::new(driver, request));

@@ -8,6 +8,7 @@ use crate::protocol::{Refusal, Time, Ttl};
 use crate::round::Tally;
 use crate::wire::{CounterKeys, Keys, Value, Wants};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What is to be acquired, and how long to try.
 pub(crate) struct AcquireRequest {
@@ -21,6 +22,8 @@ pub(crate) struct AcquireRequest {
     pub(crate) counters: Option<Arc<CounterKeys>>,
     /// True if it has one attempt only: who is in the way is asked at once.
     pub(crate) is_last_chance: bool,
+    /// For how long it may be held at most, if there is a limit.
+    pub(crate) max_hold: Option<Duration>,
     /// True to be told when the lock is touched, also when nobody waits for it.
     pub(crate) is_watched: bool,
     /// The end of all waiting; `None` to let one attempt take its time.

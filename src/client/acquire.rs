@@ -155,7 +155,7 @@ impl Acquire {
     ///
     /// A `max_hold` that is not longer than the [node timeout](crate::Builder::node_timeout) is refused
     /// as [`MaxHoldTooShort`](crate::ConfigError::MaxHoldTooShort): a lease could end while it is
-    /// acquired.
+    /// acquired. Where that happens all the same, it is refused.
     pub fn auto_extend(mut self, max_hold: Duration) -> Self {
         self.auto_extend = Some(max_hold);
         self
@@ -343,6 +343,7 @@ impl Acquire {
             adopts,
             counters,
             is_last_chance: !self.retry.retries(),
+            max_hold: self.auto_extend,
             is_watched: self.auto_extend.is_some(),
             deadline,
             gives_up_early: self.gives_up_early,

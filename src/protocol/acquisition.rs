@@ -55,6 +55,8 @@ pub(crate) struct Acquisition {
     refused: Option<Refusal>,
     /// True if a quorum of nodes was going to tell of changes when the last attempt was refused.
     was_watched: bool,
+    /// For how long a lease may be held, whatever extends it.
+    most: Option<Duration>,
     /// The pause before the next attempt, where nodes that refuse say that the lock is free.
     pause: Duration,
 }
@@ -83,7 +85,13 @@ impl Acquisition {
             refused,
             was_watched: false,
             pause: MIN_DELAY,
+            most: None,
         }
+    }
+
+    /// A lease ends when so much has passed, if there is a limit: from then on winning it means nothing.
+    pub(crate) fn held_for(self, most: Option<Duration>) -> Self {
+        Self { most, ..self }
     }
 
     /// Gives up as soon as it is clear that the holders' ttls outlast the deadline.
@@ -100,6 +108,7 @@ impl Acquisition {
     /// the time to close it.
     pub(crate) fn begin(&mut self, t1: Time) -> (Round, Time) {
         let valid_until = valid_until(t1, self.ttl, self.drift);
+        let valid_until = self.most.map_or(valid_until, |most| valid_until.min(t1.after(most)));
         self.close_at = t1.after(self.node_timeout).min(self.deadline);
         (Round::new(self.quorum, Goal::Acquire { valid_until }), self.close_at)
     }

@@ -40,6 +40,22 @@ fn a_lease_after_a_long_wait_has_its_full_validity() {
     );
 }
 
+#[test]
+fn what_may_be_held_for_a_shorter_time_than_its_ttl_is_valid_for_that_or_not_won() {
+    let limited = |most| acquisition(&fixed(300)).held_for(Some(Duration::from_millis(most)));
+    for (most, valid_until) in [(80, 80), (493, 493), (494, 493), (60_000, 493)] {
+        let won = attempt(&mut limited(most), ms(0), &[Vote::Granted; 3]);
+        assert_eq!(won.goal().valid_until(), Some(ms(valid_until)), "{most}");
+    }
+    let mut it = limited(60);
+    let (mut late, _) = it.begin(ms(0));
+    (0..3).for_each(|node| {
+        late.handle_vote(NodeId::new(node), Vote::Granted, ms(60));
+    });
+    late.handle_close(ms(60));
+    assert!(!matches!(it.handle_outcome(&late, ms(60), 0), Next::Lease { .. }), "it has ended");
+}
+
 /// An attempt at `t1` that all nodes refuse, so many of which will tell when the key changes.
 fn refused(acquisition: &mut Acquisition, t1: Time, watching: usize) -> Round {
     let mut round = attempt(acquisition, t1, &[Vote::Denied; 3]);
