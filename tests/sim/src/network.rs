@@ -134,7 +134,10 @@ impl Core {
         let (process, since) = (it.process, *it.silent_since.get_or_insert(now));
         let nerves = self.nerves;
         let holds = if nerves.holds > 0 { 10 * nerves.longest } else { 0 };
-        let allowed = 4 * self.node_timeout + 50 * MS + 4 * nerves.late_alarms + holds;
+        // An alarm that is late puts the judgement off by a node timeout, as replies may be waiting to be read: and the next
+        // one may be late again.
+        let rounds = if nerves.late_alarms > 0 { 8 } else { 4 };
+        let allowed = rounds * (self.node_timeout + nerves.late_alarms) + 50 * MS + holds;
         let silent = now.saturating_sub(since);
         if silent > allowed + 4 * self.stalled_between(process, since, now) {
             let how = format!(
