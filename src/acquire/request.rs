@@ -22,10 +22,9 @@ pub(crate) struct AcquireRequest {
     pub(crate) counters: Option<Arc<CounterKeys>>,
     /// True if it has one attempt only: who is in the way is asked at once.
     pub(crate) is_last_chance: bool,
-    /// For how long it may be held at most, if there is a limit.
+    /// For how long it is kept up at most, if it is: then it is told when the lock is touched, also when nobody waits
+    /// for it.
     pub(crate) max_hold: Option<Duration>,
-    /// True to be told when the lock is touched, also when nobody waits for it.
-    pub(crate) is_watched: bool,
     /// The end of all waiting; `None` to let one attempt take its time.
     pub(crate) deadline: Option<Time>,
     /// True to give up as soon as the holder is seen to outlast the deadline.
@@ -93,7 +92,7 @@ impl AcquireRequest {
         let wants = match self.deadline {
             Some(_) if is_repeated || self.is_last_chance => Wants::WatchAndHolder,
             Some(_) => Wants::Watch,
-            None if self.is_watched => Wants::Watch,
+            None if self.max_hold.is_some() => Wants::Watch,
             None => Wants::Nothing,
         };
         match &self.adopts {

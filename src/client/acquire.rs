@@ -344,7 +344,6 @@ impl Acquire {
             counters,
             is_last_chance: !self.retry.retries(),
             max_hold: self.auto_extend,
-            is_watched: self.auto_extend.is_some(),
             deadline,
             gives_up_early: self.gives_up_early,
             tag: Tag { id: 0, class: self.class },
