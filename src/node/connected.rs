@@ -79,10 +79,11 @@ impl Connected {
                 }
                 Event::Disconnected(why) => return Err(why),
                 Event::Pushed(pushed) => backlog.node.pass_on(pushed),
-                // It goes out as one with what others are about to put here.
+                // Callers that were answered together submit their next commands together, once they have run.
                 Event::Received => {
                     if self.line.expects_more_than(backlog.inbox.len()) {
                         yield_now().await;
+                        self.gather(backlog, inlet);
                     }
                 }
                 Event::Alarm => self.handle_alarm(backlog).await?,
@@ -95,6 +96,18 @@ impl Connected {
                     }
                 }
             }
+        }
+    }
+
+    /// Moves the commands that have arrived since to the inbox, so that they go out in the same pipeline.
+    fn gather(&self, backlog: &mut Backlog, inlet: &mut Inlet) {
+        if !self.line.has_room() {
+            return;
+        }
+        while backlog.inbox.len() < MAX_COMMANDS
+            && let Ok(command) = inlet.mailbox.try_recv()
+        {
+            backlog.inbox.push(command);
         }
     }
 

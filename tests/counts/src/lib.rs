@@ -28,7 +28,7 @@ static STAGE: Mutex<()> = Mutex::new(());
 /// So long that no lease is renewed while a test runs, on however busy a machine.
 const TTL: Duration = Duration::from_hours(1);
 
-/// Nodes, a client of theirs, and the only thread that either is used on.
+/// Five nodes, a client and its runtime.
 pub struct Scene {
     cluster: Cluster,
     runtime: Runtime,
@@ -58,7 +58,7 @@ impl Scene {
     /// # Panics
     /// If that fails.
     pub fn new() -> Self {
-        Self::with(|builder, _| builder)
+        Self::with(runtime::Builder::new_current_thread(), |builder, _| builder)
     }
 
     /// The same, with a client whose calls of the system and looks at clocks are counted. Its alarms are tasks, so that its
@@ -67,14 +67,30 @@ impl Scene {
     /// # Panics
     /// If that fails.
     pub fn counting_calls() -> Self {
-        Self::with(|builder, world| builder.world(Arc::new(world)))
+        Self::counting_calls_on(runtime::Builder::new_current_thread())
     }
 
-    fn with(settings: impl FnOnce(Builder, Counted) -> Builder) -> Self {
+    /// Like [`Self::counting_calls`], on a runtime with two worker threads.
+    ///
+    /// # Panics
+    /// If a node does not start.
+    pub fn counting_calls_on_two_threads() -> Self {
+        let mut threads = runtime::Builder::new_multi_thread();
+        threads.worker_threads(2);
+        Self::counting_calls_on(threads)
+    }
+
+    fn counting_calls_on(runtime: runtime::Builder) -> Self {
+        Self::with(runtime, |builder, world| builder.world(Arc::new(world)))
+    }
+
+    fn with(
+        mut runtime: runtime::Builder,
+        settings: impl FnOnce(Builder, Counted) -> Builder,
+    ) -> Self {
         let alone = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
         let cluster = Cluster::start(NODES);
-        let runtime =
-            runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let runtime = runtime.enable_all().build().expect("a runtime");
         let calls = Arc::new(Calls::default());
         let world = Counted::new(runtime.handle().clone(), calls.clone());
         let builder = Redlock::builder().nodes(cluster.urls());
@@ -97,13 +113,37 @@ impl Scene {
     where
         A: IntoFuture<Output = Result<Lease, AcquireError>>,
     {
-        let play = || self.play(tasks, each, &acquire);
+        self.cost(tasks * each, || self.play(tasks, each, &acquire))
+    }
+
+    /// Like [`Self::cycles`] with `try_acquire`, in tasks that are spawned on the runtime.
+    ///
+    /// # Panics
+    /// If one fails.
+    pub fn spawned_cycles(&self, tasks: usize, each: usize) -> Cost {
+        let cycles = |task: usize| {
+            let (redlock, resource) = (self.redlock.clone(), format!("r{task}"));
+            async move {
+                for _ in 0..each {
+                    let lease = redlock.try_acquire(&resource).await.expect("a free lock");
+                    lease.release().await.expect("nodes are up");
+                }
+            }
+        };
+        self.cost(tasks * each, || {
+            let tasks: Vec<_> = (0..tasks).map(|task| self.runtime.spawn(cycles(task))).collect();
+            self.on_runtime(join_all(tasks)).into_iter().for_each(|task| task.expect("no panic"));
+        })
+    }
+
+    /// The cost of each of the `cycles` in `play`, measured the second time that it is played.
+    fn cost(&self, cycles: usize, play: impl Fn()) -> Cost {
         play();
         let (before, calls, reads) = (self.told(), self.calls(), self.calls.of_clocks());
         let allocated = allocated_by(play);
         let (calls, reads) = (self.calls() - calls, self.calls.of_clocks() - reads);
         let after = self.told();
-        let per_cycle = |count| ratio(count, tasks * each);
+        let per_cycle = |count| ratio(count, cycles);
         Cost {
             allocations: per_cycle(allocated.allocations + allocated.reallocations),
             // The question itself is one.
@@ -167,7 +207,9 @@ impl Scene {
 
     fn calls(&self) -> usize {
         let count = self.calls.of_streams();
-        let waits = self.runtime.metrics().worker_park_count(0);
+        let metrics = self.runtime.metrics();
+        let waits: u64 =
+            (0..metrics.num_workers()).map(|worker| metrics.worker_park_count(worker)).sum();
         if count == 0 { 0 } else { count + usize::try_from(waits).unwrap_or(usize::MAX) }
     }
 

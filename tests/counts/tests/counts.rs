@@ -73,6 +73,16 @@ fn many_cycles_share_calls_of_the_system() {
     assert_bounds(&Scene::counting_calls(), &bounds, try_acquire, |cost| cost.calls);
 }
 
+/// Commands of callers that were answered together go out together, on several threads too.
+#[test]
+fn cycles_of_eight_spawned_tasks_share_system_calls() {
+    let scene = Scene::counting_calls_on_two_threads();
+    let is_good = |cost: &Cost| cost.calls > 0.0 && cost.calls <= 3.8;
+    let cost = settled(|| scene.spawned_cycles(8, CYCLES / 8), is_good);
+    println!("8 spawned tasks: {cost:?}");
+    assert!(is_good(&cost), "at most 3.8 system calls: {cost:?}");
+}
+
 #[test]
 fn a_cycle_says_no_more_to_the_nodes_than_it_must() {
     let scene = Scene::new();
