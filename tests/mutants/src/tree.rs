@@ -49,9 +49,7 @@ impl Tree {
     /// # Errors
     /// If the patch does not apply any more, or the file cannot be read or written.
     pub fn break_by(&self, patch: &Patch) -> Result<(), String> {
-        let text =
-            fs::read_to_string(self.root.join(&patch.path)).map_err(|error| error.to_string())?;
-        let broken = patch.apply(&text)?;
+        let (_, broken) = patch.play(&self.root)?;
         fs::write(self.copy.join(&patch.path), broken).map_err(|error| error.to_string())
     }
 
