@@ -27,6 +27,8 @@ pub enum Tier {
     Paused,
     /// Tests on nodes in the process.
     Double,
+    /// Tests that count system calls and allocations.
+    Counts,
     /// The model, searched exhaustively.
     Model,
 }
@@ -50,6 +52,7 @@ impl FromStr for Tier {
             "it" => Ok(Self::It),
             "paused" => Ok(Self::Paused),
             "double" => Ok(Self::Double),
+            "counts" => Ok(Self::Counts),
             "model" => Ok(Self::Model),
             other => Err(format!("no such tier: {other}")),
         }
@@ -59,7 +62,7 @@ impl FromStr for Tier {
 impl Tier {
     /// True if it is made of tests that cargo runs, of which those are to be named that catch a patch.
     pub(crate) fn is_tests(self) -> bool {
-        matches!(self, Self::Unit | Self::It | Self::Paused | Self::Double)
+        !matches!(self, Self::Sim | Self::Model)
     }
 
     fn target(self) -> &'static [&'static str] {
@@ -68,6 +71,7 @@ impl Tier {
             Self::It => &["--test", "it"],
             Self::Paused => &["--test", "paused"],
             Self::Double => &["--test", "double"],
+            Self::Counts => &["-p", "quorlock-counts", "--test", "counts"],
             Self::Sim | Self::Model => &[],
         }
     }
@@ -79,7 +83,7 @@ impl Job {
         match self.tier {
             Tier::Sim => words(SIM_BUILD),
             Tier::Model => words(&["build", "--release", "-p", "quorlock-model"]),
-            Tier::Unit | Tier::It | Tier::Paused | Tier::Double => {
+            _ => {
                 let target = self.tier.target();
                 words(&[&["test", "--all-features", "--no-run"], target].concat())
             }
@@ -91,7 +95,7 @@ impl Job {
         match self.tier {
             Tier::Sim => [words(SIM_HUNT), vec![seeds.to_string()]].concat(),
             Tier::Model => words(&["run", "--release", "--quiet", "-p", "quorlock-model"]),
-            Tier::Unit | Tier::It | Tier::Paused | Tier::Double => {
+            _ => {
                 let target = [&["test", "--all-features"], self.tier.target(), &["--"]].concat();
                 let tests = self.tests.split_whitespace().map(str::to_owned);
                 words(&target).into_iter().chain(tests).collect()
@@ -117,6 +121,7 @@ impl fmt::Display for Tier {
             Self::It => "it",
             Self::Paused => "paused",
             Self::Double => "double",
+            Self::Counts => "counts",
             Self::Model => "model",
         })
     }

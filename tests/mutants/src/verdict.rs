@@ -62,7 +62,7 @@ fn finding(tier: Tier, output: &str) -> Option<String> {
         Tier::Model => lines
             .find(|line| line.contains("TWO HOLDERS") || line.contains("NOT FOUND"))
             .map(str::to_owned),
-        Tier::Unit | Tier::It | Tier::Paused | Tier::Double => {
+        _ => {
             let failed =
                 lines.filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
             let failed = failed.collect::<Vec<_>>().join(", ");

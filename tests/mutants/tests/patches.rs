@@ -96,6 +96,7 @@ fn tests_of(tier: Tier) -> String {
         Tier::It => "tests/it",
         Tier::Paused => "tests/paused",
         Tier::Double => "tests/double",
+        Tier::Counts => "tests/counts/tests",
         Tier::Sim | Tier::Model => return String::new(),
     };
     let (mut text, mut dirs) = (String::new(), vec![root().join(dir)]);
@@ -114,7 +115,7 @@ fn tests_of(tier: Tier) -> String {
 
 #[test]
 fn every_test_that_a_patch_names_is_there() {
-    let texts: BTreeMap<_, _> = [Tier::Unit, Tier::It, Tier::Paused, Tier::Double]
+    let texts: BTreeMap<_, _> = [Tier::Unit, Tier::It, Tier::Paused, Tier::Double, Tier::Counts]
         .into_iter()
         .map(|tier| (tier, tests_of(tier)))
         .collect();
