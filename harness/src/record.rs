@@ -60,6 +60,21 @@ pub struct Fault {
     pub is_promised: bool,
 }
 
+/// A fault that could not be applied.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SkippedFault {
+    /// Its nemesis, as in [`Fault::nemesis`].
+    pub nemesis: String,
+    /// Its target, as in [`Fault::target`].
+    pub target: String,
+    /// When its command started.
+    pub from: u64,
+    /// When its mending command had ended: it may have been applied in part until then.
+    pub until: u64,
+    /// The error of its command.
+    pub why: String,
+}
+
 /// What a client asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Verb {
@@ -240,6 +255,9 @@ pub struct Run {
     pub holds: Vec<Hold>,
     /// Every fault.
     pub faults: Vec<Fault>,
+    /// The faults that could not be applied.
+    #[serde(default)]
+    pub skipped: Vec<SkippedFault>,
     /// Every call.
     pub calls: Vec<Call>,
     /// What fencing did.

@@ -38,6 +38,7 @@ impl Report {
             stretches: Vec::new(),
             holds: Vec::new(),
             faults: Vec::new(),
+            skipped: Vec::new(),
             calls: Vec::new(),
             fencing: Fencing::default(),
             findings: Findings::default(),
@@ -56,6 +57,7 @@ impl Report {
         run.holds.extend(part.books.holds);
         run.calls.extend(part.books.calls);
         run.faults.extend(part.faults);
+        run.skipped.extend(part.skipped);
         run.fencing.add(part.fencing);
         run.findings.add(part.findings);
     }

@@ -7,7 +7,7 @@ use crate::fence::Fence;
 use crate::fleet::{self, Fleet, Program};
 use crate::ledger::{self, Ledger};
 use crate::line::{Nodes, Orders, Sabotage};
-use crate::record::{Fault, Fencing, Findings};
+use crate::record::{Fault, Fencing, Findings, SkippedFault};
 use crate::robbed;
 use crate::say;
 use crate::service::{Ailment, Gap, Service};
@@ -67,6 +67,8 @@ pub struct Circumstances {
     pub span: (u64, u64),
     /// What was done.
     pub faults: Vec<Fault>,
+    /// The faults that could not be applied.
+    pub skipped: Vec<SkippedFault>,
     /// By how much clocks of nodes have stepped.
     pub steps: Steps,
     /// When nodes were not well, so that locks need not be had.
@@ -81,6 +83,7 @@ pub struct Circumstances {
 pub struct Outcome {
     pub(crate) books: ledger::Books,
     pub(crate) faults: Vec<Fault>,
+    pub(crate) skipped: Vec<SkippedFault>,
     /// What was found. More may be added by whoever looks at the nodes.
     pub findings: Findings,
     pub(crate) fencing: Fencing,
@@ -177,8 +180,9 @@ impl Ended {
         let fenced = fence.examine(all.is_inside, &books.pauses);
         findings.breaches = fenced.breaches;
         findings.others.extend(fenced.others);
-        let Circumstances { faults, server, .. } = all;
-        Outcome { books, faults, findings, fencing: fenced.fencing, updates, gaps, server }
+        let Circumstances { faults, skipped, server, .. } = all;
+        let fencing = fenced.fencing;
+        Outcome { books, faults, skipped, findings, fencing, updates, gaps, server }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a run found, in words.
 
-use crate::record::{Breach, BreachKind, Fencing, Run, Verb, WIPE};
+use crate::record::{Breach, BreachKind, Fencing, Run, SkippedFault, Verb, WIPE};
 use crate::say;
 use crate::session::Outcome;
 use std::collections::BTreeMap;
@@ -123,6 +123,9 @@ fn nemeses(run: &Run) {
         let rate = share(overlaps, faults);
         let note = if is_promised { "" } else { "  outside the promise" };
         say!("{nemesis:52} {faults:6} {overlaps:9} {rate:10.3}{note}");
+    }
+    for SkippedFault { target, why, .. } in &run.skipped {
+        say!("skipped, not applied to {target}: {why}");
     }
     say!("an overlap counts with those outside the promise that were at work, else with all");
 }

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 /// How long a command may take.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
-/// How often a fault is mended that is still there, and the pause between.
-const MENDS: usize = 3;
-const PAUSE: Duration = Duration::from_secs(1);
+/// How often a command that fails is tried where the run depends on it, and the pause between two tries.
+pub(super) const TRIES: usize = 3;
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
 /// How much of what a command says is kept.
 const SAID: usize = 2_000;
 /// How long after its end the rest of what it said may come.
@@ -88,7 +88,7 @@ impl Fault {
             return Ok(());
         }
         let mut mended = run(&self.mend);
-        for _ in 1..MENDS {
+        for _ in 1..TRIES {
             if mended.is_err() {
                 thread::sleep(PAUSE);
                 mended = run(&self.mend);

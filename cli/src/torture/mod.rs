@@ -2,13 +2,14 @@
 
 pub(crate) mod fault;
 mod plan;
+mod trial;
 
 use crate::exit::{Code, Failure};
 use crate::guard;
 use crate::output;
 use fault::Fault;
 use harness::keys::Keys;
-use harness::record;
+use harness::record::{self, SkippedFault};
 use harness::steps::Steps;
 use harness::{Circumstances, Crew, Ended, GONE, Nodes, Outcome, Report, Session, Who, boot};
 use plan::Plan;
@@ -67,6 +68,8 @@ struct Storm<'a> {
     stop: &'a Receiver<Signal>,
     /// What was done so far.
     done: Vec<record::Fault>,
+    /// The faults that could not be applied so far.
+    skipped: Vec<SkippedFault>,
     shown: Instant,
 }
 
@@ -83,6 +86,9 @@ impl Torture {
 
     /// Makes the run; blocks. Whatever happens, what is at work is mended, the clients end, and the keys are taken away.
     pub(crate) fn run(&self, stop: &Receiver<Signal>) -> Result<Code, Failure> {
+        if let Some(signal) = trial::trial(&self.faults, plan::REST.0, stop)? {
+            return Ok(guard::code(signal));
+        }
         let since = || Duration::from_nanos(boot::now() - self.who.origin);
         let (size, clients) = (self.size(), self.crew.clients);
         let mut report = Report::new(&self.command, self.who.seed, self.is_inside, clients);
@@ -94,14 +100,15 @@ impl Torture {
             session: &session,
             stop,
             done: Vec::new(),
+            skipped: Vec::new(),
             shown: Instant::now(),
         };
         let stopped = storm.rage();
-        let faults = storm.done;
+        let Storm { done: faults, skipped, .. } = storm;
         let span = (boot::nanos(from), boot::nanos(since()));
         let unusable = self.unusable();
         session.show(&faults);
-        let mut outcome = self.judged(session.end(), faults, span);
+        let mut outcome = self.judged(session.end(), (faults, skipped), span);
         outcome.findings.others.extend(self.dangers.iter().cloned().chain(unusable));
         self.clean_up(&mut outcome);
         report.add(size, Duration::ZERO, outcome);
@@ -116,14 +123,22 @@ impl Torture {
         Ok(verdict(stopped.as_ref(), report.is_empty(), report.is_bad()))
     }
 
-    fn judged(&self, ended: Ended, faults: Vec<record::Fault>, span: (u64, u64)) -> Outcome {
-        // Any of them may have restarted a node.
-        let amnesias = faults.iter().map(|fault| (fault.from, fault.until)).collect();
+    fn judged(
+        &self,
+        ended: Ended,
+        (faults, skipped): (Vec<record::Fault>, Vec<SkippedFault>),
+        span: (u64, u64),
+    ) -> Outcome {
+        // Any of them may have restarted a node, also one that was applied only in part.
+        let partial = skipped.iter().map(|fault| (fault.from, fault.until));
+        let amnesias =
+            faults.iter().map(|fault| (fault.from, fault.until)).chain(partial).collect();
         ended.judge(Circumstances {
             nodes: self.size(),
             is_inside: self.is_inside,
             span,
             faults,
+            skipped,
             steps: Steps::default(),
             // At most a minority is faulted at a time, and has time to come back.
             ailments: Vec::new(),
@@ -199,25 +214,37 @@ impl Storm<'_> {
         stopped.or_else(|| self.wait_until(Instant::now() + CALM))
     }
 
-    /// Makes some faults, and mends them whatever happens.
+    /// Applies some faults, and mends them whatever happens. A fault that cannot be applied is recorded and skipped.
     fn wave(&mut self, wave: &plan::Wave, until: Instant) -> Option<Stop> {
         let faults: Vec<_> =
             wave.faults.iter().map(|one| (*one, &self.torture.faults[*one])).collect();
-        let begun: Vec<_> =
-            faults.iter().map(|(number, fault)| self.note(*number, fault)).collect();
-        let mut stopped = all(&faults, Fault::inflict).err().map(Stop::Failed);
-        if stopped.is_none() {
+        let begun = self.done.len();
+        for (number, fault) in &faults {
+            self.note(*number, fault);
+        }
+        let applied = all(&faults, Fault::inflict);
+        let mut stopped = None;
+        if applied.iter().any(Result::is_ok) {
             stopped = self.wait_until(Instant::now() + wave.lasts);
         }
         let mended = all(&faults, Fault::mend);
         let now = self.now();
-        for index in begun {
-            self.done[index].until = now;
-        }
-        if let Err(why) = mended {
-            let is_new = !matches!(stopped, Some(Stop::Failed(_)));
-            output::complain(format_args!("NOT MENDED, do it by hand: {why}"));
-            stopped = if is_new { Some(Stop::Failed(why)) } else { stopped };
+        let records: Vec<_> = self.done.drain(begun..).collect();
+        for ((record, applied), mended) in records.into_iter().zip(applied).zip(mended) {
+            match applied {
+                Ok(()) => self.done.push(record::Fault { until: now, ..record }),
+                // An error of its mending command is ignored: the node may be well.
+                Err(why) => {
+                    output::complain(format_args!("skipped a fault: {why}"));
+                    let record::Fault { nemesis, target, from, .. } = record;
+                    self.skipped.push(SkippedFault { nemesis, target, from, until: now, why });
+                    continue;
+                }
+            }
+            if let Err(why) = mended {
+                output::complain(format_args!("NOT MENDED, do it by hand: {why}"));
+                stopped = Some(Stop::Failed(why));
+            }
         }
         if stopped.is_some() || Instant::now() >= until {
             return stopped;
@@ -226,8 +253,8 @@ impl Storm<'_> {
         self.wait_until(Instant::now() + wave.rest)
     }
 
-    /// Notes that a fault begins; until it is over, it lasts for ever.
-    fn note(&mut self, number: usize, fault: &Fault) -> usize {
+    /// Records that a fault begins. Its end is recorded later.
+    fn note(&mut self, number: usize, fault: &Fault) {
         self.done.push(record::Fault {
             nemesis: fault.inflict.clone(),
             target: match fault.node {
@@ -238,7 +265,6 @@ impl Storm<'_> {
             until: u64::MAX,
             is_promised: self.torture.is_inside,
         });
-        self.done.len() - 1
     }
 
     /// Waits, shows how it goes, and hears what it is told.
@@ -279,12 +305,14 @@ fn verdict(stopped: Option<&Stop>, is_empty: bool, is_bad: bool) -> Code {
     }
 }
 
-/// Does something to all of them at once.
-fn all(faults: &[(usize, &Fault)], what: fn(&Fault) -> Result<(), String>) -> Result<(), String> {
+/// Calls `what` for all faults at once.
+fn all(
+    faults: &[(usize, &Fault)],
+    what: fn(&Fault) -> Result<(), String>,
+) -> Vec<Result<(), String>> {
     thread::scope(|scope| {
         let each: Vec<_> = faults.iter().map(|(_, one)| scope.spawn(|| what(one))).collect();
-        let ended = each.into_iter().map(|one| one.join().unwrap_or(Err("a panic".to_owned())));
-        ended.collect::<Vec<_>>().into_iter().collect()
+        each.into_iter().map(|one| one.join().unwrap_or(Err("a panic".to_owned()))).collect()
     })
 }
 

@@ -11,7 +11,8 @@ use std::time::Duration;
 const LASTS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 /// How long nothing is done then. A node that was restarted counts again 3.04 s after that: the longest ttl of 2 s and
 /// what clocks may drift on it, and a second; and it is found within a second.
-const REST: (Duration, Duration) = (Duration::from_millis(4_500), Duration::from_secs(6));
+pub(super) const REST: (Duration, Duration) =
+    (Duration::from_millis(4_500), Duration::from_secs(6));
 
 /// Faults that are made together.
 #[derive(Clone, Debug, PartialEq, Eq)]

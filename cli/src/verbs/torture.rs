@@ -35,9 +35,11 @@ const TOKEN_TTL: Duration = Duration::from_secs(60);
 /// losses were told in time, that locks were to be had all the time, and that no key is left. A page and a JSON record of
 /// the run stay in --out.
 ///
-/// All keys have a prefix of their own, and are taken away at the end; so it can be run beside other users of the nodes,
-/// who feel the faults. What is at work is mended at the end, after Control-C, and after a command that fails; but not
-/// after `kill -9`.
+/// Before the clients start, each fault is applied and mended once; a command that never works is an error. A fault that
+/// fails later is recorded and skipped.
+///
+/// All keys have a prefix of their own, and are taken away at the end; so it can be run beside other users of the nodes.
+/// Faults affect these users, too. They are mended at the end and after Control-C, but not after `kill -9`.
 #[derive(Args, Debug)]
 #[command(after_long_help = exit::help(
     &[

@@ -44,12 +44,18 @@ impl Field {
         Ended::of(&mut self.command(options))
     }
 
-    /// A fault that hangs a node, and says so in a file; and what mends it.
+    /// A fault that hangs a node, leaves a file while it does, and adds a line to another; and the command that mends it.
     fn hang(&self, node: usize) -> [String; 4] {
         let (pid, mark) = (self.nodes[node].pid(), self.text(&format!("hangs-{node}")));
-        let fault = format!("{}: kill -STOP {pid}; echo > {mark}", node + 1);
+        let tries = self.text("tries");
+        let fault = format!("{}: kill -STOP {pid}; echo > {mark}; echo x >> {tries}", node + 1);
         let mend = format!("kill -CONT {pid}; rm {mark}");
         ["--fault".to_owned(), fault, "--mend".to_owned(), mend]
+    }
+
+    /// Number of times that a fault or a mending command has added a line to the file `tries`.
+    fn tries(&self) -> usize {
+        fs::read_to_string(self.path("tries")).unwrap_or_default().lines().count()
     }
 
     fn record(&self) -> Value {
@@ -119,7 +125,8 @@ fn what_is_at_work_is_mended_after_control_c() {
         let fault = field.hang(1);
         let command = field.command(&[&["--for", "1h"], &words(&[fault])[..]].concat());
         let running = Running::of(&mut crate::running::that_ignores_nothing(&command));
-        eventually("a node hangs", || field.path("hangs-1").exists());
+        // The first time is the trial.
+        eventually("a node hangs", || field.tries() == 2 && field.path("hangs-1").exists());
         running.send(signal);
         let Ended { out, err, code } = running.end();
         assert_eq!(code, 128 + signal.as_raw(), "{out}{err}");
@@ -131,29 +138,67 @@ fn what_is_at_work_is_mended_after_control_c() {
 }
 
 #[test]
-fn a_fault_that_cannot_be_made_ends_it_and_is_mended_all_the_same() {
+fn fault_that_never_works_is_an_error_before_the_start() {
     let field = Field::new();
     let [_, fault, _, mend] = field.hang(2);
     let fault = format!("{fault}; echo the dog ate it >&2; exit 3");
     let Ended { out, err, code } = field.run(&["--for", "1h", "--fault", &fault, "--mend", &mend]);
     assert_eq!(code, 125, "{out}{err}");
+    assert!(err.contains("fault 1 could not be applied in 3 tries: `kill -STOP"), "{err}");
     assert!(err.contains("failed (exit status: 3): the dog ate it"), "{err}");
+    assert_eq!(field.tries(), 3);
+    assert!(!field.path("run-7.json").exists(), "no client has started");
     assert!(!field.path("hangs-2").exists());
     field.is_restored();
 }
 
 #[test]
-fn what_cannot_be_mended_is_told_with_its_command() {
+fn fault_that_fails_during_the_run_is_recorded_and_skipped() {
+    let field = Field::new();
+    let [_, hang, _, mend] = field.hang(2);
+    // The trial is the first time, and works. The second time fails, as does the mending of a node that does not hang.
+    let (tries, hang) = (field.text("tries"), hang.trim_start_matches("3: "));
+    let fault = format!(
+        "3: if [ $(cat {tries} | wc -l) -eq 1 ]; then echo x >> {tries}; echo unable to freeze >&2; exit 1; fi; {hang}"
+    );
+    fs::write(&tries, "").expect("it is written");
+    let Ended { out, err, code } = field.run(&["--for", "9s", "--fault", &fault, "--mend", &mend]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(err.contains("skipped a fault") && err.contains("unable to freeze"), "{err}");
+    assert!(out.contains("skipped, not applied to node 3"), "{out}");
+    let record = field.record();
+    let skipped = &record["skipped"][0];
+    assert!(
+        skipped["why"].as_str().is_some_and(|why| why.contains("unable to freeze")),
+        "{record}"
+    );
+    assert_eq!((count(&record["skipped"]), skipped["target"].as_str()), (1, Some("node 3")));
+    assert!(count(&record["faults"]) >= 1, "later ones were applied: {record}");
+    let page = fs::read_to_string(field.path("run-7.html")).expect("there is a page");
+    assert!(page.contains("Skipped, because they could not be applied"));
+    field.is_restored();
+}
+
+#[test]
+fn mend_that_fails_is_reported_with_its_command() {
     let field = Field::new();
     let mend = format!("echo x >> {}; exit 4", field.text("tries"));
     let Ended { err, code, .. } = field.run(&["--for", "1h", "--fault", "true", "--mend", &mend]);
     assert_eq!(code, 125, "{err}");
-    assert!(
-        err.contains("NOT MENDED, do it by hand: `echo x") && err.contains("status: 4"),
-        "{err}"
+    assert!(err.contains("fault 1 is NOT MENDED, do it by hand: `echo x"), "{err}");
+    assert!(err.contains("status: 4") && err.contains("No client was started"), "{err}");
+    assert_eq!(field.tries(), 3);
+    // It works in the trial, and fails in the run.
+    fs::remove_file(field.path("tries")).expect("it was there");
+    let mend = format!(
+        "{}; [ $(cat {} | wc -l) -eq 1 ]",
+        mend.replace("; exit 4", ""),
+        field.text("tries")
     );
-    let tries = fs::read_to_string(field.path("tries")).expect("it was tried");
-    assert_eq!(tries.lines().count(), 3);
+    let Ended { err, code, .. } = field.run(&["--for", "1h", "--fault", "true", "--mend", &mend]);
+    assert_eq!(code, 125, "{err}");
+    assert!(err.contains("NOT MENDED, do it by hand: `echo x"), "{err}");
+    assert_eq!(field.tries(), 1 + 3);
     field.is_restored();
 }
 
@@ -206,11 +251,11 @@ fn a_node_that_evicts_keys_is_found() {
 #[test]
 fn a_node_that_is_of_no_use_after_all_is_found() {
     let field = Field::new();
-    // When all clients have seen all nodes.
-    let fault = format!("echo > {}", field.text("begun"));
+    // The second time, all clients have seen all nodes.
+    let fault = format!("echo x >> {}", field.text("tries"));
     let faults = ["--for", "2s", "--fault", &fault, "--mend", ""];
     let running = Running::of(&mut field.command(&faults));
-    eventually("it has begun", || field.path("begun").exists());
+    eventually("it has begun", || field.tries() == 2);
     // It answers, and grants nothing.
     field.nodes[1].cmd(&["CONFIG", "SET", "maxmemory", "1"]);
     let Ended { out, code, .. } = running.end();

@@ -6,7 +6,7 @@ use super::{
     html::{Html, Text},
     words::{count, number, share, took},
 };
-use crate::record::{Fault, Overlap, Run};
+use crate::record::{Fault, Overlap, Run, SkippedFault};
 
 /// How many colors the style sheet has for them.
 const COLORS: usize = 10;
@@ -82,7 +82,9 @@ fn within(moments: &[u64], spans: &[(u64, u64)]) -> u64 {
 pub(super) fn section(out: &mut Html, run: &Run, nemeses: &[Nemesis<'_>]) {
     out.raw("<section>\n<h2>Faults</h2>\n");
     if nemeses.is_empty() {
-        out.raw("<p>No nemesis was at work.</p>\n</section>\n");
+        out.raw("<p>No nemesis was at work.</p>\n");
+        skipped(out, run);
+        out.raw("</section>\n");
         return;
     }
     let lasted = run.setting.lasted;
@@ -119,8 +121,22 @@ pub(super) fn section(out: &mut Html, run: &Run, nemeses: &[Nemesis<'_>]) {
     out.end_table();
     out.raw(
         "<p class=\"note\">Time at work counts a moment once, however many targets a nemesis has. \
-         Several nemeses may be at work at one time.</p>\n</section>\n",
+         Several nemeses may be at work at one time.</p>\n",
     );
+    skipped(out, run);
+    out.raw("</section>\n");
+}
+
+/// The faults that could not be applied, if there are any.
+fn skipped(out: &mut Html, run: &Run) {
+    if run.skipped.is_empty() {
+        return;
+    }
+    out.raw("<p>Skipped, because they could not be applied:</p>\n<ul>\n");
+    for SkippedFault { target, from, why, .. } in &run.skipped {
+        out.put(format_args!("<li>{} after {}: {}</li>\n", Text(target), took(*from), Text(why)));
+    }
+    out.raw("</ul>\n");
 }
 
 /// A row: its first cells, which are HTML, and then what went on in the time.

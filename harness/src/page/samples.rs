@@ -67,6 +67,7 @@ pub(super) fn empty() -> Run {
         stretches: vec![Stretch { nodes: 5, from: 0 }],
         holds: Vec::new(),
         faults: Vec::new(),
+        skipped: Vec::new(),
         calls: Vec::new(),
         fencing: Fencing::default(),
         findings: Findings::default(),

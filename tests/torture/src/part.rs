@@ -84,7 +84,8 @@ impl Part {
         let amnesias = rolling.map(|Fault { from, until, .. }| (*from, *until)).collect();
         let (steps, ailments) = (log.steps(), log.ailments());
         let Field { nodes, is_inside, .. } = self.field;
-        Circumstances { nodes, is_inside, span, faults, steps, ailments, amnesias, server }
+        let skipped = Vec::new();
+        Circumstances { nodes, is_inside, span, faults, skipped, steps, ailments, amnesias, server }
     }
 
     fn server(&self) -> ServerBuilder {
