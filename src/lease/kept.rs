@@ -31,3 +31,44 @@ impl Kept {
         since(t1) > drift.allowance(ttl)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::extension::Cause;
+    use super::*;
+    use crate::protocol::Quorum;
+    use crate::round::Tally;
+    use crate::time::Clock;
+    use std::sync::Weak;
+
+    fn seconds(count: u64) -> Time {
+        Time::from_nanos(count * 1_000_000_000)
+    }
+
+    /// Won at `t1`, with a validity that ends at `proposed`.
+    fn extension(t1: Time, proposed: Time) -> Extension {
+        let round =
+            Round::new(Quorum::majority(1), Goal::Extend { current: seconds(59), proposed });
+        let tally = Tally::new(round, t1, &Clock::default());
+        let (close_at, until) = (proposed, proposed.after(Duration::from_secs(1)));
+        Extension { tally, close_at, state: Weak::new(), until, cause: Cause::Check }
+    }
+
+    #[test]
+    fn steps_count_since_the_extension_that_gave_the_validity() {
+        let sixty_seconds = Ttl::covering(Duration::from_secs(60));
+        let kept = Kept::new(seconds(0), sixty_seconds);
+        let step_at_ten = |t1: Time| {
+            if t1 < seconds(10) { Duration::from_secs(2) } else { Duration::ZERO }
+        };
+        let is_early = || kept.may_end_early(Drift::DEFAULT, step_at_ten);
+        assert!(is_early());
+        // A shorter extension does not change the validity, which the acquire gave.
+        kept.note(&extension(seconds(20), seconds(40)), Extended::Until(seconds(59)));
+        assert!(is_early());
+        kept.note(&extension(seconds(30), seconds(89)), Extended::Unchanged(seconds(59)));
+        assert!(is_early());
+        kept.note(&extension(seconds(31), seconds(90)), Extended::Until(seconds(90)));
+        assert!(!is_early());
+    }
+}

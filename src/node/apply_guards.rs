@@ -164,3 +164,7 @@ fn forget(command: &QueuedCommand, node: NodeId) {
     command.claim().forget_kept(node);
     command.claim().forget_promise(node);
 }
+
+#[cfg(test)]
+#[path = "apply_guards_tests.rs"]
+mod tests;

@@ -215,6 +215,18 @@ mod tests {
     use crate::random::Random;
 
     #[test]
+    fn acquire_is_written_to_a_slow_node_after_the_quorum() {
+        let claim = Claim::new(Keys::one(b"k".as_slice().into()), Value::of(b"mine"), 3);
+        let [first, second, slow] = [0, 1, 2].map(NodeId::new);
+        let now = Time::from_nanos(1);
+        for node in [first, second] {
+            assert!(claim.note_written(node, Ttl::SHORTEST, now));
+            claim.note_kept(node, now);
+        }
+        assert!(claim.note_written(slow, Ttl::SHORTEST, now), "I6: no command is cancelled");
+    }
+
+    #[test]
     fn the_expiry_is_that_of_the_longest_standing_key() {
         let claim =
             Claim::new(Keys::one(b"k".as_slice().into()), Value::fresh(&Random::Machine), 2);

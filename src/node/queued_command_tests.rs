@@ -108,6 +108,27 @@ fn whoever_was_refused_owes_no_release_until_something_is_written_again() {
 }
 
 #[test]
+fn denied_repair_leaves_its_release_pending() {
+    let claim = claim();
+    let mut repair = QueuedCommand::repair(claim.clone(), NOW.after(Duration::from_secs(9)));
+    write(&mut repair, NOW);
+    // The key may be this client's: an earlier acquire or repair has set it.
+    repair.note_answer(node(), &Answer::Denied(Obstacle::default()));
+    assert!(!QueuedCommand::release(claim, None).is_void(node(), NOW));
+}
+
+#[test]
+fn release_in_doubt_stays_with_the_connection_of_its_acquire() {
+    let claim = claim();
+    let may_go = || QueuedCommand::release(claim.clone(), None).can_be_released_by_others(node());
+    assert!(!may_go(), "the acquire is not answered");
+    claim.note_kept(node(), NOW);
+    assert!(may_go());
+    claim.note_in_doubt(node());
+    assert!(!may_go(), "a late acquire could set the key after the release");
+}
+
+#[test]
 fn a_script_that_is_not_known_is_sent_with_its_source_once() {
     let mut release = QueuedCommand::release(claim(), None);
     write(&mut release, NOW);

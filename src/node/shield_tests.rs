@@ -15,13 +15,22 @@ pub(in crate::node) fn node(
     environment: Environment,
     pushes: Arc<dyn PushSink>,
 ) -> Arc<NodeShared> {
+    guarded_node(environment, pushes, RestartGuard::Off)
+}
+
+/// The same under this guard, with a term of one second.
+pub(in crate::node) fn guarded_node(
+    environment: Environment,
+    pushes: Arc<dyn PushSink>,
+    guard: RestartGuard,
+) -> Arc<NodeShared> {
     let second = Duration::from_secs(1);
     let options = TcpOptions::default();
     let address = Address::Tcp(TcpAddress { host: "node.invalid".into(), port: 7, options });
     let name: Arc<str> = "node".into();
     let siblings = Arc::new(Siblings::new(vec![name.clone()]));
     let quorum = Quorum::majority(1);
-    let guard = Guard::new(quorum, RestartGuard::Off, second);
+    let guard = Guard::new(quorum, guard, second);
     let clocks = Clocks::new(quorum, Drift::DEFAULT, second);
     let fingerprint = Fingerprint::new(Vec::new(), 1, second, b"");
     let login = Login::new(RedisConnectionInfo::default(), None, fingerprint);

@@ -1,20 +1,21 @@
 //! A whole task, with a model of a server behind it.
 
+#[path = "faulty_stream_tests.rs"]
+mod faulty_stream;
+
 use super::super::shield::tests::node;
 use super::*;
 use crate::node::{Ballot, Claim, Environment, NodeState, Nodes, Pool, PushSink, VoteSink};
 use crate::protocol::{NodeId, Time, Ttl};
 use crate::random::Random;
 use crate::transport::{Address, Inside, Stream, Transport};
-use crate::wire::{Answer, Keys, Value, Wants};
+use crate::wire::{Abilities, Answer, Keys, Requests, Value, Wants};
+use faulty_stream::{Fault, Faults, FaultyTransport};
 use futures::future::BoxFuture;
 use std::io;
-use std::pin::Pin;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 
 /// Hears votes, and panics over every one if it is told to.
@@ -121,106 +122,6 @@ async fn a_waker_that_panics_takes_no_other_order_with_it() {
     assert_eq!(told, 1, "of the one connection that has served it all, and that panicked");
 }
 
-/// What goes wrong with a stream, once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
-    /// It panics as it is made.
-    Connecting,
-    Reading,
-    Writing,
-    /// It ends, and panics as it is dropped.
-    Dropped,
-}
-
-/// Streams to `server`, and what goes wrong with the next that is used.
-struct Cursed {
-    server: Arc<Inside>,
-    fault: Mutex<Option<Fault>>,
-    /// True while nothing that the server says comes through.
-    is_silent: AtomicBool,
-}
-
-impl Cursed {
-    fn new() -> Arc<Self> {
-        let (fault, is_silent) = (Mutex::default(), AtomicBool::new(false));
-        Arc::new(Self { server: Inside::new(), fault, is_silent })
-    }
-
-    fn strike(&self, fault: Fault) {
-        *self.fault.lock().expect("not poisoned") = Some(fault);
-    }
-
-    fn has_struck(&self) -> bool {
-        self.fault.lock().expect("not poisoned").is_none()
-    }
-
-    /// True if this is what goes wrong: then nothing does any more.
-    fn is(&self, fault: Fault) -> bool {
-        self.fault.lock().expect("not poisoned").take_if(|set| *set == fault).is_some()
-    }
-}
-
-struct CursedTransport(Arc<Cursed>);
-
-impl Transport for CursedTransport {
-    fn connect<'a>(&'a self, to: &'a Address) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {
-        Box::pin(async {
-            assert!(!self.0.is(Fault::Connecting), "no stream today");
-            let stream = self.0.server.connect(to).await?;
-            Ok(Box::new(CursedStream { curse: self.0.clone(), stream, is_spoilt: false }) as _)
-        })
-    }
-}
-
-struct CursedStream {
-    curse: Arc<Cursed>,
-    stream: Box<dyn Stream>,
-    is_spoilt: bool,
-}
-
-impl Drop for CursedStream {
-    fn drop(&mut self) {
-        assert!(!self.is_spoilt, "no end today");
-    }
-}
-
-impl AsyncRead for CursedStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        room: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        assert!(!self.curse.is(Fault::Reading), "no bytes today");
-        if self.curse.is(Fault::Dropped) {
-            self.is_spoilt = true;
-            return Poll::Ready(Ok(()));
-        }
-        if self.curse.is_silent.load(Ordering::Relaxed) {
-            return Poll::Pending;
-        }
-        Pin::new(&mut self.stream).poll_read(cx, room)
-    }
-}
-
-impl AsyncWrite for CursedStream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        assert!(!self.curse.is(Fault::Writing), "no bytes today");
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
 /// Nobody waits for keys.
 struct Nobody;
 
@@ -264,51 +165,72 @@ async fn a_stream_that_panics_ends_its_connection_and_nothing_else() {
         // A connection that cannot even end is no blip.
         (Fault::Dropped, "Disconnected(\"panicked: no end today\")"),
     ] {
-        let curse = Cursed::new();
-        let (shared, nodes) = client(Arc::new(CursedTransport(curse.clone())), Arc::new(Nobody));
+        let faults = Faults::new();
+        let (shared, nodes) = client(Arc::new(FaultyTransport(faults.clone())), Arc::new(Nobody));
         let (kept, vote) = try_acquire(&nodes, "kept").await;
         assert_eq!(vote, "granted");
         // Else the node has dropped us at once, and is left alone for a while.
         tokio::time::sleep(Duration::from_secs(10)).await;
-        curse.strike(fault);
+        faults.strike(fault);
         let (given_up, vote) = try_acquire(&nodes, "given up").await;
-        assert!(curse.has_struck());
+        assert!(faults.has_struck());
         assert_eq!(vote, becomes, "{fault:?}");
         for claim in [kept, given_up] {
             release(&nodes, &claim, &Arc::default());
         }
         tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_is_served(&shared, &nodes, &curse.server).await;
-        assert_eq!(curse.server.asked_for().len(), 2, "{fault:?}: it was replaced once");
+        assert_is_served(&shared, &nodes, &faults.server).await;
+        assert_eq!(faults.server.asked_for().len(), 2, "{fault:?}: it was replaced once");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_whose_making_panics_could_not_be_made_and_is_tried_again() {
-    let curse = Cursed::new();
-    let (shared, nodes) = client(Arc::new(CursedTransport(curse.clone())), Arc::new(Nobody));
-    curse.strike(Fault::Connecting);
+    let faults = Faults::new();
+    let (shared, nodes) = client(Arc::new(FaultyTransport(faults.clone())), Arc::new(Nobody));
+    faults.strike(Fault::Connecting);
     let (_, vote) = try_acquire(&nodes, "k").await;
     assert_eq!(vote, "Unreachable(\"panicked: no stream today\")");
     tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_is_served(&shared, &nodes, &curse.server).await;
+    assert_is_served(&shared, &nodes, &faults.server).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_second_connection_whose_making_panics_does_not_end_the_first() {
-    let curse = Cursed::new();
-    let (shared, nodes) = client(Arc::new(CursedTransport(curse.clone())), Arc::new(Nobody));
+    let faults = Faults::new();
+    let (shared, nodes) = client(Arc::new(FaultyTransport(faults.clone())), Arc::new(Nobody));
     let (claim, vote) = try_acquire(&nodes, "k").await;
     assert_eq!(vote, "granted");
-    curse.is_silent.store(true, Ordering::Relaxed);
-    curse.strike(Fault::Connecting);
+    faults.is_silent.store(true, Ordering::Relaxed);
+    faults.strike(Fault::Connecting);
     release(&nodes, &claim, &Arc::default());
-    while !curse.has_struck() {
+    while !faults.has_struck() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    curse.is_silent.store(false, Ordering::Relaxed);
-    assert_is_served(&shared, &nodes, &curse.server).await;
-    assert_eq!(curse.server.asked_for().len(), 1, "the first has answered after all");
+    faults.is_silent.store(false, Ordering::Relaxed);
+    assert_is_served(&shared, &nodes, &faults.server).await;
+    assert_eq!(faults.server.asked_for().len(), 1, "the first has answered after all");
+}
+
+#[tokio::test(start_paused = true)]
+async fn unanswered_release_fails_its_vote_and_is_repeated() {
+    for (ends, failure) in [(true, "Disconnected"), (false, "Stalled")] {
+        let faults = Faults::new();
+        let (shared, nodes) = client(Arc::new(FaultyTransport(faults.clone())), Arc::new(Nobody));
+        let (claim, vote) = try_acquire(&nodes, "k").await;
+        assert_eq!(vote, "granted");
+        // A connection that has lasted is replaced at once.
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        faults.ends_when_cut.store(ends, Ordering::Relaxed);
+        faults.cut_before.store(2, Ordering::Relaxed);
+        let listener = Arc::<Listener>::default();
+        release(&nodes, &claim, &listener);
+        // The answer to the repeated release cannot say whether the first one has deleted the key.
+        let vote = listener.first_vote().await;
+        assert!(vote.starts_with(failure), "{vote}");
+        assert_is_served(&shared, &nodes, &faults.server).await;
+        assert_eq!(faults.server.asked_for().len(), 2, "{failure}");
+    }
 }
 
 struct Nowhere;
@@ -350,5 +272,22 @@ async fn of_what_a_task_leaves_others_take_extensions_and_no_repairs() {
     assert!(shared.handover.take_all().is_empty(), "the lease's release may come before it");
     let ballot = Ballot::new(listener.clone(), shared.id);
     shared.rescue(QueuedCommand::extend(claim.clone(), until, false, ballot));
+    assert_eq!(shared.handover.take_all().len(), 1);
+}
+
+#[tokio::test]
+async fn written_release_of_a_lost_task_fails_its_vote_and_is_left_to_others() {
+    let (shared, _nodes) = client(Arc::new(Nowhere), Arc::<Nervous>::default());
+    let (claim, listener) = (claim("k"), Arc::<Listener>::default());
+    let ballot = || Ballot::new(listener.clone(), shared.id);
+    let acquire = QueuedCommand::acquire(claim.clone(), Ttl::SHORTEST, Wants::Nothing, ballot());
+    let release = QueuedCommand::release(claim, Some(ballot()));
+    let [_acquire, release] = [acquire, release].map(|mut command| {
+        let mut requests = Requests::default();
+        assert!(command.write(shared.id, shared.now(), Abilities::default(), &mut requests));
+        command
+    });
+    shared.rescue(release);
+    assert_eq!(*listener.votes.lock().expect("no panic"), ["ShutDown"]);
     assert_eq!(shared.handover.take_all().len(), 1);
 }

@@ -15,6 +15,8 @@ pub struct Header {
     pub test: Option<String>,
     /// Tests of another tier that catch it as well.
     pub also: Option<(Tier, String)>,
+    /// The rule of docs/DESIGN.md that it breaks: `I8`.
+    pub rule: Option<String>,
 }
 
 /// A key that is for readers: the defect that the project had and mended.
@@ -26,7 +28,7 @@ impl Header {
     /// # Errors
     /// What is missing, unknown or said twice.
     pub fn parse(lines: &str) -> Result<Self, String> {
-        let [mut what, mut why, mut tier_word, mut tests, mut beside] = [None; 5];
+        let [mut what, mut why, mut tier_word, mut tests, mut beside, mut rule] = [None; 6];
         for line in lines.lines().filter(|line| !line.trim().is_empty()) {
             let (key, value) =
                 line.split_once(": ").ok_or_else(|| format!("no `key: value`: {line}"))?;
@@ -36,6 +38,7 @@ impl Header {
                 "tier" => &mut tier_word,
                 "test" => &mut tests,
                 "also" => &mut beside,
+                "rule" => &mut rule,
                 FOR_READERS => continue,
                 other => return Err(format!("unknown key: {other}")),
             };
@@ -53,6 +56,7 @@ impl Header {
             tier,
             test: tests.map(str::to_owned),
             also: beside.map(in_tier).transpose()?,
+            rule: rule.map(str::to_owned),
         })
     }
 }
@@ -75,13 +79,14 @@ fn in_tier(text: &str) -> Result<(Tier, String), String> {
 mod tests {
     use super::*;
 
-    const WHOLE: &str = "what: It breaks.\nwhy it matters: All is lost.\ntier: sim\nalso: unit a::b c\nmended: old\n";
+    const WHOLE: &str = "what: It breaks.\nwhy it matters: All is lost.\ntier: sim\nalso: unit a::b c\nrule: I8\nmended: old\n";
 
     #[test]
     fn a_whole_header_is_read() {
         let header = Header::parse(WHOLE).expect("a whole header");
         assert_eq!((header.what.as_str(), header.tier), ("It breaks.", Tier::Sim));
         assert_eq!(header.also, Some((Tier::Unit, "a::b c".to_owned())));
+        assert_eq!(header.rule.as_deref(), Some("I8"));
     }
 
     #[test]

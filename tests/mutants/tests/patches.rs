@@ -1,6 +1,6 @@
 //! The patches follow the code: each applies to the tree as it is.
 
-use mutants::{Language, Patch, Tier, all, tokens};
+use mutants::{Language, Patch, Tier, all, rules_table, tokens};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -133,4 +133,39 @@ fn every_test_that_a_patch_names_is_there() {
         }
     }
     assert!(unknown.is_empty(), "{unknown:#?}");
+}
+
+/// The rules that section 3 of docs/DESIGN.md states: `I1`, `I2` and so on.
+fn rules() -> BTreeSet<String> {
+    let design = fs::read_to_string(root().join("docs/DESIGN.md")).expect("a text");
+    let (_, section) = design.split_once("\n## 3. ").expect("section 3");
+    let (section, _) = section.split_once("\n## 4. ").expect("section 4");
+    let words = section.split(|character: char| !character.is_alphanumeric());
+    let is_rule =
+        |word: &&str| word.strip_prefix('I').is_some_and(|number| number.parse::<u32>().is_ok());
+    words.filter(is_rule).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_rule_has_a_patch_that_breaks_it() {
+    let named = patches().into_iter().filter_map(|patch| patch.header.rule);
+    assert_eq!(named.collect::<BTreeSet<_>>(), rules(), "`rule:` lines and docs/DESIGN.md");
+}
+
+#[test]
+fn rules_table_of_the_document_matches_the_patches() {
+    let path = root().join("docs/SAFETY.md");
+    let text = fs::read_to_string(&path).expect("a text");
+    let (before, rest) = text.split_once("<!-- rules -->\n").expect("the begin of the table");
+    let (table, after) = rest.split_once("<!-- end of rules -->").expect("its end");
+    let expected = rules_table(&patches());
+    if std::env::var("SNAPSHOTS").is_ok_and(|action| action == "overwrite") {
+        let text = format!("{before}<!-- rules -->\n{expected}<!-- end of rules -->{after}");
+        return fs::write(path, text).expect("it can be written");
+    }
+    let command = "SNAPSHOTS=overwrite cargo test -p quorlock-mutants --test patches";
+    assert!(
+        table == expected,
+        "docs/SAFETY.md differs from the patches: `{command}` writes it again"
+    );
 }

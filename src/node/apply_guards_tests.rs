@@ -1,0 +1,69 @@
+//! Grants of nodes that may have forgotten locks, or whose clocks run fast.
+
+use super::super::shield::tests::guarded_node;
+use super::*;
+use crate::node::{Ballot, Claim, PushSink, RestartGuard, VoteSink};
+use crate::protocol::Ttl;
+use crate::wire::{Abilities, Keys, Requests, ServerInfo, Value, Wants};
+use std::sync::Arc;
+
+struct Ignore;
+
+impl VoteSink for Ignore {
+    fn handle_answer(&self, _: NodeId, _: Answer, _: Option<Time>) {}
+}
+
+impl PushSink for Ignore {
+    fn handle_push(&self, _: NodeId, _: Option<&[u8]>) {}
+    fn handle_step(&self, _: NodeId, _: Duration, _: Time) {}
+}
+
+const START: Time = Time::from_nanos(1_000_000_000_000);
+
+fn seconds(count: u64) -> Time {
+    START.after(Duration::from_secs(count))
+}
+
+fn node(guard: RestartGuard) -> Arc<NodeShared> {
+    guarded_node(<_>::default(), Arc::new(Ignore), guard)
+}
+
+/// True if a grant of `node` at `at` counts for an acquire, for a raise of its counter, and for an extension.
+fn counted(node: &NodeShared, at: Time) -> [bool; 3] {
+    let claim = Arc::new(Claim::new(Keys::one(b"k".as_slice().into()), Value::of(b"mine"), 1));
+    let ballot = || Ballot::new(Arc::new(Ignore), node.id);
+    let commands = [
+        QueuedCommand::acquire(claim.clone(), Ttl::SHORTEST, Wants::Nothing, ballot()),
+        QueuedCommand::raise(claim.clone(), 7, ballot()),
+        QueuedCommand::extend(claim, at.after(Duration::from_secs(9)), false, ballot()),
+    ];
+    commands.map(|mut command| {
+        let mut requests = Requests::default();
+        assert!(command.write(node.id, at, Abilities::default(), &mut requests));
+        let (grant, received) = (Grant::default(), Received { at, counts_from: at });
+        let answer = node.apply_guards(&command, Answer::Granted(grant), received);
+        matches!(answer, Answer::Granted(_))
+    })
+}
+
+#[test]
+fn quarantined_node_counts_neither_for_an_acquire_nor_for_a_raise() {
+    let node = node(RestartGuard::Strict);
+    let uptime = Some(Duration::ZERO);
+    let info = ServerInfo { run_id: Some("run".into()), uptime, ..ServerInfo::default() };
+    node.guard.handle_set_up(node.id, &info, START);
+    assert_eq!(counted(&node, START), [false, false, true]);
+    assert_eq!(counted(&node, seconds(3600)), [true; 3], "the term is over");
+}
+
+#[test]
+fn node_with_a_fast_clock_counts_for_nothing() {
+    let node = node(RestartGuard::Off);
+    // It gains a tenth: more than the allowance for drift.
+    for second in 0..8 {
+        let (sent, shown_us) = (seconds(second), 1_700_000_000_000_000 + second * 1_100_000);
+        let received = sent.after(Duration::from_millis(1));
+        node.clocks.handle_reading(node.id, Some(Reading { sent, shown_us, received }));
+    }
+    assert_eq!(counted(&node, seconds(8)), [false; 3]);
+}
