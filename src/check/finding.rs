@@ -29,6 +29,16 @@ pub enum Finding {
         /// Why.
         failure: NodeFailure,
     },
+    /// It may have forgotten locks in a restart or a flush, and has no vote in an acquire until it counts again; see
+    /// [`RestartGuard`](crate::RestartGuard). A danger: as with a node that does not answer, the next failure may be
+    /// one too many.
+    Quarantined {
+        /// Why: [`Restarted`](NodeFailure::Restarted), [`MaybeRestarted`](NodeFailure::MaybeRestarted) or
+        /// [`Flushed`](NodeFailure::Flushed).
+        failure: NodeFailure,
+        /// How long until it counts again.
+        counts_in: Duration,
+    },
     /// It is a replica. A danger.
     Replica,
     /// It is the same server as another node, whose vote would count twice. A danger.
@@ -123,6 +133,7 @@ impl Finding {
             | Self::Old { .. } => Severity::Warning,
             Self::Disagrees { about, .. } => about.severity(),
             Self::Unreachable { .. }
+            | Self::Quarantined { .. }
             | Self::Replica
             | Self::SameServer { .. }
             | Self::Refused { .. }
@@ -180,6 +191,13 @@ impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreachable { failure } => write!(f, "no answer: {failure}; it has no vote"),
+            Self::Quarantined { failure, .. } => {
+                write!(
+                    f,
+                    "{failure}: it may have forgotten locks, and has no vote in an acquire before "
+                )?;
+                write!(f, "that; restart no other node until then")
+            }
             Self::Replica => {
                 write!(f, "it is a replica, which cannot vote; give the address of a master")
             }

@@ -15,7 +15,9 @@ pub use offset::ClockOffset;
 
 use crate::node::{NoRuntime, Pool, Probe};
 use crate::random::Random;
-use crate::wire::{Facts, Fsync, Inspection, Key, Keys, NodeFailure, Persistence, Role, short};
+use crate::wire::{
+    Facts, Fsync, Inspection, Key, Keys, NodeFailure, Persistence, Role, ServerInfo, short,
+};
 use deployment::disagreements;
 use offset::offsets;
 use std::fmt;
@@ -160,6 +162,19 @@ pub(crate) async fn check(pool: &Pool, key: Key) -> Result<Vec<NodeCheck>, NoRun
     let mut checks = compared(&names, &probes);
     let lists: Vec<_> =
         probes.iter().map(|probe| probe.as_ref().ok()?.clients.as_deref()).collect();
+    let servers: Vec<_> = probes
+        .iter()
+        .map(|probe| probe.as_ref().ok().map(|probe| ServerInfo::of(&probe.told.facts)))
+        .collect();
+    let quarantined = nodes[0].preview_guard(&servers);
+    for ((check, server), failure) in checks.iter_mut().zip(&servers).zip(quarantined) {
+        // A silent node is reported as unreachable.
+        let failure = failure.filter(|_| server.is_some());
+        check.findings.extend(failure.map(|failure| Finding::Quarantined {
+            counts_in: failure.counts_in().unwrap_or_default(),
+            failure,
+        }));
+    }
     let ours = nodes[0].login.fingerprint();
     for (check, disagreements) in checks.iter_mut().zip(disagreements(ours, &lists)) {
         check.findings.extend(disagreements);

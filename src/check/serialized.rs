@@ -44,6 +44,7 @@ struct FindingShape<'a> {
 enum Told<'a> {
     Nothing {},
     Failure { failure: &'a NodeFailure },
+    Quarantined { failure: &'a NodeFailure, counts_in_seconds: f64 },
     Other { other: &'a str },
     Refused { command: &'a str, failure: &'a NodeFailure },
     Evicting { policy: &'a str, evicted: u64 },
@@ -120,6 +121,10 @@ impl Serialize for Finding {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (kind, told) = match self {
             Self::Unreachable { failure } => ("unreachable", Told::Failure { failure }),
+            Self::Quarantined { failure, counts_in } => {
+                let counts_in_seconds = counts_in.as_secs_f64();
+                ("quarantined", Told::Quarantined { failure, counts_in_seconds })
+            }
             Self::Replica => ("replica", Told::Nothing {}),
             Self::SameServer { other } => ("same_server", Told::Other { other }),
             Self::Refused { command, failure } => ("refused", Told::Refused { command, failure }),
@@ -189,10 +194,16 @@ mod tests {
         let why = to_value(NodeFailure::Replica).expect("it can be written");
         let failure = || NodeFailure::Replica;
         let (other, policy) = ("b".to_owned(), "allkeys-lru".to_owned());
+        let counts_in = Duration::from_millis(2_500);
         for (finding, kind, held) in [
             (Finding::Unreachable { failure: failure() }, "unreachable", json!({"failure": why})),
             (Finding::Replica, "replica", json!({})),
             (Finding::SameServer { other }, "same_server", json!({"other": "b"})),
+            (
+                Finding::Quarantined { failure: failure(), counts_in },
+                "quarantined",
+                json!({"failure": why, "counts_in_seconds": 2.5}),
+            ),
             (
                 Finding::Refused { command: "SET", failure: failure() },
                 "refused",

@@ -13,6 +13,7 @@ struct StatusShape<'a> {
     is_held: bool,
     needed: usize,
     holder: Option<Holder>,
+    acquirable_in_seconds: Option<f64>,
     nodes: &'a [NodeStatus],
 }
 
@@ -21,6 +22,7 @@ struct NodeShape<'a> {
     name: &'a str,
     #[serde(flatten)]
     state: &'a LockState,
+    eligibility: &'a VoteEligibility,
     latency_seconds: Option<f64>,
 }
 
@@ -42,20 +44,23 @@ struct InfoShape<'a> {
     evicting: Option<&'a str>,
 }
 
-/// An object: `is_held`, `needed`, the `holder`, and the `nodes` in order.
+/// An object: `is_held`, `needed`, the `holder`, `acquirable_in_seconds`, and the `nodes` in order.
 impl Serialize for Status {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let holder = self.holder();
         let (is_held, needed) = (holder.is_some(), self.needed());
-        StatusShape { is_held, needed, holder, nodes: self.nodes() }.serialize(serializer)
+        let acquirable_in_seconds = seconds(self.acquirable_in());
+        let nodes = self.nodes();
+        StatusShape { is_held, needed, holder, acquirable_in_seconds, nodes }.serialize(serializer)
     }
 }
 
-/// An object: `name`, what [`LockState`] has, and `latency_seconds`.
+/// An object: `name`, what [`LockState`] has, `eligibility`, and `latency_seconds`.
 impl Serialize for NodeStatus {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (name, state, latency_seconds) = (self.name(), self.state(), seconds(self.latency()));
-        NodeShape { name, state, latency_seconds }.serialize(serializer)
+        let eligibility = self.eligibility();
+        NodeShape { name, state, eligibility, latency_seconds }.serialize(serializer)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Who holds a lock, as the nodes tell.
 
 use crate::lease::Backing;
-use crate::node::{Ballot, Claim, Nodes, QueuedCommand};
+use crate::node::{Ballot, Claim, Nodes, QueuedCommand, VoteEligibility};
 use crate::observe::{Holder, NodeVote, Report};
 use crate::protocol::{Goal, Round};
 use crate::round::{Asked, Tally};
@@ -25,6 +25,7 @@ pub struct Status {
 pub struct NodeStatus {
     name: Arc<str>,
     state: LockState,
+    eligibility: VoteEligibility,
     latency: Option<Duration>,
 }
 
@@ -71,6 +72,18 @@ impl Status {
         })
     }
 
+    /// How long until an acquire can succeed, if the lock stays free on a quorum of nodes: zero if it can now, and more while
+    /// nodes that were restarted, or whose clocks deviate, have no vote in it. `None` if the lock is not free on a
+    /// quorum.
+    ///
+    /// It is about this client: a new one knows of restarts only what [`RestartGuard`](crate::RestartGuard) says.
+    pub fn acquirable_in(&self) -> Option<Duration> {
+        let free = self.nodes.iter().filter(|node| node.state == LockState::Free);
+        let mut waits: Vec<_> = free.map(|node| node.eligibility.counts_in()).collect();
+        waits.sort_unstable();
+        waits.get(self.needed.checked_sub(1)?).copied()
+    }
+
     /// True if one holder has the lock on a quorum of nodes.
     pub fn is_held(&self) -> bool {
         self.holder().is_some()
@@ -96,6 +109,11 @@ impl NodeStatus {
         }
     }
 
+    /// Whether the node has a vote when the lock is acquired, and if not, why and for how long.
+    pub fn eligibility(&self) -> &VoteEligibility {
+        &self.eligibility
+    }
+
     /// From just before the question was sent to this node's answer; `None` without an answer.
     pub fn latency(&self) -> Option<Duration> {
         self.latency
@@ -106,10 +124,11 @@ impl NodeStatus {
 pub(super) async fn status(backing: &Backing, nodes: &Arc<Nodes>, keys: Keys) -> Status {
     let looked = look(backing, nodes, keys).await;
     let report = looked.report(nodes.names().cloned());
-    let each = report.nodes().iter().zip(looked.refusals());
-    let each = each.map(|(node, answer)| NodeStatus {
+    let each = report.nodes().iter().zip(looked.refusals()).zip(backing.pool.shared().iter());
+    let each = each.map(|((node, answer), shared)| NodeStatus {
         name: node.name().into(),
         state: LockState::new(node.vote(), answer),
+        eligibility: shared.eligibility(&shared.status().0),
         latency: node.latency(),
     });
     Status { needed: report.needed(), nodes: each.collect() }
@@ -170,6 +189,9 @@ impl fmt::Display for Status {
             Some(holder) => write!(f, "held by {holder}")?,
             None => write!(f, "not held")?,
         }
+        if let Some(wait) = self.acquirable_in().filter(|wait| !wait.is_zero()) {
+            write!(f, ", cannot be acquired for {}", short(wait))?;
+        }
         write!(f, " (need {}):", self.needed)?;
         for (place, node) in self.nodes.iter().enumerate() {
             write!(f, "{} {node}", if place == 0 { "" } else { "," })?;
@@ -188,7 +210,13 @@ impl fmt::Display for NodeStatus {
             LockState::Free => write!(f, "free"),
             LockState::Held(holder) => write!(f, "held by {holder} {}", lasting(&holder.ttl())),
             LockState::Foreign { ttl } => write!(f, "no lock of ours {}", lasting(ttl)),
-            LockState::Failed(failure) => write!(f, "{failure}"),
+            LockState::Failed(failure) => return write!(f, "{failure}"),
+        }?;
+        match &self.eligibility {
+            VoteEligibility::RecentStart { .. } | VoteEligibility::Excluded(_) => {
+                write!(f, " ({})", self.eligibility)
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -204,5 +232,37 @@ impl fmt::Debug for Status {
 impl fmt::Debug for NodeStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn acquirable_in_is_the_wait_for_a_quorum_of_free_nodes() {
+        let node = |state: &LockState, eligibility: VoteEligibility| NodeStatus {
+            name: "a".into(),
+            state: state.clone(),
+            eligibility,
+            latency: None,
+        };
+        let taken = LockState::Foreign { ttl: None };
+        let excluded = |seconds| {
+            let [ago, counts_in] = [Duration::ZERO, Duration::from_secs(seconds)];
+            VoteEligibility::Excluded(NodeFailure::Restarted { ago, counts_in })
+        };
+        let counted = || node(&LockState::Free, VoteEligibility::Counted);
+        let young = |seconds| node(&LockState::Free, excluded(seconds));
+        for (nodes, wait) in [
+            ([counted(), counted(), young(9)], Some(0)),
+            ([counted(), young(9), young(5)], Some(5)),
+            ([young(3), young(9), young(5)], Some(5)),
+            ([counted(), young(9), node(&taken, VoteEligibility::Counted)], Some(9)),
+            ([counted(), node(&taken, excluded(9)), node(&taken, excluded(9))], None),
+        ] {
+            let status = Status { needed: 2, nodes: nodes.into() };
+            assert_eq!(status.acquirable_in(), wait.map(Duration::from_secs), "{status}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use super::queued_command::QueuedCommand;
 use super::shared::{NodeShared, NodeState};
 use crate::protocol::{NodeId, Promise, Reading, Time, Verdict, valid_until};
 use crate::sync::contain;
-use crate::wire::{Answer, Grant, NodeFailure};
+use crate::wire::{Answer, Grant, NodeFailure, ServerInfo};
 use std::time::Duration;
 
 /// When the replies to a pipeline were read, and from when on what they grant counts.
@@ -134,6 +134,11 @@ impl NodeShared {
         if self.clocks.handle_deviation(node, earlier, ahead, now) == Verdict::StoodStill {
             contain(|| self.pushes.handle_step(node, Duration::MAX, now));
         }
+    }
+
+    /// Each node's failure for the restart guard, if new connections reached `servers`. Leaves the guard as it is.
+    pub(crate) fn preview_guard(&self, servers: &[Option<ServerInfo>]) -> Vec<Option<NodeFailure>> {
+        self.guard.preview(servers, self.now())
     }
 
     /// Whether what this node grants counts now, if this is its state.

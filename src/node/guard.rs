@@ -89,13 +89,34 @@ impl Guard {
 
     /// A connection to `node` was made, and the server behind it said this before `now`.
     pub(super) fn handle_set_up(&self, node: NodeId, info: &ServerInfo, now: Time) {
-        let server = Server {
+        let server = self.server(info);
+        self.change(|quarantine| quarantine.handle_set_up(node, server, now));
+    }
+
+    fn server(&self, info: &ServerInfo) -> Server<Arc<str>> {
+        Server {
             run: info.run_id.clone(),
             uptime: info.uptime,
             // What is known to forget is not trusted, whoever vouches for it.
             is_trusted: self.trusts_persistence && info.is_durable != Some(false),
-        };
-        self.change(|quarantine| quarantine.handle_set_up(node, server, now));
+        }
+    }
+
+    /// Each node's failure at `now`, if new connections reached `servers`, or failed (`None`). Leaves the guard as it is.
+    pub(super) fn preview(
+        &self,
+        servers: &[Option<ServerInfo>],
+        now: Time,
+    ) -> Vec<Option<NodeFailure>> {
+        let mut quarantine = lock(&self.quarantine).clone();
+        let nodes = || (0..servers.len()).map(NodeId::new);
+        for (node, info) in nodes().zip(servers) {
+            match info {
+                Some(info) => quarantine.handle_set_up(node, self.server(info), now),
+                None => quarantine.handle_unreachable(node, now),
+            }
+        }
+        nodes().map(|node| quarantine.failure(node, now)).collect()
     }
 
     /// No connection to `node` could be made.
@@ -136,11 +157,7 @@ impl Guard {
         if now.as_nanos() >= self.ends[node.index()].load(Ordering::Acquire) {
             return None;
         }
-        let quarantine = lock(&self.quarantine);
-        quarantine
-            .sentence(node, now)
-            .or_else(|| quarantine.recent_start(node, now))
-            .map(|it| it.failure(now))
+        lock(&self.quarantine).failure(node, now)
     }
 
     /// For how long `node` has been up, and how long it does not count for that alone.
@@ -150,6 +167,13 @@ impl Guard {
             .recent_start(node, now)
             .filter(|_| quarantine.sentence(node, now).is_none())?;
         Some((recent_start.ago(now), recent_start.until.since(now)))
+    }
+}
+
+impl Quarantine<Arc<str>> {
+    fn failure(&self, node: NodeId, now: Time) -> Option<NodeFailure> {
+        let sentence = self.sentence(node, now).or_else(|| self.recent_start(node, now));
+        sentence.map(|it| it.failure(now))
     }
 }
 

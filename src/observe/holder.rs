@@ -36,6 +36,11 @@ impl Holder {
         self.ttl
     }
 
+    /// True if the lock has this value, as [`Lease::value`](crate::Lease::value) returns it.
+    pub fn has_value(&self, value: &str) -> bool {
+        self.value.bytes() == value.as_bytes()
+    }
+
     /// The first characters of the value: enough to tell holders apart, too little to release the
     /// lock.
     pub fn hint(&self) -> String {

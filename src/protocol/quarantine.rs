@@ -60,7 +60,7 @@ pub(crate) struct Server<R> {
 }
 
 /// What a client knows of its nodes' memories.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Quarantine<R> {
     rule: Rule,
     /// How long after a restart something that was forgotten can still be believed in.
@@ -72,7 +72,7 @@ pub(crate) struct Quarantine<R> {
     oldest: Option<Age>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Record<R> {
     /// What the server said when it was last connected to.
     server: Option<Server<R>>,

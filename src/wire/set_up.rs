@@ -120,7 +120,7 @@ fn out_of_step() -> RedisError {
 }
 
 impl ServerInfo {
-    fn of(facts: &Facts) -> Self {
+    pub(crate) fn of(facts: &Facts) -> Self {
         Self {
             run_id: facts.run_id().map(Arc::from),
             version: facts.release().map(Arc::from),

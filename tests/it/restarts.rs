@@ -6,8 +6,8 @@ use crate::{MAX_TTL, SOON, builder, eventually, ms};
 use futures::FutureExt;
 use kit::{Cluster, Server};
 use quorlock::{
-    AcquireError, ConfigError, ExtendError, Lease, NodeFailure, NodeState, NodeVote, Redlock,
-    ReleaseError, ReleaseOutcome, RestartGuard, RetryPolicy, VoteEligibility,
+    AcquireError, ConfigError, ExtendError, Finding, Lease, NodeFailure, NodeState, NodeVote,
+    Redlock, ReleaseError, ReleaseOutcome, RestartGuard, RetryPolicy, VoteEligibility,
 };
 use std::time::{Duration, Instant};
 
@@ -295,4 +295,58 @@ async fn a_ttl_that_the_guard_does_not_wait_for_is_refused_wherever_it_is_given(
     let refusal = ConfigError::CoolDownExceedsMax { cool_down: ttl, max_ttl: MAX_TTL };
     let released = lease.release_after(ttl).await;
     assert_eq!(released, Err(ReleaseError::Invalid(refusal)));
+}
+
+/// The finding of the restart guard for each node: how long until it counts again.
+async fn quarantined(redlock: &Redlock) -> Vec<Option<Duration>> {
+    let nodes = redlock.check().await.expect("a client that works");
+    let counts_in = |finding: &Finding| match finding {
+        Finding::Quarantined { counts_in, .. } => Some(*counts_in),
+        _ => None,
+    };
+    nodes.iter().map(|node| node.findings().iter().find_map(counts_in)).collect()
+}
+
+#[tokio::test]
+async fn check_and_status_report_how_long_restarted_nodes_do_not_count() {
+    let cluster = old(3).await;
+    let client = |guard| builder(&cluster).restart_guard(guard).build().expect("good settings");
+    let known = client(RestartGuard::Observed);
+    warm_up(&known).await;
+    assert_eq!(quarantined(&known).await, [None; 3]);
+    cluster[0].restart();
+    cluster[1].restart();
+    let is_known =
+        || known.nodes()[..2].iter().all(|node| !node.eligibility().counts_in().is_zero());
+    eventually("both are known to be other processes", is_known).await;
+    for redlock in [known, client(RestartGuard::Observed), client(RestartGuard::Strict)] {
+        let found = quarantined(&redlock).await;
+        let is_found = |found: &Option<Duration>| found.is_some_and(|it| it > ms(1_000));
+        assert!(is_found(&found[0]) && is_found(&found[1]) && found[2].is_none(), "{found:?}");
+        redlock.ready().await.expect("nodes are up");
+        let status = redlock.status("r").await.expect("a client that works");
+        assert!(status.acquirable_in().is_some_and(|it| it > ms(1_000)), "{status}");
+        assert!(status.to_string().starts_with("not held, cannot be acquired for "), "{status}");
+        let refused = redlock.try_acquire("r").await.expect_err("two do not count");
+        assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused}");
+    }
+    let off = client(RestartGuard::Off);
+    assert_eq!(quarantined(&off).await, [None; 3]);
+    off.ready().await.expect("nodes are up");
+    let status = off.status("r").await.expect("a client that works");
+    assert_eq!(status.acquirable_in(), Some(Duration::ZERO), "{status}");
+    drop(off.try_acquire("r").await.expect("all count"));
+}
+
+/// `check` uses separate connections, and attempts do not depend on its results.
+#[tokio::test]
+async fn check_changes_nothing_for_the_restart_guard() {
+    let cluster = old(3).await;
+    let redlock = builder(&cluster).build().expect("good settings");
+    cluster[0].restart();
+    assert!(quarantined(&redlock).await[0].is_some());
+    let is_untouched = |node: &quorlock::NodeInfo| {
+        *node.state() == NodeState::Connecting && node.eligibility().counts_in().is_zero()
+    };
+    assert!(redlock.nodes().iter().all(is_untouched), "{:?}", redlock.nodes());
 }
