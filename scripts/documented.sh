@@ -55,6 +55,7 @@ play() {
         "cargo tree -e normal") count_packages ;;
         "cargo update -p idna_adapter --precise "*) echo "  not played: it is for another directory" ;;
         "export QUORLOCK_NODES="*) export QUORLOCK_NODES=${nodes[*]} ;;
+        "export QUORLOCK_RESTART_GUARD=observed "*) export QUORLOCK_RESTART_GUARD=observed ;;
         "quorlock run -n nightly -- ./nightly.sh") while_held nightly expect 1 run -n nightly -- ./nightly.sh ;;
         "quorlock status nightly") while_held nightly expect 1 status nightly ;;
         "quorlock check") expect 0 check ;;

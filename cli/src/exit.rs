@@ -137,7 +137,7 @@ pub(crate) fn all() -> StyledStr {
         &[
             ("0", "done; status: free; check, torture: nothing found"),
             ("1", "held by another; check, torture: findings; release: nothing to release"),
-            ("69", "no quorum: too few nodes answer"),
+            ("69", "no quorum: too few nodes answer, or count after a restart"),
             ("124", "run, hold: the lock was lost, and what ran under it was ended"),
             ("126, 127", "run, lead: CMD cannot be executed; was not found"),
             ("128+N", "run: CMD died of signal N; torture: ended by signal N"),

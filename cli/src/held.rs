@@ -4,7 +4,7 @@ use crate::exit::{Code, Failure};
 use crate::guard::{self, End, Guard, Signals};
 use crate::nodes::Client;
 use crate::options::{LockOptions, WaitOptions};
-use crate::{output, progress};
+use crate::{output, progress, quarantine};
 use quorlock::{Acquire, AcquireError, Lease, ReleaseError, ReleaseOutcome};
 use std::time::Duration;
 use tokio::select;
@@ -77,20 +77,26 @@ async fn wait(
     signals: &mut Signals,
 ) -> Result<Lease, Failure> {
     let acquire = acquire(client, wanted);
-    let acquired = async { acquire.await.map_err(|error| refused(error, wanted.wait)) };
+    let acquired = async { acquire.await.map_err(|error| refused(error, client, wanted.wait)) };
     select! {
         biased;
         acquired = acquired => acquired,
         signal = signals.end() => Err(Failure::new(guard::code(signal), "")),
+        never = quarantine::warn(client), if !wanted.wait.no_wait => match never {},
         never = progress::show(client, wanted.resources), if !wanted.wait.no_wait => match never {},
     }
 }
 
-fn refused(error: AcquireError, wait: &WaitOptions) -> Failure {
-    let is_contended = error.is_contended();
-    let failure = Failure::from(error);
-    let code = if is_contended { Code(wait.conflict_exit_code) } else { failure.code };
-    Failure { code, ..failure }
+fn refused(error: AcquireError, client: &Client, wait: &WaitOptions) -> Failure {
+    let (is_contended, is_unavailable) = (error.is_contended(), error.is_unavailable());
+    let mut failure = Failure::from(error);
+    if is_contended {
+        failure.code = Code(wait.conflict_exit_code);
+    }
+    if is_unavailable && let Some(reason) = quarantine::reason(client) {
+        failure.message = format!("{}; {reason}", failure.message);
+    }
+    failure
 }
 
 /// Complains of a lock that was not held any more, or is not known to be released.

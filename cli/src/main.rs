@@ -13,6 +13,7 @@ mod notify;
 mod options;
 mod output;
 mod progress;
+mod quarantine;
 mod resource;
 mod torture;
 mod verbs;

@@ -1,9 +1,9 @@
 //! Which nodes, and with which settings: from options, a file, and the environment.
 
 use crate::exit::Failure;
-use crate::options::{LockOptions, NodeOptions};
+use crate::options::{LockOptions, NodeOptions, RestartOptions};
 use crate::output;
-use quorlock::{Builder, Config, NodeState, Redlock};
+use quorlock::{Builder, Config, NodeState, Redlock, RestartGuard};
 use std::fs;
 use std::path::Path;
 use std::pin::pin;
@@ -41,13 +41,17 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// A client for looking.
-    pub(crate) fn new(options: &NodeOptions) -> Result<Self, Failure> {
-        Self::build(config(options)?)
+    /// A client for looking. `guard` counts before the settings.
+    pub(crate) fn new(options: &NodeOptions, guard: Option<RestartGuard>) -> Result<Self, Failure> {
+        Self::build(config(options)?, guard)
     }
 
     /// A client for locks.
-    pub(crate) fn for_locks(options: &NodeOptions, lock: &LockOptions) -> Result<Self, Failure> {
+    pub(crate) fn for_locks(
+        options: &NodeOptions,
+        restarts: &RestartOptions,
+        lock: &LockOptions,
+    ) -> Result<Self, Failure> {
         let mut config = config(options)?;
         config.ttl = lock.ttl.or(config.ttl);
         if lock.metadata.is_some() {
@@ -55,10 +59,12 @@ impl Client {
         } else if config.metadata.is_none() {
             config.owner = config.owner.or(Some(true));
         }
-        Self::build(config)
+        Self::build(config, restarts.guard())
     }
 
-    fn build(config: Config) -> Result<Self, Failure> {
+    /// A client with the strict guard, unless an option or a setting names another: a new client has seen no restart.
+    fn build(mut config: Config, guard: Option<RestartGuard>) -> Result<Self, Failure> {
+        config.restart_guard = guard.or(config.restart_guard).or(Some(RestartGuard::Strict));
         let redlock = Builder::from_config(config.clone()).build()?;
         Ok(Self {
             redlock,
@@ -67,6 +73,11 @@ impl Client {
             connect_timeout: config.connect_timeout.unwrap_or(Duration::from_secs(1)),
             config,
         })
+    }
+
+    /// True for the guard under which no young node counts, whatever the others are.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.config.restart_guard == Some(RestartGuard::Strict)
     }
 
     /// Waits until each node is connected or could not be, at most one connect timeout: what is asked of a client that

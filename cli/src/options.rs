@@ -2,6 +2,7 @@
 
 use crate::exit::{Code, Failure};
 use clap::Args;
+use quorlock::RestartGuard;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -22,6 +23,40 @@ pub(crate) struct NodeOptions {
     /// of the file, and an option before both.
     #[arg(long, value_name = "FILE")]
     pub(crate) nodes_file: Option<PathBuf>,
+}
+
+/// Treatment of nodes that started recently.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Nodes")]
+pub(crate) struct RestartOptions {
+    /// Which recently started nodes have no vote: they may have forgotten locks [default: strict]
+    ///
+    /// Each run of the command is a new client, which has seen no restart and can only ask how long a node has been up.
+    /// Therefore its default is stricter than the library's, which is observed. The variable is `QUORLOCK_RESTART_GUARD`.
+    #[arg(long, value_enum, value_name = "GUARD")]
+    restart_guard: Option<RestartChoice>,
+}
+
+/// [`RestartGuard`] as an option.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum RestartChoice {
+    /// All nodes that started less than about `max_ttl` ago (62.2 s by default)
+    Strict,
+    /// As strict, but none if all nodes are that young: for a deployment that is known to be new
+    Observed,
+    /// None: for nodes whose start is delayed by other means
+    Off,
+}
+
+impl RestartOptions {
+    /// The guard that the option names, if it was given.
+    pub(crate) fn guard(&self) -> Option<RestartGuard> {
+        self.restart_guard.map(|choice| match choice {
+            RestartChoice::Strict => RestartGuard::Strict,
+            RestartChoice::Observed => RestartGuard::Observed,
+            RestartChoice::Off => RestartGuard::Off,
+        })
+    }
 }
 
 /// How a lock is held.

@@ -2,8 +2,8 @@
 
 use crate::exit::{self, Code, Failure};
 use crate::nodes::Client;
-use crate::options::NodeOptions;
-use crate::output;
+use crate::options::{NodeOptions, RestartOptions};
+use crate::{output, quarantine};
 use anstyle::Style;
 use clap::{Args, ValueEnum};
 use quorlock::{Finding, NodeCheck, Severity};
@@ -18,7 +18,7 @@ use quorlock::{Finding, NodeCheck, Severity};
     &[
         ("0", "nothing was found that is as bad as --fail-on"),
         ("1", "something was"),
-        ("69", "too few nodes answer: without a majority there are no locks"),
+        ("69", "too few nodes answer, or count after a restart: without a majority there are no locks"),
     ],
 ))]
 pub(crate) struct Arguments {
@@ -30,6 +30,8 @@ pub(crate) struct Arguments {
     json: bool,
     #[command(flatten)]
     nodes: NodeOptions,
+    #[command(flatten)]
+    restarts: RestartOptions,
 }
 
 /// How bad a finding is.
@@ -49,26 +51,36 @@ impl From<Level> for Severity {
 }
 
 pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
-    let client = Client::new(&arguments.nodes)?;
+    let client = Client::new(&arguments.nodes, arguments.restarts.guard())?;
     let nodes = client.redlock.check().await?;
     if arguments.json {
         output::json(&nodes)?;
     } else {
         nodes.iter().try_for_each(|node| output::line(shown(node)))?;
     }
+    // An older node would show that the deployment is not new.
+    if client.is_strict() && nodes.iter().all(|node| has(node, is_quarantined)) {
+        output::complain(quarantine::IF_NEW);
+    }
     Ok(verdict(&nodes, arguments.fail_on.into()))
 }
 
 fn verdict(nodes: &[NodeCheck], least: Severity) -> Code {
-    let is_silent = |node: &&NodeCheck| {
-        node.findings().iter().any(|finding| matches!(finding, Finding::Unreachable { .. }))
-    };
-    let silent = nodes.iter().filter(is_silent).count();
-    if nodes.len() - silent <= nodes.len() / 2 {
+    let is_silent = |finding: &Finding| matches!(finding, Finding::Unreachable { .. });
+    let has_vote = |node: &&NodeCheck| !has(node, is_silent) && !has(node, is_quarantined);
+    if nodes.iter().filter(has_vote).count() <= nodes.len() / 2 {
         return Code::NO_QUORUM;
     }
     let worst = nodes.iter().filter_map(NodeCheck::worst).max();
     if worst.is_some_and(|worst| worst >= least) { Code::NO } else { Code::OK }
+}
+
+fn has(node: &NodeCheck, is_wanted: impl Fn(&Finding) -> bool) -> bool {
+    node.findings().iter().any(is_wanted)
+}
+
+fn is_quarantined(finding: &Finding) -> bool {
+    matches!(finding, Finding::Quarantined { .. })
 }
 
 /// What the library prints, with the severities in colour.

@@ -4,7 +4,7 @@ use crate::exit::{self, Code, Failure};
 use crate::guard::{Signals, nested};
 use crate::held::{self, Wanted};
 use crate::notify::{self, State};
-use crate::options::{LockOptions, NodeOptions, WaitOptions};
+use crate::options::{LockOptions, NodeOptions, RestartOptions, WaitOptions};
 use crate::{nodes::Client, output, resource};
 use clap::Args;
 use quorlock::{FencingToken, Lease};
@@ -23,7 +23,7 @@ use tokio::select;
     &[
         ("0", "ended by SIGTERM or SIGINT, and released"),
         ("1", "held by another (-n, -w); another code with -E"),
-        ("69", "no quorum: too few nodes answer (-n, -w)"),
+        ("69", "no quorum: too few nodes answer, or count after a restart (-n, -w)"),
         ("124", "the lock was lost"),
     ],
 ))]
@@ -40,6 +40,8 @@ pub(crate) struct Arguments {
     pub(crate) fenced: bool,
     #[command(flatten)]
     pub(crate) nodes: NodeOptions,
+    #[command(flatten)]
+    pub(crate) restarts: RestartOptions,
 }
 
 /// What is held, as it is printed.
@@ -53,10 +55,10 @@ struct Holding<'a> {
 }
 
 pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
-    let Arguments { resources, wait, lock, nodes, fenced } = &arguments;
+    let Arguments { resources, wait, lock, nodes, restarts, fenced } = &arguments;
     let resources = &resource::all_bytes(resources)?;
     let wanted = Wanted { resources, lock, wait, fenced: *fenced };
-    held::closing(Client::for_locks(nodes, lock)?, async |client| {
+    held::closing(Client::for_locks(nodes, restarts, lock)?, async |client| {
         nested::refuse(client, resources)?;
         let mut signals = Signals::listen(false)?;
         held::under(client, &wanted, &mut signals, async |lease, signals| {

@@ -3,7 +3,7 @@
 use crate::exit::{self, Code, Failure};
 use crate::guard::{End, Guard, Signals};
 use crate::held::{self, Wanted};
-use crate::options::{ChildOptions, LockOptions, NodeOptions, WaitOptions};
+use crate::options::{ChildOptions, LockOptions, NodeOptions, RestartOptions, WaitOptions};
 use crate::{nodes::Client, output, resource};
 use clap::Args;
 use std::ffi::OsString;
@@ -37,13 +37,15 @@ pub(crate) struct Arguments {
     pub(crate) child: ChildOptions,
     #[command(flatten)]
     pub(crate) nodes: NodeOptions,
+    #[command(flatten)]
+    pub(crate) restarts: RestartOptions,
 }
 
 pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
-    let Arguments { name, command, lock, child, nodes } = &arguments;
+    let Arguments { name, command, lock, child, nodes, restarts } = &arguments;
     let resources = &[resource::bytes(name)?];
     let wanted = Wanted { resources, lock, wait: &WaitOptions::for_ever(), fenced: true };
-    held::closing(Client::for_locks(nodes, lock)?, async |client| {
+    held::closing(Client::for_locks(nodes, restarts, lock)?, async |client| {
         let guard = Guard::new(client, resources, command, child)?;
         let mut signals = Signals::listen(child.foreground)?;
         loop {

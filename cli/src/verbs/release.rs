@@ -5,7 +5,9 @@ use crate::nodes::Client;
 use crate::options::NodeOptions;
 use crate::{output, resource};
 use clap::Args;
-use quorlock::{AcquireError, ConfigError, Holder, NodeStatus, NodeVote, ReleaseOutcome};
+use quorlock::{
+    AcquireError, ConfigError, Holder, NodeStatus, NodeVote, ReleaseOutcome, RestartGuard,
+};
 use std::ffi::OsString;
 
 /// End a lock from outside: by its value, or by force
@@ -44,7 +46,8 @@ struct Right {
 
 pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let name = resource::bytes(&arguments.resource)?;
-    let client = Client::new(&arguments.nodes)?;
+    // A release is no acquire: a node that was restarted has a vote in it.
+    let client = Client::new(&arguments.nodes, Some(RestartGuard::Off))?;
     client.settle().await?;
     let ended = match &arguments.right.value {
         Some(value) => by_value(&client, name, value).await,

@@ -3,7 +3,7 @@
 use crate::exit::{self, Code, Failure};
 use crate::guard::{End, Guard, Signals};
 use crate::held::{self, Wanted};
-use crate::options::{ChildOptions, LockOptions, NodeOptions, WaitOptions};
+use crate::options::{ChildOptions, LockOptions, NodeOptions, RestartOptions, WaitOptions};
 use crate::{nodes::Client, resource};
 use clap::Args;
 use std::ffi::OsString;
@@ -33,7 +33,7 @@ use std::ffi::OsString;
     &[
         ("CMD's own", "it ran under the lock to its end"),
         ("1", "held by another (-n, -w); another code with -E"),
-        ("69", "no quorum: too few nodes answer (-n, -w)"),
+        ("69", "no quorum: too few nodes answer, or count after a restart (-n, -w)"),
         ("124", "the lock was lost, and CMD was ended"),
         ("126", "CMD cannot be executed"),
         ("127", "CMD was not found"),
@@ -58,13 +58,15 @@ pub(crate) struct Arguments {
     pub(crate) child: ChildOptions,
     #[command(flatten)]
     pub(crate) nodes: NodeOptions,
+    #[command(flatten)]
+    pub(crate) restarts: RestartOptions,
 }
 
 pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
-    let Arguments { resources, command, wait, lock, fenced, child, nodes } = &arguments;
+    let Arguments { resources, command, wait, lock, fenced, child, nodes, restarts } = &arguments;
     let resources = &resource::all_bytes(resources)?;
     let wanted = Wanted { resources, lock, wait, fenced: *fenced };
-    held::closing(Client::for_locks(nodes, lock)?, async |client| {
+    held::closing(Client::for_locks(nodes, restarts, lock)?, async |client| {
         let guard = Guard::new(client, resources, command, child)?;
         let mut signals = Signals::listen(child.foreground)?;
         match held::guarded(client, &wanted, &guard, &mut signals).await? {

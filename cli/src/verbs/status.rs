@@ -2,10 +2,10 @@
 
 use crate::exit::{self, Code, Failure};
 use crate::nodes::Client;
-use crate::options::NodeOptions;
-use crate::{output, resource};
+use crate::options::{NodeOptions, RestartOptions};
+use crate::{output, quarantine, resource};
 use clap::Args;
-use quorlock::{Holder, LockState, Status};
+use quorlock::{Holder, LockState, NodeStatus, Status};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::mem::{Discriminant, discriminant};
@@ -23,7 +23,7 @@ use tokio::time::{MissedTickBehavior, interval};
     &[
         ("0", "free: a majority of the nodes has no such lock"),
         ("1", "held, or so many nodes are taken that nobody can have it"),
-        ("69", "unknown: too few nodes answer to tell"),
+        ("69", "unknown: too few nodes answer; or free, but too few nodes count after a restart"),
     ],
 ))]
 pub(crate) struct Arguments {
@@ -40,6 +40,8 @@ pub(crate) struct Arguments {
     json: bool,
     #[command(flatten)]
     nodes: NodeOptions,
+    #[command(flatten)]
+    restarts: RestartOptions,
 }
 
 /// How often a watched lock is looked at: by one short script on each node.
@@ -115,8 +117,18 @@ impl<'a> Answer<'a> {
         format!("{at} {}: {}", self.head(), nodes.join(", "))
     }
 
+    /// How long the lock cannot be acquired, although it is free.
+    fn delay(&self) -> Option<Duration> {
+        self.status.acquirable_in().filter(|wait| !wait.is_zero())
+    }
+
+    fn code(&self) -> Code {
+        if self.delay().is_some() { Code::NO_QUORUM } else { self.state.code() }
+    }
+
     fn head(&self) -> String {
         let (style, word) = match self.state {
+            Verdict::Free if self.delay().is_some() => (output::WARNING, "free"),
             Verdict::Free => (output::GOOD, "free"),
             Verdict::Held => (output::WARNING, "held"),
             Verdict::Unknown => (output::BAD, "unknown"),
@@ -125,7 +137,9 @@ impl<'a> Answer<'a> {
         let more = match (self.state, self.status.holder()) {
             (Verdict::Held, Some(holder)) => format!(" by {holder}"),
             (Verdict::Held, None) => " in part, too few nodes are free for anybody".to_owned(),
-            (Verdict::Free, _) => String::new(),
+            (Verdict::Free, _) => self.delay().map_or_else(String::new, |wait| {
+                format!(", but cannot be acquired for {}", quarantine::seconds(wait))
+            }),
             (Verdict::Unknown, _) => ", too few nodes answer".to_owned(),
         };
         format!("{}: {word}{more}", self.resource)
@@ -134,7 +148,7 @@ impl<'a> Answer<'a> {
 
 pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let name = resource::bytes(&arguments.resource)?;
-    let client = Client::new(&arguments.nodes)?;
+    let client = Client::new(&arguments.nodes, arguments.restarts.guard())?;
     client.settle().await?;
     if arguments.watch {
         return watch(&client, name, arguments.json).await;
@@ -144,9 +158,16 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     match (arguments.quiet, arguments.json) {
         (true, _) => {}
         (false, true) => output::json(&answer)?,
-        (false, false) => output::line(answer.page())?,
+        (false, false) => {
+            output::line(answer.page())?;
+            if answer.delay().is_some()
+                && let Some(reason) = quarantine::reason(&client)
+            {
+                output::complain(reason);
+            }
+        }
     }
-    Ok(answer.state.code())
+    Ok(answer.code())
 }
 
 /// Looks again and again, for ever, and prints what has changed.
@@ -172,13 +193,17 @@ async fn watch(client: &Client, name: &[u8], is_json: bool) -> Result<Code, Fail
     }
 }
 
-/// What tells the state of one node from another: its kind, and who holds the lock there.
-type Essence = (Discriminant<LockState>, Option<String>);
+/// One node's kind of state, the holder's hint, and whether the node counts.
+type Essence = (Discriminant<LockState>, Option<String>, bool);
 
 /// What is a change if it is different. Time passes all the while, and is none.
 fn essence(status: &Status) -> Vec<Essence> {
     let nodes = status.nodes().iter();
-    nodes.map(|node| (discriminant(node.state()), node.holder().map(Holder::hint))).collect()
+    let essence = |node: &NodeStatus| {
+        let counts = node.eligibility().counts_in().is_zero();
+        (discriminant(node.state()), node.holder().map(Holder::hint), counts)
+    };
+    nodes.map(essence).collect()
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod notify;
 mod orphans;
 mod output;
 mod release;
+mod restarts;
 mod run;
 mod running;
 mod scene;

@@ -70,6 +70,8 @@ impl Scene {
         for (node, name) in nodes.iter().zip(["[A]", "[B]", "[C]", "[D]", "[E]"]) {
             scene.name(name, &node.addr().to_string());
         }
+        // Servers of tests are young.
+        scene = scene.with("QUORLOCK_RESTART_GUARD", "observed");
         // Machines that are busy answer late.
         scene.with("QUORLOCK_NODE_TIMEOUT", "2s").with("QUORLOCK_CONNECT_TIMEOUT", "10s")
     }
@@ -78,6 +80,12 @@ impl Scene {
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         self.variables.retain(|(known, _)| known != name);
         self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The same without a variable of the environment.
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.variables.retain(|(known, _)| known != name);
         self
     }
 

@@ -1,0 +1,101 @@
+//! Nodes without a vote in an acquire, as they may have forgotten locks in a restart: the message for users.
+
+use crate::nodes::Client;
+use crate::output;
+use quorlock::{NodeFailure, NodeInfo, NodeState, VoteEligibility};
+use std::convert::Infallible;
+use std::future::pending;
+use std::time::Duration;
+
+/// Names the option for a deployment on which no lock was ever held.
+pub(crate) const IF_NEW: &str =
+    "on a new deployment, where no lock was held before, use --restart-guard observed";
+
+/// The permission for `INFO`, which has a node's uptime.
+const PERMIT: &str = "permit INFO (+info), which reports how long a node has been up";
+
+/// Prints at once for how long no lock can be acquired, if that is so, and then waits to be dropped.
+pub(crate) async fn warn(client: &Client) -> Infallible {
+    if client.settle().await.is_ok()
+        && let Some(reason) = reason(client)
+    {
+        output::complain(format_args!("waiting: {reason}"));
+    }
+    pending().await
+}
+
+/// Why and for how long no lock can be acquired, although a majority of the nodes answers; `None` if one can be.
+pub(crate) fn reason(client: &Client) -> Option<String> {
+    let nodes = client.redlock.nodes();
+    let up = || nodes.iter().filter(|node| *node.state() == NodeState::Up);
+    let lasts = until_quorum(up().map(|node| node.eligibility().counts_in()), nodes.len())?;
+    let young = up().filter(|node| is_young(node)).count();
+    let mut reason = format!(
+        "no lock can be acquired for {}, as {young} of {} nodes may have forgotten locks in a restart",
+        seconds(lasts),
+        nodes.len()
+    );
+    let hides_uptime = |node: &NodeInfo| {
+        matches!(node.eligibility(), VoteEligibility::Excluded(NodeFailure::MaybeRestarted { .. }))
+    };
+    if up().any(hides_uptime) {
+        reason = format!("{reason}; {PERMIT}");
+    }
+    // An older node would show that the deployment is not new.
+    if client.is_strict() && young == up().count() {
+        reason = format!("{reason}; {IF_NEW}");
+    }
+    Some(reason)
+}
+
+/// How long until a majority of `all` nodes has a vote, if `waits` has each answering node's own time: `None` if it has
+/// one now, or if too few nodes answer.
+fn until_quorum(waits: impl Iterator<Item = Duration>, all: usize) -> Option<Duration> {
+    let mut waits: Vec<Duration> = waits.collect();
+    waits.sort_unstable();
+    waits.get(all / 2).copied().filter(|wait| !wait.is_zero())
+}
+
+/// True for a node that was started, or may have been, a short time ago.
+fn is_young(node: &NodeInfo) -> bool {
+    match node.eligibility() {
+        VoteEligibility::RecentStart { .. } => true,
+        VoteEligibility::Excluded(failure) => {
+            matches!(failure, NodeFailure::Restarted { .. } | NodeFailure::MaybeRestarted { .. })
+        }
+        _ => false,
+    }
+}
+
+/// Whole seconds, rounded up.
+pub(crate) fn seconds(duration: Duration) -> String {
+    let whole = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    format!("{whole} s")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn until_quorum_is_the_wait_of_the_median_node() {
+        for (waits, all, lasts) in [
+            (&[0, 0, 61][..], 3, None),
+            (&[61, 0, 61], 3, Some(61)),
+            (&[60, 20, 40], 3, Some(40)),
+            (&[0, 61], 3, Some(61)),
+            (&[61], 3, None),
+            (&[0, 0, 61, 61], 4, Some(61)),
+            (&[9], 1, Some(9)),
+        ] {
+            let waits = waits.iter().copied().map(Duration::from_secs);
+            assert_eq!(until_quorum(waits, all), lasts.map(Duration::from_secs), "{all}");
+        }
+    }
+
+    #[test]
+    fn seconds_are_rounded_up() {
+        assert_eq!(seconds(Duration::from_millis(60_001)), "61 s");
+        assert_eq!(seconds(Duration::from_secs(60)), "60 s");
+    }
+}
