@@ -20,6 +20,7 @@ use crate::nodes::Client;
 use crate::options::{ChildOptions, OnLost};
 use crate::output;
 use group::Group;
+use nested::Mark;
 use quorlock::Lease;
 use rustix::process::Signal;
 use std::ffi::OsString;
@@ -43,8 +44,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// What is run, and how it is ended.
 pub(crate) struct Guard<'a> {
     command: &'a [OsString],
-    /// What it is told by its environment, but for the token.
-    variables: Vec<(&'static str, OsString)>,
+    mark: Mark,
     on_lost: OnLost,
     /// How long before the end of the validity it gets TERM.
     grace: Duration,
@@ -71,17 +71,17 @@ struct Guarded<'a> {
 }
 
 impl<'a> Guard<'a> {
-    /// Of a command that is to run under locks of `resources`. All that can fail is done before there are any.
+    /// Of a command that is to run under a lock with this `mark`. Options are checked before the lock is acquired.
     pub(crate) fn new(
         client: &Client,
-        resources: &[&[u8]],
+        mark: Mark,
         command: &'a [OsString],
         child: &ChildOptions,
     ) -> Result<Self, Failure> {
         Ok(Self {
             command,
             grace: child.grace(client.ttl)?,
-            variables: nested::variables(client, resources)?,
+            mark,
             on_lost: child.on_lost,
             foreground: child.foreground,
             ttl: client.ttl,
@@ -90,7 +90,7 @@ impl<'a> Guard<'a> {
 
     /// Runs the command to its end, or to that of the lease. Then nothing of its group is left.
     pub(crate) async fn run(&self, lease: &Lease, signals: &mut Signals) -> Result<End, Failure> {
-        let child = shim::spawn(self, lease.token()).map_err(|error| {
+        let child = shim::spawn(self, lease).map_err(|error| {
             Failure::new(Code::FAILED, format!("cannot start a process: {error}"))
         })?;
         let group = Group::of(&child, self.foreground);

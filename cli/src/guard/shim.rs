@@ -6,7 +6,7 @@
 
 use super::Guard;
 use crate::exit::{Code, Failure};
-use quorlock::FencingToken;
+use quorlock::Lease;
 use rustix::process::{Pid, getppid};
 use std::env;
 use std::ffi::OsString;
@@ -27,7 +27,7 @@ const TOKEN: &str = "QUORLOCK_TOKEN";
 
 /// Starts the copy that becomes the command. The thread that does so has to live as long as the command may: the kernel
 /// goes by that.
-pub(super) fn spawn(guard: &Guard<'_>, token: Option<FencingToken>) -> io::Result<Child> {
+pub(super) fn spawn(guard: &Guard<'_>, lease: &Lease) -> io::Result<Child> {
     let mut command = Command::new(ourselves()?);
     command
         .arg0("quorlock")
@@ -35,10 +35,10 @@ pub(super) fn spawn(guard: &Guard<'_>, token: Option<FencingToken>) -> io::Resul
         .arg(std::process::id().to_string())
         .arg("--")
         .args(guard.command);
-    command.envs(guard.variables.iter().map(|(name, value)| (name, value)));
+    command.envs(guard.mark.variables(lease)?);
     // One that we were given ourselves is of another lock.
     command.env_remove(TOKEN);
-    command.envs(token.map(|token| (TOKEN, token.to_string())));
+    command.envs(lease.token().map(|token| (TOKEN, token.to_string())));
     if !guard.foreground {
         command.process_group(0);
     }

@@ -1,7 +1,8 @@
 //! `quorlock hold`: a lock for whoever started this process.
 
 use crate::exit::{self, Code, Failure};
-use crate::guard::{Signals, nested};
+use crate::guard::Signals;
+use crate::guard::nested::Mark;
 use crate::held::{self, Wanted};
 use crate::notify::{self, State};
 use crate::options::{LockOptions, NodeOptions, RestartOptions, WaitOptions};
@@ -59,7 +60,7 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let resources = &resource::all_bytes(resources)?;
     let wanted = Wanted { resources, lock, wait, fenced: *fenced };
     held::closing(Client::for_locks(nodes, restarts, lock)?, async |client| {
-        nested::refuse(client, resources)?;
+        Mark::new(client, resources, Code(wait.conflict_exit_code)).await?;
         let mut signals = Signals::listen(false)?;
         held::under(client, &wanted, &mut signals, async |lease, signals| {
             let ended = until_the_end(resources, lease, signals).await;

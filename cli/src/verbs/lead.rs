@@ -1,6 +1,7 @@
 //! `quorlock lead`: a command on one host at a time, for ever.
 
 use crate::exit::{self, Code, Failure};
+use crate::guard::nested::Mark;
 use crate::guard::{End, Guard, Signals};
 use crate::held::{self, Wanted};
 use crate::options::{ChildOptions, LockOptions, NodeOptions, RestartOptions, WaitOptions};
@@ -46,7 +47,8 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let resources = &[resource::bytes(name)?];
     let wanted = Wanted { resources, lock, wait: &WaitOptions::for_ever(), fenced: true };
     held::closing(Client::for_locks(nodes, restarts, lock)?, async |client| {
-        let guard = Guard::new(client, resources, command, child)?;
+        let mark = Mark::new(client, resources, Code::NO).await?;
+        let guard = Guard::new(client, mark, command, child)?;
         let mut signals = Signals::listen(child.foreground)?;
         loop {
             match held::guarded(client, &wanted, &guard, &mut signals).await? {

@@ -1,6 +1,7 @@
 //! `quorlock run`: a command under a lock.
 
 use crate::exit::{self, Code, Failure};
+use crate::guard::nested::Mark;
 use crate::guard::{End, Guard, Signals};
 use crate::held::{self, Wanted};
 use crate::options::{ChildOptions, LockOptions, NodeOptions, RestartOptions, WaitOptions};
@@ -67,7 +68,8 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let resources = &resource::all_bytes(resources)?;
     let wanted = Wanted { resources, lock, wait, fenced: *fenced };
     held::closing(Client::for_locks(nodes, restarts, lock)?, async |client| {
-        let guard = Guard::new(client, resources, command, child)?;
+        let mark = Mark::new(client, resources, Code(wait.conflict_exit_code)).await?;
+        let guard = Guard::new(client, mark, command, child)?;
         let mut signals = Signals::listen(child.foreground)?;
         match held::guarded(client, &wanted, &guard, &mut signals).await? {
             End::Exited(code) => Ok(code),

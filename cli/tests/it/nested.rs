@@ -1,8 +1,9 @@
 //! Locks that are wanted by who runs under them already.
 
-use crate::running::Notes;
+use crate::running::{Notes, Running, eventually};
 use crate::scene::{Ended, Scene};
 use kit::Cluster;
+use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -21,13 +22,14 @@ fn who_locks_again_what_it_runs_under_is_refused_at_any_depth() {
         format!("{QUORLOCK} lead a -- true"),
     ] {
         let ended = run(&script);
-        assert_eq!(ended.code, 2, "{script}: {}", ended.err);
+        assert_eq!(ended.code, 1, "{script}: {}", ended.err);
         assert!(
             ended.err.contains("a is held by the quorlock that this command runs under"),
             "{}",
             ended.err
         );
     }
+    assert_eq!(run(&format!("{QUORLOCK} run -E 9 a -- true")).code, 9);
     assert_eq!(run(&format!("{QUORLOCK} run b -- true")).code, 0, "another one");
     let elsewhere = format!("QUORLOCK_KEY_PREFIX=x: {QUORLOCK} run a -- true");
     assert_eq!(run(&elsewhere).code, 0, "another key");
@@ -47,7 +49,7 @@ fn the_same_nodes_in_another_order_are_the_same_and_others_are_not() {
         Ended::of(&mut dir.command(&scene, &["run", "--foreground", "a"], &script)).code
     };
     urls.reverse();
-    assert_eq!(run(&urls, ""), 2);
+    assert_eq!(run(&urls, ""), 1);
     assert_eq!(run(&others.urls(), ""), 0, "other nodes");
     for url in &mut urls {
         url.push_str("/1");
@@ -71,7 +73,53 @@ fn names_that_are_no_text_are_told_apart() {
         assert_eq!(ended.code, 0, "{other:?}: {}", ended.err);
     }
     let ended = again(b"odd\xff");
-    assert_eq!(ended.code, 2);
+    assert_eq!(ended.code, 1);
     assert!(ended.err.contains("odd\\xff is held by"), "{}", ended.err);
-    assert_eq!(again(b"b").code, 2);
+    assert_eq!(again(b"b").code, 1);
+}
+
+/// As in tmux or dockerd: a daemon that a deployment has started runs the next one.
+#[test]
+fn daemon_of_an_earlier_lock_can_acquire_it_again() {
+    let (nodes, dir) = (Cluster::start(3), Notes::new());
+    let scene = Scene::on(&nodes);
+    // It has left the group of the command before that ends.
+    let daemon = format!(
+        "touch $D/up
+         while [ ! -e $D/first ]; do sleep 0.05; done; {QUORLOCK} run -n a -- true; echo $? > $D/contended
+         while [ ! -e $D/second ]; do sleep 0.05; done; {QUORLOCK} run -n a -- true; echo $? > $D/free"
+    );
+    let script = format!(
+        "setsid sh -c '{daemon}' > /dev/null 2> $D/err &
+         while [ ! -e $D/up ]; do sleep 0.05; done"
+    );
+    assert_eq!(Ended::of(&mut dir.command(&scene, &["run", "a"], &script)).code, 0);
+    // Another holder has the lock, with another value: an ordinary refusal.
+    let mut holding = Running::of(&mut scene.command(&["hold", "a"]));
+    assert!(holding.line().contains("value"));
+    dir.write("first");
+    assert_eq!(dir.number("contended"), 1);
+    assert!(dir.read("err").contains("held by another"), "{}", dir.read("err"));
+    holding.send(Signal::TERM);
+    assert_eq!(holding.end().code, 0);
+    dir.write("second");
+    assert_eq!(dir.number("free"), 0, "{}", dir.read("err"));
+}
+
+/// A node that has the lock is proof enough: the others may answer later.
+#[test]
+fn lock_on_a_minority_that_answers_is_still_held() {
+    let (nodes, dir) = (Cluster::start(3), Notes::new());
+    let scene = Scene::on(&nodes).with("QUORLOCK_NODE_TIMEOUT", "500ms");
+    let script = format!(
+        "touch $D/begun; while [ ! -e $D/go ]; do sleep 0.05; done; {QUORLOCK} run -w 1s a -- true"
+    );
+    let running = Running::of(&mut dir.command(&scene, &["run", "--ttl", "60s", "a"], &script));
+    eventually("it runs", || dir.has("begun"));
+    nodes[..2].iter().for_each(kit::Server::stop);
+    dir.write("go");
+    let ended = running.end();
+    nodes[..2].iter().for_each(kit::Server::cont);
+    assert_eq!(ended.code, 1, "{}", ended.err);
+    assert!(ended.err.contains("would wait for itself"), "{}", ended.err);
 }
