@@ -1,7 +1,7 @@
 //! Locks by options: acquired, held while something is done, and released; and the client, which is closed at the end.
 
 use crate::exit::{Code, Failure};
-use crate::guard::{self, End, Guard, Signals};
+use crate::guard::{self, End, Guard, Signals, orphans};
 use crate::nodes::Client;
 use crate::options::{LockOptions, WaitOptions};
 use crate::{output, progress, quarantine};
@@ -18,8 +18,13 @@ pub(crate) struct Wanted<'a> {
     pub(crate) fenced: bool,
 }
 
-/// Does `work` with a client, and closes that, whatever came of it: what nodes are owed is delivered first.
-pub(crate) async fn closing<T>(client: Client, work: impl AsyncFnOnce(&Client) -> T) -> T {
+/// Does `work` with a client and then closes the client, which delivers pending releases, also if the work failed. As
+/// process 1, reaps orphans as well.
+pub(crate) async fn closing<T>(
+    client: Client,
+    work: impl AsyncFnOnce(&Client) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    orphans::reap()?;
     let done = work(&client).await;
     client.close().await;
     done

@@ -1,5 +1,6 @@
 //! A command and what it has started.
 
+use super::orphans;
 use super::signals::stop_ourselves;
 use rustix::process::{
     Pid, Signal, WaitOptions, getpgrp, kill_process, kill_process_group, test_kill_process_group,
@@ -28,6 +29,7 @@ impl Group {
 
     /// The command was waited for.
     pub(super) fn forget_leader(&mut self) {
+        orphans::forget_command();
         self.is_reaped = true;
     }
 

@@ -10,6 +10,7 @@
 
 mod group;
 pub(crate) mod nested;
+pub(crate) mod orphans;
 pub(crate) mod shim;
 mod signals;
 

@@ -4,7 +4,7 @@
 //! the command's alone: what that has started is not killed with us. Only Linux has it; elsewhere the command goes on
 //! when `kill -9` ends us, and the lock is free after its ttl.
 
-use super::Guard;
+use super::{Guard, orphans};
 use crate::exit::{Code, Failure};
 use quorlock::Lease;
 use rustix::process::{Pid, getppid};
@@ -42,7 +42,7 @@ pub(super) fn spawn(guard: &Guard<'_>, lease: &Lease) -> io::Result<Child> {
     if !guard.foreground {
         command.process_group(0);
     }
-    tokio::process::Command::from(command).spawn()
+    orphans::spawn(&mut command.into())
 }
 
 /// A client process of a torture.

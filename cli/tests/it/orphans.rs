@@ -22,6 +22,76 @@ fn becomes_quorlock() {
     panic!("{}", command.exec());
 }
 
+/// The same command as process 1 of a new PID namespace; `None` without the right to make one.
+fn as_process_1(command: &Command) -> Option<Command> {
+    const NAMESPACE: [&str; 4] = ["--pid", "--fork", "--mount-proc", "--kill-child"];
+    let unshare = || {
+        let mut unshare = Command::new("unshare");
+        unshare.args(NAMESPACE);
+        unshare
+    };
+    let tried = unshare().arg("true").output();
+    if !tried.is_ok_and(|tried| tried.status.success()) {
+        eprintln!("skipped: unshare --pid needs root, on Linux");
+        return None;
+    }
+    let mut wrapped = unshare();
+    wrapped.arg(command.get_program()).args(command.get_args()).env_clear();
+    wrapped.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    Some(wrapped)
+}
+
+/// Makes 100 orphans, each in a new session, waits until all have ended, and writes the number of zombies.
+const ORPHANS: &str =
+    "i=0; while [ $i -lt 100 ]; do (setsid sh -c 'echo x >> $D/ended' &); i=$((i+1)); done
+    while [ $(wc -l < $D/ended) -lt 100 ]; do sleep 0.05; done
+    i=0; while [ $i -lt 100 ]; do
+        left=$(grep -l '^State:.Z' /proc/[0-9]*/status 2> /dev/null | wc -l)
+        [ $left -ne 0 ] || break; sleep 0.05; i=$((i+1))
+    done
+    echo $left > $D/zombies; ";
+
+#[test]
+fn process_1_reaps_orphans_while_its_command_runs() {
+    for verb in [["run", "r"], ["lead", "r"]] {
+        let (nodes, dir) = (Cluster::start(3), Notes::new());
+        let command = dir.command(&Scene::on(&nodes), &verb, &format!("{ORPHANS} exit 7"));
+        let Some(mut command) = as_process_1(&command) else { return };
+        let ended = Ended::of(&mut command);
+        assert_eq!(ended.code, 7, "{verb:?}: {}", ended.err);
+        assert_eq!(dir.number("zombies"), 0, "{verb:?}");
+    }
+}
+
+#[test]
+fn process_1_reaps_orphans_while_it_holds_a_lock() {
+    let (nodes, dir) = (Cluster::start(3), Notes::new());
+    let scene = Scene::on(&nodes);
+    let quorlock = env!("CARGO_BIN_EXE_quorlock");
+    let script = format!("({ORPHANS} kill -TERM 1) & exec {quorlock} hold r");
+    let given = dir.command(&scene, &[], "");
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", &script]).env_clear();
+    shell.envs(given.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let Some(mut command) = as_process_1(&shell) else { return };
+    let ended = Ended::of(&mut command);
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    assert_eq!(dir.number("zombies"), 0);
+}
+
+/// Orphans that end with the command wake the reaper, which must leave the command's exit status to tokio.
+#[test]
+fn process_1_reports_the_code_of_a_command_that_ends_with_orphans() {
+    let (nodes, dir) = (Cluster::start(1), Notes::new());
+    let script = "for i in 1 2 3 4 5 6 7 8 9; do (true &); done; exit 7";
+    for _ in 0..10 {
+        let command = dir.command(&Scene::on(&nodes), &["run", "r"], script);
+        let Some(mut command) = as_process_1(&command) else { return };
+        let ended = Ended::of(&mut command);
+        assert_eq!(ended.code, 7, "{}", ended.err);
+    }
+}
+
 #[test]
 fn what_has_ended_is_not_taken_for_running() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());

@@ -1,0 +1,89 @@
+//! Orphans, which the kernel gives to process 1: in a container that is this process, and reaps them.
+
+use crate::exit::{Code, Failure};
+use rustix::process::{Pid, WaitOptions, getpid, waitpid};
+use std::fs;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The guarded command, whose exit status tokio reads. Locked from before it is started, so that it is never reaped here.
+static COMMAND: Mutex<Option<Pid>> = Mutex::new(None);
+
+fn command() -> MutexGuard<'static, Option<Pid>> {
+    COMMAND.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts the guarded command.
+pub(super) fn spawn(command_line: &mut Command) -> io::Result<Child> {
+    let mut known = command();
+    let child = command_line.spawn()?;
+    *known = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+    Ok(child)
+}
+
+/// The guarded command was reaped: an orphan can have its number now.
+pub(super) fn forget_command() {
+    *command() = None;
+}
+
+/// Reaps orphans as long as the runtime works, if this is process 1.
+pub(crate) fn reap() -> Result<(), Failure> {
+    if !getpid().is_init() {
+        return Ok(());
+    }
+    let mut ended = signal(SignalKind::child()).map_err(|error| {
+        Failure::new(Code::FAILED, format!("cannot listen to SIGCHLD: {error}"))
+    })?;
+    tokio::spawn(async move {
+        // The first ones may have ended before.
+        reap_ended();
+        while ended.recv().await.is_some() {
+            reap_ended();
+        }
+    });
+    Ok(())
+}
+
+fn reap_ended() {
+    let command = command();
+    for pid in zombies().filter(|pid| Some(*pid) != *command) {
+        // One whose threads still run is reaped at its next signal.
+        let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+    }
+}
+
+/// Children of process 1 that have ended. `waitpid` for any child would take the guarded command as well.
+fn zombies() -> impl Iterator<Item = Pid> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    ids.filter_map(Pid::from_raw).filter(|pid| {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+        stat.is_ok_and(|stat| is_zombie_of_init(&stat))
+    })
+}
+
+/// True for the line of `/proc/ID/stat` of such a child: its name, in brackets, can have spaces and brackets.
+fn is_zombie_of_init(stat: &str) -> bool {
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with("Z 1 "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zombies_of_process_1_are_recognised_by_state_and_parent() {
+        for (stat, is_one) in [
+            ("7 (sh) Z 1 7 7 0", true),
+            ("7 (a) Z 1 b) Z 1 7 7 0", true),
+            ("7 (a) Z 1 b) S 1 7 7 0", false),
+            ("7 (sh) Z 12 7 7 0", false),
+            ("7 (sh) S 1 7 7 0", false),
+            ("", false),
+        ] {
+            assert_eq!(is_zombie_of_init(stat), is_one, "{stat}");
+        }
+    }
+}
