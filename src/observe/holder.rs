@@ -66,3 +66,20 @@ impl fmt::Display for Holder {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn has_value_compares_the_whole_value() {
+        let value = "0123456789abcdef0123456789abcdef:web-1";
+        let holder = Holder::new(Value::of(value.as_bytes()), None);
+        assert!(holder.has_value(value));
+        for other in
+            ["", "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210:web-1"]
+        {
+            assert!(!holder.has_value(other), "{other}");
+        }
+    }
+}
