@@ -133,7 +133,10 @@ fn config(options: &NodeOptions) -> Result<Config, Failure> {
 
 /// The URLs of the command line. One with a secret is refused, and not shown again.
 fn plain(urls: &[String]) -> Result<&[String], Failure> {
-    let has_secret = |url: &String| url.contains('@') || url.contains("pass=");
+    let has_secret = |url: &String| {
+        let url = url.to_ascii_lowercase();
+        ["@", "pass=", "password="].iter().any(|mark| url.contains(mark))
+    };
     match urls.iter().position(has_secret) {
         Some(at) => Err(Failure::usage(format!("--node {} {SECRET}", at + 1))),
         None => Ok(urls),
@@ -176,12 +179,13 @@ fn is_list(text: &str) -> bool {
 pub(crate) fn database(url: &str) -> u32 {
     let (scheme, place) = url.trim().split_once("://").unwrap_or_default();
     let (place, query) = place.split_once('?').unwrap_or((place, ""));
-    let named = if scheme.to_ascii_lowercase().contains("unix") {
-        query.split('&').find_map(|pair| pair.strip_prefix("db="))
-    } else {
-        let (_, path) = place.split_once('/').unwrap_or_default();
+    let query = query.split('#').next().unwrap_or_default();
+    let parameter = query.split('&').find_map(|pair| pair.strip_prefix("db="));
+    let named = parameter.or_else(|| {
+        let (_, path) =
+            place.split_once('/').filter(|_| !scheme.to_ascii_lowercase().contains("unix"))?;
         path.split(['/', '#']).next()
-    };
+    });
     named.and_then(|number| number.parse().ok()).unwrap_or_default()
 }
 
@@ -197,6 +201,8 @@ mod tests {
             (" redis://me:p%2F2@10.0.0.1/3 ", 3),
             ("rediss://10.0.0.1/12?protocol=resp3", 12),
             ("rediss://10.0.0.1/4#insecure", 4),
+            ("redis://10.0.0.1?db=5", 5),
+            ("rediss://10.0.0.1/?protocol=resp3&db=6#insecure", 6),
             ("unix:///run/5?user=me&db=6", 6),
             ("unix:///run/5", 0),
         ] {

@@ -1,5 +1,6 @@
 //! One attempt to acquire: its round, or two, with the clean-up armed.
 
+use super::adoption::PreviousGuard;
 use super::permits::Permits;
 use super::queue_slot::QueueSlot;
 use super::request::{AcquireRequest, Acquired};
@@ -83,7 +84,9 @@ impl<'a> Attempt<'a> {
         let claim = Arc::new(claim);
         // The clean-up is armed before the first send (I5).
         let release = ReleaseGuard::new(claim.clone(), nodes.clone(), context.queues.clone());
-        let guard = AttemptGuard { release, permit, valid_until: t1 };
+        let previous = request.adopts.as_ref().and_then(|adoption| adoption.previous.clone());
+        let previous = previous.map(|lease| Box::new(PreviousGuard::new(lease, claim.clone())));
+        let guard = AttemptGuard { previous, release, permit, valid_until: t1 };
         (Self { context, nodes, request, slot, claim, t1, is_repeated: false }, guard)
     }
 

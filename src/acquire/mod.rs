@@ -3,6 +3,7 @@
 //! Here live attempts, retries, and the queues of those who wait in this process. No lease: what was won
 //! is handed up. No command: those are in [`wire`](crate::wire).
 
+mod adoption;
 mod attempt;
 mod course;
 mod driver;
@@ -15,6 +16,7 @@ mod sets;
 mod wait_queue;
 mod waiter;
 
+pub(crate) use adoption::{Adoption, PreviousLease};
 pub(crate) use driver::Driver;
 pub(crate) use request::{AcquireFailure, AcquireRequest, Acquired};
 pub(crate) use wait_queue::WaitQueues;

@@ -1,12 +1,13 @@
 //! What is asked for, and what comes of it.
 
+use super::adoption::Adoption;
 use super::waiter::AttemptGuard;
 use crate::error::ClientError;
 use crate::node::{Ballot, Claim, NoRuntime, QueuedCommand};
 use crate::observe::Tag;
 use crate::protocol::{Refusal, Time, Ttl};
 use crate::round::Tally;
-use crate::wire::{CounterKeys, Keys, Value, Wants};
+use crate::wire::{CounterKeys, Keys, Wants};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ pub(crate) struct AcquireRequest {
     pub(crate) ttl: Ttl,
     /// What to tell those who ask who holds it.
     pub(crate) metadata: Option<Arc<str>>,
-    /// The value that stands there and is to be taken over, if it is not to be free.
-    pub(crate) adopts: Option<Arc<Value>>,
+    /// The lock to adopt; `None` to acquire a free one.
+    pub(crate) adopts: Option<Adoption>,
     /// The counters beside the keys, if a fencing token is wanted.
     pub(crate) counters: Option<Arc<CounterKeys>>,
     /// True if it has one attempt only: who is in the way is asked at once.
@@ -97,7 +98,9 @@ impl AcquireRequest {
         };
         match &self.adopts {
             None => QueuedCommand::acquire(claim, self.ttl, wants, ballot),
-            Some(from) => QueuedCommand::adopt(claim, self.ttl, from.clone(), ballot),
+            Some(Adoption { value, .. }) => {
+                QueuedCommand::adopt(claim, self.ttl, value.clone(), ballot)
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One acquire that waits, and its future's waker.
 
+use super::adoption::PreviousGuard;
 use super::queue::Ticket;
 use crate::node::Claim;
 use crate::protocol::{Free, Move, Neglect, NodeId, NodeSet, Quorum, Round, Time, Waiting};
@@ -38,9 +39,11 @@ impl State {
     }
 }
 
-/// What an attempt under way may hold. Dropped in this order: a client that closes waits for the
-/// permits, and then everything must have been given up.
+/// Guards of an attempt under way. Dropped in this order: an adopted lease ends before the releases are sent, and a
+/// client that closes waits for the permits, and then everything must have been given up.
 pub(crate) struct AttemptGuard {
+    /// Only of an adoption.
+    pub(crate) previous: Option<Box<PreviousGuard>>,
     pub(crate) release: ReleaseGuard,
     pub(crate) permit: OwnedSemaphorePermit,
     /// Until when winning it means anything.

@@ -8,6 +8,7 @@ use crate::transport::{Address, TcpAddress, TcpOptions};
 use crate::wire::Fingerprint;
 use redis::io::tcp::TcpSettings;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 /// Of several addresses in one text.
@@ -16,6 +17,8 @@ const LIST: &str = "it looks like several; nodes() takes a list, with one URL fo
 const TCP: [&str; 4] = ["redis", "rediss", "valkey", "valkeys"];
 const TLS: [&str; 2] = ["rediss", "valkeys"];
 const UNIX: [&str; 3] = ["unix", "redis+unix", "valkey+unix"];
+/// Schemes that are refused, and may be shown.
+const OTHERS: [&str; 3] = ["http", "https", "tcp"];
 
 /// A node: where it is, and how we log in there.
 pub(crate) type Place = (Address, RedisConnectionInfo);
@@ -27,12 +30,21 @@ pub(crate) fn parse(position: usize, url: &str) -> Result<Place, ConfigError> {
         let url = without_secrets(url);
         ConfigError::BadUrl { position, url, reason: reason.to_owned() }
     };
+    if let Some(reason) = fault(url) {
+        return Err(bad(reason));
+    }
     let wants_tls = wants_tls(url);
     if wants_tls && !cfg!(feature = "tls-rustls") {
         return Err(ConfigError::TlsNotEnabled { url: without_secrets(url) });
     }
-    if let Some(reason) = fault(url) {
-        return Err(bad(reason));
+    let accepted = accepted_parameters(url);
+    if let Some((name, _)) = parameters(url).find(|(name, _)| !accepted.contains(name)) {
+        return Err(ConfigError::UnknownUrlParameter {
+            position,
+            url: without_secrets(url),
+            parameter: shown_parameter(name),
+            accepted: accepted.join(", "),
+        });
     }
     let info = without_tls(url).into_connection_info().map_err(|error| bad(reason(&error)))?;
     let addr = match info.addr().clone() {
@@ -42,7 +54,13 @@ pub(crate) fn parse(position: usize, url: &str) -> Result<Place, ConfigError> {
         }
         addr => addr,
     };
-    place(position, &info.set_addr(addr))
+    // The redis crate reads `db` in URLs of Unix sockets only.
+    let login = info.redis_settings().clone();
+    let login = match parameter(url, "db").and_then(|db| db.parse().ok()) {
+        Some(db) => login.set_db(db),
+        None => login,
+    };
+    place(position, &info.set_addr(addr).set_redis_settings(login))
 }
 
 /// What is shown of `url`: the address, or what is wrong with it, without user and password.
@@ -158,15 +176,55 @@ fn fault(url: &str) -> Option<&'static str> {
 }
 
 fn fault_of_path(rest: &str) -> Option<&'static str> {
-    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let path = rest.split('?').next().unwrap_or_default();
     if rest.contains('#') {
         return Some("a # is no part of it: write it as %23");
     }
     if !path.starts_with('/') {
         return Some("it names no path: write unix:///path/to/socket?user=...&pass=...");
     }
-    let db = query.split('&').find_map(|pair| pair.strip_prefix("db="));
-    db.and_then(|db| (!is_database(db)).then_some("its db is no number of a database"))
+    fault_of_parameters(rest, None)
+}
+
+/// Faults that depend on the values of parameters, in a URL whose path names this database.
+fn fault_of_parameters(url: &str, path: Option<&str>) -> Option<&'static str> {
+    let count = |name| parameters(url).filter(|(other, _)| *other == name).count();
+    if parameters(url).any(|(name, _)| count(name) > 1) {
+        return Some("a parameter is given twice");
+    }
+    let db = parameter(url, "db")?;
+    if !is_database(db) {
+        return Some("its db is no number of a database");
+    }
+    let number = |db: &str| db.parse::<i64>().ok();
+    path.is_some_and(|path| number(path) != number(db))
+        .then_some("its path and its db parameter name different databases: write one of them")
+}
+
+/// The parameters of a URL, as they stand.
+fn parameters(url: &str) -> impl Iterator<Item = (&str, &str)> {
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    let query = query.split('#').next().unwrap_or_default();
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+}
+
+fn parameter<'a>(url: &'a str, name: &str) -> Option<&'a str> {
+    parameters(url).find(|(known, _)| *known == name).map(|(_, value)| value)
+}
+
+fn accepted_parameters(url: &str) -> &'static [&'static str] {
+    let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    match scheme {
+        Some(scheme) if UNIX.contains(&&*scheme) => &["db", "user", "pass", "protocol"],
+        _ => &["db", "protocol"],
+    }
+}
+
+/// The name of a parameter; its length if it does not look like a name: it may be a part of a password.
+fn shown_parameter(name: &str) -> String {
+    let is_name = |it: char| it.is_ascii_alphabetic() || it == '_' || it == '-';
+    if name.len() <= 24 && name.chars().all(is_name) { name.to_owned() } else { length(name) }
 }
 
 fn fault_of_host(rest: &str, has_tls: bool) -> Option<&'static str> {
@@ -202,7 +260,10 @@ fn fault_of_host(rest: &str, has_tls: bool) -> Option<&'static str> {
         return Some("its port is no number from 1 to 65535");
     }
     let path = address.split('?').next().unwrap_or_default().trim_matches('/');
-    (!path.is_empty() && !is_database(path)).then_some("its path is no number of a database")
+    if !path.is_empty() && !is_database(path) {
+        return Some("its path is no number of a database");
+    }
+    fault_of_parameters(tail, (!path.is_empty()).then_some(path))
 }
 
 fn is_database(text: &str) -> bool {
@@ -224,25 +285,48 @@ fn reason(error: &redis::RedisError) -> &'static str {
     }
 }
 
-/// The address without user and password, to be shown.
+/// Scheme, host and port of `url`, or its length where it does not have them: it may be a password then, or contain one
+/// anywhere.
 fn without_secrets(url: &str) -> String {
-    // A password may follow the path of a socket, or be what a # has cut off.
-    let shown = match url.split_once(['?', '#']) {
-        Some((path, _)) if path.contains("unix:") => path,
-        _ => url,
-    };
-    // Everything up to the last @ may be a user or a password.
-    let shown = match (shown.split_once("://"), shown.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, place))) if is_scheme(scheme) => format!("{scheme}://{place}"),
-        (_, Some((_, place))) => place.to_owned(),
-        (_, None) => shown.to_owned(),
-    };
-    shown.split(['?', '#']).next().unwrap_or_default().to_owned()
+    scheme_and_host(url).unwrap_or_else(|| length(url))
 }
 
-/// True if it can be one: what stands before `://` may also be the start of a password.
-fn is_scheme(text: &str) -> bool {
-    TCP.contains(&text) || UNIX.contains(&text) || ["http", "https", "tcp"].contains(&text)
+fn length(text: &str) -> String {
+    format!("{} characters", text.chars().count())
+}
+
+fn scheme_and_host(url: &str) -> Option<String> {
+    if url.parse::<SocketAddr>().is_ok() || url.parse::<IpAddr>().is_ok() {
+        return Some(url.to_owned());
+    }
+    let (scheme, rest) = url.split_once("://")?;
+    let lower = scheme.to_ascii_lowercase();
+    let consists_of = |text: &str, marks: &str| {
+        text.chars().all(|it| it.is_ascii_alphanumeric() || marks.contains(it))
+    };
+    if UNIX.contains(&&*lower) {
+        let path = rest.split(['?', '#']).next()?;
+        let is_path = path.starts_with('/') && consists_of(path, "/._-");
+        return is_path.then(|| format!("{scheme}://{path}"));
+    }
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at(end);
+    // The password may have one of these characters, and end at an @ behind it.
+    if tail.contains('@') || !(TCP.contains(&&*lower) || OTHERS.contains(&&*lower)) {
+        return None;
+    }
+    let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
+    let (host, port) = match place.rsplit_once(':') {
+        Some((host, port)) if !place.ends_with(']') => (host, Some(port)),
+        _ => (place, None),
+    };
+    let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let is_host = match literal {
+        Some(literal) => literal.parse::<Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && consists_of(host, "._-"),
+    };
+    let is_port = port.is_none_or(|port| port.parse::<u16>().is_ok());
+    (is_host && is_port).then(|| format!("{scheme}://{place}"))
 }
 
 #[cfg(test)]

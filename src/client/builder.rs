@@ -63,9 +63,9 @@ pub struct Builder {
 
 impl Builder {
     /// Adds nodes by URL, one for each: `redis://[user:password@]host[:port][/db]`, `rediss://…` (feature
-    /// `tls-rustls`) or `unix:///path/to/socket[?user=…&pass=…&db=…]`. They must be independent masters:
-    /// no replicas of each other, and no server twice. In a password, `#`, `/`, `?` and `%` are
-    /// percent-encoded (`%23`, `%2F`, `%3F`, `%25`).
+    /// `tls-rustls`) or `unix:///path/to/socket[?user=…&pass=…&db=…]`. Other parameters than `db` and `protocol`
+    /// are [refused](ConfigError::UnknownUrlParameter). They must be independent masters: no replicas of each other,
+    /// and no server twice. In a password, encode `#`, `/`, `?` and `%` as `%23`, `%2F`, `%3F` and `%25`.
     pub fn nodes<I>(mut self, urls: I) -> Self
     where
         I: IntoIterator,

@@ -1,6 +1,7 @@
 //! What is said of settings that cannot work: the cause, in plain words, and no secret.
 
 use super::*;
+use crate::Config;
 use proptest::prelude::*;
 
 fn ms(ms: u64) -> Duration {
@@ -47,6 +48,11 @@ fn a_bad_address_is_told_its_cause() {
         ("redis://me:%ff@10.0.0.1", "a % as %25"),
         ("unix:///tmp/redis.sock?db=first", "its db is no number of a database"),
         ("unix:///tmp/a#b", "a # is no part of it"),
+        ("redis://10.0.0.1?db=first", "its db is no number of a database"),
+        ("redis://10.0.0.1/?db=-1", "its db is no number of a database"),
+        ("redis://10.0.0.1/2?db=5", "its path and its db parameter name different databases"),
+        ("redis://10.0.0.1?db=2&db=2", "a parameter is given twice"),
+        ("unix:///tmp/a?user=a&user=b", "a parameter is given twice"),
         ("unix://", "it names no path"),
         ("unix://me:secret@/tmp/a", "it names no path"),
     ] {
@@ -71,6 +77,65 @@ fn an_address_is_read_as_it_stands() {
         let redlock = Redlock::builder().nodes([url]).build();
         let redlock = redlock.unwrap_or_else(|error| panic!("{url}: {error}"));
         assert_eq!(redlock.nodes()[0].name(), name);
+    }
+}
+
+#[test]
+fn database_is_read_from_the_path_or_the_db_parameter() {
+    for (url, db) in [
+        ("redis://10.0.0.1", 0),
+        ("redis://10.0.0.1/5", 5),
+        ("redis://10.0.0.1?db=5", 5),
+        ("redis://me:secret@10.0.0.1:7000/?protocol=resp3&db=5", 5),
+        ("valkey://10.0.0.1/5?db=5", 5),
+        ("redis://10.0.0.1?&", 0),
+        ("unix:///tmp/redis.sock?db=5&user=me&pass=secret", 5),
+        ("redis+unix:///tmp/redis.sock?protocol=3", 0),
+    ] {
+        let builder = Redlock::builder().nodes([url]);
+        let (_, login) = builder.nodes[0].as_ref().unwrap_or_else(|error| panic!("{url}: {error}"));
+        assert_eq!(login.db(), db, "{url}");
+    }
+}
+
+#[test]
+fn unknown_url_parameter_is_refused_with_the_accepted_names() {
+    let unix = "db, user, pass, protocol";
+    for (url, shown_url, parameter, accepted) in [
+        ("redis://10.0.0.1?timeout=5", "redis://10.0.0.1", "timeout", "db, protocol"),
+        ("redis://me:secret@h:7000/2?db=2&ssl=true", "redis://h:7000", "ssl", "db, protocol"),
+        ("redis://h?user=me&pass=secret", "redis://h", "user", "db, protocol"),
+        ("redis://h?hunter2", "redis://h", "7 characters", "db, protocol"),
+        ("unix:///tmp/r.sock?password=secret", "unix:///tmp/r.sock", "password", unix),
+    ] {
+        let refused = Redlock::builder().nodes([url]).build().expect_err(url);
+        let expected = ConfigError::UnknownUrlParameter {
+            position: 1,
+            url: shown_url.into(),
+            parameter: parameter.into(),
+            accepted: accepted.into(),
+        };
+        assert_eq!(refused, expected);
+        let text = refused.to_string();
+        assert!(text.contains(parameter) && text.contains(accepted), "{text}");
+        assert!(!text.contains("secret"), "{text}");
+    }
+}
+
+#[test]
+fn bad_address_is_shown_by_scheme_and_host_or_by_its_length() {
+    for (url, shown) in [
+        ("host:6380,password=KEY,ssl=True", "31 characters"),
+        ("redis://:KEY", "12 characters"),
+        ("redis-cli -a KEY -h h", "21 characters"),
+        ("10.0.0.1:6379", "10.0.0.1:6379"),
+        ("http://me:KEY@10.0.0.1:80/KEY", "http://10.0.0.1:80"),
+        ("redis://me:KEY@[2001:db8::1]:7000/first", "redis://[2001:db8::1]:7000"),
+        ("redis://h,password=KEY", "22 characters"),
+    ] {
+        let refused = Redlock::builder().nodes([url]).build().expect_err(url).to_string();
+        assert!(refused.starts_with(&format!("node 1 has no good URL ({shown}): ")), "{refused}");
+        assert!(!refused.contains("KEY"), "{refused}");
     }
 }
 
@@ -110,6 +175,48 @@ proptest! {
         let shown = shown.concat();
         for part in ["hunter2", "tail99", "walter"] {
             prop_assert!(!shown.contains(part), "{}", shown);
+        }
+    }
+}
+
+/// Texts with a `secret`, most of them no URL.
+fn texts_around(secret: &str) -> [String; 18] {
+    [
+        format!("10.0.0.1:6380,password={secret},ssl=True"),
+        format!("redis://:{secret}"),
+        format!("redis://:{secret}@"),
+        format!("redis://walter:{secret}"),
+        format!("redis-cli -a {secret} -h 10.0.0.1"),
+        format!("redis-cli -u redis://:{secret}@10.0.0.1"),
+        format!("{secret}@10.0.0.1"),
+        format!("{secret}"),
+        format!("10.0.0.1 {secret}"),
+        format!("redis://10.0.0.1 {secret}"),
+        format!("redis://10.0.0.1,{secret}"),
+        format!("redis://10.0.0.1?password={secret}"),
+        format!("redis://10.0.0.1?password=x@{secret}"),
+        format!("redis://10.0.0.1/{secret}"),
+        format!("redis://10.0.0.1#{secret}"),
+        format!("unix:///run/redis.sock?password={secret}"),
+        format!("unix://me:{secret}@/run/redis.sock"),
+        format!("http://walter:{secret}@10.0.0.1/{secret}"),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn config_errors_never_contain_a_secret(
+        text in 0..18_usize,
+        (before, after) in ("[ -~]{0,6}", "[ -~]{0,6}"),
+        has_letters_around in any::<bool>(),
+    ) {
+        let text = &texts_around("hunter2tail99")[text];
+        let text = if has_letters_around { format!("{before}{text}{after}") } else { text.clone() };
+        let builder = Redlock::builder().nodes([&text]);
+        let mut shown = format!("{builder:?} {:?}", Config::new([&text]));
+        if let Err(error) = builder.build() {
+            shown += &format!("{error} {error:?} {error:#?}");
+            prop_assert!(!shown.contains("hunter2") && !shown.contains("tail99"), "{}", shown);
         }
     }
 }

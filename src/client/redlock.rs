@@ -128,6 +128,12 @@ impl Redlock {
     /// [value](crate::LeaseRef::value) of its lease: on each node the value is swapped for a fresh
     /// one. The holder's lease is then lost to it, as [taken over](crate::Loss::TakenOver).
     ///
+    /// A lease of this client ends before the adopted one begins. It also ends if the adoption fails or is dropped after
+    /// a node may have replaced the value; it continues if every node refused. **A lease of another client stays valid
+    /// until that client notices**, so its holder must stop working before it hands over the value. Where nodes send
+    /// pushes, a holder that renews its lease or waits for [`lost`](crate::LeaseRef::lost) is notified within a round trip;
+    /// any other at its next extension, at the latest when its validity ends.
+    ///
     /// Of two who adopt the same value at once, one wins, if all of an odd number of nodes answer. An
     /// adoption that fails on a quorum may have ended the lock on the other nodes: then nobody has it.
     /// There is one attempt; the [wait bound](Acquire::wait) and the [retry policy](Acquire::retry)
@@ -161,7 +167,8 @@ impl Redlock {
     /// not answer is not told later. Takes at most two node timeouts.
     ///
     /// **The holder does not know at once**: it may go on working. In the report, a node that deleted
-    /// the lock is `granted`, and one that had none is `missing`.
+    /// the lock is `granted`, and one that had none is `missing`. A lease of this client ends when this client acquires
+    /// the lock again.
     ///
     /// # Errors
     /// [`ClientError`] if no node can be asked.

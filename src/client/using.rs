@@ -34,15 +34,6 @@ pub enum UsingError<T> {
         /// What the release found; an error if too few nodes said so.
         found: Result<ReleaseOutcome, ReleaseError>,
     },
-    /// The work was finished while the lease was valid, but too few nodes confirmed the release. It
-    /// is delivered when they answer, and at the latest the lock expires.
-    #[error("the work was finished, but {error}")]
-    Unreleased {
-        /// What the work returned.
-        output: T,
-        /// What the nodes said.
-        error: ReleaseError,
-    },
 }
 
 /// Why work that can fail, under a lock, came to nothing.
@@ -67,7 +58,7 @@ impl<T> UsingError<T> {
     /// What the work returned, if it was finished.
     pub fn output(&self) -> Option<&T> {
         match self {
-            Self::Overrun { output, .. } | Self::Unreleased { output, .. } => Some(output),
+            Self::Overrun { output, .. } => Some(output),
             Self::NotAcquired(_) | Self::Lost { .. } => None,
         }
     }
@@ -87,9 +78,6 @@ impl<T> UsingError<T> {
             Self::Overrun { output, found } => {
                 UsingError::Overrun { output: change(output), found }
             }
-            Self::Unreleased { output, error } => {
-                UsingError::Unreleased { output: change(output), error }
-            }
         }
     }
 }
@@ -108,13 +96,6 @@ pub(crate) fn sorted<T, E>(
             Ok(output) => UsingError::Overrun { output, found },
             Err(error) => return failed(error, Some(UsingError::Overrun { output: (), found })),
         },
-        Err(UsingError::Unreleased { output, error: unreleased }) => match output {
-            Ok(output) => UsingError::Unreleased { output, error: unreleased },
-            Err(error) => {
-                let lock = UsingError::Unreleased { output: (), error: unreleased };
-                return failed(error, Some(lock));
-            }
-        },
     };
     Err(TryUsingError::Lock(lock))
 }
@@ -126,6 +107,11 @@ impl Acquire {
     /// [`stop_before`](Self::stop_before) it is told first.
     ///
     /// For work that returns a `Result` see [`try_using`](Self::try_using).
+    ///
+    /// Waits at most one [node timeout](crate::Builder::node_timeout) for the release, and returns `Ok` for work that
+    /// ended under a valid lease also if too few nodes confirmed the release: it continues in the background. That is
+    /// logged at warn, and reported as [`ReleaseResult::NoQuorum`](crate::observer::ReleaseResult::NoQuorum) to the
+    /// [observer](crate::Builder::observer). [`close`](crate::Redlock::close) waits for such releases.
     ///
     /// # Errors
     /// See [`UsingError`]; the output of work that was finished is never thrown away.
@@ -260,16 +246,18 @@ async fn finish<T>(done: Result<T, Loss>, lease: Lease) -> Result<T, UsingError<
     finished(output, was_valid, lease.release().await)
 }
 
-/// What work comes to that was finished, while the lease was valid or not, and whose lock was then released.
+/// Result of finished work, from the lease's validity at its end and from the release. A release that is not confirmed
+/// continues in the background, and does not turn valid work into an error.
 pub(crate) fn finished<T>(
     output: T,
     was_valid: bool,
     found: Result<ReleaseOutcome, ReleaseError>,
 ) -> Result<T, UsingError<T>> {
     match found {
-        // While other guards hold it on, it is not released.
-        Ok(ReleaseOutcome::Released | ReleaseOutcome::StillHeld { .. }) if was_valid => Ok(output),
-        Err(error) if was_valid => Err(UsingError::Unreleased { output, error }),
+        found @ Ok(ReleaseOutcome::Expired | ReleaseOutcome::TakenOver) => {
+            Err(UsingError::Overrun { output, found })
+        }
+        _ if was_valid => Ok(output),
         found => Err(UsingError::Overrun { output, found }),
     }
 }

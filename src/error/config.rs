@@ -25,14 +25,29 @@ pub enum ConfigError {
         name: String,
     },
     /// An address that is no Redis URL.
-    #[error("node {position} has no good URL ({url:?}): {reason}")]
+    #[error("node {position} has no good URL ({url}): {reason}")]
     BadUrl {
         /// Its place in the list, counted from 1.
         position: usize,
-        /// The address, without user and password.
+        /// Its scheme and host, or its length where it has none.
         url: String,
         /// What is wrong with it.
         reason: String,
+    },
+    /// A parameter in a node's URL that quorlock does not know. To ignore it could lock in another database, or without
+    /// a limit that was meant.
+    #[error(
+        "the URL of node {position} ({url}) has an unknown parameter ({parameter}): remove it; accepted are {accepted}"
+    )]
+    UnknownUrlParameter {
+        /// The node's place in the list, counted from 1.
+        position: usize,
+        /// Scheme and host.
+        url: String,
+        /// The parameter's name, or its length where it does not look like a name.
+        parameter: String,
+        /// The names of the parameters that such a URL can have.
+        accepted: String,
     },
     /// A `rediss://` address, but quorlock was built without TLS.
     #[error("node {url} wants TLS: build quorlock with the feature `tls-rustls`")]

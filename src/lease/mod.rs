@@ -14,6 +14,7 @@ mod observed;
 mod registry;
 mod release;
 mod state;
+mod takeover;
 mod view;
 
 pub(crate) use backing::Backing;
@@ -62,7 +63,9 @@ impl Lease {
     ) -> Option<Self> {
         // The permit is kept until the lease is in the registry.
         let Acquired { guard, valid_until, tally, tag } = acquired;
-        let AttemptGuard { mut release, permit: _permit, .. } = guard;
+        let AttemptGuard { previous, mut release, permit: _permit, .. } = guard;
+        // Before any code can use the new lease.
+        previous.into_iter().for_each(|previous| previous.take_over());
         if !at_least.is_zero() {
             release.keep_until(tally.t1().after(at_least));
         }

@@ -167,8 +167,8 @@ pub(super) struct ReleaseWatch<'a> {
 impl<'a> ReleaseWatch<'a> {
     pub(super) fn begin(state: &'a Arc<LeaseState>) -> Self {
         let observers = state.observers();
-        let begun = observers.wants(Weight::Detail).then(|| state.now());
-        if let Some(now) = begun {
+        let begun = observers.wants(Weight::Trouble).then(|| state.now());
+        if let Some(now) = begun.filter(|_| observers.wants(Weight::Detail)) {
             let loss = match state.tenure() {
                 Tenure::Lost(loss) => Some(loss),
                 Tenure::Held { .. } | Tenure::Released => None,
@@ -191,14 +191,18 @@ impl<'a> ReleaseWatch<'a> {
     }
 
     fn tell(&mut self, result: ReleaseResult, error: Option<&ReleaseError>) {
-        let Some(begun) = self.begun.take() else { return };
+        let observers = self.state.observers();
+        // The holder may never see the error: `using` returns the output of its work.
+        let is_unconfirmed = result == ReleaseResult::NoQuorum;
+        let weight = if is_unconfirmed { Weight::Trouble } else { Weight::Detail };
+        let Some(begun) = self.begun.take().filter(|_| observers.wants(weight)) else { return };
         let event = ReleaseEnded {
             lock: self.state.lock(),
             result,
             took: self.state.now().since(begun),
             report: error.and_then(ReleaseError::report),
         };
-        self.state.observers().tell(Weight::Detail, &event);
+        observers.tell(weight, &event);
     }
 }
 

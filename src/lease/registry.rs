@@ -1,9 +1,11 @@
 //! The leases of one client.
 
 use super::state::LeaseState;
+use crate::acquire::PreviousLease;
 use crate::node::{Claim, PushSink};
 use crate::protocol::{NodeId, Steps, Tenure, Time};
 use crate::sync::lock;
+use crate::wire::Value;
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -31,20 +33,31 @@ struct Entry {
 }
 
 impl LeaseRegistry {
-    /// Enters a lease; false if the client has been closed meanwhile.
+    /// Adds a lease; returns false if the client is closed. An older lease of one of its keys ends: the lock
+    /// was taken from it, for example by a forced release.
     pub(crate) fn enter(&self, lease: &Arc<LeaseState>) -> bool {
-        let mut state = self.state();
-        if state.is_closed {
-            return false;
+        let mut replaced = Vec::new();
+        {
+            let mut state = self.state();
+            if state.is_closed {
+                return false;
+            }
+            let claim = lease.claim();
+            for index in 0..claim.keys().len() {
+                let entry = Entry { claim: claim.clone(), index };
+                // The map would keep the older entry, and with it the older claim.
+                replaced.extend(state.leases.remove(&entry));
+                state.leases.insert(entry, Arc::downgrade(lease));
+            }
         }
-        let claim = lease.claim();
-        for index in 0..claim.keys().len() {
-            let entry = Entry { claim: claim.clone(), index };
-            // An older lease of the same key must have ended; its entry would keep its claim.
-            state.leases.remove(&entry);
-            state.leases.insert(entry, Arc::downgrade(lease));
-        }
+        replaced.iter().filter_map(Weak::upgrade).for_each(|lease| lease.handle_taken_over());
         true
+    }
+
+    /// The lease on `key` with this value.
+    pub(crate) fn find(&self, key: &[u8], value: &Value) -> Option<Arc<LeaseState>> {
+        let known = self.state().leases.get(key).and_then(Weak::upgrade);
+        known.filter(|lease| lease.claim().value() == value)
     }
 
     /// Strikes out the lease of `claim`, but not a later one of the same keys.

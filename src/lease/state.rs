@@ -8,7 +8,7 @@ use super::observed::Observed;
 use crate::node::{Ballot, Claim, Nodes, QueuedCommand};
 use crate::observe::Tag;
 use crate::protocol::{
-    Checks, Extended, Goal, NodeId, Renewal, Round, Step, Tenure, Time, Ttl, Wanted,
+    Checks, Extended, Goal, Loss, NodeId, Renewal, Round, Step, Tenure, Time, Ttl, Wanted,
 };
 use crate::round::{ReleaseGuard, Tally};
 use crate::sync::lock;
@@ -166,7 +166,7 @@ impl LeaseState {
 
     /// Ends it by the client's will.
     pub(crate) fn close(&self) -> Option<Bond> {
-        let was = self.renewal().close(self.origin.clock.now());
+        let was = self.renewal().lose(Loss::Closed, self.origin.clock.now());
         self.tell_end(was);
         self.take_bond()
     }
@@ -275,11 +275,15 @@ impl LeaseState {
 
     fn tell(&self, extended: Extended) {
         if let Extended::Ended(tenure) = extended {
-            // A node that is still to be connected to may not have been sent the acquire.
-            self.claim.withdraw();
-            self.ended.notify_waiters();
-            self.tell_end(tenure);
+            self.tell_lost(tenure);
         }
+    }
+
+    pub(super) fn tell_lost(&self, tenure: Tenure) {
+        // A node that is still to be connected to may not have been sent the acquire.
+        self.claim.withdraw();
+        self.ended.notify_waiters();
+        self.tell_end(tenure);
     }
 
     /// Something happened to a key on `node`, by somebody else. Once a quorum may have been lost, the

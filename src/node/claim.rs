@@ -23,6 +23,8 @@ pub(crate) struct Claim {
     written: AtomicU32,
     /// Nodes that have refused all that was written to them: nothing of ours is there.
     refused: AtomicU32,
+    /// Nodes that answered an adoption without setting our value.
+    declined: AtomicU32,
     /// Nodes that stalled, or whose connection broke, with a command of this claim unanswered: it
     /// may yet run, also when its ttl has passed.
     in_doubt: AtomicU32,
@@ -56,6 +58,7 @@ impl Claim {
             fence: None,
             written: AtomicU32::new(0),
             refused: AtomicU32::new(0),
+            declined: AtomicU32::new(0),
             in_doubt: AtomicU32::new(0),
             withdrawn: AtomicBool::new(false),
             outvoted: AtomicBool::new(false),
@@ -140,6 +143,16 @@ impl Claim {
     /// True if `node` has refused to set the keys, and nothing was written to it since.
     pub(super) fn is_refused(&self, node: NodeId) -> bool {
         self.refused.load(Ordering::SeqCst) & node.bit() != 0 && !self.is_in_doubt(node)
+    }
+
+    /// Records that `node` answered the adoption without setting our value.
+    pub(super) fn note_declined(&self, node: NodeId) {
+        self.declined.fetch_or(node.bit(), Ordering::Relaxed);
+    }
+
+    /// True if a node has set our value in an adoption, or may still set it.
+    pub(crate) fn may_be_set(&self) -> bool {
+        self.written.load(Ordering::SeqCst) & !self.declined.load(Ordering::Relaxed) != 0
     }
 
     /// True if nothing was written to `node`, or only so late that it had no time to answer.

@@ -5,7 +5,8 @@ use super::claim::Claim;
 use crate::observe::Asked;
 use crate::protocol::{NodeId, Promise, Time, Ttl};
 use crate::wire::{
-    Abilities, Answer, Command, CoolDown, Form, Obstacle, ReplyShape, Requests, Value, Wants,
+    Abilities, Answer, Command, CoolDown, Form, NodeFailure, Obstacle, ReplyShape, Requests, Value,
+    Wants,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -245,8 +246,15 @@ impl QueuedCommand {
     /// Takes what `node` has answered. Whoever was refused the locks has left nothing there, and owes no
     /// release. A lock that is taken over stands there, under its former holder's value.
     pub(super) fn note_answer(&self, node: NodeId, answer: &Answer) {
-        if matches!((&self.command, answer), (Command::Acquire { .. }, Answer::Denied(_))) {
-            self.claim.note_refused(node);
+        match (&self.command, answer) {
+            (Command::Acquire { .. }, Answer::Denied(_)) => self.claim.note_refused(node),
+            (
+                Command::Adopt { .. },
+                Answer::Denied(_)
+                | Answer::Missing { .. }
+                | Answer::Failed(NodeFailure::Refused { .. }),
+            ) => self.claim.note_declined(node),
+            _ => {}
         }
     }
 

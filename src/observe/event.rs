@@ -305,7 +305,8 @@ pub enum ReleaseResult {
     Expired,
     /// Others hold the lock by now.
     TakenOver,
-    /// Too few nodes answered to know.
+    /// Too few nodes confirmed it within the node timeout. It continues in the background until each node confirms it,
+    /// or until the lock expires.
     NoQuorum,
     /// Nobody waits for it: the lease, or the release, was dropped. The nodes are told in the background.
     InBackground,

@@ -5,7 +5,7 @@
 
 use super::event::{
     AcquireBegun, AcquireEnded, AcquireOutcome, AttemptEnded, ExtendBegun, ExtendEnded, HandedOver,
-    LeaseLost, ReleaseBegun, ReleaseEnded, RenewalFailing, Renewed,
+    LeaseLost, ReleaseBegun, ReleaseEnded, ReleaseResult, RenewalFailing, Renewed,
 };
 use super::lock::Lock;
 use super::node_event::{
@@ -53,6 +53,7 @@ enum Kind {
     Failing,
     Lost,
     NoQuorum,
+    Unconfirmed,
 }
 
 impl Kind {
@@ -62,6 +63,7 @@ impl Kind {
             Self::Failing => "more renewals have failed",
             Self::Lost => "more leases were lost",
             Self::NoQuorum => "more acquires found no quorum",
+            Self::Unconfirmed => "more releases were not confirmed",
         }
     }
 }
@@ -275,9 +277,17 @@ impl Observer for Spans {
     fn release_ended(&self, event: &ReleaseEnded<'_>) {
         let span = self.end(Verb::Release, event.lock.id);
         let ReleaseEnded { lock: Lock { resources, .. }, result, took, report } = *event;
-        let (result, took, votes) = (result.as_str(), short(took), report.map(display));
+        let (is_unconfirmed, votes) = (result == ReleaseResult::NoQuorum, report.map(display));
+        let (result, took) = (result.as_str(), short(took));
         span.record("result", result);
-        debug!(target: "quorlock", parent: &span, took, votes, "release of {resources}: {result}");
+        if !is_unconfirmed {
+            debug!(target: "quorlock", parent: &span, took, votes, "release of {resources}: {result}");
+        } else if let Some(more) = self.paced(Kind::Unconfirmed) {
+            warn!(
+                target: "quorlock", parent: &span, took, votes,
+                "release of {resources} is not confirmed, and continues in the background{more}",
+            );
+        }
     }
 
     fn node_changed(&self, event: &NodeChanged<'_>) {

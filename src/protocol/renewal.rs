@@ -9,7 +9,7 @@
 //! is the next timeout. Report how its rounds went by [`handle_upkeep`](Renewal::handle_upkeep);
 //! [`hasten`](Renewal::hasten) makes the next one due at once.
 //!
-//! It ends by [`release`](Renewal::release), by [`close`](Renewal::close), or by itself when its validity does
+//! It ends by [`release`](Renewal::release), by [`lose`](Renewal::lose), or by itself when its validity does
 //! (I10): [`tenure`](Renewal::tenure) says where it stands at any time.
 
 use super::quorum::Quorum;
@@ -294,10 +294,10 @@ impl Renewal {
         was
     }
 
-    /// Ends the tenure by the client's will, which is a loss for the holder; what it is then.
-    pub(crate) fn close(&mut self, now: Time) -> Tenure {
+    /// Ends a tenure that is held at `now` by this `loss`. Returns how it ended, then or before.
+    pub(crate) fn lose(&mut self, loss: Loss, now: Time) -> Tenure {
         if matches!(self.observe(now), Tenure::Held { .. }) {
-            self.tenure = Tenure::Lost(Loss::Closed);
+            self.tenure = Tenure::Lost(loss);
         }
         self.tenure
     }

@@ -121,10 +121,10 @@ fn what_is_hastened_is_due_at_once() {
 #[test]
 fn a_client_that_is_closed_takes_what_is_held_and_nothing_else() {
     let mut lease = held();
-    lease.close(ms(5));
+    lease.lose(Loss::Closed, ms(5));
     assert_eq!(lease.tenure(ms(5)), Tenure::Lost(Loss::Closed));
     let mut expired = held();
-    expired.close(ms(500));
+    expired.lose(Loss::Closed, ms(500));
     assert_eq!(expired.tenure(ms(500)), Tenure::Lost(Loss::Expired));
 }
 

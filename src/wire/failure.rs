@@ -109,9 +109,12 @@ impl NodeFailure {
         Self::Disconnected(phrase(error).into())
     }
 
-    /// The failure behind an error reply. `secret` does not appear in it.
-    pub(crate) fn refused(error: &redis::ServerError, secret: &str) -> Self {
-        let detail = plain(error.details().unwrap_or_default()).replace(secret, "<value>");
+    /// The failure behind an error reply. The `secret` digits of a value do not appear in it.
+    pub(crate) fn refused(error: &redis::ServerError, secret: Option<&str>) -> Self {
+        let mut detail = plain(error.details().unwrap_or_default());
+        if let Some(secret) = secret {
+            detail = detail.replace(secret, "<value>");
+        }
         Self::Refused { code: error.code().into(), detail: detail.into() }
     }
 }
@@ -225,12 +228,13 @@ mod tests {
             format!("-ERR unknown command 'SET', with args beginning with: 'k' '{value}'\r\n");
         let reply = redis::parse_redis_value(text.as_bytes()).expect("an error reply");
         let redis::Value::ServerError(error) = reply else { panic!("not an error: {reply:?}") };
-        let failure = NodeFailure::refused(&error, value).to_string();
+        let failure = NodeFailure::refused(&error, Some(value)).to_string();
         assert_eq!(failure, "ERR unknown command 'SET'");
         let text = format!("-ERR odd {value}\r\n");
         let reply = redis::parse_redis_value(text.as_bytes()).expect("an error reply");
         let redis::Value::ServerError(error) = reply else { panic!("not an error: {reply:?}") };
-        assert_eq!(NodeFailure::refused(&error, value).to_string(), "ERR odd <value>");
+        assert_eq!(NodeFailure::refused(&error, Some(value)).to_string(), "ERR odd <value>");
+        assert_eq!(NodeFailure::refused(&error, None).to_string(), format!("ERR odd {value}"));
     }
 
     #[test]

@@ -129,8 +129,9 @@ mod tests {
         let first = asked.len() - TRIED.len();
         for (place, name) in TRIED.into_iter().enumerate() {
             let mut replies = vec![Reply::Nil; asked.len()];
-            replies[first + place] = error("NOPERM not mine");
-            let read = Inspection::read(&replies, true, &Value::of(b"mine"));
+            let value = "0123456789abcdef0123456789abcdef";
+            replies[first + place] = error(&format!("NOPERM not {value}"));
+            let read = Inspection::read(&replies, true, &Value::of(value.as_bytes()));
             let failure =
                 NodeFailure::Refused { code: "NOPERM".into(), detail: "not <value>".into() };
             assert_eq!((read.refusals, read.no_pushes), (vec![(name, failure)], None));

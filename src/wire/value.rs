@@ -43,9 +43,9 @@ impl Value {
         Self(Form::Long(format!("{}{mark}{told}", fresh.as_str()).into_bytes().into()))
     }
 
-    /// A value as it was read, or handed over.
+    /// A value as it was read, or handed over. Equal bytes have one form, so that they compare as equal.
     pub(crate) fn of(bytes: &[u8]) -> Self {
-        Self(Form::Long(bytes.into()))
+        Self(bytes.try_into().map_or_else(|_| Form::Long(bytes.into()), Form::Plain))
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -60,9 +60,11 @@ impl Value {
         std::str::from_utf8(self.bytes()).unwrap_or_default()
     }
 
-    /// The part that must not be shown.
-    pub(crate) fn secret(&self) -> &str {
-        self.as_str().get(..DIGITS).unwrap_or(self.as_str())
+    /// The digits of a lock's value, which no text may show. A value of another format has none: to redact an empty or
+    /// a short one would make texts unreadable.
+    pub(crate) fn secret(&self) -> Option<&str> {
+        let digits = self.as_str().get(..DIGITS)?;
+        digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(digits)
     }
 
     /// Enough of it to tell two apart, and too little to take the lock away.
@@ -139,9 +141,26 @@ mod tests {
                 let metadata = told.map_or(String::new(), |told| format!(":{told}"));
                 assert_eq!(value.as_str()[DIGITS..], format!("{mark}{metadata}"));
                 assert_eq!(Value::of(value.bytes()).bytes(), value.bytes());
-                assert_eq!(value.secret(), &value.as_str()[..DIGITS]);
-                assert!(!format!("{value:?}").contains(value.secret()));
+                assert_eq!(value.secret(), Some(&value.as_str()[..DIGITS]));
+                assert!(!format!("{value:?}").contains(&value.as_str()[..DIGITS]));
             }
+        }
+    }
+
+    #[test]
+    fn values_with_equal_bytes_are_equal_however_they_were_made() {
+        let made = Value::fresh(&Random::Machine);
+        assert_eq!(Value::of(made.bytes()), made);
+        let made = Value::telling(Random::Machine.uuid(), 1, Some("worker-7"));
+        assert_eq!(Value::of(made.bytes()), made);
+    }
+
+    #[test]
+    fn foreign_values_have_no_secret_digits() {
+        for foreign in
+            ["", "T", "holder-7", "0123456789abcdef", "not-hex-but-longer-than-32-letters"]
+        {
+            assert_eq!(Value::of(foreign.as_bytes()).secret(), None, "{foreign}");
         }
     }
 

@@ -1,8 +1,9 @@
 //! What can be handed over by its value, and what cannot.
 
-use crate::{builder, client, eventually, ms};
+use crate::{SOON, builder, client, eventually, ms};
 use kit::{Cluster, Server};
-use quorlock::{AcquireError, ConfigError, Lease, ReleaseOutcome};
+use quorlock::{AcquireError, ConfigError, Lease, Loss, ReleaseOutcome};
+use tokio::time::timeout;
 
 /// True if `lease` has its keys on all nodes.
 fn stands(cluster: &Cluster, lease: &Lease) -> bool {
@@ -74,4 +75,80 @@ async fn values_that_only_look_like_those_of_sets_are_asked_after() {
         let adopted = adopted.unwrap_or_else(|error| panic!("{rest}: {error}"));
         assert_eq!(adopted.release().await, Ok(ReleaseOutcome::Released), "{rest}");
     }
+}
+
+#[tokio::test]
+async fn own_lease_ends_when_its_client_adopts_the_lock() {
+    let cluster = Cluster::start(3);
+    let (redlock, other) = (client(&cluster), client(&cluster));
+    for is_renewed in [false, true] {
+        let acquire = redlock.try_acquire("r");
+        let acquire = if is_renewed { acquire.auto_extend_forever() } else { acquire };
+        let given = acquire.await.expect("a free lock");
+        let adopted = redlock.adopt("r", given.value()).await.expect("the lock is held");
+        assert_eq!((given.is_valid(), given.loss()), (false, Some(Loss::TakenOver)));
+        assert_eq!(timeout(SOON, given.lost()).await, Ok(Loss::TakenOver));
+        assert!(adopted.is_valid());
+        assert_eq!(adopted.release().await, Ok(ReleaseOutcome::Released));
+        let next = other.acquire("r").await.expect("a free lock");
+        assert!(next.is_valid() && !given.is_valid());
+        assert_eq!(given.release().await, Ok(ReleaseOutcome::TakenOver));
+        assert_eq!(
+            next.release().await,
+            Ok(ReleaseOutcome::Released),
+            "the old lease deletes no key"
+        );
+    }
+}
+
+#[tokio::test]
+async fn own_lease_ends_when_a_dropped_adoption_may_have_run() {
+    let cluster = Cluster::start(3);
+    let (redlock, other) = (client(&cluster), client(&cluster));
+    let given = redlock.try_acquire("r").await.expect("a free lock");
+    eventually("the key is everywhere", || stands(&cluster, &given)).await;
+    cluster.iter().for_each(Server::stop);
+    let adoption = timeout(ms(20), redlock.adopt("r", given.value())).await;
+    assert!(adoption.is_err(), "no node answers: {adoption:?}");
+    assert_eq!((given.is_valid(), given.loss()), (false, Some(Loss::TakenOver)));
+    cluster.iter().for_each(Server::cont);
+    let next = other.acquire("r").wait(SOON).await.expect("the adoption is released");
+    assert!(!given.is_valid());
+    next.release().await.expect("nodes are up");
+}
+
+#[tokio::test]
+async fn own_lease_survives_an_adoption_that_every_node_refused() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let given = redlock.try_acquire("r").await.expect("a free lock");
+    eventually("the key is everywhere", || stands(&cluster, &given)).await;
+    let refuse = |replicas: &str| {
+        for node in &cluster {
+            node.cmd(&["CONFIG", "SET", "min-replicas-to-write", replicas]);
+        }
+    };
+    refuse("1");
+    let refused = redlock.adopt("r", given.value()).await.expect_err("no node can write");
+    assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused}");
+    refuse("0");
+    assert!(given.is_valid() && stands(&cluster, &given));
+    given.extend(ms(30_000)).await.expect("it is still held");
+    let not_held = redlock.adopt("r", "another value").await;
+    assert!(matches!(not_held, Err(AcquireError::NotHeld { .. })), "{not_held:?}");
+    assert_eq!(given.release().await, Ok(ReleaseOutcome::Released));
+}
+
+#[tokio::test]
+async fn own_lease_ends_when_its_client_acquires_a_deleted_lock() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    let old = redlock.try_acquire("r").await.expect("a free lock");
+    eventually("the key is everywhere", || stands(&cluster, &old)).await;
+    redlock.force_release("r").await.expect("a client that works");
+    let new = redlock.acquire("r").await.expect("a free lock");
+    assert_eq!((old.is_valid(), old.loss()), (false, Some(Loss::TakenOver)));
+    assert!(new.is_valid());
+    assert_eq!(old.release().await, Ok(ReleaseOutcome::TakenOver));
+    assert_eq!(new.release().await, Ok(ReleaseOutcome::Released));
 }

@@ -94,6 +94,24 @@ async fn an_adopted_lock_is_taken_over_from_its_giver() {
 }
 
 #[tokio::test]
+async fn forced_release_of_a_short_foreign_value_reports_a_readable_error() {
+    let cluster = Cluster::start(3);
+    let redlock = client(&cluster);
+    for value in ["", "T"] {
+        cluster.iter().for_each(|node| node.set("r", value));
+        let refuse = |replicas: &str| {
+            for node in &cluster {
+                node.cmd(&["CONFIG", "SET", "min-replicas-to-write", replicas]);
+            }
+        };
+        refuse("1");
+        let report = redlock.force_release("r").await.expect("a client that works").to_string();
+        assert!(report.contains("NOREPLICAS Not enough good replicas to write"), "{report}");
+        refuse("0");
+    }
+}
+
+#[tokio::test]
 async fn of_two_who_adopt_at_once_one_wins() {
     let cluster = Cluster::start(5);
     let (donor, one, two) = (client(&cluster), client(&cluster), client(&cluster));

@@ -2,9 +2,11 @@
 
 use crate::{SOON, builder, client, eventually, ms};
 use kit::{Cluster, Server};
-use quorlock::{AcquireError, Loss, ReleaseOutcome, UsingError};
-use std::sync::Arc;
+use quorlock::{
+    AcquireError, Loss, Observer, ReleaseEnded, ReleaseOutcome, ReleaseResult, UsingError,
+};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use tokio::time::sleep;
 
 #[tokio::test]
@@ -85,17 +87,48 @@ async fn finished_work_is_never_thrown_away() {
         }
         other => panic!("{other:?}"),
     }
-    let hang = async |_: &quorlock::Lease| {
-        servers.iter().for_each(Server::stop);
-        "done"
-    };
-    match redlock.using("other", hang).await.expect_err("nobody confirms") {
-        UsingError::Unreleased { output, .. } => assert_eq!(output, "done"),
-        other => panic!("{other:?}"),
+}
+
+/// Records how releases ended.
+#[derive(Default)]
+struct Releases(Mutex<Vec<ReleaseResult>>);
+
+impl Observer for Releases {
+    fn release_ended(&self, event: &ReleaseEnded<'_>) {
+        self.0.lock().expect("no panic").push(event.result);
     }
-    servers.iter().for_each(Server::cont);
-    eventually("what was owed is delivered", || servers.iter().all(|s| s.get("other").is_none()))
-        .await;
+}
+
+#[tokio::test]
+async fn finished_work_with_an_unconfirmed_release_is_ok() {
+    let cluster = Cluster::start(3);
+    let releases = Arc::new(Releases::default());
+    let builder = builder(&cluster).node_timeout(ms(200)).observer(releases.clone());
+    let redlock = builder.build().expect("good settings");
+    let stop = || cluster.iter().for_each(Server::stop);
+    let stopped = async |_: &quorlock::Lease| {
+        stop();
+        Ok::<_, std::io::Error>("done")
+    };
+    for (number, name) in ["using", "using_fut", "try_using"].into_iter().enumerate() {
+        let done = match name {
+            "using" => redlock.using(name, stopped).await.map(Result::ok).ok().flatten(),
+            "try_using" => redlock.try_using(name, stopped).await.ok(),
+            _ => {
+                let work = |_| async {
+                    stop();
+                    "done"
+                };
+                redlock.using_fut(name, work).await.ok()
+            }
+        };
+        assert_eq!(done, Some("done"), "{name}");
+        let recorded = releases.0.lock().expect("no panic").clone();
+        assert_eq!(recorded, vec![ReleaseResult::NoQuorum; number + 1], "{name}");
+        cluster.iter().for_each(Server::cont);
+        let free = || cluster.iter().all(|node| node.get(name).is_none());
+        eventually("the release is delivered in the background", free).await;
+    }
 }
 
 /// Generic code that spawns work under a lock.

@@ -29,7 +29,6 @@ async fn pay(State(redlock): State<Redlock>, Path(id): Path<u64>) -> Response {
     match lock.using(charge).await {
         Ok(receipt) => (StatusCode::OK, receipt).into_response(),
         Err(UsingError::NotAcquired(error)) => refusal(&error),
-        Err(UsingError::Unreleased { output, .. }) => (StatusCode::OK, output).into_response(),
         // It may have been paid: look before anybody tries again.
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
