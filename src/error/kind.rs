@@ -136,7 +136,7 @@ mod tests {
     fn outcomes_are_said_in_words() {
         for (outcome, words) in [
             (ReleaseOutcome::Released, "released"),
-            (ReleaseOutcome::Expired, "expired before it was released"),
+            (ReleaseOutcome::Expired, "expired or deleted before it was released"),
             (ReleaseOutcome::TakenOver, "taken over before it was released"),
             (ReleaseOutcome::StillHeld { guards: 2 }, "still held by 2 guards"),
             (ReleaseOutcome::StillHeld { guards: 1 }, "still held by 1 guard"),

@@ -17,7 +17,8 @@ use tokio::runtime::Handle;
 pub enum ReleaseOutcome {
     /// It was deleted on a quorum of nodes, so it was held up to then.
     Released,
-    /// It was gone from too many nodes: its time had ended. Nobody else was seen holding it.
+    /// Too many nodes had no key: it had expired, or was deleted, for example by a forced release. No other holder was
+    /// seen.
     Expired,
     /// Others hold it by now. Nothing of theirs was touched.
     TakenOver,
@@ -36,7 +37,7 @@ impl fmt::Display for ReleaseOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Released => f.write_str("released"),
-            Self::Expired => f.write_str("expired before it was released"),
+            Self::Expired => f.write_str("expired or deleted before it was released"),
             Self::TakenOver => f.write_str("taken over before it was released"),
             Self::StillHeld { guards: 1 } => f.write_str("still held by 1 guard"),
             Self::StillHeld { guards } => write!(f, "still held by {guards} guards"),

@@ -15,7 +15,7 @@ struct StateShape<'a> {
 struct EligibilityShape<'a> {
     kind: &'static str,
     message: String,
-    counts_in_seconds: f64,
+    counts_in_seconds: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lag_seconds: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,7 +37,8 @@ impl Serialize for NodeState {
     }
 }
 
-/// An object: its `kind`, the `message` that it prints as, `counts_in_seconds`, and what else is known.
+/// An object: its `kind`, the `message` that it prints as, `counts_in_seconds` (null while the node is unavailable), and
+/// what else is known.
 impl Serialize for VoteEligibility {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (mut lag, mut up_for_so_long, mut why) = (None, None, None);
@@ -57,10 +58,11 @@ impl Serialize for VoteEligibility {
                 "excluded"
             }
         };
+        let is_known = !matches!(self, Self::Unavailable);
         let shape = EligibilityShape {
             kind,
             message: self.to_string(),
-            counts_in_seconds: self.counts_in().as_secs_f64(),
+            counts_in_seconds: seconds(is_known.then(|| self.counts_in())),
             lag_seconds: seconds(lag),
             up_for_seconds: seconds(up_for_so_long),
             failure: why,
@@ -99,7 +101,7 @@ mod tests {
             ),
             (
                 VoteEligibility::Unavailable,
-                json!({"kind": "unavailable", "message": "not available", "counts_in_seconds": 0.0}),
+                json!({"kind": "unavailable", "message": "not available", "counts_in_seconds": null}),
             ),
             (
                 VoteEligibility::Deferred { lag: seconds(2) },

@@ -31,6 +31,12 @@ impl Holder {
         self.value.metadata()
     }
 
+    /// True if the lock was released with a [cool-down](crate::Lease::release_after), or before
+    /// [`at_least`](crate::Acquire::at_least) had passed: no lease has it.
+    pub fn is_cooling_down(&self) -> bool {
+        self.value.is_cooling()
+    }
+
     /// How long the key has to live; `None` if it stands for ever.
     pub fn ttl(&self) -> Option<Duration> {
         self.ttl
@@ -60,6 +66,7 @@ impl fmt::Debug for Holder {
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.metadata() {
+            _ if self.is_cooling_down() => f.write_str("nobody (released, cooling down)"),
             // It is the holder's text, and may end up in our log.
             Some(told) => write!(f, "{}", told.escape_debug()),
             None => write!(f, "{:?}", self.value),

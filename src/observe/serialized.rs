@@ -33,6 +33,8 @@ struct HolderShape<'a> {
     hint: String,
     metadata: Option<&'a str>,
     ttl_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    cooling_down: bool,
 }
 
 /// An object: `granted`, `needed`, `retry_after_seconds`, and the `nodes` in order.
@@ -75,11 +77,12 @@ impl Serialize for NodeVote {
     }
 }
 
-/// An object: `hint`, `metadata` and `ttl_seconds`. The value is not in it.
+/// An object: `hint`, `metadata`, `ttl_seconds`, and `cooling_down` if true. The value is not in it.
 impl Serialize for Holder {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (metadata, ttl_seconds) = (self.metadata(), seconds(self.ttl()));
-        HolderShape { hint: self.hint(), metadata, ttl_seconds }.serialize(serializer)
+        let cooling_down = self.is_cooling_down();
+        HolderShape { hint: self.hint(), metadata, ttl_seconds, cooling_down }.serialize(serializer)
     }
 }
 

@@ -7,6 +7,9 @@ use uuid::Uuid;
 /// The hex digits of a UUID.
 const DIGITS: usize = 32;
 
+/// Follows the digits of a value that no lease has. Metadata follows a colon, so no holder can write it.
+const COOLING: &str = "+cool-down";
+
 /// What stands under a key: 32 hex digits of a `UUIDv4` made from the operating system's
 /// randomness, fresh for every attempt (I7). If it stands under several keys, for one lease, a plus
 /// sign and their number follow; with metadata, a colon and that. The value of somebody else's lock
@@ -41,6 +44,16 @@ impl Value {
         let mark = if keys > 1 { format!("+{keys}") } else { String::new() };
         let told = metadata.map_or_else(String::new, |told| format!(":{told}"));
         Self(Form::Long(format!("{}{mark}{told}", fresh.as_str()).into_bytes().into()))
+    }
+
+    /// The value that stays for a cool-down after a release.
+    pub(crate) fn cooling(random: &Random) -> Self {
+        Self(Form::Long(format!("{}{COOLING}", Self::fresh(random).as_str()).into_bytes().into()))
+    }
+
+    /// True if it was left by a release with a cool-down.
+    pub(crate) fn is_cooling(&self) -> bool {
+        self.secret().is_some() && self.bytes()[DIGITS..] == *COOLING.as_bytes()
     }
 
     /// A value as it was read, or handed over. Equal bytes have one form, so that they compare as equal.
@@ -153,6 +166,18 @@ mod tests {
         assert_eq!(Value::of(made.bytes()), made);
         let made = Value::telling(Random::Machine.uuid(), 1, Some("worker-7"));
         assert_eq!(Value::of(made.bytes()), made);
+    }
+
+    #[test]
+    fn cool_down_values_are_recognised_and_have_no_metadata() {
+        let cooling = Value::cooling(&Random::Machine);
+        assert!(cooling.is_cooling() && Value::of(cooling.bytes()).is_cooling());
+        assert_eq!((cooling.metadata(), cooling.several()), (None, None));
+        let holders = [None, Some("cool-down"), Some("+cool-down")];
+        for metadata in holders {
+            assert!(!Value::telling(Random::Machine.uuid(), 1, metadata).is_cooling());
+        }
+        assert!(!Value::of(b"+cool-down").is_cooling());
     }
 
     #[test]

@@ -331,6 +331,9 @@ async fn a_released_lock_can_be_left_standing_for_a_while() {
         assert_ne!(standing, value.as_bytes(), "but nobody owns it");
         assert!((1..=1_500).contains(&node.pttl("r")), "{}", node.pttl("r"));
     }
+    let status = theirs.status("r").await.expect("a client that works");
+    assert!(status.holder().is_some_and(|holder| holder.is_cooling_down()), "{status}");
+    assert!(status.to_string().starts_with("held by nobody (released, cooling down) "), "{status}");
     let refused = ours.try_acquire("r").await.expect_err("it cools down");
     assert!(matches!(refused, AcquireError::Contended { held_here: false, .. }), "{refused}");
     let waited = theirs.acquire("r").wait(SOON).await.expect("free after a while");
