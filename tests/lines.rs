@@ -208,6 +208,23 @@ async fn one_node_down() {
 }
 
 #[test]
+fn unconfirmed_release_of_finished_work_is_one_warning() {
+    play(3, unconfirmed_release());
+}
+
+async fn unconfirmed_release() {
+    let cluster = Cluster::start(3);
+    let builder = Redlock::builder().nodes(cluster.urls());
+    let redlock = client(builder.node_timeout(Duration::from_millis(500))).await;
+    let stop = async |_: &quorlock::Lease| cluster.iter().for_each(Server::stop);
+    redlock.using("r", stop).await.expect("the work ended under a valid lease");
+    let warnings = count("release of \"r\" is not confirmed, and continues in the background");
+    assert_eq!(warnings, 1, "{:#?}", lines());
+    cluster.iter().for_each(Server::cont);
+    eventually("it is delivered", || cluster.is_empty()).await;
+}
+
+#[test]
 fn everything_can_be_subscribed_to_and_shows_no_secret() {
     play(5, everything());
 }

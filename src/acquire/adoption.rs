@@ -16,7 +16,7 @@ pub(crate) trait PreviousLease: Send + Sync {
     fn handle_taken_over(&self);
 }
 
-/// Ends the previous lease before the adoption's lease begins, or before its first release is sent: from then on another
+/// Ends the previous lease if the adoption fails or is dropped, before its first release is sent: from then on another
 /// client can acquire the lock.
 pub(crate) struct PreviousGuard {
     previous: Option<Arc<dyn PreviousLease>>,
@@ -28,9 +28,9 @@ impl PreviousGuard {
         Self { previous: Some(previous), claim }
     }
 
-    /// Ends the previous lease: the adoption succeeded.
-    pub(crate) fn take_over(mut self) {
-        self.previous.take().inspect(|previous| previous.handle_taken_over());
+    /// The adoption succeeded: the registry ends the previous lease when it adds the new one.
+    pub(crate) fn disarm(mut self) {
+        self.previous = None;
     }
 }
 

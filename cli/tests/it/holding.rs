@@ -38,6 +38,21 @@ fn a_lock_that_is_released_by_its_value_is_lost() {
 }
 
 #[test]
+fn hold_after_a_forced_release_reports_no_expiry() {
+    let nodes = Cluster::start(3);
+    let scene = Scene::on(&nodes);
+    let mut holding = Running::of(&mut scene.command(&["hold", "a"]));
+    holding.line();
+    let released = Ended::of(&mut scene.command(&["release", "a", "--force"]));
+    assert_eq!(released.code, 0, "{}", released.err);
+    let ended = holding.end();
+    assert_eq!(ended.code, 124);
+    for line in ["the lock was lost: ", "the lock: expired or deleted before it was released"] {
+        assert!(ended.err.contains(line), "{}", ended.err);
+    }
+}
+
+#[test]
 fn who_holds_it_can_be_stopped_and_go_on() {
     let nodes = Cluster::start(3);
     let scene = Scene::on(&nodes);
