@@ -70,6 +70,16 @@ pub enum Finding {
         /// By how much, and in which direction.
         offset: ClockOffset,
     },
+    /// The nodes' clocks disagree by more than 125 ms, and this client's own clock is nearer to the smaller group: the
+    /// larger one may be wrong. Reported for all nodes. A warning.
+    ClocksDisagree {
+        /// By how much.
+        by: Duration,
+        /// The nodes whose clocks are nearer to this client's.
+        near_client: Vec<String>,
+        /// The other nodes.
+        others: Vec<String>,
+    },
     /// A restart forgets locks. A warning.
     NotDurable {
         /// What it keeps.
@@ -126,6 +136,7 @@ impl Finding {
             | Self::Clustered
             | Self::Unknown { .. } => Severity::Note,
             Self::ClockOff { .. }
+            | Self::ClocksDisagree { .. }
             | Self::NotDurable { .. }
             | Self::RestsOnRewrite
             | Self::HasReplicas { .. }
@@ -229,6 +240,15 @@ impl fmt::Display for Finding {
                 write!(f, "its clock is {offset} of the other nodes: that does no harm, but the ")?;
                 write!(f, "step that mends it may (put forward, a node forgets locks); ")?;
                 write!(f, "synchronise it by slewing, and keep locks away while it is stepped")
+            }
+            Self::ClocksDisagree { by, near_client, others } => {
+                let (by, near, others) = (short(*by), near_client.join(", "), others.join(", "));
+                write!(
+                    f,
+                    "the nodes' clocks disagree by {by}: {near} (near this client's clock) "
+                )?;
+                write!(f, "and {others}; find out which are right before you correct any: put ")?;
+                write!(f, "forward, a node forgets locks; put back, it keeps them for longer")
             }
             Self::NotDurable { persistence } => f.write_str(&forgets(*persistence)),
             Self::RestsOnRewrite => {

@@ -19,7 +19,7 @@ use crate::wire::{
     Facts, Fsync, Inspection, Key, Keys, NodeFailure, Persistence, Role, ServerInfo, short,
 };
 use deployment::disagreements;
-use offset::offsets;
+use offset::{Dispute, dispute, offsets};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -159,7 +159,10 @@ pub(crate) async fn check(pool: &Pool, key: Key) -> Result<Vec<NodeCheck>, NoRun
         }
     }
     let names: Vec<Arc<str>> = nodes.iter().map(|node| node.name.clone()).collect();
-    let mut checks = compared(&names, &probes);
+    let clock = pool.clock();
+    let wall = clock.wall_us().saturating_mul(1_000);
+    let client = wall.checked_signed_diff(clock.now().as_nanos()).unwrap_or_default();
+    let mut checks = compared(&names, &probes, client);
     let lists: Vec<_> =
         probes.iter().map(|probe| probe.as_ref().ok()?.clients.as_deref()).collect();
     let servers: Vec<_> = probes
@@ -183,16 +186,29 @@ pub(crate) async fn check(pool: &Pool, key: Key) -> Result<Vec<NodeCheck>, NoRun
     Ok(checks)
 }
 
-/// What is found in each node by itself, and beside the others.
-fn compared(names: &[Arc<str>], probes: &[Result<Probe, NodeFailure>]) -> Vec<NodeCheck> {
+/// Findings about each node by itself, and compared with the others. `client` is how far this client's wall clock is ahead
+/// of its monotonic one, in nanoseconds.
+fn compared(
+    names: &[Arc<str>],
+    probes: &[Result<Probe, NodeFailure>],
+    client: i64,
+) -> Vec<NodeCheck> {
     let readings: Vec<_> = probes.iter().map(|probe| probe.as_ref().ok()?.clock).collect();
     let run_ids: Vec<_> =
         probes.iter().map(|probe| probe.as_ref().ok()?.told.facts.run_id()).collect();
+    let offsets = offsets(&readings);
+    let dispute = dispute(&readings, &offsets, client, STEP);
+    let named = |places: &[usize]| places.iter().map(|place| names[*place].to_string()).collect();
+    let disputed = dispute.map(|Dispute { by, near, far }| {
+        let (near_client, others) = (named(&near), named(&far));
+        Finding::ClocksDisagree { by, near_client, others }
+    });
     let check = |(place, offset): (usize, Option<ClockOffset>)| {
         let mut node = NodeCheck::new(names[place].clone(), probes[place].as_ref());
         node.clock_offset = offset;
         let off = offset.filter(|offset| offset.certain() > STEP);
-        node.findings.extend(off.map(|offset| Finding::ClockOff { offset }));
+        let off = off.map(|offset| Finding::ClockOff { offset });
+        node.findings.extend(disputed.clone().filter(|_| offset.is_some()).or(off));
         let twins = (0..run_ids.len()).filter(|other| *other != place);
         let twins =
             twins.filter(|other| run_ids[place].is_some() && run_ids[*other] == run_ids[place]);
@@ -200,7 +216,7 @@ fn compared(names: &[Arc<str>], probes: &[Result<Probe, NodeFailure>]) -> Vec<No
             .extend(twins.map(|twin| Finding::SameServer { other: names[twin].to_string() }));
         node
     };
-    offsets(&readings).into_iter().enumerate().map(check).collect()
+    offsets.into_iter().enumerate().map(check).collect()
 }
 
 /// What is found in a node by itself.

@@ -69,6 +69,40 @@ pub(super) fn offsets(readings: &[Option<WallClock>]) -> Vec<Option<ClockOffset>
     readings.iter().enumerate().map(of).collect()
 }
 
+/// Nodes in two groups whose clocks disagree, where it is unknown which group is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Dispute {
+    pub(super) by: Duration,
+    /// Their clocks are nearer to this client's.
+    pub(super) near: Vec<usize>,
+    pub(super) far: Vec<usize>,
+}
+
+/// A node whose clock is more than `limit` from those of the other nodes, but nearer to `client`, which is how far this
+/// client's wall clock is ahead of its monotonic one in nanoseconds: the majority may be wrong.
+pub(super) fn dispute(
+    readings: &[Option<WallClock>],
+    offsets: &[Option<ClockOffset>],
+    client: i64,
+    limit: Duration,
+) -> Option<Dispute> {
+    let from_client = |reading: &WallClock| reading.twice_middle() / 2 - i128::from(client);
+    let disputes = readings.iter().zip(offsets).filter_map(|(reading, offset)| {
+        let (reading, offset) = ((*reading)?, (*offset)?);
+        let (own, others) = (from_client(&reading), from_client(&reading) - offset.nanos);
+        let is_nearer = own.unsigned_abs() < others.unsigned_abs() / 2;
+        (offset.certain() > limit && is_nearer).then(|| offset.distance())
+    });
+    let by = disputes.max()?;
+    let mut dispute = Dispute { by, near: Vec::new(), far: Vec::new() };
+    for (place, reading) in readings.iter().enumerate() {
+        let Some(reading) = reading else { continue };
+        let is_near = from_client(reading).unsigned_abs() < by.as_nanos() / 2;
+        if is_near { &mut dispute.near } else { &mut dispute.far }.push(place);
+    }
+    Some(dispute)
+}
+
 fn offset(own: &WallClock, others: &[&WallClock]) -> Option<ClockOffset> {
     let mut middles: Vec<i128> = others.iter().map(|other| other.twice_middle()).collect();
     middles.sort_unstable();
@@ -127,6 +161,25 @@ mod tests {
             let expected: Vec<_> = expected.iter().copied().map(Some).collect();
             assert_eq!(millis(&readings), expected, "{middles:?}");
         }
+    }
+
+    #[test]
+    fn clocks_of_a_majority_that_contradict_the_client_are_disputed() {
+        let limit = Duration::from_millis(125);
+        let hour = 3_600_000;
+        let of = |middles: &[i64], client_ms: i64| {
+            let readings: Vec<_> = middles.iter().map(|middle| Some(at(*middle, 1))).collect();
+            dispute(&readings, &offsets(&readings), client_ms * MS, limit)
+        };
+        let both = |by_ms, near: &[usize], far: &[usize]| {
+            let (by, near, far) = (Duration::from_millis(by_ms), near.to_vec(), far.to_vec());
+            Some(Dispute { by, near, far })
+        };
+        assert_eq!(of(&[-hour, 0, -hour], 30), both(3_600_000, &[1], &[0, 2]));
+        assert_eq!(of(&[-hour, 0], 0), both(3_600_000, &[1], &[0]));
+        assert_eq!(of(&[-hour, 0, 0], 30), None, "the client agrees with the majority");
+        assert_eq!(of(&[0, 5, -9], 5), None, "they agree");
+        assert_eq!(of(&[0, 1_000, 0], 90_000), None, "the client is wrong, too");
     }
 
     #[test]

@@ -50,6 +50,7 @@ enum Told<'a> {
     Evicting { policy: &'a str, evicted: u64 },
     Moved { by_seconds: f64 },
     Off { offset: ClockOffset },
+    Disputed { by_seconds: f64, near_client: &'a [String], others: &'a [String] },
     Kept { persistence: Persistence },
     Version { version: String },
     Count { count: u64 },
@@ -135,6 +136,10 @@ impl Serialize for Finding {
                 ("clock_moved", Told::Moved { by_seconds: by.as_secs_f64() })
             }
             Self::ClockOff { offset } => ("clock_off", Told::Off { offset: *offset }),
+            Self::ClocksDisagree { by, near_client, others } => {
+                let by_seconds = by.as_secs_f64();
+                ("clocks_disagree", Told::Disputed { by_seconds, near_client, others })
+            }
             Self::NotDurable { persistence } => {
                 ("not_durable", Told::Kept { persistence: *persistence })
             }
@@ -262,6 +267,15 @@ mod tests {
         let persistence = Persistence::Snapshots;
         for (finding, kind, held) in [
             (Finding::ClockOff { offset }, "clock_off", json!({"offset": off})),
+            (
+                Finding::ClocksDisagree {
+                    by: Duration::from_millis(1_500),
+                    near_client: vec!["a:1".into()],
+                    others: vec!["b:1".into(), "c:1".into()],
+                },
+                "clocks_disagree",
+                json!({"by_seconds": 1.5, "near_client": ["a:1"], "others": ["b:1", "c:1"]}),
+            ),
             (
                 Finding::NotDurable { persistence },
                 "not_durable",

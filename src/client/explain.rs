@@ -13,7 +13,8 @@ impl Inner {
     /// What users are told of an acquire that failed.
     pub(super) fn explain(&self, failure: AcquireFailure, keys: &Keys) -> AcquireError {
         let names = || self.backing.pool.shared().iter().map(|node| node.name.clone());
-        let report = |tally: Arc<Tally>| Box::new(tally.report(names()));
+        let max_ttl = self.settings.limits.max_ttl;
+        let report = |tally: Arc<Tally>| Box::new(tally.report(names()).with_max_ttl(max_ttl));
         let held_here = || keys.iter().any(|key| self.backing.registry.holds(key));
         match failure {
             AcquireFailure::Closed => AcquireError::Closed,

@@ -127,7 +127,7 @@ pub(super) async fn status(backing: &Backing, nodes: &Arc<Nodes>, keys: Keys) ->
     let each = report.nodes().iter().zip(looked.refusals()).zip(backing.pool.shared().iter());
     let each = each.map(|((node, answer), shared)| NodeStatus {
         name: node.name().into(),
-        state: LockState::new(node.vote(), answer),
+        state: LockState::new(node.vote(), answer, backing.limits.max_ttl),
         eligibility: shared.eligibility(&shared.status().0),
         latency: node.latency(),
     });
@@ -169,13 +169,15 @@ async fn look(backing: &Backing, nodes: &Arc<Nodes>, keys: Keys) -> Arc<Tally> {
 }
 
 impl LockState {
-    fn new(vote: &NodeVote, answer: Option<Answer>) -> Self {
+    fn new(vote: &NodeVote, answer: Option<Answer>, max_ttl: Duration) -> Self {
         match (vote, answer) {
             (NodeVote::Failed(failure), _) => Self::Failed(failure.clone()),
             (NodeVote::Missing, _) => Self::Free,
             (_, Some(Answer::Denied(Obstacle { value, remaining, .. }))) => {
                 let ttl = remaining.and_then(Remaining::limited);
-                value.map_or(Self::Foreign { ttl }, |value| Self::Held(Holder::new(value, ttl)))
+                value.map_or(Self::Foreign { ttl }, |value| {
+                    Self::Held(Holder::new(value, ttl).with_max_ttl(max_ttl))
+                })
             }
             // Nobody is asked for longer than the node timeout.
             _ => Self::Failed(NodeFailure::ShutDown),
@@ -208,7 +210,10 @@ impl fmt::Display for NodeStatus {
         write!(f, "{} ", self.name)?;
         match &self.state {
             LockState::Free => write!(f, "free"),
-            LockState::Held(holder) => write!(f, "held by {holder} {}", lasting(&holder.ttl())),
+            LockState::Held(holder) => {
+                write!(f, "held by {holder} {}", lasting(&holder.ttl()))?;
+                holder.excess().map_or(Ok(()), |excess| write!(f, " ({excess})"))
+            }
             LockState::Foreign { ttl } => write!(f, "no lock of ours {}", lasting(ttl)),
             LockState::Failed(failure) => return write!(f, "{failure}"),
         }?;

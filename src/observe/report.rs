@@ -53,6 +53,14 @@ impl Report {
         Self { retry_after, ..self }
     }
 
+    /// The same, of locks that have at most this ttl.
+    pub(crate) fn with_max_ttl(mut self, max_ttl: Duration) -> Self {
+        for node in &mut self.nodes {
+            node.holder = node.holder.take().map(|holder| holder.with_max_ttl(max_ttl));
+        }
+        self
+    }
+
     /// When a quorum can be free at the earliest, from when this report was made, if those who hold the
     /// lock keep it to its end; see [`AcquireError::retry_after`](crate::AcquireError::retry_after).
     pub fn retry_after(&self) -> Option<Duration> {
@@ -132,6 +140,10 @@ impl fmt::Display for NodeReport {
         if let Some(told) = self.holder.as_ref().and_then(Holder::metadata) {
             // It is the holder's text, and may end up in a log.
             write!(f, " by {}", told.escape_debug())?;
+        }
+        if let Some(excess) = self.holder.as_ref().and_then(Holder::excess) {
+            let ttl = self.holder.as_ref().and_then(Holder::ttl).unwrap_or_default();
+            write!(f, " for {}, {excess};", short(ttl))?;
         }
         self.latency.map_or(Ok(()), |latency| write!(f, " {}", short(latency)))
     }

@@ -35,6 +35,8 @@ struct HolderShape<'a> {
     ttl_seconds: Option<f64>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     cooling_down: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    exceeds_max_ttl: bool,
 }
 
 /// An object: `granted`, `needed`, `retry_after_seconds`, and the `nodes` in order.
@@ -77,12 +79,15 @@ impl Serialize for NodeVote {
     }
 }
 
-/// An object: `hint`, `metadata`, `ttl_seconds`, and `cooling_down` if true. The value is not in it.
+/// An object: `hint`, `metadata`, `ttl_seconds`, and `cooling_down` and `exceeds_max_ttl` where true. The value is not
+/// in it.
 impl Serialize for Holder {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (metadata, ttl_seconds) = (self.metadata(), seconds(self.ttl()));
-        let cooling_down = self.is_cooling_down();
-        HolderShape { hint: self.hint(), metadata, ttl_seconds, cooling_down }.serialize(serializer)
+        let (cooling_down, exceeds_max_ttl) = (self.is_cooling_down(), self.exceeds_max_ttl());
+        let hint = self.hint();
+        HolderShape { hint, metadata, ttl_seconds, cooling_down, exceeds_max_ttl }
+            .serialize(serializer)
     }
 }
 
