@@ -198,6 +198,33 @@ impl fmt::Display for Severity {
     }
 }
 
+impl Finding {
+    /// The findings about clocks.
+    fn fmt_clock(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ClockMoved { by } => {
+                write!(f, "its clock was put by {} while it was looked at: ", short(*by))?;
+                write!(f, "put forward, it forgets locks; let it be slewed, not stepped")
+            }
+            Self::ClockOff { offset } => {
+                write!(f, "its clock is {offset} of the other nodes: that does no harm, but the ")?;
+                write!(f, "step that mends it may (put forward, a node forgets locks); ")?;
+                write!(f, "synchronise it by slewing, and keep locks away while it is stepped")
+            }
+            Self::ClocksDisagree { by, near_client, others } => {
+                let (by, near, others) = (short(*by), near_client.join(", "), others.join(", "));
+                write!(
+                    f,
+                    "the nodes' clocks disagree by {by}: {near} (near this client's clock) "
+                )?;
+                write!(f, "and {others}; find out which are right before you correct any: put ")?;
+                write!(f, "forward, a node forgets locks; put back, it keeps them for longer")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -232,23 +259,8 @@ impl fmt::Display for Finding {
                 }
                 write!(f, "; set maxmemory-policy noeviction")
             }
-            Self::ClockMoved { by } => {
-                write!(f, "its clock was put by {} while it was looked at: ", short(*by))?;
-                write!(f, "put forward, it forgets locks; let it be slewed, not stepped")
-            }
-            Self::ClockOff { offset } => {
-                write!(f, "its clock is {offset} of the other nodes: that does no harm, but the ")?;
-                write!(f, "step that mends it may (put forward, a node forgets locks); ")?;
-                write!(f, "synchronise it by slewing, and keep locks away while it is stepped")
-            }
-            Self::ClocksDisagree { by, near_client, others } => {
-                let (by, near, others) = (short(*by), near_client.join(", "), others.join(", "));
-                write!(
-                    f,
-                    "the nodes' clocks disagree by {by}: {near} (near this client's clock) "
-                )?;
-                write!(f, "and {others}; find out which are right before you correct any: put ")?;
-                write!(f, "forward, a node forgets locks; put back, it keeps them for longer")
+            Self::ClockMoved { .. } | Self::ClockOff { .. } | Self::ClocksDisagree { .. } => {
+                self.fmt_clock(f)
             }
             Self::NotDurable { persistence } => f.write_str(&forgets(*persistence)),
             Self::RestsOnRewrite => {

@@ -78,8 +78,8 @@ pub(super) struct Dispute {
     pub(super) far: Vec<usize>,
 }
 
-/// A node whose clock is more than `limit` from those of the other nodes, but nearer to `client`, which is how far this
-/// client's wall clock is ahead of its monotonic one in nanoseconds: the majority may be wrong.
+/// Finds a node whose clock is more than `limit` from those of the other nodes, but nearer to this client's: the majority may
+/// be wrong. `client` is the lead of this client's wall clock over its monotonic one, in nanoseconds.
 pub(super) fn dispute(
     readings: &[Option<WallClock>],
     offsets: &[Option<ClockOffset>],

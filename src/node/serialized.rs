@@ -37,8 +37,8 @@ impl Serialize for NodeState {
     }
 }
 
-/// An object: its `kind`, the `message` that it prints as, `counts_in_seconds` (null while the node is unavailable), and
-/// what else is known.
+/// An object: its `kind`, the `message` that it prints as, `counts_in_seconds` (null while the node is unavailable), and the
+/// fields of its kind.
 impl Serialize for VoteEligibility {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (mut lag, mut up_for_so_long, mut why) = (None, None, None);
