@@ -28,12 +28,14 @@ fn node(guard: RestartGuard) -> Arc<NodeShared> {
     guarded_node(<_>::default(), Arc::new(Ignore), guard)
 }
 
-/// True if a grant of `node` at `at` counts for an acquire, for a raise of its counter, and for an extension.
-fn counted(node: &NodeShared, at: Time) -> [bool; 3] {
+/// True if a grant of `node` at `at` counts: for an acquire, an adoption, a raise of a counter, and an extension.
+fn counted(node: &NodeShared, at: Time) -> [bool; 4] {
     let claim = Arc::new(Claim::new(Keys::one(b"k".as_slice().into()), Value::of(b"mine"), 1));
-    let ballot = || Ballot::new(Arc::new(Ignore), node.id);
+    let (from, ballot) =
+        (Arc::new(Value::of(b"theirs")), || Ballot::new(Arc::new(Ignore), node.id));
     let commands = [
         QueuedCommand::acquire(claim.clone(), Ttl::SHORTEST, Wants::Nothing, ballot()),
+        QueuedCommand::adopt(claim.clone(), Ttl::SHORTEST, from, ballot()),
         QueuedCommand::raise(claim.clone(), 7, ballot()),
         QueuedCommand::extend(claim, at.after(Duration::from_secs(9)), false, ballot()),
     ];
@@ -47,13 +49,13 @@ fn counted(node: &NodeShared, at: Time) -> [bool; 3] {
 }
 
 #[test]
-fn quarantined_node_counts_neither_for_an_acquire_nor_for_a_raise() {
+fn quarantined_node_counts_for_extensions_only() {
     let node = node(RestartGuard::Strict);
     let uptime = Some(Duration::ZERO);
     let info = ServerInfo { run_id: Some("run".into()), uptime, ..ServerInfo::default() };
     node.guard.handle_set_up(node.id, &info, START);
-    assert_eq!(counted(&node, START), [false, false, true]);
-    assert_eq!(counted(&node, seconds(3600)), [true; 3], "the term is over");
+    assert_eq!(counted(&node, START), [false, false, false, true]);
+    assert_eq!(counted(&node, seconds(3600)), [true; 4], "the term is over");
 }
 
 #[test]
@@ -65,5 +67,24 @@ fn node_with_a_fast_clock_counts_for_nothing() {
         let received = sent.after(Duration::from_millis(1));
         node.clocks.handle_reading(node.id, Some(Reading { sent, shown_us, received }));
     }
-    assert_eq!(counted(&node, seconds(8)), [false; 3]);
+    assert_eq!(counted(&node, seconds(8)), [false; 4]);
+}
+
+#[test]
+fn grant_after_a_clock_step_counts_later_or_not_at_all() {
+    let node = node(RestartGuard::Off);
+    let claim = Arc::new(Claim::new(Keys::one(b"k".as_slice().into()), Value::of(b"mine"), 1));
+    let ten_seconds = Ttl::covering(Duration::from_secs(10));
+    let ballot = Ballot::new(Arc::new(Ignore), node.id);
+    let mut acquire = QueuedCommand::acquire(claim, ten_seconds, Wants::Nothing, ballot);
+    let mut requests = Requests::default();
+    assert!(acquire.write(node.id, START, Abilities::default(), &mut requests));
+    let answer = |counts_from| {
+        let received = Received { at: START, counts_from };
+        node.apply_guards(&acquire, Answer::Granted(Grant::default()), received)
+    };
+    let granted = |counts_from| Answer::Granted(Grant { counts_from, ..Grant::default() });
+    assert_eq!(answer(START), granted(None));
+    assert_eq!(answer(seconds(2)), granted(Some(seconds(2))));
+    assert!(matches!(answer(seconds(10)), Answer::Excluded(_)), "the validity has ended");
 }

@@ -108,13 +108,23 @@ fn whoever_was_refused_owes_no_release_until_something_is_written_again() {
 }
 
 #[test]
-fn denied_repair_leaves_its_release_pending() {
-    let claim = claim();
-    let mut repair = QueuedCommand::repair(claim.clone(), NOW.after(Duration::from_secs(9)));
-    write(&mut repair, NOW);
-    // The key may be this client's: an earlier acquire or repair has set it.
-    repair.note_answer(node(), &Answer::Denied(Obstacle::default()));
-    assert!(!QueuedCommand::release(claim, None).is_void(node(), NOW));
+fn denied_repair_extension_or_raise_leaves_its_release_pending() {
+    let (until, ballot) =
+        (NOW.after(Duration::from_secs(9)), || Ballot::new(Arc::new(Ignore), node()));
+    let commands: [&dyn Fn(Arc<Claim>) -> QueuedCommand; 3] = [
+        // It finds a key that can be this client's: an earlier acquire or repair has set it.
+        &|claim| QueuedCommand::repair(claim, until),
+        &|claim| QueuedCommand::extend(claim, until, false, ballot()),
+        &|claim| QueuedCommand::raise(claim, 7, ballot()),
+    ];
+    for command in commands {
+        let claim = claim();
+        assert!(claim.note_written(node(), Ttl::SHORTEST, NOW));
+        let mut command = command(claim.clone());
+        write(&mut command, NOW);
+        command.note_answer(node(), &Answer::Denied(Obstacle::default()));
+        assert!(!QueuedCommand::release(claim, None).is_void(node(), NOW));
+    }
 }
 
 #[test]
