@@ -184,6 +184,10 @@ fn forgets(persistence: Persistence) -> String {
     )
 }
 
+/// The consequence of a restart or a flush, and the advice.
+const QUARANTINED: &str = "it may have forgotten locks, and has no vote in an acquire before that; restart no other \
+                           node until then";
+
 /// What comes of a replica that takes the place of the node.
 const PROMOTED: &str = "a replica that is promoted may not know the latest locks, and clients that are new \
                         cannot see that: let a node be one server; trust_persistence is not for it";
@@ -229,13 +233,7 @@ impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreachable { failure } => write!(f, "no answer: {failure}; it has no vote"),
-            Self::Quarantined { failure, .. } => {
-                write!(
-                    f,
-                    "{failure}: it may have forgotten locks, and has no vote in an acquire before "
-                )?;
-                write!(f, "that; restart no other node until then")
-            }
+            Self::Quarantined { failure, .. } => write!(f, "{failure}: {QUARANTINED}"),
             Self::Replica => {
                 write!(f, "it is a replica, which cannot vote; give the address of a master")
             }
