@@ -1,6 +1,6 @@
 //! How the command ends: its exit codes, and the tables of them that the help shows.
 
-use crate::output;
+use crate::{output, settings};
 use clap::builder::StyledStr;
 use quorlock::{AcquireError, ClientError, ConfigError, ReleaseError};
 use std::fmt::Write as _;
@@ -70,7 +70,7 @@ impl Failure {
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
-        Self::usage(error.to_string())
+        Self::usage(settings::message(&error))
     }
 }
 
@@ -86,8 +86,8 @@ impl From<ClientError> for Failure {
 impl From<AcquireError> for Failure {
     fn from(error: AcquireError) -> Self {
         let code = match &error {
+            AcquireError::Invalid(error) => return error.clone().into(),
             AcquireError::Contended { .. } | AcquireError::NotHeld { .. } => Code::NO,
-            AcquireError::Invalid(_) => Code::USAGE,
             outage if outage.is_unavailable() => Code::NO_QUORUM,
             _ => Code::FAILED,
         };
@@ -98,8 +98,8 @@ impl From<AcquireError> for Failure {
 impl From<ReleaseError> for Failure {
     fn from(error: ReleaseError) -> Self {
         let code = match &error {
+            ReleaseError::Invalid(error) => return error.clone().into(),
             ReleaseError::NoQuorum { .. } => Code::NO_QUORUM,
-            ReleaseError::Invalid(_) => Code::USAGE,
             _ => Code::FAILED,
         };
         Self::new(code, error.to_string())

@@ -4,8 +4,8 @@ use crate::exit::{Code, Failure};
 use crate::guard::{self, End, Guard, Signals, orphans};
 use crate::nodes::Client;
 use crate::options::{LockOptions, WaitOptions};
-use crate::{output, progress, quarantine};
-use quorlock::{Acquire, AcquireError, Lease, ReleaseError, ReleaseOutcome};
+use crate::{output, progress, quarantine, resource};
+use quorlock::{Acquire, AcquireError, Holder, Lease, ReleaseError, ReleaseOutcome};
 use std::time::Duration;
 use tokio::select;
 
@@ -82,7 +82,12 @@ async fn wait(
     signals: &mut Signals,
 ) -> Result<Lease, Failure> {
     let acquire = acquire(client, wanted);
-    let acquired = async { acquire.await.map_err(|error| refused(error, client, wanted.wait)) };
+    let acquired = async {
+        match acquire.await {
+            Ok(lease) => Ok(lease),
+            Err(error) => Err(refused(client, wanted, error).await),
+        }
+    };
     select! {
         biased;
         acquired = acquired => acquired,
@@ -92,16 +97,35 @@ async fn wait(
     }
 }
 
-fn refused(error: AcquireError, client: &Client, wait: &WaitOptions) -> Failure {
-    let (is_contended, is_unavailable) = (error.is_contended(), error.is_unavailable());
-    let mut failure = Failure::from(error);
-    if is_contended {
-        failure.code = Code(wait.conflict_exit_code);
+async fn refused(client: &Client, wanted: &Wanted<'_>, error: AcquireError) -> Failure {
+    let AcquireError::Contended { report, .. } = &error else {
+        let is_unavailable = error.is_unavailable();
+        let mut failure = Failure::from(error);
+        if is_unavailable && let Some(reason) = quarantine::reason(client) {
+            failure.message = format!("{}; {reason}", failure.message);
+        }
+        return failure;
+    };
+    let code = Code(wanted.wait.conflict_exit_code);
+    let message = match holder(client, wanted.resources).await {
+        Some((name, holder)) => format!("{} is held by {holder}: {report}", resource::shown(name)),
+        None => error.to_string(),
+    };
+    Failure::new(code, message)
+}
+
+/// The first of the resources that the nodes report as held, and its holder.
+pub(crate) async fn holder<'a>(
+    client: &Client,
+    resources: &[&'a [u8]],
+) -> Option<(&'a [u8], Holder)> {
+    for resource in resources {
+        let Ok(status) = client.redlock.status(resource).await else { continue };
+        if let Some(holder) = status.holder() {
+            return Some((resource, holder));
+        }
     }
-    if is_unavailable && let Some(reason) = quarantine::reason(client) {
-        failure.message = format!("{}; {reason}", failure.message);
-    }
-    failure
+    None
 }
 
 /// Complains of a lock that was not held any more, or is not known to be released.

@@ -14,7 +14,9 @@ mod options;
 mod output;
 mod progress;
 mod quarantine;
+mod renewals;
 mod resource;
+mod settings;
 mod torture;
 mod verbs;
 

@@ -3,6 +3,7 @@
 use crate::exit::Failure;
 use crate::options::{LockOptions, NodeOptions, RestartOptions};
 use crate::output;
+use crate::renewals::Renewals;
 use quorlock::{Builder, Config, NodeState, Redlock, RestartGuard};
 use std::fs;
 use std::path::Path;
@@ -65,7 +66,8 @@ impl Client {
     /// A client with the strict guard, unless an option or a setting names another: a new client has seen no restart.
     fn build(mut config: Config, guard: Option<RestartGuard>) -> Result<Self, Failure> {
         config.restart_guard = guard.or(config.restart_guard).or(Some(RestartGuard::Strict));
-        let redlock = Builder::from_config(config.clone()).build()?;
+        let builder = Builder::from_config(config.clone());
+        let redlock = builder.observer(Renewals::default()).build()?;
         Ok(Self {
             redlock,
             ttl: config.ttl.unwrap_or(TTL),

@@ -1,8 +1,7 @@
 //! What is shown on a terminal while a lock is waited for.
 
 use crate::nodes::Client;
-use crate::output;
-use crate::resource;
+use crate::{held, output, resource};
 use std::convert::Infallible;
 use std::future::pending;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -43,17 +42,9 @@ pub(crate) async fn show(client: &Client, resources: &[&[u8]]) -> Infallible {
     sleep(PACE).await;
     let mut line = Line::default();
     loop {
-        let mut holder = None;
-        for resource in resources {
-            let Ok(status) = client.redlock.status(resource).await else { continue };
-            if let Some(who) = status.holder() {
-                holder = Some((resource, who));
-                break;
-            }
-        }
         let waited = humantime::format_duration(Duration::from_secs(begun.elapsed().as_secs()));
         let mark = output::styled(output::WARNING, "waiting");
-        line.write(&match holder {
+        line.write(&match held::holder(client, resources).await {
             Some((resource, who)) => {
                 format!(
                     "quorlock: {mark} for {waited}: {} is held by {who}",

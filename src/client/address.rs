@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 /// Of several addresses in one text.
-const LIST: &str = "it looks like several; nodes() takes a list, with one URL for each node";
+const LIST: &str = "it looks like several URLs: give each node its own";
 
 const TCP: [&str; 4] = ["redis", "rediss", "valkey", "valkeys"];
 const TLS: [&str; 2] = ["rediss", "valkeys"];

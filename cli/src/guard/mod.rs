@@ -113,7 +113,7 @@ impl Guarded<'_> {
             if self.group.has_more() {
                 output::complain("CMD has ended; what it left running is ended with it");
                 self.group.signal(Signal::TERM);
-                self.end().await;
+                self.end(Signal::TERM).await;
             }
             return Ok(End::Exited(code_of(status)));
         }
@@ -131,7 +131,7 @@ impl Guarded<'_> {
         self.group.signal(signal);
         // One that is stopped hears nothing else.
         self.group.signal(Signal::CONT);
-        self.end().await;
+        self.end(signal).await;
         Ok(End::Lost)
     }
 
@@ -157,9 +157,9 @@ impl Guarded<'_> {
         }
     }
 
-    /// Waits until the group has ended that was told to: for the grace at most, and no longer than there is time. Then
-    /// it is killed.
-    async fn end(&mut self) {
+    /// Waits until the group has ended after `signal`, at most for the grace and until shortly before the validity ends.
+    /// Then kills it.
+    async fn end(&mut self, signal: Signal) {
         let (last, grace) = (self.guard.last(), self.guard.grace);
         let lease = self.lease;
         select! {
@@ -167,6 +167,9 @@ impl Guarded<'_> {
             () = self.gone() => return,
             _ = lease.endangered(last) => {}
             () = sleep(grace) => {}
+        }
+        if signal != Signal::KILL {
+            output::complain("not all processes of CMD have ended after TERM: they get KILL");
         }
         self.group.signal(Signal::KILL);
         let _ = timeout(REAPED, self.gone()).await;

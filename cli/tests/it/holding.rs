@@ -70,6 +70,21 @@ fn who_holds_it_can_be_stopped_and_go_on() {
     assert!(nodes.is_empty());
 }
 
+#[test]
+fn hold_prints_when_renewals_fail_and_succeed_again() {
+    let nodes = Cluster::start(3);
+    let scene = Scene::on(&nodes).with("QUORLOCK_NODE_TIMEOUT", "300ms");
+    let mut holding = Running::of(&mut scene.command(&["hold", "--ttl", "10s", "r"]));
+    holding.line();
+    nodes.iter().for_each(Server::stop);
+    let failing = holding.complaint();
+    nodes.iter().for_each(Server::cont);
+    assert!(failing.contains("renewals are failing, the lock is lost in "), "{failing}");
+    assert_eq!(holding.complaint(), "quorlock: renewals succeed again\n");
+    holding.send(Signal::TERM);
+    assert_eq!(holding.end().code, 0);
+}
+
 /// Says that it leads, and goes on until it is told to end.
 const LEADER: &str = "echo $QUORLOCK_TOKEN >> $D/tokens; n=0; \
                       while [ ! -e $D/go ] && [ $n -lt 1200 ]; do sleep 0.05; n=$((n + 1)); done; exit 8";

@@ -116,9 +116,13 @@ fn a_lock_that_another_holds_is_waited_for_as_long_as_was_said() {
         let arguments = [&["run"], options, &["r", "--", "/bin/true"]].concat();
         Ended::of(&mut scene.command(&arguments))
     };
-    assert_eq!(run(&["-n"]).code, 1);
+    let refused = run(&["-n"]);
+    assert_eq!(refused.code, 1);
     let waited = run(&["-w", "2s"]);
     assert_eq!(waited.code, 1);
+    for err in [&refused.err, &waited.err] {
+        assert!(err.starts_with("quorlock: r is held by web-1:4711: "), "{err}");
+    }
     // How it goes is for terminals.
     assert!(!waited.err.contains("waiting"), "{}", waited.err);
     assert_eq!(run(&["-w", "300ms", "-E", "42"]).code, 42);

@@ -18,14 +18,14 @@ pub(crate) struct Running {
     child: Child,
     pub(crate) stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
-    stderr: ChildStderr,
+    stderr: BufReader<ChildStderr>,
 }
 
 impl Running {
     #[track_caller]
     pub(crate) fn of(command: &mut Command) -> Self {
         let (child, Pipes { stdin, stdout, stderr }) = Child::spawn(command);
-        Self { child, stdin, stdout: BufReader::new(stdout), stderr }
+        Self { child, stdin, stdout: BufReader::new(stdout), stderr: BufReader::new(stderr) }
     }
 
     pub(crate) fn send(&self, signal: Signal) {
@@ -48,6 +48,13 @@ impl Running {
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.stdout.read_line(&mut line).expect("text");
+        line
+    }
+
+    /// The next line of its standard error.
+    pub(crate) fn complaint(&mut self) -> String {
+        let mut line = String::new();
+        self.stderr.read_line(&mut line).expect("text");
         line
     }
 

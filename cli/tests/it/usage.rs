@@ -1,6 +1,9 @@
 //! What cannot work is a usage error, 2, that says what to do; no node is asked.
 
 use crate::scene::Scene;
+use regex::Regex;
+use std::fs;
+use std::path::Path;
 
 /// Nobody listens there, and nobody is asked.
 const NODES: &str = "redis://127.0.0.1:1 redis://127.0.0.1:2 redis://127.0.0.1:3";
@@ -59,6 +62,15 @@ fn options_that_cannot_work_are_refused() {
     ] {
         scene.run(&[&["run"], options, &["a", "--", "true"]].concat());
     }
+    for (name, value) in [
+        ("QUORLOCK_TOKEN_TTL", "5s"),
+        ("QUORLOCK_DRIFT_FACTOR", "1"),
+        ("QUORLOCK_DRIFT_CONSTANT", "10s"),
+        ("QUORLOCK_NODE_TIMEOUT", "0s"),
+        ("QUORLOCK_MAX_TTL", "0s"),
+    ] {
+        scene.run_with(name, value, &["hold", "a"]);
+    }
     for options in
         [&["hold", "--ttl", "2m", "a"][..], &["lead", "--grace", "6s", "a", "--", "true"]]
     {
@@ -88,3 +100,36 @@ fn names_that_cannot_be_locked_are_refused() {
     }
     scene.compare_with("usage-names.txt");
 }
+
+/// The library's messages name methods of its builder, which a shell does not have.
+#[test]
+fn errors_of_settings_name_no_rust_method() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |file: &str| fs::read_to_string(root.join(file)).expect("a source file");
+    let (errors, messages) = (read("../src/error/config.rs"), read("src/settings.rs"));
+    let method = Regex::new(r"[a-z_]\(").expect("a good pattern");
+    let mut named = 0;
+    for variant in errors.split("#[error(").skip(1) {
+        let (message, rest) = variant.split_once(")]\n").expect("an attribute ends");
+        if !method.is_match(message) {
+            continue;
+        }
+        let name = rest.trim_start().split([' ', ',']).next().expect("a variant has a name");
+        named += 1;
+        assert!(
+            UNREACHABLE.contains(&name) || messages.contains(&format!("ConfigError::{name} ")),
+            "{name} needs a message in cli/src/settings.rs: {message}"
+        );
+    }
+    assert!(named >= UNREACHABLE.len(), "only {named} variants name a method");
+}
+
+/// No call that the command makes returns them.
+const UNREACHABLE: [&str; 6] = [
+    "OpaqueTls",
+    "EnsureExceedsMax",
+    "NoResources",
+    "AdoptsSet",
+    "CoolDownExceedsMax",
+    "MarginTooLong",
+];

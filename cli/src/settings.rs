@@ -1,0 +1,89 @@
+//! Errors in settings, with the settings named as options, variables and file keys.
+
+use quorlock::ConfigError;
+
+/// The message of `error`. The library's own message names methods of its builder.
+pub(crate) fn message(error: &ConfigError) -> String {
+    match error {
+        ConfigError::BadTtl { setting, ttl } => {
+            format!("invalid {} of {ttl:?}: must be between 1 ms and 100 years", named(setting))
+        }
+        ConfigError::TtlExceedsMax { ttl, max_ttl } => format!(
+            "the {} of {ttl:?} exceeds the max_ttl of {max_ttl:?}: reduce it, or raise {} on all clients of these \
+             nodes first",
+            named("ttl"),
+            named("max_ttl")
+        ),
+        ConfigError::AtLeastExceedsTtl { at_least, ttl } => {
+            format!("--at-least {at_least:?} exceeds the ttl of {ttl:?}: increase {}", named("ttl"))
+        }
+        ConfigError::TokenTtlBelowMax { token_ttl, max_ttl } => format!(
+            "the {} of {token_ttl:?} is shorter than the max_ttl of {max_ttl:?}: increase it",
+            named("token_ttl")
+        ),
+        ConfigError::BadDriftFactor { factor } => {
+            format!("invalid {} {factor}: must be at least 0 and below 1", named("drift_factor"))
+        }
+        ConfigError::DriftExceedsTtl { ttl, drift } => format!(
+            "the drift allowance of {drift:?} exceeds the ttl of {ttl:?}: increase {}, or reduce {} or {}",
+            named("ttl"),
+            named("drift_factor"),
+            named("drift_constant")
+        ),
+        ConfigError::NodeTimeoutExceedsValidity { node_timeout, ttl, validity } => format!(
+            "the node timeout of {node_timeout:?} must be shorter than the validity of {validity:?} that a ttl of \
+             {ttl:?} gives: reduce {} or increase {}",
+            named("node_timeout"),
+            named("ttl")
+        ),
+        ConfigError::MaxHoldTooShort { max_hold, node_timeout } => format!(
+            "--max-hold {max_hold:?} must be longer than the node timeout of {node_timeout:?}: increase it"
+        ),
+        ConfigError::TooManyResources { given, most } => {
+            format!("{given} resources given: at most {most} can be locked together")
+        }
+        ConfigError::LongMetadata { length, most } => {
+            format!("the {} has {length} bytes: at most {most} are accepted", named("metadata"))
+        }
+        ConfigError::ReservedPrefix { prefix } => format!(
+            "invalid {} {prefix:?}: no key may contain \"#quorlock:\", which marks the keys of fencing counters",
+            named("key_prefix")
+        ),
+        ConfigError::OwnerAndMetadata => {
+            format!("{} and {} are both set: unset one", named("owner"), named("metadata"))
+        }
+        ConfigError::ZeroTimeout { setting } => {
+            format!("{} is zero: no node could reply within it", named(setting))
+        }
+        ConfigError::NoNodes => {
+            "no nodes: name them by --node, --nodes-file or QUORLOCK_NODES".to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+/// A setting by its option, where it has one, and its variable. The key in a file is the variable's name in small
+/// letters, without the prefix.
+fn named(setting: &str) -> String {
+    let variable = format!("QUORLOCK_{}", setting.to_ascii_uppercase());
+    match setting {
+        "ttl" | "max_ttl" | "metadata" => format!("--{} ({variable})", setting.replace('_', "-")),
+        _ => variable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_named_by_option_and_variable() {
+        for (setting, name) in [
+            ("ttl", "--ttl (QUORLOCK_TTL)"),
+            ("max_ttl", "--max-ttl (QUORLOCK_MAX_TTL)"),
+            ("node_timeout", "QUORLOCK_NODE_TIMEOUT"),
+        ] {
+            assert_eq!(named(setting), name);
+        }
+    }
+}
