@@ -55,6 +55,15 @@ pub(crate) fn message(error: &ConfigError) -> String {
         ConfigError::ZeroTimeout { setting } => {
             format!("{} is zero: no node could reply within it", named(setting))
         }
+        ConfigError::BadTlsFile { setting, path, reason } => {
+            format!("{} {}: {reason}", named(setting), path.display())
+        }
+        ConfigError::IncompleteTlsFiles { missing } => format!(
+            "{} is not set: {} and {} are needed together",
+            named(missing),
+            named("tls_cert_file"),
+            named("tls_key_file")
+        ),
         ConfigError::NoNodes => {
             "no nodes: name them by --node, --nodes-file or QUORLOCK_NODES".to_owned()
         }
@@ -67,6 +76,9 @@ pub(crate) fn message(error: &ConfigError) -> String {
 fn named(setting: &str) -> String {
     let variable = format!("QUORLOCK_{}", setting.to_ascii_uppercase());
     match setting {
+        "tls_ca_cert_file" => format!("--cacert ({variable})"),
+        "tls_cert_file" => format!("--cert ({variable})"),
+        "tls_key_file" => format!("--key ({variable})"),
         "ttl" | "max_ttl" | "metadata" => format!("--{} ({variable})", setting.replace('_', "-")),
         _ => variable,
     }

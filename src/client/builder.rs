@@ -19,7 +19,7 @@ use crate::random::Random;
 #[cfg(feature = "test-util")]
 use crate::time::Clock;
 #[cfg(feature = "tls-rustls")]
-use crate::transport::Sockets;
+use crate::transport::TlsFiles;
 #[cfg(any(test, feature = "test-util"))]
 use crate::transport::Transport;
 use std::fmt;
@@ -55,7 +55,9 @@ pub struct Builder {
     options: Options,
     runtime: Option<Handle>,
     pub(super) observer: Option<Arc<dyn Observer>>,
-    environment: Environment,
+    pub(super) environment: Environment,
+    #[cfg(feature = "tls-rustls")]
+    pub(super) tls_files: TlsFiles,
     pub(super) credentials: Option<CredentialSource>,
     /// What `build` refuses, whatever else is set.
     pub(super) fault: Option<ConfigError>,
@@ -93,41 +95,6 @@ impl Builder {
             self.nodes.push(place);
         }
         self
-    }
-
-    /// What TLS does on the connections to all nodes whose address asks for it (`rediss://…`): certificates
-    /// of your own, another provider of cryptography. Without it, servers have to have a certificate that
-    /// the root certificates of the system vouch for, and are shown none.
-    ///
-    /// ```
-    /// use quorlock::Redlock;
-    /// use rustls::pki_types::pem::PemObject;
-    /// use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-    /// use rustls::{ClientConfig, RootCertStore};
-    ///
-    /// # let (dir, made) = (tempfile::tempdir()?, rcgen::generate_simple_self_signed(["locks".to_owned()])?);
-    /// # std::env::set_current_dir(&dir)?;
-    /// # ["ca.pem", "client.pem"].iter().try_for_each(|name| std::fs::write(name, made.cert.pem()))?;
-    /// # std::fs::write("client.key", made.signing_key.serialize_pem())?;
-    /// let mut roots = RootCertStore::empty();
-    /// for root in CertificateDer::pem_file_iter("ca.pem")? {
-    ///     roots.add(root?)?;
-    /// }
-    /// let ours = CertificateDer::pem_file_iter("client.pem")?.collect::<Result<Vec<_>, _>>()?;
-    /// let key = PrivateKeyDer::from_pem_file("client.key")?;
-    /// let tls = ClientConfig::builder()
-    ///     .with_root_certificates(roots)
-    ///     .with_client_auth_cert(ours, key)?; // or with_no_client_auth()
-    /// let redlock = Redlock::builder()
-    ///     .nodes(["rediss://10.0.0.1", "rediss://10.0.0.2", "rediss://10.0.0.3"])
-    ///     .tls(tls)
-    ///     .build()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[cfg(feature = "tls-rustls")]
-    pub fn tls(self, config: impl Into<Arc<rustls::ClientConfig>>) -> Self {
-        let transport = Arc::new(Sockets::with_tls(config.into()));
-        Self { environment: Environment { transport, ..self.environment }, ..self }
     }
 
     /// How long the nodes keep a lock that nobody extends or releases. Whole milliseconds count.
@@ -302,13 +269,17 @@ impl Builder {
         self.options.connect_timeout
     }
 
-    /// Checks the settings and makes the client. Does no I/O and needs no runtime: connections are
-    /// made by the first acquire.
+    /// Checks the settings and makes the client. Does no I/O but to read certificates in files, and needs no runtime:
+    /// connections are made by the first acquire.
     ///
     /// # Errors
     /// Says what cannot work, by name.
     pub fn build(self) -> Result<Redlock, ConfigError> {
-        let Self { nodes, options, runtime, observer, environment, credentials, fault } = self;
+        #[cfg(feature = "tls-rustls")]
+        let this = self.with_tls_files()?;
+        #[cfg(not(feature = "tls-rustls"))]
+        let this = self;
+        let Self { nodes, options, runtime, observer, environment, credentials, fault, .. } = this;
         fault.map_or(Ok(()), Err)?;
         let places = nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
         let quorum = match places.len() {
@@ -358,11 +329,12 @@ impl fmt::Debug for Builder {
             Ok((address, _)) => address.to_string(),
             Err(error) => error.to_string(),
         });
-        f.debug_struct("Builder")
-            .field("nodes", &nodes.collect::<Vec<_>>())
-            .field("options", &self.options)
-            .field("runtime", &self.runtime)
-            .finish_non_exhaustive()
+        let mut debug = f.debug_struct("Builder");
+        debug.field("nodes", &nodes.collect::<Vec<_>>());
+        debug.field("options", &self.options).field("runtime", &self.runtime);
+        #[cfg(feature = "tls-rustls")]
+        debug.field("tls_files", &self.tls_files);
+        debug.finish_non_exhaustive()
     }
 }
 

@@ -8,12 +8,15 @@ use crate::error::ConfigError;
 use crate::node::RestartGuard;
 use crate::protocol::RetryPolicy;
 use std::fmt;
+#[cfg(feature = "tls-rustls")]
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The settings of a client as plain data: from a file, by serde (feature `serde`), from
 /// [variables of the environment](Self::from_env), or from a program's own configuration. Hand it to
 /// [`Builder::from_config`]. What is `None` is as [`Builder`] has it by default; its methods have the names of
-/// the fields, and say what each does. Certificates and [credentials](Builder::credentials) that change are
+/// the fields, and say what each does. Certificates in files are settings of the feature `tls-rustls`; other
+/// certificates and [credentials](Builder::credentials) that change are
 /// no data: they are set on the builder.
 ///
 /// ```
@@ -91,6 +94,15 @@ pub struct Config {
     /// See [`Builder::token_ttl`].
     #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
     pub token_ttl: Option<Duration>,
+    /// See [`Builder::tls_ca_cert_file`].
+    #[cfg(feature = "tls-rustls")]
+    pub tls_ca_cert_file: Option<PathBuf>,
+    /// See [`Builder::tls_cert_file`].
+    #[cfg(feature = "tls-rustls")]
+    pub tls_cert_file: Option<PathBuf>,
+    /// See [`Builder::tls_key_file`].
+    #[cfg(feature = "tls-rustls")]
+    pub tls_key_file: Option<PathBuf>,
 }
 
 impl Config {
@@ -120,6 +132,11 @@ impl Builder {
         let builder = builder.given(config.drift_factor, Self::drift_factor);
         let builder = builder.given(*drift_constant, Self::drift_constant);
         let builder = builder.given(*token_ttl, Self::token_ttl);
+        #[cfg(feature = "tls-rustls")]
+        let builder = builder
+            .given(config.tls_ca_cert_file, Self::tls_ca_cert_file)
+            .given(config.tls_cert_file, Self::tls_cert_file)
+            .given(config.tls_key_file, Self::tls_key_file);
         let Config { retry, key_prefix, metadata, owner, fenced, .. } = config;
         let (owner, fenced) = (owner.filter(|is| *is), fenced.filter(|is| *is));
         let both = owner.and(metadata.as_ref()).map(|_| ConfigError::OwnerAndMetadata);
@@ -143,7 +160,8 @@ impl Builder {
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes = self.nodes.iter().enumerate().map(|(at, url)| address::shown(at + 1, url));
-        f.debug_struct("Config")
+        let mut debug = f.debug_struct("Config");
+        debug
             .field("nodes", &nodes.collect::<Vec<_>>())
             .field("ttl", &self.ttl)
             .field("max_ttl", &self.max_ttl)
@@ -159,8 +177,13 @@ impl fmt::Debug for Config {
             .field("metadata", &self.metadata)
             .field("owner", &self.owner)
             .field("fenced", &self.fenced)
-            .field("token_ttl", &self.token_ttl)
-            .finish()
+            .field("token_ttl", &self.token_ttl);
+        #[cfg(feature = "tls-rustls")]
+        debug
+            .field("tls_ca_cert_file", &self.tls_ca_cert_file)
+            .field("tls_cert_file", &self.tls_cert_file)
+            .field("tls_key_file", &self.tls_key_file);
+        debug.finish()
     }
 }
 

@@ -25,6 +25,12 @@ fn full() -> Config {
         owner: None,
         fenced: Some(true),
         token_ttl: Some(Duration::from_hours(48)),
+        #[cfg(feature = "tls-rustls")]
+        tls_ca_cert_file: Some("/ca.pem".into()),
+        #[cfg(feature = "tls-rustls")]
+        tls_cert_file: Some("/cert.pem".into()),
+        #[cfg(feature = "tls-rustls")]
+        tls_key_file: Some("/key.pem".into()),
         ..Config::new(NODES)
     }
 }
@@ -36,7 +42,12 @@ fn built() -> Builder {
     let builder = builder.wait(ms(7_000)).node_timeout(ms(250)).connect_timeout(ms(3_000));
     let builder = builder.drift_factor(0.02).drift_constant(ms(4));
     let builder = builder.retry(RetryPolicy::fixed(ms(100)).limit(3)).key_prefix("app:");
-    builder.metadata("worker").fenced().token_ttl(Duration::from_hours(48))
+    let builder = builder.metadata("worker").fenced().token_ttl(Duration::from_hours(48));
+    #[cfg(feature = "tls-rustls")]
+    let builder = builder.tls_ca_cert_file("/ca.pem").tls_cert_file("/cert.pem");
+    #[cfg(feature = "tls-rustls")]
+    let builder = builder.tls_key_file("/key.pem");
+    builder
 }
 
 #[test]

@@ -19,6 +19,8 @@ mod serialized;
 mod settings;
 mod status;
 mod text;
+#[cfg(feature = "tls-rustls")]
+mod tls;
 mod using;
 mod variables;
 

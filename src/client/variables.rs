@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 /// What follows the prefix and a `_`.
-const NAMES: [&str; 16] = [
+const NAMES: &[&str] = &[
     "NODES",
     "TTL",
     "MAX_TTL",
@@ -26,6 +26,12 @@ const NAMES: [&str; 16] = [
     "OWNER",
     "FENCED",
     "TOKEN_TTL",
+    #[cfg(feature = "tls-rustls")]
+    "TLS_CA_CERT_FILE",
+    #[cfg(feature = "tls-rustls")]
+    "TLS_CERT_FILE",
+    #[cfg(feature = "tls-rustls")]
+    "TLS_KEY_FILE",
 ];
 
 /// What the command `quorlock` tells those that it runs, under its own prefix: no settings, and refused by nobody
@@ -74,6 +80,7 @@ impl Config {
     /// | `QUORLOCK_RESTART_GUARD` | `observed`, `strict`, `off` |
     /// | `QUORLOCK_TRUST_PERSISTENCE`, `_FENCED`, `_OWNER` | `true`, `false` |
     /// | `QUORLOCK_KEY_PREFIX`, `_METADATA` | any text |
+    /// | `QUORLOCK_TLS_CA_CERT_FILE`, `_TLS_CERT_FILE`, `_TLS_KEY_FILE` (feature `tls-rustls`) | `/etc/quorlock/ca.pem` |
     ///
     /// `QUORLOCK_RESOURCE`, `QUORLOCK_TOKEN` and `QUORLOCK_HELD`, by which the command `quorlock` tells those that it
     /// runs what they hold, are no settings, and are passed over.
@@ -147,7 +154,8 @@ impl Config {
         for (setting, value) in ours.iter().filter(|(setting, _)| !is_told(setting)) {
             let name = format!("{prefix}_{setting}");
             if !NAMES.contains(&&**setting) {
-                let known = NAMES.map(|known| format!("{prefix}_{known}")).join(", ");
+                let known = NAMES.iter().map(|known| format!("{prefix}_{known}"));
+                let known = known.collect::<Vec<_>>().join(", ");
                 return Err(ConfigError::UnknownVariable { name, known });
             }
             let read = value.to_str().ok_or_else(|| "it is no UTF-8".to_owned());
@@ -176,6 +184,12 @@ impl Config {
             "OWNER" => self.owner = read(text)?,
             "FENCED" => self.fenced = read(text)?,
             "TOKEN_TTL" => self.token_ttl = read(text)?,
+            #[cfg(feature = "tls-rustls")]
+            "TLS_CA_CERT_FILE" => self.tls_ca_cert_file = Some(text.into()),
+            #[cfg(feature = "tls-rustls")]
+            "TLS_CERT_FILE" => self.tls_cert_file = Some(text.into()),
+            #[cfg(feature = "tls-rustls")]
+            "TLS_KEY_FILE" => self.tls_key_file = Some(text.into()),
             other => return Err(format!("{other} is no setting")),
         }
         Ok(())

@@ -40,6 +40,12 @@ fn each_variable_is_a_setting_and_what_is_not_set_is_as_ever() {
         ("LOCKS_OWNER", "false"),
         ("LOCKS_FENCED", "true"),
         ("LOCKS_TOKEN_TTL", "24h"),
+        #[cfg(feature = "tls-rustls")]
+        ("LOCKS_TLS_CA_CERT_FILE", "/ca.pem"),
+        #[cfg(feature = "tls-rustls")]
+        ("LOCKS_TLS_CERT_FILE", "/cert.pem"),
+        #[cfg(feature = "tls-rustls")]
+        ("LOCKS_TLS_KEY_FILE", "/key.pem"),
     ];
     let expected = Config {
         ttl: Some(seconds(5)),
@@ -57,9 +63,16 @@ fn each_variable_is_a_setting_and_what_is_not_set_is_as_ever() {
         owner: Some(false),
         fenced: Some(true),
         token_ttl: Some(Duration::from_hours(24)),
+        #[cfg(feature = "tls-rustls")]
+        tls_ca_cert_file: Some("/ca.pem".into()),
+        #[cfg(feature = "tls-rustls")]
+        tls_cert_file: Some("/cert.pem".into()),
+        #[cfg(feature = "tls-rustls")]
+        tls_key_file: Some("/key.pem".into()),
         ..Config::new(nodes)
     };
-    assert_eq!(all.map(|(name, _)| name), NAMES.map(|name| format!("LOCKS_{name}")));
+    let names: Vec<_> = NAMES.iter().map(|name| format!("LOCKS_{name}")).collect();
+    assert_eq!(names, all.map(|(name, _)| name));
     for prefix in ["LOCKS", "LOCKS_"] {
         let read = read_from(prefix, &all).expect("good variables");
         assert_eq!(format!("{read:?}"), format!("{expected:?}"));

@@ -1,5 +1,6 @@
 //! Settings that cannot work.
 
+use std::path::PathBuf;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -63,6 +64,22 @@ pub enum ConfigError {
     OpaqueTls {
         /// The address.
         name: String,
+    },
+    /// A file for TLS that cannot be used.
+    #[error("{setting} {} cannot be used: {reason}", path.display())]
+    BadTlsFile {
+        /// The setting's name: `tls_ca_cert_file`, `tls_cert_file` or `tls_key_file`.
+        setting: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's error, or what the file lacks.
+        reason: String,
+    },
+    /// A certificate for TLS without its key, or the reverse.
+    #[error("{missing} is not set: tls_cert_file and tls_key_file are needed together")]
+    IncompleteTlsFiles {
+        /// The setting's name.
+        missing: &'static str,
     },
     /// A ttl below one millisecond, or above a hundred years.
     #[error("a {setting} of {ttl:?} cannot be told to Redis: it must be from 1 ms to 100 years")]

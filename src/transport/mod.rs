@@ -8,6 +8,7 @@
 mod address;
 #[cfg(all(test, feature = "test-util"))]
 mod inside;
+mod scheme;
 mod sockets;
 #[cfg(feature = "tls-rustls")]
 mod tls;
@@ -16,6 +17,10 @@ pub(crate) use address::{Address, TcpAddress, TcpOptions};
 #[cfg(all(test, feature = "test-util"))]
 pub(crate) use inside::Inside;
 pub(crate) use sockets::Sockets;
+#[cfg(feature = "tls-rustls")]
+pub(crate) use sockets::Tls;
+#[cfg(feature = "tls-rustls")]
+pub(crate) use tls::{BadFile, TlsFiles};
 
 use futures::future::BoxFuture;
 use std::io;

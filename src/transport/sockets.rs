@@ -1,6 +1,7 @@
 //! Streams over sockets of the system: TCP, TLS over TCP, Unix.
 
 use super::address::{Address, TcpAddress, TcpOptions};
+use super::scheme::PlainStream;
 use super::{Stream, Transport};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::protocol::STALE_WINDOW;
@@ -13,7 +14,7 @@ use tokio::net::UnixStream;
 use tokio::net::{TcpStream, lookup_host};
 
 #[cfg(feature = "tls-rustls")]
-use super::tls;
+use super::tls::{self, TlsFiles};
 #[cfg(feature = "tls-rustls")]
 use rustls::ClientConfig;
 #[cfg(feature = "tls-rustls")]
@@ -22,21 +23,39 @@ use std::sync::Arc;
 /// The transport of a client that is given no other.
 #[derive(Default)]
 pub(crate) struct Sockets {
-    /// What the owner of the client has set for TLS. None for the system's root certificates.
     #[cfg(feature = "tls-rustls")]
-    tls: Option<Arc<ClientConfig>>,
+    tls: Tls,
+}
+
+/// The source of the TLS configuration.
+#[cfg(feature = "tls-rustls")]
+#[derive(Clone)]
+pub(crate) enum Tls {
+    /// By the caller.
+    Config(Arc<ClientConfig>),
+    /// Made for each connection.
+    Files(TlsFiles),
+}
+
+#[cfg(feature = "tls-rustls")]
+impl Default for Tls {
+    fn default() -> Self {
+        Self::Files(TlsFiles::default())
+    }
 }
 
 impl Sockets {
     #[cfg(feature = "tls-rustls")]
-    pub(crate) fn with_tls(config: Arc<ClientConfig>) -> Self {
-        Self { tls: Some(config) }
+    pub(crate) fn with_tls(tls: Tls) -> Self {
+        Self { tls }
     }
 
     async fn connect(&self, to: &Address) -> io::Result<Box<dyn Stream>> {
         match to {
             Address::Tcp(server) => {
-                let connect = |address| tcp(address, &server.options);
+                let connect = |address| async move {
+                    Ok(PlainStream::new(tcp(address, &server.options).await?, address))
+                };
                 Ok(Box::new(race(resolve(server).await?, connect).await?))
             }
             #[cfg(feature = "tls-rustls")]
@@ -45,14 +64,14 @@ impl Sockets {
                     return Err(tls::insecure());
                 }
                 let config = match &self.tls {
-                    Some(config) => config.clone(),
-                    None => tls::system_roots().await?,
+                    Tls::Config(config) => config.clone(),
+                    Tls::Files(files) => files.load().await?,
                 };
                 let connect = |address| {
                     let config = config.clone();
                     async move {
                         let stream = tcp(address, &server.options).await?;
-                        tls::shake_hands(config, &server.host, stream).await
+                        tls::shake_hands(config, &server.host, stream, address).await
                     }
                 };
                 Ok(Box::new(race(resolve(server).await?, connect).await?))
@@ -88,7 +107,7 @@ where
     Ok(stream)
 }
 
-async fn tcp(address: SocketAddr, options: &TcpOptions) -> io::Result<TcpStream> {
+pub(super) async fn tcp(address: SocketAddr, options: &TcpOptions) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let socket = SockRef::from(&stream);

@@ -1,26 +1,126 @@
 //! TLS over a stream, by rustls with the ring provider. The provider is named each time: that of the process
 //! is the application's own affair.
 
+use super::scheme::{LIMIT, is_plain, speaks_no_tls};
 use rustls::crypto::ring;
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, DEFAULT_VERSIONS, InvalidMessage, RootCertStore};
 use rustls_native_certs::load_native_certs;
+use std::fs;
+use std::future::pending;
 use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::net::TcpStream;
+use tokio::select;
 use tokio::task::spawn_blocking;
+use tokio::time::sleep;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// A configuration with the system's root certificates as they are now: who runs for months sees them
-/// renewed.
-pub(super) async fn system_roots() -> io::Result<Arc<ClientConfig>> {
-    // It reads files, and parses them.
-    let config = spawn_blocking(load).await.map_err(io::Error::other)?;
-    Ok(Arc::new(config?))
+/// PEM files for TLS. Without `ca_cert`, the system's root certificates count; without `cert` and `key`, servers are shown
+/// no certificate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TlsFiles {
+    pub(crate) ca_cert: Option<PathBuf>,
+    pub(crate) cert: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
 }
 
-fn load() -> io::Result<ClientConfig> {
+/// A PEM file that cannot be used.
+#[derive(Debug)]
+pub(crate) struct BadFile {
+    pub(crate) setting: &'static str,
+    pub(crate) path: PathBuf,
+    pub(crate) reason: String,
+}
+
+impl BadFile {
+    fn new(setting: &'static str, path: &Path, reason: impl ToString) -> Self {
+        Self { setting, path: path.to_owned(), reason: reason.to_string() }
+    }
+}
+
+impl From<BadFile> for io::Error {
+    fn from(BadFile { setting, path, reason }: BadFile) -> Self {
+        Self::other(format!("{setting} {}: {reason}", path.display()))
+    }
+}
+
+impl TlsFiles {
+    /// The configuration with the files, and the system's root certificates, as they are now: certificates are replaced
+    /// while a client runs.
+    pub(super) async fn load(&self) -> io::Result<Arc<ClientConfig>> {
+        let files = self.clone();
+        // It reads files, and parses them.
+        let load = move || -> io::Result<ClientConfig> {
+            let roots = match files.roots()? {
+                Some(roots) => roots,
+                None => system_roots()?,
+            };
+            Ok(files.config(roots)?)
+        };
+        Ok(Arc::new(spawn_blocking(load).await.map_err(io::Error::other)??))
+    }
+
+    /// Reads the files; the error of the first that cannot be used.
+    pub(crate) fn check(&self) -> Result<(), BadFile> {
+        let roots = self.roots()?.unwrap_or_else(RootCertStore::empty);
+        self.config(roots).map(drop)
+    }
+
+    fn roots(&self) -> Result<Option<RootCertStore>, BadFile> {
+        let Some(path) = &self.ca_cert else { return Ok(None) };
+        let mut roots = RootCertStore::empty();
+        for root in certificates(CA_CERT, path)? {
+            roots.add(root).map_err(|error| BadFile::new(CA_CERT, path, error))?;
+        }
+        Ok(Some(roots))
+    }
+
+    fn config(&self, roots: RootCertStore) -> Result<ClientConfig, BadFile> {
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(DEFAULT_VERSIONS)
+            .map_err(|error| BadFile::new("TLS", Path::new(""), error))?
+            .with_root_certificates(roots);
+        let (Some(cert), Some(path)) = (&self.cert, &self.key) else {
+            return Ok(config.with_no_client_auth());
+        };
+        let chain = certificates(CERT, cert)?;
+        // Errors of the parser may repeat lines of the file.
+        let key = PrivateKeyDer::from_pem_slice(&read(KEY, path)?)
+            .map_err(|_| BadFile::new(KEY, path, "no unencrypted private key in PEM format"))?;
+        config.with_client_auth_cert(chain, key).map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => {
+                BadFile::new(KEY, path, "not the key of the certificate in tls_cert_file")
+            }
+            other => BadFile::new(KEY, path, other),
+        })
+    }
+}
+
+const CA_CERT: &str = "tls_ca_cert_file";
+const CERT: &str = "tls_cert_file";
+const KEY: &str = "tls_key_file";
+
+fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, BadFile> {
+    fs::read(path).map_err(|error| BadFile::new(setting, path, error))
+}
+
+/// The certificates of a file, at least one.
+fn certificates(
+    setting: &'static str,
+    path: &Path,
+) -> Result<Vec<CertificateDer<'static>>, BadFile> {
+    let pem = read(setting, path)?;
+    let found = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
+    let found = found.ok().filter(|found| !found.is_empty());
+    found.ok_or_else(|| BadFile::new(setting, path, "no certificate in PEM format"))
+}
+
+fn system_roots() -> io::Result<RootCertStore> {
     let mut found = load_native_certs();
     if let Some(error) = found.errors.pop() {
         return Err(io::Error::other(error));
@@ -29,22 +129,43 @@ fn load() -> io::Result<ClientConfig> {
     for root in found.certs {
         roots.add(root).map_err(io::Error::other)?;
     }
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    let config = config.with_safe_default_protocol_versions().map_err(io::Error::other)?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
+    Ok(roots)
 }
 
-/// Makes `stream` one to the server `host`, which has to prove that it is that one.
+/// Performs the TLS handshake and verifies that the certificate matches `host`.
+///
+/// Redis without TLS waits for the end of a line, or replies with an error if the handshake has one. So a server that
+/// does not reply for [`LIMIT`] is tested for that over a second connection.
 pub(super) async fn shake_hands(
     config: Arc<ClientConfig>,
     host: &str,
     stream: TcpStream,
+    address: SocketAddr,
 ) -> io::Result<TlsStream<TcpStream>> {
     let name = ServerName::try_from(host).map_err(io::Error::other)?.to_owned();
-    TlsConnector::from(config).connect(name, stream).await
+    let handshake = TlsConnector::from(config).connect(name, stream);
+    let found_plain = async {
+        sleep(LIMIT).await;
+        if !is_plain(address).await {
+            pending::<()>().await;
+        }
+    };
+    select! {
+        biased;
+        done = handshake => done.map_err(|error| if is_no_tls(&error) { speaks_no_tls() } else { error }),
+        () = found_plain => Err(speaks_no_tls()),
+    }
+}
+
+/// True if the server's first bytes were no record of TLS.
+fn is_no_tls(error: &io::Error) -> bool {
+    let error = error.get_ref().and_then(|error| error.downcast_ref());
+    matches!(error, Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)))
 }
 
 /// Why a server whose certificate is not to be looked at is not connected to.
 pub(super) fn insecure() -> io::Error {
-    io::Error::other("#insecure is not supported: give the certificates to trust to tls()")
+    io::Error::other(
+        "#insecure is not supported: name the certificate to trust by tls() or tls_ca_cert_file",
+    )
 }

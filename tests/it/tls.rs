@@ -160,13 +160,124 @@ async fn no_server_is_trusted_blindly() {
     }
 }
 
+/// A client with the certificates of these files, `own` to be shown.
+fn with_files(dir: &Path, root: &CertifiedKey<KeyPair>, own: &CertifiedKey<KeyPair>) -> Builder {
+    let [ca, cert, key] = ["roots.pem", "client.pem", "client.key"].map(|name| dir.join(name));
+    fs::write(&ca, root.cert.pem()).expect("a writable directory");
+    fs::write(&cert, own.cert.pem()).expect("a writable directory");
+    fs::write(&key, own.signing_key.serialize_pem()).expect("a writable directory");
+    builder().tls_ca_cert_file(ca).tls_cert_file(cert).tls_key_file(key)
+}
+
 #[tokio::test]
-async fn a_server_without_tls_is_told_from_one_that_is_not_trusted() {
-    let server = Server::start();
-    let url = format!("rediss://{}", server.addr());
+async fn certificate_files_are_read_again_for_each_connection() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let [own, ours, others] =
+        [&["127.0.0.1"], &["client"], &["other"]].map(|names| certificate(names));
+    let Some(server) = server(dir.path(), &own, &ours) else { return };
+    let server = server.arg("--tls-auth-clients").arg("yes").start();
+    let builder = with_files(dir.path(), &own, &ours).nodes([server.url_tls()]);
+    let redlock = builder.clone().build().expect("good settings");
+    lock_and_release(&redlock, &server).await;
+
+    // The certificate is replaced by one that the server does not trust, and put back.
+    let _ = with_files(dir.path(), &own, &others);
+    server.cmd(&["CLIENT", "KILL", "TYPE", "normal"]);
+    eventually("it is refused", || matches!(redlock.nodes()[0].state(), NodeState::Down(_))).await;
+    let _ = with_files(dir.path(), &own, &ours);
+    eventually("it is back", || *redlock.nodes()[0].state() == NodeState::Up).await;
+    lock_and_release(&redlock, &server).await;
+
+    // The setting that is made last counts.
+    let refused = builder.clone().tls(trusting(&ours).with_no_client_auth());
+    assert!(failure(refused).await.starts_with("invalid peer certificate"));
+    let path = dir.path().join("roots.pem");
+    let by_file = builder.tls(trusting(&ours).with_no_client_auth()).tls_ca_cert_file(path);
+    assert!(!failure(by_file).await.contains("invalid peer certificate"));
+}
+
+#[test]
+fn certificate_files_that_cannot_be_used_are_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let [own, other] = [&["a"], &["b"]].map(|names| certificate(names));
+    let builder = with_files(dir.path(), &own, &own).nodes(["rediss://127.0.0.1:1"]);
+    assert!(builder.clone().build().is_ok());
+    let [cert, key] = ["client.pem", "client.key"].map(|name| dir.path().join(name));
+    let [missing, empty, foreign] =
+        ["missing", "empty", "foreign"].map(|name| dir.path().join(name));
+    fs::write(&empty, "topsecret").expect("a writable directory");
+    fs::write(&foreign, other.signing_key.serialize_pem()).expect("a writable directory");
+    for (builder, setting) in [
+        (builder.clone().tls_ca_cert_file(&missing), "tls_ca_cert_file"),
+        (builder.clone().tls_ca_cert_file(&empty), "tls_ca_cert_file"),
+        (builder.clone().tls_cert_file(&missing), "tls_cert_file"),
+        (builder.clone().tls_cert_file(&key), "tls_cert_file"),
+        (builder.clone().tls_key_file(&empty), "tls_key_file"),
+        (builder.clone().tls_key_file(&cert), "tls_key_file"),
+        (builder.clone().tls_key_file(&foreign), "tls_key_file"),
+    ] {
+        let refused = builder.build().expect_err("a file cannot be used");
+        let ConfigError::BadTlsFile { setting: named, .. } = &refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(*named, setting, "{refused}");
+        assert!(!refused.to_string().contains("topsecret"), "{refused}");
+    }
+    let plain = || Redlock::builder().nodes(["rediss://127.0.0.1:1"]);
+    for (builder, lacking) in [
+        (plain().tls_cert_file(&cert), "tls_key_file"),
+        (plain().tls_key_file(&key), "tls_cert_file"),
+    ] {
+        let refused = builder.build().expect_err("one of two");
+        assert_eq!(refused, ConfigError::IncompleteTlsFiles { missing: lacking });
+    }
+}
+
+/// Several handshakes: some have a byte that ends a line, and Redis replies to those.
+#[tokio::test]
+async fn rediss_url_of_plain_server_names_redis_scheme() {
+    let password = Server::builder().password("secret").start();
+    for server in [Server::start(), password] {
+        let url = format!("rediss://{}", server.addr());
+        let config = trusting(&certificate(&["127.0.0.1"])).with_no_client_auth();
+        for _ in 0..6 {
+            let builder = builder().connect_timeout(SOON).nodes([&url]).tls(config.clone());
+            assert_eq!(failure(builder).await, "the server does not speak TLS: use redis://");
+        }
+    }
+}
+
+#[tokio::test]
+async fn redis_url_of_tls_server_names_rediss_scheme() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let own = certificate(&["127.0.0.1"]);
+    let Some(server) = server(dir.path(), &own, &own) else { return };
+    for clients in ["no", "yes"] {
+        let server = server.clone().arg("--tls-auth-clients").arg(clients).start();
+        let url = server.url_tls().replace("rediss://", "redis://");
+        let why = failure(builder().connect_timeout(SOON).nodes([url])).await;
+        assert_eq!(why, "the server speaks TLS: use rediss://");
+    }
+}
+
+/// A server that resets connections, or is unresponsive, is not taken for one of the other scheme.
+#[tokio::test]
+async fn silent_or_closing_peer_names_no_scheme() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it listens");
     let config = trusting(&certificate(&["127.0.0.1"])).with_no_client_auth();
-    let why = failure(builder().connect_timeout(ms(300)).nodes([url]).tls(config)).await;
-    assert_eq!(why, "timeout while connecting", "Redis waits for the end of a line");
+    let connect = |scheme: &str| {
+        let builder = builder().connect_timeout(ms(900)).nodes([format!("{scheme}://{address}")]);
+        failure(builder.tls(config.clone()))
+    };
+    for scheme in ["redis", "rediss"] {
+        assert_eq!(connect(scheme).await, "timeout while connecting", "nothing accepts");
+    }
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    for scheme in ["redis", "rediss"] {
+        let why = connect(scheme).await;
+        assert!(!why.contains("use redis"), "{scheme}: {why}");
+    }
 }
 
 #[cfg(feature = "redis-1")]

@@ -1,0 +1,88 @@
+//! TLS settings: a configuration of the caller's own, or certificates in files.
+
+use super::builder::Builder;
+use crate::error::ConfigError;
+use crate::transport::{BadFile, Sockets, Tls, TlsFiles};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+impl Builder {
+    /// What TLS does on the connections to all nodes whose address asks for it (`rediss://…`): certificates
+    /// of your own, another provider of cryptography. It takes the place of certificates in files
+    /// that were set before it. Without either, servers have to have a certificate that the root certificates of the
+    /// system vouch for, and are shown none.
+    ///
+    /// ```
+    /// use quorlock::Redlock;
+    /// use rustls::pki_types::pem::PemObject;
+    /// use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    /// use rustls::{ClientConfig, RootCertStore};
+    ///
+    /// # let (dir, made) = (tempfile::tempdir()?, rcgen::generate_simple_self_signed(["locks".to_owned()])?);
+    /// # std::env::set_current_dir(&dir)?;
+    /// # ["ca.pem", "client.pem"].iter().try_for_each(|name| std::fs::write(name, made.cert.pem()))?;
+    /// # std::fs::write("client.key", made.signing_key.serialize_pem())?;
+    /// let mut roots = RootCertStore::empty();
+    /// for root in CertificateDer::pem_file_iter("ca.pem")? {
+    ///     roots.add(root?)?;
+    /// }
+    /// let ours = CertificateDer::pem_file_iter("client.pem")?.collect::<Result<Vec<_>, _>>()?;
+    /// let key = PrivateKeyDer::from_pem_file("client.key")?;
+    /// let tls = ClientConfig::builder()
+    ///     .with_root_certificates(roots)
+    ///     .with_client_auth_cert(ours, key)?; // or with_no_client_auth()
+    /// let redlock = Redlock::builder()
+    ///     .nodes(["rediss://10.0.0.1", "rediss://10.0.0.2", "rediss://10.0.0.3"])
+    ///     .tls(tls)
+    ///     .build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn tls(mut self, config: impl Into<Arc<rustls::ClientConfig>>) -> Self {
+        self.tls_files = TlsFiles::default();
+        self.environment.transport = Arc::new(Sockets::with_tls(Tls::Config(config.into())));
+        self
+    }
+
+    /// PEM file with the certificates to trust, in place of the system's root certificates.
+    ///
+    /// [`build`](Self::build) reads the files of TLS and refuses those that cannot be used. Each connection reads them
+    /// again, so that a renewed certificate is used without a restart; an error is then the reason why the node
+    /// cannot be reached.
+    pub fn tls_ca_cert_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.tls_files.ca_cert = Some(path.into());
+        self
+    }
+
+    /// PEM file with the certificate chain to show to servers that ask for one, the client's own certificate first.
+    /// Needs [`tls_key_file`](Self::tls_key_file).
+    pub fn tls_cert_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.tls_files.cert = Some(path.into());
+        self
+    }
+
+    /// PEM file with the unencrypted private key of [`tls_cert_file`](Self::tls_cert_file).
+    pub fn tls_key_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.tls_files.key = Some(path.into());
+        self
+    }
+
+    /// Takes the files for TLS, if there are any, in place of what was set before.
+    pub(super) fn with_tls_files(mut self) -> Result<Self, ConfigError> {
+        let missing = match (&self.tls_files.cert, &self.tls_files.key) {
+            (Some(_), None) => Some("tls_key_file"),
+            (None, Some(_)) => Some("tls_cert_file"),
+            _ => None,
+        };
+        if let Some(missing) = missing {
+            return Err(ConfigError::IncompleteTlsFiles { missing });
+        }
+        if self.tls_files != TlsFiles::default() {
+            self.tls_files.check().map_err(|BadFile { setting, path, reason }| {
+                ConfigError::BadTlsFile { setting, path, reason }
+            })?;
+            let files = Tls::Files(self.tls_files.clone());
+            self.environment.transport = Arc::new(Sockets::with_tls(files));
+        }
+        Ok(self)
+    }
+}
