@@ -21,7 +21,8 @@ main() {
     done
 }
 
-# The lines of ```sh blocks, those that begin with $ in ```text blocks, and what is called by name in the text.
+# The lines of ```sh blocks, those that begin with $ in ```text blocks, the commands of crontabs there, and what is called by
+# name in the text.
 commands() {
     awk '
         /^```sh$/ { block = "sh"; next }
@@ -29,6 +30,7 @@ commands() {
         /^```/ { block = block == "" ? "other" : ""; next }
         block == "sh" { sub(/ +#.*/, ""); if ($0 !~ /^ *$/) print }
         block == "text" && /^\$ / { print substr($0, 3) }
+        block == "text" && /^[0-9*]+ [0-9*]+ .* quorlock / { print substr($0, index($0, "quorlock ")) }
         block == "" {
             rest = $0
             while (match(rest, /`(make|cargo|quorlock|promtool|REDIS_SERVER=[^ ]+ make) [^`]*`/)) {
@@ -58,6 +60,14 @@ play() {
         "export QUORLOCK_RESTART_GUARD=observed "*) export QUORLOCK_RESTART_GUARD=observed ;;
         "quorlock run -n nightly -- ./nightly.sh") while_held nightly expect 1 run -n nightly -- ./nightly.sh ;;
         "quorlock status nightly") while_held nightly expect 1 status nightly ;;
+        # Two hosts, one after the other.
+        "quorlock run -n -q "*" report -- ./report.sh")
+            local words
+            read -ra words <<<"${1#quorlock }"
+            expect 0 "${words[@]}"
+            expect 1 "${words[@]}"
+            [[ ! -s $work/said ]]
+            ;;
         "quorlock check") expect 0 check ;;
         "quorlock check --fail-on warning; echo"*) expect 1 check --fail-on warning ;;
         "quorlock status backup; echo"*) while_held backup expect 1 status backup ;;
@@ -140,8 +150,8 @@ while_held() {
 start_nodes() {
     local server=${REDIS_SERVER:-redis-server} node
     nodes=()
-    printf '#!/bin/sh\necho done\n' >"$work/nightly.sh"
-    chmod +x "$work/nightly.sh"
+    printf '#!/bin/sh\necho done\n' | tee "$work/nightly.sh" >"$work/report.sh"
+    chmod +x "$work/nightly.sh" "$work/report.sh"
     for node in a b c; do
         mkdir "$work/$node"
         "$server" --port 0 --unixsocket "$work/$node/socket" --dir "$work/$node" --save '' --appendonly no >/dev/null &

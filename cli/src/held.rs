@@ -82,6 +82,7 @@ async fn wait(
     signals: &mut Signals,
 ) -> Result<Lease, Failure> {
     let acquire = acquire(client, wanted);
+    let shows_progress = !wanted.wait.no_wait && !wanted.lock.quiet;
     let acquired = async {
         match acquire.await {
             Ok(lease) => Ok(lease),
@@ -92,8 +93,8 @@ async fn wait(
         biased;
         acquired = acquired => acquired,
         signal = signals.end() => Err(Failure::new(guard::code(signal), "")),
-        never = quarantine::warn(client), if !wanted.wait.no_wait => match never {},
-        never = progress::show(client, wanted.resources), if !wanted.wait.no_wait => match never {},
+        never = quarantine::warn(client), if shows_progress => match never {},
+        never = progress::show(client, wanted.resources), if shows_progress => match never {},
     }
 }
 
@@ -107,6 +108,9 @@ async fn refused(client: &Client, wanted: &Wanted<'_>, error: AcquireError) -> F
         return failure;
     };
     let code = Code(wanted.wait.conflict_exit_code);
+    if wanted.lock.quiet {
+        return Failure::new(code, "");
+    }
     let message = match holder(client, wanted.resources).await {
         Some((name, holder)) => format!("{} is held by {holder}: {report}", resource::shown(name)),
         None => error.to_string(),

@@ -5,6 +5,8 @@ use crate::options::{LockOptions, NodeOptions, RestartOptions};
 use crate::output;
 use crate::renewals::Renewals;
 use quorlock::{Builder, Config, NodeState, Redlock, RestartGuard};
+use serde::Deserialize;
+use serde::de::value::{Error as ValueError, MapDeserializer};
 use std::fs;
 use std::path::Path;
 use std::pin::pin;
@@ -17,6 +19,9 @@ const PREFIX: &str = "QUORLOCK";
 
 /// How long the nodes keep a lock, if nothing is said; see [`Builder`].
 const TTL: Duration = Duration::from_secs(10);
+
+/// Some editors begin a file with it.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// How often a client that is new is looked at.
 const STEP: Duration = Duration::from_millis(5);
@@ -55,6 +60,7 @@ impl Client {
     ) -> Result<Self, Failure> {
         let mut config = config(options)?;
         config.ttl = lock.ttl.or(config.ttl);
+        config.max_ttl = lock.max_ttl.or(config.max_ttl);
         if lock.metadata.is_some() {
             (config.metadata, config.owner) = (lock.metadata.clone(), None);
         } else if config.metadata.is_none() {
@@ -130,6 +136,15 @@ fn config(options: &NodeOptions) -> Result<Config, Failure> {
     if config.nodes.is_empty() {
         return Err(Failure::usage(NONE));
     }
+    for (option, setting) in [
+        (&options.cacert, &mut config.tls_ca_cert_file),
+        (&options.cert, &mut config.tls_cert_file),
+        (&options.key, &mut config.tls_key_file),
+    ] {
+        if option.is_some() {
+            setting.clone_from(option);
+        }
+    }
     Ok(config)
 }
 
@@ -150,10 +165,11 @@ pub(crate) fn read(option: &str, file: &Path) -> Result<Config, Failure> {
     let failure =
         |what: &dyn std::fmt::Display| Failure::usage(format!("{option} {}{what}", file.display()));
     let text = fs::read_to_string(file).map_err(|error| failure(&format_args!(": {error}")))?;
-    let config = if is_list(&text) {
-        Config::new(meaningful(&text))
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&text);
+    let config = if is_list(text) {
+        Config::new(meaningful(text).flat_map(urls))
     } else {
-        toml::from_str::<Config>(&text).map_err(|error| {
+        toml::from_str::<Config>(text).map_err(|error| {
             let line = error.span().map_or(0, |span| text[..span.start].matches('\n').count());
             failure(&format_args!(", line {}: {}", line + 1, error.message()))
         })?
@@ -164,9 +180,22 @@ pub(crate) fn read(option: &str, file: &Path) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// The lines that are no comments.
+/// The lines without comments. A `#` begins one at the start of a line or after white space; elsewhere it is a part of
+/// the URL.
 fn meaningful(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+    let uncommented = |line: &str| {
+        let mut marks = line.match_indices('#').map(|(at, _)| at);
+        let comment =
+            marks.find(|at| line[..*at].chars().next_back().is_none_or(char::is_whitespace));
+        comment.unwrap_or(line.len())
+    };
+    text.lines().map(move |line| line[..uncommented(line)].trim()).filter(|line| !line.is_empty())
+}
+
+/// The URLs of a line, separated as in the variable.
+fn urls(line: &str) -> Vec<String> {
+    let nodes = MapDeserializer::<_, ValueError>::new([("nodes", line)].into_iter());
+    Config::deserialize(nodes).map_or_else(|_| vec![line.to_owned()], |config| config.nodes)
 }
 
 /// True for a list of URLs: the first of its lines begins with a scheme, or is nothing that TOML can begin with.

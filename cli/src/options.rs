@@ -15,7 +15,8 @@ pub(crate) struct NodeOptions {
     pub(crate) node: Vec<String>,
     /// A file of the nodes' URLs, one a line; or of settings, as TOML
     ///
-    /// Lines that begin with # are comments. As TOML it has `nodes = ["redis://…", …]`, and whatever settings are
+    /// Several URLs of a line are separated by commas or white space. A # at the start of a line or after white space
+    /// begins a comment; within a URL it does not. As TOML it has `nodes = ["redis://…", …]`, and whatever settings are
     /// wanted: `ttl = "10s"`, `key_prefix = "app:"`, `node_timeout = "250ms"`, and so on.
     ///
     /// Without --node and --nodes-file, the nodes are those of the variable `QUORLOCK_NODES`, with commas or white
@@ -23,6 +24,15 @@ pub(crate) struct NodeOptions {
     /// of the file, and an option before both.
     #[arg(long, value_name = "FILE")]
     pub(crate) nodes_file: Option<PathBuf>,
+    /// PEM file with the certificates to trust on rediss:// nodes [default: those of the system]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cacert: Option<PathBuf>,
+    /// PEM file with the certificate chain to show to rediss:// nodes; needs --key
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cert: Option<PathBuf>,
+    /// PEM file with the private key of --cert
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
 }
 
 /// Treatment of nodes that started recently.
@@ -66,6 +76,12 @@ pub(crate) struct LockOptions {
     /// How long the nodes keep the lock if this process dies; it is renewed long before [default: 10s]
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) ttl: Option<Duration>,
+    /// The longest ttl of any client of these nodes: the same for all of them [default: 60s]
+    ///
+    /// A node that was restarted is not counted until a lock of this ttl must have ended. Raise it on all clients before
+    /// any uses a longer --ttl.
+    #[arg(long, value_name = "DUR", value_parser = duration)]
+    pub(crate) max_ttl: Option<Duration>,
     /// Give the lock up after so long, whatever happens [default: never]
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) max_hold: Option<Duration>,
@@ -75,6 +91,9 @@ pub(crate) struct LockOptions {
     /// What to tell those who ask who holds the lock [default: HOST:PID]
     #[arg(long, value_name = "TEXT")]
     pub(crate) metadata: Option<String>,
+    /// No progress, and no message if another holds the lock: the exit code says that. Errors are printed
+    #[arg(short, long, help_heading = None::<&str>)]
+    pub(crate) quiet: bool,
 }
 
 /// How long it is waited for.

@@ -4,6 +4,7 @@ use crate::exit::{Code, Failure};
 use rustix::process::{Signal, getpid, kill_process};
 use std::fs;
 use std::io;
+use std::thread;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -17,8 +18,8 @@ const STOPPING: [Signal; 2] = [Signal::TSTP, Signal::CONT];
 /// Signals, in the order in which they come.
 pub(crate) struct Signals {
     heard: UnboundedReceiver<Signal>,
-    /// Keeps it open.
-    _sender: UnboundedSender<Signal>,
+    /// Keeps it open, and sends HUP when the standard input ends.
+    sender: UnboundedSender<Signal>,
 }
 
 impl Signals {
@@ -36,7 +37,17 @@ impl Signals {
                 hear(kind, sender.clone()).map_err(failed)?;
             }
         }
-        Ok(Self { heard, _sender: sender })
+        Ok(Self { heard, sender })
+    }
+
+    /// The end of the standard input counts as HUP from now on. Reads and discards the input, on a thread of its own.
+    pub(crate) fn hang_up_with_stdin(&self) {
+        let sender = self.sender.clone();
+        thread::spawn(move || {
+            // An input that cannot be read has ended as well.
+            let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+            let _ = sender.send(Signal::HUP);
+        });
     }
 
     /// The next one.

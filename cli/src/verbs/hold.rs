@@ -18,14 +18,18 @@ use tokio::select;
 /// The line has the resources, the value that `release --value` takes, the token (with --fenced) and for how long
 /// the lock is valid unless it is renewed, which it is. With `NOTIFY_SOCKET`, systemd is told as well
 /// (Type=notify). INT, HUP and the like end it as TERM does.
+///
+/// A program that starts it and dies leaves it running: with --while-stdin and a pipe as its standard input, the lock is
+/// released when that program ends, whatever ends it.
 #[derive(Args, Debug)]
 #[command(after_long_help = exit::help(
-    &[("quorlock hold -n nightly", "for a program that has no client of its own")],
+    &[("quorlock hold -n --while-stdin nightly", "for a program that has no client of its own")],
     &[
-        ("0", "ended by SIGTERM or SIGINT, and released"),
+        ("0", "ended by a signal or by --while-stdin, and released"),
         ("1", "held by another (-n, -w); another code with -E"),
         ("69", "no quorum: too few nodes answer, or count after a restart (-n, -w)"),
         ("124", "the lock was lost"),
+        ("128+N", "signal N came before it held the lock; with --while-stdin its input ended (N = 1)"),
     ],
 ))]
 pub(crate) struct Arguments {
@@ -39,6 +43,9 @@ pub(crate) struct Arguments {
     /// Ask for a fencing token: a higher one for every later holder
     #[arg(long, help_heading = "Lock")]
     pub(crate) fenced: bool,
+    /// Release the lock and end when the standard input ends. Its content is ignored; /dev/null ends at once
+    #[arg(long)]
+    pub(crate) while_stdin: bool,
     #[command(flatten)]
     pub(crate) nodes: NodeOptions,
     #[command(flatten)]
@@ -56,12 +63,15 @@ struct Holding<'a> {
 }
 
 pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
-    let Arguments { resources, wait, lock, nodes, restarts, fenced } = &arguments;
+    let Arguments { resources, wait, lock, nodes, restarts, fenced, while_stdin } = &arguments;
     let resources = &resource::all_bytes(resources)?;
     let wanted = Wanted { resources, lock, wait, fenced: *fenced };
     held::closing(Client::for_locks(nodes, restarts, lock)?, async |client| {
         Mark::new(client, resources, Code(wait.conflict_exit_code)).await?;
         let mut signals = Signals::listen(false)?;
+        if *while_stdin {
+            signals.hang_up_with_stdin();
+        }
         held::under(client, &wanted, &mut signals, async |lease, signals| {
             let ended = until_the_end(resources, lease, signals).await;
             // Who waits for that may go on before it is released.

@@ -53,6 +53,7 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
         loop {
             match held::guarded(client, &wanted, &guard, &mut signals).await? {
                 End::Exited(code) => break Ok(code),
+                End::Lost if lock.quiet => {}
                 End::Lost => output::complain("no longer the leader: campaigning again"),
             }
         }

@@ -28,7 +28,7 @@ use std::ffi::OsString;
 #[command(after_long_help = exit::help(
     &[
         ("quorlock run backup -- pg_dump shop", "waits for its turn, then runs it"),
-        ("quorlock run -n nightly -- ./nightly.sh", "not here if another host has it: exits with 1"),
+        ("quorlock run -n -q --ttl 60s --at-least 50s report -- ./report.sh", "from cron on all hosts: one runs it"),
         ("quorlock run -w 30s account/7 account/9 -- ./transfer", "both or none, within 30 s"),
     ],
     &[

@@ -95,6 +95,11 @@ pub(crate) struct Arguments {
 pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     // This client acquires nothing, and the run's clients have their own guard: a young node is no danger to the run.
     let client = Client::new(&arguments.nodes, Some(RestartGuard::Off))?;
+    if client.config.tls_ca_cert_file.is_some() || client.config.tls_cert_file.is_some() {
+        return Err(Failure::usage(
+            "torture cannot use --cacert, --cert and --key: trust the nodes' certificates by SSL_CERT_FILE",
+        ));
+    }
     let seed = arguments.seed.unwrap_or_else(|| rand::random_range(0..1_000_000));
     let nodes = workload(&client.config, &arguments, seed)?;
     let size = u16::try_from(nodes.urls.len()).unwrap_or(u16::MAX);

@@ -2,8 +2,9 @@
 
 use crate::running::{Notes, Running, eventually, state, that_ignores_nothing};
 use crate::scene::{Ended, Scene};
-use kit::{Cluster, Server};
+use kit::{Child, Cluster, Server};
 use rustix::process::Signal;
+use std::process::{Command, Stdio};
 
 #[test]
 fn a_lock_is_held_until_term_and_told_in_json() {
@@ -68,6 +69,47 @@ fn who_holds_it_can_be_stopped_and_go_on() {
     holding.send(Signal::INT);
     assert_eq!(holding.end().code, 0);
     assert!(nodes.is_empty());
+}
+
+#[test]
+fn hold_while_stdin_ends_with_its_input() {
+    let nodes = Cluster::start(3);
+    let scene = Scene::on(&nodes);
+    // Without the option the input does not matter.
+    let mut apart = Running::of(&mut scene.command(&["hold", "apart"]));
+    apart.close_stdin();
+    let mut holding = Running::of(&mut scene.command(&["hold", "--while-stdin", "r"]));
+    holding.line();
+    holding.type_in("anything\n");
+    let mut waiting = Running::of(&mut scene.command(&["hold", "--while-stdin", "r"]));
+    waiting.close_stdin();
+    let ended = waiting.end();
+    assert_eq!((ended.code, &*ended.out, &*ended.err), (129, "", ""), "before it held the lock");
+    assert_eq!(Ended::of(&mut scene.command(&["status", "-q", "r"])).code, 1, "it is held on");
+    holding.close_stdin();
+    let ended = holding.end();
+    assert_eq!((ended.code, &*ended.err), (0, ""));
+    assert_eq!(Ended::of(&mut scene.command(&["status", "-q", "r"])).code, 0, "it is released");
+    apart.line();
+    apart.send(Signal::TERM);
+    assert_eq!(apart.end().code, 0);
+}
+
+/// The kernel closes the pipe, so that works for `kill -9` as well.
+#[test]
+fn hold_while_stdin_ends_with_a_killed_user() {
+    let nodes = Cluster::start(3);
+    let scene = Scene::on(&nodes);
+    let (user, pipes) = Child::spawn(Command::new("/bin/sleep").arg("600"));
+    let mut command = scene.command(&["hold", "--while-stdin", "r"]);
+    command.stdin(pipes.stdout).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut holding = command.spawn().expect("it runs");
+    // It has a copy of the pipe.
+    drop(command);
+    eventually("it is held", || nodes.keys_per_node().iter().all(|keys| !keys.is_empty()));
+    drop(user);
+    eventually("it is released", || nodes.is_empty());
+    assert_eq!(holding.wait().expect("it is ours").code(), Some(0));
 }
 
 #[test]

@@ -26,5 +26,6 @@ mod settings;
 mod signals;
 mod status;
 mod terminal;
+mod tls;
 mod torture;
 mod usage;

@@ -114,6 +114,27 @@ fn variables_that_cannot_work_are_named() {
     scene.compare_with("nodes-variables.txt");
 }
 
+/// Without white space before it, a # belongs to the URL; what follows it is never shown, as it may be a password.
+#[test]
+fn lists_of_nodes_take_commas_and_comments() {
+    let files = Files::new();
+    let mut scene = Scene::default();
+    scene.name("[DIR]", files.dir());
+    for (name, text) in [
+        ("one-line", "redis://10.0.0.1, redis://10.0.0.2 redis://10.0.0.1:6379 # rack 1"),
+        (
+            "mixed",
+            "\u{feff}# ours\nredis://10.0.0.1,\n\tredis://10.0.0.2,\t# rack 2\nredis://10.0.0.2\n",
+        ),
+        ("fragment", "redis://me:top#secret@10.0.0.1 # rack 1\n"),
+        ("comma-in-password", "redis://me:top,secret@10.0.0.1:port, redis://10.0.0.2\n"),
+    ] {
+        let told = scene.run(&["check", "--nodes-file", &files.write(name, text)]).err;
+        assert!(!told.contains("secret"), "{told}");
+    }
+    scene.compare_with("nodes-list.txt");
+}
+
 /// A lock on one node is seen by who asks that node, and not by who asks another.
 #[test]
 fn one_place_names_the_nodes_an_option_before_a_variable() {
@@ -125,6 +146,11 @@ fn one_place_names_the_nodes_an_option_before_a_variable() {
     let list = files.write("list", &format!("\n# first\n  {} \n", first[0].url()));
     let nodes = format!("nodes = [{:?}]\n", first[0].url());
     let table = files.write("nodes.toml", &nodes);
+    let marked = files.write("marked", &format!("\u{feff}{}\r\n", first[0].url()));
+    let marked_table = files.write("marked.toml", &format!("\u{feff}{nodes}"));
+    let commas = files.write("commas", &format!("{},\n", first[0].url()));
+    let commented =
+        files.write("commented", &format!("{}  # rack 1, redis://b\n# c\n", first[0].url()));
     let prefixed = files.write("prefixed.toml", &format!("{nodes}key_prefix = \"app:\"\n"));
     let url = first[0].url();
 
@@ -133,7 +159,9 @@ fn one_place_names_the_nodes_an_option_before_a_variable() {
     };
     let other = Scene::on(&second);
     assert_eq!(code(&other, &["a"]), 0);
-    for options in [["--node", &url], ["--nodes-file", &list], ["--nodes-file", &table]] {
+    let files = [&list, &table, &marked, &marked_table, &commas, &commented];
+    let files = files.into_iter().map(|file| ["--nodes-file", file]);
+    for options in files.chain([["--node", &url]]) {
         assert_eq!(code(&other, &[&options[..], &["a"]].concat()), 1, "{options:?}");
         assert_eq!(code(&other, &[&options[..], &["b"]].concat()), 0, "{options:?}");
     }

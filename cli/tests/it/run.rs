@@ -5,7 +5,6 @@ use crate::scene::{Ended, Scene};
 use kit::Cluster;
 use rustix::process::Signal;
 use std::fs;
-use std::io::Write;
 use std::process::Command;
 use std::thread;
 
@@ -35,11 +34,11 @@ fn the_command_has_our_streams_and_is_told_what_it_holds() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     let mut cat = Running::of(&mut scene.command(&["run", "r", "--", "/bin/cat"]));
-    cat.stdin.write_all(b"through\n").expect("it reads");
+    cat.type_in("through\n");
     assert_eq!(cat.line(), "through\n");
     // Its input ends with ours.
-    let Running { stdin, .. } = cat;
-    drop(stdin);
+    cat.close_stdin();
+    assert_eq!(cat.end().code, 0);
 
     let told = "echo \"$QUORLOCK_RESOURCE|$QUORLOCK_TOKEN\"";
     let run = |options: &[&str]| Ended::of(&mut dir.command(&scene, options, told)).out;
@@ -127,6 +126,11 @@ fn a_lock_that_another_holds_is_waited_for_as_long_as_was_said() {
     assert!(!waited.err.contains("waiting"), "{}", waited.err);
     assert_eq!(run(&["-w", "300ms", "-E", "42"]).code, 42);
 
+    for options in [&["-q", "-n"][..], &["--quiet", "-w", "300ms"]] {
+        let quiet = run(options);
+        assert_eq!((quiet.code, &*quiet.err), (1, ""), "{options:?}");
+    }
+
     // A signal ends the waiting, and nothing of ours is left.
     let waiting = Running::of(&mut scene.command(&["run", "r", "--", "/bin/true"]));
     let clients = || nodes[0].cmd(&["CLIENT", "LIST"]);
@@ -140,6 +144,8 @@ fn a_lock_that_another_holds_is_waited_for_as_long_as_was_said() {
     servers[0].kill();
     servers[1].kill();
     assert_eq!(run(&["-n"]).code, 69);
+    let quiet = run(&["-q", "-n"]);
+    assert!(quiet.code == 69 && quiet.err.contains("too few nodes answered"), "{}", quiet.err);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::scene::{Ended, Scene};
 use kit::{Child, Pipes};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use std::time::{Duration, SystemTime};
@@ -16,7 +16,7 @@ pub(crate) const SOON: Duration = Duration::from_secs(30);
 /// A `quorlock` that runs. Dropping it kills it; what it guards then dies by itself.
 pub(crate) struct Running {
     child: Child,
-    pub(crate) stdin: ChildStdin,
+    stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
     stderr: BufReader<ChildStderr>,
 }
@@ -25,7 +25,12 @@ impl Running {
     #[track_caller]
     pub(crate) fn of(command: &mut Command) -> Self {
         let (child, Pipes { stdin, stdout, stderr }) = Child::spawn(command);
-        Self { child, stdin, stdout: BufReader::new(stdout), stderr: BufReader::new(stderr) }
+        Self {
+            child,
+            stdin: Some(stdin),
+            stdout: BufReader::new(stdout),
+            stderr: BufReader::new(stderr),
+        }
     }
 
     pub(crate) fn send(&self, signal: Signal) {
@@ -42,6 +47,15 @@ impl Running {
 
     pub(crate) fn cont(&self) {
         self.child.cont();
+    }
+
+    pub(crate) fn type_in(&mut self, text: &str) {
+        let stdin = self.stdin.as_mut().expect("it is open");
+        stdin.write_all(text.as_bytes()).expect("it reads");
+    }
+
+    pub(crate) fn close_stdin(&mut self) {
+        self.stdin = None;
     }
 
     /// The next line that it prints.

@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 /// A terminal, with who sits at it. When it is dropped, it hangs up, and what runs on it is killed.
 pub(crate) struct Terminal {
@@ -113,6 +114,26 @@ fn while_it_waits_it_says_who_holds_the_lock() {
         "it cleans up: {:?}",
         ended.out
     );
+}
+
+#[test]
+fn quiet_run_shows_no_progress_on_a_terminal() {
+    let nodes = Cluster::start(3);
+    let scene = Scene::on(&nodes);
+    for verb in [&["run", "-q"][..], &["lead", "--quiet"]] {
+        for node in &nodes {
+            node.cmd(&["SET", "r", "0123456789abcdef0123456789abcdef:web-1:4711", "PX", "60000"]);
+        }
+        let arguments = [verb, &["r", "--", "/bin/echo", "my turn"]].concat();
+        let waiting = Terminal::run(scene.command(&arguments));
+        // Longer than it takes until progress is shown without the option.
+        thread::sleep(Duration::from_secs(3));
+        for node in &nodes {
+            node.cmd(&["DEL", "r"]);
+        }
+        let ended = waiting.end();
+        assert_eq!((ended.code, &*ended.out), (0, "my turn\r\n"), "{verb:?}");
+    }
 }
 
 /// Reads a line from the terminal, and shows it.

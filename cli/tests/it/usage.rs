@@ -59,6 +59,8 @@ fn options_that_cannot_work_are_refused() {
         &["--grace", "6s"],
         &["--ttl", "4s", "--grace", "2001ms"],
         &["--time", "1s"],
+        &["--max-ttl", "5s"],
+        &["--max-ttl", "5m", "--ttl", "4m", "--grace", "3m"],
     ] {
         scene.run(&[&["run"], options, &["a", "--", "true"]].concat());
     }
