@@ -24,7 +24,7 @@ pub(crate) struct NodeOptions {
     /// of the file, and an option before both.
     #[arg(long, value_name = "FILE")]
     pub(crate) nodes_file: Option<PathBuf>,
-    /// PEM file with the certificates to trust on rediss:// nodes [default: those of the system]
+    /// PEM file with the certificates to trust on rediss:// nodes [default: the system's]
     #[arg(long, value_name = "FILE")]
     pub(crate) cacert: Option<PathBuf>,
     /// PEM file with the certificate chain to show to rediss:// nodes; needs --key

@@ -14,7 +14,7 @@ pub(crate) struct Renewals {
 }
 
 impl Renewals {
-    /// Prints on a thread of its own: an observer that blocks on a full pipe would delay renewals.
+    /// Prints on another thread: an observer that blocks on a full pipe would delay renewals.
     fn print(&self, line: String) {
         let mut printer = self.printer.lock().unwrap_or_else(PoisonError::into_inner);
         let sender = printer.get_or_insert_with(|| {

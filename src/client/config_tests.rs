@@ -25,12 +25,6 @@ fn full() -> Config {
         owner: None,
         fenced: Some(true),
         token_ttl: Some(Duration::from_hours(48)),
-        #[cfg(feature = "tls-rustls")]
-        tls_ca_cert_file: Some("/ca.pem".into()),
-        #[cfg(feature = "tls-rustls")]
-        tls_cert_file: Some("/cert.pem".into()),
-        #[cfg(feature = "tls-rustls")]
-        tls_key_file: Some("/key.pem".into()),
         ..Config::new(NODES)
     }
 }
@@ -42,12 +36,7 @@ fn built() -> Builder {
     let builder = builder.wait(ms(7_000)).node_timeout(ms(250)).connect_timeout(ms(3_000));
     let builder = builder.drift_factor(0.02).drift_constant(ms(4));
     let builder = builder.retry(RetryPolicy::fixed(ms(100)).limit(3)).key_prefix("app:");
-    let builder = builder.metadata("worker").fenced().token_ttl(Duration::from_hours(48));
-    #[cfg(feature = "tls-rustls")]
-    let builder = builder.tls_ca_cert_file("/ca.pem").tls_cert_file("/cert.pem");
-    #[cfg(feature = "tls-rustls")]
-    let builder = builder.tls_key_file("/key.pem");
-    builder
+    builder.metadata("worker").fenced().token_ttl(Duration::from_hours(48))
 }
 
 #[test]
@@ -61,6 +50,28 @@ fn each_setting_reaches_the_builder() {
     let owned = Config { owner: Some(true), ..Config::new(NODES) };
     let expected = expected.owner();
     assert_eq!(format!("{:?}", Builder::from_config(owned)), format!("{expected:?}"));
+}
+
+#[cfg(feature = "tls-rustls")]
+#[test]
+fn tls_files_reach_the_builder() {
+    let config = Config {
+        tls_ca_cert_file: Some("/ca.pem".into()),
+        tls_cert_file: Some("/cert.pem".into()),
+        tls_key_file: Some("/key.pem".into()),
+        ..Config::new(NODES)
+    };
+    #[cfg(feature = "serde")]
+    {
+        let json = r#"{"nodes": [], "tls_ca_cert_file": "/ca.pem", "tls_cert_file": "/cert.pem",
+                       "tls_key_file": "/key.pem"}"#;
+        let mut read: Config = serde_json::from_str(json).expect("a good file");
+        read.nodes.clone_from(&config.nodes);
+        assert_eq!(format!("{read:?}"), format!("{config:?}"));
+    }
+    let built = Redlock::builder().nodes(NODES).tls_ca_cert_file("/ca.pem");
+    let built = built.tls_cert_file("/cert.pem").tls_key_file("/key.pem");
+    assert_eq!(format!("{:?}", Builder::from_config(config)), format!("{built:?}"));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 impl Builder {
-    /// What TLS does on the connections to all nodes whose address asks for it (`rediss://…`): certificates
+    /// TLS configuration for the nodes with a `rediss://` URL: certificates
     /// of your own, another provider of cryptography. It takes the place of certificates in files
     /// that were set before it. Without either, servers have to have a certificate that the root certificates of the
     /// system vouch for, and are shown none.
@@ -66,7 +66,7 @@ impl Builder {
         self
     }
 
-    /// Takes the files for TLS, if there are any, in place of what was set before.
+    /// Uses the files for TLS, if any is set.
     pub(super) fn with_tls_files(mut self) -> Result<Self, ConfigError> {
         let missing = match (&self.tls_files.cert, &self.tls_files.key) {
             (Some(_), None) => Some("tls_key_file"),

@@ -166,6 +166,6 @@ fn is_no_tls(error: &io::Error) -> bool {
 /// Why a server whose certificate is not to be looked at is not connected to.
 pub(super) fn insecure() -> io::Error {
     io::Error::other(
-        "#insecure is not supported: name the certificate to trust by tls() or tls_ca_cert_file",
+        "#insecure is not supported: name the certificates to trust in tls_ca_cert_file",
     )
 }

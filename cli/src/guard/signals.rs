@@ -40,7 +40,7 @@ impl Signals {
         Ok(Self { heard, sender })
     }
 
-    /// The end of the standard input counts as HUP from now on. Reads and discards the input, on a thread of its own.
+    /// From now on the end of the standard input counts as HUP. A thread reads and discards the input.
     pub(crate) fn hang_up_with_stdin(&self) {
         let sender = self.sender.clone();
         thread::spawn(move || {

@@ -114,7 +114,7 @@ fn variables_that_cannot_work_are_named() {
     scene.compare_with("nodes-variables.txt");
 }
 
-/// Without white space before it, a # belongs to the URL; what follows it is never shown, as it may be a password.
+/// Without white space before it, a # belongs to the URL. The text after it may be a password, so no error shows it.
 #[test]
 fn lists_of_nodes_take_commas_and_comments() {
     let files = Files::new();
