@@ -4,10 +4,13 @@
 
 use super::address::TcpOptions;
 use super::sockets::tcp;
+use crate::sync::lock;
 use futures::future::BoxFuture;
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -16,6 +19,10 @@ use tokio::time::timeout;
 
 /// How long a server may take to reply to a test.
 pub(super) const LIMIT: Duration = Duration::from_millis(250);
+
+/// Of so many connections in a row that end without a byte, one is followed by a test: a proxy whose server is away is
+/// not met with twice as many connections.
+const SELDOM: u32 = 8;
 
 /// A complete `ClientHello` of TLS 1.2 with one cipher suite: record header, handshake header, version, random, session
 /// id, suites, compression. It has no line feed, so a server that speaks Redis waits for more.
@@ -62,24 +69,67 @@ async fn first_byte(address: SocketAddr, request: &[u8]) -> Option<u8> {
     timeout(LIMIT, exchange).await.ok()?.ok()?
 }
 
-/// Tests whether a server speaks Redis without TLS.
-#[cfg(feature = "tls-rustls")]
-pub(super) async fn is_plain(address: SocketAddr) -> bool {
-    first_byte(address, b"PING\r\n").await.is_some_and(is_redis)
+/// Servers that have ended a connection, or left a handshake unanswered, without a byte.
+#[derive(Default)]
+pub(super) struct Suspects(Mutex<HashMap<SocketAddr, Suspect>>);
+
+#[derive(Default)]
+struct Suspect {
+    /// The connections without a byte.
+    silent: u32,
+    /// The last test's result: true if the scheme does not fit.
+    is_other: bool,
+}
+
+impl Suspects {
+    /// After a connection without TLS that ended without a byte: true if the server speaks TLS.
+    async fn speaks_tls(self: Arc<Self>, address: SocketAddr) -> bool {
+        self.test(address, CLIENT_HELLO, is_tls).await
+    }
+
+    /// After a TLS handshake without an answer: true if the server speaks Redis without TLS.
+    #[cfg(feature = "tls-rustls")]
+    pub(super) async fn speaks_plain(&self, address: SocketAddr) -> bool {
+        self.test(address, b"PING\r\n", is_redis).await
+    }
+
+    async fn test(&self, address: SocketAddr, request: &[u8], is_other: fn(u8) -> bool) -> bool {
+        if let Some(known) = self.known(address) {
+            return known;
+        }
+        let is_other = first_byte(address, request).await.is_some_and(is_other);
+        lock(&self.0).entry(address).or_default().is_other = is_other;
+        is_other
+    }
+
+    /// Counts a connection without a byte; the last result, unless another test is due.
+    fn known(&self, address: SocketAddr) -> Option<bool> {
+        let mut suspects = lock(&self.0);
+        let suspect = suspects.entry(address).or_default();
+        let is_due = suspect.silent.is_multiple_of(SELDOM);
+        suspect.silent = suspect.silent.wrapping_add(1);
+        if is_due { None } else { Some(suspect.is_other) }
+    }
+
+    /// The server has sent a byte.
+    pub(super) fn clear(&self, address: SocketAddr) {
+        lock(&self.0).remove(&address);
+    }
 }
 
 /// A connection without TLS. If it ends before the server has sent a byte, the server is tested for TLS.
 pub(super) struct PlainStream {
     stream: TcpStream,
     address: SocketAddr,
+    suspects: Arc<Suspects>,
     has_read: bool,
-    /// The end of the connection, and the first byte of the test's reply.
-    test: Option<(io::Result<()>, BoxFuture<'static, Option<u8>>)>,
+    /// The end of the connection, and the test that is running.
+    test: Option<(io::Result<()>, BoxFuture<'static, bool>)>,
 }
 
 impl PlainStream {
-    pub(super) fn new(stream: TcpStream, address: SocketAddr) -> Self {
-        Self { stream, address, has_read: false, test: None }
+    pub(super) fn new(stream: TcpStream, address: SocketAddr, suspects: Arc<Suspects>) -> Self {
+        Self { stream, address, suspects, has_read: false, test: None }
     }
 
     /// Reads until the first byte has come, or the test has ended.
@@ -91,15 +141,16 @@ impl PlainStream {
                 let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buf));
                 if let Some(first) = buf.filled().get(before) {
                     self.has_read = true;
+                    self.suspects.clear(self.address);
                     return Poll::Ready(if is_tls(*first) { Err(speaks_tls()) } else { read });
                 }
-                (read, Box::pin(first_byte(self.address, CLIENT_HELLO)) as BoxFuture<'static, _>)
+                (read, Box::pin(self.suspects.clone().speaks_tls(self.address)) as BoxFuture<'_, _>)
             }
         };
         match test.as_mut().poll(cx) {
-            Poll::Ready(first) => {
+            Poll::Ready(is_tls) => {
                 self.has_read = true;
-                if first.is_some_and(is_tls) {
+                if is_tls {
                     end = Err(speaks_tls());
                 }
                 Poll::Ready(end)
@@ -146,6 +197,16 @@ impl AsyncWrite for PlainStream {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_of_eight_silent_connections_is_tested() {
+        let (suspects, [server, other]) =
+            (Suspects::default(), [1, 2].map(|port| ([127, 0, 0, 1], port).into()));
+        let tested = |address| (0..17).filter(|_| suspects.known(address).is_none()).count();
+        assert_eq!((tested(server), tested(other)), (3, 3));
+        suspects.clear(server);
+        assert_eq!((suspects.known(server), suspects.known(other)), (None, Some(false)));
+    }
 
     /// The lengths in its headers are those that it has, and no line ends in it.
     #[test]

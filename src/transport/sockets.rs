@@ -1,7 +1,7 @@
 //! Streams over sockets of the system: TCP, TLS over TCP, Unix.
 
 use super::address::{Address, TcpAddress, TcpOptions};
-use super::scheme::PlainStream;
+use super::scheme::{PlainStream, Suspects};
 use super::{Stream, Transport};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::protocol::STALE_WINDOW;
@@ -9,6 +9,7 @@ use futures::future::{BoxFuture, select_ok};
 use socket2::SockRef;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 use tokio::net::{TcpStream, lookup_host};
@@ -17,12 +18,11 @@ use tokio::net::{TcpStream, lookup_host};
 use super::tls::{self, TlsFiles};
 #[cfg(feature = "tls-rustls")]
 use rustls::ClientConfig;
-#[cfg(feature = "tls-rustls")]
-use std::sync::Arc;
 
 /// The transport of a client that is given no other.
 #[derive(Default)]
 pub(crate) struct Sockets {
+    suspects: Arc<Suspects>,
     #[cfg(feature = "tls-rustls")]
     tls: Tls,
 }
@@ -47,14 +47,15 @@ impl Default for Tls {
 impl Sockets {
     #[cfg(feature = "tls-rustls")]
     pub(crate) fn with_tls(tls: Tls) -> Self {
-        Self { tls }
+        Self { tls, suspects: Arc::default() }
     }
 
     async fn connect(&self, to: &Address) -> io::Result<Box<dyn Stream>> {
         match to {
             Address::Tcp(server) => {
                 let connect = |address| async move {
-                    Ok(PlainStream::new(tcp(address, &server.options).await?, address))
+                    let stream = tcp(address, &server.options).await?;
+                    Ok(PlainStream::new(stream, address, self.suspects.clone()))
                 };
                 Ok(Box::new(race(resolve(server).await?, connect).await?))
             }
@@ -71,7 +72,8 @@ impl Sockets {
                     let config = config.clone();
                     async move {
                         let stream = tcp(address, &server.options).await?;
-                        tls::shake_hands(config, &server.host, stream, address).await
+                        tls::shake_hands(config, &server.host, stream, address, &self.suspects)
+                            .await
                     }
                 };
                 Ok(Box::new(race(resolve(server).await?, connect).await?))

@@ -1,7 +1,7 @@
 //! TLS over a stream, by rustls with the ring provider. The provider is named each time: that of the process
 //! is the application's own affair.
 
-use super::scheme::{LIMIT, is_plain, speaks_no_tls};
+use super::scheme::{LIMIT, Suspects, speaks_no_tls};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -141,18 +141,26 @@ pub(super) async fn shake_hands(
     host: &str,
     stream: TcpStream,
     address: SocketAddr,
+    suspects: &Suspects,
 ) -> io::Result<TlsStream<TcpStream>> {
     let name = ServerName::try_from(host).map_err(io::Error::other)?.to_owned();
     let handshake = TlsConnector::from(config).connect(name, stream);
     let found_plain = async {
         sleep(LIMIT).await;
-        if !is_plain(address).await {
+        if !suspects.speaks_plain(address).await {
             pending::<()>().await;
         }
     };
     select! {
         biased;
-        done = handshake => done.map_err(|error| if is_no_tls(&error) { speaks_no_tls() } else { error }),
+        done = handshake => match done {
+            Ok(stream) => {
+                suspects.clear(address);
+                Ok(stream)
+            }
+            Err(error) if is_no_tls(&error) => Err(speaks_no_tls()),
+            Err(error) => Err(error),
+        },
         () = found_plain => Err(speaks_no_tls()),
     }
 }
