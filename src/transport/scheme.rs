@@ -20,8 +20,8 @@ use tokio::time::timeout;
 /// How long a server may take to reply to a test.
 pub(super) const LIMIT: Duration = Duration::from_millis(250);
 
-/// Of so many connections in a row that end without a byte, one is followed by a test: a proxy whose server is away is
-/// not met with twice as many connections.
+/// Connections to one address that end without a byte, for each test: a proxy whose server is down must not get twice as
+/// many connections.
 const SELDOM: u32 = 8;
 
 /// A complete `ClientHello` of TLS 1.2 with one cipher suite: record header, handshake header, version, random, session

@@ -23,7 +23,7 @@ use tokio::select;
 /// released when that program ends, whatever ends it.
 #[derive(Args, Debug)]
 #[command(after_long_help = exit::help(
-    &[("quorlock hold -n --while-stdin nightly", "for a program that has no client of its own")],
+    &[("quorlock hold -n --while-stdin nightly", "for a program without a client")],
     &[
         ("0", "ended by a signal or by --while-stdin, and released"),
         ("1", "held by another (-n, -w); another code with -E"),
