@@ -45,7 +45,18 @@ fn acquire_on_new_nodes_is_refused_with_the_way_out() {
     assert_eq!(code(&observed, &["hold", "-n", "--restart-guard", "strict", "r"]), 69);
 }
 
-/// An acquire that waits says so before it waits.
+/// Without `INFO` a node looks restarted at each connection.
+#[test]
+fn acquire_without_info_permission_names_the_permission() {
+    let nodes = Cluster::start(1);
+    nodes[0].cmd(&["ACL", "SETUSER", "default", "-info"]);
+    let run = ["run", "-n", "r", "--", "/bin/true"];
+    let ended = Ended::of(&mut by_default(&nodes).command(&run));
+    assert_eq!(ended.code, 69, "{}", ended.err);
+    assert!(ended.err.contains("permit INFO (+info)"), "{}", ended.err);
+}
+
+/// An acquire that waits prints the reason first.
 #[test]
 fn waiting_for_new_nodes_is_announced_by_each_verb() {
     let nodes = Cluster::start(3);
