@@ -42,7 +42,8 @@ fn certificates_are_named_by_options_variables_or_file() {
     let server = Server::builder().tls(files).arg("--tls-auth-clients").arg("yes").start();
     let url = server.url_tls();
     let (ca, cert, key) = (text(&own.cert), text(&client.cert), text(&client.key));
-    let scene = Scene::default().with("QUORLOCK_NODE_TIMEOUT", "2s");
+    let scene = Scene::default().with("QUORLOCK_RESTART_GUARD", "observed");
+    let scene = scene.with("QUORLOCK_NODE_TIMEOUT", "2s");
     let scene = scene.with("QUORLOCK_CONNECT_TIMEOUT", "10s");
     let check = |scene: &Scene, options: &[&str]| {
         Ended::of(&mut scene.command(&[&["check"], options].concat()))
