@@ -29,6 +29,8 @@ pub(super) struct Backlog {
     pub(super) owed: Pending<QueuedCommand, Value>,
     /// When what is owed is written again.
     pub(super) repeats: Backoff,
+    /// When a `MOVED` is followed by a new connection again.
+    pub(super) moves: Backoff,
     /// How many of those owed are releases, as was told.
     pub(super) told_owed: usize,
 }
@@ -56,6 +58,7 @@ impl Backlog {
     pub(super) fn new(node: Arc<NodeShared>, links: Arc<Links>) -> Self {
         Self {
             repeats: Backoff::of_repeats(),
+            moves: Backoff::of_moves(),
             owed: Pending::new(),
             node,
             links,

@@ -9,7 +9,7 @@ use super::pipe::Pipe;
 use super::shared::NodeShared;
 use super::shield::shield;
 use super::timer_clock::Timer;
-use crate::protocol::Time;
+use crate::protocol::{Reconnect, Time};
 use crate::wire::{NodeFailure, Pushed};
 use futures::future::BoxFuture;
 use std::future::poll_fn;
@@ -61,6 +61,7 @@ impl Connected {
         &mut self,
         backlog: &mut Backlog,
         inlet: &mut Inlet,
+        reconnect: &Reconnect,
     ) -> Result<Option<Link>, NodeFailure> {
         loop {
             self.line.write(backlog, backlog.node.moment());
@@ -70,31 +71,9 @@ impl Connected {
             if is_over && backlog.has_nothing_to_write() {
                 return Ok(None);
             }
-            match self.event(backlog, inlet).await {
-                Event::Answered(answered) => {
-                    let now = backlog.node.moment();
-                    if self.line.handle_answered(answered, backlog, now)? {
-                        self.second = None;
-                    }
-                }
-                Event::Disconnected(why) => return Err(why),
-                Event::Pushed(pushed) => backlog.node.pass_on(pushed),
-                // Callers that were answered together submit their next commands together, once they have run.
-                Event::Received => {
-                    if self.line.expects_more_than(backlog.inbox.len()) {
-                        yield_now().await;
-                        self.gather(backlog, inlet);
-                    }
-                }
-                Event::Alarm => self.handle_alarm(backlog).await?,
-                Event::Second(made) => {
-                    self.second = None;
-                    // Its set-up was answered while the first one is silent. What the first may still
-                    // deliver is ended before anything is written (I8), as with any that breaks.
-                    if let Ok(link) = *made {
-                        return Ok(Some(link));
-                    }
-                }
+            let event = self.event(backlog, inlet).await;
+            if let Some(made) = self.handle(event, backlog, inlet, reconnect).await? {
+                return Ok(Some(made));
             }
         }
     }
@@ -111,7 +90,46 @@ impl Connected {
         }
     }
 
-    async fn handle_alarm(&mut self, backlog: &Backlog) -> Result<(), NodeFailure> {
+    /// Handles an event; returns a connection that takes the place of this one, or why the connection broke.
+    async fn handle(
+        &mut self,
+        event: Event,
+        backlog: &mut Backlog,
+        inlet: &mut Inlet,
+        reconnect: &Reconnect,
+    ) -> Result<Option<Link>, NodeFailure> {
+        match event {
+            Event::Answered(answered) => {
+                let now = backlog.node.moment();
+                if self.line.handle_answered(answered, backlog, now)? {
+                    self.second = None;
+                }
+            }
+            Event::Disconnected(why) => return Err(why),
+            Event::Pushed(pushed) => backlog.node.pass_on(pushed),
+            // Callers that were answered together submit their next commands together, once they have run.
+            Event::Received => {
+                if self.line.expects_more_than(backlog.inbox.len()) {
+                    yield_now().await;
+                    self.gather(backlog, inlet);
+                }
+            }
+            Event::Alarm => self.handle_alarm(backlog, reconnect).await?,
+            Event::Second(made) => {
+                self.second = None;
+                // Its set-up was answered while the first one is silent. What the first may still
+                // deliver is ended before anything is written (I8), as with any that breaks.
+                return Ok(made.ok());
+            }
+        }
+        Ok(None)
+    }
+
+    async fn handle_alarm(
+        &mut self,
+        backlog: &Backlog,
+        reconnect: &Reconnect,
+    ) -> Result<(), NodeFailure> {
         let now = backlog.node.moment();
         self.line.handle_timeout(self.alarm_due, now);
         while let Some(chore) = self.line.poll_chore(backlog, now)? {
@@ -122,7 +140,11 @@ impl Connected {
                     // What has come meanwhile is read before this is looked at again.
                     return Ok(());
                 }
-                Chore::MakeSecond => self.second = Some(establish(backlog.node.clone())),
+                Chore::MakeSecond => {
+                    if reconnect.may_make_second(self.line.silence(now), now.timer) {
+                        self.second = Some(establish(backlog.node.clone()));
+                    }
+                }
             }
         }
         Ok(())

@@ -313,3 +313,50 @@ fn a_reply_that_nobody_asked_for_ends_no_broken_connection() {
     assert!(failure.to_string().contains("out of step"), "{failure}");
     assert_eq!(node.handover.broken(), [stale], "it may still deliver");
 }
+
+/// The votes for these replies to two acquires, and whether the connection goes on.
+fn refused(
+    bench: &mut Bench,
+    replies: &str,
+    now: Moment,
+) -> (Vec<String>, Result<bool, NodeFailure>) {
+    for name in ["a", "b"] {
+        bench.acquire(name);
+    }
+    bench.sent(now);
+    let come = bench.come(&format!("{replies}{TOLD}"), now);
+    (bench.votes(), come)
+}
+
+#[test]
+fn refusal_of_all_writes_ends_the_connection_after_the_votes() {
+    for reason in ["READONLY no", "MASTERDOWN no", "NOAUTH no"] {
+        let mut bench = Bench::new();
+        let (votes, come) = refused(&mut bench, &format!("-{reason}\r\n-{reason}\r\n"), at(1));
+        assert_eq!(votes, [reason, reason]);
+        assert_eq!(come.expect_err("it is to be replaced").to_string(), reason);
+    }
+    for reason in ["LOADING no", "OOM no", "NOPERM no"] {
+        let mut bench = Bench::new();
+        let (votes, come) = refused(&mut bench, &format!("-{reason}\r\n+OK\r\n"), at(1));
+        assert_eq!((votes, come), (vec![reason.to_owned(), "granted".to_owned()], Ok(false)));
+    }
+}
+
+#[test]
+fn moved_key_seldom_ends_the_connection() {
+    let moved = "-MOVED 1 10.0.0.1:6379\r\n+OK\r\n";
+    let votes = ["MOVED 1 10.0.0.1:6379", "granted"];
+    let mut bench = Bench::new();
+    let mut ends = Vec::new();
+    // A minute of attempts, ten in a second.
+    for ms in (0..60_000).step_by(100) {
+        let (cast, come) = refused(&mut bench, moved, at(ms));
+        assert_eq!(cast, votes, "each key has its own vote");
+        if come.is_err() {
+            ends.push(ms);
+        }
+    }
+    assert_eq!(ends[0], 0, "the first is followed at once: the server may be a replica now");
+    assert!((4..=7).contains(&ends.len()), "the pauses double: {ends:?}");
+}

@@ -51,8 +51,9 @@ impl Disconnected {
                 Err(failure) => {
                     node.guard.handle_unreachable(node.id, node.now());
                     node.tell_unreachable(&failure);
+                    let is_refused = failure.refuses_all();
                     *self = Self::down(failure, backlog);
-                    reconnect.handle_unreachable(node.timer.now(), node.random());
+                    reconnect.handle_unreachable(is_refused, node.timer.now(), node.random());
                 }
             }
         }

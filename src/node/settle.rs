@@ -12,7 +12,8 @@ use redis::Value;
 
 impl Backlog {
     /// Casts the votes that the replies to what was `written` are, in their order. They were read by `now`: from
-    /// then on they can count. Notes what the connection cannot do after all.
+    /// then on they can count. Notes what the connection cannot do after all. An error if the connection is to be
+    /// replaced: the replies are out of step, or the server [refuses](Self::refusal_of_all) all writes over it.
     pub(super) fn settle(
         &mut self,
         written: Written,
@@ -32,29 +33,49 @@ impl Backlog {
         };
         let received = self.node.receive(sealed, time, now.ours);
         let is_told = self.node.are_answers_wanted();
-        let mut again = Vec::new();
+        let (mut again, mut refusal) = (Vec::new(), None);
         let mut rest = replies;
         for command in commands {
             let (own, others) = rest.split_at(command.replies());
             if command.is_native_refused(own) {
                 can.deletes = None;
             }
-            again.extend(self.settle_one(command, own, (at, now.timer, received), is_told));
+            again.extend(self.settle_one(
+                command,
+                own,
+                (at, now.timer, received),
+                is_told,
+                &mut refusal,
+            ));
             rest = others;
         }
         self.inbox.splice(0..0, again);
         self.tell_owed();
         self.node.look(|| now.ours);
-        Ok(())
+        refusal.and_then(|refusal| self.refusal_of_all(refusal, now.timer)).map_or(Ok(()), Err)
     }
 
-    /// Casts the vote that `replies` are. Returns the command if it is to be written again at once.
+    /// Returns `refusal` if it is a reason to resolve the node's address and to connect again. `MOVED` may concern one
+    /// key while other keys are served, so it ends a connection at most once per pause.
+    fn refusal_of_all(&mut self, refusal: NodeFailure, now: Time) -> Option<NodeFailure> {
+        if refusal.is_moved() {
+            if now < self.moves.next_try() {
+                return None;
+            }
+            self.moves.handle_failure(now, self.node.random());
+        }
+        Some(refusal)
+    }
+
+    /// Casts the vote that `replies` are, and notes a `refusal` of all commands. Returns the command if it is to be
+    /// written again at once.
     fn settle_one(
         &mut self,
         mut command: QueuedCommand,
         replies: &[Value],
         (written, now, received): (Time, Time, Received),
         is_told: bool,
+        refusal: &mut Option<NodeFailure>,
     ) -> Option<QueuedCommand> {
         if command.fall_back(replies) {
             return Some(command);
@@ -67,6 +88,9 @@ impl Backlog {
             let failure = if let Answer::Failed(failure) = &answer { Some(failure) } else { None };
             has_failed = failure.is_some();
             command.note_refusal(failure.is_some_and(NodeFailure::is_lasting));
+            if let Some(failure) = failure.filter(|it| it.refuses_all() || it.is_moved()) {
+                *refusal = Some(failure.clone());
+            }
             command.note_answer(self.node.id, &answer);
             is_freed = matches!(answer, Answer::Granted(_)) && command.is_late();
             let answer = self.node.apply_guards(&command, answer, received);

@@ -17,7 +17,7 @@ use super::queued_command::QueuedCommand;
 use super::reconnect::Disconnected;
 use super::shared::NodeShared;
 use super::shield::shield;
-use crate::protocol::{ConnectionLoss, Reconnect};
+use crate::protocol::{ConnectionLoss, LossCause, Reconnect};
 use crate::wire::NodeFailure;
 use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -68,7 +68,7 @@ impl NodeTask {
             let Self { backlog, inlet, reconnect, state } = self;
             let made = match state {
                 State::Disconnected(it) => it.connect(backlog, inlet, reconnect).await,
-                State::Connected(it) => it.serve(backlog, inlet).await?,
+                State::Connected(it) => it.serve(backlog, inlet, reconnect).await?,
             };
             let Some(link) = made else { return Ok(()) };
             self.take_on(link);
@@ -81,7 +81,9 @@ impl NodeTask {
         let now = node.moment();
         let mut replaced = None;
         if let State::Connected(old) = &mut self.state {
-            let why = NodeFailure::Stalled(old.line.silence(now));
+            let silence = old.line.silence(now);
+            let why = NodeFailure::Stalled(silence);
+            self.reconnect.handle_loss(LossCause::Hung(silence), now.timer, node.random());
             self.backlog.handle_loss(&mut old.line, true, &why);
             replaced = Some(why);
         }
@@ -99,19 +101,23 @@ impl NodeTask {
     }
 
     /// The connection broke. One that had lasted is replaced at once, and commands wait for that; a
-    /// node that hung, or dropped us at once, is down.
+    /// node that hung, refused all writes, or dropped us at once, is down.
     fn handle_break(&mut self, why: NodeFailure) {
         // Before anything that could panic: no connection is seen to twice, or replaced without a pause.
         let none = State::Disconnected(Disconnected::default());
         let mut old = std::mem::replace(&mut self.state, none);
-        let is_hung = matches!(why, NodeFailure::Stalled(_));
+        let cause = match &why {
+            NodeFailure::Stalled(silence) => LossCause::Hung(*silence),
+            why if why.refuses_all() => LossCause::Refused,
+            _ => LossCause::Closed,
+        };
         let (now, random) = (self.backlog.node.timer.now(), self.backlog.node.random());
-        let loss = self.reconnect.handle_loss(is_hung, now, random);
+        let loss = self.reconnect.handle_loss(cause, now, random);
         if let State::Connected(connected) = &mut old {
             self.backlog.handle_loss(&mut connected.line, true, &why);
             self.backlog.node.tell_closed(Some(&why));
         }
-        self.backlog.note_silence(is_hung);
+        self.backlog.note_silence(matches!(cause, LossCause::Hung(_)));
         self.state = State::Disconnected(match loss {
             ConnectionLoss::Blip => Disconnected::for_a_moment(&self.backlog),
             ConnectionLoss::Outage => Disconnected::down(why, &self.backlog),

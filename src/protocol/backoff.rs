@@ -13,6 +13,10 @@
 //! without a word to anybody; a node that drops each connection as soon as it is made is met with longer
 //! and longer pauses.
 //!
+//! A server can accept connections and serve no commands over them: a replica, or a server whose writes are
+//! paused. Such connections have a separate backoff, which grows to [`LAST_RETURN`](Reconnect::LAST_RETURN). A
+//! connection that served for longer than that resets it.
+//!
 //! Neither draws random numbers: where a pause begins, the caller gives a word drawn evenly from all.
 
 use super::retry::draw;
@@ -33,6 +37,10 @@ impl Backoff {
     const FIRST_REPEAT: Duration = Duration::from_millis(10);
     const LAST_REPEAT: Duration = Duration::from_millis(500);
 
+    /// Between two reconnects because of `MOVED`, which may concern one key or the whole server.
+    const FIRST_MOVE: Duration = Duration::from_secs(1);
+    const LAST_MOVE: Duration = Duration::from_mins(1);
+
     /// The first try may come at once.
     fn new(first: Duration, last: Duration) -> Self {
         Self { first, last, failures: 0, next_try: Time::default() }
@@ -41,6 +49,11 @@ impl Backoff {
     /// For commands that a node refuses, and that have to reach it all the same.
     pub(crate) fn of_repeats() -> Self {
         Self::new(Self::FIRST_REPEAT, Self::LAST_REPEAT)
+    }
+
+    /// For reconnects because of `MOVED`.
+    pub(crate) fn of_moves() -> Self {
+        Self::new(Self::FIRST_MOVE, Self::LAST_MOVE)
     }
 
     /// A try has failed at `now`. Several that were under way together count once: those that fail
@@ -75,7 +88,20 @@ impl Backoff {
 #[derive(Clone, Debug)]
 pub(crate) struct Reconnect {
     backoff: Backoff,
+    /// For a server that accepts connections and serves no commands over them.
+    returns: Backoff,
     connected_at: Option<Time>,
+}
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LossCause {
+    /// The peer or the network closed it.
+    Closed,
+    /// The node left a command unanswered for this long.
+    Hung(Duration),
+    /// The server refuses all writes on it: a replica, or a server that wants another login.
+    Refused,
 }
 
 /// What the loss of a connection means for those who wait.
@@ -93,9 +119,18 @@ impl Reconnect {
     const FIRST_PAUSE: Duration = Duration::from_millis(20);
     pub(crate) const LAST_PAUSE: Duration = Duration::from_secs(1);
 
+    /// The same for a server that accepts connections and serves no commands over them: the first pause is
+    /// long enough for a change of its configuration, the last bounds the time to follow a failover.
+    const FIRST_RETURN: Duration = Duration::from_millis(100);
+    pub(crate) const LAST_RETURN: Duration = Duration::from_secs(4);
+
     /// The first try may come at once.
     pub(crate) fn new() -> Self {
-        Self { backoff: Backoff::new(Self::FIRST_PAUSE, Self::LAST_PAUSE), connected_at: None }
+        Self {
+            backoff: Backoff::new(Self::FIRST_PAUSE, Self::LAST_PAUSE),
+            returns: Backoff::new(Self::FIRST_RETURN, Self::LAST_RETURN),
+            connected_at: None,
+        }
     }
 
     /// A connection was made.
@@ -103,29 +138,56 @@ impl Reconnect {
         self.connected_at = Some(now);
     }
 
-    /// No connection could be made.
-    pub(crate) fn handle_unreachable(&mut self, now: Time, random: u64) {
-        self.backoff.handle_failure(now, random);
+    /// No connection could be made. `is_refused` says that the server accepted it and is a replica.
+    pub(crate) fn handle_unreachable(&mut self, is_refused: bool, now: Time, random: u64) {
+        let backoff = if is_refused { &mut self.returns } else { &mut self.backoff };
+        backoff.handle_failure(now, random);
     }
 
-    /// The connection was lost, or given up because the node hung: then the node is down, also if the
-    /// connection had lasted.
-    pub(crate) fn handle_loss(&mut self, is_hung: bool, now: Time, random: u64) -> ConnectionLoss {
-        let lasted = self.connected_at.take().map(|since| now.since(since));
-        let has_lasted = lasted.is_some_and(|lasted| lasted > Self::LAST_PAUSE);
+    /// The connection was lost. If the node hung or refused all writes, it is down, also if the connection
+    /// had lasted.
+    pub(crate) fn handle_loss(
+        &mut self,
+        cause: LossCause,
+        now: Time,
+        random: u64,
+    ) -> ConnectionLoss {
+        let served = self.served_for(cause, now);
+        self.connected_at = None;
+        let has_lasted = served > Some(Self::LAST_PAUSE);
         if has_lasted {
             self.backoff.recover(now);
         }
-        if has_lasted && !is_hung {
+        if served > Some(Self::LAST_RETURN) {
+            self.returns.handle_success();
+        }
+        if cause != LossCause::Closed {
+            self.returns.handle_failure(now, random);
+            return ConnectionLoss::Outage;
+        }
+        if has_lasted {
             return ConnectionLoss::Blip;
         }
         self.backoff.handle_failure(now, random);
         ConnectionLoss::Outage
     }
 
+    /// How long the connection was of use, the silence at its end excluded.
+    fn served_for(&self, cause: LossCause, now: Time) -> Option<Duration> {
+        let silence = if let LossCause::Hung(silence) = cause { silence } else { Duration::ZERO };
+        self.connected_at.map(|since| now.since(since).saturating_sub(silence))
+    }
+
+    /// True if a second connection may be made beside one that has been silent for this long. A server that
+    /// serves no commands over its latest connections would serve none over that one.
+    pub(crate) fn may_make_second(&self, silence: Duration, now: Time) -> bool {
+        let served = self.served_for(LossCause::Hung(silence), now);
+        self.returns.failures == 0 || served > Some(Self::LAST_RETURN)
+    }
+
     /// When to try to connect.
     pub(crate) fn next_try(&self) -> Time {
-        self.backoff.next_try()
+        self.backoff.next_try().max(self.returns.next_try())
     }
 }
 
@@ -186,31 +248,76 @@ mod tests {
     #[test]
     fn a_connection_that_had_lasted_is_replaced_at_once() {
         let mut it = Reconnect::new();
-        it.handle_unreachable(at(0), LOW);
-        it.handle_unreachable(at(10), LOW);
+        it.handle_unreachable(false, at(0), LOW);
+        it.handle_unreachable(false, at(10), LOW);
         assert_eq!(it.next_try(), at(30));
         it.handle_connected(at(40));
         assert_eq!(
-            it.handle_loss(false, at(1_040), LOW),
+            it.handle_loss(LossCause::Closed, at(1_040), LOW),
             ConnectionLoss::Outage,
             "not longer than a pause"
         );
         assert_eq!(it.next_try(), at(1_080), "the third pause");
         it.handle_connected(at(2_000));
-        assert_eq!(it.handle_loss(false, at(3_001), LOW), ConnectionLoss::Blip);
+        assert_eq!(it.handle_loss(LossCause::Closed, at(3_001), LOW), ConnectionLoss::Blip);
         assert_eq!(it.next_try(), at(3_001));
-        it.handle_unreachable(at(3_001), LOW);
+        it.handle_unreachable(false, at(3_001), LOW);
         assert_eq!(it.next_try(), at(3_011), "the first pause again");
         it.handle_connected(at(4_000));
-        assert_eq!(it.handle_loss(true, at(9_000), LOW), ConnectionLoss::Outage, "it hung");
-        assert_eq!(it.next_try(), at(9_010));
-        assert_eq!(it.handle_loss(false, at(9_100), LOW), ConnectionLoss::Outage, "there was none");
+        let hung = LossCause::Hung(ms(1_000));
+        assert_eq!(it.handle_loss(hung, at(9_001), LOW), ConnectionLoss::Outage);
+        assert_eq!(it.next_try(), at(9_051));
+        let lost = it.handle_loss(LossCause::Closed, at(9_100), LOW);
+        assert_eq!(lost, ConnectionLoss::Outage, "there was none");
+    }
+
+    #[test]
+    fn pauses_grow_while_connections_serve_nothing() {
+        for cause in [LossCause::Refused, LossCause::Hung(ms(1_500))] {
+            let mut it = Reconnect::new();
+            let mut now = at(0);
+            // A silence of any length is no service. Each connection served for three seconds.
+            let silence = if let LossCause::Hung(silence) = cause { silence } else { ms(0) };
+            let mut pause = |it: &mut Reconnect| {
+                it.handle_connected(now);
+                now = now.after(ms(3_000)).after(silence);
+                assert_eq!(it.handle_loss(cause, now, LOW), ConnectionLoss::Outage);
+                let pause = it.next_try().since(now);
+                now = it.next_try();
+                pause.as_millis()
+            };
+            let pauses: Vec<_> = (0..8).map(|_| pause(&mut it)).collect();
+            assert_eq!(pauses, [50, 100, 200, 400, 800, 1_600, 2_000, 2_000], "{cause:?}");
+            // A replica is refused at the set-up: the same pauses go on.
+            it.handle_unreachable(true, now, LOW);
+            assert_eq!(it.next_try().since(now), ms(2_000));
+            // A connection that is closed after some seconds of service is replaced at once.
+            let made = it.next_try();
+            it.handle_connected(made);
+            let closed = made.after(ms(4_001));
+            assert_eq!(it.handle_loss(LossCause::Closed, closed, LOW), ConnectionLoss::Blip);
+            assert_eq!(it.next_try(), closed);
+            it.handle_unreachable(true, closed, LOW);
+            assert_eq!(it.next_try(), closed.after(ms(50)), "the first pause again");
+        }
+    }
+
+    #[test]
+    fn a_second_connection_is_made_beside_one_that_served() {
+        let mut it = Reconnect::new();
+        it.handle_connected(at(0));
+        assert!(it.may_make_second(ms(150), at(150)), "it is the first that hangs");
+        it.handle_loss(LossCause::Hung(ms(150)), at(150), LOW);
+        it.handle_connected(at(150));
+        assert!(!it.may_make_second(ms(150), at(300)));
+        assert!(!it.may_make_second(ms(9_000), at(10_000)), "silence is no service");
+        assert!(it.may_make_second(ms(150), at(4_301)), "it served for longer than the last pause");
     }
 
     /// What happens to somebody who connects again and again: each try is taken, or not; a connection is
     /// lost after so many milliseconds.
-    fn fates() -> impl Strategy<Value = Vec<(bool, u64, bool, u64)>> {
-        proptest::collection::vec((any::<bool>(), 0..3_000_u64, any::<bool>(), any::<u64>()), 1..60)
+    fn fates() -> impl Strategy<Value = Vec<(bool, u64, u64)>> {
+        proptest::collection::vec((any::<bool>(), 0..3_000_u64, any::<u64>()), 1..60)
     }
 
     proptest! {
@@ -219,21 +326,21 @@ mod tests {
             let mut it = Reconnect::new();
             // The truth: failures since the start, or since a connection was lost that had lasted.
             let mut failures = 0;
-            for (is_taken, lasts, is_hung, random) in fates {
+            for (is_taken, lasts, random) in fates {
                 let tried = it.next_try();
                 let mut ended = tried;
                 let mut is_at_once = false;
                 if is_taken {
                     it.handle_connected(tried);
                     ended = tried.after(ms(lasts));
-                    let lost = it.handle_loss(is_hung, ended, random);
+                    let lost = it.handle_loss(LossCause::Closed, ended, random);
                     if lasts > 1_000 {
                         failures = 0;
-                        is_at_once = !is_hung;
+                        is_at_once = true;
                     }
                     prop_assert_eq!(lost == ConnectionLoss::Blip, is_at_once);
                 } else {
-                    it.handle_unreachable(tried, random);
+                    it.handle_unreachable(false, tried, random);
                 }
                 let pause = it.next_try().since(ended);
                 if is_at_once {

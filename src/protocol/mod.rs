@@ -78,7 +78,7 @@ mod waiting;
 mod enumeration;
 
 pub(crate) use acquisition::{Acquisition, Next, Refusal};
-pub(crate) use backoff::{Backoff, ConnectionLoss, Reconnect};
+pub(crate) use backoff::{Backoff, ConnectionLoss, LossCause, Reconnect};
 pub(crate) use checks::{Checks, Wanted};
 pub(crate) use clock_skew::ClockSkew;
 pub(crate) use doubt::Doubt;

@@ -95,6 +95,20 @@ impl NodeFailure {
         matches!(&**code, "NOPERM" | "NOAUTH" | "ERR" | "MOVED" | "CROSSSLOT")
     }
 
+    /// True for an error reply that the server gives to every write over the connection: it has become a
+    /// replica, or wants another login. Before Redis 7.0, a script's error contains the error of its command.
+    pub(crate) fn refuses_all(&self) -> bool {
+        let Self::Refused { code, detail } = self else { return matches!(self, Self::Replica) };
+        matches!(&**code, "READONLY" | "MASTERDOWN" | "NOAUTH")
+            || &**code == "ERR" && detail.contains("-READONLY ")
+    }
+
+    /// True for the error reply of a cluster's node that does not serve a key: another one does, or the server
+    /// has become a replica and serves none.
+    pub(crate) fn is_moved(&self) -> bool {
+        matches!(self, Self::Refused { code, .. } if &**code == "MOVED")
+    }
+
     /// The failure behind an error of a connection that could not be made.
     pub(crate) fn unreachable(error: &redis::RedisError) -> Self {
         Self::Unreachable(phrase(error).into())
@@ -235,6 +249,49 @@ mod tests {
         let redis::Value::ServerError(error) = reply else { panic!("not an error: {reply:?}") };
         assert_eq!(NodeFailure::refused(&error, Some(value)).to_string(), "ERR odd <value>");
         assert_eq!(NodeFailure::refused(&error, None).to_string(), format!("ERR odd {value}"));
+    }
+
+    #[test]
+    fn a_replica_and_a_lost_login_refuse_all_writes() {
+        let refused = |text: &str| {
+            let reply = redis::parse_redis_value(format!("-{text}\r\n").as_bytes());
+            let Ok(redis::Value::ServerError(error)) = reply else {
+                panic!("not an error: {reply:?}")
+            };
+            NodeFailure::refused(&error, "secret")
+        };
+        for (text, refuses_all, is_moved) in [
+            ("READONLY You can't write against a read only replica.", true, false),
+            (
+                "READONLY You can't write against a read only replica. script: 9d, on @user_script:1.",
+                true,
+                false,
+            ),
+            (
+                "ERR Error running script (call to f_9d): @user_script:1: -READONLY You can't write.",
+                true,
+                false,
+            ),
+            (
+                "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+                true,
+                false,
+            ),
+            ("NOAUTH Authentication required.", true, false),
+            ("MOVED 866 10.0.0.7:6379", false, true),
+            ("LOADING Redis is loading the dataset in memory", false, false),
+            ("NOPERM this user has no permissions", false, false),
+            ("OOM command not allowed", false, false),
+        ] {
+            let failure = refused(text);
+            assert_eq!(
+                (failure.refuses_all(), failure.is_moved()),
+                (refuses_all, is_moved),
+                "{text}"
+            );
+        }
+        assert!(NodeFailure::Replica.refuses_all(), "found at the set-up");
+        assert!(!NodeFailure::Stalled(Duration::ZERO).refuses_all());
     }
 
     #[test]

@@ -82,6 +82,7 @@ mod tls;
 mod touched;
 mod transport;
 mod undriven;
+mod unserved;
 mod using;
 mod validity;
 mod variables;

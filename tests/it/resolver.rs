@@ -1,11 +1,11 @@
-//! A node whose name is searched for and not found for a minute. The search blocks a thread, and
+//! Nodes whose names are resolved slowly, or to another address after a failover. A slow search blocks a thread, and
 //! nobody waits for that.
 
 use crate::{SOON, eventually, ms};
-use kit::{Cluster, Rerun};
-use quorlock::{Builder, Redlock, ReleaseOutcome, Severity};
-use std::env;
+use kit::{Cluster, Rerun, Server};
+use quorlock::{Builder, NodeState, Redlock, ReleaseOutcome, RestartGuard, Severity};
 use std::time::{Duration, Instant};
+use std::{env, fs};
 
 /// Its name is not found for a minute where the library is preloaded.
 const SLOW: &str = "redis://slow.invalid:6379";
@@ -82,4 +82,46 @@ fn closes_and_checks() {
     // This runtime is the caller's own.
     runtime.shutdown_background();
     assert!(begun.elapsed() < 2 * SOON, "{:?}", begun.elapsed());
+}
+
+/// The file with the address of `moving.invalid`, and its name for the resolver.
+const FILE: &str = "QUORLOCK_TEST_RESOLVER_FILE";
+
+#[test]
+fn name_is_resolved_again_after_a_failover() {
+    let args = ["--ignored", "--exact", "resolver::follows_a_name", "--nocapture"];
+    // The path is relative to the scratch directory of the child process.
+    let env = [(FILE, "address")];
+    let rerun = Rerun::start_with_library(&args, &env, include_str!("resolver/move.c"));
+    rerun.finish(Duration::from_secs(50));
+    assert!(rerun.output().contains("1 passed"), "{}", rerun.output());
+}
+
+#[tokio::test]
+#[ignore = "run by a test, in a process with a resolver of its own"]
+async fn follows_a_name() {
+    let Ok(file) = env::var(FILE) else { return };
+    let cluster = Cluster::start(3);
+    let old = &cluster[0];
+    let port = old.port().to_string();
+    let promoted =
+        Server::builder().arg("--bind").arg("127.0.0.2").arg("--port").arg(&port).start();
+    fs::write(&file, "127.0.0.1").expect("a scratch directory");
+    let urls = [format!("redis://moving.invalid:{port}"), cluster[1].url(), cluster[2].url()];
+    let builder = Redlock::builder().nodes(urls).restart_guard(RestartGuard::Off);
+    let redlock = builder.node_timeout(ms(1_000)).ttl(ms(30_000)).build().expect("good settings");
+    let state = || redlock.nodes()[0].state().clone();
+    drop(redlock.acquire("r").wait(SOON).await.expect("a free lock"));
+    eventually("the name is found", || state() == NodeState::Up).await;
+    // The new master is named first: a client whose old connection still works has to be turned away.
+    fs::write(&file, "127.0.0.2").expect("a scratch directory");
+    old.cmd(&["REPLICAOF", "127.0.0.2", &port]);
+    let lease = redlock.acquire("followed").wait(SOON).await.expect("two others");
+    eventually("the node is followed", || state() == NodeState::Up && promoted.calls("hello") > 0)
+        .await;
+    let last = redlock.acquire("last").wait(SOON).await.expect("all are masters");
+    eventually("the promoted server grants", || last.report().granted() == 3).await;
+    assert!(promoted.get("last").is_some(), "it is the node now");
+    drop(last);
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
 }

@@ -1,0 +1,172 @@
+//! Servers that accept connections and serve no commands over them: replicas, paused writes.
+
+use crate::{MAX_TTL, SOON, eventually, ms};
+use kit::{Cluster, Proxy, Server};
+use quorlock::{
+    AcquireError, Builder, NodeChanged, NodeFailure, NodeState, NodeVote, Observer, Redlock,
+    ReleaseOutcome, RestartGuard,
+};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How long each fault lasts: many times the first pauses between connections.
+const FAULT: Duration = Duration::from_secs(8);
+
+/// Connections to one node in that time. The pauses grow from 100 ms to 4 s, and each is at least half as long.
+const MAX_CONNECTIONS: u64 = 10;
+
+fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
+    // The restart guard would exclude a promoted replica until all older locks have ended.
+    let builder = Redlock::builder().nodes(urls).restart_guard(RestartGuard::Off);
+    builder.max_ttl(MAX_TTL).node_timeout(ms(1_000)).ttl(ms(300_000))
+}
+
+fn state(redlock: &Redlock, node: usize) -> NodeState {
+    redlock.nodes()[node].state().clone()
+}
+
+async fn all_up(redlock: &Redlock) {
+    let is_up = |node: &quorlock::NodeInfo| *node.state() == NodeState::Up;
+    eventually("all nodes are up", || redlock.nodes().iter().all(is_up)).await;
+}
+
+/// Tries to acquire during the [fault](FAULT), and returns the last refusal.
+async fn keep_trying(redlock: &Redlock) -> Option<AcquireError> {
+    let (begun, mut refusal) = (Instant::now(), None);
+    while begun.elapsed() < FAULT {
+        refusal = redlock.try_acquire("tried").await.err();
+        tokio::time::sleep(ms(20)).await;
+    }
+    refusal
+}
+
+/// Why nodes went down.
+#[derive(Default)]
+struct Outages(Mutex<Vec<String>>);
+
+struct Watcher(Arc<Outages>);
+
+impl Observer for Watcher {
+    fn node_changed(&self, event: &NodeChanged<'_>) {
+        if let Some(reason) = event.reason {
+            self.0.0.lock().expect("no panic").push(format!("{}: {reason}", event.to));
+        }
+    }
+}
+
+#[tokio::test]
+async fn failed_over_address_is_followed_by_a_running_client() {
+    let cluster = Cluster::start(3);
+    let promoted = Server::builder().arg("--repl-diskless-sync-delay").arg("0").start();
+    let address = Proxy::start(cluster[0].addr());
+    let urls = [address.url(), cluster[1].url(), cluster[2].url()];
+    let outages = Arc::<Outages>::default();
+    let redlock = builder(urls).observer(Watcher(outages.clone())).build().expect("good settings");
+    let held = redlock.acquire("held").wait(SOON).await.expect("a free lock");
+    let dropped = redlock.acquire("dropped").wait(SOON).await.expect("a free lock");
+    eventually("all have granted", || dropped.report().granted() == 3).await;
+    all_up(&redlock).await;
+
+    // The replica is in step, and takes over. The address still leads to the old master.
+    let old = &cluster[0];
+    promoted.cmd(&["REPLICAOF", "127.0.0.1", &old.port().to_string()]);
+    let has_keys = || promoted.keys().len() == 2;
+    eventually("the replica has all keys", has_keys).await;
+    promoted.cmd(&["REPLICAOF", "NO", "ONE"]);
+    old.cmd(&["REPLICAOF", "127.0.0.1", &promoted.port().to_string()]);
+    let before = address.accepted();
+    let lease = redlock.try_acquire("first").await.expect("two others");
+    let is_read_only = || {
+        let report = lease.report();
+        let vote = report.nodes()[0].vote().clone();
+        matches!(vote, NodeVote::Failed(NodeFailure::Refused { code, .. }) if *code == *"READONLY")
+    };
+    eventually("the vote names the reason", is_read_only).await;
+    let is_down = || state(&redlock, 0) == NodeState::Down(NodeFailure::Replica);
+    eventually("the node is down as a replica", is_down).await;
+    drop(dropped);
+    keep_trying(&redlock).await;
+    let connections = address.accepted() - before;
+    assert!((3..=MAX_CONNECTIONS).contains(&connections), "{connections} connections");
+    let outages = outages.0.lock().expect("no panic").clone();
+    assert!(outages.iter().any(|line| line.starts_with("down: READONLY")), "{outages:?}");
+
+    address.turn_to(promoted.addr());
+    all_up(&redlock).await;
+    let is_released = || promoted.get("dropped").is_none();
+    eventually("the pending release is delivered to the new master", is_released).await;
+    let lease = redlock.acquire("last").wait(SOON).await.expect("all are masters");
+    eventually("the new master grants", || lease.report().granted() == 3).await;
+    assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
+    eventually("the lock is free on the new master", || promoted.get("held").is_none()).await;
+}
+
+/// Without `INFO` its role is unknown: each connection is set up, and the first write over it is refused.
+#[tokio::test]
+async fn replica_that_hides_its_role_costs_few_connections() {
+    let server = Server::builder().user("locks", "secret").start();
+    server.cmd(&["ACL", "SETUSER", "locks", "-info"]);
+    let address = Proxy::start(server.addr());
+    let url = format!("redis://locks:secret@{}", address.addr());
+    let redlock = builder([url]).build().expect("good settings");
+    drop(redlock.acquire("r").wait(SOON).await.expect("a free lock"));
+    server.cmd(&["REPLICAOF", "127.0.0.1", "1"]);
+    let before = address.accepted();
+    let refused = keep_trying(&redlock).await.expect("the only node is a replica");
+    let connections = address.accepted() - before;
+    assert!((3..=MAX_CONNECTIONS).contains(&connections), "{connections} connections");
+    assert!(refused.to_string().contains("READONLY"), "{refused}");
+    // Before Redis 7.0 the error of a script begins with `ERR`.
+    let state = state(&redlock, 0).to_string();
+    assert!(state.starts_with("down: ") && state.contains("READONLY"), "{state}");
+    server.cmd(&["REPLICAOF", "NO", "ONE"]);
+    let lease = redlock.acquire("r").wait(SOON).await.expect("it is a master again");
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
+    eventually("no key is left", || server.keys().is_empty()).await;
+}
+
+#[tokio::test]
+async fn script_on_a_replica_marks_the_node_down() {
+    let cluster = Cluster::start(3);
+    let redlock = builder(cluster.urls()).build().expect("good settings");
+    let lease = redlock.acquire("r").wait(SOON).await.expect("a free lock");
+    eventually("all have granted", || lease.report().granted() == 3).await;
+    cluster[0].cmd(&["REPLICAOF", "127.0.0.1", "1"]);
+    // An extension runs as a script, and no acquire follows.
+    lease.extend(ms(400_000)).await.expect("two others");
+    let is_down = || state(&redlock, 0) == NodeState::Down(NodeFailure::Replica);
+    eventually("the node is down as a replica", is_down).await;
+    cluster[0].cmd(&["REPLICAOF", "NO", "ONE"]);
+    all_up(&redlock).await;
+    eventually("the extension is made up for", || cluster[0].pttl("r") > 300_000).await;
+    drop(lease);
+    eventually("no key is left", || cluster.is_empty()).await;
+}
+
+#[tokio::test]
+async fn paused_writes_on_a_majority_cost_few_connections() {
+    let cluster = Cluster::start(3);
+    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let builder = builder(proxies.iter().map(Proxy::url)).node_timeout(ms(50));
+    let redlock = builder.build().expect("good settings");
+    drop(redlock.acquire("r").wait(SOON).await.expect("a free lock"));
+    all_up(&redlock).await;
+    for node in &cluster.servers()[..2] {
+        node.cmd(&["CLIENT", "PAUSE", "600000", "WRITE"]);
+    }
+    let before: Vec<_> = proxies.iter().map(Proxy::accepted).collect();
+    let refused = keep_trying(&redlock).await.expect("two of three are paused");
+    assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused}");
+    for (proxy, before) in proxies.iter().zip(before) {
+        let connections = proxy.accepted() - before;
+        assert!(connections <= MAX_CONNECTIONS, "{connections} connections");
+    }
+    for node in &cluster.servers()[..2] {
+        node.cmd(&["CLIENT", "UNPAUSE"]);
+    }
+    let resumed = Instant::now();
+    let lease = redlock.acquire("r").wait(SOON).await.expect("the pause is over");
+    assert!(resumed.elapsed() < ms(10_000), "{:?}", resumed.elapsed());
+    drop(lease);
+    eventually("no key is left", || cluster.is_empty()).await;
+}
