@@ -210,7 +210,11 @@ fn poll_stream(
     let end = match pipe.poll_replies(line.conversation(), cx) {
         Poll::Ready(Ok(answered)) => return Poll::Ready(Event::Answered(answered)),
         Poll::Ready(Err(error)) => {
-            Poll::Ready(Event::Disconnected(NodeFailure::disconnected(&error)))
+            let last_error = line.conversation().last_error();
+            Poll::Ready(Event::Disconnected(NodeFailure::disconnected(
+                &error,
+                last_error.as_deref(),
+            )))
         }
         Poll::Pending => Poll::Pending,
     };

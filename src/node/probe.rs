@@ -60,7 +60,7 @@ impl Probe {
         let asking = Self::ask(&mut session, resp3, keys, &node.environment.random);
         let asked = node.timer.timeout(limit, asking).await;
         let asked = asked.ok_or(NodeFailure::Timeout(limit))?;
-        let mut probe = asked.map_err(|error| NodeFailure::disconnected(&error))?;
+        let mut probe = asked.map_err(|error| NodeFailure::disconnected(&error, None))?;
         // What was read until then counts.
         let reading = probe.read_clock(&mut session, &node.environment.clock);
         if node.timer.timeout(limit, reading).await.is_some() {

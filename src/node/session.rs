@@ -6,6 +6,7 @@ use crate::transport::Stream;
 use crate::wire::{Conversation, Fingerprint, Greeted, Greeting, Requests};
 use redis::{RedisConnectionInfo, RedisError, Value};
 use std::future::poll_fn;
+use std::io;
 
 /// A connection whose server has let us in. Dropping it closes the stream. Each pipeline on it has a `T` with
 /// it.
@@ -55,15 +56,24 @@ impl<T> Session<T> {
         self.said.requests()
     }
 
-    /// All requests that were added are a pipeline. Waits for the replies to it.
+    /// All requests that were added are a pipeline. Waits for the replies to it. An error names the error reply that
+    /// the server sent before it closed the connection.
     ///
     /// # Cancel safety
     /// What was to be sent may have been sent. Use the session no more.
     pub(super) async fn exchange(&mut self, what: T) -> Result<Vec<Value>, RedisError> {
         let Self { pipe, said } = self;
         said.end_pipeline(what);
-        let (_, replies) = poll_fn(|cx| pipe.poll_replies(said, cx)).await?;
-        Ok(replies)
+        match poll_fn(|cx| pipe.poll_replies(said, cx)).await {
+            Ok((_, replies)) => Ok(replies),
+            Err(error) => Err(match said.last_error() {
+                Some(why) => {
+                    let closed = format!("closed by the server: {why}");
+                    io::Error::new(io::ErrorKind::UnexpectedEof, closed).into()
+                }
+                None => error,
+            }),
+        }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::*;
 use futures::FutureExt;
-use std::io;
 use std::pin::Pin;
 use std::sync::LazyLock;
 use std::task::{Context, Poll};

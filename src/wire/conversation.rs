@@ -1,9 +1,10 @@
 //! What is said on one connection, without the connection: bytes in, bytes out.
 
 use super::decoder::{Decoder, Malformed};
+use super::failure::last_error;
 use super::pushed::{Pushed, Pushes};
 use super::requests::Requests;
-use redis::Value;
+use redis::{ServerError, Value};
 use std::collections::VecDeque;
 
 /// Requests out, replies in. Each pipeline of requests has a `T` with it, which comes back with its replies.
@@ -22,6 +23,8 @@ pub(crate) struct Conversation<T> {
     replies: Vec<Value>,
     decoder: Decoder,
     pushes: Pushes,
+    /// The first error reply that matches no request: a server at its connection limit sends one on accept.
+    stray_error: Option<ServerError>,
 }
 
 #[derive(Debug)]
@@ -47,6 +50,7 @@ impl<T> Conversation<T> {
             replies: Vec::new(),
             decoder: Decoder::default(),
             pushes: Pushes::default(),
+            stray_error: None,
         }
     }
 
@@ -97,7 +101,10 @@ impl<T> Conversation<T> {
             match self.decoder.next()? {
                 None => return Ok(None),
                 Some(Value::Push { kind, data }) => self.pushes.note(&kind, data),
-                Some(_) if self.pipelines.is_empty() || self.answered >= self.all_sent() => {
+                Some(reply) if self.pipelines.is_empty() || self.answered >= self.all_sent() => {
+                    if let Value::ServerError(error) = reply {
+                        self.stray_error.get_or_insert(error);
+                    }
                     return Err(TO_NOTHING);
                 }
                 Some(reply) => self.replies.push(reply),
@@ -123,6 +130,14 @@ impl<T> Conversation<T> {
         // Those to the next one are as many, as a rule.
         let next = Vec::with_capacity(count);
         Ok(Some((what, std::mem::replace(&mut self.replies, next))))
+    }
+
+    /// The error reply that the server sent last, if no complete pipeline has it: why it closed the connection.
+    pub(crate) fn last_error(&self) -> Option<String> {
+        match (&self.stray_error, self.replies.last()) {
+            (Some(error), _) | (None, Some(Value::ServerError(error))) => Some(last_error(error)),
+            _ => None,
+        }
     }
 
     /// What the server has pushed among the replies that were polled, if it has.
@@ -203,6 +218,29 @@ mod tests {
         assert_eq!(first, Some(("one", vec![Value::Okay])));
         conversation.handle_bytes(b"+OK\r\n");
         assert_eq!(conversation.poll_replies(), Err(TO_NOTHING));
+    }
+
+    #[test]
+    fn last_error_is_that_of_an_incomplete_pipeline_or_a_stray_one() {
+        let full = "ERR max number of clients reached";
+        for (asked, is_sent, answers, told) in [
+            (2, true, "-ERR max number of clients reached\r\n", Some(full)),
+            (2, false, "-ERR max number of clients reached\r\n", Some(full)),
+            (0, false, "-ERR max number of clients reached\r\n", Some(full)),
+            (1, true, "-ERR max number of clients reached\r\n", None),
+            (2, true, "+OK\r\n", None),
+            (3, true, "-ERR no\r\n+OK\r\n", None),
+            (0, false, "+OK\r\n", None),
+        ] {
+            let mut conversation = Conversation::new();
+            if asked > 0 {
+                ask(&mut conversation, asked, "something");
+            }
+            send(&mut conversation, if is_sent { usize::MAX } else { 0 });
+            conversation.handle_bytes(answers.as_bytes());
+            let _ = conversation.poll_replies();
+            assert_eq!(conversation.last_error().as_deref(), told, "{answers:?} to {asked}");
+        }
     }
 
     #[test]

@@ -4,6 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Characters of an [error before a close](last_error).
+const MAX_ERROR: usize = 200;
+
 /// Why a node gave no answer that counts. It is never a sign that somebody holds the lock.
 ///
 /// Prints as a short phrase, for example `timeout 50ms` or `connection refused`.
@@ -114,13 +117,17 @@ impl NodeFailure {
         Self::Unreachable(phrase(error).into())
     }
 
-    /// The failure behind an error of a connection that was in use.
-    pub(crate) fn disconnected(error: &redis::RedisError) -> Self {
+    /// The failure behind an error of a connection that was in use, with the error reply that the server sent last.
+    pub(crate) fn disconnected(error: &redis::RedisError, last_error: Option<&str>) -> Self {
+        let mut reason = phrase(error);
+        if let Some(last_error) = last_error {
+            reason = format!("{reason}: {last_error}");
+        }
         if error.kind() == redis::ErrorKind::Parse {
             // The server is there, and does not speak as one of Redis does.
-            return Self::Unexpected(phrase(error).into());
+            return Self::Unexpected(reason.into());
         }
-        Self::Disconnected(phrase(error).into())
+        Self::Disconnected(reason.into())
     }
 
     /// The failure behind an error reply. The `secret` digits of a value do not appear in it.
@@ -131,6 +138,24 @@ impl NodeFailure {
         }
         Self::Refused { code: error.code().into(), detail: detail.into() }
     }
+}
+
+/// An error reply that the server sent before it closed the connection, in one line. It may belong to any command,
+/// so values of all locks are left out.
+pub(super) fn last_error(error: &redis::ServerError) -> String {
+    let detail = plain(error.details().unwrap_or_default());
+    let text = format!("{} {detail}", error.code());
+    let (mut shown, mut rest) = (String::new(), text.trim_end());
+    while let Some(begin) = rest.find(|c: char| c.is_ascii_hexdigit()) {
+        let (before, run) = rest.split_at(begin);
+        let length = run.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(run.len());
+        shown += before;
+        shown += if length < 32 { &run[..length] } else { "<value>" };
+        rest = &run[length..];
+    }
+    shown += rest;
+    // The protected mode's error is a page of advice.
+    shown.chars().take(MAX_ERROR).collect()
 }
 
 /// What an error reply says, without what it repeats.
@@ -249,6 +274,27 @@ mod tests {
         let redis::Value::ServerError(error) = reply else { panic!("not an error: {reply:?}") };
         assert_eq!(NodeFailure::refused(&error, Some(value)).to_string(), "ERR odd <value>");
         assert_eq!(NodeFailure::refused(&error, None).to_string(), format!("ERR odd {value}"));
+    }
+
+    #[test]
+    fn last_error_before_close_shows_no_value_and_is_short() {
+        let told = |text: &str| {
+            let reply = redis::parse_redis_value(format!("-{text}\r\n").as_bytes());
+            let Ok(redis::Value::ServerError(error)) = reply else {
+                panic!("not an error: {reply:?}")
+            };
+            last_error(&error)
+        };
+        for text in ["ERR max number of clients reached", "OOM", "ERR invalid bulk length 7f"] {
+            assert_eq!(told(text), text);
+        }
+        let value = "0123456789abcdef0123456789abcdef";
+        assert_eq!(told(&format!("ERR odd {value}:me, {value}")), "ERR odd <value>:me, <value>");
+        assert_eq!(
+            told(&format!("ERR unknown command 'SET', with args beginning with: '{value}'")),
+            "ERR unknown command 'SET'"
+        );
+        assert_eq!(told(&format!("DENIED {}", "long ".repeat(99))).len(), MAX_ERROR);
     }
 
     #[test]

@@ -311,7 +311,7 @@ async fn a_server_with_too_many_clients_is_down_until_some_leave() {
     let full = [(); 2].map(|()| Server::builder().arg("--maxclients").arg("4").start());
     let crowd_in = |server: &Server| [(); 4].map(|()| admitted(server));
     let crowd = full.each_ref().map(crowd_in);
-    check_from_the_start(&full, Server::url, "").await;
+    check_from_the_start(&full, Server::url, "ERR max number of clients reached").await;
     drop(crowd);
     let redlock = builder(full.iter().map(Server::url)).build().expect("good settings");
     let lease = redlock.acquire("r").wait(SOON).await.expect("there is room again");

@@ -1,4 +1,4 @@
-//! Servers that accept connections and serve no commands over them: replicas, paused writes.
+//! Servers that accept connections and serve no commands over them: replicas, paused writes, full and protected ones.
 
 use crate::{MAX_TTL, SOON, eventually, ms};
 use kit::{Cluster, Proxy, Server};
@@ -6,6 +6,7 @@ use quorlock::{
     AcquireError, Builder, NodeChanged, NodeFailure, NodeState, NodeVote, Observer, Redlock,
     ReleaseOutcome, RestartGuard,
 };
+use std::net::UdpSocket;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -169,4 +170,40 @@ async fn paused_writes_on_a_majority_cost_few_connections() {
     assert!(resumed.elapsed() < ms(10_000), "{:?}", resumed.elapsed());
     drop(lease);
     eventually("no key is left", || cluster.is_empty()).await;
+}
+
+/// An address of this machine that is no loopback address, if it has one.
+fn outer_address() -> Option<String> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    // Connecting a UDP socket sends no packet.
+    socket.connect("198.51.100.1:9").ok()?;
+    let address = socket.local_addr().ok()?.ip();
+    (!address.is_loopback()).then(|| address.to_string())
+}
+
+#[tokio::test]
+async fn protected_mode_is_named_as_the_reason() {
+    let Some(address) = outer_address() else {
+        println!("skipped: this machine has no address besides those of its loopback interface");
+        return;
+    };
+    let server = Server::builder().arg("--bind").arg("0.0.0.0").arg("--protected-mode").arg("yes");
+    let server = server.start();
+    // Before Redis 7.0 a server that is told its addresses is never protected.
+    if server.info("server")["redis_version"].starts_with("6.") {
+        println!("skipped: this server is not protected");
+        return;
+    }
+    let url = format!("redis://{address}:{}", server.port());
+    let redlock = builder([url]).build().expect("good settings");
+    for _ in 0..20 {
+        let refused = redlock.try_acquire("r").await.expect_err("it is protected");
+        let state = state(&redlock, 0).to_string();
+        for text in [refused.to_string(), state] {
+            let is_named = text.contains("closed by the server: DENIED ");
+            assert!(is_named && text.contains(" protected mode"), "{text}");
+            assert!(text.len() < 400, "{text}");
+        }
+        tokio::time::sleep(ms(20)).await;
+    }
 }
