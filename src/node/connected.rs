@@ -64,7 +64,15 @@ impl Connected {
         reconnect: &Reconnect,
     ) -> Result<Option<Link>, NodeFailure> {
         loop {
-            self.line.write(backlog, backlog.node.moment());
+            let mut now = backlog.node.moment();
+            if self.line.is_quiet(now) && !backlog.has_nothing_to_write() {
+                if let Some(event) = self.read_first().await {
+                    self.handle(event, backlog, inlet, reconnect).await?;
+                    continue;
+                }
+                now = backlog.node.moment();
+            }
+            self.line.write(backlog, now);
             // Once a client was closed and nothing is owed, no answer is of any use to anybody.
             let is_over =
                 backlog.is_over() && (backlog.is_ended || self.line.has_nothing_unanswered());
@@ -88,6 +96,20 @@ impl Connected {
         {
             backlog.inbox.push(command);
         }
+    }
+
+    /// Reads before a write. While this process was stopped, the server may have closed the connection, and what is
+    /// written to it would be lost. The runtime finds out which sockets can be read between two polls, hence the yield.
+    async fn read_first(&mut self) -> Option<Event> {
+        yield_now().await;
+        let Self { pipe, line, had_push, .. } = self;
+        let event = poll_fn(|cx| {
+            let event = poll_stream(pipe, line, !*had_push, cx);
+            Poll::Ready(if let Poll::Ready(event) = event { Some(event) } else { None })
+        })
+        .await;
+        *had_push = matches!(event, Some(Event::Pushed(_)));
+        event
     }
 
     /// Handles an event; returns a connection that takes the place of this one, or why the connection broke.

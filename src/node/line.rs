@@ -31,6 +31,10 @@ const MAX_UNDER_WAY: usize = 4;
 /// So few commands are not worth a pipeline of their own while others are about to put more here.
 const FEW: usize = 32;
 
+/// After this long without a reply, the connection is read before a write: the server may have closed it while this
+/// process was stopped. Servers close idle connections after a second at the earliest.
+const QUIET: Duration = Duration::from_millis(100);
+
 /// What a pipeline is about.
 pub(super) struct Written {
     /// When it was written, by the timers.
@@ -73,6 +77,8 @@ pub(super) struct Line {
     last_count: usize,
     /// When the node was last asked for its time, by the timers; the set-up was some time ago.
     last_sealed: Option<Time>,
+    /// When the last reply was read, by our clock.
+    last_reply: Time,
 }
 
 impl Line {
@@ -84,7 +90,15 @@ impl Line {
         now: Moment,
     ) -> Self {
         let liveness = Liveness::new(timeout, now.timer);
-        Self { said, peer, liveness, killing: Vec::new(), last_count: 0, last_sealed: None }
+        Self {
+            said,
+            peer,
+            liveness,
+            killing: Vec::new(),
+            last_count: 0,
+            last_sealed: None,
+            last_reply: now.ours,
+        }
     }
 
     /// What is said over it: bytes go there, and come from there.
@@ -105,6 +119,11 @@ impl Line {
     /// True while the node owes an answer for longer than it may.
     pub(super) fn is_stalled(&self) -> bool {
         self.liveness.is_stalled()
+    }
+
+    /// True if the connection is to be read before anything is written.
+    pub(super) fn is_quiet(&self, now: Moment) -> bool {
+        now.ours.since(self.last_reply) >= QUIET
     }
 
     /// True if another pipeline may be written.
@@ -150,6 +169,7 @@ impl Line {
         backlog: &mut Backlog,
         now: Moment,
     ) -> Result<bool, NodeFailure> {
+        self.last_reply = now.ours;
         if written.kills.is_empty() {
             backlog.settle(written, &replies, now, &mut self.peer.can)?;
         } else {

@@ -31,7 +31,7 @@ async fn text_of(resource: &str) -> Option<String> {
 }
 
 /// The next line of what a process prints that begins with this word; the rest of it.
-fn told(lines: &mut impl BufRead, word: &str) -> String {
+pub(super) fn told(lines: &mut impl BufRead, word: &str) -> String {
     let mut line = String::new();
     loop {
         line.clear();

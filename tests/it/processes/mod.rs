@@ -5,6 +5,7 @@ mod drawing;
 mod late;
 #[cfg(feature = "test-util")]
 mod skewed;
+mod thawed;
 mod work;
 
 use crate::ms;
