@@ -304,7 +304,7 @@ mod tests {
             let Ok(redis::Value::ServerError(error)) = reply else {
                 panic!("not an error: {reply:?}")
             };
-            NodeFailure::refused(&error, "secret")
+            NodeFailure::refused(&error, Some("secret"))
         };
         for (text, refuses_all, is_moved) in [
             ("READONLY You can't write against a read only replica.", true, false),
