@@ -33,7 +33,7 @@ impl Link {
         };
         let (session, peer) = match node.timer.timeout(limit, connecting).await {
             Some(connected) => connected?,
-            None => return Err(NodeFailure::Unreachable("timeout while connecting".into())),
+            None => return Err(node.connect_timeout()),
         };
         if peer.info.is_replica {
             return Err(NodeFailure::Replica);

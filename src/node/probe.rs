@@ -54,7 +54,7 @@ impl Probe {
         let (mut session, resp3) = match node.timer.timeout(limit, greeting).await {
             Some(Ok(opened)) => opened,
             Some(Err(error)) => return Err(NodeFailure::unreachable(&error)),
-            None => return Err(NodeFailure::Unreachable("timeout while connecting".into())),
+            None => return Err(node.connect_timeout()),
         };
         let limit = node.timings.answer;
         let asking = Self::ask(&mut session, resp3, keys, &node.environment.random);

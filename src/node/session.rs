@@ -28,27 +28,38 @@ impl<T> Session<T> {
         what: impl Fn() -> T,
     ) -> Result<Self, RedisError> {
         let fingerprint = node.login.fingerprint();
-        Self::begin(node.connect().await?, login, fingerprint, resp3, what).await
+        let mut session = Self::new(node.connect().await?);
+        match session.begin(login, fingerprint, resp3, what).await {
+            Ok(()) => Ok(session),
+            Err(error) if error.is_connection_dropped() && session.said.last_error().is_none() => {
+                Err(io::Error::new(io::ErrorKind::UnexpectedEof, node.closed_without_reply())
+                    .into())
+            }
+            Err(error) => Err(error),
+        }
     }
 
-    /// Greets the server behind `stream`.
+    fn new(stream: Box<dyn Stream>) -> Self {
+        Self { pipe: Pipe::new(stream), said: Conversation::new() }
+    }
+
+    /// Greets the server.
     async fn begin(
-        stream: Box<dyn Stream>,
+        &mut self,
         login: &RedisConnectionInfo,
         fingerprint: &Fingerprint,
         resp3: bool,
         what: impl Fn() -> T,
-    ) -> Result<Self, RedisError> {
-        let mut session = Self { pipe: Pipe::new(stream), said: Conversation::new() };
+    ) -> Result<(), RedisError> {
         for names_user in [true, false] {
-            let requests = session.requests();
+            let requests = self.requests();
             let greeting = Greeting::ask(login, fingerprint, resp3, names_user, requests);
-            let replies = session.exchange(what()).await?;
+            let replies = self.exchange(what()).await?;
             if let Greeted::Welcome = greeting.read(&replies)? {
                 break;
             }
         }
-        Ok(session)
+        Ok(())
     }
 
     /// Where the requests of the next pipeline are added.

@@ -31,9 +31,11 @@ async fn session(room: usize) -> (Session<u8>, DuplexStream) {
         }
         theirs.write_all(b"+OK\r\n+OK\r\n+OK\r\n").await.expect("it is open");
     };
-    let begin = Session::begin(Box::new(ours), &login, fingerprint(), false, || 0);
-    let (session, ()) = tokio::join!(begin, welcome);
-    (session.expect("it was greeted"), theirs)
+    let mut session = Session::new(Box::new(ours));
+    let begin = session.begin(&login, fingerprint(), false, || 0);
+    let (begun, ()) = tokio::join!(begin, welcome);
+    begun.expect("it was greeted");
+    (session, theirs)
 }
 
 /// What the server hears next; nothing if the session has ended.
@@ -162,7 +164,7 @@ impl AsyncWrite for Endless {
 #[test]
 fn a_server_that_pushes_without_end_is_not_read_without_end() {
     let login = RedisConnectionInfo::default();
-    let endless = Box::new(Endless::default());
-    let begin = Session::begin(endless, &login, fingerprint(), false, || 0);
+    let mut session = Session::new(Box::new(Endless::default()));
+    let begin = session.begin(&login, fingerprint(), false, || 0);
     assert!(begin.now_or_never().is_none(), "it is asked again, and others have their turn");
 }

@@ -127,6 +127,17 @@ impl NodeShared {
         self.environment.transport.connect(&self.address).await
     }
 
+    /// The reason of a connection that the server closed before it had sent anything.
+    pub(super) fn closed_without_reply(&self) -> String {
+        format!("closed by the server without a reply{}", self.address.hint_if_closed())
+    }
+
+    /// The failure of a connection that was not set up within the connect timeout.
+    pub(super) fn connect_timeout(&self) -> NodeFailure {
+        let hint = self.address.hint_if_silent();
+        NodeFailure::Unreachable(format!("timeout while connecting{hint}").into())
+    }
+
     /// What time it is by the client's clock.
     pub(super) fn now(&self) -> Time {
         self.environment.clock.now()

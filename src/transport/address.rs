@@ -39,6 +39,25 @@ pub(crate) struct TcpOptions {
     pub(crate) user_timeout: Option<Duration>,
 }
 
+impl Address {
+    /// What to check if the server closes the connection without a reply: Redis with TLS does so.
+    pub(crate) fn hint_if_closed(&self) -> &'static str {
+        match self {
+            Self::Tcp(_) => "; if it speaks TLS, use rediss://",
+            _ => "",
+        }
+    }
+
+    /// What to check if the server sends nothing: Redis without TLS waits for the end of a line.
+    pub(crate) fn hint_if_silent(&self) -> &'static str {
+        match self {
+            #[cfg(feature = "tls-rustls")]
+            Self::Tls { .. } => "; if the server does not speak TLS, use redis://",
+            _ => "",
+        }
+    }
+}
+
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let TcpAddress { host, port, .. } = match self {

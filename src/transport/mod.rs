@@ -8,7 +8,6 @@
 mod address;
 #[cfg(all(test, feature = "test-util"))]
 mod inside;
-mod scheme;
 mod sockets;
 #[cfg(feature = "tls-rustls")]
 mod tls;

@@ -1,7 +1,6 @@
 //! Streams over sockets of the system: TCP, TLS over TCP, Unix.
 
 use super::address::{Address, TcpAddress, TcpOptions};
-use super::scheme::{PlainStream, Suspects};
 use super::{Stream, Transport};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::protocol::STALE_WINDOW;
@@ -9,7 +8,6 @@ use futures::future::{BoxFuture, select_ok};
 use socket2::SockRef;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 use tokio::net::{TcpStream, lookup_host};
@@ -18,11 +16,12 @@ use tokio::net::{TcpStream, lookup_host};
 use super::tls::{self, TlsFiles};
 #[cfg(feature = "tls-rustls")]
 use rustls::ClientConfig;
+#[cfg(feature = "tls-rustls")]
+use std::sync::Arc;
 
 /// The transport of a client that is given no other.
 #[derive(Default)]
 pub(crate) struct Sockets {
-    suspects: Arc<Suspects>,
     #[cfg(feature = "tls-rustls")]
     tls: Tls,
 }
@@ -47,16 +46,13 @@ impl Default for Tls {
 impl Sockets {
     #[cfg(feature = "tls-rustls")]
     pub(crate) fn with_tls(tls: Tls) -> Self {
-        Self { tls, suspects: Arc::default() }
+        Self { tls }
     }
 
     async fn connect(&self, to: &Address) -> io::Result<Box<dyn Stream>> {
         match to {
             Address::Tcp(server) => {
-                let connect = |address| async move {
-                    let stream = tcp(address, &server.options).await?;
-                    Ok(PlainStream::new(stream, address, self.suspects.clone()))
-                };
+                let connect = |address| tcp(address, &server.options);
                 Ok(Box::new(race(resolve(server).await?, connect).await?))
             }
             #[cfg(feature = "tls-rustls")]
@@ -72,8 +68,7 @@ impl Sockets {
                     let config = config.clone();
                     async move {
                         let stream = tcp(address, &server.options).await?;
-                        tls::shake_hands(config, &server.host, stream, address, &self.suspects)
-                            .await
+                        tls::shake_hands(config, &server.host, stream).await
                     }
                 };
                 Ok(Box::new(race(resolve(server).await?, connect).await?))
@@ -109,7 +104,7 @@ where
     Ok(stream)
 }
 
-pub(super) async fn tcp(address: SocketAddr, options: &TcpOptions) -> io::Result<TcpStream> {
+async fn tcp(address: SocketAddr, options: &TcpOptions) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let socket = SockRef::from(&stream);

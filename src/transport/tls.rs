@@ -1,22 +1,17 @@
 //! TLS over a stream, by rustls with the ring provider. The provider is named each time: that of the process
 //! is the application's own affair.
 
-use super::scheme::{LIMIT, Suspects, speaks_no_tls};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, DEFAULT_VERSIONS, InvalidMessage, RootCertStore};
 use rustls_native_certs::load_native_certs;
 use std::fs;
-use std::future::pending;
 use std::io;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::net::TcpStream;
-use tokio::select;
 use tokio::task::spawn_blocking;
-use tokio::time::sleep;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -133,36 +128,20 @@ fn system_roots() -> io::Result<RootCertStore> {
 }
 
 /// Performs the TLS handshake and verifies that the certificate matches `host`.
-///
-/// Redis without TLS waits for the end of a line, or replies with an error if the handshake has one. So a server that
-/// does not reply for [`LIMIT`] is tested for that over a second connection.
 pub(super) async fn shake_hands(
     config: Arc<ClientConfig>,
     host: &str,
     stream: TcpStream,
-    address: SocketAddr,
-    suspects: &Suspects,
 ) -> io::Result<TlsStream<TcpStream>> {
     let name = ServerName::try_from(host).map_err(io::Error::other)?.to_owned();
-    let handshake = TlsConnector::from(config).connect(name, stream);
-    let found_plain = async {
-        sleep(LIMIT).await;
-        if !suspects.speaks_plain(address).await {
-            pending::<()>().await;
+    let shaken = TlsConnector::from(config).connect(name, stream).await;
+    shaken.map_err(|error| {
+        if is_no_tls(&error) {
+            io::Error::other("the server does not speak TLS: use redis://")
+        } else {
+            error
         }
-    };
-    select! {
-        biased;
-        done = handshake => match done {
-            Ok(stream) => {
-                suspects.clear(address);
-                Ok(stream)
-            }
-            Err(error) if is_no_tls(&error) => Err(speaks_no_tls()),
-            Err(error) => Err(error),
-        },
-        () = found_plain => Err(speaks_no_tls()),
-    }
+    })
 }
 
 /// True if the server's first bytes were no record of TLS.

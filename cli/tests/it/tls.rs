@@ -102,10 +102,10 @@ fn wrong_scheme_is_named_by_check() {
     let dir = TempDir::new().expect("a directory");
     let own = Pem::new(dir.path(), "server");
     let plain = Server::start();
-    let scene = Scene::default().with("QUORLOCK_CONNECT_TIMEOUT", "10s");
+    let scene = Scene::default().with("QUORLOCK_CONNECT_TIMEOUT", "1s");
     let scene = scene.with("QUORLOCK_NODES", &format!("rediss://{}", plain.addr()));
     let ended = Ended::of(&mut scene.command(&["check", "--cacert", text(&own.cert)]));
-    assert!(ended.out.contains("the server does not speak TLS: use redis://"), "{}", ended.out);
+    assert!(ended.out.contains("not speak TLS"), "{}", ended.out);
     if !Server::builder().knows_tls() {
         return;
     }
@@ -113,5 +113,5 @@ fn wrong_scheme_is_named_by_check() {
     let server = Server::builder().tls(files).start();
     let scene = scene.with("QUORLOCK_NODES", &server.url_tls().replace("rediss", "redis"));
     let ended = Ended::of(&mut scene.command(&["run", "-n", "r", "--", "/bin/true"]));
-    assert!(ended.err.contains("the server speaks TLS: use rediss://"), "{}", ended.err);
+    assert!(ended.err.contains("if it speaks TLS, use rediss://"), "{}", ended.err);
 }
