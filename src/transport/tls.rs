@@ -6,6 +6,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, DEFAULT_VERSIONS, InvalidMessage, RootCertStore};
 use rustls_native_certs::load_native_certs;
+use std::fmt::Display;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,7 +34,7 @@ pub(crate) struct BadFile {
 }
 
 impl BadFile {
-    fn new(setting: &'static str, path: &Path, reason: impl ToString) -> Self {
+    fn new(setting: &'static str, path: &Path, reason: &dyn Display) -> Self {
         Self { setting, path: path.to_owned(), reason: reason.to_string() }
     }
 }
@@ -70,7 +71,7 @@ impl TlsFiles {
         let Some(path) = &self.ca_cert else { return Ok(None) };
         let mut roots = RootCertStore::empty();
         for root in certificates(CA_CERT, path)? {
-            roots.add(root).map_err(|error| BadFile::new(CA_CERT, path, error))?;
+            roots.add(root).map_err(|error| BadFile::new(CA_CERT, path, &error))?;
         }
         Ok(Some(roots))
     }
@@ -78,7 +79,7 @@ impl TlsFiles {
     fn config(&self, roots: RootCertStore) -> Result<ClientConfig, BadFile> {
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_protocol_versions(DEFAULT_VERSIONS)
-            .map_err(|error| BadFile::new("TLS", Path::new(""), error))?
+            .map_err(|error| BadFile::new("TLS", Path::new(""), &error))?
             .with_root_certificates(roots);
         let (Some(cert), Some(path)) = (&self.cert, &self.key) else {
             return Ok(config.with_no_client_auth());
@@ -86,12 +87,12 @@ impl TlsFiles {
         let chain = certificates(CERT, cert)?;
         // Errors of the parser may repeat lines of the file.
         let key = PrivateKeyDer::from_pem_slice(&read(KEY, path)?)
-            .map_err(|_| BadFile::new(KEY, path, "no unencrypted private key in PEM format"))?;
+            .map_err(|_| BadFile::new(KEY, path, &"no unencrypted private key in PEM format"))?;
         config.with_client_auth_cert(chain, key).map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => {
-                BadFile::new(KEY, path, "not the key of the certificate in tls_cert_file")
+                BadFile::new(KEY, path, &"not the key of the certificate in tls_cert_file")
             }
-            other => BadFile::new(KEY, path, other),
+            other => BadFile::new(KEY, path, &other),
         })
     }
 }
@@ -101,7 +102,7 @@ const CERT: &str = "tls_cert_file";
 const KEY: &str = "tls_key_file";
 
 fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, BadFile> {
-    fs::read(path).map_err(|error| BadFile::new(setting, path, error))
+    fs::read(path).map_err(|error| BadFile::new(setting, path, &error))
 }
 
 /// The certificates of a file, at least one.
@@ -112,7 +113,7 @@ fn certificates(
     let pem = read(setting, path)?;
     let found = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
     let found = found.ok().filter(|found| !found.is_empty());
-    found.ok_or_else(|| BadFile::new(setting, path, "no certificate in PEM format"))
+    found.ok_or_else(|| BadFile::new(setting, path, &"no certificate in PEM format"))
 }
 
 fn system_roots() -> io::Result<RootCertStore> {
