@@ -35,11 +35,13 @@ pub(crate) fn reason(client: &Client) -> Option<String> {
         seconds(lasts),
         nodes.len()
     );
-    let hides_uptime = |node: &NodeInfo| {
-        matches!(node.eligibility(), VoteEligibility::Excluded(NodeFailure::MaybeRestarted { .. }))
+    let missing = |node: &NodeInfo| match node.eligibility() {
+        VoteEligibility::Excluded(NodeFailure::MaybeRestarted { missing, .. }) => Some(*missing),
+        _ => None,
     };
-    if up().any(hides_uptime) {
-        reason = format!("{reason}; {PERMIT}");
+    if let Some(missing) = up().find_map(missing) {
+        let told = if missing == "INFO is not permitted" { PERMIT } else { missing };
+        reason = format!("{reason}; {told}");
     }
     // An older node would show that the deployment is not new.
     if client.is_strict() && young == up().count() {

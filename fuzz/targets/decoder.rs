@@ -15,7 +15,7 @@ fn decoded(bytes: &[u8], size: usize) -> (Vec<String>, bool) {
     for piece in bytes.chunks(size) {
         decoder.add(piece);
         loop {
-            match decoder.next() {
+            match decoder.next(1 << 30) {
                 Ok(Some(reply)) => replies.push(format!("{reply:?}")),
                 Ok(None) => break,
                 Err(_) => return (replies, true),

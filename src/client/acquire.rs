@@ -2,7 +2,7 @@
 
 use super::observed::AcquireWatch;
 use super::redlock::Inner;
-use super::settings::{Manner, check_metadata};
+use super::settings::{Manner, check_metadata, check_value};
 use crate::acquire::{AcquireRequest, Adoption, PreviousLease};
 use crate::error::{AcquireError, ConfigError};
 use crate::lease::Lease;
@@ -58,9 +58,6 @@ enum Target {
     /// What this value stands for.
     HandedOver(Key, Arc<Value>),
 }
-
-/// The most resources of one lease: a node does nothing else while it looks at them.
-const MAX_RESOURCES: usize = 1_000;
 
 impl Acquire {
     fn new(client: Arc<Inner>, target: Target) -> Self {
@@ -319,23 +316,14 @@ impl Acquire {
         let (keys, adopts) = match &self.target {
             Target::One(resource) => (Keys::one(settings.key(resource.clone())?), None),
             Target::HandedOver(resource, value) => {
-                if let Some(resources) = value.several() {
-                    return Err(ConfigError::AdoptsSet { resources });
-                }
+                check_value(value)?;
                 let (key, value) = (settings.key(resource.clone())?, value.clone());
                 let previous = self.client.backing.registry.find(&key, &value);
                 let previous = previous.map(|lease| lease as Arc<dyn PreviousLease>);
                 (Keys::one(key), Some(Adoption { value, previous }))
             }
-            Target::All(resources) => {
-                let keys = resources.iter().map(|resource| settings.key(resource.clone()));
-                (Keys::all(keys.collect::<Result<_, _>>()?).ok_or(ConfigError::NoResources)?, None)
-            }
+            Target::All(resources) => (settings.keys(resources)?, None),
         };
-        if keys.len() > MAX_RESOURCES {
-            let (given, most) = (keys.len(), MAX_RESOURCES);
-            return Err(ConfigError::TooManyResources { given, most });
-        }
         let ttl = self.check()?;
         let counters = self.is_fenced.then(|| settings.counters(&keys)).transpose()?;
         Ok(AcquireRequest {

@@ -164,7 +164,9 @@ impl Redlock {
 
     /// Takes the lock of `resource` away from whoever holds it: on each node, the value that is read
     /// there is deleted, once. Whoever gets the lock in between is not touched, and a node that does
-    /// not answer is not told later. Takes at most two node timeouts.
+    /// not answer is not told later. Takes at most two node timeouts. A value that is no string, or a string of more
+    /// than 4,200 bytes, is no lock of this library: it stays, and the node is `held` in the report. Delete it by
+    /// `DEL`.
     ///
     /// **The holder does not know at once**: it may go on working. In the report, a node that deleted
     /// the lock is `granted`, and one that had none is `missing`. A lease of this client ends when this client acquires

@@ -5,7 +5,7 @@ use crate::lease::{Limits, to_ttl};
 use crate::node::RestartGuard;
 use crate::observe::shown;
 use crate::protocol::{Drift, RetryPolicy, Ttl};
-use crate::wire::{CounterKeys, Key, Keys, is_reserved};
+use crate::wire::{CounterKeys, Key, Keys, MAX_VALUE, Value, is_reserved};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -122,7 +122,7 @@ impl Settings {
         })
     }
 
-    /// The key of a resource, if it is not one of the library's own.
+    /// The key of a resource. An error if it is too long, or reserved for the library.
     pub(crate) fn key(&self, resource: impl Into<Key>) -> Result<Key, ConfigError> {
         let resource = resource.into();
         let key = if self.prefix.is_empty() {
@@ -130,10 +130,30 @@ impl Settings {
         } else {
             self.prefix.iter().chain(&*resource).copied().collect()
         };
+        if key.len() > MAX_KEY {
+            let (resource, length) = (shown(&resource), key.len());
+            return Err(ConfigError::LongResource { resource, length, most: MAX_KEY });
+        }
         if is_reserved(&key) {
             return Err(ConfigError::ReservedResource { resource: shown(&resource) });
         }
         Ok(key)
+    }
+
+    /// The keys of `resources`, sorted and each once. An error if they are none, too many or too long.
+    pub(crate) fn keys(&self, resources: &[Key]) -> Result<Keys, ConfigError> {
+        let keys = resources.iter().map(|resource| self.key(resource.clone()));
+        let keys = Keys::all(keys.collect::<Result<_, _>>()?).ok_or(ConfigError::NoResources)?;
+        let (given, most) = (keys.len(), MAX_RESOURCES);
+        if given > most {
+            return Err(ConfigError::TooManyResources { given, most });
+        }
+        let length = keys.iter().map(|key| key.len()).sum();
+        if length > MAX_KEYS {
+            let (resources, most) = (given, MAX_KEYS);
+            return Err(ConfigError::LongResources { resources, length, most });
+        }
+        Ok(keys)
     }
 
     /// The counters beside `keys`, for a fencing token.
@@ -145,6 +165,17 @@ impl Settings {
         })
     }
 }
+
+/// The most resources of one lease: a node serves no other command while it runs their script.
+const MAX_RESOURCES: usize = 1_000;
+
+/// The longest key in bytes. A server or proxy that refuses to read a command closes the connection, with
+/// all that is under way on it. Redis reads strings of at least 1 MB (`proto-max-bulk-len`).
+const MAX_KEY: usize = 64 << 10;
+
+/// The longest keys of one command together, in bytes. With its counters a command is three times as long, and
+/// stays below the least `client-query-buffer-limit` of Redis, which is 1 MB.
+const MAX_KEYS: usize = 256 << 10;
 
 /// How long a counter stands where nothing else was asked for.
 const TOKEN_TTL: Duration = Duration::from_secs(24 * 60 * 60);
@@ -169,6 +200,15 @@ pub(crate) fn check_metadata(metadata: Option<&str>) -> Result<(), ConfigError> 
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses to adopt a `value` that no lease of one resource can have.
+pub(super) fn check_value(value: &Value) -> Result<(), ConfigError> {
+    let (length, most) = (value.bytes().len(), MAX_VALUE);
+    if length > most {
+        return Err(ConfigError::LongValue { length, most });
+    }
+    value.several().map_or(Ok(()), |resources| Err(ConfigError::AdoptsSet { resources }))
 }
 
 /// This host and this process.

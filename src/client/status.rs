@@ -37,8 +37,8 @@ pub enum LockState {
     Free,
     /// A lock.
     Held(Holder),
-    /// Something that is no string, for example a lock of another library's format: nobody can have
-    /// the lock there.
+    /// A value that is no string, for example a lock of another library's format, or a string of more than 4,200
+    /// bytes, which no lock has. Such a value is not read. No client can acquire the lock there.
     Foreign {
         /// How long it has to live; `None` if it stands for ever.
         ttl: Option<Duration>,

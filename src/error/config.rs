@@ -206,6 +206,42 @@ pub enum ConfigError {
         /// How long it can be.
         most: usize,
     },
+    /// A resource whose key is longer than every server and proxy reads: some close the connection instead.
+    #[error(
+        "the key of the resource \"{resource}\" has {length} bytes with its prefix, at most {most} are \
+         allowed: use a shorter name"
+    )]
+    LongResource {
+        /// The resource; escaped, and cut if it is long.
+        resource: String,
+        /// The length of its key in bytes, prefix included.
+        length: usize,
+        /// The longest key in bytes.
+        most: usize,
+    },
+    /// Resources whose keys are together longer than one command may be.
+    #[error(
+        "the keys of {resources} resources have {length} bytes together, at most {most} are allowed: \
+         use shorter names, or lock fewer resources together"
+    )]
+    LongResources {
+        /// The number of resources.
+        resources: usize,
+        /// The sum of the lengths of their keys in bytes, prefixes included.
+        length: usize,
+        /// The largest sum in bytes.
+        most: usize,
+    },
+    /// [`adopt`](crate::Redlock::adopt): no lease has a value of this length.
+    #[error(
+        "a value of {length} bytes cannot be adopted: values of leases have at most {most} bytes"
+    )]
+    LongValue {
+        /// Its length in bytes.
+        length: usize,
+        /// The longest value in bytes.
+        most: usize,
+    },
     /// A resource whose key could be one of the library's own, such as that of a fencing counter.
     #[error(
         "the resource \"{resource}\" cannot be locked: no key may contain \"#quorlock:\", which marks \

@@ -22,7 +22,7 @@ impl NodeShared {
     pub(super) fn handle_set_up(&self, peer: &Peer) {
         let now = self.now();
         self.read_clock(peer.reading, now);
-        self.guard.handle_set_up(self.id, &peer.info, now);
+        self.guard.handle_set_up(self.id, &peer.info, peer.asked, now);
     }
 
     /// Takes replies that were read at `at`. If they were `sealed`, written at that time of ours with a

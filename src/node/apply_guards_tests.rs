@@ -53,7 +53,7 @@ fn quarantined_node_counts_for_extensions_only() {
     let node = node(RestartGuard::Strict);
     let uptime = Some(Duration::ZERO);
     let info = ServerInfo { run_id: Some("run".into()), uptime, ..ServerInfo::default() };
-    node.guard.handle_set_up(node.id, &info, START);
+    node.guard.handle_set_up(node.id, &info, START, START);
     assert_eq!(counted(&node, START), [false, false, false, true]);
     assert_eq!(counted(&node, seconds(3600)), [true; 4], "the term is over");
 }

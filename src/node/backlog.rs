@@ -6,7 +6,7 @@ use super::links::{Links, Phase};
 use super::queued_command::QueuedCommand;
 use super::shared::{NodeShared, NodeState};
 use super::timer_clock::Moment;
-use crate::protocol::{Backoff, NodeId, Owed, OwedRelease, Pending, Time};
+use crate::protocol::{Backoff, NodeId, Owed, Pending, Time};
 use crate::wire::{NodeFailure, Value};
 use std::sync::Arc;
 
@@ -31,6 +31,8 @@ pub(super) struct Backlog {
     pub(super) repeats: Backoff,
     /// When a `MOVED` is followed by a new connection again.
     pub(super) moves: Backoff,
+    /// When the next isolated release is written.
+    pub(super) isolated: Backoff,
     /// How many of those owed are releases, as was told.
     pub(super) told_owed: usize,
 }
@@ -38,14 +40,10 @@ pub(super) struct Backlog {
 impl QueuedCommand {
     /// What this is to a node that has not done it.
     fn owed(&self, node: NodeId) -> Owed<Value> {
-        let claim = self.claim();
         if self.is_release() {
-            return Owed::Release(OwedRelease {
-                expiry: claim.expiry(),
-                is_in_doubt: claim.is_in_doubt(node),
-                is_refused: self.is_refused(),
-            });
+            return Owed::Release(self.pending_release(node));
         }
+        let claim = self.claim();
         self.extends_until().map_or(Owed::Nothing, |until| Owed::Extension {
             claim: claim.value().clone(),
             until,
@@ -59,6 +57,7 @@ impl Backlog {
         Self {
             repeats: Backoff::of_repeats(),
             moves: Backoff::of_moves(),
+            isolated: Backoff::of_isolated(),
             owed: Pending::new(),
             node,
             links,
@@ -98,18 +97,38 @@ impl Backlog {
         self.inbox.is_empty() && self.owed.is_empty() && !self.node.handover.has_left()
     }
 
-    /// When what is owed may be written again; `None` if nothing is.
-    pub(super) fn next_repeat(&self) -> Option<Time> {
-        (!self.owed.is_empty()).then(|| self.repeats.next_try())
+    /// When pending commands may be written again; `None` if there are none. An isolated release waits until
+    /// the connection `is_idle`.
+    pub(super) fn next_repeat(&self, is_idle: bool) -> Option<Time> {
+        let repeat = self.owed.has_shared().then(|| self.repeats.next_try());
+        let isolated = (is_idle && self.owed.has_isolated()).then(|| self.isolated.next_try());
+        [repeat, isolated].into_iter().flatten().min()
     }
 
     /// Takes what is owed and due, for one pipeline.
     pub(super) fn take_owed(&mut self, now: Moment) -> Vec<QueuedCommand> {
-        if self.next_repeat().is_none_or(|due| now.timer < due) {
+        if !self.owed.has_shared() || now.timer < self.repeats.next_try() {
             return Vec::new();
         }
         self.prune_owed(now.ours);
         self.owed.take(MAX_COMMANDS)
+    }
+
+    /// True if an isolated release is due.
+    pub(super) fn has_isolated(&self, now: Moment) -> bool {
+        self.owed.has_isolated() && now.timer >= self.isolated.next_try()
+    }
+
+    /// True if an isolated release is not all that can be written.
+    pub(super) fn has_shared(&self, now: Moment) -> bool {
+        let is_due = self.owed.has_shared() && now.timer >= self.repeats.next_try();
+        is_due || !self.inbox.is_empty() || self.node.handover.has_left()
+    }
+
+    /// Takes an isolated release, if one is of use.
+    pub(super) fn take_isolated(&mut self, now: Moment) -> Option<QueuedCommand> {
+        self.prune_owed(now.ours);
+        self.owed.take_isolated()
     }
 
     fn prune_owed(&mut self, now: Time) {

@@ -20,7 +20,9 @@ use std::time::Duration;
 /// the same as before, or that the process behind the address is no replica that was promoted. Where you
 /// know that, say so: [`trust_persistence`](crate::Builder::trust_persistence).
 ///
-/// Where `INFO` is not permitted, a connection that was lost and made anew counts as a restart, and a
+/// A server that reports no `run_id` is the same as before if it was up before the client last connected to it,
+/// by `uptime_in_seconds`, and its `master_replid` has not changed. Where `INFO` reports no uptime either, or is
+/// not permitted, a connection that was lost and made again counts as a restart, and a
 /// first one as a server that has just been started: permit it (`+info`). Or use the client on one runtime
 /// only. The connections of a second one may be to a server that was restarted, while those of the first
 /// have not found that out yet: for up to 5 s and the node timeout, if the machine went without a word.
@@ -88,15 +90,19 @@ impl Guard {
     }
 
     /// A connection to `node` was made, and the server behind it said this before `now`.
-    pub(super) fn handle_set_up(&self, node: NodeId, info: &ServerInfo, now: Time) {
-        let server = self.server(info);
+    pub(super) fn handle_set_up(&self, node: NodeId, info: &ServerInfo, asked: Time, now: Time) {
+        let server = self.server(info, asked);
         self.change(|quarantine| quarantine.handle_set_up(node, server, now));
     }
 
-    fn server(&self, info: &ServerInfo) -> Server<Arc<str>> {
+    /// A server that reported `info` when it was asked at `asked`.
+    fn server(&self, info: &ServerInfo, asked: Time) -> Server<Arc<str>> {
         Server {
             run: info.run_id.clone(),
+            unnamed: info.unnamed,
+            replid: info.replid.clone(),
             uptime: info.uptime,
+            asked,
             // What is known to forget is not trusted, whoever vouches for it.
             is_trusted: self.trusts_persistence && info.is_durable != Some(false),
         }
@@ -112,7 +118,7 @@ impl Guard {
         let nodes = || (0..servers.len()).map(NodeId::new);
         for (node, info) in nodes().zip(servers) {
             match info {
-                Some(info) => quarantine.handle_set_up(node, self.server(info), now),
+                Some(info) => quarantine.handle_set_up(node, self.server(info, now), now),
                 None => quarantine.handle_unreachable(node, now),
             }
         }
@@ -186,7 +192,7 @@ impl Sentence {
         let (ago, counts_in) = (self.ago(now), self.until.since(now));
         match self.event {
             Event::Restart => NodeFailure::Restarted { ago, counts_in },
-            Event::MaybeRestart => NodeFailure::MaybeRestarted { ago, counts_in },
+            Event::MaybeRestart(missing) => NodeFailure::MaybeRestarted { ago, counts_in, missing },
             Event::Flush => NodeFailure::Flushed { ago, counts_in },
         }
     }

@@ -1,5 +1,6 @@
 //! Which version of the protocol a server is greeted in.
 
+use crate::wire::is_unknown_command;
 use redis::{ErrorKind, RedisError};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -80,7 +81,7 @@ impl Hello {
     /// A refused password is no refused `HELLO`.
     fn of(error: &RedisError) -> Self {
         let is_refused = error.kind() == ErrorKind::RESP3NotSupported
-            || matches!(error.code(), Some("NOPROTO" | "ERR"));
+            || error.code().is_some_and(|code| is_unknown_command(code, error.detail()));
         if is_refused {
             Self::Refused
         } else if error.is_connection_dropped() && !error.is_connection_refusal() {
@@ -124,6 +125,9 @@ mod tests {
     const TACITURN: Server = [Err(cut_off), Ok(())];
     const ENDING: Server = [Err(cut_off), Err(cut_off)];
     const AWAY: Server = [Err(away), Err(away)];
+    /// Envoy before 1.21.
+    const ODD: Server = [Err(|| said("-unsupported command\r\n")), Ok(())];
+    const FULL: Server = [Err(|| said("-ERR max number of clients reached\r\n")), Ok(())];
     const STRICT: Server = [Err(|| said("-WRONGPASS no\r\n")), Ok(())];
 
     /// What was tried of a server, true for RESP3, and whether that ended well.
@@ -154,6 +158,8 @@ mod tests {
         let known = Handshake::default();
         for _ in 0..3 {
             assert_eq!(greeted(&known, OLD), (vec![true, false], true));
+            assert_eq!(greeted(&known, ODD), (vec![true, false], true));
+            assert_eq!(greeted(&known, FULL), (vec![true], false));
         }
         // It was replaced: at once, or after it was away.
         assert_eq!(greeted(&known, NEW), (vec![true], true));

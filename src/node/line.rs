@@ -44,13 +44,15 @@ pub(super) struct Written {
     pub(super) sealed: Option<Time>,
     /// The connections that it kills; then there is nothing else in it.
     kills: Vec<Stale>,
+    /// True for an isolated release: no pipeline is written behind it before its answer.
+    is_isolated: bool,
 }
 
 impl Written {
     /// Nothing that is heard of again.
     pub(super) fn of_set_up() -> Self {
         let at = Time::from_nanos(0);
-        Self { at, commands: Vec::new(), sealed: None, kills: Vec::new() }
+        Self { at, commands: Vec::new(), sealed: None, kills: Vec::new(), is_isolated: false }
     }
 }
 
@@ -79,6 +81,8 @@ pub(super) struct Line {
     last_sealed: Option<Time>,
     /// When the last reply was read, by our clock.
     last_reply: Time,
+    /// True if an isolated release waits until a pipeline of other commands was written, if there are any.
+    shared_first: bool,
 }
 
 impl Line {
@@ -98,6 +102,7 @@ impl Line {
             last_count: 0,
             last_sealed: None,
             last_reply: now.ours,
+            shared_first: true,
         }
     }
 
@@ -128,7 +133,14 @@ impl Line {
 
     /// True if another pipeline may be written.
     pub(super) fn has_room(&self) -> bool {
-        !self.is_stalled() && self.said.under_way() < MAX_UNDER_WAY
+        !self.is_stalled()
+            && self.said.under_way() < MAX_UNDER_WAY
+            && !self.said.unanswered().any(|written| written.is_isolated)
+    }
+
+    /// True if no pipeline is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.said.under_way() == 0
     }
 
     /// True if so many commands are better written once others have run: the node is busy, or who was answered
@@ -233,7 +245,16 @@ impl Line {
         if !self.has_room() {
             return;
         }
-        let left = self.take_left(backlog, now);
+        // Earlier pipelines are answered before an isolated release is written, and later commands wait for its answer.
+        // If it closes the connection, no other command fails with it.
+        let is_isolated_next =
+            backlog.has_isolated(now) && !(self.shared_first && backlog.has_shared(now));
+        if is_isolated_next && (!self.is_idle() || self.write_isolated(backlog, now)) {
+            return;
+        }
+        let (isolated, left): (Vec<_>, Vec<_>) =
+            self.take_left(backlog, now).into_iter().partition(QueuedCommand::is_isolated);
+        isolated.into_iter().for_each(|command| backlog.keep(command));
         let owed = backlog.take_owed(now);
         let most = owed.len() + left.len() + backlog.inbox.len();
         if most == 0 {
@@ -258,6 +279,20 @@ impl Line {
         }
     }
 
+    /// Writes one isolated release. False if none is of use.
+    fn write_isolated(&mut self, backlog: &mut Backlog, now: Moment) -> bool {
+        let (id, can) = (backlog.node.id, self.peer.can);
+        let Some(mut command) = backlog.take_isolated(now) else { return false };
+        if command.is_void(id, now.ours) || !command.write(id, now.ours, can, self.said.requests())
+        {
+            command.answer_void(id);
+            return false;
+        }
+        self.end_pipeline(vec![command], false, now);
+        self.shared_first = true;
+        true
+    }
+
     /// What was added for `commands` is a pipeline, with a `TIME` at its end if it is sealed. Pipelines are
     /// written in the order of these calls (I8).
     fn end_pipeline(&mut self, commands: Vec<QueuedCommand>, is_sealed: bool, now: Moment) {
@@ -267,7 +302,10 @@ impl Line {
         }
         self.last_count = commands.len();
         let sealed = is_sealed.then_some(now.ours);
-        self.said.end_pipeline(Written { at: now.timer, commands, sealed, kills: Vec::new() });
+        let is_isolated = commands.iter().any(QueuedCommand::is_isolated);
+        self.shared_first = false;
+        let (at, kills) = (now.timer, Vec::new());
+        self.said.end_pipeline(Written { at, commands, sealed, kills, is_isolated });
         self.liveness.handle_written(now.timer);
     }
 

@@ -52,6 +52,17 @@ fn at(ms: u64) -> Moment {
     Moment { ours: time, timer: time }
 }
 
+fn line(node: &NodeShared, now: Moment) -> Line {
+    let info = ServerInfo { run_id: Some("this run".into()), ..<_>::default() };
+    let (asked, can) = (now.ours, Abilities::default());
+    let peer = Peer { client_id: None, info, asked, reading: None, can };
+    Line::new(Conversation::new(), peer, node.timings.answer, now)
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
 /// A line to a node that nobody runs, what waits to be written there, and what it has voted.
 struct Bench {
     line: Line,
@@ -62,10 +73,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let node = node(Environment::default(), Arc::new(Nobody));
-        let info = ServerInfo { run_id: Some("this run".into()), ..<_>::default() };
-        let peer = Peer { client_id: None, info, reading: None, can: Abilities::default() };
-        let line = Line::new(Conversation::new(), peer, node.timings.answer, at(0));
-        Self { line, backlog: backlog(node), votes: Arc::default() }
+        Self { line: line(&node, at(0)), backlog: backlog(node), votes: Arc::default() }
     }
 
     /// Somebody wants a lock of this name.
@@ -77,6 +85,14 @@ impl Bench {
         let command = QueuedCommand::acquire(claim.clone(), ttl, Wants::Nothing, ballot);
         self.backlog.inbox.push(command);
         claim
+    }
+
+    /// The connection ends, and a new one takes its place.
+    fn replace(&mut self, now: Moment) {
+        let why = NodeFailure::Disconnected("closed by the server".into());
+        self.backlog.handle_loss(&mut self.line, false, &why);
+        self.line = line(&self.backlog.node, now);
+        self.backlog.handle_recovery(now.timer);
     }
 
     /// What is sent.
@@ -360,3 +376,6 @@ fn moved_key_seldom_ends_the_connection() {
     assert_eq!(ends[0], 0, "the first is followed at once: the server may be a replica now");
     assert!((4..=7).contains(&ends.len()), "the pauses double: {ends:?}");
 }
+
+#[path = "line_isolated_tests.rs"]
+mod isolated;

@@ -15,6 +15,8 @@ pub(super) type Stale = Broken<Arc<str>>;
 pub(super) struct Peer {
     pub(super) client_id: Option<i64>,
     pub(super) info: ServerInfo,
+    /// When the set-up was sent, by our clock.
+    pub(super) asked: Time,
     /// What its clock showed in the set-up, if it may be asked.
     pub(super) reading: Option<Reading>,
     pub(super) can: Abilities,
@@ -37,7 +39,7 @@ impl Peer {
         let received = clock.now();
         let SetUp { client_id, info, can, shown_us, .. } = SetUp::read(&replies, resp3)?;
         let reading = shown_us.map(|shown_us| Reading { sent, shown_us, received });
-        Ok(Self { client_id, info, reading, can })
+        Ok(Self { client_id, info, asked: sent, reading, can })
     }
 
     /// The connection to it, once that broke.

@@ -3,7 +3,7 @@
 use super::ballot::Ballot;
 use super::claim::Claim;
 use crate::observe::Asked;
-use crate::protocol::{NodeId, Promise, Time, Ttl};
+use crate::protocol::{NodeId, OwedRelease, Promise, Time, Ttl};
 use crate::wire::{
     Abilities, Answer, Command, CoolDown, Form, NodeFailure, Obstacle, ReplyShape, Requests, Value,
     Wants,
@@ -19,10 +19,17 @@ pub(crate) struct QueuedCommand {
     ballot: Option<Ballot>,
     form: Form,
     pending: Option<PendingRelease>,
-    /// True if the node refused it, and will go on to until somebody sees to that.
-    is_refused: bool,
+    /// On how many connections in a row it was written and not answered.
+    unanswered: u8,
+    /// When the node was first reachable with this unfinished: it answered with an error, or a later connection
+    /// was set up after one that did not answer.
+    reached: Option<Time>,
     stage: Stage,
 }
+
+/// Connections in a row without an answer to a release, after which it is sent alone: it may be the reason why they
+/// were closed.
+const ISOLATED_AFTER: u8 = 2;
 
 /// How far a command has come.
 #[derive(Clone, Copy)]
@@ -105,8 +112,9 @@ impl QueuedCommand {
     }
 
     fn new(claim: Arc<Claim>, command: Command, ballot: Option<Ballot>) -> Self {
-        let (form, pending, is_refused) = (Form::Native, None, false);
-        Self { claim, command, ballot, form, pending, is_refused, stage: Stage::Waiting }
+        let (form, stage) = (Form::Native, Stage::Waiting);
+        let (pending, unanswered, reached) = (None, 0, None);
+        Self { claim, command, ballot, form, pending, unanswered, reached, stage }
     }
 
     /// Counts this in `pending` until it is done, if it is a release.
@@ -150,13 +158,32 @@ impl QueuedCommand {
         self.is_acquire() || self.is_upkeep()
     }
 
-    /// Notes whether the node has just refused this for good.
-    pub(super) fn note_refusal(&mut self, is_refused: bool) {
-        self.is_refused = is_refused;
+    /// The connection that this was written to has ended without an answer.
+    pub(super) fn note_unanswered(&mut self) {
+        self.unanswered = self.unanswered.saturating_add(1);
     }
 
-    pub(super) fn is_refused(&self) -> bool {
-        self.is_refused
+    /// The node has answered by `now`, if only by an error.
+    pub(super) fn note_answered(&mut self, now: Time, has_failed: bool) {
+        self.unanswered = 0;
+        if has_failed {
+            self.reached.get_or_insert(now);
+        }
+    }
+
+    /// True for a release that shares neither a pipeline nor the connection with other commands.
+    pub(super) fn is_isolated(&self) -> bool {
+        self.is_release() && self.unanswered >= ISOLATED_AFTER
+    }
+
+    /// This release, as one that `node` has not confirmed.
+    pub(super) fn pending_release(&self, node: NodeId) -> OwedRelease {
+        OwedRelease {
+            expiry: self.claim.expiry(),
+            is_in_doubt: self.claim.is_in_doubt(node),
+            reached: self.reached,
+            is_isolated: self.is_isolated(),
+        }
     }
 
     /// True if it was written to a node, and may have run there.
@@ -180,7 +207,7 @@ impl QueuedCommand {
     /// lease has ended. A release is of use while a command may still run late there.
     pub(super) fn is_of_use(&self, node: NodeId, now: Time) -> bool {
         match self.command {
-            Command::Release { .. } => self.claim.is_in_doubt(node) || now < self.claim.expiry(),
+            Command::Release { .. } => self.pending_release(node).is_of_use(now, false),
             _ => !self.is_void(node, now),
         }
     }
@@ -336,6 +363,9 @@ impl QueuedCommand {
         let is_whole = !matches!(self.command, Command::Repair { .. });
         let promise = ttl.filter(|_| is_whole).map(|ttl| Promise { written: now, ttl });
         let is_first = !self.was_written();
+        if self.unanswered > 0 {
+            self.reached.get_or_insert(now);
+        }
         let replies = self.command.write(self.claim.subject(node), self.form, now, can, requests);
         self.stage = Stage::Written(Written { is_first, promise, replies });
         true

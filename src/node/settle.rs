@@ -77,7 +77,11 @@ impl Backlog {
         is_told: bool,
         refusal: &mut Option<NodeFailure>,
     ) -> Option<QueuedCommand> {
+        if command.is_isolated() {
+            self.isolated.handle_success();
+        }
         if command.fall_back(replies) {
+            command.note_answered(received.at, false);
             return Some(command);
         }
         let (mut has_failed, mut is_freed) = (true, false);
@@ -87,7 +91,7 @@ impl Backlog {
             let answer = command.read(replies)?;
             let failure = if let Answer::Failed(failure) = &answer { Some(failure) } else { None };
             has_failed = failure.is_some();
-            command.note_refusal(failure.is_some_and(NodeFailure::is_lasting));
+            command.note_answered(received.at, has_failed);
             if let Some(failure) = failure.filter(|it| it.refuses_all() || it.is_moved()) {
                 *refusal = Some(failure.clone());
             }
@@ -132,6 +136,10 @@ impl Backlog {
         failure: &NodeFailure,
     ) {
         for mut command in commands {
+            if command.is_isolated() {
+                self.isolated.handle_failure(self.node.timer.now(), self.node.random());
+            }
+            command.note_unanswered();
             command.note_in_doubt(self.node.id);
             self.node.fail(&mut command, failure.clone());
             self.keep(command);

@@ -109,6 +109,8 @@ impl NodeTask {
         let cause = match &why {
             NodeFailure::Stalled(silence) => LossCause::Hung(*silence),
             why if why.refuses_all() => LossCause::Refused,
+            // A peer that sends malformed replies would do so again: the next connection is made after a pause.
+            NodeFailure::Unexpected(_) => LossCause::Refused,
             _ => LossCause::Closed,
         };
         let (now, random) = (self.backlog.node.timer.now(), self.backlog.node.random());

@@ -40,6 +40,9 @@ impl Backoff {
     /// Between two reconnects because of `MOVED`, which may concern one key or the whole server.
     const FIRST_MOVE: Duration = Duration::from_secs(1);
     const LAST_MOVE: Duration = Duration::from_mins(1);
+    /// Between two tries of a release that is sent alone, because connections were closed when it was sent: longer
+    /// than a connection has to last to be replaced at once.
+    const ISOLATED_REPEAT: Duration = Duration::from_secs(3);
 
     /// The first try may come at once.
     fn new(first: Duration, last: Duration) -> Self {
@@ -54,6 +57,11 @@ impl Backoff {
     /// For reconnects because of `MOVED`.
     pub(crate) fn of_moves() -> Self {
         Self::new(Self::FIRST_MOVE, Self::LAST_MOVE)
+    }
+
+    /// For a release that may be the reason why connections were closed.
+    pub(crate) fn of_isolated() -> Self {
+        Self::new(Self::ISOLATED_REPEAT, Self::ISOLATED_REPEAT)
     }
 
     /// A try has failed at `now`. Several that were under way together count once: those that fail

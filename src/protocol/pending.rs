@@ -6,8 +6,12 @@
 //! Give each command that a node is still owed to [`keep`](Pending::keep), with what [`Owed`] says of it: a
 //! release is kept beside the others, of the extensions of a claim only the longest, and anything else is
 //! owed to nobody. When a try is due, [`prune`](Pending::prune) drops what has no use any more, and
-//! [`take`](Pending::take) gives out the rest, releases first: they free locks for others. While the node is
+//! [`take`](Pending::take) returns the rest, releases first: they free locks for others. While the node is
 //! away, prune from time to time.
+//!
+//! A server or proxy can refuse a command by closing the connection. Such a release would be repeated first on each
+//! new connection, and close it again for all other commands. So a release that two connections in a row did not
+//! answer is isolated: [`take_isolated`](Pending::take_isolated) returns it, to be sent alone.
 //!
 //! When the next try is due is the business of a [`Backoff`](super::Backoff): that is about the node, this
 //! is about keys.
@@ -42,19 +46,23 @@ pub(crate) struct OwedRelease {
     pub(crate) expiry: Time,
     /// A command of its claim was left unanswered, and may still run late on the node.
     pub(crate) is_in_doubt: bool,
-    /// The node refuses it, and will go on to until somebody sees to that.
-    pub(crate) is_refused: bool,
+    /// When the node was first reachable with this release pending, if it was: it answered with an error, or a
+    /// later connection was set up after one that did not answer.
+    pub(crate) reached: Option<Time>,
+    /// Two connections in a row were closed without an answer to it.
+    pub(crate) is_isolated: bool,
 }
 
 impl OwedRelease {
-    /// True while there may be a key to be released. What may still run late is waited for until the node
-    /// answers; but only for as long as a connection that broke can deliver anything, if the node refuses
-    /// it for good, and at the `last` chance, when there is nobody left to serve.
-    fn is_of_use(self, now: Time, last: bool) -> bool {
-        match (self.is_in_doubt, last || self.is_refused) {
+    /// True while there may be a key to be released. A command that may still run late is waited for until the
+    /// node is reachable, and from then on for as long as a connection that broke can deliver bytes. The same
+    /// from the expiry on, at the `last` chance, when the client was closed.
+    pub(crate) fn is_of_use(self, now: Time, last: bool) -> bool {
+        let reached = if last { Some(self.expiry) } else { self.reached };
+        match (self.is_in_doubt, reached) {
             (false, _) => now < self.expiry,
-            (true, false) => true,
-            (true, true) => now < self.expiry.after(STALE_WINDOW),
+            (true, None) => true,
+            (true, Some(reached)) => now < self.expiry.max(reached).after(STALE_WINDOW),
         }
     }
 }
@@ -63,6 +71,8 @@ impl OwedRelease {
 #[derive(Debug)]
 pub(crate) struct Pending<C, K> {
     releases: VecDeque<C>,
+    /// Releases that are sent alone.
+    isolated: VecDeque<C>,
     /// By claim, the longest, with until when that is.
     extensions: BTreeMap<K, (Time, C)>,
 }
@@ -70,16 +80,18 @@ pub(crate) struct Pending<C, K> {
 impl<C, K: Ord> Pending<C, K> {
     /// Nothing is owed.
     pub(crate) fn new() -> Self {
-        Self { releases: VecDeque::new(), extensions: BTreeMap::new() }
+        Self { releases: VecDeque::new(), isolated: VecDeque::new(), extensions: BTreeMap::new() }
     }
 
     /// Keeps `command`, if it is owed.
     pub(crate) fn keep(&mut self, command: C, owed: Owed<K>) {
         match owed {
-            Owed::Release(_) => {
-                self.releases.push_back(command);
-                if self.releases.len() > MAX_RELEASES {
-                    self.releases.pop_front();
+            Owed::Release(release) => {
+                let queue =
+                    if release.is_isolated { &mut self.isolated } else { &mut self.releases };
+                queue.push_back(command);
+                if queue.len() > MAX_RELEASES {
+                    queue.pop_front();
                 }
             }
             Owed::Extension { claim, until, is_withdrawn: false } => {
@@ -93,11 +105,21 @@ impl<C, K: Ord> Pending<C, K> {
 
     /// How many releases are owed.
     pub(crate) fn releases(&self) -> usize {
-        self.releases.len()
+        self.releases.len() + self.isolated.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.releases.is_empty() && self.extensions.is_empty()
+        !self.has_shared() && !self.has_isolated()
+    }
+
+    /// True if there are commands that can be in one pipeline.
+    pub(crate) fn has_shared(&self) -> bool {
+        !self.releases.is_empty() || !self.extensions.is_empty()
+    }
+
+    /// True if there are releases that are sent alone.
+    pub(crate) fn has_isolated(&self) -> bool {
+        !self.isolated.is_empty()
     }
 
     /// Drops what has no use any more by what `owed` says of it now. `last` says that there is nobody left
@@ -109,10 +131,11 @@ impl<C, K: Ord> Pending<C, K> {
             Owed::Nothing => false,
         };
         self.releases.retain(is_of_use);
+        self.isolated.retain(is_of_use);
         self.extensions.retain(|_, (_, command)| is_of_use(command));
     }
 
-    /// Takes up to `most` commands, releases first.
+    /// Takes up to `most` commands that can be in one pipeline, releases first.
     pub(crate) fn take(&mut self, most: usize) -> Vec<C> {
         let releases = self.releases.len().min(most);
         let mut taken: Vec<_> = self.releases.drain(..releases).collect();
@@ -124,9 +147,14 @@ impl<C, K: Ord> Pending<C, K> {
         taken
     }
 
+    /// Takes the oldest release that is sent alone.
+    pub(crate) fn take_isolated(&mut self) -> Option<C> {
+        self.isolated.pop_front()
+    }
+
     /// Takes all releases, to be kept elsewhere.
     pub(crate) fn take_releases(&mut self) -> impl Iterator<Item = C> {
-        self.releases.drain(..)
+        self.releases.drain(..).chain(self.isolated.drain(..))
     }
 }
 
@@ -142,8 +170,14 @@ mod tests {
         Time::default().after(Duration::from_secs(secs))
     }
 
-    fn release(expiry: u64, is_in_doubt: bool, is_refused: bool) -> Owed<u32> {
-        Owed::Release(OwedRelease { expiry: at(expiry), is_in_doubt, is_refused })
+    fn release(expiry: u64, is_in_doubt: bool, reached: Option<u64>) -> Owed<u32> {
+        let (expiry, reached) = (at(expiry), reached.map(at));
+        Owed::Release(OwedRelease { expiry, is_in_doubt, reached, is_isolated: false })
+    }
+
+    fn isolated(expiry: u64) -> Owed<u32> {
+        let (expiry, reached) = (at(expiry), Some(at(0)));
+        Owed::Release(OwedRelease { expiry, is_in_doubt: true, reached, is_isolated: true })
     }
 
     fn extension(claim: u32, until: u64) -> Owed<u32> {
@@ -163,23 +197,37 @@ mod tests {
     }
 
     #[test]
-    fn a_release_that_is_refused_for_good_is_not_repeated_for_ever() {
-        for (is_in_doubt, is_refused, last, until) in [
-            (false, false, false, 1),
-            (false, true, false, 1),
-            (true, false, false, 1_000_000),
-            (true, true, false, 11),
-            (true, false, true, 11),
-            (true, true, true, 11),
+    fn pending_release_ends_with_the_stale_window_of_a_reachable_node() {
+        for (is_in_doubt, reached, last, until) in [
+            (false, None, false, 1),
+            (false, Some(5), false, 1),
+            (true, None, false, 1_000_000),
+            (true, Some(0), false, 11),
+            (true, Some(500), false, 510),
+            (true, None, true, 11),
+            (true, Some(5), true, 11),
         ] {
-            let mut it = pending(&[release(1, is_in_doubt, is_refused)]);
+            let mut it = pending(&[release(1, is_in_doubt, reached)]);
             it.prune(at(until - 1), last, |(_, owed)| *owed);
             assert!(!it.is_empty(), "of use before {until} s");
             if until < 1_000 {
                 it.prune(at(until), last, |(_, owed)| *owed);
-                assert!(it.is_empty(), "no more: {is_in_doubt} {is_refused} {last}");
+                assert!(it.is_empty(), "no more: {is_in_doubt} {reached:?} {last}");
             }
         }
+    }
+
+    #[test]
+    fn isolated_releases_are_taken_one_by_one_and_end() {
+        let mut it = pending(&[isolated(1), release(9, false, None), isolated(9), extension(1, 9)]);
+        assert!(it.has_isolated() && it.has_shared());
+        assert_eq!((it.releases(), ids(it.take(9))), (3, vec![1, 3]));
+        assert!(it.has_isolated() && !it.has_shared() && !it.is_empty());
+        it.prune(at(11), false, |(_, owed)| *owed);
+        assert_eq!(it.take_isolated().map(|(id, _)| id), Some(2));
+        assert!(it.take_isolated().is_none() && it.is_empty());
+        let mut it = pending(&[isolated(1)]);
+        assert_eq!(ids(it.take_releases().collect()), [0]);
     }
 
     #[test]
@@ -210,15 +258,15 @@ mod tests {
     fn releases_come_first_and_in_order() {
         let mut it = pending(&[
             extension(2, 5),
-            release(9, false, false),
+            release(9, false, None),
             extension(1, 5),
-            release(9, true, false),
+            release(9, true, None),
         ]);
         assert_eq!(ids(it.take(1)), [1]);
         assert_eq!(ids(it.take(2)), [3, 2]);
         assert_eq!(ids(it.take(2)), [0]);
         assert_eq!((ids(it.take(2)), it.is_empty()), (vec![], true));
-        let mut it = pending(&[release(9, false, false), extension(1, 5)]);
+        let mut it = pending(&[release(9, false, None), extension(1, 5)]);
         assert_eq!(ids(it.take_releases().collect()), [0]);
         assert!(!it.is_empty());
     }
@@ -228,7 +276,7 @@ mod tests {
         let most = u32::try_from(MAX_RELEASES).expect("not so many");
         let mut it = Pending::new();
         for id in 0..most + 2 {
-            it.keep((id, release(9, true, false)), release(9, true, false));
+            it.keep((id, release(9, true, None)), release(9, true, None));
         }
         let kept = ids(it.take(usize::MAX));
         assert_eq!(
@@ -239,7 +287,7 @@ mod tests {
 
     #[derive(Clone, Copy, Debug)]
     enum Deed {
-        Release { lasts: u64, is_in_doubt: bool, is_refused: bool },
+        Release { lasts: u64, is_in_doubt: bool, is_reached: bool },
         Extend { claim: u32, lasts: u64 },
         Withdraw(u32),
         Prune { pause: u64, last: bool },
@@ -249,8 +297,8 @@ mod tests {
     fn deeds() -> impl Strategy<Value = Vec<Deed>> {
         let coin = any::<bool>;
         let deed = prop_oneof![
-            (0..40_u64, coin(), coin()).prop_map(|(lasts, is_in_doubt, is_refused)| {
-                Deed::Release { lasts, is_in_doubt, is_refused }
+            (0..40_u64, coin(), coin()).prop_map(|(lasts, is_in_doubt, is_reached)| {
+                Deed::Release { lasts, is_in_doubt, is_reached }
             }),
             (0..4_u32, 0..40_u64).prop_map(|(claim, lasts)| Deed::Extend { claim, lasts }),
             (0..4_u32).prop_map(Deed::Withdraw),
@@ -272,8 +320,8 @@ mod tests {
             for deed in deeds {
                 let id = ids.next().unwrap_or_default();
                 match deed {
-                    Deed::Release { lasts, is_in_doubt, is_refused } => {
-                        let owed = release(now + lasts, is_in_doubt, is_refused);
+                    Deed::Release { lasts, is_in_doubt, is_reached } => {
+                        let owed = release(now + lasts, is_in_doubt, is_reached.then_some(now));
                         it.keep((id, owed), owed);
                         truth.push((id, owed));
                     }
@@ -296,7 +344,7 @@ mod tests {
                         });
                         truth.retain(|(_, owed)| match *owed {
                             Owed::Release(it) => {
-                                let hangs = if it.is_refused || last { 10 } else { u64::MAX };
+                                let hangs = if it.reached.is_some() || last { 10 } else { u64::MAX };
                                 let more = if it.is_in_doubt { hangs } else { 0 };
                                 at(now) < it.expiry.after(Duration::from_secs(more))
                             }

@@ -48,13 +48,26 @@ const TOGETHER: Duration = Duration::from_secs(1);
 /// `uptime_in_seconds` is a difference of whole seconds.
 const UPTIME_ERROR: Duration = Duration::from_secs(1);
 
+/// How far two uptimes of one run can be apart from the time between them: the errors of both, and the time that
+/// the earlier answer took.
+const UPTIMES_ERROR: Duration = Duration::from_secs(3);
+
+/// By how much more, as a share of that time: clocks wander by 200 ppm.
+const WANDER: u32 = 5_000;
+
 /// What a server said of itself when a connection to it was set up. `R` tells its runs apart.
 #[derive(Clone, Debug)]
 pub(crate) struct Server<R> {
     /// Which run of the server it is, if it tells.
     pub(crate) run: Option<R>,
+    /// Why that is unknown.
+    pub(crate) unnamed: &'static str,
+    /// The name of its data set, if it reports one.
+    pub(crate) replid: Option<R>,
     /// How long it has been up, in whole seconds, if it tells.
     pub(crate) uptime: Option<Duration>,
+    /// When the set-up was sent, by our clock.
+    pub(crate) asked: Time,
     /// True if its owner vouches that it keeps all it has promised when it is restarted.
     pub(crate) is_trusted: bool,
 }
@@ -113,9 +126,62 @@ pub(crate) struct Sentence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Restart,
-    /// The server does not tell.
-    MaybeRestart,
+    /// The server does not show whether it was restarted; with the missing proof.
+    MaybeRestart(&'static str),
     Flush,
+}
+
+/// How a server is related to the previous one behind the same address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Identity {
+    /// None is known.
+    First,
+    Same,
+    Another,
+    /// It may be the same; with the missing proof.
+    Unknown(&'static str),
+}
+
+impl<R: PartialEq> Server<R> {
+    /// Whether this is `before`. A connection to that one has ended since, if it `was_lost`.
+    fn identity(&self, before: &Self, was_lost: bool, now: Time, term: Duration) -> Identity {
+        match (&before.run, &self.run) {
+            (Some(before), Some(run)) if before == run => Identity::Same,
+            (Some(_), Some(_)) => Identity::Another,
+            // The previous server is unknown; this one reports its uptime.
+            (None, Some(_)) => Identity::First,
+            (_, None) if !was_lost => Identity::Same,
+            (Some(_), None) => Identity::Unknown(self.unnamed),
+            (None, None) => self.identity_by_uptime(before, now, term),
+        }
+    }
+
+    /// [`identity`](Self::identity) of servers that report no run. A server that was up at the set-up of `before` is
+    /// the same, and one that has been up for a term has forgotten no lock that still counts; unless the clock of the node makes its
+    /// uptime wrong, or another server has taken over the address:
+    ///
+    /// - Both uptimes have to agree on the start. A machine can boot with a wrong clock, which is set once the server
+    ///   runs: its uptime is then any number.
+    /// - The name of the data set must not have changed: a master that is restarted, and a replica that is promoted,
+    ///   take new ones. An unchanged name alone is no proof, as some versions restore it with their data, of
+    ///   which the last may be missing.
+    fn identity_by_uptime(&self, before: &Self, now: Time, term: Duration) -> Identity {
+        let (Some(uptime), Some(known)) = (self.uptime, before.uptime) else {
+            return Identity::Unknown(self.unnamed);
+        };
+        let elapsed = now.since(before.asked);
+        if uptime.saturating_sub(UPTIME_ERROR) < elapsed.min(term) {
+            return Identity::Another;
+        }
+        let apart = uptime.abs_diff(known.saturating_add(elapsed));
+        if self.replid != before.replid {
+            Identity::Unknown("INFO reports no run_id, and another master_replid")
+        } else if apart > UPTIMES_ERROR.saturating_add(elapsed / WANDER) {
+            Identity::Unknown("INFO reports no run_id, and an uptime of another start")
+        } else {
+            Identity::Same
+        }
+    }
 }
 
 impl<R: PartialEq + Clone> Quarantine<R> {
@@ -137,19 +203,22 @@ impl<R: PartialEq + Clone> Quarantine<R> {
     /// A connection to `node` was set up, and the server behind it said this before `now`.
     pub(crate) fn handle_set_up(&mut self, node: NodeId, server: Server<R>, now: Time) {
         let age = server.uptime.map(|uptime| uptime.saturating_sub(UPTIME_ERROR));
-        let known = self.nodes[node.index()].server.as_ref();
-        let is_known = known.is_some_and(|known| known.run.is_some() && known.run == server.run);
+        let record = &mut self.nodes[node.index()];
+        let was_lost = std::mem::take(&mut record.was_lost);
+        let known = record.server.as_ref();
+        let identity =
+            known.map_or(Identity::First, |known| server.identity(known, was_lost, now, self.term));
         if let Some(age) = age
             && self.oldest.is_none_or(|oldest| oldest.now(now) < age)
         {
             self.oldest = Some(Age { at: now, age });
             // One that is known only says better how old it is: an uptime is in whole seconds.
-            if age >= self.term && !is_known {
+            if age >= self.term && identity != Identity::Same {
                 // It was there all the time, and could not be asked.
                 self.nodes.iter_mut().for_each(|record| record.is_native = false);
             }
         }
-        self.look(node, server, now);
+        self.judge(node, server, identity, now);
         self.tried.insert(node);
         self.settle(now);
     }
@@ -160,27 +229,28 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         self.settle(now);
     }
 
-    /// Whether `server` is what was behind `node` before, and what it comes to if it is not.
-    fn look(&mut self, node: NodeId, server: Server<R>, now: Time) {
+    /// Excludes `node` for a term, unless `server` is the same as before.
+    fn judge(&mut self, node: NodeId, server: Server<R>, identity: Identity, now: Time) {
         let record = &mut self.nodes[node.index()];
-        let was_lost = std::mem::take(&mut record.was_lost);
-        let before = record.server.take();
-        let (is_first, is_same) = match before.as_ref().map(|before| (&before.run, &server.run)) {
-            // Of what was before nothing is known; a server that tells says how long it has been up.
-            None | Some((None, Some(_))) => (true, false),
-            Some((Some(before), Some(now))) => (false, before == now),
-            Some((_, None)) => (false, !was_lost),
+        let was_trusted = record.server.as_ref().is_none_or(|before| before.is_trusted);
+        let is_trusted = server.is_trusted && was_trusted;
+        let event = match identity {
+            Identity::Unknown(missing) => Event::MaybeRestart(missing),
+            _ if server.run.is_none() && server.uptime.is_none() => {
+                Event::MaybeRestart(server.unnamed)
+            }
+            _ => Event::Restart,
         };
-        let is_trusted = server.is_trusted && before.is_none_or(|before| before.is_trusted);
-        let event = if server.run.is_some() { Event::Restart } else { Event::MaybeRestart };
-        let before = server.uptime.unwrap_or_default();
+        // Of one that may have been restarted only the connection is known to be new.
+        let uptime = server.uptime.filter(|_| event == Event::Restart).unwrap_or_default();
         record.server = Some(server);
-        if is_same || is_trusted || self.rule == Rule::Off {
+        if identity == Identity::Same || is_trusted || self.rule == Rule::Off {
             return;
         }
-        let age = if is_first { before.saturating_sub(UPTIME_ERROR) } else { Duration::ZERO };
+        let is_first = identity == Identity::First;
+        let age = if is_first { uptime.saturating_sub(UPTIME_ERROR) } else { Duration::ZERO };
         let until = now.after(self.term.saturating_sub(age));
-        let sentence = Sentence { event, noticed: now, before, until };
+        let sentence = Sentence { event, noticed: now, before: uptime, until };
         if is_first && self.rule == Rule::Observed {
             (record.recent_start, record.is_native) = (Some(sentence), false);
         } else {

@@ -23,11 +23,16 @@ fn nodes(count: usize, rule: Rule) -> Nodes {
 }
 
 fn server(run: &'static str, uptime: u64) -> Server<&'static str> {
-    Server { run: Some(run), uptime: Some(secs(uptime)), is_trusted: false }
+    said(Some(run), Some(secs(uptime)), at(0))
 }
 
 fn silent() -> Server<&'static str> {
-    Server { run: None, uptime: None, is_trusted: false }
+    said(None, None, at(0))
+}
+
+/// A server that reports this, and neither a data set nor that it may be trusted.
+fn said<R>(run: Option<R>, uptime: Option<Duration>, asked: Time) -> Server<R> {
+    Server { run, unnamed: "no INFO", replid: None, uptime, asked, is_trusted: false }
 }
 
 /// One node, which has said this at these times.
@@ -214,18 +219,47 @@ fn a_server_that_is_vouched_for_forgets_nothing_and_has_its_age() {
 fn a_server_that_does_not_tell_may_have_been_restarted_whenever_it_was_away() {
     let mut it = nodes(2, Observed);
     it.handle_set_up(n(0), silent(), at(0));
-    assert_eq!(void(&it, 0, 0), Some((Event::MaybeRestart, 0, 60)), "nothing is known yet");
+    assert_eq!(
+        void(&it, 0, 0),
+        Some((Event::MaybeRestart("no INFO"), 0, 60)),
+        "nothing is known yet"
+    );
     it.handle_unreachable(n(1), at(0));
     assert_eq!(void(&it, 0, 0), None, "nothing speaks against newness");
     it.handle_set_up(n(0), silent(), at(10));
     assert_eq!(void(&it, 0, 10), None, "another connection, and none was lost");
     it.handle_loss(n(0));
     it.handle_set_up(n(0), silent(), at(20));
-    assert_eq!(void(&it, 0, 20), Some((Event::MaybeRestart, 0, 60)));
+    assert_eq!(void(&it, 0, 20), Some((Event::MaybeRestart("no INFO"), 0, 60)));
     let mut told = it;
     told.handle_set_up(n(0), server("a", 900), at(90));
     assert_eq!(void(&told, 0, 90), None, "it has been up for long, as it says now");
-    assert_eq!(void(&one(Strict, &[(silent(), 0)]), 0, 0), Some((Event::MaybeRestart, 0, 60)));
+    assert_eq!(
+        void(&one(Strict, &[(silent(), 0)]), 0, 0),
+        Some((Event::MaybeRestart("no INFO"), 0, 60))
+    );
+}
+
+#[test]
+fn unnamed_server_that_was_up_before_is_the_same() {
+    let data = Some(Event::MaybeRestart("INFO reports no run_id, and another master_replid"));
+    let start = Some(Event::MaybeRestart("INFO reports no run_id, and an uptime of another start"));
+    for (known, (met, uptime), replid, expected) in [
+        (50, (1_100, 1_047), Some("a"), None),
+        (0, (1_100, 1_000), Some("a"), None),
+        (50, (1_100, 1_046), Some("a"), start),
+        (50, (1_100, 9_000), Some("a"), start),
+        (50, (1_100, 11), Some("a"), Some(Event::Restart)),
+        (0, (101, 1), Some("a"), Some(Event::Restart)),
+        (50, (1_100, 1_050), Some("b"), data),
+        (50, (1_100, 1_050), None, data),
+    ] {
+        let unnamed = |up, replid, met| Server { replid, ..said(None, Some(secs(up)), at(met)) };
+        let (first, then) = (unnamed(known, Some("a"), 100), unnamed(uptime, replid, met));
+        let it = one(Observed, &[(first, 100), (then, met)]);
+        let event = it.sentence(n(0), at(met)).map(|it| it.event);
+        assert_eq!(event, expected, "{known} {met} {uptime} {replid:?}");
+    }
 }
 
 #[test]
@@ -314,9 +348,11 @@ proptest! {
         for (now, node) in world.sights() {
             let time = Time::default().after(Duration::from_millis(now));
             let run = Some(world.started(node, now));
+            // In half of the worlds servers report no run.
+            let run = run.filter(|_| world.comes % 2 == 0);
             let uptime = Some(world.uptime(node, now));
             nodes.handle_loss(n(node));
-            nodes.handle_set_up(n(node), Server { run, uptime, is_trusted: false }, time);
+            nodes.handle_set_up(n(node), said(run, uptime, time), time);
             seen.push((now, node));
             met += usize::from(now == world.comes + world.delays[node]);
             if met < count {
@@ -354,7 +390,7 @@ proptest! {
             let at = |now| Time::default().after(Duration::from_millis(now));
             // Seconds begin anywhere.
             let uptime = Some(secs((now + 250) / 1_000 - (starts[node] + 250) / 1_000));
-            nodes.handle_set_up(n(node), Server { run: Some(node), uptime, is_trusted: false }, at(now));
+            nodes.handle_set_up(n(node), said(Some(node), uptime, at(now)), at(now));
             for later in [now, now + 10_000, now + 100_000] {
                 prop_assert!(nodes.recent_start(n(node), at(later)).is_none(), "{node} at {later}");
                 prop_assert!(nodes.sentence(n(node), at(later)).is_none());

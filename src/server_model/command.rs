@@ -104,9 +104,10 @@ impl CommandSpec {
     }
 }
 
-static COMMANDS: [CommandSpec; 35] = [
+static COMMANDS: [CommandSpec; 36] = [
     known("set", -3, WRITE | MEMORY, strings::set),
     known("get", 2, READ, strings::get),
+    known("getrange", 4, READ, strings::get_range),
     known("del", -2, WRITE, keys::del),
     known("delifeq", 3, WRITE, keys::delifeq).since_valkey(9, 0),
     known("delex", -2, WRITE, keys::delex).since(8, 4),

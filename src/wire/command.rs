@@ -7,7 +7,7 @@ use super::reply::Asked;
 use super::reply_shape::{ReplyShape, Writer};
 use super::requests::{Requests, Words};
 use super::script::{ACQUIRE, ACQUIRE_FENCED, EXTEND, Form, LOOK, RELEASE};
-use super::value::Value;
+use super::value::{MAX_VALUE, Value};
 use crate::protocol::{NodeId, Time, Ttl};
 use std::sync::Arc;
 
@@ -234,7 +234,8 @@ fn ask_obstacle(writer: &mut Writer<'_>, key: &[u8], wants: Wants, tracks: bool)
     ask_ttl(writer, key, tracks);
     writer.note_ttl();
     if wants == Wants::WatchAndHolder {
-        writer.requests.command("GET", 1).arg(key).end();
+        // One byte more than the longest value shows that the value is longer.
+        writer.requests.command("GETRANGE", 3).arg(key).arg("0").number(MAX_VALUE as u64).end();
         writer.note_holder();
     }
 }

@@ -3,7 +3,7 @@
 use super::decoder::{Decoder, Malformed};
 use super::failure::last_error;
 use super::pushed::{Pushed, Pushes};
-use super::requests::Requests;
+use super::requests::{LOCK_REPLY, Requests};
 use redis::{ServerError, Value};
 use std::collections::VecDeque;
 
@@ -31,6 +31,8 @@ pub(crate) struct Conversation<T> {
 struct Pipeline<T> {
     /// How many replies it has.
     count: usize,
+    /// How many bytes each of them may have.
+    longest: usize,
     /// Where it ends, among all bytes that were ever to be sent.
     end: u64,
     what: T,
@@ -61,9 +63,9 @@ impl<T> Conversation<T> {
 
     /// All requests that were added since the last one are a pipeline. Its replies come with `what`.
     pub(crate) fn end_pipeline(&mut self, what: T) {
-        let count = self.requests.take_len();
+        let (count, longest) = (self.requests.take_len(), self.requests.take_longest_reply());
         let end = self.sent_before + self.requests.bytes().len() as u64;
-        self.pipelines.push_back(Pipeline { count, end, what });
+        self.pipelines.push_back(Pipeline { count, longest, end, what });
     }
 
     /// The bytes that are to be sent.
@@ -98,7 +100,9 @@ impl<T> Conversation<T> {
             if let Some(answered) = self.take_answered()? {
                 return Ok(Some(answered));
             }
-            match self.decoder.next()? {
+            let oldest = self.pipelines.front();
+            let longest = oldest.map_or(LOCK_REPLY, |pipeline| pipeline.longest);
+            match self.decoder.next(longest)? {
                 None => return Ok(None),
                 Some(Value::Push { kind, data }) => self.pushes.note(&kind, data),
                 Some(reply) if self.pipelines.is_empty() || self.answered >= self.all_sent() => {
@@ -123,7 +127,7 @@ impl<T> Conversation<T> {
         if oldest.end > self.all_sent() || is_last && self.decoder.has_reply() {
             return Err(TO_NOTHING);
         }
-        let Some(Pipeline { count, end, what }) = self.pipelines.pop_front() else {
+        let Some(Pipeline { count, end, what, .. }) = self.pipelines.pop_front() else {
             return Ok(None);
         };
         self.answered = end;
@@ -169,6 +173,7 @@ impl<T> Conversation<T> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::requests::INFO_REPLY;
     use super::*;
 
     fn ask(conversation: &mut Conversation<&'static str>, count: usize, what: &'static str) {
@@ -258,6 +263,30 @@ mod tests {
             assert_eq!(conversation.poll_replies().is_ok(), is_answered, "{answers:?}");
             let unanswered: &[&str] = if is_answered { &[] } else { &["one"] };
             assert_eq!(conversation.take_unanswered().collect::<Vec<_>>(), unanswered);
+        }
+    }
+
+    #[test]
+    fn reply_that_is_longer_than_its_command_allows_is_none() {
+        let half = format!("${}\r\n{}", 1 << 20, "x".repeat(INFO_REPLY / 2));
+        for (longest, is_allowed) in
+            [(LOCK_REPLY, false), (INFO_REPLY, false), (INFO_REPLY + 12, true)]
+        {
+            let mut conversation = Conversation::new();
+            conversation.requests().allow_reply(longest);
+            ask(&mut conversation, 1, "one");
+            ask(&mut conversation, 1, "short");
+            send(&mut conversation, usize::MAX);
+            conversation.handle_bytes(half.as_bytes());
+            assert_eq!(conversation.poll_replies().is_ok(), is_allowed, "{longest}");
+            if !is_allowed {
+                continue;
+            }
+            conversation.handle_bytes(format!("{}\r\n", &half[10..]).as_bytes());
+            let answered = conversation.poll_replies().expect("a reply");
+            assert_eq!(answered.map(|(what, _)| what), Some("one"));
+            conversation.handle_bytes(half.as_bytes());
+            conversation.poll_replies().expect_err("the next command allows less");
         }
     }
 

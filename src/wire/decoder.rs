@@ -9,8 +9,11 @@ use std::borrow::Cow;
 /// How deep replies may be nested. Nothing that is asked for here has more than three levels.
 const MAX_DEPTH: usize = 16;
 
-/// How long a reply may be: a string of a server has at most 512 MB (`proto-max-bulk-len`).
+/// How long any reply may be: a string of a server has at most 512 MB (`proto-max-bulk-len`).
 const MAX_BYTES: usize = (1 << 29) + MAX_LINE;
+
+/// How long a push may be: it names keys that this client asked about, each of 64 KiB at most.
+const MAX_PUSH: usize = 1 << 20;
 
 /// How many elements a reply may have, over all levels: in memory each takes tens of bytes, on the wire as few as three.
 /// Nothing that is asked for here has more than some hundreds.
@@ -57,13 +60,15 @@ impl Decoder {
         self.bytes.get(self.read).is_some_and(|mark| *mark != b'>')
     }
 
-    /// The next reply, or what the server has pushed; `None` until all of it has come.
-    pub(crate) fn next(&mut self) -> Result<Option<Value>, Malformed> {
+    /// The next reply, which has up to `longest` bytes, or what the server has pushed; `None` until all of it has
+    /// come.
+    pub(crate) fn next(&mut self, longest: usize) -> Result<Option<Value>, Malformed> {
         let unread = &self.bytes[self.read..];
         let (length, reply) = if unread.starts_with(OK) {
             (OK.len(), Value::Okay)
         } else {
-            let Some(length) = self.scanner.scan(unread)? else { return Ok(None) };
+            let longest = if unread.starts_with(b">") { MAX_PUSH } else { longest };
+            let Some(length) = self.scanner.scan(unread, longest)? else { return Ok(None) };
             (length, parse(&unread[..length])?)
         };
         self.scanner = Scanner::default();
@@ -80,12 +85,12 @@ impl Decoder {
 /// Looks for the end of a reply, and goes on where it was when more has come.
 #[derive(Debug)]
 struct Scanner {
-    /// How long the reply may be.
-    max_bytes: usize,
     /// How many elements may still begin.
     left: usize,
     /// Where the next element begins.
     at: usize,
+    /// How much of its first line was searched for the end of that.
+    searched: usize,
     /// How many elements each of the open ones still lacks, the outermost first.
     lacking: [usize; MAX_DEPTH],
     depth: usize,
@@ -94,22 +99,26 @@ struct Scanner {
 impl Default for Scanner {
     fn default() -> Self {
         let lacking = [0; MAX_DEPTH];
-        Self { max_bytes: MAX_BYTES, left: 1 + MAX_ELEMENTS, at: 0, lacking, depth: 0 }
+        Self { left: 1 + MAX_ELEMENTS, at: 0, searched: 0, lacking, depth: 0 }
     }
 }
 
 impl Scanner {
-    /// How long the reply is that begins with `bytes`; `None` if its end is not among them.
-    fn scan(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+    /// How long the reply is that begins with `bytes`, at most `max_bytes`; `None` if its end is not among them.
+    fn scan(&mut self, bytes: &[u8], max_bytes: usize) -> Result<Option<usize>, Malformed> {
         loop {
-            let Some((mark, line)) = line(&bytes[self.at..])? else { return Ok(None) };
+            let element = &bytes[self.at..];
+            let Some((mark, line)) = line(element, self.searched)? else {
+                self.searched = element.len().saturating_sub(2);
+                return Ok(None);
+            };
             // Its mark, and the two bytes that end a line.
             let end = self.at + 1 + line.len() + 2;
             let (end, elements) = match mark {
                 b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => (end, 0),
                 b'$' | b'!' | b'=' => match length(line)? {
                     None => (end, 0),
-                    Some(length) if end + length > self.max_bytes => return Err(TOO_LONG),
+                    Some(length) if end + length > max_bytes => return Err(TOO_LONG),
                     Some(length) if bytes.len() < end + length + 2 => return Ok(None),
                     Some(length) if !bytes[end + length..].starts_with(b"\r\n") => {
                         return Err(Malformed("a string does not end where it should"));
@@ -122,12 +131,12 @@ impl Scanner {
                 b'|' => (end, 2 * length(line)?.unwrap_or(0) + 1),
                 _ => return Err(Malformed("it begins with no mark of a reply")),
             };
-            if end > self.max_bytes {
+            if end > max_bytes {
                 return Err(TOO_LONG);
             }
             self.left =
                 self.left.checked_sub(1).filter(|left| elements <= *left).ok_or(TOO_MANY)?;
-            self.at = end;
+            (self.at, self.searched) = (end, 0);
             if self.is_complete(elements)? {
                 return Ok(Some(end));
             }
@@ -154,14 +163,16 @@ impl Scanner {
 }
 
 const TOO_MANY: Malformed = Malformed("a reply of more than 65,536 elements");
-const TOO_LONG: Malformed = Malformed("a reply of more than 512 MB");
+const TOO_LONG: Malformed = Malformed("a reply longer than its command allows");
 
-/// The mark of an element, and the rest of its first line; `None` if the end of that has not come.
-fn line(bytes: &[u8]) -> Result<Option<(u8, &[u8])>, Malformed> {
+/// The mark of an element, and the rest of its first line; `None` if the end of that has not come. The first
+/// `searched` bytes of the rest have none.
+fn line(bytes: &[u8], searched: usize) -> Result<Option<(u8, &[u8])>, Malformed> {
     let Some((mark, rest)) = bytes.split_first() else { return Ok(None) };
     let within = &rest[..rest.len().min(MAX_LINE)];
-    match within.windows(2).position(|two| two == b"\r\n") {
-        Some(length) => Ok(Some((*mark, &rest[..length]))),
+    let searched = searched.min(within.len());
+    match within[searched..].windows(2).position(|two| two == b"\r\n") {
+        Some(length) => Ok(Some((*mark, &rest[..searched + length]))),
         None if within.len() < MAX_LINE => Ok(None),
         None => Err(Malformed("a line of more than 65,536 bytes")),
     }
@@ -214,7 +225,7 @@ fn in_text(whole: &[u8]) -> Cow<'_, [u8]> {
 
 /// The value that `bytes` begin with, if it is of the few kinds that come with every lock.
 fn simple(bytes: &mut &[u8]) -> Option<Value> {
-    let (mark, line) = line(bytes).ok()??;
+    let (mark, line) = line(bytes, 0).ok()??;
     let rest = &bytes[1 + line.len() + 2..];
     *bytes = rest;
     match (mark, line) {

@@ -82,6 +82,11 @@ impl Facts {
         self.field("run_id")
     }
 
+    /// The name of the data set that the server replicates to others.
+    pub(crate) fn replid(&self) -> Option<&str> {
+        self.field("master_replid")
+    }
+
     /// The server's name and its version.
     pub(crate) fn version(&self) -> Option<String> {
         let told = self.field("valkey_version").map(|version| format!("Valkey {version}"));

@@ -46,14 +46,15 @@ pub enum NodeFailure {
         /// How long until it counts again.
         counts_in: Duration,
     },
-    /// The connection to the server was lost and made anew, or is the first one, and our user may not
-    /// ask by `INFO` whether the server was restarted: so what it grants does not count yet. Permit it
-    /// (`ACL SETUSER … +info`).
+    /// The connection to the server was lost and made again, or is the first one, and `INFO` does not show
+    /// whether the server was restarted: its grants do not count yet.
     MaybeRestarted {
         /// How long ago the connection was made.
         ago: Duration,
         /// How long until it counts again.
         counts_in: Duration,
+        /// The missing proof, for example `INFO is not permitted` (then permit it: `ACL SETUSER … +info`).
+        missing: &'static str,
     },
     /// The server has lost its keys in a flush: what it grants does not count yet. See
     /// [`RestartGuard`](crate::RestartGuard).
@@ -89,13 +90,6 @@ impl NodeFailure {
             | Self::Suspect { counts_in, .. } => Some(counts_in),
             _ => None,
         }
-    }
-
-    /// True for an error reply that stays the same until somebody changes what our user may do, or what
-    /// the server is.
-    pub(crate) fn is_lasting(&self) -> bool {
-        let Self::Refused { code, .. } = self else { return false };
-        matches!(&**code, "NOPERM" | "NOAUTH" | "ERR" | "MOVED" | "CROSSSLOT")
     }
 
     /// True for an error reply that the server gives to every write over the connection: it has become a
@@ -210,9 +204,12 @@ impl fmt::Display for NodeFailure {
             Self::Restarted { ago, counts_in } => {
                 write!(f, "restarted {} ago, counts again in {}", short(*ago), short(*counts_in))
             }
-            Self::MaybeRestarted { ago, counts_in } => {
+            Self::MaybeRestarted { ago, counts_in, missing } => {
                 let (ago, counts_in) = (short(*ago), short(*counts_in));
-                write!(f, "maybe restarted {ago} ago (permit INFO), counts again in {counts_in}")
+                write!(
+                    f,
+                    "maybe restarted ({missing}): connected {ago} ago, counts again in {counts_in}"
+                )
             }
             Self::Flushed { ago, counts_in } => {
                 write!(f, "flushed {} ago, counts again in {}", short(*ago), short(*counts_in))

@@ -1,7 +1,7 @@
 //! What all clients of a deployment must agree on. Their connections are named after it, so that a check of the
 //! nodes can compare them.
 
-use super::requests::Requests;
+use super::requests::{CLIENTS_REPLY, Requests};
 use redis::Value;
 use std::fmt;
 use std::time::Duration;
@@ -108,6 +108,7 @@ impl Digest {
 
 /// Asks who is connected.
 pub(crate) fn ask_clients(requests: &mut Requests) {
+    requests.allow_reply(CLIENTS_REPLY);
     requests.command("CLIENT", 1).arg("LIST").end();
 }
 

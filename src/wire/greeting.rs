@@ -1,7 +1,7 @@
 //! How a server is greeted on a new connection: the version of the protocol, who we are, which database.
 
 use super::fingerprint::Fingerprint;
-use super::requests::Requests;
+use super::requests::{INFO_REPLY, Requests};
 use redis::{RedisConnectionInfo, RedisError, ServerError, Value};
 
 /// The user of a login that names none (Redis, `ACL`).
@@ -37,6 +37,7 @@ impl Greeting {
     ) -> Self {
         let user = login.username().filter(|_| names_user);
         let has_login = resp3 || login.password().is_some();
+        requests.allow_reply(INFO_REPLY);
         match (resp3, login.password()) {
             (true, Some(password)) => {
                 let user = login.username().unwrap_or(DEFAULT_USER);

@@ -3,7 +3,7 @@
 use super::facts::Facts;
 use super::failure::NodeFailure;
 use super::keys::Keys;
-use super::requests::Requests;
+use super::requests::{INFO_REPLY, Requests};
 use super::script::{self, Form, RELEASE};
 use super::set_up::ask_for_pushes;
 use super::value::Value;
@@ -39,6 +39,7 @@ impl Inspection {
     /// Asks the server what it is. The commands that a lock needs are tried on `keys` and with `value`;
     /// where no key stands they change nothing.
     pub(crate) fn ask(resp3: bool, keys: &Keys, value: &Value, requests: &mut Requests) {
+        requests.allow_reply(INFO_REPLY);
         if resp3 {
             requests.command("HELLO", 1).arg("3").end();
         } else {

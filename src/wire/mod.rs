@@ -25,6 +25,7 @@ mod seal;
 #[cfg(feature = "serde")]
 mod serialized;
 mod set_up;
+mod unknown_command;
 mod value;
 
 pub(crate) use abilities::Abilities;
@@ -52,4 +53,5 @@ pub(crate) use seal::{read_seal, seal};
 #[cfg(feature = "serde")]
 pub(crate) use serialized::seconds;
 pub(crate) use set_up::{ServerInfo, SetUp};
-pub(crate) use value::Value;
+pub(crate) use unknown_command::is_unknown_command;
+pub(crate) use value::{MAX_VALUE, Value};

@@ -4,7 +4,8 @@ use super::answer::{Answer, Obstacle, Remaining};
 use super::reply::{Asked, answer, is_noscript};
 use super::requests::Requests;
 use super::script::Form;
-use super::value::Value as Held;
+use super::unknown_command::is_unknown_command;
+use super::value::{MAX_VALUE, Value as Held};
 use redis::Value;
 use std::num::NonZeroU16;
 
@@ -52,7 +53,10 @@ impl ReplyShape {
         if let Some(Value::Int(pttl)) = reply(self.ttl) {
             obstacle.remaining = Remaining::of(*pttl);
         }
-        if let Some(Value::BulkString(value)) = reply(self.holder) {
+        if let Some(Value::BulkString(value)) = reply(self.holder)
+            // Empty if the key has gone; cut off if it is longer than any lock's.
+            && (1..=MAX_VALUE).contains(&value.len())
+        {
             obstacle.value = Some(Held::of(value));
         }
         let watch = self.watch.and_then(|place| replies.get(usize::from(place)));
@@ -67,8 +71,9 @@ impl ReplyShape {
             // What stands there instead, if anything, only the script tells.
             (Asked::Delete, Value::Int(0)) => Some(Form::Hash),
             (Asked::Delete, Value::ServerError(error)) => {
-                let is_known = matches!(error.code(), "ERR" | "NOPERM" | "WRONGTYPE");
-                is_known.then_some(Form::Hash)
+                let is_other = matches!(error.code(), "NOPERM" | "WRONGTYPE");
+                let is_unknown = is_unknown_command(error.code(), error.details());
+                (is_other || is_unknown).then_some(Form::Hash)
             }
             _ => is_noscript(verdict).then_some(Form::Source),
         }
@@ -78,11 +83,12 @@ impl ReplyShape {
     /// to us.
     pub(crate) fn is_native_refused(&self, replies: &[Value]) -> bool {
         match replies.get(usize::from(self.verdict)) {
-            Some(Value::ServerError(error)) if self.asked == Asked::Delete => match error.code() {
+            Some(Value::ServerError(error)) if self.asked == Asked::Delete => {
                 // Redis has no code of its own for a key of another kind, as Valkey has.
-                "ERR" => !error.details().is_some_and(|why| why.starts_with(NO_STRING)),
-                code => code == "NOPERM",
-            },
+                let is_kind = error.details().is_some_and(|why| why.starts_with(NO_STRING));
+                let is_unknown = is_unknown_command(error.code(), error.details());
+                error.code() == "NOPERM" || is_unknown && !is_kind
+            }
             _ => false,
         }
     }

@@ -6,7 +6,18 @@
 pub(crate) struct Requests {
     bytes: Vec<u8>,
     len: usize,
+    /// The longest reply to one of those that are counted, if one is longer than that to a lock's command.
+    longest_reply: usize,
 }
+
+/// The longest reply in bytes to a command of a lock: a value, and some numbers. A longer one is no reply.
+pub(super) const LOCK_REPLY: usize = 8 << 10;
+
+/// The longest reply in bytes to `INFO` and `HELLO`, which list modules, databases and replicas.
+pub(super) const INFO_REPLY: usize = 1 << 20;
+
+/// The longest reply in bytes to `CLIENT LIST`: a line of some 400 bytes for each connection.
+pub(super) const CLIENTS_REPLY: usize = 64 << 20;
 
 impl Requests {
     /// Begins a command that has so many `arguments` beside its name. They are to follow, no fewer and no
@@ -23,6 +34,16 @@ impl Requests {
         let missing = words.count + arguments;
         put_length(&mut self.bytes, b'*', missing);
         Arguments { bytes: &mut self.bytes, missing }.words(words)
+    }
+
+    /// Allows replies of up to `bytes` to the commands that are counted.
+    pub(super) fn allow_reply(&mut self, bytes: usize) {
+        self.longest_reply = self.longest_reply.max(bytes);
+    }
+
+    /// How many bytes a reply to one of the counted commands may have, which from then on are no longer counted.
+    pub(super) fn take_longest_reply(&mut self) -> usize {
+        std::mem::take(&mut self.longest_reply).max(LOCK_REPLY)
     }
 
     /// How many commands there are; each has one reply.

@@ -180,10 +180,10 @@ mod tests {
                 times("restarted", "restarted 3.1s ago, counts again in 60.1s"),
             ),
             (
-                NodeFailure::MaybeRestarted { ago, counts_in },
+                NodeFailure::MaybeRestarted { ago, counts_in, missing: "INFO is not permitted" },
                 times(
                     "maybe_restarted",
-                    "maybe restarted 3.1s ago (permit INFO), counts again in 60.1s",
+                    "maybe restarted (INFO is not permitted): connected 3.1s ago, counts again in 60.1s",
                 ),
             ),
             (

@@ -4,8 +4,9 @@ use super::abilities::{Abilities, NativeDelete};
 use super::command::ask_time;
 use super::facts::Facts;
 use super::reply::time_us;
-use super::requests::Requests;
+use super::requests::{INFO_REPLY, Requests};
 use super::script;
+use super::unknown_command::is_unknown_command;
 use redis::{ErrorKind, RedisError, Value};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,10 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServerInfo {
     pub(crate) run_id: Option<Arc<str>>,
+    /// Why `run_id` is unknown; empty if it is known.
+    pub(crate) unnamed: &'static str,
+    /// The name of its data set (`master_replid`).
+    pub(crate) replid: Option<Arc<str>>,
     pub(crate) version: Option<Arc<str>>,
     pub(crate) is_replica: bool,
     /// How long the server has been up, in whole seconds.
@@ -44,6 +49,7 @@ impl SetUp {
     pub(crate) fn ask(resp3: bool, requests: &mut Requests) {
         ask_time(requests);
         requests.command("CLIENT", 1).arg("ID").end();
+        requests.allow_reply(INFO_REPLY);
         for section in SECTIONS {
             requests.command("INFO", 1).arg(section).end();
         }
@@ -81,7 +87,8 @@ impl SetUp {
             facts.add_info(section);
         }
         facts.add_config(config);
-        let info = ServerInfo::of(&facts);
+        let mut info = ServerInfo::of(&facts);
+        info.unnamed = refusal(&sections[0]).unwrap_or(info.unnamed);
         // A replica is none of ours, whatever else is wrong with it.
         if let Some(error) = told.iter().find_map(obstacle).filter(|_| !info.is_replica) {
             return Err(error);
@@ -108,10 +115,30 @@ pub(super) fn ask_for_pushes(requests: &mut Requests) {
 /// The error of a server that cannot be asked now, if `reply` is one.
 fn obstacle(reply: &Value) -> Option<RedisError> {
     match reply {
-        Value::ServerError(error) if !matches!(error.code(), "NOPERM" | "ERR") => {
-            Some(error.clone().into())
+        Value::ServerError(error) => {
+            let is_refusal =
+                error.code() == "NOPERM" || is_unknown_command(error.code(), error.details());
+            (!is_refusal).then(|| error.clone().into())
         }
         _ => None,
+    }
+}
+
+/// Why the run of the server is unknown, if `reply` refuses `INFO server`.
+fn refusal(reply: &Value) -> Option<&'static str> {
+    match reply {
+        Value::ServerError(error) if error.code() == "NOPERM" => Some("INFO is not permitted"),
+        Value::ServerError(_) => Some("the server does not know INFO"),
+        _ => None,
+    }
+}
+
+/// The same, by the fields of `INFO`; empty if it is known.
+fn unnamed(facts: &Facts) -> &'static str {
+    match (facts.run_id(), facts.uptime()) {
+        (Some(_), _) => "",
+        (None, Some(_)) => "INFO reports no run_id",
+        (None, None) => "INFO reports neither run_id nor uptime_in_seconds",
     }
 }
 
@@ -123,6 +150,8 @@ impl ServerInfo {
     pub(crate) fn of(facts: &Facts) -> Self {
         Self {
             run_id: facts.run_id().map(Arc::from),
+            unnamed: unnamed(facts),
+            replid: facts.replid().map(Arc::from),
             version: facts.release().map(Arc::from),
             uptime: facts.uptime(),
             is_durable: facts.is_durable(),
@@ -173,7 +202,11 @@ mod tests {
         assert_eq!((parsed.is_replica, parsed.is_durable), (false, None));
         assert!(told("role:slave\r\n").is_replica);
         assert_eq!(told("maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n").evicting, None);
-        assert_eq!(told(""), ServerInfo::default());
+        let unnamed = "INFO reports neither run_id nor uptime_in_seconds";
+        assert_eq!(told(""), ServerInfo { unnamed, ..ServerInfo::default() });
+        let unnamed = told("uptime_in_seconds:7\r\nmaster_replid:0a\r\n");
+        assert_eq!(unnamed.unnamed, "INFO reports no run_id");
+        assert_eq!((unnamed.replid.as_deref(), parsed.unnamed), (Some("0a"), ""));
     }
 
     #[test]
@@ -195,11 +228,15 @@ mod tests {
 
     #[test]
     fn a_set_up_fails_with_any_error_but_that_it_may_not_be_asked() {
-        for may_not in ["-NOPERM no\r\n", "-ERR unknown command 'INFO'\r\n"] {
+        for (may_not, unnamed) in [
+            ("-NOPERM no\r\n", "INFO is not permitted"),
+            ("-ERR unknown command 'INFO'\r\n", "the server does not know INFO"),
+            ("-unsupported command\r\n", "the server does not know INFO"),
+        ] {
             let set_up = read(may_not, may_not).expect("not known, and that is all");
             assert_eq!((set_up.client_id, set_up.can.tracks), (Some(7), true));
             assert_eq!(set_up.shown_us, Some(7_000_005));
-            assert_eq!(set_up.info, ServerInfo::default());
+            assert_eq!(set_up.info, ServerInfo { unnamed, ..ServerInfo::default() });
         }
         for code in ["BUSY", "LOADING", "MASTERDOWN", "NOAUTH", "OOM", "UNKILLABLE"] {
             let error = format!("-{code} some words\r\n");

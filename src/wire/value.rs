@@ -10,6 +10,11 @@ const DIGITS: usize = 32;
 /// Follows the digits of a value that no lease has. Metadata follows a colon, so no holder can write it.
 const COOLING: &str = "+cool-down";
 
+/// The longest value in bytes that is read from a node. A value of a lease has up to 4,134: the digits, a plus
+/// sign with the number of keys, a colon and 4,096 bytes of metadata. A longer one is no lock of this library. The
+/// scripts repeat the number.
+pub(crate) const MAX_VALUE: usize = 4_200;
+
 /// What stands under a key: 32 hex digits of a `UUIDv4` made from the operating system's
 /// randomness, fresh for every attempt (I7). If it stands under several keys, for one lease, a plus
 /// sign and their number follow; with metadata, a colon and that. The value of somebody else's lock

@@ -221,7 +221,17 @@ async fn what_a_user_may_not_do_is_named_and_what_it_may_not_see_is_unknown() {
 
 #[tokio::test]
 async fn the_rights_that_the_readme_names_are_enough() {
-    let readme = ["+set", "+get", "+del", "+pttl", "+pexpire", "+evalsha", "+eval", "+script|load"];
+    let readme = [
+        "+set",
+        "+get",
+        "+getrange",
+        "+del",
+        "+pttl",
+        "+pexpire",
+        "+evalsha",
+        "+eval",
+        "+script|load",
+    ];
     let more = ["+client", "+info", "+time", "+config|get", "+pubsub|numsub", "~lock:*"];
     let server = limited(&[&["resetkeys"], &readme[..], &more].concat());
     let redlock = Redlock::builder().nodes([server.url_with_auth()]).node_timeout(ms(5_000));

@@ -77,6 +77,8 @@ mod stale;
 mod steps;
 mod stopping;
 mod suspects;
+mod tampered;
+mod tampering;
 #[cfg(feature = "tls-rustls")]
 mod tls;
 mod touched;

@@ -276,7 +276,7 @@ async fn a_node_that_does_not_tell_may_have_been_restarted() {
     .await;
     let refused = redlock.try_acquire("r").await.expect_err("one is left");
     assert!(reason(&refused, 0).starts_with(maybe), "{refused}");
-    assert!(reason(&refused, 1).contains("(permit INFO)"), "{refused}");
+    assert!(reason(&refused, 1).contains("(INFO is not permitted)"), "{refused}");
 }
 
 #[tokio::test]

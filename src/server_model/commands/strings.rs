@@ -1,4 +1,4 @@
-//! `SET` and `GET`.
+//! `SET`, `GET` and `GETRANGE`.
 
 use crate::server_model::keyspace::{Entry, Kind};
 use crate::server_model::reply::Reply;
@@ -22,6 +22,26 @@ pub(crate) fn get(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
         Some(Kind::String(value)) => Reply::Bulk(value),
         Some(_) => Reply::error(WRONGTYPE),
     }
+}
+
+/// `GETRANGE key start end`: both ends included, negative ones counted from the end of the string.
+pub(crate) fn get_range(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
+    let (Some(start), Some(end)) = (integer(&arguments[2]), integer(&arguments[3])) else {
+        return Reply::error(NO_INTEGER);
+    };
+    let value = match turn.find(&arguments[1]).map(|entry| entry.kind) {
+        None => Vec::new(),
+        Some(Kind::String(value)) => value,
+        Some(_) => return Reply::error(WRONGTYPE),
+    };
+    let from = |place: i64| {
+        let from_end =
+            value.len().saturating_sub(usize::try_from(place.unsigned_abs()).unwrap_or(usize::MAX));
+        usize::try_from(place).unwrap_or(from_end)
+    };
+    let is_reversed = start < 0 && end < 0 && start > end;
+    let range = from(start)..from(end).saturating_add(1).min(value.len());
+    Reply::Bulk(value.get(range).filter(|_| !is_reversed).unwrap_or_default().to_vec())
 }
 
 pub(crate) fn set(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {

@@ -1,6 +1,6 @@
 //! `acquire.lua`: sets all keys of a set of locks, or none.
 
-use super::run::{Answer, Held, Run, argument};
+use super::run::{Answer, Held, MAX_VALUE, Run, argument};
 use crate::server_model::reply::Reply;
 
 /// The key in the way that stands longest.
@@ -21,7 +21,7 @@ pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> 
                 continue;
             }
             Held::Value(held) if held == value => continue,
-            Held::Value(held) => Some(held),
+            Held::Value(held) => Some(held).filter(|held| held.len() <= MAX_VALUE),
             Held::Other => None,
         };
         let left = run.pttl(key)?;

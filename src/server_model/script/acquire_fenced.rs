@@ -2,7 +2,7 @@
 
 use super::fenced::{AT_END, counter};
 use super::number::{END, number};
-use super::run::{Answer, Held, Run, argument};
+use super::run::{Answer, Held, MAX_VALUE, Run, argument};
 use crate::server_model::reply::Reply;
 
 pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Answer {
@@ -18,7 +18,7 @@ pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> 
     if run.call("redis.call('SET', KEYS[1]", &set)? != Reply::OK {
         let held = match run.held("KEYS[1]", key)? {
             Held::Value(held) if held == value => None,
-            Held::Value(held) => Some(Some(held)),
+            Held::Value(held) => Some(Some(held).filter(|held| held.len() <= MAX_VALUE)),
             Held::Nothing | Held::Other => Some(None),
         };
         if let Some(held) = held {

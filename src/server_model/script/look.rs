@@ -1,16 +1,15 @@
 //! `look.lua`: reads a lock.
 
-use super::run::{Answer, Held, Run};
+use super::run::{Answer, Held, MAX_VALUE, Run};
 use crate::server_model::reply::Reply;
 
 pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], _: &[Vec<u8>]) -> Answer {
     let key = keys.first().map(Vec::as_slice).unwrap_or_default();
-    match run.held("KEYS[1]", key)? {
-        Held::Nothing => Ok(Reply::Int(-2)),
-        Held::Other => run.pttl(key).map(Reply::Int),
-        Held::Value(held) => {
-            let call = "redis.call('PTTL', KEYS[1]) }";
-            Ok(Reply::Array(vec![Reply::Bulk(held), run.call(call, &[b"PTTL", key])?]))
-        }
-    }
+    let held = match run.held("KEYS[1]", key)? {
+        Held::Nothing => return Ok(Reply::Int(-2)),
+        Held::Value(held) => Some(held).filter(|held| held.len() <= MAX_VALUE),
+        Held::Other => None,
+    };
+    let left = Reply::Int(run.pttl(key)?);
+    Ok(held.map_or(left.clone(), |held| Reply::Array(vec![Reply::Bulk(held), left])))
 }

@@ -4,6 +4,9 @@ use crate::server_model::command;
 use crate::server_model::reply::Reply;
 use crate::server_model::turn::Turn;
 
+/// The longest value in bytes that scripts return.
+pub(super) const MAX_VALUE: usize = 4_200;
+
 /// What a script answers; `Err` where it was ended by an error.
 pub(super) type Answer = Result<Reply, Reply>;
 

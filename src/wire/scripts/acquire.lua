@@ -4,7 +4,8 @@
 --   ARGV[1]  the holder's value
 --   ARGV[2]  the ttl in milliseconds
 -- Returns OK; or, if others hold some of the keys, of that which stands longest the PTTL (-1: for
--- ever), the place among KEYS, counted from 1, and the value, if it is a string.
+-- ever), the place among KEYS, counted from 1, and the value, if it is a string that a lock can have.
+local MOST = 4200 -- bytes: the longest value of a lock is shorter
 local longest, place, value
 local missing = {}
 for i, key in ipairs(KEYS) do
@@ -17,7 +18,7 @@ for i, key in ipairs(KEYS) do
   elseif held ~= ARGV[1] then
     local left = redis.call('PTTL', key)
     if not place or left == -1 or (longest ~= -1 and left > longest) then
-      longest, place, value = left, i, type(held) == 'string' and held or nil
+      longest, place, value = left, i, type(held) == 'string' and #held <= MOST and held or nil
     end
   end
 end

@@ -9,6 +9,7 @@
 -- Returns the number, as the integer that it is; or, if another value stands there, of that what
 -- acquire.lua returns, and in digits what the counter shows. Returns an error, and nothing is done, if
 -- the counter shows no number, or is at its end.
+local MOST = 4200 -- bytes: the longest value of a lock is shorter
 local END = 9007199254740992 -- 2^53: from there on a double does not tell neighbours apart
 local digits = redis.pcall('GET', KEYS[2]) or 0
 local shown = tonumber(digits)
@@ -32,7 +33,8 @@ if not redis.call('SET', KEYS[1], ARGV[3], 'NX', 'PX', ARGV[4]) then
   end
   if held ~= ARGV[3] then
     local left = redis.call('PTTL', KEYS[1])
-    return { { left, 1, type(held) == 'string' and held or nil }, string.format('%.0f', shown) }
+    local told = type(held) == 'string' and #held <= MOST and held or nil
+    return { { left, 1, told }, string.format('%.0f', shown) }
   end
 end
 local drawn = number == least and ARGV[1] or string.format('%.0f', number)

@@ -112,7 +112,7 @@ impl Author {
             watch(tracks, &key, pipeline);
         }
         if wants > 1 {
-            pipeline.push(vec!["GET".to_owned(), key]);
+            pipeline.push(["GETRANGE", &key, "0", "4200"].map(str::to_owned).to_vec());
         }
     }
 
@@ -211,8 +211,8 @@ impl Author {
     /// A command or two of somebody else, who may use a lock's keys and counters for anything.
     pub fn stranger(&mut self) -> Vec<Words> {
         let key = if self.dice.once_in(3) { companion(&self.key()) } else { self.key() };
-        let (value, ttl) = (self.value(), self.ttl());
-        let line = match self.dice.below(26) {
+        let (value, ttl, long) = (self.value(), self.ttl(), "v".repeat(4_201));
+        let line = match self.dice.below(28) {
             0 => vec!["SET", &key, &value],
             1 => vec!["SET", &key, &value, "PX", &ttl],
             2 => vec!["SET", &key, &value, "XX", "PX", &ttl],
@@ -246,6 +246,11 @@ impl Author {
             22 => vec!["EVALSHA", "0123456789012345678901234567890123456789", "0"],
             23 => vec!["EVAL", "return 1", self.dice.pick(&["x", "-1", "7"])],
             24 => vec!["PING"],
+            25 => vec!["SET", &key, self.dice.pick(&[&long, &long[1..]])],
+            26 => {
+                let places = ["0", "1", "-1", "-3", "5", "99", "x", "9223372036854775807"];
+                vec!["GETRANGE", &key, self.dice.pick(&places), self.dice.pick(&places)]
+            }
             _ => vec!["HELLO"],
         };
         vec![line.into_iter().map(str::to_owned).collect()]

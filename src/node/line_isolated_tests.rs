@@ -1,0 +1,38 @@
+//! Releases that may be the reason why connections are closed.
+
+use super::*;
+
+#[test]
+fn release_that_two_connections_did_not_answer_is_written_alone() {
+    let mut bench = Bench::new();
+    let now = bench.backlog.node.moment();
+    let claim = bench.acquire("odd");
+    bench.sent(now);
+    claim.withdraw();
+    bench.backlog.inbox.push(QueuedCommand::release(claim, None));
+    assert!(bench.sent(now).contains("odd"));
+    bench.replace(now);
+    bench.acquire("a");
+    let sent = bench.sent(now);
+    assert!(sent.contains("odd") && sent.contains("SET"), "with others at first: {sent}");
+    bench.replace(now);
+    bench.acquire("b");
+    let sent = bench.sent(now);
+    assert!(!sent.contains("odd") && sent.contains("SET"), "others come first: {sent}");
+    bench.acquire("c");
+    assert_eq!(bench.sent(now), "", "the others are answered before");
+    assert_eq!(bench.come(&format!("+OK\r\n{TOLD}"), now), Ok(false));
+    let sent = bench.sent(now);
+    assert!(sent.contains("odd") && !sent.contains("SET") && !sent.contains("TIME"), "{sent}");
+    assert_eq!(bench.sent(now), "", "nothing is written behind it");
+    bench.replace(now);
+    let sent = bench.sent(now);
+    assert!(!sent.contains("odd") && sent.contains("SET"), "it waits: {sent}");
+    assert_eq!(bench.come(&format!("+OK\r\n{TOLD}"), now), Ok(false));
+    let (later, pause) = (bench.backlog.next_repeat(true).expect("it is pending"), ms(10_000));
+    assert!(now.timer.after(ms(1_000)) < later && later < now.timer.after(pause), "{later:?}");
+    let later = Moment { ours: now.ours.after(pause), timer: now.timer.after(pause) };
+    assert!(bench.sent(later).contains("odd"));
+    assert_eq!(bench.come(":1\r\n", later), Ok(false));
+    assert!(bench.backlog.owed.is_empty());
+}

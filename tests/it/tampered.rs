@@ -1,0 +1,169 @@
+//! Servers and proxies of other makes, each a real server behind a proxy that tampers with commands or replies.
+
+use crate::tampering::{Fate, Tamper};
+use crate::{SOON, builder, eventually, ms};
+use kit::{Cluster, Direction, Proxy, Server};
+use quorlock::{
+    AcquireError, Builder, ConfigError, LockState, NodeState, Redlock, RestartGuard, RetryPolicy,
+    VoteEligibility,
+};
+
+/// A proxy for each server of `cluster`, and a client that goes through them.
+fn behind(
+    cluster: &Cluster,
+    decide: impl Fn(&[String]) -> Fate + Send + Sync + Copy + 'static,
+) -> (Vec<Tamper>, Builder) {
+    let tampers: Vec<_> = cluster.iter().map(|node| Tamper::start(node.addr(), decide)).collect();
+    let builder = Redlock::builder().nodes(tampers.iter().map(|tamper| &tamper.url));
+    (tampers, builder.node_timeout(ms(1_000)).ttl(ms(30_000)))
+}
+
+#[tokio::test]
+async fn release_that_closes_connections_ends_and_stops_no_other() {
+    let cluster = Cluster::start(3);
+    let names_poison = |words: &[String]| words.iter().any(|word| word == "poison");
+    let decide = move |words: &[String]| if names_poison(words) { Fate::Close } else { Fate::Pass };
+    let (_tampers, builder) = behind(&cluster, decide);
+    let redlock = builder.build().expect("good settings");
+    redlock.ready().await.expect("they are up");
+    let refused = redlock.try_acquire("poison").ttl(ms(1_500)).await.expect_err("it is closed");
+    assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused}");
+    for _ in 0..20 {
+        let lease = redlock.acquire("other").wait(SOON).await.expect("a free lock");
+        lease.release().await.expect("the nodes answer");
+    }
+    // The release is pending until the key must have expired.
+    let begun = std::time::Instant::now();
+    while let Err(error) = redlock.close().await {
+        assert!(begun.elapsed() < 3 * SOON, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn unnamed_server_counts_after_a_lost_connection_and_not_after_a_restart() {
+    let mut cluster = Cluster::start(3);
+    let without_run = |reply: &str| {
+        let (_, text) = reply.split_once("\r\n").unwrap_or(("", reply));
+        let lines = text.lines().filter(|line| !line.starts_with("run_id:"));
+        let text = lines.collect::<Vec<_>>().join("\r\n");
+        format!("${}\r\n{text}\r\n", text.len())
+    };
+    let decide = move |words: &[String]| match words[0].as_str() {
+        "INFO" => Fate::Edit(without_run),
+        _ => Fate::Pass,
+    };
+    let uptime = |node: &Server| {
+        let info = format!("{:?}", node.cmd(&["INFO", "server"])).replace("\\r\\n", "\n");
+        let line = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
+        line.and_then(|line| line.trim().parse::<u64>().ok()).expect("an uptime")
+    };
+    eventually("they are old enough", || cluster.iter().all(|node| uptime(node) > 2)).await;
+    let (tampers, builder) = behind(&cluster, decide);
+    let redlock = builder.build().expect("good settings");
+    redlock.acquire("r").wait(SOON).await.expect("a new deployment").release().await.expect("up");
+    tampers.iter().for_each(Tamper::cut);
+    let lease = redlock.acquire("r").wait(SOON).await.expect("no server was restarted");
+    drop(lease);
+    cluster.servers_mut().iter_mut().for_each(|node| {
+        node.kill();
+        node.restart();
+    });
+    let is_excluded =
+        |node: &quorlock::NodeInfo| matches!(node.eligibility(), VoteEligibility::Excluded(_));
+    eventually("the restarts are seen", || redlock.nodes().iter().all(is_excluded)).await;
+    let refused = redlock.try_acquire("r").await.expect_err("they may have forgotten locks");
+    assert!(refused.to_string().contains("restarted "), "{refused}");
+}
+
+#[tokio::test]
+async fn proxy_that_answers_unsupported_command_has_votes() {
+    let cluster = Cluster::start(3);
+    let decide = |words: &[String]| match words[0].as_str() {
+        "SET" | "EVALSHA" | "EVAL" | "GETRANGE" | "PTTL" => Fate::Pass,
+        _ => Fate::Answer("-unsupported command\r\n"),
+    };
+    let (tampers, builder) = behind(&cluster, decide);
+    let redlock = builder.build().expect("good settings");
+    let lease = redlock.acquire("r").wait(SOON).await.expect("a new deployment");
+    lease.release().await.expect("they answer");
+    let unnamed = "(the server does not know INFO)";
+    let strict = Redlock::builder().nodes(tampers.iter().map(|tamper| &tamper.url));
+    let strict = strict.restart_guard(RestartGuard::Strict).build().expect("good settings");
+    let refused = strict.try_acquire("r").await.expect_err("they may have been restarted");
+    assert!(refused.to_string().contains(unnamed), "{refused}");
+}
+
+#[tokio::test]
+async fn endless_reply_ends_the_connection_and_is_reported() {
+    let cluster = Cluster::start(1);
+    let decide = |words: &[String]| if words[0] == "SET" { Fate::Flood } else { Fate::Pass };
+    let (_tampers, builder) = behind(&cluster, decide);
+    let redlock = builder.node_timeout(ms(20_000)).build().expect("good settings");
+    redlock.ready().await.expect("it is up");
+    // A connection that lasts that long is replaced without a pause when it is merely closed.
+    tokio::time::sleep(ms(1_200)).await;
+    let refused = redlock.try_acquire("r").await.expect_err("it has no answer");
+    assert!(refused.to_string().contains("a reply longer than its command allows"), "{refused}");
+    let state = redlock.nodes()[0].state().clone();
+    assert!(matches!(state, NodeState::Down(_)), "{state:?}");
+}
+
+#[tokio::test]
+async fn long_foreign_value_is_not_fetched() {
+    const LONG: usize = 8 << 20;
+    let cluster = Cluster::start(3);
+    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let redlock = Redlock::builder().nodes(proxies.iter().map(Proxy::url));
+    let redlock = redlock.node_timeout(ms(10_000)).ttl(ms(30_000)).build().expect("good settings");
+    redlock.ready().await.expect("they are up");
+    let value = "x".repeat(LONG);
+    for node in cluster.iter() {
+        node.cmd(&["SET", "r", &value]);
+    }
+    for acquire in
+        [redlock.acquire("r"), redlock.acquire("r").fenced(), redlock.acquire_all(["r", "s"])]
+    {
+        // The last attempt reads the holder.
+        let refused =
+            acquire.wait(SOON).retry(RetryPolicy::none()).await.expect_err("the key is taken");
+        assert!(matches!(refused, AcquireError::Contended { .. }), "{refused}");
+    }
+    let status = redlock.status("r").await.expect("they answer");
+    let is_foreign =
+        |node: &quorlock::NodeStatus| matches!(node.state(), LockState::Foreign { .. });
+    assert!(status.nodes().iter().all(is_foreign), "{status}");
+    redlock.force_release("r").await.expect("they answer");
+    assert!(cluster.iter().all(|node| node.get("r").is_some_and(|value| value.len() == LONG)));
+    let fetched: u64 = proxies.iter().map(|proxy| proxy.bytes(Direction::Replies)).sum();
+    assert!(fetched < 1 << 20, "{fetched} bytes");
+}
+
+#[tokio::test]
+async fn name_that_is_too_long_is_refused_by_every_verb() {
+    let cluster = Cluster::start(3);
+    let redlock = builder(&cluster).key_prefix("lock:").build().expect("good settings");
+    let longest = "x".repeat((64 << 10) - 5);
+    let lease = redlock.acquire(&longest).wait(SOON).fenced().await.expect("not too long");
+    lease.release().await.expect("the nodes answer");
+    let long = format!("{longest}x");
+    let error = redlock.status(&long).await.expect_err("too long");
+    let quorlock::ClientError::Invalid(reason) = error else { panic!("{error}") };
+    assert!(matches!(reason, ConfigError::LongResource { length: 65_537, most: 65_536, .. }));
+    let invalid = AcquireError::Invalid(reason.clone());
+    assert_eq!(redlock.try_acquire(&long).await.expect_err("too long"), invalid);
+    assert_eq!(redlock.try_acquire_all(["a", &long]).await.expect_err("too long"), invalid);
+    assert_eq!(redlock.adopt(&long, "v").await.expect_err("too long"), invalid);
+    let forced = redlock.force_release(&long).await.expect_err("too long");
+    assert_eq!(forced, quorlock::ClientError::Invalid(reason));
+    let set = |length: usize| (0..4).map(move |name| format!("{name}{}", "x".repeat(length)));
+    let most = redlock.try_acquire_all(set((64 << 10) - 6)).await.expect("just as long");
+    most.release().await.expect("the nodes answer");
+    let many = (0..5).map(|name| format!("{name}{}", "x".repeat((64 << 10) - 6)));
+    let refused = redlock.try_acquire_all(many).await.expect_err("too long together");
+    let (resources, length, most) = (5, 5 << 16, 4 << 16);
+    let reason = ConfigError::LongResources { resources, length, most };
+    assert_eq!(refused, AcquireError::Invalid(reason));
+    let adopted = redlock.adopt("r", "v".repeat(4_201)).await.expect_err("no value of a lease");
+    let reason = ConfigError::LongValue { length: 4_201, most: 4_200 };
+    assert_eq!(adopted, AcquireError::Invalid(reason));
+}
