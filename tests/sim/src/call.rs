@@ -1,6 +1,7 @@
 //! What users do with the library.
 
 use crate::alone::Alone;
+use crate::bystander::SingleCall;
 use crate::clock::{Instant, MS};
 use crate::dice::Dice;
 use crate::mode::Mode;
@@ -33,6 +34,7 @@ pub(crate) enum Verb {
     Check,
     Ready,
     Alone(Alone),
+    Single(SingleCall),
 }
 
 /// A lock, from the acquire to its end.
@@ -195,7 +197,11 @@ pub(crate) fn draw_calls(
     count: usize,
     dice: &mut Dice,
 ) -> Vec<Call> {
-    let longest = scenario.ttl() / dice.pick(&[1_000, 50, 5]);
+    let longest = match scenario.mode.single() {
+        // The calls of a task last as long as the fault.
+        Some(_) => 2 * scenario.times.horizon / count as u64,
+        None => scenario.ttl() / dice.pick(&[1_000, 50, 5]),
+    };
     let call = |dice: &mut Dice| {
         let verb = draw_verb(palette, scenario, dice);
         let naps = dice.chance(scenario.naps);
@@ -208,6 +214,12 @@ pub(crate) fn draw_calls(
 fn draw_verb(palette: &Palette, scenario: &Scenario, dice: &mut Dice) -> Verb {
     let resource = dice.index(scenario.resources);
     let lock = |dice: &mut Dice| Box::new(draw_lock(palette, scenario, dice));
+    if let Some(single) = scenario.mode.single() {
+        if dice.chance(500) {
+            return Verb::Single(SingleCall::draw(single, scenario, dice));
+        }
+        return Verb::Lock(lock(dice));
+    }
     if dice.chance(palette.alone) {
         return Verb::Alone(Alone::draw(scenario, dice));
     }

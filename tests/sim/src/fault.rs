@@ -1,10 +1,12 @@
 //! What goes wrong with whole nodes, links and processes: planned at the start of a run.
 
 use crate::clock::{Instant, MS};
+use crate::closing::Closing;
 use crate::dice::Dice;
 use crate::mode::{Mode, Outside};
 use crate::restarts::{plan_groups, plan_rolls};
 use crate::scenario::{FaultPlan, Scenario};
+use crate::single::plan_single;
 use crate::steps::plan_steps;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +16,13 @@ pub(crate) enum Fault {
     /// The node's process ends, and starts again with all its keys, or forgets them. `is_silent`: nobody
     /// is told.
     Crash { node: usize, is_silent: bool, forgets: bool },
+    /// The master behind an address becomes a replica. It becomes a master again; or its address leads to the
+    /// standby of that number. `is_empty`: that one has no keys. `cuts`: the old master closes its connections.
+    Failover { node: usize, standby: Option<usize>, is_empty: bool, cuts: bool },
+    /// The node closes each connection over which it reads a command with the key of a lock for which it does so.
+    Close { node: usize, closing: Closing },
+    /// Somebody sets the key of a lock to a large value.
+    Enlarge { node: usize, which: usize, kilobytes: usize },
     /// The node answers everything with an error.
     Trouble { node: usize, kind: usize },
     /// The node's clock is set.
@@ -58,6 +67,8 @@ pub(crate) fn draw_faults(scenario: &Scenario, dice: &mut Dice) -> Vec<FaultPlan
         planner.plan_start();
     } else if scenario.mode == Mode::Outages {
         planner.plan_outages();
+    } else if scenario.mode.single().is_some() {
+        plan_single(&mut planner);
     } else {
         planner.plan_common();
         planner.plan_outside();

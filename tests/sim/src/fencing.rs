@@ -41,7 +41,9 @@ impl Fencing {
                 Self { is_on: true, hints: wiped.hint != Hint::None, skew, ..off }
             }
             Mode::Promise | Mode::Quiet | Mode::Outages => Self { is_on: dice.chance(330), ..off },
-            Mode::Guarded(_) | Mode::Stepped(_) => Self { hints: dice.chance(500), ..off },
+            Mode::Guarded(_) | Mode::Stepped(_) | Mode::Single(_) => {
+                Self { hints: dice.chance(500), ..off }
+            }
             Mode::Outside(_) => off,
         }
     }

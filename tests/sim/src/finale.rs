@@ -2,6 +2,7 @@
 
 use crate::clock::{Instant, MS, S};
 use crate::holder::Relied;
+use crate::mode::Single;
 use crate::process::{millis, nanos};
 use crate::rule::Rule;
 use crate::worker::{Worker, name};
@@ -22,6 +23,8 @@ impl Worker {
             }
             let slow = self.shared.lock().weather.long;
             let settled = self.now() + slow + 2 * nanos(self.times.node_timeout);
+            // Such a node closes connections until the keys have expired because of which it does so.
+            let closes = self.shared.lock().single == Some(Single::ClosingCommand);
             for resource in 0..resources {
                 let acquire = self.redlock.acquire(name(resource));
                 let begun = self.now();
@@ -39,6 +42,7 @@ impl Worker {
                         // Who waits for a packet that was sent before is taken for hung.
                         if let Err(error) = released
                             && self.now() > settled
+                            && !closes
                         {
                             let how = format!("p{}: {error}", self.process);
                             self.checker.books().broken(Rule::Liveness, how);
@@ -57,6 +61,7 @@ impl Worker {
             // What was owed to nodes while there was no connection is repeated for as long as broken ones
             // may deliver.
             self.sleep(rest).await;
+            self.check_rejoined().await;
         })
     }
 

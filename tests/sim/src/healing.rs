@@ -55,6 +55,7 @@ impl World {
             Fault::Hang { node } => core.stop_node(node),
             Fault::Crash { node, .. } if core.nodes[node].is_down => return false,
             Fault::Crash { node, is_silent, .. } => core.crash(node, is_silent),
+            Fault::Failover { node, cuts, .. } => return core.demote(node, cuts),
             Fault::Trouble { node, kind } => {
                 let trouble = TROUBLES[kind % TROUBLES.len()];
                 note!(core, "n{node} answers {trouble:?}");
@@ -94,6 +95,7 @@ impl World {
         match fault {
             Fault::Hang { node } => core.continue_node(node),
             Fault::Crash { node, forgets, .. } => core.restart(node, forgets),
+            Fault::Failover { .. } => core.end_failover(fault),
             Fault::Trouble { node, .. } => {
                 note!(core, "n{node} is well again");
                 core.nodes[node].server.set_trouble(None);
@@ -132,6 +134,7 @@ impl World {
             let core = &mut *self.shared.lock();
             note!(core, "all faults have ended");
             core.is_healed = true;
+            core.delete_large_values();
             for node in 0..core.nodes.len() {
                 core.nodes[node].server.set_trouble(None);
             }

@@ -14,13 +14,16 @@
 //! are closed; nothing is left.
 
 mod alone;
+mod bystander;
 mod call;
 mod checker;
 mod client;
 mod clock;
+mod closing;
 mod dice;
 mod event;
 mod executor;
+mod failover;
 mod fairness;
 mod fault;
 mod fencing;
@@ -28,6 +31,7 @@ mod finale;
 mod gate;
 mod healing;
 mod holder;
+mod large;
 mod ledger;
 mod machines;
 mod mishap;
@@ -44,6 +48,7 @@ mod run;
 mod scenario;
 mod shared;
 mod shrink;
+mod single;
 mod sleep;
 mod standing;
 mod steps;

@@ -33,6 +33,11 @@ impl Core {
     fn suffer(&mut self, fault: Fault) -> bool {
         match fault {
             Fault::Jump { node, by } | Fault::Step { node, by } => self.step_node(node, by),
+            Fault::Close { node, closing } => {
+                note!(self, "n{node} closes connections: {closing:?}");
+                self.nodes[node].closing = Some(closing);
+            }
+            Fault::Enlarge { node, which, kilobytes } => self.enlarge(node, which, kilobytes),
             Fault::Fade { node, resource } => {
                 note!(self, "r{resource} goes from n{node}");
                 let key = name(resource);
@@ -119,7 +124,7 @@ impl World {
         let core = self.shared.lock();
         for (process, plan) in self.scenario.processes.iter().enumerate() {
             let has_met = |node| core.readings.has_met(process, node);
-            let is_met = (0..core.nodes.len()).all(has_met);
+            let is_met = (0..self.scenario.nodes).all(has_met);
             assert!(
                 plan.starts > 0 || core.processes[process].is_dead || is_met,
                 "the simulation is wrong: p{process} has not met all nodes by {}",

@@ -21,6 +21,9 @@ pub enum Mode {
     Guarded(Guarded),
     /// Clocks of nodes step, and every client has read them before: no two hold at a time.
     Stepped(Stepped),
+    /// One kind of node fault without any other: locks that the fault must not affect are acquired, held and released
+    /// as without it.
+    Single(Single),
     /// One kind of fault outside the promise: how often do two hold at a time?
     Outside(Outside),
     /// Counters are lost: how often do tokens not follow the order of leases?
@@ -50,6 +53,17 @@ pub enum Stepped {
     Known,
     /// Nodes forget all and restart at once, too. Clients guard against it, and have seen every node before.
     Restarts,
+}
+
+/// The only kind of fault in a run, which lasts for minutes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Single {
+    /// Masters of a minority become replicas. Each becomes a master again, or its address leads to another server.
+    Failover,
+    /// Servers close a connection that sends a command with the key of one lock.
+    ClosingCommand,
+    /// The keys of some locks have foreign values of megabytes.
+    LargeValue,
 }
 
 /// Faults against which Redlock promises nothing.
@@ -170,7 +184,8 @@ impl Mode {
 
     /// True if nodes forget nothing that matters, and clocks do not step: all that is promised is looked at.
     pub(crate) fn is_whole(self) -> bool {
-        matches!(self, Self::Promise | Self::Quiet | Self::Outages)
+        let is_kept = matches!(self, Self::Single(single) if single != Single::Failover);
+        is_kept || matches!(self, Self::Promise | Self::Quiet | Self::Outages)
     }
 
     /// True if it is promised that no two hold at a time.
@@ -208,13 +223,23 @@ impl Mode {
                 use Outside::{Newcomers, SilentOld, StepNewcomers};
                 matches!(outside, Newcomers | SilentOld | StepNewcomers)
             }
-            Self::Quiet | Self::Outages | Self::Tokens | Self::Stepped(_) | Self::Wiped(_) => false,
+            Self::Quiet
+            | Self::Outages
+            | Self::Tokens
+            | Self::Stepped(_)
+            | Self::Single(_)
+            | Self::Wiped(_) => false,
         }
     }
 
     /// True if a client may be made at any moment, and need not know what nodes and clocks did before.
     pub(crate) fn admits_anybody(self) -> bool {
         self.is_whole() || self.is_about_tokens()
+    }
+
+    /// The only fault of its runs, if it is about one.
+    pub(crate) fn single(self) -> Option<Single> {
+        if let Self::Single(single) = self { Some(single) } else { None }
     }
 
     pub(crate) fn is_fresh(self) -> bool {

@@ -67,8 +67,10 @@ impl Connection {
 
 impl Core {
     /// A client begins to connect.
-    pub(crate) fn open(&mut self, process: usize, node: usize) -> usize {
+    pub(crate) fn open(&mut self, process: usize, client: u64, address: usize) -> usize {
+        let node = self.addresses[address];
         self.check_pace(process, node);
+        self.check_pace_of_minute(process, client, address);
         let connection = self.connections.len();
         self.connections.push(Connection {
             process,
@@ -90,6 +92,21 @@ impl Core {
         *pace = if pace.0 == second { (second, pace.1 + 1) } else { (second, 1) };
         if pace.1 > MOST_OPENED {
             let how = format!("p{process} opens {} connections to n{node} in a second", pace.1);
+            self.findings.push((Rule::Paced, how));
+        }
+    }
+
+    /// Counts the connections of a client to a node per minute.
+    fn check_pace_of_minute(&mut self, process: usize, client: u64, address: usize) {
+        let Some(single) = self.single else { return };
+        let minute = self.now / (60 * S);
+        let runtimes = self.processes[process].beat.runtimes();
+        let pace = self.opened_a_minute.entry((client, address)).or_default();
+        *pace = if pace.0 == minute { (minute, pace.1 + 1) } else { (minute, 1) };
+        // Where nodes refuse HELLO, each try takes a second connection.
+        let tries = if self.pushes { 1 } else { 2 };
+        if pace.1 > single.most_opened() * runtimes * tries {
+            let how = format!("p{process} opens {} connections to n{address} in a minute", pace.1);
             self.findings.push((Rule::Paced, how));
         }
     }
@@ -167,8 +184,9 @@ impl Core {
     pub(crate) fn send(&mut self, connection: usize, way: Way, packet: Packet) {
         let now = self.now;
         let at = now + self.delay(connection);
+        let transfer = self.transfer_time(&packet);
         let pipe = self.connections[connection].pipe(way);
-        let at = at.max(pipe.last_arrival + 1);
+        let at = at.max(pipe.last_arrival + 1) + transfer;
         pipe.last_arrival = at;
         pipe.packets.push_back((now, at, packet));
         self.plan_arrival(connection, way);

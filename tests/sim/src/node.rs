@@ -1,6 +1,7 @@
 //! A node's machine: the server that runs on it, its clock, and what waits while it hangs.
 
 use crate::clock::{Instant, MS, MachineClock, S, US};
+use crate::closing::Closing;
 use crate::event::{EventId, Way, WorldEvent};
 use crate::ledger::Tenures;
 use crate::network::Packet;
@@ -22,6 +23,8 @@ pub(crate) struct NodeHost {
     pub(crate) config: Config,
     pub(crate) clock: MachineClock,
     pub(crate) is_down: bool,
+    /// It closes connections because of a command.
+    pub(crate) closing: Option<Closing>,
     /// It hangs: what comes is taken by its kernel, and waits.
     pub(crate) is_stopped: bool,
     waiting: VecDeque<(usize, Packet)>,
@@ -48,6 +51,7 @@ impl NodeHost {
             config,
             clock,
             is_down: false,
+            closing: None,
             is_stopped: false,
             waiting: VecDeque::new(),
             connections: BTreeMap::new(),
@@ -115,6 +119,7 @@ impl Core {
             }
             Packet::Bytes(bytes) => match self.connections[connection].server {
                 Some(server) => {
+                    let (bytes, closing) = self.cut_off(node, bytes);
                     self.fade_some(node);
                     let before = self.see_counters(node);
                     let outputs = self.nodes[node].server.receive(server, &bytes, wall);
@@ -122,6 +127,9 @@ impl Core {
                     self.check_counters(node, &before);
                     self.put_out(node, outputs);
                     self.plan_expiry(node);
+                    if let Some(closing) = closing {
+                        self.close_because(closing, connection);
+                    }
                 }
                 None => self.send(connection, Way::ToClient, Packet::Reset),
             },
@@ -150,7 +158,7 @@ impl Core {
                         self.send(connection, Way::ToClient, Packet::Bytes(first.to_vec()));
                         self.send(connection, Way::ToClient, Packet::Bytes(rest.to_vec()));
                     } else {
-                        self.send(connection, Way::ToClient, Packet::Bytes(bytes));
+                        self.send_in_pieces(connection, bytes);
                     }
                     for asked in answered {
                         self.send_behind(connection, Way::ToClient, Packet::Told { asked });

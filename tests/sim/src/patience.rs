@@ -2,7 +2,7 @@
 
 use crate::clock::{Instant, MS, S};
 use crate::fault::Fault;
-use crate::mode::Mode;
+use crate::mode::{Mode, Single};
 use crate::process::nanos;
 use crate::scenario::{FaultPlan, Scenario};
 
@@ -59,6 +59,9 @@ impl Scenario {
 
     /// What faults have left is over after so long.
     pub(crate) fn rest(&self) -> Instant {
-        self.delivery() + 4 * Weathered::of(self).slack
+        let closing = self.mode == Mode::Single(Single::ClosingCommand);
+        // A release without an answer ends at the expiry of its key plus the stale window.
+        let expiry = if closing { self.longest_key() + 10 * S } else { 0 };
+        self.delivery() + expiry + 4 * Weathered::of(self).slack
     }
 }

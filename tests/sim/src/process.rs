@@ -69,6 +69,11 @@ impl Beat {
         self.alive[runtime].load(Ordering::Relaxed) && !self.is_condemned(runtime)
     }
 
+    /// How many have not been shut down.
+    pub(crate) fn runtimes(&self) -> u32 {
+        (0..MOST_RUNTIMES).map(|runtime| u32::from(self.is_alive(runtime))).sum()
+    }
+
     /// From now on nothing runs on `runtime`, which is to be shut down.
     pub(crate) fn condemn(&self, runtime: usize) {
         self.condemned[runtime].store(true, Ordering::Relaxed);
@@ -348,8 +353,8 @@ impl World for Inhabitant {
     fn connect(&self, node: &str) -> BoxFuture<'static, io::Result<Box<dyn Stream>>> {
         // Their names are n0:6379 and so on.
         let digits = node.trim_start_matches('n').split(':').next().unwrap_or_default();
-        let node = digits.parse().expect("a node of the simulation");
-        crate::stream::connect(self.shared.clone(), self.process, node)
+        let address = digits.parse().expect("a node of the simulation");
+        crate::stream::connect(self.shared.clone(), (self.process, self.client), address)
     }
 
     fn gate(&self) -> Box<dyn Gate> {

@@ -4,7 +4,7 @@
 use crate::clock::{Instant, MS, S};
 use crate::dice::Dice;
 use crate::fault::{Fault, Planner};
-use crate::mode::{Guarded, Mode, Outside, Stepped};
+use crate::mode::{Guarded, Mode, Outside, Single, Stepped};
 use crate::scenario::{FaultPlan, Scenario};
 use quorlock::RestartGuard;
 
@@ -15,6 +15,7 @@ impl Mode {
             Self::Guarded(Guarded::Strict) => RestartGuard::Strict,
             Self::Guarded(_)
             | Self::Stepped(Stepped::Restarts)
+            | Self::Single(Single::Failover)
             | Self::Outside(Outside::Newcomers | Outside::SilentOld) => RestartGuard::Observed,
             _ => RestartGuard::Off,
         }

@@ -5,7 +5,7 @@ use crate::clock::{Instant, MS, S};
 use crate::dice::Dice;
 use crate::fault::{Fault, draw_faults};
 use crate::fencing::Fencing;
-use crate::mode::{Guarded, Mode, Outside};
+use crate::mode::{Guarded, Mode, Outside, Single};
 use crate::process::MOST_PROCESSES;
 use crate::restarts::{draw_arrival, draw_starts};
 use crate::weather::{Nerves, Weather};
@@ -114,7 +114,8 @@ impl Scenario {
         let connect = (4 * timeout).clamp(40 * MS, S).max(20 * weather.delay.1);
         let calm = if mode.is_whole() || mode.is_fresh() { 0 } else { connect };
         let ttls = if mode.restarts_groups() || mode.has_steps() { 9 } else { dice.between(3, 7) };
-        let horizon = calm + (ttl_ms * MS * ttls).min(if ttls == 9 { 90 * S } else { 40 * S });
+        let short = (ttl_ms * MS * ttls).min(if ttls == 9 { 90 * S } else { 40 * S });
+        let horizon = calm + mode.single().map_or(short, Single::lasting);
         let times = Times {
             ttl_ms,
             node_timeout: Duration::from_nanos(timeout),
@@ -317,6 +318,9 @@ fn hides_time(mode: Mode, seed: u64) -> bool {
 
 /// The ttl in milliseconds, how many nodes there are, and how many node timeouts make a ttl.
 fn draw_sizes(mode: Mode, dice: &mut Dice) -> (u64, usize, u64) {
+    if let Some(single) = mode.single() {
+        return single.draw_sizes(dice);
+    }
     let ttl_ms = match mode {
         Mode::Guarded(Guarded::Fresh) => dice.pick(&[3_000, 10_000]),
         // What is not released stands for much longer than any delay.

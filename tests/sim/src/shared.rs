@@ -3,6 +3,7 @@
 use crate::clock::{Instant, MS};
 use crate::dice::Dice;
 use crate::event::{Agenda, WorldEvent};
+use crate::mode::Single;
 use crate::network::Connection;
 use crate::node::NodeHost;
 use crate::process::Process;
@@ -42,6 +43,15 @@ pub(crate) struct Core {
     pub(crate) nodes: Vec<NodeHost>,
     pub(crate) processes: Vec<Process>,
     pub(crate) connections: Vec<Connection>,
+    /// Which node each address of the clients' settings leads to.
+    pub(crate) addresses: Vec<usize>,
+    /// The only fault of the run, if its mode is about one.
+    pub(crate) single: Option<Single>,
+    /// How many failovers have not ended, and when the last of them did.
+    pub(crate) failing_over: usize,
+    pub(crate) failed_over: Option<Instant>,
+    /// How long a node that was restarted does not count.
+    pub(crate) term: Instant,
     /// Between whom nothing passes: process and node.
     pub(crate) blocked: BTreeSet<(usize, usize)>,
     pub(crate) is_healed: bool,
@@ -69,6 +79,8 @@ pub(crate) struct Core {
     pub(crate) findings: Vec<(Rule, String)>,
     /// In which second it was, and how often a process has opened a connection to a node in it.
     pub(crate) opened: BTreeMap<(usize, usize), (Instant, u32)>,
+    /// The same by client and address, and in which minute.
+    pub(crate) opened_a_minute: BTreeMap<(u64, usize), (Instant, u32)>,
     pub(crate) node_timeout: Instant,
     polls: u32,
 }
@@ -91,6 +103,11 @@ impl Core {
             nodes: Vec::new(),
             processes: Vec::new(),
             connections: Vec::new(),
+            addresses: Vec::new(),
+            single: None,
+            failing_over: 0,
+            failed_over: None,
+            term: 0,
             blocked: BTreeSet::new(),
             is_healed: false,
             let_go: 0,
@@ -106,6 +123,7 @@ impl Core {
             stands_still: false,
             findings: Vec::new(),
             opened: BTreeMap::new(),
+            opened_a_minute: BTreeMap::new(),
             node_timeout,
             polls: 0,
         }

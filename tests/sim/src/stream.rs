@@ -8,14 +8,14 @@ use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 
-/// Connects `process` to `node`.
+/// Connects a client of `process` to the node that `address` leads to.
 pub(crate) fn connect(
     shared: Arc<Shared>,
-    process: usize,
-    node: usize,
+    (process, client): (usize, u64),
+    address: usize,
 ) -> BoxFuture<'static, io::Result<Box<dyn Stream>>> {
     Box::pin(async move {
-        let connection = shared.lock().open(process, node);
+        let connection = shared.lock().open(process, client, address);
         let wire = Wire::new(shared, connection);
         poll_fn(|cx| wire.poll_open(cx)).await?;
         let stream: Box<dyn Stream> = Box::new(wire);

@@ -39,7 +39,8 @@ impl Weather {
         let share = dice.pick(if steps { &[400, 200, 50] } else { &[500, 200, 50] });
         let least = (timeout / share).max(20 * US);
         let delay = (least, least * dice.pick(&[2, 4]));
-        if mode.is_fresh() || matches!(mode, Mode::Quiet | Mode::Outages) {
+        let is_well = matches!(mode, Mode::Quiet | Mode::Outages | Mode::Single(_));
+        if mode.is_fresh() || is_well {
             return Self {
                 delay,
                 slow: 0,
@@ -66,7 +67,7 @@ impl Weather {
 
 impl Nerves {
     pub(crate) fn draw(mode: Mode, timeout: Instant, dice: &mut Dice) -> Self {
-        if mode.is_fresh() || mode == Mode::Outages {
+        if mode.is_fresh() || matches!(mode, Mode::Outages | Mode::Single(_)) {
             return Self { holds: 0, longest: 0, late_alarms: 0 };
         }
         Self {

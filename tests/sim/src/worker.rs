@@ -148,8 +148,15 @@ impl Worker {
             }
             self.say(format_args!("call {id}: {:?}", call.verb));
             self.clone().act(call.verb).await;
-            self.sleep(call.rest).await;
+            self.sleep(self.bounded_rest(call.rest)).await;
         }
+    }
+
+    /// With one kind of node fault, rests are long: they end with the faults.
+    fn bounded_rest(&self, rest: Instant) -> Instant {
+        let core = self.shared.lock();
+        let left = self.times.horizon.saturating_sub(core.now);
+        if core.single.is_some() { rest.min(left) } else { rest }
     }
 
     async fn act(self, verb: Verb) {
@@ -178,6 +185,7 @@ impl Worker {
                 self.inspect(&released);
             }
             Verb::Alone(alone) => self.act_alone(alone).await,
+            Verb::Single(call) => self.act_single(call).await,
             Verb::Another { lock } => self.act_by_another(*lock).await,
             Verb::Check => {
                 let found = self.timed("check", 2 * (connect + node), self.redlock.check()).await;

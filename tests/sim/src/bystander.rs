@@ -1,0 +1,109 @@
+//! Calls of runs with one kind of node fault, and locks that the fault must not affect.
+
+use crate::clock::{Instant, MS, S};
+use crate::closing::{ClosingCall, DELIVERED};
+use crate::dice::Dice;
+use crate::large::LargeCall;
+use crate::mode::Single;
+use crate::process::{millis, nanos};
+use crate::rule::Rule;
+use crate::scenario::Scenario;
+use crate::shared::Core;
+use crate::worker::Worker;
+use std::time::Duration;
+
+/// A call in a run with one kind of node fault.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SingleCall {
+    /// A lock that the fault must not affect, and no other task uses.
+    Bystander { lasting: Instant, is_extended: bool },
+    /// Checks that nodes are used again after their failover.
+    Rejoin,
+    /// A lock whose commands close connections.
+    Closing(ClosingCall),
+    /// A lock whose key has a large value.
+    Large(LargeCall),
+}
+
+impl SingleCall {
+    pub(crate) fn draw(single: Single, scenario: &Scenario, dice: &mut Dice) -> Self {
+        match single {
+            Single::Failover if dice.chance(200) => Self::Rejoin,
+            Single::ClosingCommand if dice.chance(300) => {
+                Self::Closing(ClosingCall::draw(scenario.ttl(), dice))
+            }
+            Single::LargeValue if dice.chance(400) => {
+                Self::Large(LargeCall::draw(scenario.ttl(), dice))
+            }
+            _ => Self::Bystander {
+                lasting: dice.of_any_size(MS, 2 * scenario.ttl()),
+                is_extended: dice.chance(500),
+            },
+        }
+    }
+}
+
+impl Worker {
+    pub(crate) async fn act_single(self, call: SingleCall) {
+        match call {
+            SingleCall::Bystander { lasting, is_extended } => {
+                self.stand_by(lasting, is_extended).await;
+            }
+            SingleCall::Rejoin => self.check_rejoined().await,
+            SingleCall::Closing(call) => self.close_connections(call).await,
+            SingleCall::Large(call) => self.use_large(call).await,
+        }
+    }
+
+    async fn stand_by(self, lasting: Instant, is_extended: bool) {
+        let own = self.own_name(0);
+        let is_single = self.shared.lock().spares_single_attempts();
+        let mut acquire = if is_single {
+            self.redlock.try_acquire(&own)
+        } else {
+            self.redlock.acquire(&own).wait(Duration::from_nanos(DELIVERED))
+        };
+        if is_extended {
+            acquire = acquire.auto_extend(millis(4 * self.times.ttl_ms));
+        }
+        let bound = nanos(self.times.connect_timeout) + nanos(self.times.node_timeout) + S;
+        let bound = if is_single { bound } else { DELIVERED };
+        let lease = match self.timed("acquire", bound, acquire).await {
+            Ok(lease) => lease,
+            Err(error) => return self.report_affected(&format!("{own} is not acquired: {error}")),
+        };
+        let longest = if is_extended { Instant::MAX } else { nanos(lease.validity()) / 2 };
+        self.sleep(lasting.min(longest)).await;
+        if let Some(loss) = lease.loss() {
+            return self.report_affected(&format!("{own} is lost: {loss}"));
+        }
+        match lease.release().await {
+            Err(error) if is_single => {
+                return self.report_affected(&format!("{own} is not released: {error}"));
+            }
+            _ => {}
+        }
+        if self.shared.lock().single == Some(Single::Failover) {
+            return;
+        }
+        self.sleep(DELIVERED).await;
+        let left = self.shared.lock().keys_of(&own);
+        if left > 0 {
+            let how = format!("p{}: {own} is left on {left} nodes", self.process);
+            self.checker.books().broken(Rule::Delivered, how);
+        }
+    }
+
+    fn report_affected(&self, how: &str) {
+        let how = format!("p{}: {how}", self.process);
+        self.checker.books().broken(Rule::Unaffected, how);
+    }
+}
+
+impl Core {
+    /// True if a majority of the nodes answers all commands of other locks.
+    fn spares_single_attempts(&self) -> bool {
+        let closing = self.nodes.iter().filter(|node| node.closing.is_some()).count();
+        2 * closing < self.nodes.len()
+    }
+}

@@ -1,0 +1,148 @@
+//! Masters that become replicas while their address stays the same, and whether clients use the node again.
+
+use crate::clock::{Instant, S};
+use crate::event::Way;
+use crate::fault::Fault;
+use crate::network::Packet;
+use crate::process::nanos;
+use crate::rule::Rule;
+use crate::shared::Core;
+use crate::trace::note;
+use crate::worker::Worker;
+use quorlock::VoteEligibility::{Counted, Deferred};
+use quorlock::test_util::server_model::{Kind, Server, Stored};
+
+/// Maximum time from a refused write to the use of the new master: more than the longest pause between two connections
+/// and a connect timeout.
+const REJOINED: Instant = 20 * S;
+
+impl Core {
+    /// The master behind an address becomes a replica. False if it is one already.
+    pub(crate) fn demote(&mut self, address: usize, cuts: bool) -> bool {
+        let node = self.addresses[address];
+        if self.nodes[node].server.config().is_replica {
+            return false;
+        }
+        note!(self, "n{node} becomes a replica");
+        self.set_replica(node, true);
+        self.failed_over = None;
+        self.failing_over += 1;
+        if cuts {
+            self.reset_all(node);
+        }
+        true
+    }
+
+    /// A failover ends: the replica is a master again, or the address leads to the server that was promoted.
+    pub(crate) fn end_failover(&mut self, fault: Fault) {
+        let Fault::Failover { node: address, standby, is_empty, .. } = fault else { return };
+        let node = self.addresses[address];
+        let successor = standby.map_or(node, |standby| standby + self.addresses.len());
+        if is_empty {
+            self.nodes[successor].wiped = Some(self.now);
+            self.act_on(successor, Server::flush);
+        } else if successor != node {
+            self.copy_keys(node, successor);
+        }
+        if successor == node {
+            note!(self, "n{node} is a master again");
+            self.set_replica(node, false);
+        } else {
+            note!(self, "the address of n{address} leads to n{successor}");
+            self.addresses[address] = successor;
+        }
+        self.failing_over -= 1;
+        self.failed_over = (self.failing_over == 0).then_some(self.now);
+    }
+
+    fn set_replica(&mut self, node: usize, is_replica: bool) {
+        let host = &mut self.nodes[node];
+        host.config.is_replica = is_replica;
+        host.server.configure(|config| config.is_replica = is_replica);
+    }
+
+    fn copy_keys(&mut self, from: usize, to: usize) {
+        let wall = self.node_wall(from);
+        let keys: Vec<_> =
+            self.nodes[from].server.keys(wall).map(|(key, it)| (key.to_vec(), it)).collect();
+        for (key, Stored { kind, gone_at_us, .. }) in keys {
+            let (Kind::String(value), Some(gone)) = (kind, gone_at_us) else { continue };
+            let left = i64::try_from(gone.saturating_sub(wall) / 1_000).unwrap_or(i64::MAX);
+            self.act_on(to, |server, wall| server.put(&key, &value, left, wall));
+        }
+    }
+
+    /// The node closes all its connections.
+    fn reset_all(&mut self, node: usize) {
+        let open = |(id, it): (usize, &crate::network::Connection)| {
+            (it.node == node && it.server.is_some()).then_some(id)
+        };
+        let open: Vec<_> = self.connections.iter().enumerate().filter_map(open).collect();
+        for connection in open {
+            if let Some(server) = self.connections[connection].server.take() {
+                self.nodes[node].disconnect(server);
+            }
+            self.send(connection, Way::ToClient, Packet::Reset);
+        }
+    }
+
+    /// Number of addresses whose server has the key.
+    fn nodes_with(&self, key: &str) -> usize {
+        let has = |node: &&usize| {
+            let mut keys = self.nodes[**node].server.keys(self.node_wall(**node));
+            keys.any(|(other, _)| other == key.as_bytes())
+        };
+        self.addresses.iter().filter(has).count()
+    }
+}
+
+impl Worker {
+    /// After the last failover, each node gets the keys of a new lock, and its grants count a term later.
+    pub(crate) async fn check_rejoined(&self) {
+        let since = self.shared.lock().failed_over;
+        if since.is_none() {
+            return;
+        }
+        // An idle client may not have noticed the failover.
+        let asks = self.redlock.try_acquire(self.own_name(8)).await;
+        let term = self.shared.lock().term;
+        self.sleep(REJOINED).await;
+        drop(asks);
+        let lease = self.redlock.try_acquire(self.own_name(9)).await;
+        self.sleep(2 * nanos(self.times.node_timeout)).await;
+        let Ok(lease) = lease else { return };
+        let (nodes, there, is_over) = {
+            let core = self.shared.lock();
+            let key = lease.resources().next().map(|key| String::from_utf8_lossy(key).into_owned());
+            let there = key.map_or(0, |key| core.nodes_with(&key));
+            (core.addresses.len(), there, core.failed_over == since)
+        };
+        if is_over && there < nodes {
+            let states: Vec<_> =
+                self.redlock.nodes().iter().map(|node| node.state().to_string()).collect();
+            let how = format!(
+                "p{}: a new lock has keys on {there} of {nodes} nodes: {states:?}",
+                self.process
+            );
+            self.checker.books().broken(Rule::Rejoined, how);
+        }
+        drop(lease);
+        self.sleep(term).await;
+        if self.shared.lock().failed_over != since {
+            return;
+        }
+        let nodes = self.redlock.nodes();
+        let out =
+            nodes.iter().find(|node| !matches!(node.eligibility(), Counted | Deferred { .. }));
+        if let Some(node) = out {
+            let how = format!(
+                "p{}: {} is {} and {}",
+                self.process,
+                node.name(),
+                node.state(),
+                node.eligibility()
+            );
+            self.checker.books().broken(Rule::Rejoined, how);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Runs with one kind of node fault for minutes: their sizes and their fault plans.
+
+use crate::clock::{Instant, MS, S};
+use crate::closing::Closing;
+use crate::dice::Dice;
+use crate::fault::{Fault, Planner};
+use crate::large::LARGE;
+use crate::machines::new_node;
+use crate::mode::{Mode, Single};
+use crate::scenario::Scenario;
+use crate::shared::Core;
+
+impl Single {
+    /// The ttl in milliseconds, the number of nodes, and the number of node timeouts in a ttl.
+    pub(crate) fn draw_sizes(self, dice: &mut Dice) -> (u64, usize, u64) {
+        let ttl_ms = match self {
+            Self::Failover => dice.pick(&[1_000, 3_000, 10_000]),
+            // Much longer than a delivery takes: an expiry must not hide a lost release.
+            Self::ClosingCommand => return (60_000, dice.pick(&[1, 3, 3, 5]), 600),
+            Self::LargeValue => return (10_000, dice.pick(&[1, 3, 3, 5]), 100),
+        };
+        (ttl_ms, dice.pick(&[3, 3, 5, 5, 7]), dice.pick(&[20, 100]))
+    }
+
+    /// Maximum number of connections per minute to a node, for one runtime of a client. The library's pauses grow to
+    /// 2-4 s for a replica, and to 0.5-1 s for a server that closes connections.
+    pub(crate) fn most_opened(self) -> u32 {
+        if self == Self::Failover { 45 } else { 150 }
+    }
+
+    /// Duration of the faults, after all clients have connected to all nodes.
+    pub(crate) fn lasting(self) -> Instant {
+        match self {
+            Self::Failover => 300 * S,
+            Self::ClosingCommand => 120 * S,
+            Self::LargeValue => 40 * S,
+        }
+    }
+}
+
+/// Plans the faults of a mode that has one kind of them.
+pub(crate) fn plan_single(planner: &mut Planner<'_>) {
+    match planner.scenario.mode.single() {
+        Some(Single::Failover) => plan_failovers(planner),
+        Some(Single::ClosingCommand) => plan_closing(planner),
+        Some(Single::LargeValue) => plan_large_values(planner),
+        None => {}
+    }
+}
+
+/// Nodes of a fixed minority fail over, each once or twice.
+fn plan_failovers(planner: &mut Planner<'_>) {
+    let scenario = planner.scenario;
+    let minority = (scenario.nodes - 1) / 2;
+    let count = 1 + planner.dice.index(minority);
+    for node in 0..count {
+        let mut at = scenario.calm;
+        for _ in 0..planner.dice.between(1, 3) {
+            at += planner.dice.of_any_size(100 * MS, 60 * S);
+            let standby = planner.dice.chance(600).then_some(planner.plan.len());
+            // The keys that a restored master granted before its demotion have expired.
+            let least = if standby.is_some() { MS } else { scenario.longest_key().max(20 * S) };
+            let lasting = planner.dice.of_any_size(least, 200 * S);
+            if at + lasting < scenario.calm + Single::Failover.lasting() {
+                let (is_empty, cuts) = (planner.dice.chance(500), planner.dice.chance(300));
+                planner.add(at, lasting, Fault::Failover { node, standby, is_empty, cuts });
+            }
+            at += lasting;
+        }
+    }
+}
+
+/// Some nodes, or all of them, close connections until the run ends.
+fn plan_closing(planner: &mut Planner<'_>) {
+    let at = planner.dice.of_any_size(MS, 10 * S);
+    let closing = Closing {
+        spares_set: planner.dice.chance(400),
+        reports: planner.dice.chance(500),
+        resets: planner.dice.chance(500),
+    };
+    for node in 0..planner.draw_count() {
+        planner.add(at, 0, Fault::Close { node, closing });
+    }
+}
+
+/// The keys of some locks get large values on some nodes, or on all of them.
+fn plan_large_values(planner: &mut Planner<'_>) {
+    for _ in 0..planner.dice.between(1, 5) {
+        let (at, which) = (planner.moment(), planner.dice.index(LARGE));
+        let kilobytes = planner.dice.pick(&[64, 1_024, 1_024, 4_096]);
+        for node in 0..planner.draw_count() {
+            planner.add(at, 0, Fault::Enlarge { node, which, kilobytes });
+        }
+    }
+}
+
+impl Planner<'_> {
+    /// Number of nodes with the fault: a minority, or any number.
+    fn draw_count(&mut self) -> usize {
+        let nodes = self.scenario.nodes;
+        let minority = (nodes - 1) / 2;
+        if minority > 0 && self.dice.chance(300) { minority } else { 1 + self.dice.index(nodes) }
+    }
+}
+
+impl Core {
+    /// Adds one standby for each fault that may promote it. No address leads to a standby at first.
+    pub(crate) fn add_standbys(&mut self, scenario: &Scenario, dice: &mut Dice) {
+        self.single = scenario.mode.single();
+        self.term = scenario.term();
+        self.addresses = (0..scenario.nodes).collect();
+        if scenario.mode == Mode::Single(Single::Failover) {
+            // Standbys are numbered by the places of their faults, also in runs without the other faults.
+            let count = scenario.faults.iter().map(|fault| fault.id).max().unwrap_or_default();
+            for standby in 0..count {
+                let host = new_node(scenario, scenario.nodes + standby, 1_000_000, dice);
+                self.nodes.push(host);
+            }
+        }
+    }
+}
