@@ -21,6 +21,15 @@ struct Held {
     was_lost: bool,
 }
 
+/// A lease whose holder has handed its lock over, and still has it.
+struct Given {
+    process: usize,
+    client: u64,
+    lease: LeaseRef,
+    /// The client that has adopted the lock.
+    adopted_by: Option<u64>,
+}
+
 /// A number that tasks count up under a lock, each step in two halves.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stored {
@@ -40,6 +49,7 @@ pub(crate) struct Books {
     stored: BTreeMap<usize, Stored>,
     /// Values that were handed over, by resource.
     pub(crate) handed_over: BTreeMap<usize, Vec<String>>,
+    given: BTreeMap<usize, Vec<Given>>,
     /// Leases that are to be dropped outside of any runtime.
     pub(crate) graveyard: Vec<Lease>,
     pub(crate) waiting: Lines,
@@ -62,6 +72,7 @@ impl Checker {
             ledger: Ledger::new(mode),
             stored: BTreeMap::new(),
             handed_over: BTreeMap::new(),
+            given: BTreeMap::new(),
             secrets: Vec::new(),
             grants: 0,
             calls: 0,
@@ -130,6 +141,7 @@ impl Books {
             let how = format!("r{resource}: lease {id} of p{process} was lost, and is valid again");
             self.broken(Rule::StaysLost, how);
         }
+        self.check_given(resource);
         valid.extend(newcomer);
         if let [(first, HeldId(one)), (second, HeldId(other)), ..] = valid[..] {
             self.overlaps.insert((HeldId(one.min(other)), HeldId(one.max(other))));
@@ -146,8 +158,52 @@ impl Books {
         self.held.values_mut().filter_map(of_it).last().map(|held| held.lease)
     }
 
-    pub(crate) fn hand_over(&mut self, resource: usize, value: String) {
-        self.handed_over.entry(resource).or_default().push(value);
+    /// The holder of `lease`, a `client` of `process`, hands its lock over.
+    pub(crate) fn hand_over(
+        &mut self,
+        (process, client): (usize, u64),
+        resource: usize,
+        lease: &LeaseRef,
+    ) {
+        self.handed_over.entry(resource).or_default().push(lease.value().to_owned());
+        let given = Given { process, client, lease: lease.clone(), adopted_by: None };
+        self.given.entry(resource).or_default().push(given);
+    }
+
+    /// A client has adopted the lock of the lease with this value.
+    pub(crate) fn adopted(&mut self, client: u64, resource: usize, value: &str) {
+        let given = self.given.get_mut(&resource).into_iter().flatten();
+        for given in given.filter(|given| given.lease.value() == value) {
+            given.adopted_by = Some(client);
+        }
+        self.check_given(resource);
+    }
+
+    /// True if the lock of the lease with this value was adopted.
+    pub(crate) fn is_adopted(&self, resource: usize, value: &str) -> bool {
+        let mut given = self.given.get(&resource).into_iter().flatten();
+        given.any(|given| given.lease.value() == value && given.adopted_by.is_some())
+    }
+
+    /// A lease whose own client has adopted its lock is not valid.
+    fn check_given(&mut self, resource: usize) {
+        let given = self.given.get(&resource).into_iter().flatten();
+        let is_by_own = |given: &&Given| given.adopted_by == Some(given.client);
+        let valid = given.filter(is_by_own).find(|given| given.lease.is_valid());
+        if let Some(Given { process, lease, .. }) = valid {
+            let how = format!(
+                "r{resource}: p{process} has adopted its own lock, and the old lease is valid for {:?}",
+                lease.validity()
+            );
+            self.broken(Rule::Adopted, how);
+        }
+    }
+
+    /// The giver drops its lease.
+    pub(crate) fn forget_given(&mut self, resource: usize, value: &str) {
+        if let Some(given) = self.given.get_mut(&resource) {
+            given.retain(|given| given.lease.value() != value);
+        }
     }
 
     pub(crate) fn take_over(&mut self, resource: usize) -> Option<String> {
@@ -159,6 +215,7 @@ impl Books {
         for all in self.held.values_mut() {
             all.retain(|held| held.process != process);
         }
+        self.given.values_mut().for_each(|all| all.retain(|given| given.process != process));
     }
 
     /// Reads what is stored; who has a lower token than the reader's may not write it any more.

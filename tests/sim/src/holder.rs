@@ -276,14 +276,28 @@ impl Worker {
             }
             End::HandOver { lasting } => {
                 drop(relied);
-                let value = lease.value().to_owned();
+                let (resource, value) = (lock.resources[0], lease.value().to_owned());
                 self.shared.lock().note_handed_over(&value);
-                self.checker.books().hand_over(lock.resources[0], value);
+                let giver = (self.process, self.client);
+                self.checker.books().hand_over(giver, resource, &lease);
                 let _ = select(pin!(lease.lost()), pin!(self.sleep(lasting))).await;
+                self.extend_given(&lease, resource).await;
+                self.checker.books().forget_given(resource, &value);
                 drop(lease);
                 let core = &mut *self.shared.lock();
                 core.let_go = core.now;
             }
+        }
+    }
+
+    /// A lease whose lock was adopted, also by a client elsewhere, cannot be extended.
+    async fn extend_given(&self, lease: &Lease, resource: usize) {
+        if !self.checker.books().is_adopted(resource, lease.value()) {
+            return;
+        }
+        if lease.extend(millis(self.times.ttl_ms)).await.is_ok() {
+            let how = format!("p{}: r{resource} was adopted, and is extended", self.process);
+            self.checker.books().broken(Rule::Adopted, how);
         }
     }
 

@@ -167,7 +167,7 @@ impl Mode {
     /// Whether it is a finding if `rule` is broken; else that is only counted.
     pub fn looks_at(self, rule: Rule) -> bool {
         match rule {
-            Rule::Exclusion => self.is_exclusive(),
+            Rule::Exclusion | Rule::Adopted => self.is_exclusive(),
             Rule::Updates | Rule::Tokens | Rule::Counters | Rule::Liveness => self.is_promised(),
             // Where nothing is promised, nobody uses a client between the faults and its end.
             Rule::Closes | Rule::NoKeys | Rule::NoRemains | Rule::NoTasks | Rule::NoAlarms => {

@@ -45,6 +45,7 @@ rules! {
     Freed "What is let go of is free at once, where nodes and network are well (DESIGN, I5).",
     Delivered "What an attempt or a lease has set is deleted when it ends, at the latest soon after its node is back (DESIGN, I5 and I8).",
     Patient "A free lock is had by whoever asks for it, however seldom its future is polled (DESIGN, section 6).",
+    Adopted "A lease whose own client adopts its lock ends then; one elsewhere cannot be extended, and ends soon where its node pushes (Redlock::adopt).",
     StaysLost "Once lost, a lease stays lost (DESIGN, I9).",
     Bounds "Every call ends within its bound, by its own clock (each verb's documentation).",
     Liveness "Once all is healed, a free lock is had (DESIGN, section 6).",

@@ -376,8 +376,11 @@ impl Worker {
         lock.wait = None;
         let bound = self.bound(&lock);
         let acquire =
-            Self::set(self.redlock.adopt(name(resource), value), &lock, self.retry.clone());
+            Self::set(self.redlock.adopt(name(resource), &value), &lock, self.retry.clone());
         let won = self.timed("adopt", bound, acquire).await;
+        if won.is_ok() {
+            self.checker.books().adopted(self.client, resource, &value);
+        }
         self.hold(won, &lock).await;
     }
 }

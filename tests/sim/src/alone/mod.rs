@@ -1,6 +1,7 @@
 //! What a task does with a lock of its own, where nodes and network are well: nobody is in its way, so more is
 //! promised than where others want the lock, too.
 
+mod adoption;
 mod ending;
 mod patience;
 mod theft;
@@ -22,6 +23,8 @@ pub(crate) enum Alone {
     Stolen { after: Instant, extensions: u32, is_kept_up: bool },
     /// It is taken away, and released before its holder knows.
     Robbed,
+    /// It is adopted by the same client or another one, and then acquired by a third.
+    Adopted { by_another: bool, is_watched: bool, is_released: bool },
     /// One node loses it, and it is extended.
     Mended { node: usize },
     /// Its client is closed while it is acquired, or while somebody else has it.
@@ -49,7 +52,7 @@ impl Alone {
         let (ttl, node) = (scenario.ttl(), nanos(scenario.times.node_timeout));
         let often = |dice: &mut Dice| dice.of_any_size(MS, ttl / 4);
         let runtime = dice.index(MOST_RUNTIMES);
-        match dice.below(11) {
+        match dice.below(12) {
             0 => Self::Seldom { every: often(dice), waits: dice.chance(500) },
             1 => Self::Stolen {
                 after: dice.of_any_size(MS, ttl),
@@ -84,6 +87,11 @@ impl Alone {
             },
             8 => Self::Robbed,
             9 => Self::Mended { node: dice.index(scenario.nodes) },
+            10 => Self::Adopted {
+                by_another: dice.chance(500),
+                is_watched: dice.chance(700),
+                is_released: dice.chance(700),
+            },
             _ => Self::Orphaned {
                 runtime,
                 count: 1 + u32::try_from(dice.below(3)).expect("few"),
@@ -101,6 +109,9 @@ impl Worker {
                 self.be_stolen_from(after, extensions, is_kept_up).await;
             }
             Alone::Robbed => self.be_robbed().await,
+            Alone::Adopted { by_another, is_watched, is_released } => {
+                self.be_adopted(by_another, is_watched, is_released).await;
+            }
             Alone::Mended { node } => self.be_mended(node).await,
             Alone::Closed { .. } => self.close_meanwhile(alone).await,
             Alone::Undriven { runtime } => self.release_elsewhere(runtime, true, None).await,

@@ -1,0 +1,81 @@
+//! Locks that are adopted while their giver keeps its lease.
+
+use crate::clock::MS;
+use crate::process::{millis, nanos};
+use crate::rule::Rule;
+use crate::worker::Worker;
+use quorlock::Lease;
+
+impl Worker {
+    /// The lock is adopted by the giver's client or another one. Where it is released after that, a third client
+    /// acquires it.
+    pub(super) async fn be_adopted(self, by_another: bool, is_watched: bool, is_released: bool) {
+        let own = self.own_name(0);
+        let mut acquire = self.redlock.acquire(&own).wait(millis(self.times.ttl_ms));
+        if is_watched {
+            acquire = acquire.auto_extend(millis(8 * self.times.ttl_ms));
+        }
+        let Ok(given) = acquire.await else { return };
+        let view = given.view();
+        let mut lost = is_watched.then(|| Box::pin(view.lost()));
+        if let Some(lost) = &mut lost
+            && futures::poll!(lost.as_mut()).is_ready()
+        {
+            return;
+        }
+        // All is done that was under way.
+        self.sleep(2 * nanos(self.times.node_timeout)).await;
+        let (_, another) = self.another_client();
+        let taker = if by_another { &another } else { &self.redlock };
+        let adopted = match taker.adopt(&own, given.value()).await {
+            Ok(adopted) => adopted,
+            Err(error) => return self.say(format_args!("refused: {error}")),
+        };
+        let since = self.now();
+        if !by_another {
+            self.expect_taken_over(&given, &own);
+        }
+        let later = if is_released {
+            drop(adopted.release().await);
+            another.acquire(&own).wait(millis(self.times.ttl_ms)).await
+        } else {
+            Ok(adopted)
+        };
+        if !by_another {
+            self.expect_taken_over(&given, &own);
+        } else if let Some(lost) = lost
+            && self.shared.lock().pushes
+        {
+            // A check begins 100 ms after the last at the earliest, and ends within a node timeout.
+            let node = nanos(self.times.node_timeout);
+            let told = self.within(100 * MS + 2 * node + self.slack, lost).await;
+            let is_prompt = self.was_prompt_since(since.saturating_sub(node));
+            if is_prompt && (told.is_none() || given.is_valid()) {
+                let how = format!("and its giver elsewhere gets {told:?}");
+                self.report_adopted(&own, &how);
+            }
+        }
+        if given.extend(millis(self.times.ttl_ms)).await.is_ok() {
+            self.report_adopted(&own, "and its giver extends it");
+        }
+        drop((given, later));
+        drop(another.close().await);
+    }
+
+    /// The lease has ended, and reports why.
+    fn expect_taken_over(&self, given: &Lease, own: &str) {
+        let loss = given.loss();
+        if given.is_valid() || loss.is_none() {
+            let valid = given.validity();
+            self.report_adopted(
+                own,
+                &format!("and the old lease is valid for {valid:?}: {loss:?}"),
+            );
+        }
+    }
+
+    fn report_adopted(&self, own: &str, how: &str) {
+        let how = format!("p{}: {own} was adopted, {how}", self.process);
+        self.checker.books().broken(Rule::Adopted, how);
+    }
+}
