@@ -113,7 +113,7 @@ const fn wiped(is_majority: bool, hint: Hint) -> Mode {
 
 impl Mode {
     /// All modes, with their names on the command line.
-    pub const ALL: [(&str, Self); 30] = [
+    pub const ALL: [(&str, Self); 31] = [
         ("promise", Self::Promise),
         ("quiet", Self::Quiet),
         ("outages", Self::Outages),
@@ -125,6 +125,7 @@ impl Mode {
         ("guard-fresh", Self::Guarded(Guarded::Fresh)),
         ("steps", Self::Stepped(Stepped::Known)),
         ("steps-restarts", Self::Stepped(Stepped::Restarts)),
+        ("failover", Self::Single(Single::Failover)),
         ("amnesia", Self::Outside(Outside::Amnesia)),
         ("jump", Self::Outside(Outside::Jump)),
         ("fast-nodes", Self::Outside(Outside::FastNodes)),
