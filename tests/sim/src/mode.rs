@@ -113,7 +113,7 @@ const fn wiped(is_majority: bool, hint: Hint) -> Mode {
 
 impl Mode {
     /// All modes, with their names on the command line.
-    pub const ALL: [(&str, Self); 32] = [
+    pub const ALL: [(&str, Self); 33] = [
         ("promise", Self::Promise),
         ("quiet", Self::Quiet),
         ("outages", Self::Outages),
@@ -126,6 +126,7 @@ impl Mode {
         ("steps", Self::Stepped(Stepped::Known)),
         ("steps-restarts", Self::Stepped(Stepped::Restarts)),
         ("failover", Self::Single(Single::Failover)),
+        ("closing-command", Self::Single(Single::ClosingCommand)),
         ("large-value", Self::Single(Single::LargeValue)),
         ("amnesia", Self::Outside(Outside::Amnesia)),
         ("jump", Self::Outside(Outside::Jump)),
