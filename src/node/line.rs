@@ -273,10 +273,14 @@ impl Line {
         if !written.is_empty() {
             // Replies are told apart by their order alone: the seal shows that it is kept.
             // Commands that grant nothing do not tell the time, and make the connection no idle one that is asked for it.
-            let is_due = self.last_sealed.is_none_or(|last| now.timer.since(last) >= HEARTBEAT);
-            let is_sealed = is_due || written.iter().any(QueuedCommand::is_to_grant);
+            let is_sealed = self.is_seal_due(now) || written.iter().any(QueuedCommand::is_to_grant);
             self.end_pipeline(written, is_sealed, now);
         }
+    }
+
+    /// True if the next pipeline asks for the node's time, whatever its commands are.
+    fn is_seal_due(&self, now: Moment) -> bool {
+        self.last_sealed.is_none_or(|last| now.timer.since(last) >= HEARTBEAT)
     }
 
     /// Writes one isolated release. False if none is of use.
@@ -288,7 +292,7 @@ impl Line {
             command.answer_void(id);
             return false;
         }
-        self.end_pipeline(vec![command], false, now);
+        self.end_pipeline(vec![command], self.is_seal_due(now), now);
         self.shared_first = true;
         true
     }

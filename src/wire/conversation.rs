@@ -23,7 +23,8 @@ pub(crate) struct Conversation<T> {
     replies: Vec<Value>,
     decoder: Decoder,
     pushes: Pushes,
-    /// The first error reply that matches no request: a server at its connection limit sends one on accept.
+    /// The first error reply that matches no request: a server at its connection limit sends one on accept, and one
+    /// that could not read a command before it closes the connection.
     stray_error: Option<ServerError>,
 }
 
@@ -111,6 +112,11 @@ impl<T> Conversation<T> {
                     }
                     return Err(TO_NOTHING);
                 }
+                Some(_) if self.stray_error.is_some() => return Err(TO_NOTHING),
+                // It answers no command: the server could not read one, and closes the connection.
+                Some(Value::ServerError(error)) if is_protocol_error(&error) => {
+                    self.stray_error = Some(error);
+                }
                 Some(reply) => self.replies.push(reply),
             }
         }
@@ -171,6 +177,11 @@ impl<T> Conversation<T> {
     }
 }
 
+/// True for the error by which Redis refuses bytes that are no command, for example because a string is too long.
+fn is_protocol_error(error: &ServerError) -> bool {
+    error.code() == "ERR" && error.details().is_some_and(|text| text.starts_with("Protocol error"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::requests::INFO_REPLY;
@@ -226,7 +237,19 @@ mod tests {
     }
 
     #[test]
+    fn protocol_error_answers_no_command() {
+        let mut conversation = Conversation::new();
+        ask(&mut conversation, 2, "something");
+        send(&mut conversation, usize::MAX);
+        conversation.handle_bytes(b"+OK\r\n-ERR Protocol error: invalid bulk length\r\n");
+        assert_eq!(conversation.poll_replies(), Ok(None), "the server closes the connection");
+        conversation.handle_bytes(b"+OK\r\n");
+        assert_eq!(conversation.poll_replies(), Err(TO_NOTHING));
+    }
+
+    #[test]
     fn last_error_is_that_of_an_incomplete_pipeline_or_a_stray_one() {
+        const UNREADABLE: &str = "-ERR Protocol error: too long\r\n";
         let full = "ERR max number of clients reached";
         for (asked, is_sent, answers, told) in [
             (2, true, "-ERR max number of clients reached\r\n", Some(full)),
@@ -235,6 +258,7 @@ mod tests {
             (1, true, "-ERR max number of clients reached\r\n", None),
             (2, true, "+OK\r\n", None),
             (3, true, "-ERR no\r\n+OK\r\n", None),
+            (1, true, UNREADABLE, Some("ERR Protocol error: too long")),
             (0, false, "+OK\r\n", None),
         ] {
             let mut conversation = Conversation::new();
