@@ -245,11 +245,9 @@ impl Line {
         if !self.has_room() {
             return;
         }
-        // Earlier pipelines are answered before an isolated release is written, and later commands wait for its answer.
-        // If it closes the connection, no other command fails with it.
-        let is_isolated_next =
-            backlog.has_isolated(now) && !(self.shared_first && backlog.has_shared(now));
-        if is_isolated_next && (!self.is_idle() || self.write_isolated(backlog, now)) {
+        if self.is_isolated_next(backlog, now)
+            && (!self.is_idle() || self.write_isolated(backlog, now))
+        {
             return;
         }
         let (isolated, left): (Vec<_>, Vec<_>) =
@@ -281,6 +279,21 @@ impl Line {
     /// True if the next pipeline asks for the node's time, whatever its commands are.
     fn is_seal_due(&self, now: Moment) -> bool {
         self.last_sealed.is_none_or(|last| now.timer.since(last) >= HEARTBEAT)
+    }
+
+    /// True if an isolated release is written next. Earlier pipelines are answered before, and later commands wait for
+    /// its answer: if it closes the connection, no other command fails with it.
+    fn is_isolated_next(&self, backlog: &Backlog, now: Moment) -> bool {
+        backlog.has_isolated(now) && !(self.shared_first && backlog.has_shared(now))
+    }
+
+    /// When pending commands are to be written; `None` if there are none, or if they wait for replies.
+    pub(super) fn next_repeat(&self, backlog: &Backlog) -> Option<Time> {
+        let is_idle = self.is_idle();
+        let waits = !is_idle
+            && backlog.owed.has_isolated()
+            && self.is_isolated_next(backlog, backlog.node.moment());
+        if waits { None } else { backlog.next_repeat(is_idle) }
     }
 
     /// Writes one isolated release. False if none is of use.

@@ -36,3 +36,24 @@ fn release_that_two_connections_did_not_answer_is_written_alone() {
     assert_eq!(bench.come(":1\r\n", later), Ok(false));
     assert!(bench.backlog.owed.is_empty());
 }
+
+/// The alarm would ring without end: nothing can be written until the reply has come.
+#[test]
+fn commands_behind_an_isolated_release_have_no_alarm_until_the_reply() {
+    let mut bench = Bench::new();
+    let now = bench.backlog.node.moment();
+    let claims = ["other", "odd"].map(|name| bench.acquire(name));
+    assert!(bench.sent(now).contains("odd"));
+    for (claim, unanswered) in claims.into_iter().zip([0, 2]) {
+        claim.withdraw();
+        let mut release = QueuedCommand::release(claim, None);
+        (0..unanswered).for_each(|_| release.note_unanswered());
+        bench.backlog.keep(release);
+    }
+    assert!(!bench.line.is_idle());
+    assert_eq!(bench.sent(now), "", "the acquires are answered before");
+    assert_eq!(bench.line.next_repeat(&bench.backlog), None);
+    assert_eq!(bench.come(&format!("+OK\r\n+OK\r\n{TOLD}"), now), Ok(false));
+    assert!(bench.line.next_repeat(&bench.backlog).is_some_and(|at| at <= now.timer));
+    assert!(bench.sent(now).contains("odd"));
+}

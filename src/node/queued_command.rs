@@ -182,7 +182,7 @@ impl QueuedCommand {
             expiry: self.claim.expiry(),
             is_in_doubt: self.claim.is_in_doubt(node),
             reached: self.reached,
-            is_isolated: self.is_isolated(),
+            isolated: self.is_isolated().then_some(self.unanswered),
         }
     }
 

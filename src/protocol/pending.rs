@@ -49,8 +49,8 @@ pub(crate) struct OwedRelease {
     /// When the node was first reachable with this release pending, if it was: it answered with an error, or a
     /// later connection was set up after one that did not answer.
     pub(crate) reached: Option<Time>,
-    /// Two connections in a row were closed without an answer to it.
-    pub(crate) is_isolated: bool,
+    /// The number of connections in a row that were closed without an answer to it, if it is to be sent alone.
+    pub(crate) isolated: Option<u8>,
 }
 
 impl OwedRelease {
@@ -71,8 +71,9 @@ impl OwedRelease {
 #[derive(Debug)]
 pub(crate) struct Pending<C, K> {
     releases: VecDeque<C>,
-    /// Releases that are sent alone.
-    isolated: VecDeque<C>,
+    /// Releases that are sent alone, by their numbers of unanswered connections. The lowest is first: most of these
+    /// only shared a pipeline with a command that closes connections.
+    isolated: VecDeque<(u8, C)>,
     /// By claim, the longest, with until when that is.
     extensions: BTreeMap<K, (Time, C)>,
 }
@@ -86,12 +87,15 @@ impl<C, K: Ord> Pending<C, K> {
     /// Keeps `command`, if it is owed.
     pub(crate) fn keep(&mut self, command: C, owed: Owed<K>) {
         match owed {
-            Owed::Release(release) => {
-                let queue =
-                    if release.is_isolated { &mut self.isolated } else { &mut self.releases };
-                queue.push_back(command);
-                if queue.len() > MAX_RELEASES {
-                    queue.pop_front();
+            Owed::Release(OwedRelease { isolated: Some(unanswered), .. }) => {
+                let place = self.isolated.partition_point(|(other, _)| *other <= unanswered);
+                self.isolated.insert(place, (unanswered, command));
+                self.isolated.truncate(MAX_RELEASES);
+            }
+            Owed::Release(_) => {
+                self.releases.push_back(command);
+                if self.releases.len() > MAX_RELEASES {
+                    self.releases.pop_front();
                 }
             }
             Owed::Extension { claim, until, is_withdrawn: false } => {
@@ -131,7 +135,7 @@ impl<C, K: Ord> Pending<C, K> {
             Owed::Nothing => false,
         };
         self.releases.retain(is_of_use);
-        self.isolated.retain(is_of_use);
+        self.isolated.retain(|(_, command)| is_of_use(command));
         self.extensions.retain(|_, (_, command)| is_of_use(command));
     }
 
@@ -147,14 +151,14 @@ impl<C, K: Ord> Pending<C, K> {
         taken
     }
 
-    /// Takes the oldest release that is sent alone.
+    /// Takes the release that is sent alone next.
     pub(crate) fn take_isolated(&mut self) -> Option<C> {
-        self.isolated.pop_front()
+        self.isolated.pop_front().map(|(_, command)| command)
     }
 
     /// Takes all releases, to be kept elsewhere.
     pub(crate) fn take_releases(&mut self) -> impl Iterator<Item = C> {
-        self.releases.drain(..).chain(self.isolated.drain(..))
+        self.releases.drain(..).chain(self.isolated.drain(..).map(|(_, command)| command))
     }
 }
 
@@ -172,12 +176,17 @@ mod tests {
 
     fn release(expiry: u64, is_in_doubt: bool, reached: Option<u64>) -> Owed<u32> {
         let (expiry, reached) = (at(expiry), reached.map(at));
-        Owed::Release(OwedRelease { expiry, is_in_doubt, reached, is_isolated: false })
+        Owed::Release(OwedRelease { expiry, is_in_doubt, reached, isolated: None })
     }
 
-    fn isolated(expiry: u64) -> Owed<u32> {
+    fn isolated(expiry: u64, unanswered: u8) -> Owed<u32> {
         let (expiry, reached) = (at(expiry), Some(at(0)));
-        Owed::Release(OwedRelease { expiry, is_in_doubt: true, reached, is_isolated: true })
+        Owed::Release(OwedRelease {
+            expiry,
+            is_in_doubt: true,
+            reached,
+            isolated: Some(unanswered),
+        })
     }
 
     fn extension(claim: u32, until: u64) -> Owed<u32> {
@@ -219,15 +228,23 @@ mod tests {
 
     #[test]
     fn isolated_releases_are_taken_one_by_one_and_end() {
-        let mut it = pending(&[isolated(1), release(9, false, None), isolated(9), extension(1, 9)]);
+        let mut it =
+            pending(&[isolated(1, 2), release(9, false, None), isolated(9, 2), extension(1, 9)]);
         assert!(it.has_isolated() && it.has_shared());
         assert_eq!((it.releases(), ids(it.take(9))), (3, vec![1, 3]));
         assert!(it.has_isolated() && !it.has_shared() && !it.is_empty());
         it.prune(at(11), false, |(_, owed)| *owed);
         assert_eq!(it.take_isolated().map(|(id, _)| id), Some(2));
         assert!(it.take_isolated().is_none() && it.is_empty());
-        let mut it = pending(&[isolated(1)]);
+        let mut it = pending(&[isolated(1, 2)]);
         assert_eq!(ids(it.take_releases().collect()), [0]);
+    }
+
+    #[test]
+    fn isolated_release_with_the_fewest_tries_is_taken_first() {
+        let mut it = pending(&[isolated(9, 4), isolated(9, 2), isolated(9, 3), isolated(9, 2)]);
+        let order: Vec<_> = std::iter::from_fn(|| it.take_isolated().map(|(id, _)| id)).collect();
+        assert_eq!(order, [1, 3, 2, 0]);
     }
 
     #[test]
