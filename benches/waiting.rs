@@ -1,0 +1,249 @@
+//! Clients that wait for one lock, each a process with connections of its own:
+//! `cargo bench --bench waiting [-- part-of-a-row's-name]`.
+//!
+//! - "once": all clients begin together, and each acquires the lock once. Prints the time until the last one had it.
+//! - "loop": each client acquires the lock again as soon as it has released it, for three seconds.
+//! - "greedy": one client does that. The others pause for 10 to 30 ms after each release, and only their waits count.
+//! - "alone": one client holds the lock, and another waits for it. Prints the time from the release to the acquire.
+//!
+//! The commands are all that the nodes have run, by `INFO commandstats`, for each hand-over and on all nodes together.
+
+use kit::{Cluster, Rerun, Server};
+use quorlock::Redlock;
+use redis::{AsyncCommands, AsyncConnectionConfig};
+use std::env;
+use std::time::{Duration, Instant, SystemTime};
+use tokio::time::sleep;
+
+const PART: &str = "QUORLOCK_PART";
+const NODES: &str = "QUORLOCK_NODES";
+const BOARD: &str = "QUORLOCK_BOARD";
+const LIMIT: Duration = Duration::from_secs(60);
+/// How long it takes at most until all clients wait.
+const ALL_WAIT: Duration = Duration::from_millis(500);
+const LOOPS_FOR: Duration = Duration::from_secs(3);
+/// Releases that a client sees which waits alone.
+const RELEASES: usize = 100;
+
+struct Row {
+    name: &'static str,
+    kind: &'static str,
+    nodes: usize,
+    clients: usize,
+    hold: Duration,
+}
+
+fn rows() -> Vec<Row> {
+    let row = |name, kind, nodes, clients, hold| {
+        let hold = Duration::from_millis(hold);
+        Row { name, kind, nodes, clients, hold }
+    };
+    vec![
+        row("once, 110 clients, 5 nodes, 5 ms", "once", 5, 110, 5),
+        row("once, 200 clients, 3 nodes, 5 ms", "once", 3, 200, 5),
+        row("once, 30 clients, 5 nodes, 5 ms", "once", 5, 30, 5),
+        row("loop, 2 clients, 5 nodes, 5 ms", "loop", 5, 2, 5),
+        row("loop, 8 clients, 5 nodes, 5 ms", "loop", 5, 8, 5),
+        row("loop, 30 clients, 5 nodes, 5 ms", "loop", 5, 30, 5),
+        row("loop, 110 clients, 5 nodes, 5 ms", "loop", 5, 110, 5),
+        row("loop, 2 clients, 5 nodes, 1 ms", "loop", 5, 2, 1),
+        row("loop, 8 clients, 5 nodes, 1 ms", "loop", 5, 8, 1),
+        row("greedy, 2 clients, 5 nodes, 5 ms", "greedy", 5, 2, 5),
+        row("greedy, 8 clients, 5 nodes, 1 ms", "greedy", 5, 8, 1),
+        row("alone, 2 clients, 5 nodes, 5 ms", "alone", 5, 2, 5),
+    ]
+}
+
+/// One acquire: when the lock was acquired, by the clock that all processes of a machine share, and after which wait.
+struct Turn {
+    at: Duration,
+    waited: Duration,
+}
+
+fn shared_now() -> Duration {
+    SystemTime::UNIX_EPOCH.elapsed().expect("it is after 1970")
+}
+
+fn connect(nodes: &str) -> Redlock {
+    let builder = Redlock::builder().nodes(nodes.split(',')).ttl(Duration::from_secs(30));
+    builder.wait(LIMIT).build().expect("good settings")
+}
+
+/// The part of one client.
+async fn play(part: &str) {
+    let of = |name| env::var(name).expect("set by the parent");
+    let redlock = connect(&of(NODES));
+    let board = redis::Client::open(of(BOARD)).expect("a URL");
+    let patient = AsyncConnectionConfig::new().set_response_timeout(Some(LIMIT));
+    let board = board.get_multiplexed_async_connection_with_config(&patient).await;
+    let mut board = board.expect("the board is up");
+    let mut words = part.split(' ');
+    let (kind, number) = (words.next().expect("a kind"), words.next().expect("a number"));
+    let hold = Duration::from_micros(words.next().expect("a hold").parse().expect("a number"));
+    let number: u64 = number.parse().expect("a number");
+    // All connections are made before the beginning.
+    drop(redlock.acquire(format!("own {number}")).await.expect("a free lock"));
+    let all_up = || redlock.nodes().iter().all(|node| *node.state() == quorlock::NodeState::Up);
+    while !all_up() {
+        sleep(Duration::from_millis(5)).await;
+    }
+    let _: i64 = board.incr("ready", 1).await.expect("the board is up");
+    let _: (String, String) = board.blpop("begin", 0.0).await.expect("the board is up");
+    let end = Instant::now() + ALL_WAIT + LOOPS_FOR;
+    let mut turns = Vec::new();
+    let mut random = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    loop {
+        let asked = Instant::now();
+        let lease = redlock.acquire("r").await.expect("its turn comes");
+        let (at, waited) = (shared_now().as_micros(), asked.elapsed().as_micros());
+        if kind != "greedy" || number > 0 {
+            turns.push(format!("{at} {waited}"));
+        }
+        sleep(hold).await;
+        assert!(lease.is_valid(), "it was held for longer than its ttl");
+        lease.release().await.expect("nodes are up");
+        if kind == "once" || Instant::now() >= end {
+            break;
+        }
+        if kind == "greedy" && number > 0 {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            sleep(Duration::from_micros(10_000 + random % 20_000)).await;
+        }
+    }
+    if !turns.is_empty() {
+        let _: i64 = board.rpush("turns", turns).await.expect("the board is up");
+    }
+    let _: i64 = board.incr("ended", 1).await.expect("the board is up");
+    redlock.close().await.expect("nodes are up");
+}
+
+fn number(board: &Server, key: &str) -> usize {
+    board.get(key).and_then(|text| String::from_utf8(text).ok()?.parse().ok()).unwrap_or(0)
+}
+
+/// All commands that the node has run since its statistics were reset.
+fn commands(node: &Server) -> u64 {
+    let stats = node.info("commandstats");
+    let calls = stats.values().filter_map(|text| text.strip_prefix("calls=")?.split_once(','));
+    calls.filter_map(|(calls, _)| calls.parse::<u64>().ok()).sum()
+}
+
+fn percentile(sorted: &[Duration], share: usize) -> Duration {
+    sorted.get(sorted.len().saturating_sub(1) * share / 100).copied().unwrap_or_default()
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1_000.0
+}
+
+/// Plays the row, and prints it.
+#[allow(clippy::cast_precision_loss)] // far below 2^52
+async fn run(row: &Row) {
+    let (cluster, board) = (Cluster::start(row.nodes), Server::start());
+    let (nodes, url) = (cluster.urls().join(","), board.url());
+    let hold = row.hold.as_micros();
+    let start = |number| {
+        let part = format!("{} {number} {hold}", row.kind);
+        Rerun::start(&[], &[(PART, &part), (NODES, &nodes), (BOARD, &url)])
+    };
+    let clients: Vec<_> = (0..row.clients).map(start).collect();
+    let has_failed = || clients.iter().find(|client| client.has_ended());
+    kit::eventually(LIMIT, "all are ready", || {
+        number(&board, "ready") == row.clients || has_failed().is_some()
+    });
+    // All wait for a lock that is held.
+    let held = connect(&nodes).acquire("r").await.expect("a free lock");
+    board.cmd(&[&["RPUSH", "begin"][..], &vec!["x"; row.clients]].concat());
+    sleep(ALL_WAIT).await;
+    cluster.iter().for_each(|node| drop(node.cmd(&["CONFIG", "RESETSTAT"])));
+    let begun = shared_now();
+    held.release().await.expect("nodes are up");
+    let deadline = Instant::now() + LIMIT;
+    while number(&board, "ended") < row.clients && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let ran: u64 = cluster.iter().map(commands).sum();
+    let ended = number(&board, "ended");
+    let turns = board.cmd(&["LRANGE", "turns", "0", "-1"]);
+    let turns: Vec<String> = redis::from_redis_value(turns).expect("texts");
+    let parse = |text: &String| {
+        let (at, waited) = text.split_once(' ').expect("two numbers");
+        let time = |text: &str| Duration::from_micros(text.parse().expect("a number"));
+        let at = time(at);
+        Turn { at, waited: time(waited).min(at.saturating_sub(begun)) }
+    };
+    let turns: Vec<_> = turns.iter().map(parse).collect();
+    let last = turns.iter().map(|turn| turn.at).max().unwrap_or_default().saturating_sub(begun);
+    let mut waits: Vec<_> = turns.iter().map(|turn| turn.waited).collect();
+    waits.sort_unstable();
+    println!(
+        "| {} | {ended} of {} | {} | {:.2} s | {:.0} | {:.0} | {:.1} | {:.1} | {:.1} | {:.1} |",
+        row.name,
+        row.clients,
+        turns.len(),
+        last.as_secs_f64(),
+        turns.len() as f64 / last.as_secs_f64(),
+        ran as f64 / turns.len() as f64,
+        ms(percentile(&waits, 50)),
+        ms(percentile(&waits, 95)),
+        ms(percentile(&waits, 99)),
+        ms(percentile(&waits, 100)),
+    );
+    clients.iter().filter(|_| ended == row.clients).for_each(|client| client.finish(LIMIT));
+}
+
+fn main() {
+    let runtime = if env::var("MULTI").is_ok() { tokio::runtime::Builder::new_multi_thread().enable_all().build() } else {tokio::runtime::Builder::new_current_thread().enable_all().build() };
+    let runtime = runtime.expect("a runtime");
+    if let Ok(part) = env::var(PART) {
+        runtime.block_on(play(&part));
+        return;
+    }
+    let part = env::args().skip(1).find(|arg| !arg.starts_with("--")).unwrap_or_default();
+    println!(
+        "| case | clients done | turns | time | turns/s | commands a turn | wait p50 ms | p95 | p99 | max |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|");
+    for row in rows().iter().filter(|row| row.name.contains(&part)) {
+        if row.kind == "alone" { runtime.block_on(alone(row)) } else { runtime.block_on(run(row)) }
+    }
+}
+
+/// A client that waits alone: how long after each release it has the lock.
+async fn alone(row: &Row) {
+    let cluster = Cluster::start(row.nodes);
+    let nodes = cluster.urls().join(",");
+    let [ours, theirs] = [(); 2].map(|()| connect(&nodes));
+    let mut took = Vec::new();
+    let begun = Instant::now();
+    for _ in 0..RELEASES {
+        let held = theirs.acquire("r").await.expect("free in time");
+        let waiting = ours.acquire("r");
+        let released = async {
+            sleep(Duration::from_millis(20)).await;
+            let at = Instant::now();
+            held.release().await.expect("nodes are up");
+            at
+        };
+        let waited = async { waiting.await.map(|lease| (lease, Instant::now())) };
+        let (released, acquired) = tokio::join!(released, waited);
+        let (lease, at) = acquired.expect("its turn comes");
+        took.push(at - released);
+        lease.release().await.expect("nodes are up");
+    }
+    let time = begun.elapsed().as_secs_f64();
+    took.sort_unstable();
+    println!(
+        "| {} | {} of {} | {} | {time:.2} s | | | {:.2} | {:.2} | {:.2} | {:.2} |",
+        row.name,
+        row.clients,
+        row.clients,
+        took.len(),
+        ms(percentile(&took, 50)),
+        ms(percentile(&took, 95)),
+        ms(percentile(&took, 99)),
+        ms(percentile(&took, 100)),
+    );
+}
