@@ -7,8 +7,8 @@ use super::request::{AcquireRequest, Acquired};
 use super::wait_queue::WaitQueues;
 use super::waiter::AttemptGuard;
 use crate::node::{Ballot, Claim, Nodes, QueuedCommand};
-use crate::protocol::{Acquisition, Next, Quorum, Refusal, Round, Time, hint};
-use crate::round::{ReleaseGuard, Tally};
+use crate::protocol::{Acquisition, Next, NodeId, Quorum, Refusal, Round, Time, hint};
+use crate::round::{FirstVote, ReleaseGuard, Tally};
 use crate::wire::{Counters, Value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,6 +45,8 @@ pub(super) struct Attempt<'a> {
     t1: Time,
     /// True if there was another before, which was refused.
     is_repeated: bool,
+    /// The node to ask before all others.
+    first: Option<NodeId>,
 }
 
 /// What became of an attempt.
@@ -60,6 +62,11 @@ pub(super) enum AttemptResult {
         refusal: Refusal,
         reason: Arc<Tally>,
         is_latest: bool,
+    },
+    /// The node that was asked first did not grant it. When its key expires, if it pushes the deletion.
+    RefusedByOne {
+        node: NodeId,
+        free_at: Option<Time>,
     },
     /// Its future was not polled for so long that it was given up; the round that was under way.
     GivenUp(Arc<Tally>),
@@ -87,12 +94,17 @@ impl<'a> Attempt<'a> {
         let previous = request.adopts.as_ref().and_then(|adoption| adoption.previous.clone());
         let previous = previous.map(|lease| Box::new(PreviousGuard::new(lease, claim.clone())));
         let guard = AttemptGuard { previous, release, permit, valid_until: t1 };
-        (Self { context, nodes, request, slot, claim, t1, is_repeated: false }, guard)
+        (Self { context, nodes, request, slot, claim, t1, is_repeated: false, first: None }, guard)
     }
 
     /// There was another before, which was refused.
     pub(super) fn repeated(self, is_repeated: bool) -> Self {
         Self { is_repeated, ..self }
+    }
+
+    /// Asks `first` before all other nodes, which are asked if it grants.
+    pub(super) fn asking_first(self, first: Option<NodeId>) -> Self {
+        Self { first, ..self }
     }
 
     /// Asks the nodes, and again if a token has to be confirmed. `guard` was made for it.
@@ -105,11 +117,17 @@ impl<'a> Attempt<'a> {
         acquisition: &mut Acquisition,
     ) -> AttemptResult {
         let t1 = self.t1;
-        let ask = |claim, ballot| self.request.command(claim, self.is_repeated, ballot);
-        let (mut guard, asked) = match self.round(guard, t1, acquisition.begin(t1), ask).await {
+        let names_holder = self.is_repeated && self.first.is_none();
+        let ask = |claim, ballot| self.request.command(claim, names_holder, ballot);
+        let begun = acquisition.begin(t1);
+        let (mut guard, asked) = match self.round(guard, t1, begun, self.first, ask).await {
             Ok(asked) => asked,
             Err(cut) => return AttemptResult::GivenUp(cut),
         };
+        if let Some(node) = self.first.filter(|node| !asked.has_granted(*node)) {
+            guard.release.note_refused();
+            return AttemptResult::RefusedByOne { node, free_at: asked.pushed_by(node) };
+        }
         self.note_numbers(&asked);
         let mut reason = asked.clone();
         loop {
@@ -129,7 +147,7 @@ impl<'a> Attempt<'a> {
                     let t1 = self.nodes.clock().now();
                     let begun = acquisition.begin_raise(valid_until, token, t1);
                     let raise = |claim, ballot| QueuedCommand::raise(claim, token, ballot);
-                    (guard, reason) = match self.round(guard, t1, begun, raise).await {
+                    (guard, reason) = match self.round(guard, t1, begun, None, raise).await {
                         Ok(raised) => raised,
                         Err(cut) => return AttemptResult::GivenUp(cut),
                     };
@@ -153,6 +171,7 @@ impl<'a> Attempt<'a> {
         guard: AttemptGuard,
         t1: Time,
         (round, close_at): (Round, Time),
+        first: Option<NodeId>,
         command: impl Fn(Arc<Claim>, Ballot) -> QueuedCommand,
     ) -> Result<(AttemptGuard, Arc<Tally>), Arc<Tally>> {
         let valid_until = round.goal().valid_until().unwrap_or(t1);
@@ -161,8 +180,17 @@ impl<'a> Attempt<'a> {
         // The last of a crowd end when it is gone, with answers that were late because of it.
         let permits = &self.context.permits;
         let was_crowded = permits.are_crowded();
-        let command = |node| command(self.claim.clone(), Ballot::new(tally.clone(), node));
-        self.nodes.send_each(command);
+        let command = |ballot| command(self.claim.clone(), ballot);
+        if let Some(first) = first {
+            if !FirstVote::ask(&tally, self.nodes, first, close_at, command).await {
+                return guard.end().map(|guard| (guard, tally.clone())).ok_or(tally);
+            }
+            for node in self.context.quorum.ids().filter(|node| *node != first) {
+                self.nodes.send(node, command(Ballot::new(tally.clone(), node)));
+            }
+        } else {
+            self.nodes.send_each(|node| command(Ballot::new(tally.clone(), node)));
+        }
         let limit = self.request.deadline.unwrap_or_else(|| t1.after(MAX_LAG)).max(close_at);
         tally.decided_within(self.nodes, close_at, limit).await;
         if self.claim.fence().is_some() {

@@ -8,15 +8,19 @@ use super::request::{AcquireFailure, AcquireRequest, Acquired};
 use crate::node::{Links, Nodes, sleep_until};
 use crate::observe::{AttemptEnded, AttemptOutcome, Weight};
 use crate::protocol::{Acquisition, Goal, NodeId, Outcome, Refusal, Round, Schedule, Time};
-use crate::round::{Tally, held_until};
+use crate::round::Tally;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
 /// The end of time.
 const NEVER: Time = Time::END;
+
+/// An acquire that has asked one node only, and was refused, asks all nodes after this time.
+const ALONE_FOR: Duration = Duration::from_millis(3);
 
 /// One acquire under way.
 pub(super) struct Course<'a> {
@@ -31,6 +35,8 @@ pub(super) struct Course<'a> {
     /// Its last attempt, which was refused.
     refused: Option<Arc<Tally>>,
     watch: WaitWatch<'a>,
+    /// The next attempt asks all nodes at once.
+    asks_all: bool,
 }
 
 impl<'a> Course<'a> {
@@ -45,7 +51,8 @@ impl<'a> Course<'a> {
         let join = |deadline| QueueSlot::join(&context.queues, &request.keys, deadline);
         let slot = request.deadline.map(join);
         let (begun, watch) = (driver.now(), WaitWatch::new(driver, request));
-        Self { driver, request, acquisition, slot, begun, attempts: 0, refused: None, watch }
+        let (attempts, refused, asks_all) = (0, None, false);
+        Self { driver, request, acquisition, slot, begun, attempts, refused, watch, asks_all }
     }
 
     /// Makes attempts until one is won or there is reason to give up.
@@ -63,10 +70,7 @@ impl<'a> Course<'a> {
             if !self.has_turn(&nodes).await {
                 return Err(self.out_of_time(&nodes));
             }
-            if let Some(node) = self.glance() {
-                self.look_at(&nodes, node).await;
-                continue;
-            }
+            self.hold_back(&nodes).await;
             let Some(permit) = permit(self.driver, self.request, &nodes).await else {
                 return Err(AcquireFailure::Overloaded(self.refused));
             };
@@ -83,13 +87,17 @@ impl<'a> Course<'a> {
             if self.acquisition.is_over(self.driver.now()).is_some() {
                 return Err(self.out_of_time(&nodes));
             }
+            let first = self.first_node(&nodes);
             let context = &self.driver.context;
             let slot = self.slot.as_ref();
             let (attempt, guard) = Attempt::new(context, &nodes, self.request, slot, permit);
-            let attempt = attempt.repeated(self.refused.is_some());
+            let attempt = attempt.repeated(self.refused.is_some()).asking_first(first);
             let ended = attempt.run(guard, &mut self.acquisition).await;
             self.tell(&nodes, &ended);
             match ended {
+                AttemptResult::RefusedByOne { node, free_at } => {
+                    self.rest_after(&nodes, node, free_at).await;
+                }
                 AttemptResult::Won(acquired) => {
                     self.slot.as_ref().inspect(|slot| slot.handle_won());
                     return Ok(acquired);
@@ -113,6 +121,9 @@ impl<'a> Course<'a> {
 
     /// Tells what came of an attempt.
     fn tell(&mut self, nodes: &Nodes, ended: &AttemptResult) {
+        if matches!(ended, AttemptResult::RefusedByOne { .. }) {
+            return;
+        }
         self.attempts = self.attempts.saturating_add(1);
         let observers = nodes.observers();
         if !observers.wants(Weight::Detail) {
@@ -124,6 +135,7 @@ impl<'a> Course<'a> {
                 (AttemptOutcome::Refused, reason)
             }
             AttemptResult::GivenUp(tally) => (AttemptOutcome::GivenUp, tally),
+            AttemptResult::RefusedByOne { .. } => return,
         };
         let AcquireRequest { tag, keys, prefix, .. } = self.request;
         let report = tally.report(nodes.names().cloned());
@@ -165,23 +177,44 @@ impl<'a> Course<'a> {
         sleep(self.slot.as_ref(), nodes, until).await;
     }
 
-    /// Which node to ask before the next attempt whether others were faster.
-    fn glance(&self) -> Option<NodeId> {
-        self.slot.as_ref().filter(|_| self.acquisition.may_glance())?.glance()
+    /// Before the first attempt: lets other clients go first, if they competed when this client used the lock last.
+    async fn hold_back(&mut self, nodes: &Nodes) {
+        let Some(slot) = self.slot.as_ref().filter(|_| self.attempts == 0) else { return };
+        let until = slot.waiter.rests_until();
+        if until > self.driver.now() {
+            sleep_until(nodes, until.min(self.request.deadline.unwrap_or(NEVER))).await;
+        }
     }
 
-    /// Asks `node` whether others were faster: if so, waits until it tells that the lock is free again.
-    async fn look_at(&mut self, nodes: &Nodes, node: NodeId) {
-        let Some(slot) = &self.slot else { return };
-        slot.waiter.handle_glance();
-        let close_at = self.driver.now().after(self.driver.context.node_timeout);
-        let close_at = close_at.min(self.request.deadline.unwrap_or(NEVER));
-        if let Some(free_at) = held_until(nodes, node, self.request.keys.clone(), close_at).await {
-            slot.handle_held(node);
-            let (now, random) = (self.driver.now(), nodes.random().number());
-            let until = self.acquisition.handle_held(free_at, now, random);
-            sleep(Some(slot), nodes, until).await;
+    /// The node that the next attempt asks before all others: of those that reported the key deleted, if any did, the same
+    /// for all clients, and different ones for different keys.
+    fn first_node(&mut self, nodes: &Nodes) -> Option<NodeId> {
+        if std::mem::take(&mut self.asks_all) || !self.acquisition.may_ask_one_first() {
+            return None;
         }
+        let freed = self.slot.as_ref()?.waiter.asks_one_of()?;
+        let sum = |sum: usize, byte: &u8| sum.wrapping_mul(31).wrapping_add(usize::from(*byte));
+        let count = self.driver.context.quorum.nodes();
+        let start = self.request.keys.first().iter().fold(0, sum) % count;
+        let mut ids = (start..count).chain(0..start).map(NodeId::new);
+        let is_free = |id| freed.len() == 0 || freed.contains(id);
+        ids.find(|id| is_free(*id) && nodes.links().is_up(*id))
+    }
+
+    /// The `node` that was asked first did not grant. If it pushes the deletion of the key, which expires at `free_at`,
+    /// waits for that. Else the next attempt asks all nodes.
+    async fn rest_after(&mut self, nodes: &Nodes, node: NodeId, free_at: Option<Time>) {
+        self.asks_all = free_at.is_none();
+        let Some((slot, free_at)) = self.slot.as_ref().zip(free_at) else { return };
+        slot.handle_held(node);
+        let (now, random) = (self.driver.now(), nodes.random().number());
+        let mut until = self.acquisition.handle_held(free_at, now, random);
+        if self.refused.is_none() {
+            // No other node was asked yet: a key that was left behind on this one must not hold up the acquire.
+            self.asks_all = true;
+            until = until.min(now.after(ALONE_FOR));
+        }
+        sleep(Some(slot), nodes, until).await;
     }
 
     /// Why there is no lock, once the time is over.

@@ -5,6 +5,7 @@ use crate::protocol::{Time, Turns};
 use crate::round::Tally;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// When somebody joined, beside others: who was first is served first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +25,9 @@ pub(super) fn tell(told: Told) {
     }
 }
 
+/// For this long a client remembers that others compete for a lock, also if nobody waits for it here.
+const RIVALS_FOR: Duration = Duration::from_secs(1);
+
 /// Those who wait for one key.
 #[derive(Default)]
 pub(super) struct Queue {
@@ -31,6 +35,8 @@ pub(super) struct Queue {
     turns: Turns,
     /// The last attempt of a first in the queue that was refused.
     pub(super) refused: Option<Arc<Tally>>,
+    /// When another client was last seen to compete for the lock.
+    rivals_at: Option<Time>,
 }
 
 impl Queue {
@@ -73,6 +79,21 @@ impl Queue {
         self.promote(woken);
     }
 
+    /// Another client competes for the lock.
+    pub(super) fn handle_rivals(&mut self, now: Time) {
+        self.rivals_at = Some(now);
+    }
+
+    /// True if another client has just competed for the lock.
+    pub(super) fn has_rivals(&self, now: Time) -> bool {
+        self.rivals_at.is_some_and(|at| now.since(at) < RIVALS_FOR)
+    }
+
+    /// True if nobody waits, and no other client has just competed for the lock.
+    pub(super) fn is_over(&self, now: Time) -> bool {
+        self.waiters.is_empty() && !self.has_rivals(now)
+    }
+
     /// One whose turn it was did not move.
     pub(super) fn handle_bypassed(&mut self) {
         self.turns.handle_bypassed();
@@ -85,13 +106,19 @@ impl Queue {
     }
 
     /// Another process has let go of the lock.
-    pub(super) fn handle_freed_by_others(&mut self) {
+    pub(super) fn handle_freed_by_others(&mut self, now: Time) {
+        self.handle_rivals(now);
         self.turns.handle_freed_by_others();
     }
 
     /// Gives the first in the queue their turn.
     fn promote(&self, woken: &mut Woken) {
         let admitted = self.waiters.values().take(self.turns.admitted());
-        woken.extend(admitted.filter(|waiter| waiter.take_turn()).cloned());
+        let promoted = admitted.filter(|waiter| waiter.take_turn());
+        woken.extend(promoted.cloned().inspect(|waiter| {
+            if self.rivals_at.is_some() {
+                waiter.handle_rivals();
+            }
+        }));
     }
 }

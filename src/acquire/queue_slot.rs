@@ -111,11 +111,6 @@ impl QueueSlot {
         }
     }
 
-    /// Which node to ask before the next attempt whether others were faster.
-    pub(super) fn glance(&self) -> Option<NodeId> {
-        self.queues.glance(&self.waiter)
-    }
-
     /// Others were faster, as `node` says.
     pub(super) fn handle_held(&self, node: NodeId) {
         self.queues.handle_held(&self.waiter, node);

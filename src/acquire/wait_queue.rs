@@ -80,12 +80,7 @@ impl WaitQueues {
         #[cfg(feature = "test-util")]
         self.looks.fetch_add(1, Ordering::Relaxed);
         let freed = all.sets.free_for(waiter);
-        waiter.worth_while_at(freed, self.quorum, self.random.number())
-    }
-
-    /// Which node `waiter` is to ask before its next attempt whether others were faster.
-    pub(super) fn glance(&self, waiter: &Waiter) -> Option<NodeId> {
-        waiter.glance(self.random.number())
+        waiter.worth_while_at(freed, self.quorum)
     }
 
     /// `node` has told `waiter` that others were faster.
@@ -145,21 +140,28 @@ impl WaitQueues {
     ) {
         let mut woken = Woken::new();
         let mut queues = self.queues();
-        queues.insert(key, ticket, waiter.clone(), &mut woken);
+        let now = self.clock.now();
+        queues.insert(key, ticket, waiter.clone(), now, &mut woken);
         woken.retain(|one| !was_refused || !Arc::ptr_eq(one, waiter));
+        self.sweep_soon(&mut queues);
+        drop(queues);
+        wake(woken, &self.clock);
+    }
+
+    /// Sets the alarm of the next sweep, if there is none.
+    fn sweep_soon(&self, queues: &mut Queues) {
         // One that was set before a fork rings in the parent only.
         if queues.alarm.as_ref().is_none_or(|alarm| !alarm.is_ours()) {
             let bell: Weak<dyn Ring> = self.this.clone();
             queues.alarm = Some(self.clock.set_alarm(self.clock.now().after(SWEEP), bell));
         }
-        drop(queues);
-        wake(woken, &self.clock);
     }
 
     /// Takes it out again.
     pub(super) fn leave(&self, key: Option<&[u8]>, ticket: Ticket) {
         let mut woken = Woken::new();
-        self.queues().remove(key, ticket, &mut woken);
+        let now = self.clock.now();
+        self.queues().remove(key, ticket, now, &mut woken);
         wake(woken, &self.clock);
     }
 
@@ -178,7 +180,10 @@ impl Queues {
     /// their attempts may have won, the keys of which others may be told in their place, and whether the sweep has
     /// come to its end.
     fn sweep(&mut self, now: Time, woken: &mut Woken) -> (Vec<AttemptGuard>, Vec<Key>, bool) {
-        let (seen, next) = self.slice();
+        let (seen, over, next) = self.slice(now);
+        for key in over {
+            self.by_key.remove(&key);
+        }
         let is_whole = matches!(next, Swept::Nothing);
         self.swept = next;
         let (mut given_up, mut told) = (Vec::new(), Vec::new());
@@ -198,17 +203,17 @@ impl Queues {
                 if let Some(queue) = queue.as_ref().and_then(|key| self.by_key.get_mut(key)) {
                     queue.handle_bypassed();
                 }
-                self.remove(queue.as_deref(), ticket, woken);
+                self.remove(queue.as_deref(), ticket, now, woken);
                 told.extend(waiter.joined().map(|joined| self.sets.hand_on(joined)));
             }
         }
         (given_up, told.into_iter().flatten().collect(), is_whole)
     }
 
-    /// The next of those whose turn it is, and how far the sweep has come with them.
-    #[allow(clippy::type_complexity)] // It is a list, and a mark.
-    fn slice(&self) -> (Vec<(Ticket, Option<Key>, Arc<Waiter>)>, Swept) {
-        let mut seen = Vec::new();
+    /// The next of those whose turn it is, queues that are over, and how far the sweep has come with them.
+    #[allow(clippy::type_complexity)] // It is two lists, and a mark.
+    fn slice(&self, now: Time) -> (Vec<(Ticket, Option<Key>, Arc<Waiter>)>, Vec<Key>, Swept) {
+        let (mut seen, mut over) = (Vec::new(), Vec::new());
         let from = match &self.swept {
             Swept::Nothing => Some(Unbounded),
             Swept::Roaming(ticket) => Some(Excluded(*ticket)),
@@ -220,12 +225,10 @@ impl Queues {
             }
             if let Some((last, ..)) = seen.last().filter(|_| seen.len() == SLICE) {
                 let last = *last;
-                return (seen, Swept::Roaming(last));
+                return (seen, over, Swept::Roaming(last));
             }
-            return (
-                seen,
-                if self.by_key.is_empty() { Swept::Nothing } else { Swept::Queued(None) },
-            );
+            let is_empty = self.by_key.is_empty();
+            return (seen, over, if is_empty { Swept::Nothing } else { Swept::Queued(None) });
         }
         let queues = match &self.swept {
             Swept::Queued(Some(key)) => self.by_key.range::<[u8], _>((Excluded(&**key), Unbounded)),
@@ -234,6 +237,7 @@ impl Queues {
         let mut last = None;
         let mut count = 0;
         for (key, queue) in queues.take(SLICE) {
+            over.extend(queue.is_over(now).then(|| key.clone()));
             let competing = queue.competing();
             seen.extend(competing.map(|(ticket, one)| (ticket, Some(key.clone()), one.clone())));
             last = Some(key);
@@ -241,7 +245,7 @@ impl Queues {
         }
         let next = last.filter(|_| count == SLICE);
         let next = next.map_or(Swept::Nothing, |key| Swept::Queued(Some(key.clone())));
-        (seen, next)
+        (seen, over, next)
     }
 
     /// True if somebody else of this process waits for any key of the attempt that `waiter`
@@ -261,6 +265,7 @@ impl Queues {
         queue: Option<&Key>,
         ticket: Ticket,
         waiter: Arc<Waiter>,
+        now: Time,
         woken: &mut Woken,
     ) {
         let Some(key) = queue else {
@@ -269,6 +274,9 @@ impl Queues {
             return;
         };
         if let Some(queue) = self.by_key.get_mut(key) {
+            if queue.len() == 0 && queue.has_rivals(now) {
+                waiter.handle_return(now);
+            }
             queue.insert(ticket, waiter, woken);
         } else {
             let mut queue = Queue::default();
@@ -277,14 +285,14 @@ impl Queues {
         }
     }
 
-    fn remove(&mut self, queue: Option<&[u8]>, ticket: Ticket, woken: &mut Woken) {
+    fn remove(&mut self, queue: Option<&[u8]>, ticket: Ticket, now: Time, woken: &mut Woken) {
         let Some(key) = queue else {
             self.roaming.remove(&ticket);
             return;
         };
         let Some(queue) = self.by_key.get_mut(key) else { return };
         queue.remove(ticket, woken);
-        if queue.len() == 0 {
+        if queue.is_over(now) {
             self.by_key.remove(key);
         }
     }
@@ -298,8 +306,12 @@ fn wake(woken: Woken, clock: &Clock) {
 }
 
 impl ReleaseListener for WaitQueues {
-    fn handle_release(&self, key: &[u8], at: Time) {
+    fn handle_release(&self, key: &Key, at: Time, has_rivals: bool) {
         let mut all = self.queues();
+        if has_rivals {
+            all.by_key.entry(key.clone()).or_default().handle_rivals(self.clock.now());
+            self.sweep_soon(&mut all);
+        }
         all.sets.handle_release(key, at);
         let first = all.by_key.get_mut(key).and_then(|queue| queue.handle_release(at));
         let mut told: Vec<_> = first.into_iter().collect();
@@ -340,7 +352,8 @@ impl PushSink for WaitQueues {
                     first.handle_freed(node);
                 }
                 if let Some(at) = self.worth_while_at(&all, &first) {
-                    all.by_key.get_mut(key).map(Queue::handle_freed_by_others);
+                    let now = self.clock.now();
+                    all.by_key.get_mut(key).map(|queue| queue.handle_freed_by_others(now));
                     told.push((first, at));
                 }
             }

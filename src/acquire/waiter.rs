@@ -100,6 +100,21 @@ impl Waiter {
         is_new
     }
 
+    /// Other clients compete for the lock.
+    pub(super) fn handle_rivals(&self) {
+        self.state().waiting.handle_rivals();
+    }
+
+    /// Others competed for the lock when this client used it last.
+    pub(super) fn handle_return(&self, now: Time) {
+        self.state().waiting.handle_return(now);
+    }
+
+    /// When its rest ends.
+    pub(super) fn rests_until(&self) -> Time {
+        self.state().waiting.rests_until()
+    }
+
     /// It stands in no queue, and may compete.
     pub(super) fn roam(&self) {
         self.state().waiting.handle_turn();
@@ -165,19 +180,14 @@ impl Waiter {
         state.waiting.handle_refusal(free, quorum, self.clock.now(), random);
     }
 
-    /// Which node to ask before the next attempt whether others were faster.
-    pub(super) fn glance(&self, random: u64) -> Option<NodeId> {
-        let state = self.state();
-        // What stands in the way of several keys is told by one script on each node.
-        self.joined.is_none().then(|| state.waiting.glance(self.clock.now(), random))?
+    /// The nodes that reported the key deleted, if the next attempt asks one of them before the other nodes.
+    pub(super) fn asks_one_of(&self) -> Option<NodeSet> {
+        let waiting = &self.state().waiting;
+        // For several keys, different nodes can name different ones.
+        (self.joined.is_none() && waiting.asks_one_first()).then(|| waiting.freed())
     }
 
-    /// It asks that node.
-    pub(super) fn handle_glance(&self) {
-        self.state().waiting.handle_glance();
-    }
-
-    /// `node` has seen that others were faster, and will tell when the lock is let go of.
+    /// `node` alone was asked, and has refused. It pushes when the key is deleted.
     pub(super) fn handle_held(&self, node: NodeId, quorum: Quorum, random: u64) {
         let mut state = self.state();
         // What the last attempt was granted is of the past.
@@ -198,10 +208,10 @@ impl Waiter {
     }
 
     /// When it is worth while to try again, if it is. `freed` is where the one of several keys has gone that was in its way.
-    pub(super) fn worth_while_at(&self, freed: Free, quorum: Quorum, random: u64) -> Option<Time> {
+    pub(super) fn worth_while_at(&self, freed: Free, quorum: Quorum) -> Option<Time> {
         let mut state = self.state();
         let free = Free { nodes: state.granted().union(freed.nodes), ..freed };
-        state.waiting.worth_while_at(free, quorum, self.clock.now(), random)
+        state.waiting.worth_while_at(free, quorum, self.clock.now())
     }
 
     /// There is a reason to try again at `at`, as its future sees itself.

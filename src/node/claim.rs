@@ -140,6 +140,11 @@ impl Claim {
         }
     }
 
+    /// True if a node has refused to set the keys: another client tried to acquire them, too.
+    pub(crate) fn was_refused(&self) -> bool {
+        self.refused.load(Ordering::SeqCst) != 0
+    }
+
     /// True if `node` has refused to set the keys, and nothing was written to it since.
     pub(super) fn is_refused(&self, node: NodeId) -> bool {
         self.refused.load(Ordering::SeqCst) & node.bit() != 0 && !self.is_in_doubt(node)

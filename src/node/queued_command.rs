@@ -101,11 +101,6 @@ impl QueuedCommand {
         Self::new(claim, Command::Look, Some(ballot))
     }
 
-    /// Asks whether something stands at the claim's key, and to be told once when that changes.
-    pub(crate) fn watch(claim: Arc<Claim>, ballot: Ballot) -> Self {
-        Self::new(claim, Command::Watch, Some(ballot))
-    }
-
     /// Deletes what was read, once: it is not kept for a node that is away.
     pub(crate) fn evict(claim: Arc<Claim>, ballot: Ballot) -> Self {
         Self::new(claim, Command::ForceDelete, Some(ballot))
@@ -149,7 +144,7 @@ impl QueuedCommand {
             }
             Command::Extend { .. } => Some(Asked::Extend),
             Command::Release { .. } => Some(Asked::Release),
-            Command::Repair { .. } | Command::Look | Command::Watch | Command::ForceDelete => None,
+            Command::Repair { .. } | Command::Look | Command::ForceDelete => None,
         }
     }
 

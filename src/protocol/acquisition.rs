@@ -124,10 +124,9 @@ impl Acquisition {
         (now >= self.deadline).then_some(self.refused.unwrap_or(Refusal::Timeout))
     }
 
-    /// True if one node may be asked, after a push, before another attempt is made: nodes were going to tell of
-    /// changes, and attempts are not counted.
-    pub(crate) fn may_glance(&self) -> bool {
-        self.was_watched && self.schedule.is_endless()
+    /// True if an attempt may ask one node first: attempts are not counted.
+    pub(crate) fn may_ask_one_first(&self) -> bool {
+        self.schedule.is_endless()
     }
 
     /// One node was asked by `now`: others have the lock there until `free_at`, and it tells if that changes

@@ -18,33 +18,34 @@
 //! - [`Waiting::handle_refusal`]: the attempt was refused. Tries again soon if it could be granted by now;
 //! - [`Waiting::handle_freed`]: a node says that all is gone there that could be in the way;
 //! - [`Waiting::handle_news`]: there is a reason to try again at a time;
-//! - [`Waiting::handle_glance`], [`Waiting::handle_held`]: it asks one node whether others were faster, and they were;
+//! - [`Waiting::handle_rivals`]: other clients compete for the lock;
+//! - [`Waiting::handle_held`]: the one node that was asked has refused;
 //! - [`Waiting::set_aside`]: takes the turn from one that does not move;
 //! - [`Waiting::handle_move`]: the future moves. Says whether it may compete, or where it has to stand.
 //!
 //! Questions: [`Waiting::neglect`] is what is to become of one that does not move; [`Waiting::try_at`] is
 //! when it next has a reason to try; [`Waiting::worth_while_at`] is whether so many nodes are free that it has one;
-//! [`Waiting::glance`] is which node it asks first.
+//! [`Waiting::asks_one_first`] is whether the next attempt asks one node before the others.
+//!
+//! Clients that receive the same push compete. Each that loses such a race rests for a random time before it reacts to a
+//! push again. The longest rest doubles with each lost race, so that few of many waiters compete for each release. A
+//! waiter that has lost a race asks one node first: of all that do, that node grants one.
 
 use super::freed::Free;
 use super::quorum::{NodeId, NodeSet, Quorum};
+use super::retry::draw;
 use super::validity::Time;
 use std::time::Duration;
 
-/// Clients that are woken by the same push collide. Who was refused within this time before a push
-/// waits for a random time up to it. It does not grow: who waited for long must not be the slowest.
-const SPREAD: Duration = Duration::from_millis(3);
+/// The longest rest after the first lost race is twice this; it doubles with each further one.
+const REST: Duration = Duration::from_millis(3);
 
-/// The shortest of these waits: no push is a reason to ask again at once, and again.
-const LEAST_SPREAD: Duration = Duration::from_millis(1);
+/// The longest rest of all.
+const MAX_REST: Duration = Duration::from_millis(150);
 
-/// One in so many of those who would wait tries at once all the same. Who has let go of the lock and wants it again has
-/// it back before those are done who wait: without this, it would nearly always.
-const BOLD: u64 = 16;
-
-/// After each attempt, one that waited for a random time asks a single node so often whether others were faster, before
-/// it asks all.
-const MAX_GLANCES: u8 = 4;
+/// A client that acquires a contended lock again holds back for this time. Waiters receive the push of its release after
+/// its own reply, so they would hardly ever win.
+const HOLD_BACK: Duration = Duration::from_millis(1);
 
 /// A future that was woken may leave it at that for so long; then it is neglected, and whoever stands
 /// behind it may go first. It costs nobody anything but a collision if it moves after all.
@@ -66,16 +67,20 @@ pub(crate) struct Waiting {
     woken_at: Option<Time>,
     /// Something happened: try again from then on.
     try_at: Option<Time>,
-    /// Nodes that said that all is gone, since the last attempt or glance began.
+    /// Nodes that reported the key deleted, since the last attempt began.
     freed: NodeSet,
-    /// When it was refused last, by an attempt or at a glance.
-    refused_at: Option<Time>,
-    /// When it tries, if that is so late only because others were told by the same push.
-    spread_to: Option<Time>,
-    /// The node that saw the lock held at a glance, and will tell when that changes: no other will.
+    /// Number of lost races: attempts that began with a push and were refused.
+    lost: u32,
+    /// End of the rest after the last lost race: it does not react to a push before this time.
+    rests_until: Time,
+    /// True before the first attempt, if others competed for the lock when this client used it last.
+    is_back: bool,
+    /// True if a push caused the next attempt.
+    is_pushed: bool,
+    /// True if a push causes the next attempt at once, and not after a rest.
+    is_race: bool,
+    /// The node that refused the last attempt alone, and pushes when the key is deleted. No other node will.
     watched: Option<NodeId>,
-    /// How many glances there were since the last attempt.
-    glances: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,10 +123,12 @@ impl Waiting {
             woken_at: None,
             try_at: None,
             freed: NodeSet::default(),
-            refused_at: None,
-            spread_to: None,
+            lost: 0,
+            rests_until: Time::default(),
+            is_back: false,
+            is_pushed: false,
+            is_race: false,
             watched: None,
-            glances: 0,
         }
     }
 
@@ -156,26 +163,42 @@ impl Waiting {
     /// An attempt begins, which is of no use from `valid_until` on.
     pub(crate) fn handle_begin(&mut self, valid_until: Time) {
         self.attempt_until = Some(valid_until);
-        self.glances = 0;
-        self.start_over();
+        self.freed = NodeSet::default();
+        (self.try_at, self.watched) = (None, None);
+        (self.is_pushed, self.is_back) = (false, false);
     }
 
-    /// One node is asked whether something stands there again. What it and others have told before is of no
-    /// interest from now on.
-    pub(crate) fn handle_glance(&mut self) {
-        self.glances = self.glances.saturating_add(1);
-        self.start_over();
+    /// Other clients compete for the lock.
+    pub(crate) fn handle_rivals(&mut self) {
+        self.lost = self.lost.max(1);
     }
 
-    /// `node` has answered by `now` that something stands there, and tells when that changes.
+    /// Others competed for the lock when this client used it last, just before `now`: they go first.
+    pub(crate) fn handle_return(&mut self, now: Time) {
+        self.handle_rivals();
+        self.is_back = true;
+        self.rests_until = now.after(HOLD_BACK);
+    }
+
+    /// When its rest ends.
+    pub(crate) fn rests_until(&self) -> Time {
+        self.rests_until
+    }
+
+    /// True if the next attempt asks one node first, and the others once that one has granted.
+    pub(crate) fn asks_one_first(&self) -> bool {
+        self.is_back || self.is_pushed && self.lost > 0
+    }
+
+    /// The nodes that reported the key deleted since the last attempt began.
+    pub(crate) fn freed(&self) -> NodeSet {
+        self.freed
+    }
+
+    /// `node` alone was asked, and has refused by `now`: it will push when the key is deleted.
     pub(crate) fn handle_held(&mut self, node: NodeId, quorum: Quorum, now: Time, random: u64) {
         self.watched = Some(node);
         self.handle_refusal(Free::default(), quorum, now, random);
-    }
-
-    fn start_over(&mut self) {
-        self.freed = NodeSet::default();
-        (self.try_at, self.spread_to, self.watched) = (None, None, None);
     }
 
     /// The attempt has ended.
@@ -185,8 +208,11 @@ impl Waiting {
 
     /// The attempt was refused at `now`. If a quorum is free by what came in meanwhile, another is worth while.
     pub(crate) fn handle_refusal(&mut self, free: Free, quorum: Quorum, now: Time, random: u64) {
-        self.refused_at = Some(now);
-        if let Some(at) = self.worth_while_at(free, quorum, now, random) {
+        if std::mem::take(&mut self.is_race) {
+            self.lost = self.lost.saturating_add(1);
+            self.rests_until = now.after(rest(self.lost, random));
+        }
+        if let Some(at) = self.worth_while_at(free, quorum, now) {
             self.handle_news(at);
         }
     }
@@ -203,42 +229,16 @@ impl Waiting {
 
     /// Once a quorum is free, as far as is known, another attempt is worth while: when, unless it has a
     /// reason for one as soon already. `free` are the nodes that granted the last attempt, and those where what was in the
-    /// way has gone; `random` is uniform over all of `u64`.
-    pub(crate) fn worth_while_at(
-        &mut self,
-        free: Free,
-        quorum: Quorum,
-        now: Time,
-        random: u64,
-    ) -> Option<Time> {
+    /// way has gone.
+    pub(crate) fn worth_while_at(&mut self, free: Free, quorum: Quorum, now: Time) -> Option<Time> {
         let is_watched_free = self.watched.is_some_and(|node| self.freed.contains(node));
         let is_free = is_watched_free || quorum.reached(free.nodes.union(self.freed).len());
-        // Who spreads in time goes on to.
-        let is_spread = self.spread_to.is_some() && self.try_at == self.spread_to;
-        if is_spread || !is_free {
+        let at = now.max(self.rests_until).max(free.from);
+        if !is_free || self.try_at.is_some_and(|known| known <= at) {
             return None;
         }
-        let was_refused = self.refused_at.is_some_and(|at| now.since(at) < SPREAD);
-        let has_collided = was_refused && !random.is_multiple_of(BOLD);
-        let soonest = if has_collided { now.after(spread(random)) } else { now };
-        let at = soonest.max(free.from);
-        if self.try_at.is_some_and(|known| known <= at) {
-            return None;
-        }
-        self.spread_to = has_collided.then_some(soonest);
+        (self.is_pushed, self.is_race) = (true, self.rests_until <= now);
         Some(at)
-    }
-
-    /// Which node to ask at `now`, before the next attempt, whether others were faster: one that said that all
-    /// is gone, if others were told the same and this one has let them go first. `random` is any word.
-    pub(crate) fn glance(&self, now: Time, random: u64) -> Option<NodeId> {
-        let due = self.spread_to.filter(|due| self.try_at == Some(*due))?;
-        if now < due || self.glances >= MAX_GLANCES {
-            return None;
-        }
-        let count = u64::try_from(self.freed.len()).ok().filter(|count| *count > 0)?;
-        let index = usize::try_from(random % count).ok()?;
-        self.freed.iter().nth(index)
     }
 
     /// When it next has a reason to try; at once, if it was set aside.
@@ -298,11 +298,10 @@ impl Waiting {
     }
 }
 
-/// A time from [`LEAST_SPREAD`] to [`SPREAD`].
-fn spread(random: u64) -> Duration {
-    let span = SPREAD.saturating_sub(LEAST_SPREAD).as_nanos();
-    let more = u64::try_from((span * u128::from(random)) >> 64).expect("a spread is short");
-    LEAST_SPREAD + Duration::from_nanos(more)
+/// The rest after this many lost races.
+fn rest(lost: u32, random: u64) -> Duration {
+    let times = 1_u32.checked_shl(lost).unwrap_or(u32::MAX);
+    draw(Duration::ZERO, REST.saturating_mul(times).min(MAX_REST), random)
 }
 
 #[cfg(test)]

@@ -91,7 +91,7 @@ fn a_quorum_of_free_nodes_is_a_reason_to_try_once() {
     waiting.handle_end();
     let freed = |waiting: &mut Waiting, id| {
         waiting.handle_freed(node(id));
-        waiting.worth_while_at(free(granted), quorum, at(1_000), u64::MAX)
+        waiting.worth_while_at(free(granted), quorum, at(1_000))
     };
     assert_eq!(freed(&mut waiting, 1), None, "two of five");
     assert_eq!(freed(&mut waiting, 4), Some(at(1_000)));
@@ -100,11 +100,11 @@ fn a_quorum_of_free_nodes_is_a_reason_to_try_once() {
     waiting.handle_begin(at(10_000));
     assert_eq!(waiting.try_at(), None);
     waiting.handle_freed(node(4));
-    assert_eq!(waiting.worth_while_at(Free::default(), quorum, at(1_000), 0), None);
+    assert_eq!(waiting.worth_while_at(Free::default(), quorum, at(1_000)), None);
     let later = Free { nodes: granted, from: at(1_700) };
     waiting.handle_freed(node(3));
-    assert_eq!(waiting.worth_while_at(later, quorum, at(1_000), 0), Some(at(1_700)));
-    assert_eq!(waiting.worth_while_at(later, quorum, at(1_800), 0), Some(at(1_800)));
+    assert_eq!(waiting.worth_while_at(later, quorum, at(1_000)), Some(at(1_700)));
+    assert_eq!(waiting.worth_while_at(later, quorum, at(1_800)), Some(at(1_800)));
 }
 
 /// With two nodes, the one that refuses can tell that it is free, and the other one grant, before the refusal is looked
@@ -114,13 +114,13 @@ fn what_came_in_before_a_refusal_was_looked_at_is_a_reason_to_try_soon() {
     let quorum = Quorum::majority(2);
     let granted = [NodeId::new(1)].into_iter().collect();
     for (granted, is_freed, reason) in
-        [(granted, true, Some(at(1_003))), (granted, false, None), (NodeSet::default(), true, None)]
+        [(granted, true, Some(at(1_000))), (granted, false, None), (NodeSet::default(), true, None)]
     {
         let mut waiting = first();
         waiting.handle_begin(at(10_000));
         if is_freed {
             waiting.handle_freed(NodeId::new(0));
-            assert_eq!(waiting.worth_while_at(Free::default(), quorum, at(999), 0), None);
+            assert_eq!(waiting.worth_while_at(Free::default(), quorum, at(999)), None);
         }
         waiting.handle_end();
         waiting.handle_refusal(free(granted), quorum, at(1_000), u64::MAX);
@@ -129,117 +129,101 @@ fn what_came_in_before_a_refusal_was_looked_at_is_a_reason_to_try_soon() {
     }
 }
 
-#[test]
-fn who_was_just_refused_spreads_out() {
-    let quorum = Quorum::majority(1);
-    for (random, ms) in [(0, 0.0), (1, 1.0), (u64::MAX / 2, 2.0), (u64::MAX, 3.0)] {
-        let mut waiting = first();
-        waiting.handle_refusal(Free::default(), quorum, at(998), 0);
-        waiting.handle_freed(NodeId::new(0));
-        let free = waiting.worth_while_at(Free::default(), quorum, at(1_000), random);
-        let delay = free.expect("it is free").since(at(1_000));
-        assert!((delay.as_secs_f64() * 1e3 - ms).abs() < 1e-3, "{delay:?}");
-        let mut waiting = first();
-        waiting.handle_refusal(Free::default(), quorum, at(997), 0);
-        waiting.handle_freed(NodeId::new(0));
-        let free = waiting.worth_while_at(Free::default(), quorum, at(1_000), random);
-        assert_eq!(free, Some(at(1_000)));
-    }
-}
-
-#[test]
-fn one_of_sixteen_who_were_just_refused_tries_at_once() {
-    let quorum = Quorum::majority(1);
-    let bold = (0..800).filter(|random| {
-        let mut waiting = refused_and_freed();
-        waiting.worth_while_at(Free::default(), quorum, at(1_000), *random) == Some(at(1_000))
-    });
-    assert_eq!(bold.count(), 50);
-}
-
-/// One that was refused 2 ms before a node told at 1,000 ms that it is free.
-fn refused_and_freed() -> Waiting {
-    let mut waiting = first();
-    waiting.handle_begin(at(10_000));
-    waiting.handle_end();
-    waiting.handle_refusal(Free::default(), Quorum::majority(1), at(998), 0);
+/// A waiter that was refused by a holder, which `node` alone has deleted since, as it reported at `now`.
+fn pushed(waiting: &mut Waiting, now: u64) -> Option<Time> {
     waiting.handle_freed(NodeId::new(0));
-    waiting
+    let try_at = waiting.worth_while_at(Free::default(), Quorum::majority(1), at(now));
+    try_at.into_iter().for_each(|at| waiting.handle_news(at));
+    try_at
 }
 
-/// Tells it what is worth while, as queues do. When it tries.
-fn told(waiting: &mut Waiting, quorum: Quorum, now: u64) -> Time {
-    let try_at = waiting.worth_while_at(Free::default(), quorum, at(now), u64::MAX);
-    waiting.handle_news(try_at.expect("it is free"));
-    waiting.try_at().expect("it was told")
+/// The attempt that follows, which is refused at `now`.
+fn refused(waiting: &mut Waiting, now: u64, random: u64) {
+    waiting.handle_begin(at(DEADLINE));
+    waiting.handle_end();
+    waiting.handle_refusal(Free::default(), Quorum::majority(1), at(now), random);
 }
 
 #[test]
-fn who_let_others_go_first_glances_four_times_at_a_node_that_was_free_and_then_asks_all() {
-    let quorum = Quorum::majority(5);
-    let node = NodeId::new;
+fn waiter_that_has_lost_no_race_reacts_to_a_push_at_once_on_all_nodes() {
     let mut waiting = first();
-    waiting.handle_begin(at(10_000));
-    waiting.handle_end();
-    waiting.handle_refusal(Free::default(), quorum, at(998), 0);
-    for id in [1, 3, 4] {
-        waiting.handle_freed(node(id));
+    refused(&mut waiting, 999, u64::MAX);
+    assert_eq!(pushed(&mut waiting, 1_000), Some(at(1_000)));
+    assert!(!waiting.asks_one_first());
+}
+
+#[test]
+fn longest_rest_doubles_with_each_lost_race_up_to_its_bound() {
+    let mut waiting = first();
+    refused(&mut waiting, 0, u64::MAX);
+    for (race, longest) in [(1, 6), (2, 12), (3, 24), (4, 48), (5, 96), (6, 150), (7, 150)] {
+        let now = race * 1_000;
+        assert_eq!(pushed(&mut waiting, now), Some(at(now)), "race {race}");
+        refused(&mut waiting, now, u64::MAX);
+        let rest = waiting.rests_until().since(at(now));
+        assert!(rest <= Duration::from_millis(longest), "race {race}: {rest:?}");
+        assert!(rest > Duration::from_micros(longest * 1_000 - 1), "race {race}: {rest:?}");
     }
-    assert_eq!(waiting.glance(at(1_001), 0), None, "it was not told");
-    let due = told(&mut waiting, quorum, 1_000);
-    assert_eq!(waiting.glance(at(1_001), 0), None, "it lets others go first");
-    let asked: Vec<_> = (0..4).map(|random| waiting.glance(due, random)).collect();
-    assert_eq!(asked, [1, 3, 4, 1].map(|id| Some(node(id))));
-    waiting.handle_glance();
-    assert_eq!((waiting.glance(due, 0), waiting.try_at()), (None, None), "all of that is past");
-    waiting.handle_held(node(3), quorum, at(1_004), 0);
-    waiting.handle_freed(node(1));
-    assert_eq!(waiting.worth_while_at(Free::default(), quorum, at(1_005), 1), None);
-    waiting.handle_freed(node(3));
-    let mut due = told(&mut waiting, quorum, 1_005);
-    assert!(due > at(1_005), "it lets others go first again");
-    for ms in [1_010, 1_020, 1_030] {
-        assert!(waiting.glance(due, 0).is_some(), "{ms}");
-        waiting.handle_glance();
-        waiting.handle_held(node(3), quorum, at(ms), 0);
+    refused(&mut waiting, 9_000, u64::MAX);
+    assert!(waiting.rests_until() < at(9_000), "a refusal without a push is no lost race");
+    assert_eq!(pushed(&mut waiting, 9_500), Some(at(9_500)));
+    refused(&mut waiting, 9_500, 0);
+    assert_eq!(waiting.rests_until(), at(9_500), "the shortest rest is none");
+}
+
+#[test]
+fn waiter_that_rests_reacts_to_pushes_once_when_its_rest_ends() {
+    let mut waiting = first();
+    refused(&mut waiting, 0, u64::MAX);
+    pushed(&mut waiting, 1_000);
+    refused(&mut waiting, 1_000, u64::MAX);
+    let rests_until = waiting.rests_until();
+    assert_eq!(pushed(&mut waiting, 1_001), Some(rests_until));
+    assert_eq!(pushed(&mut waiting, 1_002), None, "it tries then already");
+    assert!(waiting.asks_one_first());
+    refused(&mut waiting, 1_006, u64::MAX);
+    assert_eq!(waiting.rests_until(), rests_until, "after a rest, it is no race");
+}
+
+#[test]
+fn returning_client_holds_back_and_asks_one_node_first_once() {
+    let mut waiting = first();
+    assert!(!waiting.asks_one_first());
+    waiting.handle_return(at(10));
+    assert_eq!((waiting.rests_until(), waiting.asks_one_first()), (at(11), true));
+    refused(&mut waiting, 12, 0);
+    assert!(!waiting.asks_one_first());
+    assert_eq!(pushed(&mut waiting, 20), Some(at(20)));
+    assert!(waiting.asks_one_first(), "it has rivals");
+    let mut waiting = first();
+    waiting.handle_rivals();
+    assert!(!waiting.asks_one_first(), "no node has sent a push");
+    pushed(&mut waiting, 30);
+    assert!(waiting.asks_one_first());
+    waiting.handle_begin(at(DEADLINE));
+    assert!(!waiting.asks_one_first());
+}
+
+#[test]
+fn push_of_the_one_node_that_refused_is_a_reason_to_try() {
+    let (quorum, node) = (Quorum::majority(5), NodeId::new);
+    for freed_before in [false, true] {
+        let mut waiting = first();
+        waiting.handle_begin(at(DEADLINE));
+        waiting.handle_end();
+        if freed_before {
+            waiting.handle_freed(node(3));
+        }
+        waiting.handle_held(node(3), quorum, at(1_000), 0);
+        assert_eq!(waiting.try_at().is_some(), freed_before);
+        waiting.handle_freed(node(1));
+        let by_another = waiting.worth_while_at(Free::default(), quorum, at(1_001));
+        assert_eq!(by_another, None, "another node alone is no reason");
         waiting.handle_freed(node(3));
-        due = told(&mut waiting, quorum, ms + 1);
+        let try_at = waiting.worth_while_at(Free::default(), quorum, at(1_002));
+        assert_eq!(try_at, Some(at(1_002)).filter(|_| !freed_before));
+        assert_eq!(waiting.freed(), [node(1), node(3)].into_iter().collect());
     }
-    assert_eq!(waiting.glance(due, 0), None, "four times were enough");
-    waiting.handle_begin(at(10_000));
-    waiting.handle_end();
-    waiting.handle_refusal(Free::default(), quorum, at(1_040), 0);
-    for id in [1, 3, 4] {
-        waiting.handle_freed(node(id));
-    }
-    let due = told(&mut waiting, quorum, 1_041);
-    assert!(waiting.glance(due, 0).is_some(), "since its last attempt it has not glanced");
-}
-
-#[test]
-fn who_has_another_reason_to_try_asks_all_nodes() {
-    let quorum = Quorum::majority(1);
-    let mut waiting = refused_and_freed();
-    let due = told(&mut waiting, quorum, 1_000);
-    waiting.handle_news(at(1_000));
-    assert_eq!(waiting.glance(due, 0), None, "the lock was let go of in this process");
-    // Nobody else was told.
-    let mut waiting = first();
-    waiting.handle_refusal(Free::default(), quorum, at(10), 0);
-    waiting.handle_freed(NodeId::new(0));
-    let due = told(&mut waiting, quorum, 1_000);
-    assert_eq!((due, waiting.glance(due, 0)), (at(1_000), None));
-}
-
-#[test]
-fn a_node_that_told_before_it_was_heard_to_be_held_is_a_reason_to_try() {
-    let quorum = Quorum::majority(3);
-    let mut waiting = first();
-    waiting.handle_glance();
-    waiting.handle_freed(NodeId::new(2));
-    waiting.handle_held(NodeId::new(2), quorum, at(1_000), u64::MAX);
-    let try_at = waiting.try_at().expect("it is free by now");
-    assert!(try_at > at(1_002) && try_at <= at(1_003), "{try_at:?}");
 }
 
 #[derive(Clone, Copy, Debug)]

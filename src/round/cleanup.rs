@@ -2,7 +2,7 @@
 
 use crate::node::{Ballot, Claim, Nodes, QueuedCommand};
 use crate::protocol::{NodeId, Time, Ttl};
-use crate::wire::{CoolDown, Value};
+use crate::wire::{CoolDown, Key, Value};
 use std::sync::Arc;
 
 /// I5: armed before the first send, and whatever happens then (a refusal, a dropped future, a
@@ -20,8 +20,8 @@ pub(crate) struct ReleaseGuard {
 /// Who waits for locks in this process.
 pub(crate) trait ReleaseListener: Send + Sync {
     /// A lock on `key` has ended in this process, and the deletes are in the mailboxes. It can be
-    /// had from `at` on.
-    fn handle_release(&self, key: &[u8], at: Time);
+    /// had from `at` on. `has_rivals` if another client tried to acquire it.
+    fn handle_release(&self, key: &Key, at: Time, has_rivals: bool);
 }
 
 impl ReleaseGuard {
@@ -92,7 +92,10 @@ impl ReleaseGuard {
         // The deletes are in the mailboxes: what is put there from now on comes after them (I8).
         if let Some(listener) = self.listener.take() {
             let at = cooling.map_or(now, |cooling| cooling.until);
-            claim.keys().iter().for_each(|key| listener.handle_release(key, at));
+            claim
+                .keys()
+                .iter()
+                .for_each(|key| listener.handle_release(key, at, claim.was_refused()));
         }
     }
 }

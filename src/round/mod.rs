@@ -5,11 +5,11 @@
 
 mod asked;
 mod cleanup;
-mod glance;
+mod first_vote;
 mod heard;
 mod tally;
 
 pub(crate) use asked::Asked;
 pub(crate) use cleanup::{ReleaseGuard, ReleaseListener};
-pub(crate) use glance::held_until;
+pub(crate) use first_vote::FirstVote;
 pub(crate) use tally::Tally;

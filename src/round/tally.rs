@@ -225,6 +225,23 @@ impl Tally {
         count.heard.iter().map(|heard| heard.as_ref()?.other().cloned()).collect()
     }
 
+    /// True if `node` has granted.
+    pub(crate) fn has_granted(&self, node: NodeId) -> bool {
+        self.with_round(|round| round.granted().contains(node))
+    }
+
+    /// When the key expires that is in the way on `node`, if the node pushes its deletion.
+    pub(crate) fn pushed_by(&self, node: NodeId) -> Option<Time> {
+        let count = self.count();
+        let heard = count.heard[node.index()].as_ref()?;
+        match heard.other()? {
+            Answer::Denied(Obstacle { remaining: Some(remaining), is_watched: true, .. }) => {
+                Some(heard.at.after(remaining.at_most()))
+            }
+            _ => None,
+        }
+    }
+
     /// The numbers that the nodes' counters have shown.
     pub(crate) fn numbers(&self) -> Vec<(NodeId, u64)> {
         let count = self.count();

@@ -38,8 +38,6 @@ pub(crate) enum Command {
     Release { cooling: Option<Arc<CoolDown>> },
     /// Say what stands at the key.
     Look,
-    /// Say whether something stands at the key, and tell once when that changes.
-    Watch,
     /// Delete the value, which was read there: once, whosever it is.
     ForceDelete,
 }
@@ -68,11 +66,7 @@ impl Command {
         match self {
             Self::Acquire { ttl, .. } | Self::Adopt { ttl, .. } => Some(*ttl),
             Self::Extend { until, .. } | Self::Repair { until } => Some(remaining(*until, now)),
-            Self::Raise { .. }
-            | Self::Release { .. }
-            | Self::Look
-            | Self::Watch
-            | Self::ForceDelete => None,
+            Self::Raise { .. } | Self::Release { .. } | Self::Look | Self::ForceDelete => None,
         }
     }
 
@@ -82,7 +76,7 @@ impl Command {
             Self::Acquire { .. } | Self::Repair { .. } => Asked::Acquire,
             Self::Extend { .. } | Self::Raise { .. } => Asked::Extend,
             Self::Adopt { .. } | Self::Release { .. } | Self::ForceDelete => Asked::Release,
-            Self::Look | Self::Watch => Asked::Look,
+            Self::Look => Asked::Look,
         }
     }
 
@@ -102,7 +96,7 @@ impl Command {
                 let until = cooling.as_ref().map_or(now, |cooling| cooling.until.max(now));
                 fence.try_keep(node, until)
             }
-            Self::Look | Self::Watch | Self::ForceDelete => None,
+            Self::Look | Self::ForceDelete => None,
         }
     }
 
@@ -173,10 +167,6 @@ impl Command {
             }
             Self::Look => {
                 LOOK.call(form, keys, None, 0, writer.requests).end();
-                writer.note_verdict();
-            }
-            Self::Watch => {
-                ask_ttl(&mut writer, keys.first(), can.tracks);
                 writer.note_verdict();
             }
         }

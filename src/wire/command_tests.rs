@@ -251,8 +251,6 @@ fn locks_are_ended_by_one_script() {
     expect(&Command::ForceDelete, &k, true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     expect(&Command::ForceDelete, &fenced(), true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     expect(&Command::Look, &k, true, &["EVALSHA look 1 k"], (0, 0, 0));
-    expect(&Command::Watch, &k, true, &["CLIENT CACHING YES", "PTTL k"], (1, 0, 0));
-    expect(&Command::Watch, &k, false, &["PTTL k"], (0, 0, 0));
 }
 
 #[test]
@@ -299,7 +297,6 @@ fn any_command() -> impl Strategy<Value = Command> {
         proptest::option::of((0..9_u64).prop_map(cooling))
             .prop_map(|cooling| Command::Release { cooling }),
         Just(Command::Look),
-        Just(Command::Watch),
         Just(Command::ForceDelete),
     ]
 }
