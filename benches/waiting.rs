@@ -195,11 +195,7 @@ async fn run(row: &Row) {
 }
 
 fn main() {
-    let runtime = if env::var("MULTI").is_ok() {
-        tokio::runtime::Builder::new_multi_thread().enable_all().build()
-    } else {
-        tokio::runtime::Builder::new_current_thread().enable_all().build()
-    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime");
     if let Ok(part) = env::var(PART) {
         runtime.block_on(play(&part));
