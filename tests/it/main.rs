@@ -38,6 +38,7 @@ mod late_packets;
 mod lifecycle;
 mod limits;
 mod lingering;
+mod many_waiters;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod names;
