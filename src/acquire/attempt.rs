@@ -63,7 +63,7 @@ pub(super) enum AttemptResult {
         reason: Arc<Tally>,
         is_latest: bool,
     },
-    /// The node that was asked first did not grant it. When its key expires, if it pushes the deletion.
+    /// The first node did not grant it. `free_at` is when the key expires, if that node pushes the deletion.
     RefusedByOne {
         node: NodeId,
         free_at: Option<Time>,
@@ -102,7 +102,7 @@ impl<'a> Attempt<'a> {
         Self { is_repeated, ..self }
     }
 
-    /// Asks `first` before all other nodes, which are asked if it grants.
+    /// Asks `first` before the other nodes, and those only if it grants.
     pub(super) fn asking_first(self, first: Option<NodeId>) -> Self {
         Self { first, ..self }
     }

@@ -201,7 +201,7 @@ impl<'a> Course<'a> {
         ids.find(|id| is_free(*id) && nodes.links().is_up(*id))
     }
 
-    /// The `node` that was asked first did not grant. If it pushes the deletion of the key, which expires at `free_at`,
+    /// The first `node` did not grant. If it pushes the deletion of the key, which expires at `free_at`,
     /// waits for that. Else the next attempt asks all nodes.
     async fn rest_after(&mut self, nodes: &Nodes, node: NodeId, free_at: Option<Time>) {
         self.asks_all = free_at.is_none();
@@ -210,7 +210,7 @@ impl<'a> Course<'a> {
         let (now, random) = (self.driver.now(), nodes.random().number());
         let mut until = self.acquisition.handle_held(free_at, now, random);
         if self.refused.is_none() {
-            // No other node was asked yet: a key that was left behind on this one must not hold up the acquire.
+            // No other node has refused yet. A key left behind on this one must not hold up the acquire.
             self.asks_all = true;
             until = until.min(now.after(ALONE_FOR));
         }

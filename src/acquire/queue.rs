@@ -25,7 +25,7 @@ pub(super) fn tell(told: Told) {
     }
 }
 
-/// For this long a client remembers that others compete for a lock, also if nobody waits for it here.
+/// For this long a client remembers that others compete for a lock, also while its own queue for it is empty.
 const RIVALS_FOR: Duration = Duration::from_secs(1);
 
 /// Those who wait for one key.
@@ -89,7 +89,7 @@ impl Queue {
         self.rivals_at.is_some_and(|at| now.since(at) < RIVALS_FOR)
     }
 
-    /// True if nobody waits, and no other client has just competed for the lock.
+    /// True if the queue is empty, and no other client has just competed for the lock.
     pub(super) fn is_over(&self, now: Time) -> bool {
         self.waiters.is_empty() && !self.has_rivals(now)
     }

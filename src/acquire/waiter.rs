@@ -187,7 +187,7 @@ impl Waiter {
         (self.joined.is_none() && waiting.asks_one_first()).then(|| waiting.freed())
     }
 
-    /// `node` alone was asked, and has refused. It pushes when the key is deleted.
+    /// Only `node` received the attempt, and refused it. It pushes when the key is deleted.
     pub(super) fn handle_held(&self, node: NodeId, quorum: Quorum, random: u64) {
         let mut state = self.state();
         // What the last attempt was granted is of the past.

@@ -19,7 +19,7 @@
 //! - [`Waiting::handle_freed`]: a node says that all is gone there that could be in the way;
 //! - [`Waiting::handle_news`]: there is a reason to try again at a time;
 //! - [`Waiting::handle_rivals`]: other clients compete for the lock;
-//! - [`Waiting::handle_held`]: the one node that was asked has refused;
+//! - [`Waiting::handle_held`]: the first node has refused, and no other node received the attempt;
 //! - [`Waiting::set_aside`]: takes the turn from one that does not move;
 //! - [`Waiting::handle_move`]: the future moves. Says whether it may compete, or where it has to stand.
 //!
@@ -195,7 +195,7 @@ impl Waiting {
         self.freed
     }
 
-    /// `node` alone was asked, and has refused by `now`: it will push when the key is deleted.
+    /// Only `node` received the attempt, and had refused it by `now`. It pushes when the key is deleted.
     pub(crate) fn handle_held(&mut self, node: NodeId, quorum: Quorum, now: Time, random: u64) {
         self.watched = Some(node);
         self.handle_refusal(Free::default(), quorum, now, random);

@@ -92,10 +92,8 @@ impl ReleaseGuard {
         // The deletes are in the mailboxes: what is put there from now on comes after them (I8).
         if let Some(listener) = self.listener.take() {
             let at = cooling.map_or(now, |cooling| cooling.until);
-            claim
-                .keys()
-                .iter()
-                .for_each(|key| listener.handle_release(key, at, claim.was_refused()));
+            let has_rivals = claim.was_refused();
+            claim.keys().iter().for_each(|key| listener.handle_release(key, at, has_rivals));
         }
     }
 }

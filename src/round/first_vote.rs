@@ -41,7 +41,7 @@ impl VoteSink for FirstVote {
         // The waiting task may be gone; and a node's task wakes it, which others need.
         contain(|| {
             if let Some(sender) = sender {
-                // An error says that nobody waits any more.
+                // An error means that the waiting task is gone.
                 let _ = sender.send(());
             }
         });
