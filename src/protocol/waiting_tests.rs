@@ -133,7 +133,9 @@ fn what_came_in_before_a_refusal_was_looked_at_is_a_reason_to_try_soon() {
 fn pushed(waiting: &mut Waiting, now: u64) -> Option<Time> {
     waiting.handle_freed(NodeId::new(0));
     let try_at = waiting.worth_while_at(Free::default(), Quorum::majority(1), at(now));
-    try_at.into_iter().for_each(|at| waiting.handle_news(at));
+    if let Some(at) = try_at {
+        waiting.handle_news(at);
+    }
     try_at
 }
 
