@@ -353,7 +353,9 @@ impl PushSink for WaitQueues {
                 }
                 if let Some(at) = self.worth_while_at(&all, &first) {
                     let now = self.clock.now();
-                    all.by_key.get_mut(key).map(|queue| queue.handle_freed_by_others(now));
+                    if let Some(queue) = all.by_key.get_mut(key) {
+                        queue.handle_freed_by_others(now);
+                    }
                     told.push((first, at));
                 }
             }

@@ -161,7 +161,8 @@ pub(crate) async fn check(pool: &Pool, key: Key) -> Result<Vec<NodeCheck>, NoRun
     let names: Vec<Arc<str>> = nodes.iter().map(|node| node.name.clone()).collect();
     let clock = pool.clock();
     let wall = clock.wall_us().saturating_mul(1_000);
-    let client = wall.checked_signed_diff(clock.now().as_nanos()).unwrap_or_default();
+    let client = i128::from(wall) - i128::from(clock.now().as_nanos());
+    let client = i64::try_from(client).unwrap_or_default();
     let mut checks = compared(&names, &probes, client);
     let lists: Vec<_> =
         probes.iter().map(|probe| probe.as_ref().ok()?.clients.as_deref()).collect();
@@ -198,9 +199,9 @@ fn compared(
         probes.iter().map(|probe| probe.as_ref().ok()?.told.facts.run_id()).collect();
     let offsets = offsets(&readings);
     let dispute = dispute(&readings, &offsets, client, STEP);
-    let named = |places: &[usize]| places.iter().map(|place| names[*place].to_string()).collect();
-    let disputed = dispute.map(|Dispute { by, near, far }| {
-        let (near_client, others) = (named(&near), named(&far));
+    let shown = |places: &[usize]| places.iter().map(|place| names[*place].to_string()).collect();
+    let finding = dispute.map(|Dispute { by, near, far }| {
+        let (near_client, others) = (shown(&near), shown(&far));
         Finding::ClocksDisagree { by, near_client, others }
     });
     let check = |(place, offset): (usize, Option<ClockOffset>)| {
@@ -208,7 +209,7 @@ fn compared(
         node.clock_offset = offset;
         let off = offset.filter(|offset| offset.certain() > STEP);
         let off = off.map(|offset| Finding::ClockOff { offset });
-        node.findings.extend(disputed.clone().filter(|_| offset.is_some()).or(off));
+        node.findings.extend(finding.clone().filter(|_| offset.is_some()).or(off));
         let twins = (0..run_ids.len()).filter(|other| *other != place);
         let twins =
             twins.filter(|other| run_ids[place].is_some() && run_ids[*other] == run_ids[place]);

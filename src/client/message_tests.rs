@@ -189,7 +189,7 @@ fn texts_around(secret: &str) -> [String; 18] {
         format!("redis-cli -a {secret} -h 10.0.0.1"),
         format!("redis-cli -u redis://:{secret}@10.0.0.1"),
         format!("{secret}@10.0.0.1"),
-        format!("{secret}"),
+        secret.to_string(),
         format!("10.0.0.1 {secret}"),
         format!("redis://10.0.0.1 {secret}"),
         format!("redis://10.0.0.1,{secret}"),
@@ -215,7 +215,7 @@ proptest! {
         let builder = Redlock::builder().nodes([&text]);
         let mut shown = format!("{builder:?} {:?}", Config::new([&text]));
         if let Err(error) = builder.build() {
-            shown += &format!("{error} {error:?} {error:#?}");
+            shown = format!("{shown} {error} {error:?} {error:#?}");
             prop_assert!(!shown.contains("hunter2") && !shown.contains("tail99"), "{}", shown);
         }
     }

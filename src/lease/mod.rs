@@ -64,7 +64,9 @@ impl Lease {
         // The permit is kept until the lease is in the registry.
         let Acquired { guard, valid_until, tally, tag } = acquired;
         let AttemptGuard { previous, mut release, permit: _permit, .. } = guard;
-        previous.into_iter().for_each(|previous| previous.disarm());
+        if let Some(previous) = previous {
+            previous.disarm();
+        }
         if !at_least.is_zero() {
             release.keep_until(tally.t1().after(at_least));
         }

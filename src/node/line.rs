@@ -252,7 +252,9 @@ impl Line {
         }
         let (isolated, left): (Vec<_>, Vec<_>) =
             self.take_left(backlog, now).into_iter().partition(QueuedCommand::is_isolated);
-        isolated.into_iter().for_each(|command| backlog.keep(command));
+        for command in isolated {
+            backlog.keep(command);
+        }
         let owed = backlog.take_owed(now);
         let most = owed.len() + left.len() + backlog.inbox.len();
         if most == 0 {

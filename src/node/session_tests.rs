@@ -33,8 +33,8 @@ async fn session(room: usize) -> (Session<u8>, DuplexStream) {
     };
     let mut session = Session::new(Box::new(ours));
     let begin = session.begin(&login, fingerprint(), false, || 0);
-    let (begun, ()) = tokio::join!(begin, welcome);
-    begun.expect("it was greeted");
+    let (greeted, ()) = tokio::join!(begin, welcome);
+    greeted.expect("it was greeted");
     (session, theirs)
 }
 

@@ -95,7 +95,7 @@ impl fmt::Debug for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Holder");
         debug.field("value", &self.value).field("metadata", &self.metadata());
-        debug.field("ttl", &self.ttl).finish()
+        debug.field("ttl", &self.ttl).finish_non_exhaustive()
     }
 }
 

@@ -39,7 +39,7 @@ impl Backoff {
 
     /// Between two reconnects because of `MOVED`, which may concern one key or the whole server.
     const FIRST_MOVE: Duration = Duration::from_secs(1);
-    const LAST_MOVE: Duration = Duration::from_secs(60);
+    const LAST_MOVE: Duration = Duration::from_secs(45);
     /// Between two tries of a release that is sent alone, because connections were closed when it was sent: longer
     /// than a connection has to last to be replaced at once.
     const ISOLATED_REPEAT: Duration = Duration::from_secs(3);
