@@ -154,12 +154,12 @@ async fn run(row: &Row) {
         number(&board, "ready") == row.clients || has_failed().is_some()
     });
     // All wait for a lock that is held.
-    let held = connect(&nodes).acquire("r").await.expect("a free lock");
+    let lease = connect(&nodes).acquire("r").await.expect("a free lock");
     board.cmd(&[&["RPUSH", "begin"][..], &vec!["x"; row.clients]].concat());
     sleep(ALL_WAIT).await;
     cluster.iter().for_each(|node| drop(node.cmd(&["CONFIG", "RESETSTAT"])));
     let begun = shared_now();
-    held.release().await.expect("nodes are up");
+    lease.release().await.expect("nodes are up");
     let deadline = Instant::now() + LIMIT;
     while number(&board, "ended") < row.clients && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));

@@ -117,7 +117,7 @@ async fn long_foreign_value_is_not_fetched() {
     let redlock = redlock.node_timeout(ms(10_000)).ttl(ms(30_000)).build().expect("good settings");
     redlock.ready().await.expect("they are up");
     let value = "x".repeat(LONG);
-    for node in cluster.iter() {
+    for node in &cluster {
         node.cmd(&["SET", "r", &value]);
     }
     for acquire in

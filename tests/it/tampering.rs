@@ -107,7 +107,8 @@ fn pass_replies(server: &TcpStream, mut client: &TcpStream, expected: &Receiver<
             }
             Ok(Fate::Flood) => {
                 let begun = client.write_all(b"$536870912\r\n");
-                (0..1 << 13).try_fold((), |(), _| client.write_all(&[b'x'; 1 << 16])).and(begun)
+                let part = vec![b'x'; 1 << 16];
+                (0..1 << 13).try_fold((), |(), _| client.write_all(&part)).and(begun)
             }
             Err(_) => break,
         };

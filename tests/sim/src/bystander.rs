@@ -1,7 +1,7 @@
 //! Calls of runs with one kind of node fault, and locks that the fault must not affect.
 
 use crate::clock::{Instant, MS, S};
-use crate::closing::{ClosingCall, DELIVERED};
+use crate::closing::{ACQUIRED, ClosingCall, DELIVERED};
 use crate::dice::Dice;
 use crate::large::LargeCall;
 use crate::mode::Single;
@@ -61,13 +61,13 @@ impl Worker {
         let mut acquire = if is_single {
             self.redlock.try_acquire(&own)
         } else {
-            self.redlock.acquire(&own).wait(Duration::from_nanos(DELIVERED))
+            self.redlock.acquire(&own).wait(Duration::from_nanos(ACQUIRED))
         };
         if is_extended {
             acquire = acquire.auto_extend(millis(4 * self.times.ttl_ms));
         }
         let bound = nanos(self.times.connect_timeout) + nanos(self.times.node_timeout) + S;
-        let bound = if is_single { bound } else { DELIVERED };
+        let bound = if is_single { bound } else { ACQUIRED };
         let lease = match self.timed("acquire", bound, acquire).await {
             Ok(lease) => lease,
             Err(error) => return self.report_affected(&format!("{own} is not acquired: {error}")),

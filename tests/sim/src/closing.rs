@@ -15,8 +15,12 @@ const PREFIX: &str = "closing";
 /// Number of locks with such keys.
 const LOCKS: usize = 3;
 
-/// Maximum time until another lock is acquired, or its release is delivered.
-pub(crate) const DELIVERED: Instant = 10 * S;
+/// Maximum time until another lock is acquired.
+pub(crate) const ACQUIRED: Instant = 10 * S;
+
+/// Maximum time until the release of another lock is delivered. If it was in a pipeline with releases that close
+/// connections, it is sent alone, as these are, one after the other with pauses of up to 3 s.
+pub(crate) const DELIVERED: Instant = 30 * S;
 
 /// How a node closes connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
