@@ -37,7 +37,7 @@ fn release_that_two_connections_did_not_answer_is_written_alone() {
     assert!(bench.backlog.owed.is_empty());
 }
 
-/// The alarm would ring without end: nothing can be written until the reply has come.
+/// An alarm that is due would wake the task again and again until the reply comes.
 #[test]
 fn commands_behind_an_isolated_release_have_no_alarm_until_the_reply() {
     let mut bench = Bench::new();

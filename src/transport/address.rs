@@ -40,7 +40,7 @@ pub(crate) struct TcpOptions {
 }
 
 impl Address {
-    /// What to check if the server closes the connection without a reply: Redis with TLS does so.
+    /// Hint for a connection that the server closes without a reply, as Redis with TLS does.
     pub(crate) fn hint_if_closed(&self) -> &'static str {
         match self {
             Self::Tcp(_) => "; if it speaks TLS, use rediss://",
@@ -48,7 +48,7 @@ impl Address {
         }
     }
 
-    /// What to check if the server sends nothing: Redis without TLS waits for the end of a line.
+    /// Hint for a connection without any reply: Redis without TLS waits for the end of a line.
     pub(crate) fn hint_if_silent(&self) -> &'static str {
         match self {
             #[cfg(feature = "tls-rustls")]
