@@ -8,6 +8,7 @@ use super::handshake::Handshake;
 use super::login::Login;
 use super::push::PushSink;
 use super::queued_command::QueuedCommand;
+use super::set_up_attempt::ReducedSetUp;
 use super::timer_clock::{Moment, TimerClock};
 use crate::protocol::{NodeId, Time};
 use crate::sync::{contain, lock};
@@ -72,6 +73,7 @@ pub(crate) struct NodeShared {
     pub(super) timings: Timings,
     pub(super) timer: TimerClock,
     pub(super) handshake: Handshake,
+    pub(super) reduced_set_up: ReducedSetUp,
     pub(super) siblings: Arc<Siblings>,
     pub(super) pushes: Arc<dyn PushSink>,
     /// What nodes may have forgotten.
@@ -107,6 +109,7 @@ impl NodeShared {
             timings,
             timer: environment.timer_clock(),
             handshake: Handshake::default(),
+            reduced_set_up: ReducedSetUp::default(),
             siblings,
             pushes,
             guard,

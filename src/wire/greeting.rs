@@ -27,10 +27,10 @@ pub(crate) enum Greeted {
 
 impl Greeting {
     /// Greets with `login`: by `HELLO 3`, or else in RESP2. Without `names_user`, the password is given
-    /// alone there. The connection is named after `fingerprint`.
+    /// alone there. The connection is named after `fingerprint`, if there is one.
     pub(crate) fn ask(
         login: &RedisConnectionInfo,
-        fingerprint: &Fingerprint,
+        fingerprint: Option<&Fingerprint>,
         resp3: bool,
         names_user: bool,
         requests: &mut Requests,
@@ -54,13 +54,8 @@ impl Greeting {
         if has_database {
             requests.command("SELECT", 1).arg(login.db().to_string()).end();
         }
-        // So that `CLIENT LIST` tells whose connection it is, also where it is forbidden or not known to say more:
-        // servers before Redis 7.2 do not know `SETINFO`.
-        requests.command("CLIENT", 2).arg("SETNAME").arg(fingerprint.to_string()).end();
-        for (what, is) in
-            [("LIB-NAME", env!("CARGO_PKG_NAME")), ("LIB-VER", env!("CARGO_PKG_VERSION"))]
-        {
-            requests.command("CLIENT", 3).args(["SETINFO", what, is]).end();
+        if let Some(fingerprint) = fingerprint {
+            ask_to_name(fingerprint, requests);
         }
         Self { has_login, has_database, has_user: !resp3 && has_login && user.is_some() }
     }
@@ -79,6 +74,16 @@ impl Greeting {
             }
             _ => Ok(Greeted::Welcome),
         }
+    }
+}
+
+/// So that `CLIENT LIST` tells whose connection it is, also where it is forbidden or not known to say more:
+/// servers before Redis 7.2 do not know `SETINFO`.
+fn ask_to_name(fingerprint: &Fingerprint, requests: &mut Requests) {
+    requests.command("CLIENT", 2).arg("SETNAME").arg(fingerprint.to_string()).end();
+    for (what, is) in [("LIB-NAME", env!("CARGO_PKG_NAME")), ("LIB-VER", env!("CARGO_PKG_VERSION"))]
+    {
+        requests.command("CLIENT", 3).args(["SETINFO", what, is]).end();
     }
 }
 
@@ -101,7 +106,7 @@ mod tests {
 
     fn asked(login: &RedisConnectionInfo, resp3: bool, names_user: bool) -> (Greeting, String) {
         let mut requests = Requests::default();
-        let greeting = Greeting::ask(login, &fingerprint(), resp3, names_user, &mut requests);
+        let greeting = Greeting::ask(login, Some(&fingerprint()), resp3, names_user, &mut requests);
         let text = String::from_utf8(requests.bytes().to_vec()).expect("text");
         let words = text.split("\r\n").filter(|word| !word.starts_with(['$', '*']));
         (greeting, words.collect::<Vec<_>>().join(" "))
