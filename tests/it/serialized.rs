@@ -36,11 +36,12 @@ async fn all_that_a_client_tells_can_be_written_and_has_no_value_and_no_password
     let name = |at: usize| cluster[at].addr().to_string();
 
     let status = text(&redlock.status("r").await.expect("two answer"));
-    assert_eq!(names(&status), ["holder", "is_held", "needed", "nodes"]);
+    assert_eq!(names(&status), ["acquirable_in_seconds", "holder", "is_held", "needed", "nodes"]);
     assert_eq!((&status["is_held"], &status["needed"]), (&json!(false), &json!(2)));
     let nodes = status["nodes"].as_array().expect("a list");
     for (at, state) in ["held", "foreign", "failed"].into_iter().enumerate() {
-        let fields = ["failure", "holder", "latency_seconds", "name", "state", "ttl_seconds"];
+        let fields =
+            ["eligibility", "failure", "holder", "latency_seconds", "name", "state", "ttl_seconds"];
         assert_eq!(names(&nodes[at]), fields);
         assert_eq!((&nodes[at]["name"], &nodes[at]["state"]), (&json!(name(at)), &json!(state)));
     }
