@@ -4,6 +4,7 @@ use crate::alone::Alone;
 use crate::bystander::SingleCall;
 use crate::clock::{Instant, MS};
 use crate::dice::Dice;
+use crate::many_waiters::Contender;
 use crate::mode::Mode;
 use crate::scenario::Scenario;
 
@@ -35,6 +36,8 @@ pub(crate) enum Verb {
     Ready,
     Alone(Alone),
     Single(SingleCall),
+    /// One of many clients that wait for one lock.
+    Contend(Contender),
 }
 
 /// A lock, from the acquire to its end.

@@ -67,6 +67,8 @@ pub(crate) fn draw_faults(scenario: &Scenario, dice: &mut Dice) -> Vec<FaultPlan
         planner.plan_start();
     } else if scenario.mode == Mode::Outages {
         planner.plan_outages();
+    } else if scenario.mode == Mode::ManyWaiters {
+        return Vec::new();
     } else if scenario.mode.single().is_some() {
         plan_single(&mut planner);
     } else {

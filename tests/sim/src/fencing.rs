@@ -44,6 +44,7 @@ impl Fencing {
             Mode::Guarded(_) | Mode::Stepped(_) | Mode::Single(_) => {
                 Self { hints: dice.chance(500), ..off }
             }
+            Mode::ManyWaiters => Self { is_on: false, ..off },
             Mode::Outside(_) => off,
         }
     }

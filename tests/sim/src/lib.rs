@@ -34,6 +34,7 @@ mod holder;
 mod large;
 mod ledger;
 mod machines;
+mod many_waiters;
 mod mishap;
 mod mode;
 mod network;

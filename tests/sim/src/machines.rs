@@ -52,6 +52,7 @@ impl Core {
         self.stands_still = scenario.mode == Mode::Outside(Outside::Standstill);
         self.readings.witness = scenario.witness;
         self.readings.shyness = scenario.shyness;
+        self.commands_left = scenario.most_commands();
         self.add_standbys(scenario, dice);
         self.fill_counters(&scenario.fencing, scenario.resources, dice);
     }

@@ -9,13 +9,10 @@ use std::{env, thread};
 /// So many findings of a sweep are printed.
 const MOST_SHOWN: usize = 10;
 
-/// So many seeds of one mode are played before those of the next, in a hunt.
-const TURN: u64 = 25;
-
 /// Simulates whole quorlock clients, from seeds.
 #[derive(Parser)]
 struct Arguments {
-    /// How many seeds to play
+    /// Number of seeds to play; of `all` modes, `many-waiters` gets a hundredth of it
     #[arg(long, default_value_t = 1_000)]
     seeds: u64,
     /// The first of them
@@ -99,7 +96,8 @@ impl Arguments {
     #[allow(clippy::cast_precision_loss)] // It is for reading.
     fn sweep(&self, mode: Mode) -> bool {
         let start = Instant::now();
-        let seeds = self.from..self.from.saturating_add(self.seeds);
+        let count = if self.mode == "all" { mode.share(self.seeds) } else { self.seeds };
+        let seeds = self.from..self.from.saturating_add(count);
         let swept = sweep(mode, seeds, self.threads(), false);
         let seconds = start.elapsed().as_secs_f64();
         println!(
@@ -137,9 +135,9 @@ impl Arguments {
         let (mut played, mut round) = (0, 0);
         while played < self.seeds {
             for mode in modes {
-                let turns = TURN * mode.turns();
-                let from = self.from + round * turns;
-                let swept = sweep(*mode, from..from + turns, self.threads(), true);
+                let turn = mode.turn();
+                let from = self.from + round * turn;
+                let swept = sweep(*mode, from..from + turn, self.threads(), true);
                 played += swept.seeds;
                 if let Some((seed, rule, how)) = swept.findings.first() {
                     println!("seed {seed}: {}: {rule:?}: {how}", mode.label());

@@ -24,6 +24,8 @@ pub enum Mode {
     /// One kind of node fault without any other: locks that the fault must not affect are acquired, held and released
     /// as without it.
     Single(Single),
+    /// No faults. 100 clients wait for one lock.
+    ManyWaiters,
     /// One kind of fault outside the promise: how often do two hold at a time?
     Outside(Outside),
     /// Counters are lost: how often do tokens not follow the order of leases?
@@ -113,7 +115,7 @@ const fn wiped(is_majority: bool, hint: Hint) -> Mode {
 
 impl Mode {
     /// All modes, with their names on the command line.
-    pub const ALL: [(&str, Self); 33] = [
+    pub const ALL: [(&str, Self); 34] = [
         ("promise", Self::Promise),
         ("quiet", Self::Quiet),
         ("outages", Self::Outages),
@@ -128,6 +130,7 @@ impl Mode {
         ("failover", Self::Single(Single::Failover)),
         ("closing-command", Self::Single(Single::ClosingCommand)),
         ("large-value", Self::Single(Single::LargeValue)),
+        ("many-waiters", Self::ManyWaiters),
         ("amnesia", Self::Outside(Outside::Amnesia)),
         ("jump", Self::Outside(Outside::Jump)),
         ("fast-nodes", Self::Outside(Outside::FastNodes)),
@@ -159,12 +162,15 @@ impl Mode {
         !matches!(self, Self::Outside(_) | Self::Wiped(_))
     }
 
-    /// How many turns it has in a hunt, where others have one: it has the most of what a client can do.
-    pub fn turns(self) -> u64 {
-        match self {
-            Self::Promise => 6,
-            _ => 1,
-        }
+    /// Seeds per turn of a hunt. `Promise` has more, because its runs use the most of the API.
+    pub fn turn(self) -> u64 {
+        if self == Self::Promise { 150 } else { self.share(25) }
+    }
+
+    /// Number of seeds to play of this mode in a sweep of `seeds` of all modes. A run of `ManyWaiters` takes as long as 100
+    /// runs of another mode.
+    pub fn share(self, seeds: u64) -> u64 {
+        if self == Self::ManyWaiters { seeds.div_ceil(100) } else { seeds }
     }
 
     /// Whether it is a finding if `rule` is broken; else that is only counted.
@@ -188,7 +194,7 @@ impl Mode {
     /// True if nodes forget nothing that matters, and clocks do not step: all that is promised is looked at.
     pub(crate) fn is_whole(self) -> bool {
         let is_kept = matches!(self, Self::Single(single) if single != Single::Failover);
-        is_kept || matches!(self, Self::Promise | Self::Quiet | Self::Outages)
+        is_kept || matches!(self, Self::Promise | Self::Quiet | Self::Outages | Self::ManyWaiters)
     }
 
     /// True if it is promised that no two hold at a time.
@@ -231,6 +237,7 @@ impl Mode {
             | Self::Tokens
             | Self::Stepped(_)
             | Self::Single(_)
+            | Self::ManyWaiters
             | Self::Wiped(_) => false,
         }
     }

@@ -121,6 +121,7 @@ impl Core {
                 Some(server) => {
                     let (bytes, closing) = self.cut_off(node, bytes);
                     self.fade_some(node);
+                    self.count_commands(&bytes);
                     let before = self.see_counters(node);
                     let outputs = self.nodes[node].server.receive(server, &bytes, wall);
                     self.note_tenures(node);

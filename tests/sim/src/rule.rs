@@ -59,6 +59,8 @@ rules! {
     ClocksRead "A node that is written to is asked for its time every five seconds (SAFETY).",
     Paced "A node that cannot be reached is tried again after a pause (DESIGN, section 5).",
     Unaffected "A fault of a minority, or of one lock's commands, fails no other lock (README).",
+    Served "Each of 100 clients that wait for one lock gets it within the default wait of 10 s (PERFORMANCE).",
+    FewCompete "Few of many waiters compete for each release (DESIGN, section 6).",
     Foreign "A lock whose key has a foreign value of any size is contended, and its status is reported (Redlock::status).",
     Rejoined "A node that has failed over is used again within a bounded time (OPERATIONS).",
     NoSecrets "No error, report or status shows the value of a lock (README).",

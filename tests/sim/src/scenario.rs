@@ -5,6 +5,7 @@ use crate::clock::{Instant, MS, S};
 use crate::dice::Dice;
 use crate::fault::{Fault, draw_faults};
 use crate::fencing::Fencing;
+use crate::many_waiters;
 use crate::mode::{Guarded, Mode, Outside, Single};
 use crate::process::MOST_PROCESSES;
 use crate::restarts::{draw_arrival, draw_starts};
@@ -115,7 +116,10 @@ impl Scenario {
         let calm = if mode.is_whole() || mode.is_fresh() { 0 } else { connect };
         let ttls = if mode.restarts_groups() || mode.has_steps() { 9 } else { dice.between(3, 7) };
         let short = (ttl_ms * MS * ttls).min(if ttls == 9 { 90 * S } else { 40 * S });
-        let horizon = calm + mode.single().map_or(short, Single::lasting);
+        let horizon = match mode {
+            Mode::ManyWaiters => many_waiters::LASTING,
+            _ => calm + mode.single().map_or(short, Single::lasting),
+        };
         let times = Times {
             ttl_ms,
             node_timeout: Duration::from_nanos(timeout),
@@ -123,7 +127,7 @@ impl Scenario {
             horizon,
         };
         let longest_delay = if mode == Mode::Quiet { 300 } else { ttl_ms / 4 };
-        let (retry, longest_delay) = draw_retry(longest_delay, dice);
+        let (retry, longest_delay) = draw_retry(mode, longest_delay, dice);
         let trusts = matches!(mode, Mode::Guarded(_)) && dice.chance(200);
         // In the other modes it is about what two do with one lock.
         let most: &[usize] = if mode.is_whole() { &[1, 1, 2, 3, 6] } else { &[1, 1, 1, 2] };
@@ -154,7 +158,8 @@ impl Scenario {
             // Whoever trusts in disks trusts in all of which it is not told.
             hides_info: !trusts && mode == Mode::Guarded(Guarded::Observed) && dice.chance(150),
             hides_time: hides_time(mode, seed),
-            resp3: dice.chance(850),
+            // Waiters compete when nodes push.
+            resp3: mode == Mode::ManyWaiters || dice.chance(850),
             node_rates: Vec::new(),
             processes: Vec::new(),
             tasks: Vec::new(),
@@ -213,6 +218,9 @@ impl Scenario {
     }
 
     fn draw_tasks(&self, dice: &mut Dice) -> Vec<TaskPlan> {
+        if self.mode == Mode::ManyWaiters {
+            return self.draw_contenders(dice);
+        }
         let palette = Palette::draw(self, dice);
         let mut id = 0;
         let mut tasks = Vec::new();
@@ -321,6 +329,9 @@ fn draw_sizes(mode: Mode, dice: &mut Dice) -> (u64, usize, u64) {
     if let Some(single) = mode.single() {
         return single.draw_sizes(dice);
     }
+    if mode == Mode::ManyWaiters {
+        return (10_000, dice.pick(&[3, 5]), 100);
+    }
     let ttl_ms = match mode {
         Mode::Guarded(Guarded::Fresh) => dice.pick(&[3_000, 10_000]),
         // What is not released stands for much longer than any delay.
@@ -348,10 +359,12 @@ fn draw_sizes(mode: Mode, dice: &mut Dice) -> (u64, usize, u64) {
 }
 
 /// How to try again, and the longest delay of that.
-fn draw_retry(longest_ms: u64, dice: &mut Dice) -> (RetryPolicy, Duration) {
+fn draw_retry(mode: Mode, longest_ms: u64, dice: &mut Dice) -> (RetryPolicy, Duration) {
     let (short, long) =
         (Duration::from_millis(longest_ms * 2 / 5), Duration::from_millis(longest_ms));
-    let policy = if dice.chance(500) {
+    let policy = if mode == Mode::ManyWaiters {
+        RetryPolicy::default()
+    } else if dice.chance(500) {
         RetryPolicy::jittered(short..long)
     } else {
         RetryPolicy::exponential(short, long)

@@ -47,6 +47,8 @@ pub(crate) struct Core {
     pub(crate) addresses: Vec<usize>,
     /// The only fault of the run, if its mode is about one.
     pub(crate) single: Option<Single>,
+    /// Commands that the nodes may still receive before too many waiters compete, in the mode that counts them.
+    pub(crate) commands_left: Option<u64>,
     /// How many failovers have not ended, and when the last of them did.
     pub(crate) failing_over: usize,
     pub(crate) failed_over: Option<Instant>,
@@ -105,6 +107,7 @@ impl Core {
             connections: Vec::new(),
             addresses: Vec::new(),
             single: None,
+            commands_left: None,
             failing_over: 0,
             failed_over: None,
             term: 0,

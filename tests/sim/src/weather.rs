@@ -36,10 +36,15 @@ pub(crate) struct Nerves {
 impl Weather {
     pub(crate) fn draw(mode: Mode, ttl: Instant, timeout: Instant, dice: &mut Dice) -> Self {
         let steps = mode.has_steps();
-        let share = dice.pick(if steps { &[400, 200, 50] } else { &[500, 200, 50] });
+        let share = dice.pick(match mode {
+            Mode::ManyWaiters => &[500, 200, 100],
+            _ if steps => &[400, 200, 50],
+            _ => &[500, 200, 50],
+        });
         let least = (timeout / share).max(20 * US);
         let delay = (least, least * dice.pick(&[2, 4]));
-        let is_well = matches!(mode, Mode::Quiet | Mode::Outages | Mode::Single(_));
+        let is_well =
+            matches!(mode, Mode::Quiet | Mode::Outages | Mode::Single(_) | Mode::ManyWaiters);
         if mode.is_fresh() || is_well {
             return Self {
                 delay,
@@ -67,7 +72,7 @@ impl Weather {
 
 impl Nerves {
     pub(crate) fn draw(mode: Mode, timeout: Instant, dice: &mut Dice) -> Self {
-        if mode.is_fresh() || matches!(mode, Mode::Outages | Mode::Single(_)) {
+        if mode.is_fresh() || matches!(mode, Mode::Outages | Mode::Single(_) | Mode::ManyWaiters) {
             return Self { holds: 0, longest: 0, late_alarms: 0 };
         }
         Self {

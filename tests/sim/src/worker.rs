@@ -186,6 +186,7 @@ impl Worker {
             }
             Verb::Alone(alone) => self.act_alone(alone).await,
             Verb::Single(call) => self.act_single(call).await,
+            Verb::Contend(contender) => self.contend(contender).await,
             Verb::Another { lock } => self.act_by_another(*lock).await,
             Verb::Check => {
                 let found = self.timed("check", 2 * (connect + node), self.redlock.check()).await;

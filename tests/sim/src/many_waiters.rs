@@ -1,0 +1,95 @@
+//! Runs with 100 clients, each with its own connections, on one lock.
+
+use crate::call::{Call, Verb};
+use crate::clock::{Instant, MS, S};
+use crate::dice::Dice;
+use crate::holder::Relied;
+use crate::mode::Mode;
+use crate::rule::Rule;
+use crate::scenario::{Scenario, TaskPlan};
+use crate::shared::Core;
+use crate::worker::{Worker, name};
+use std::time::Duration;
+
+const CLIENTS: usize = 100;
+
+/// All clients have connected before this moment.
+const START: Instant = S;
+
+/// The default wait of an acquire.
+const WAIT: Instant = 10 * S;
+
+/// The longest run: all clients have acquired the lock, or timed out.
+pub(crate) const LASTING: Instant = START + WAIT + S;
+
+/// Maximum number of commands per client of the lock, on all nodes together: 90 to 190 are usual on three and five nodes,
+/// heartbeats included.
+const MOST_COMMANDS: u64 = 250;
+
+/// A client that acquires the lock once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Contender {
+    /// When it begins to wait.
+    at: Instant,
+    hold: Instant,
+}
+
+impl Scenario {
+    /// One task with one call for each client.
+    pub(crate) fn draw_contenders(&self, dice: &mut Dice) -> Vec<TaskPlan> {
+        let spread = dice.pick(&[MS, 10 * MS, 100 * MS]);
+        let mut contend = |index: usize| {
+            let process = index % self.processes.len();
+            let at = START + dice.below(spread);
+            let contender = Contender { at, hold: dice.between(4 * MS, 6 * MS) };
+            let call = Call { verb: Verb::Contend(contender), rest: 0 };
+            let runtime = dice.index(self.processes[process].runtimes);
+            TaskPlan { process, runtime, at: dice.below(100 * MS), calls: vec![(index + 1, call)] }
+        };
+        (0..CLIENTS).map(&mut contend).collect()
+    }
+
+    pub(crate) fn most_commands(&self) -> Option<u64> {
+        (self.mode == Mode::ManyWaiters).then_some(MOST_COMMANDS * self.tasks.len() as u64)
+    }
+}
+
+impl Worker {
+    pub(crate) async fn contend(mut self, Contender { at, hold }: Contender) {
+        (self.client, self.redlock) = self.another_client();
+        let _ = self.within(at.saturating_sub(self.now()), self.redlock.ready()).await;
+        self.sleep(at.saturating_sub(self.now())).await;
+        let acquire = self.redlock.acquire(name(0)).wait(Duration::from_nanos(WAIT));
+        match self.timed("acquire", WAIT, acquire).await {
+            Ok(lease) => {
+                let commits = self.commits(&[0], &lease, self.times.ttl_ms);
+                let id = self.checker.books().begin(self.process, &[0], &lease, commits);
+                let end = Relied { worker: &self, id };
+                self.sleep(hold).await;
+                drop(end);
+                self.inspect(&lease.release().await);
+            }
+            Err(error) => {
+                let how = format!("p{} t{}: {error}", self.process, self.name);
+                self.checker.books().broken(Rule::Served, how);
+            }
+        }
+        if self.close().await.is_ok() {
+            self.check_census();
+        }
+    }
+}
+
+impl Core {
+    /// Counts the commands in `bytes`, which a node has read. Each write of a client is a sequence of whole commands.
+    pub(crate) fn count_commands(&mut self, bytes: &[u8]) {
+        let Some(left) = self.commands_left.filter(|_| self.now >= START) else { return };
+        let later = bytes.windows(3).filter(|part| part == b"\r\n*").count();
+        let commands = later + usize::from(bytes.starts_with(b"*"));
+        self.commands_left = left.checked_sub(commands as u64);
+        if self.commands_left.is_none() {
+            let how = format!("more than {MOST_COMMANDS} commands per client of the lock");
+            self.findings.push((Rule::FewCompete, how));
+        }
+    }
+}
