@@ -5,11 +5,9 @@ use super::line::Written;
 use super::peer::Peer;
 use super::pipe::Pipe;
 use super::session::Session;
-use super::set_up_attempt::SetUpAttempt;
 use super::shared::NodeShared;
 use crate::wire::{Conversation, NodeFailure};
 use redis::{RedisConnectionInfo, RedisError};
-use std::sync::Arc;
 
 /// A connection whose set-up was answered.
 pub(super) struct Link {
@@ -26,9 +24,8 @@ impl Link {
     /// Dropping the future closes the connection; nothing but the set-up was sent on it.
     pub(super) async fn establish(node: &NodeShared) -> Result<Self, NodeFailure> {
         let (login, limit) = node.log_in().await?;
-        let attempt = node.reduced_set_up.attempt(node.timer.now());
         let connecting = async {
-            let open = |resp3| open(node, &login, resp3, &attempt);
+            let open = |resp3| open(node, &login, resp3);
             let greeted = greet(&node.handshake, open).await;
             let (mut session, peer) = greeted.map_err(|error| NodeFailure::unreachable(&error))?;
             kill_stale(&mut session, &peer, node).await?;
@@ -36,7 +33,7 @@ impl Link {
         };
         let (session, peer) = match node.timer.timeout(limit, connecting).await {
             Some(connected) => connected?,
-            None => return Err(node.handle_connect_timeout(&attempt)),
+            None => return Err(node.connect_timeout()),
         };
         if peer.info.is_replica {
             return Err(NodeFailure::Replica);
@@ -44,7 +41,7 @@ impl Link {
         if let Some(run_id) = &peer.info.run_id {
             node.siblings.enter(node.id, run_id)?;
         }
-        let Session { pipe, said, .. } = session;
+        let Session { pipe, said } = session;
         Ok(Self { pipe, said, peer })
     }
 }
@@ -53,9 +50,8 @@ async fn open(
     node: &NodeShared,
     login: &RedisConnectionInfo,
     resp3: bool,
-    attempt: &Arc<SetUpAttempt>,
 ) -> Result<(Session<Written>, Peer), RedisError> {
-    let mut session = Session::open(node, login, resp3, attempt, Written::of_set_up).await?;
+    let mut session = Session::open(node, login, resp3, Written::of_set_up).await?;
     let clock = &node.environment.clock;
     let peer = Peer::set_up(&mut session, Written::of_set_up(), resp3, clock).await?;
     Ok((session, peer))

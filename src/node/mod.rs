@@ -39,7 +39,6 @@ mod runtime;
 #[cfg(feature = "serde")]
 mod serialized;
 mod session;
-mod set_up_attempt;
 mod settle;
 mod shared;
 mod shield;

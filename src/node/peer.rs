@@ -33,12 +33,11 @@ impl Peer {
         resp3: bool,
         clock: &Clock,
     ) -> Result<Self, RedisError> {
-        let scope = session.attempt.scope;
-        SetUp::ask(resp3, scope, session.requests());
+        SetUp::ask(resp3, session.requests());
         let sent = clock.now();
         let replies = session.exchange(what).await?;
         let received = clock.now();
-        let SetUp { client_id, info, can, shown_us, .. } = SetUp::read(&replies, resp3, scope)?;
+        let SetUp { client_id, info, can, shown_us, .. } = SetUp::read(&replies, resp3)?;
         let reading = shown_us.map(|shown_us| Reading { sent, shown_us, received });
         Ok(Self { client_id, info, asked: sent, reading, can })
     }

@@ -2,7 +2,6 @@
 
 use super::handshake::greet;
 use super::session::Session;
-use super::set_up_attempt::SetUpAttempt;
 use super::shared::NodeShared;
 use super::shield::shield;
 use crate::protocol::{Offset, Reading};
@@ -13,7 +12,6 @@ use crate::wire::{
     time_us,
 };
 use redis::{RedisConnectionInfo, RedisError};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// How often a clock is read: the narrowest of several readings counts.
@@ -52,8 +50,7 @@ impl Probe {
 
     async fn look_at(node: &NodeShared, keys: &Keys) -> Result<Self, NodeFailure> {
         let (login, limit) = node.log_in().await?;
-        let attempt = node.reduced_set_up.attempt(node.timer.now());
-        let greeting = greet(&node.handshake, |resp3| open(node, &login, resp3, &attempt));
+        let greeting = greet(&node.handshake, |resp3| open(node, &login, resp3));
         let (mut session, resp3) = match node.timer.timeout(limit, greeting).await {
             Some(Ok(opened)) => opened,
             Some(Err(error)) => return Err(NodeFailure::unreachable(&error)),
@@ -132,9 +129,8 @@ async fn open(
     node: &NodeShared,
     login: &RedisConnectionInfo,
     resp3: bool,
-    attempt: &Arc<SetUpAttempt>,
 ) -> Result<(Session<()>, bool), RedisError> {
-    Ok((Session::open(node, login, resp3, attempt, || ()).await?, resp3))
+    Ok((Session::open(node, login, resp3, || ()).await?, resp3))
 }
 
 #[cfg(test)]

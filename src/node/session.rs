@@ -1,26 +1,23 @@
 //! A session with a server: a stream, and what is said over it, one exchange at a time.
 
 use super::pipe::Pipe;
-use super::set_up_attempt::SetUpAttempt;
 use super::shared::NodeShared;
 use crate::transport::Stream;
-use crate::wire::{Conversation, Fingerprint, Greeted, Greeting, Requests, SetUpScope};
+use crate::wire::{Conversation, Fingerprint, Greeted, Greeting, Requests};
 use redis::{RedisConnectionInfo, RedisError, Value};
 use std::future::poll_fn;
 use std::io;
-use std::sync::Arc;
 
 /// A connection whose server has let us in. Dropping it closes the stream. Each pipeline on it has a `T` with
 /// it.
 pub(super) struct Session<T> {
     pub(super) pipe: Pipe,
     pub(super) said: Conversation<T>,
-    pub(super) attempt: Arc<SetUpAttempt>,
 }
 
 impl<T> Session<T> {
     /// Connects to `node`, and greets it by `login`, in RESP3 or RESP2. `what` goes with the pipelines for that, and is
-    /// dropped. `attempt` receives whether the pipeline under way is answered in part.
+    /// dropped.
     ///
     /// # Cancel safety
     /// Dropping the future closes the stream.
@@ -28,12 +25,10 @@ impl<T> Session<T> {
         node: &NodeShared,
         login: &RedisConnectionInfo,
         resp3: bool,
-        attempt: &Arc<SetUpAttempt>,
         what: impl Fn() -> T,
     ) -> Result<Self, RedisError> {
-        let is_full = attempt.scope == SetUpScope::Full;
-        let fingerprint = is_full.then(|| node.login.fingerprint());
-        let mut session = Self::new(node.connect().await?, attempt.clone());
+        let fingerprint = node.login.fingerprint();
+        let mut session = Self::new(node.connect().await?);
         match session.begin(login, fingerprint, resp3, what).await {
             Ok(()) => Ok(session),
             Err(error) if error.is_connection_dropped() && session.said.last_error().is_none() => {
@@ -44,15 +39,15 @@ impl<T> Session<T> {
         }
     }
 
-    fn new(stream: Box<dyn Stream>, attempt: Arc<SetUpAttempt>) -> Self {
-        Self { pipe: Pipe::new(stream), said: Conversation::new(), attempt }
+    fn new(stream: Box<dyn Stream>) -> Self {
+        Self { pipe: Pipe::new(stream), said: Conversation::new() }
     }
 
     /// Greets the server.
     async fn begin(
         &mut self,
         login: &RedisConnectionInfo,
-        fingerprint: Option<&Fingerprint>,
+        fingerprint: &Fingerprint,
         resp3: bool,
         what: impl Fn() -> T,
     ) -> Result<(), RedisError> {
@@ -78,14 +73,9 @@ impl<T> Session<T> {
     /// # Cancel safety
     /// What was to be sent may have been sent. Use the session no more.
     pub(super) async fn exchange(&mut self, what: T) -> Result<Vec<Value>, RedisError> {
-        let Self { pipe, said, attempt } = self;
+        let Self { pipe, said } = self;
         said.end_pipeline(what);
-        let answered = poll_fn(|cx| {
-            let polled = pipe.poll_replies(said, cx);
-            attempt.note_partly_answered(said.is_partly_answered());
-            polled
-        });
-        match answered.await {
+        match poll_fn(|cx| pipe.poll_replies(said, cx)).await {
             Ok((_, replies)) => Ok(replies),
             Err(error) => Err(match said.last_error() {
                 Some(why) => {

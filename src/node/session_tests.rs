@@ -1,8 +1,6 @@
 //! Sessions over streams whose other end is in the test's hand.
 
-use super::super::set_up_attempt::ReducedSetUp;
 use super::*;
-use crate::protocol::Time;
 use futures::FutureExt;
 use std::pin::Pin;
 use std::sync::LazyLock;
@@ -22,10 +20,6 @@ fn fingerprint() -> &'static Fingerprint {
     &FINGERPRINT
 }
 
-fn attempt() -> Arc<SetUpAttempt> {
-    ReducedSetUp::default().attempt(Time::default())
-}
-
 /// A session in RESP2, and the server's end of its stream, which has room for so many bytes.
 async fn session(room: usize) -> (Session<u8>, DuplexStream) {
     let (ours, mut theirs) = duplex(room);
@@ -37,8 +31,8 @@ async fn session(room: usize) -> (Session<u8>, DuplexStream) {
         }
         theirs.write_all(b"+OK\r\n+OK\r\n+OK\r\n").await.expect("it is open");
     };
-    let mut session = Session::new(Box::new(ours), attempt());
-    let begin = session.begin(&login, Some(fingerprint()), false, || 0);
+    let mut session = Session::new(Box::new(ours));
+    let begin = session.begin(&login, fingerprint(), false, || 0);
     let (greeted, ()) = tokio::join!(begin, welcome);
     greeted.expect("it was greeted");
     (session, theirs)
@@ -58,7 +52,7 @@ fn ping(session: &mut Session<u8>, what: u8) {
 }
 
 fn now(session: &mut Session<u8>) -> Option<Result<(u8, Vec<Value>), RedisError>> {
-    let Session { pipe, said, .. } = session;
+    let Session { pipe, said } = session;
     poll_fn(|cx| pipe.poll_replies(said, cx)).now_or_never()
 }
 
@@ -89,7 +83,7 @@ async fn what_the_stream_does_not_take_at_once_is_sent_later() {
     };
     let asks = async {
         for what in 1..=3 {
-            let Session { pipe, said, .. } = &mut session;
+            let Session { pipe, said } = &mut session;
             let (answered, _) = poll_fn(|cx| pipe.poll_replies(said, cx)).await.expect("an answer");
             assert_eq!(answered, what);
         }
@@ -170,7 +164,7 @@ impl AsyncWrite for Endless {
 #[test]
 fn a_server_that_pushes_without_end_is_not_read_without_end() {
     let login = RedisConnectionInfo::default();
-    let mut session = Session::new(Box::new(Endless::default()), attempt());
-    let begin = session.begin(&login, Some(fingerprint()), false, || 0);
+    let mut session = Session::new(Box::new(Endless::default()));
+    let begin = session.begin(&login, fingerprint(), false, || 0);
     assert!(begin.now_or_never().is_none(), "it is asked again, and others have their turn");
 }

@@ -8,7 +8,6 @@ use super::handshake::Handshake;
 use super::login::Login;
 use super::push::PushSink;
 use super::queued_command::QueuedCommand;
-use super::set_up_attempt::ReducedSetUp;
 use super::timer_clock::{Moment, TimerClock};
 use crate::protocol::{NodeId, Time};
 use crate::sync::{contain, lock};
@@ -73,7 +72,6 @@ pub(crate) struct NodeShared {
     pub(super) timings: Timings,
     pub(super) timer: TimerClock,
     pub(super) handshake: Handshake,
-    pub(super) reduced_set_up: ReducedSetUp,
     pub(super) siblings: Arc<Siblings>,
     pub(super) pushes: Arc<dyn PushSink>,
     /// What nodes may have forgotten.
@@ -109,7 +107,6 @@ impl NodeShared {
             timings,
             timer: environment.timer_clock(),
             handshake: Handshake::default(),
-            reduced_set_up: ReducedSetUp::default(),
             siblings,
             pushes,
             guard,

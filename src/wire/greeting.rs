@@ -27,10 +27,10 @@ pub(crate) enum Greeted {
 
 impl Greeting {
     /// Greets with `login`: by `HELLO 3`, or else in RESP2. Without `names_user`, the password is given
-    /// alone there. The connection is named after `fingerprint`, if there is one.
+    /// alone there. The connection is named after `fingerprint`.
     pub(crate) fn ask(
         login: &RedisConnectionInfo,
-        fingerprint: Option<&Fingerprint>,
+        fingerprint: &Fingerprint,
         resp3: bool,
         names_user: bool,
         requests: &mut Requests,
@@ -54,8 +54,13 @@ impl Greeting {
         if has_database {
             requests.command("SELECT", 1).arg(login.db().to_string()).end();
         }
-        if let Some(fingerprint) = fingerprint {
-            ask_to_name(fingerprint, requests);
+        // So that `CLIENT LIST` tells whose connection it is, also where it is forbidden or not known to say more:
+        // servers before Redis 7.2 do not know `SETINFO`.
+        requests.command("CLIENT", 2).arg("SETNAME").arg(fingerprint.to_string()).end();
+        for (what, is) in
+            [("LIB-NAME", env!("CARGO_PKG_NAME")), ("LIB-VER", env!("CARGO_PKG_VERSION"))]
+        {
+            requests.command("CLIENT", 3).args(["SETINFO", what, is]).end();
         }
         Self { has_login, has_database, has_user: !resp3 && has_login && user.is_some() }
     }
@@ -74,16 +79,6 @@ impl Greeting {
             }
             _ => Ok(Greeted::Welcome),
         }
-    }
-}
-
-/// So that `CLIENT LIST` tells whose connection it is, also where it is forbidden or not known to say more:
-/// servers before Redis 7.2 do not know `SETINFO`.
-fn ask_to_name(fingerprint: &Fingerprint, requests: &mut Requests) {
-    requests.command("CLIENT", 2).arg("SETNAME").arg(fingerprint.to_string()).end();
-    for (what, is) in [("LIB-NAME", env!("CARGO_PKG_NAME")), ("LIB-VER", env!("CARGO_PKG_VERSION"))]
-    {
-        requests.command("CLIENT", 3).args(["SETINFO", what, is]).end();
     }
 }
 
@@ -106,7 +101,7 @@ mod tests {
 
     fn asked(login: &RedisConnectionInfo, resp3: bool, names_user: bool) -> (Greeting, String) {
         let mut requests = Requests::default();
-        let greeting = Greeting::ask(login, Some(&fingerprint()), resp3, names_user, &mut requests);
+        let greeting = Greeting::ask(login, &fingerprint(), resp3, names_user, &mut requests);
         let text = String::from_utf8(requests.bytes().to_vec()).expect("text");
         let words = text.split("\r\n").filter(|word| !word.starts_with(['$', '*']));
         (greeting, words.collect::<Vec<_>>().join(" "))

@@ -52,6 +52,6 @@ pub(crate) use script::Form;
 pub(crate) use seal::{read_seal, seal};
 #[cfg(feature = "serde")]
 pub(crate) use serialized::seconds;
-pub(crate) use set_up::{ServerInfo, SetUp, SetUpScope};
+pub(crate) use set_up::{ServerInfo, SetUp};
 pub(crate) use unknown_command::is_unknown_command;
 pub(crate) use value::{MAX_VALUE, Value};

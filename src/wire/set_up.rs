@@ -33,32 +33,6 @@ pub(crate) struct ServerInfo {
 /// What is asked for by `INFO`. Older servers take one section at a time.
 const SECTIONS: [&str; 4] = ["server", "replication", "memory", "persistence"];
 
-/// The commands of a set-up. The order is from most to fewest.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum SetUpScope {
-    /// All commands, also the connection's name in the greeting.
-    #[default]
-    Full,
-    /// `TIME`, `CLIENT ID` and `INFO`: proof of which process answers.
-    Identity,
-    /// `TIME`, which every grant needs.
-    Required,
-}
-
-impl SetUpScope {
-    /// The next scope with fewer commands, if there is one.
-    pub(crate) fn reduced(self) -> Option<Self> {
-        match self {
-            Self::Full => Some(Self::Identity),
-            Self::Identity => Some(Self::Required),
-            Self::Required => None,
-        }
-    }
-}
-
-/// Why the run of a server is unknown after a set-up without `INFO`.
-const INFO_OMITTED: &str = "the server did not reply to INFO or CLIENT ID";
-
 /// What a set-up has found.
 #[derive(Debug)]
 pub(crate) struct SetUp {
@@ -71,19 +45,13 @@ pub(crate) struct SetUp {
 
 impl SetUp {
     /// Asks for the time, the connection's id and what the server says of itself; tells it the scripts,
-    /// and over RESP3 that we take pushes. Commands outside of `scope` are omitted.
-    pub(crate) fn ask(resp3: bool, scope: SetUpScope, requests: &mut Requests) {
+    /// and over RESP3 that we take pushes.
+    pub(crate) fn ask(resp3: bool, requests: &mut Requests) {
         ask_time(requests);
-        if scope == SetUpScope::Required {
-            return;
-        }
         requests.command("CLIENT", 1).arg("ID").end();
         requests.allow_reply(INFO_REPLY);
         for section in SECTIONS {
             requests.command("INFO", 1).arg(section).end();
-        }
-        if scope == SetUpScope::Identity {
-            return;
         }
         requests.command("CONFIG", 2).args(["GET", "appendfsync"]).end();
         for source in script::sources() {
@@ -102,20 +70,16 @@ impl SetUp {
     /// 1. A server is busy with a script, and a connection to it is made anew. 2. Its BUSY is taken for
     ///    a server that does not tell who it is, so it may have been restarted. 3. It counts for nothing
     ///    for a minute.
-    pub(crate) fn read(
-        replies: &[Value],
-        resp3: bool,
-        scope: SetUpScope,
-    ) -> Result<Self, RedisError> {
+    pub(crate) fn read(replies: &[Value], resp3: bool) -> Result<Self, RedisError> {
         let [time, told @ ..] = replies else { return Err(out_of_step()) };
-        if scope == SetUpScope::Required {
-            return Self::read_time(time, told);
-        }
         let [id, rest @ ..] = told else { return Err(out_of_step()) };
         let (sections, rest) = rest.split_at_checked(SECTIONS.len()).ok_or_else(out_of_step)?;
-        let (config, tracks) = match (scope, rest) {
-            (SetUpScope::Full, [config, rest @ ..]) => (config, read_tracking(rest, resp3)?),
-            (SetUpScope::Identity, []) => (&Value::Nil, false),
+        let [config, rest @ ..] = rest else { return Err(out_of_step()) };
+        let scripts = script::sources().count();
+        let (_, tracking) = rest.split_at_checked(scripts).ok_or_else(out_of_step)?;
+        let tracks = match (resp3, tracking) {
+            (true, [tracking]) => *tracking == Value::Okay,
+            (false, []) => false,
             _ => return Err(out_of_step()),
         };
         let mut facts = Facts::default();
@@ -140,31 +104,6 @@ impl SetUp {
         };
         let can = Abilities { tracks, deletes: NativeDelete::of(&facts) };
         Ok(Self { client_id, info, shown_us: time_us(time), can })
-    }
-
-    /// Reads the reply to `TIME` of a set-up without other commands.
-    fn read_time(time: &Value, rest: &[Value]) -> Result<Self, RedisError> {
-        if let Some(error) = obstacle(time) {
-            return Err(error);
-        }
-        let shown_us = time_us(time);
-        let is_reply = shown_us.is_some() || matches!(time, Value::ServerError(_));
-        if !is_reply || !rest.is_empty() {
-            return Err(out_of_step());
-        }
-        let info = ServerInfo { unnamed: INFO_OMITTED, ..ServerInfo::default() };
-        Ok(Self { client_id: None, info, shown_us, can: Abilities::default() })
-    }
-}
-
-/// Reads the replies after `CONFIG GET`. Returns true if the server accepted `CLIENT TRACKING`.
-fn read_tracking(replies: &[Value], resp3: bool) -> Result<bool, RedisError> {
-    let scripts = script::sources().count();
-    let (_, tracking) = replies.split_at_checked(scripts).ok_or_else(out_of_step)?;
-    match (resp3, tracking) {
-        (true, [tracking]) => Ok(*tracking == Value::Okay),
-        (false, []) => Ok(false),
-        _ => Err(out_of_step()),
     }
 }
 
@@ -228,7 +167,7 @@ mod tests {
 
     fn asked(resp3: bool) -> Requests {
         let mut requests = Requests::default();
-        SetUp::ask(resp3, SetUpScope::Full, &mut requests);
+        SetUp::ask(resp3, &mut requests);
         requests
     }
 
@@ -240,7 +179,7 @@ mod tests {
         wires.resize(wires.len() + script::sources().count(), "$4\r\n0123\r\n");
         wires.push("+OK\r\n");
         let parse = |wire: &&str| redis::parse_redis_value(wire.as_bytes()).expect("a reply");
-        SetUp::read(&wires.iter().map(parse).collect::<Vec<_>>(), true, SetUpScope::Full)
+        SetUp::read(&wires.iter().map(parse).collect::<Vec<_>>(), true)
     }
 
     fn bulk(text: &str) -> String {
@@ -322,7 +261,7 @@ mod tests {
             assert_eq!(&names[..begin.len()], begin);
             assert_eq!(text.contains("TRACKING"), resp3, "RESP2 cannot push");
             let replies = vec![Value::Okay; asked.len()];
-            let short = SetUp::read(&replies[1..], resp3, SetUpScope::Full);
+            let short = SetUp::read(&replies[1..], resp3);
             assert!(short.is_err(), "a reply is missing");
         }
     }
@@ -334,40 +273,11 @@ mod tests {
             replies.resize(2 + SECTIONS.len(), Value::BulkString(Vec::new()));
             replies.resize(asked(resp3).len() - 1, Value::Okay);
             replies.push(last);
-            SetUp::read(&replies, resp3, SetUpScope::Full).expect("a good set-up").can.tracks
+            SetUp::read(&replies, resp3).expect("a good set-up").can.tracks
         };
         let refused = redis::parse_redis_value(b"-ERR no\r\n").expect("an error reply");
         assert!(tracks(true, Value::Okay));
         assert!(!tracks(true, refused));
         assert!(!tracks(false, Value::Okay), "that is the answer to a script");
-    }
-
-    #[test]
-    fn reduced_set_up_omits_optional_commands() {
-        let parse = |wire: &str| redis::parse_redis_value(wire.as_bytes()).expect("a reply");
-        let time = parse("*2\r\n$1\r\n7\r\n$1\r\n5\r\n");
-        let info = parse(&bulk("run_id:abc\r\nuptime_in_seconds:7\r\n"));
-        let empty = parse("$0\r\n\r\n");
-        let identity = [time.clone(), Value::Int(7), info, empty.clone(), empty.clone(), empty];
-        for (scope, replies, client_id, run_id, unnamed) in [
-            (SetUpScope::Identity, &identity[..], Some(7), Some("abc"), ""),
-            (SetUpScope::Required, &identity[..1], None, None, INFO_OMITTED),
-        ] {
-            let mut requests = Requests::default();
-            SetUp::ask(true, scope, &mut requests);
-            assert_eq!(requests.len(), replies.len(), "{scope:?}");
-            let read = SetUp::read(replies, true, scope).expect("a good set-up");
-            assert_eq!((read.client_id, read.info.run_id.as_deref()), (client_id, run_id));
-            assert_eq!((read.info.unnamed, read.shown_us), (unnamed, Some(7_000_005)));
-            assert_eq!(read.can, Abilities::default());
-            let more = [replies, &[Value::Okay]].concat();
-            SetUp::read(&more, true, scope).expect_err("one reply too many");
-        }
-        let required =
-            |time: &Value| SetUp::read(std::slice::from_ref(time), true, SetUpScope::Required);
-        required(&Value::Okay).expect_err("no reply to TIME");
-        let busy = required(&parse("-BUSY a script\r\n")).expect_err("a failed set-up");
-        assert_eq!(busy.code(), Some("BUSY"));
-        assert_eq!(required(&parse("-NOPERM no\r\n")).expect("permitted").shown_us, None);
     }
 }

@@ -94,41 +94,6 @@ async fn proxy_that_answers_unsupported_command_has_votes() {
 }
 
 #[tokio::test]
-async fn node_comes_up_without_replies_to_optional_commands() {
-    let commands = ["SETNAME", "SETINFO", "CONFIG", "LOAD", "TRACKING", "ID", "INFO"];
-    futures::future::join_all(commands.map(lock_without_replies_to)).await;
-}
-
-/// Locks on a server that never replies to the `unanswered` command, also over its second connection.
-async fn lock_without_replies_to(unanswered: &'static str) {
-    let cluster = Cluster::start(1);
-    let decide = move |words: &[String]| {
-        let is_unanswered = words.iter().take(2).any(|word| word == unanswered);
-        if is_unanswered { Fate::Swallow } else { Fate::Pass }
-    };
-    let (tampers, builder) = behind(&cluster, decide);
-    let redlock = builder.connect_timeout(ms(2_000)).build().expect("good settings");
-    let refused = redlock.try_acquire("r").await.expect_err("the full set-up is not answered");
-    assert!(refused.to_string().contains("did not reply to all commands"), "{refused}");
-    let lease = redlock.acquire("r").wait(SOON).await;
-    let lease = lease.unwrap_or_else(|refused| panic!("{unanswered}: {refused}"));
-    lease.release().await.expect("it answers");
-    tampers.iter().for_each(Tamper::cut);
-    if ["ID", "INFO"].contains(&unanswered) {
-        let is_excluded = || {
-            let node = &redlock.nodes()[0];
-            matches!(node.eligibility(), VoteEligibility::Excluded(_))
-        };
-        eventually("it may have been restarted", is_excluded).await;
-        let refused = redlock.try_acquire("r").await.expect_err("it has no vote");
-        assert!(refused.to_string().contains("INFO or CLIENT ID"), "{refused}");
-    } else {
-        let lease = redlock.acquire("r").wait(SOON).await.expect("it is the same process");
-        lease.release().await.expect("it answers");
-    }
-}
-
-#[tokio::test]
 async fn endless_reply_ends_the_connection_and_is_reported() {
     let cluster = Cluster::start(1);
     let decide = |words: &[String]| if words[0] == "SET" { Fate::Flood } else { Fate::Pass };

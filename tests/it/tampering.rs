@@ -17,8 +17,6 @@ pub(crate) enum Fate {
     Edit(fn(&str) -> String),
     /// It is answered by a string without an end.
     Flood,
-    /// It is not forwarded, and not answered.
-    Swallow,
 }
 
 /// Decides by the words of a command.
@@ -88,9 +86,6 @@ fn pass_commands(
             break;
         }
         // A command that is answered here keeps its place: PING has a reply of the server.
-        if matches!(fate, Fate::Swallow) {
-            continue;
-        }
         let frame = if let Fate::Answer(_) = fate { b"*1\r\n$4\r\nPING\r\n".into() } else { frame };
         if fates.send(fate).is_err() || server.write_all(&frame).is_err() {
             break;
@@ -105,7 +100,7 @@ fn pass_replies(server: &TcpStream, mut client: &TcpStream, expected: &Receiver<
     while let Some(reply) = frame(&mut replies) {
         let fate = if reply.starts_with(b">") { Ok(Fate::Pass) } else { expected.recv() };
         let passed = match fate {
-            Ok(Fate::Pass | Fate::Close | Fate::Swallow) => client.write_all(&reply),
+            Ok(Fate::Pass | Fate::Close) => client.write_all(&reply),
             Ok(Fate::Answer(answer)) => client.write_all(answer.as_bytes()),
             Ok(Fate::Edit(edit)) => {
                 client.write_all(edit(&String::from_utf8_lossy(&reply)).as_bytes())
