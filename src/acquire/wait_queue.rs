@@ -56,6 +56,8 @@ pub(super) struct Queues {
     alarm: Option<Alarm>,
     /// Where the sweep goes on.
     swept: Swept,
+    /// True once the client was closed: from then on nothing is kept, and no alarm is set, for later acquires.
+    is_closed: bool,
 }
 
 /// How far a sweep has come.
@@ -107,6 +109,7 @@ impl WaitQueues {
         let mut given_up = Vec::new();
         let woken = {
             let mut all = self.queues();
+            all.is_closed = true;
             let queues = std::mem::take(&mut all.by_key).into_values();
             let roaming = std::mem::take(&mut all.roaming).into_values();
             queues.flat_map(Queue::into_waiters).chain(roaming).collect::<Woken>()
@@ -308,7 +311,7 @@ fn wake(woken: Woken, clock: &Clock) {
 impl ReleaseListener for WaitQueues {
     fn handle_release(&self, key: &Key, at: Time, has_rivals: bool) {
         let mut all = self.queues();
-        if has_rivals {
+        if has_rivals && !all.is_closed {
             all.by_key.entry(key.clone()).or_default().handle_rivals(self.clock.now());
             self.sweep_soon(&mut all);
         }
