@@ -110,7 +110,7 @@ impl Acquire {
     ///
     /// Waits at most one [node timeout](crate::Builder::node_timeout) for the release, and returns `Ok` for work that
     /// ended under a valid lease also if too few nodes confirmed the release: it continues in the background. That is
-    /// logged at warn, and reported as [`ReleaseResult::NoQuorum`](crate::observer::ReleaseResult::NoQuorum) to the
+    /// logged at warn, and reported as [`ReleaseResult::NoQuorum`](crate::ReleaseResult::NoQuorum) to the
     /// [observer](crate::Builder::observer). [`close`](crate::Redlock::close) waits for such releases.
     ///
     /// # Errors

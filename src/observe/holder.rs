@@ -68,7 +68,7 @@ impl Holder {
         self.ttl
     }
 
-    /// True if the lock has this value, as [`Lease::value`](crate::Lease::value) returns it.
+    /// True if the lock has this value, as [`LeaseRef::value`](crate::LeaseRef::value) returns it.
     pub fn has_value(&self, value: &str) -> bool {
         self.value.bytes() == value.as_bytes()
     }

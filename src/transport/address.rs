@@ -42,10 +42,7 @@ pub(crate) struct TcpOptions {
 impl Address {
     /// Hint for a connection that the server closes without a reply, as Redis with TLS does.
     pub(crate) fn hint_if_closed(&self) -> &'static str {
-        match self {
-            Self::Tcp(_) => "; if it speaks TLS, use rediss://",
-            _ => "",
-        }
+        if matches!(self, Self::Tcp(_)) { "; if it speaks TLS, use rediss://" } else { "" }
     }
 
     /// Hint for a connection without any reply: Redis without TLS waits for the end of a line.

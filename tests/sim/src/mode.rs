@@ -168,9 +168,13 @@ impl Mode {
     }
 
     /// Number of seeds to play of this mode in a sweep of `seeds` of all modes. A run of `ManyWaiters` takes as long as 100
-    /// runs of another mode.
+    /// runs of another mode, and runs with one kind of node fault are long, too.
     pub fn share(self, seeds: u64) -> u64 {
-        if self == Self::ManyWaiters { seeds.div_ceil(100) } else { seeds }
+        match self {
+            Self::ManyWaiters => seeds.div_ceil(100),
+            Self::Single(_) => seeds.div_ceil(4),
+            _ => seeds,
+        }
     }
 
     /// Whether it is a finding if `rule` is broken; else that is only counted.
