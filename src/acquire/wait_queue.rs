@@ -56,7 +56,7 @@ pub(super) struct Queues {
     alarm: Option<Alarm>,
     /// Where the sweep goes on.
     swept: Swept,
-    /// True once the client was closed: from then on nothing is kept, and no alarm is set, for later acquires.
+    /// True once the client is closed. Later releases then keep no queue and set no alarm.
     is_closed: bool,
 }
 

@@ -139,8 +139,8 @@ impl Connected {
             Event::Alarm => self.handle_alarm(backlog, reconnect).await?,
             Event::Second(made) => {
                 self.second = None;
-                // Its set-up was answered while the first one is silent. What the first may still
-                // deliver is ended before anything is written (I8), as with any that breaks.
+                // The first connection is silent, and may still deliver commands. It is ended before any write
+                // over the second one (I8).
                 return Ok(made.ok());
             }
         }

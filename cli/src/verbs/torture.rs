@@ -93,7 +93,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
-    // This client acquires nothing, and the run's clients have their own guard: a young node is no danger to the run.
+    // This client acquires nothing, and the run's clients have their own guard: young nodes do not endanger the run.
     let client = Client::new(&arguments.nodes, Some(RestartGuard::Off))?;
     if client.config.tls_ca_cert_file.is_some() || client.config.tls_cert_file.is_some() {
         return Err(Failure::usage(
