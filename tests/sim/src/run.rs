@@ -5,7 +5,7 @@ use crate::rule::Rule;
 use crate::scenario::Scenario;
 use crate::watchdog::UnderWay;
 use crate::world::World;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::panic;
 use std::str::FromStr;
@@ -34,6 +34,7 @@ pub struct RunResult {
 
 thread_local! {
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+    static IS_RUNNING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// What has panicked on this thread since this was asked last.
@@ -41,11 +42,19 @@ pub(crate) fn take_panic() -> Option<String> {
     PANIC.take()
 }
 
-/// Also the panics that the library keeps to itself are findings.
+/// Every panic of a run is a finding, including those that the library catches. Other panics go to the hook
+/// that was set before.
 fn notice_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        panic::set_hook(Box::new(|info| PANIC.set(Some(info.to_string()))));
+        let previous = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if IS_RUNNING.get() {
+                PANIC.set(Some(info.to_string()));
+            } else {
+                previous(info);
+            }
+        }));
     });
 }
 
@@ -107,7 +116,9 @@ pub fn run(mode: Mode, seed: u64, parts: Option<&Parts>, is_traced: bool) -> Run
     }
     let faults = scenario.faults.len() as u64;
     let mut world = World::new(scenario, is_traced);
+    IS_RUNNING.set(true);
     let done = panic::catch_unwind(panic::AssertUnwindSafe(|| world.run()));
+    IS_RUNNING.set(false);
     let mut books = world.checker.books();
     if let (Err(_), Some(what)) = (&done, take_panic()) {
         books.broken(Rule::NoPanic, what);
