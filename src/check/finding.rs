@@ -2,6 +2,7 @@
 
 use super::deployment::Disagreement;
 use super::offset::ClockOffset;
+use crate::observe::Excess;
 use crate::wire::{Fsync, NodeFailure, Persistence, short};
 use std::fmt;
 use std::time::Duration;
@@ -80,6 +81,18 @@ pub enum Finding {
         /// The other nodes.
         others: Vec<String>,
     },
+    /// A lock has more time to live there than any lock of this client can have. The node's clock was put back, or
+    /// another client has a longer [`max_ttl`](crate::Builder::max_ttl). A warning.
+    ///
+    /// One call of `SCAN` looks for locks, so on a server with thousands of keys some may not be seen.
+    ExceedsMaxTtl {
+        /// The key of the lock that has most time to live.
+        key: String,
+        /// How long that is.
+        ttl: Duration,
+        /// The `max_ttl` of this client.
+        max_ttl: Duration,
+    },
     /// A restart forgets locks. A warning.
     NotDurable {
         /// What it keeps.
@@ -137,6 +150,7 @@ impl Finding {
             | Self::Unknown { .. } => Severity::Note,
             Self::ClockOff { .. }
             | Self::ClocksDisagree { .. }
+            | Self::ExceedsMaxTtl { .. }
             | Self::NotDurable { .. }
             | Self::RestsOnRewrite
             | Self::HasReplicas { .. }
@@ -259,6 +273,10 @@ impl fmt::Display for Finding {
             }
             Self::ClockMoved { .. } | Self::ClockOff { .. } | Self::ClocksDisagree { .. } => {
                 self.fmt_clock(f)
+            }
+            Self::ExceedsMaxTtl { key, ttl, max_ttl } => {
+                write!(f, "the key {} lasts for {}, ", key.escape_debug(), short(*ttl))?;
+                write!(f, "{}", Excess(*max_ttl))
             }
             Self::NotDurable { persistence } => f.write_str(&forgets(*persistence)),
             Self::RestsOnRewrite => {

@@ -14,9 +14,11 @@ pub use finding::{Finding, Severity};
 pub use offset::ClockOffset;
 
 use crate::node::{NoRuntime, Pool, Probe};
+use crate::observe::Holder;
 use crate::random::Random;
 use crate::wire::{
-    Facts, Fsync, Inspection, Key, Keys, NodeFailure, Persistence, Role, ServerInfo, short,
+    Facts, FoundLock, Fsync, Inspection, Key, Keys, NodeFailure, Persistence, Role, ServerInfo,
+    short,
 };
 use deployment::disagreements;
 use offset::{Dispute, dispute, offsets};
@@ -142,14 +144,21 @@ pub(crate) fn probe_resource(random: &Random) -> Vec<u8> {
     format!("quorlock-check:{}", random.uuid().simple()).into()
 }
 
-/// Looks at each node, all at once. Commands are tried on `key`.
-pub(crate) async fn check(pool: &Pool, key: Key) -> Result<Vec<NodeCheck>, NoRuntime> {
+/// Looks at each node, all at once. Commands are tried on `key`. Locks whose keys begin with `prefix` have at most
+/// `max_ttl` to live.
+pub(crate) async fn check(
+    pool: &Pool,
+    key: Key,
+    prefix: &[u8],
+    max_ttl: Duration,
+) -> Result<Vec<NodeCheck>, NoRuntime> {
     let runtime = pool.runtime()?;
     let (keys, nodes) = (Keys::one(key), pool.shared());
+    let prefix: Arc<[u8]> = prefix.into();
     let mut looks = JoinSet::new();
     for node in nodes.iter().cloned() {
-        let keys = keys.clone();
-        let look = async move { (node.id, Probe::look(&node, &keys).await) };
+        let (keys, prefix) = (keys.clone(), prefix.clone());
+        let look = async move { (node.id, Probe::look(&node, &keys, &prefix).await) };
         looks.spawn_on(pool.environment().task(look), &runtime);
     }
     let mut probes: Vec<_> = nodes.iter().map(|_| Err(NodeFailure::ShutDown)).collect();
@@ -166,6 +175,10 @@ pub(crate) async fn check(pool: &Pool, key: Key) -> Result<Vec<NodeCheck>, NoRun
     let mut checks = compared(&names, &probes, client);
     let lists: Vec<_> =
         probes.iter().map(|probe| probe.as_ref().ok()?.clients.as_deref()).collect();
+    for (check, probe) in checks.iter_mut().zip(&probes) {
+        let locks = probe.iter().flat_map(|probe| probe.locks.iter().flatten());
+        check.findings.extend(longest(locks, max_ttl));
+    }
     let servers: Vec<_> = probes
         .iter()
         .map(|probe| probe.as_ref().ok().map(|probe| ServerInfo::of(&probe.told.facts)))
@@ -220,9 +233,19 @@ fn compared(
     offsets.into_iter().enumerate().map(check).collect()
 }
 
+/// Of `locks`, the one that has most time to live, if that is longer than `max_ttl`.
+fn longest<'a>(locks: impl Iterator<Item = &'a FoundLock>, max_ttl: Duration) -> Option<Finding> {
+    let longest = locks.max_by_key(|lock| lock.ttl)?;
+    let FoundLock { key, value, ttl } = longest;
+    let holder = Holder::new(value.clone(), Some(*ttl)).with_max_ttl(max_ttl);
+    let key = String::from_utf8_lossy(key).into_owned();
+    holder.exceeds_max_ttl().then(|| Finding::ExceedsMaxTtl { key, ttl: *ttl, max_ttl })
+}
+
 /// What is found in a node by itself.
 fn findings(probe: &Probe) -> Vec<Finding> {
-    let Probe { told: Inspection { facts, refusals, no_pushes }, clock, clients, .. } = probe;
+    let Probe { told: Inspection { facts, refusals, no_pushes }, clock, clients, locks, .. } =
+        probe;
     let mut found = Vec::new();
     if facts.is_replica() {
         found.push(Finding::Replica);
@@ -263,6 +286,7 @@ fn findings(probe: &Probe) -> Vec<Finding> {
         (clock.is_some(), "its clock", "+time"),
         (facts.sentinels().is_some(), "whether Sentinels watch it", "+pubsub|numsub"),
         (clients.is_some(), "whether other clients are set up otherwise", "+client|list"),
+        (locks.is_some(), "whether a lock lasts longer than max_ttl", "+scan"),
     ] {
         if !is_known {
             found.push(Finding::Unknown { what, needs });

@@ -51,6 +51,7 @@ enum Told<'a> {
     Moved { by_seconds: f64 },
     Off { offset: ClockOffset },
     Disputed { by_seconds: f64, near_client: &'a [String], others: &'a [String] },
+    Excess { key: &'a str, ttl_seconds: f64, max_ttl_seconds: f64 },
     Kept { persistence: Persistence },
     Version { version: String },
     Count { count: u64 },
@@ -140,6 +141,10 @@ impl Serialize for Finding {
                 let by_seconds = by.as_secs_f64();
                 ("clocks_disagree", Told::Disputed { by_seconds, near_client, others })
             }
+            Self::ExceedsMaxTtl { key, ttl, max_ttl } => {
+                let (ttl_seconds, max_ttl_seconds) = (ttl.as_secs_f64(), max_ttl.as_secs_f64());
+                ("exceeds_max_ttl", Told::Excess { key, ttl_seconds, max_ttl_seconds })
+            }
             Self::NotDurable { persistence } => {
                 ("not_durable", Told::Kept { persistence: *persistence })
             }
@@ -227,6 +232,14 @@ mod tests {
         ] {
             is_written(&finding, kind, "danger", held);
         }
+    }
+
+    #[test]
+    fn a_lock_that_exceeds_max_ttl_is_written_with_its_key_and_both_times() {
+        let [ttl, max_ttl] = [3_600, 60].map(Duration::from_secs);
+        let finding = Finding::ExceedsMaxTtl { key: "deploy".to_owned(), ttl, max_ttl };
+        let held = json!({"key": "deploy", "ttl_seconds": 3600.0, "max_ttl_seconds": 60.0});
+        is_written(&finding, "exceeds_max_ttl", "warning", held);
     }
 
     #[test]

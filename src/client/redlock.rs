@@ -335,7 +335,8 @@ impl Redlock {
         if driver.is_closed() {
             return Err(ClientError::Closed);
         }
-        Ok(check(&backing.pool, settings.key(probe_resource(backing.pool.random()))?).await?)
+        let key = settings.key(probe_resource(backing.pool.random()))?;
+        Ok(check(&backing.pool, key, &settings.prefix, settings.limits.max_ttl).await?)
     }
 
     /// Resolves when a quorum of the nodes is connected on the current runtime, or on the

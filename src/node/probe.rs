@@ -8,8 +8,8 @@ use crate::protocol::{Offset, Reading};
 use crate::random::Random;
 use crate::time::Clock;
 use crate::wire::{
-    Inspection, Keys, NamedClient, NodeFailure, Value, ask_clients, ask_time, named_clients,
-    time_us,
+    FoundLock, Inspection, Keys, NamedClient, NodeFailure, Value, ask_clients, ask_keys, ask_locks,
+    ask_time, found_locks, named_clients, scanned_keys, time_us,
 };
 use redis::{RedisConnectionInfo, RedisError};
 use std::time::Duration;
@@ -27,6 +27,8 @@ pub(crate) struct Probe {
     pub(crate) latency: Option<Duration>,
     /// The clients of this library that are connected to it, this one among them, if it tells.
     pub(crate) clients: Option<Vec<NamedClient>>,
+    /// Locks that the server has, or the first of them; `None` if it does not tell.
+    pub(crate) locks: Option<Vec<FoundLock>>,
 }
 
 /// What several readings of a node's clock say together.
@@ -39,16 +41,21 @@ pub(crate) struct WallClock {
 }
 
 impl Probe {
-    /// Looks at `node`. The commands that a lock needs are tried on `keys`, where nothing may stand:
-    /// they leave nothing there either. Takes at most two connect timeouts and two node timeouts.
+    /// Looks at `node`. The commands that a lock needs are tried on `keys`, which must not exist: these commands
+    /// change nothing then. Searches for locks under keys that begin with `prefix`. Takes at most two connect
+    /// timeouts and two node timeouts.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection.
-    pub(crate) async fn look(node: &NodeShared, keys: &Keys) -> Result<Self, NodeFailure> {
-        shield(Self::look_at(node, keys), |why| NodeFailure::Unreachable(why.into())).await
+    pub(crate) async fn look(
+        node: &NodeShared,
+        keys: &Keys,
+        prefix: &[u8],
+    ) -> Result<Self, NodeFailure> {
+        shield(Self::look_at(node, keys, prefix), |why| NodeFailure::Unreachable(why.into())).await
     }
 
-    async fn look_at(node: &NodeShared, keys: &Keys) -> Result<Self, NodeFailure> {
+    async fn look_at(node: &NodeShared, keys: &Keys, prefix: &[u8]) -> Result<Self, NodeFailure> {
         let (login, limit) = node.log_in().await?;
         let greeting = greet(&node.handshake, |resp3| open(node, &login, resp3));
         let (mut session, resp3) = match node.timer.timeout(limit, greeting).await {
@@ -61,8 +68,11 @@ impl Probe {
         let asked = node.timer.timeout(limit, asking).await;
         let asked = asked.ok_or(NodeFailure::Timeout(limit))?;
         let mut probe = asked.map_err(|error| NodeFailure::disconnected(&error, None))?;
-        // What was read until then counts.
-        let reading = probe.read_clock(&mut session, &node.environment.clock);
+        // An incomplete result is used, too.
+        let reading = async {
+            probe.read_clock(&mut session, &node.environment.clock).await;
+            probe.find_locks(&mut session, prefix).await;
+        };
         if node.timer.timeout(limit, reading).await.is_some() {
             // Last, and with a longer time: a server with many connections writes a long list.
             let listing = probe.list_clients(&mut session);
@@ -81,7 +91,17 @@ impl Probe {
         Inspection::ask(resp3, keys, &value, session.requests());
         let replies = session.exchange(()).await?;
         let told = Inspection::read(&replies, resp3, &value);
-        Ok(Self { told, clock: None, latency: None, clients: None })
+        Ok(Self { told, clock: None, latency: None, clients: None, locks: None })
+    }
+
+    async fn find_locks(&mut self, session: &mut Session<()>, prefix: &[u8]) {
+        ask_keys(prefix, session.requests());
+        let Ok(scanned) = session.exchange(()).await else { return };
+        let Some(keys) = scanned.first().and_then(scanned_keys) else { return };
+        ask_locks(&keys, session.requests());
+        if let Ok(replies) = session.exchange(()).await {
+            self.locks = Some(found_locks(keys, &replies));
+        }
     }
 
     async fn list_clients(&mut self, session: &mut Session<()>) {

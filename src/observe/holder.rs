@@ -16,8 +16,8 @@ pub struct Holder {
     max_ttl: Option<Duration>,
 }
 
-/// Remark on a lock that lives for longer than any can.
-pub(crate) struct Excess(Duration);
+/// Remark on a lock that has more time to live than this `max_ttl` allows.
+pub(crate) struct Excess(pub(crate) Duration);
 
 impl Holder {
     pub(crate) fn new(value: Value, ttl: Option<Duration>) -> Self {

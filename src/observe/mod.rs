@@ -32,6 +32,7 @@ pub use event::{
     ExtendEnded, ExtendOutcome, HandedOver, LeaseLost, ReleaseBegun, ReleaseEnded, ReleaseResult,
     RenewalFailing, Renewed, WaitBegun, WaitEnded,
 };
+pub(crate) use holder::Excess;
 pub use holder::Holder;
 pub use lock::{Lock, Resources};
 pub(crate) use lock::{Tag, shown};

@@ -20,6 +20,7 @@ mod pushed;
 mod reply;
 mod reply_shape;
 mod requests;
+mod scan;
 mod script;
 mod seal;
 #[cfg(feature = "serde")]
@@ -48,6 +49,7 @@ pub(crate) use pushed::Pushed;
 pub(crate) use reply::time_us;
 pub(crate) use reply_shape::ReplyShape;
 pub(crate) use requests::Requests;
+pub(crate) use scan::{FoundLock, ask_keys, ask_locks, found_locks, scanned_keys};
 pub(crate) use script::Form;
 pub(crate) use seal::{read_seal, seal};
 #[cfg(feature = "serde")]

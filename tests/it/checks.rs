@@ -207,7 +207,7 @@ async fn what_a_user_may_not_do_is_named_and_what_it_may_not_see_is_unknown() {
     // A greeting is answered to everybody, and tells the version and the role.
     assert_eq!(
         unknown,
-        ["+info", "+info", "+info +config|get", "+time", "+pubsub|numsub", "+client|list"],
+        ["+info", "+info", "+info +config|get", "+time", "+pubsub|numsub", "+client|list", "+scan",],
         "{node}"
     );
     assert!(node.version().is_some() && node.role() == Some(Role::Master), "{node}");
@@ -232,7 +232,7 @@ async fn the_rights_that_the_readme_names_are_enough() {
         "+eval",
         "+script|load",
     ];
-    let more = ["+client", "+info", "+time", "+config|get", "+pubsub|numsub", "~lock:*"];
+    let more = ["+client", "+info", "+time", "+config|get", "+pubsub|numsub", "+scan", "~lock:*"];
     let server = limited(&[&["resetkeys"], &readme[..], &more].concat());
     let redlock = Redlock::builder().nodes([server.url_with_auth()]).node_timeout(ms(5_000));
     let right = redlock.clone().key_prefix("lock:").build().expect("good settings");

@@ -170,10 +170,19 @@ async fn majority_clocks_put_back_are_disputed_and_the_lock_is_too_long() {
     for put_back in [0, 2] {
         cluster[put_back].clock().jump_back(hour);
     }
-    for node in redlock.check().await.expect("a client that works") {
-        let [Finding::ClocksDisagree { by, near_client, others }] = node.findings() else {
+    let nodes = redlock.check().await.expect("a client that works");
+    for (node, is_too_long) in nodes.iter().zip([true, false, true]) {
+        let [Finding::ClocksDisagree { by, near_client, others }, excess @ ..] = node.findings()
+        else {
             panic!("{node}")
         };
+        match excess {
+            [] => assert!(!is_too_long, "{node}"),
+            [Finding::ExceedsMaxTtl { key, ttl, max_ttl: MINUTE }] => {
+                assert!(is_too_long && key == "r" && hour.abs_diff(*ttl) < MINUTE, "{node}");
+            }
+            _ => panic!("{node}"),
+        }
         assert!(by.abs_diff(hour) < MINUTE, "{node}");
         assert_eq!((near_client.len(), others.len()), (1, 2), "{node}");
         assert!(near_client[0].ends_with(&cluster[1].port().to_string()), "{node}");
