@@ -16,10 +16,14 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::task::yield_now;
 
 /// A connection that is being made.
 type Establishing = BoxFuture<'static, Result<Link, NodeFailure>>;
+
+/// Unread bytes are waited for so long before a write. The runtime notices them sooner unless its threads get no processor.
+const READ_FIRST: Duration = Duration::from_millis(100);
 
 /// There is a connection.
 pub(super) struct Connected {
@@ -66,7 +70,7 @@ impl Connected {
         loop {
             let mut now = backlog.node.moment();
             if self.line.is_quiet(now) && !backlog.has_nothing_to_write() {
-                if let Some(event) = self.read_first().await {
+                if let Some(event) = self.read_first(&backlog.node).await {
                     self.handle(event, backlog, inlet, reconnect).await?;
                     continue;
                 }
@@ -98,16 +102,20 @@ impl Connected {
         }
     }
 
-    /// Reads before a write. While this process was stopped, the server may have closed the connection, and what is
-    /// written to it would be lost. The runtime finds out which sockets can be read between two polls, hence the yield.
-    async fn read_first(&mut self) -> Option<Event> {
-        yield_now().await;
+    /// Reads before a write. While this process was stopped, the server may have closed the connection, and a command
+    /// written to it would be lost.
+    async fn read_first(&mut self, node: &NodeShared) -> Option<Event> {
         let Self { pipe, line, had_push, .. } = self;
-        let event = poll_fn(|cx| {
-            let event = poll_stream(pipe, line, !*had_push, cx);
-            Poll::Ready(if let Poll::Ready(event) = event { Some(event) } else { None })
-        })
-        .await;
+        let event = if pipe.has_unread() {
+            let reading = poll_fn(|cx| poll_stream(pipe, line, !*had_push, cx));
+            node.timer.timeout(READ_FIRST, reading).await
+        } else {
+            poll_fn(|cx| match poll_stream(pipe, line, !*had_push, cx) {
+                Poll::Ready(event) => Poll::Ready(Some(event)),
+                Poll::Pending => Poll::Ready(None),
+            })
+            .await
+        };
         *had_push = matches!(event, Some(Event::Pushed(_)));
         event
     }

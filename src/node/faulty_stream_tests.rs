@@ -109,6 +109,8 @@ impl AsyncRead for FaultyStream {
     }
 }
 
+impl Stream for FaultyStream {}
+
 impl AsyncWrite for FaultyStream {
     fn poll_write(
         mut self: Pin<&mut Self>,

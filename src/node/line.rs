@@ -31,8 +31,8 @@ const MAX_UNDER_WAY: usize = 4;
 /// So few commands are not worth a pipeline of their own while others are about to put more here.
 const FEW: usize = 32;
 
-/// After this long without a reply, the connection is read before a write: the server may have closed it while this
-/// process was stopped. Servers close idle connections after a second at the earliest.
+/// If the pipeline that was answered last was written so long ago, the connection is read before a write: the server may
+/// have closed it while this process was stopped. Servers close idle connections after a second at the earliest.
 const QUIET: Duration = Duration::from_millis(100);
 
 /// What a pipeline is about.
@@ -79,8 +79,8 @@ pub(super) struct Line {
     last_count: usize,
     /// When the node was last asked for its time, by the timers; the set-up was some time ago.
     last_sealed: Option<Time>,
-    /// When the last reply was read, by our clock.
-    last_reply: Time,
+    /// When the pipeline that was answered last was written, by our clock.
+    last_answered: Time,
     /// True if an isolated release waits until a pipeline of other commands was written, if there are any.
     shared_first: bool,
 }
@@ -94,6 +94,7 @@ impl Line {
         now: Moment,
     ) -> Self {
         let liveness = Liveness::new(timeout, now.timer);
+        let last_answered = peer.asked;
         Self {
             said,
             peer,
@@ -101,7 +102,7 @@ impl Line {
             killing: Vec::new(),
             last_count: 0,
             last_sealed: None,
-            last_reply: now.ours,
+            last_answered,
             shared_first: true,
         }
     }
@@ -128,7 +129,7 @@ impl Line {
 
     /// True if the connection is to be read before anything is written.
     pub(super) fn is_quiet(&self, now: Moment) -> bool {
-        now.ours.since(self.last_reply) >= QUIET
+        now.ours.since(self.last_answered) >= QUIET
     }
 
     /// True if another pipeline may be written.
@@ -181,7 +182,8 @@ impl Line {
         backlog: &mut Backlog,
         now: Moment,
     ) -> Result<bool, NodeFailure> {
-        self.last_reply = now.ours;
+        // The reply may have arrived long ago, before this process was stopped.
+        self.last_answered = now.ours.before(now.timer.since(written.at));
         if written.kills.is_empty() {
             backlog.settle(written, &replies, now, &mut self.peer.can)?;
         } else {

@@ -379,3 +379,19 @@ fn moved_key_seldom_ends_the_connection() {
 
 #[path = "line_isolated_tests.rs"]
 mod isolated;
+
+#[test]
+fn line_is_quiet_if_what_was_answered_last_was_written_long_ago() {
+    let quiet = u64::try_from(QUIET.as_millis()).expect("short");
+    let mut bench = Bench::new();
+    assert!(!bench.line.is_quiet(at(quiet - 1)) && bench.line.is_quiet(at(quiet)));
+    bench.acquire("a");
+    bench.sent(at(quiet));
+    // The process was stopped, and reads a reply that had arrived before.
+    assert_eq!(bench.come(&format!("+OK\r\n{TOLD}"), at(2 * quiet)), Ok(false));
+    assert!(bench.line.is_quiet(at(2 * quiet)));
+    bench.acquire("b");
+    bench.sent(at(2 * quiet));
+    assert_eq!(bench.come(&format!("+OK\r\n{TOLD}"), at(2 * quiet + 1)), Ok(false));
+    assert!(!bench.line.is_quiet(at(3 * quiet - 1)));
+}

@@ -33,6 +33,11 @@ impl Pipe {
         Self { stream, chunk, is_unflushed: false, unsendable: None, ended: None }
     }
 
+    /// True if there is something to read that the runtime may not have noticed yet.
+    pub(super) fn has_unread(&self) -> bool {
+        self.ended.is_none() && self.stream.has_unread()
+    }
+
     /// Sends what is to be sent, and reads, until the oldest pipeline is answered; an error if it never will
     /// be, also the next time. What is pushed meanwhile is kept.
     pub(super) fn poll_replies<T>(

@@ -143,6 +143,8 @@ impl AsyncRead for Endless {
     }
 }
 
+impl Stream for Endless {}
+
 impl AsyncWrite for Endless {
     fn poll_write(
         self: Pin<&mut Self>,

@@ -36,6 +36,13 @@ pub(crate) trait Transport: Send + Sync {
 
 /// Bytes to a node and from it, in order. Dropping it closes it.
 #[cfg_attr(not(feature = "test-util"), allow(unreachable_pub))] // Worlds of tests make streams.
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
+    /// True if the system has bytes or an end of file for it that the runtime may not have noticed yet. A runtime with
+    /// several threads notices them when one of these threads polls the sockets, which may be later than a task runs.
+    fn has_unread(&self) -> bool {
+        false
+    }
+}
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+#[cfg(any(test, feature = "test-util"))]
+impl Stream for tokio::io::DuplexStream {}

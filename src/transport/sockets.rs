@@ -5,9 +5,13 @@ use super::{Stream, Transport};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::protocol::STALE_WINDOW;
 use futures::future::{BoxFuture, select_ok};
+#[cfg(unix)]
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::SockRef;
 use std::io;
 use std::net::SocketAddr;
+#[cfg(unix)]
+use std::os::fd::AsFd;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 use tokio::net::{TcpStream, lookup_host};
@@ -18,6 +22,8 @@ use super::tls::{self, TlsFiles};
 use rustls::ClientConfig;
 #[cfg(feature = "tls-rustls")]
 use std::sync::Arc;
+#[cfg(feature = "tls-rustls")]
+use tokio_rustls::client::TlsStream;
 
 /// The transport of a client that is given no other.
 #[derive(Default)]
@@ -85,6 +91,38 @@ impl Transport for Sockets {
     }
 }
 
+impl Stream for TcpStream {
+    fn has_unread(&self) -> bool {
+        has_unread(self)
+    }
+}
+
+#[cfg(feature = "tls-rustls")]
+impl Stream for TlsStream<TcpStream> {
+    fn has_unread(&self) -> bool {
+        has_unread(self.get_ref().0)
+    }
+}
+
+#[cfg(unix)]
+impl Stream for UnixStream {
+    fn has_unread(&self) -> bool {
+        has_unread(self)
+    }
+}
+
+#[cfg(unix)]
+fn has_unread(socket: &impl AsFd) -> bool {
+    let mut socket = [PollFd::new(socket, PollFlags::IN)];
+    poll(&mut socket, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
+/// The runtime is asked alone.
+#[cfg(not(unix))]
+fn has_unread<S>(_: &S) -> bool {
+    false
+}
+
 /// All addresses that the name of `server` has, in the order that the system gives them.
 async fn resolve(server: &TcpAddress) -> io::Result<Vec<SocketAddr>> {
     Ok(lookup_host((server.host.as_str(), server.port)).await?.collect())
@@ -131,6 +169,25 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it listens");
         (listener, address)
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn unread_bytes_and_the_end_are_seen_before_the_runtime_polls_its_sockets() {
+        use std::io::Write;
+        use tokio::io::AsyncReadExt;
+        let server = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = server.local_addr().expect("it listens");
+        let mut stream = tcp(address, &TcpOptions::default()).await.expect("it listens");
+        let (mut peer, _) = server.accept().expect("a connection");
+        assert!(!stream.has_unread());
+        peer.write_all(b"+OK").expect("it is open");
+        assert!(stream.has_unread());
+        let mut read = [0; 3];
+        stream.read_exact(&mut read).await.expect("three bytes");
+        assert!(!stream.has_unread());
+        drop(peer);
+        assert!(stream.has_unread());
     }
 
     #[cfg(any(target_os = "linux", target_os = "android"))]

@@ -194,9 +194,11 @@ async fn majority_clocks_put_back_are_disputed_and_the_lock_is_too_long() {
     }
     let refused = redlock.acquire("r").max_attempts(1).await.expect_err("it is held").to_string();
     let remark = "longer than the max_ttl of 60.0s: the node's clock was put back";
-    for text in [status.to_string(), refused] {
-        assert_eq!(text.matches(remark).count(), 2, "{text}");
-    }
+    assert_eq!(status.to_string().matches(remark).count(), 2, "{status}");
+    assert!(
+        refused.contains(remark),
+        "at least one of two refusals is from such a node: {refused}"
+    );
     drop(held);
     eventually("the lock is released", || cluster.is_empty()).await;
 }

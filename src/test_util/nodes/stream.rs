@@ -1,5 +1,6 @@
 //! A client's end of a stream whose other end a test plays.
 
+use crate::transport::Stream;
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
@@ -119,6 +120,8 @@ impl<C: Carrier> AsyncRead for Wire<C> {
         polled
     }
 }
+
+impl<C: Carrier> Stream for Wire<C> {}
 
 impl<C: Carrier> AsyncWrite for Wire<C> {
     fn poll_write(

@@ -140,6 +140,8 @@ impl AsyncRead for Socket {
     }
 }
 
+impl Stream for Socket {}
+
 impl AsyncWrite for Socket {
     fn poll_write(
         mut self: Pin<&mut Self>,
