@@ -2,6 +2,7 @@
 //! `cargo bench --bench waiting [-- part-of-a-row's-name]`.
 //!
 //! - "once": all clients begin together, and each acquires the lock once. Prints the time until the last one had it.
+//! - "set": the same with three locks together.
 //! - "loop": each client acquires the lock again as soon as it has released it, for three seconds.
 //! - "greedy": one client does that. The others pause for 10 to 30 ms after each release, and only their waits count.
 //! - "alone": one client holds the lock, and another waits for it. Prints the time from the release to the acquire.
@@ -42,6 +43,8 @@ fn rows() -> Vec<Row> {
         row("once, 110 clients, 5 nodes, 5 ms", "once", 5, 110, 5),
         row("once, 200 clients, 3 nodes, 5 ms", "once", 3, 200, 5),
         row("once, 30 clients, 5 nodes, 5 ms", "once", 5, 30, 5),
+        row("set, 100 clients, 5 nodes, 5 ms", "set", 5, 100, 5),
+        row("set, 8 clients, 5 nodes, 5 ms", "set", 5, 8, 5),
         row("loop, 2 clients, 5 nodes, 5 ms", "loop", 5, 2, 5),
         row("loop, 8 clients, 5 nodes, 5 ms", "loop", 5, 8, 5),
         row("loop, 30 clients, 5 nodes, 5 ms", "loop", 5, 30, 5),
@@ -94,7 +97,8 @@ async fn play(part: &str) {
     let mut random = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     loop {
         let asked = Instant::now();
-        let lease = redlock.acquire("r").await.expect("its turn comes");
+        let names: &[_] = if kind == "set" { &["q", "r", "s"] } else { &["r"] };
+        let lease = redlock.acquire_all(names).await.expect("its turn comes");
         let (at, waited) = (shared_now().as_micros(), asked.elapsed().as_micros());
         if kind != "greedy" || number > 0 {
             turns.push(format!("{at} {waited}"));
@@ -102,7 +106,7 @@ async fn play(part: &str) {
         sleep(hold).await;
         assert!(lease.is_valid(), "it was held for longer than its ttl");
         lease.release().await.expect("nodes are up");
-        if kind == "once" || Instant::now() >= end {
+        if kind == "once" || kind == "set" || Instant::now() >= end {
             break;
         }
         if kind == "greedy" && number > 0 {

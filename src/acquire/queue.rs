@@ -37,6 +37,8 @@ pub(super) struct Queue {
     pub(super) refused: Option<Arc<Tally>>,
     /// When another client was last seen to compete for the lock.
     rivals_at: Option<Time>,
+    /// The lost races that its next waiter begins with.
+    lost: u32,
 }
 
 impl Queue {
@@ -64,7 +66,16 @@ impl Queue {
     }
 
     /// Whoever gets its turn by that is added to `woken`, to be woken without the lock.
-    pub(super) fn insert(&mut self, ticket: Ticket, waiter: Arc<Waiter>, woken: &mut Woken) {
+    pub(super) fn insert(
+        &mut self,
+        ticket: Ticket,
+        waiter: Arc<Waiter>,
+        now: Time,
+        woken: &mut Woken,
+    ) {
+        if self.waiters.is_empty() && self.has_rivals(now) {
+            waiter.handle_return(self.lost, now);
+        }
         self.waiters.insert(ticket, waiter);
         self.promote(woken);
     }
@@ -72,7 +83,8 @@ impl Queue {
     /// As [`insert`](Self::insert).
     pub(super) fn remove(&mut self, ticket: Ticket, woken: &mut Woken) {
         let was_first = self.waiters.first_key_value().is_some_and(|(first, _)| *first == ticket);
-        self.waiters.remove(&ticket);
+        let removed = self.waiters.remove(&ticket);
+        self.lost = removed.filter(|_| was_first).map_or(self.lost, |waiter| waiter.lost());
         // 1. The first is told that the lock is free, and does not move. 2. The next had been admitted
         // before, and is told of nothing. 3. It is the first now.
         woken.extend(self.first().filter(|first| was_first && first.is_first()).cloned());
@@ -117,8 +129,33 @@ impl Queue {
         let promoted = admitted.filter(|waiter| waiter.take_turn());
         woken.extend(promoted.cloned().inspect(|waiter| {
             if self.rivals_at.is_some() {
-                waiter.handle_rivals();
+                waiter.handle_rivals(self.lost);
             }
         }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Clock;
+
+    #[test]
+    fn next_waiters_of_a_client_begin_with_its_lost_races() {
+        let clock = Clock::default();
+        let waiters = [(); 3].map(|()| Arc::new(Waiter::new(clock.clone(), Time::END, None)));
+        let (mut queue, mut woken, now) = (Queue::default(), Woken::new(), clock.now());
+        let lost = || waiters.each_ref().map(|waiter| waiter.lost());
+        for (number, waiter) in (0..).zip(&waiters[..2]) {
+            queue.insert(Ticket(number), waiter.clone(), now, &mut woken);
+        }
+        queue.handle_rivals(now);
+        waiters[0].handle_rivals(20);
+        assert_eq!(lost(), [19, 0, 0]);
+        queue.remove(Ticket(0), &mut woken);
+        assert_eq!(lost(), [19, 18, 0], "the next in the queue");
+        queue.remove(Ticket(1), &mut woken);
+        queue.insert(Ticket(2), waiters[2].clone(), now, &mut woken);
+        assert_eq!(lost(), [19, 18, 17], "a client that returns");
     }
 }

@@ -276,16 +276,7 @@ impl Queues {
             self.roaming.insert(ticket, waiter);
             return;
         };
-        if let Some(queue) = self.by_key.get_mut(key) {
-            if queue.len() == 0 && queue.has_rivals(now) {
-                waiter.handle_return(now);
-            }
-            queue.insert(ticket, waiter, woken);
-        } else {
-            let mut queue = Queue::default();
-            queue.insert(ticket, waiter, woken);
-            self.by_key.insert(key.clone(), queue);
-        }
+        self.by_key.entry(key.clone()).or_default().insert(ticket, waiter, now, woken);
     }
 
     fn remove(&mut self, queue: Option<&[u8]>, ticket: Ticket, now: Time, woken: &mut Woken) {

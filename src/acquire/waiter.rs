@@ -100,14 +100,19 @@ impl Waiter {
         is_new
     }
 
-    /// Other clients compete for the lock.
-    pub(super) fn handle_rivals(&self) {
-        self.state().waiting.handle_rivals();
+    /// Other clients compete for the lock. This client has lost races to them before.
+    pub(super) fn handle_rivals(&self, lost: u32) {
+        self.state().waiting.handle_rivals(lost);
     }
 
-    /// Others competed for the lock when this client used it last.
-    pub(super) fn handle_return(&self, now: Time) {
-        self.state().waiting.handle_return(now);
+    /// The same for a client that has just used the lock.
+    pub(super) fn handle_return(&self, lost: u32, now: Time) {
+        self.state().waiting.handle_return(lost, now);
+    }
+
+    /// The lost races that the client's next acquire begins with.
+    pub(super) fn lost(&self) -> u32 {
+        self.state().waiting.lost()
     }
 
     /// When its rest ends.

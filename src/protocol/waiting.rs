@@ -29,7 +29,8 @@
 //!
 //! Clients that receive the same push compete. Each that loses such a race rests for a random time before it reacts to a
 //! push again. The longest rest doubles with each lost race, so that few of many waiters compete for each release. A
-//! waiter that has lost a race asks one node first: of all that do, that node grants one.
+//! client that acquires the lock again begins with nearly the same rest: else two clients would take turns while the
+//! others rest. A waiter that has lost a race asks one node first: of all that do, that node grants one.
 
 use super::freed::Free;
 use super::quorum::{NodeId, NodeSet, Quorum};
@@ -38,10 +39,17 @@ use super::validity::Time;
 use std::time::Duration;
 
 /// The longest rest after the first lost race is twice this; it doubles with each further one.
-const REST: Duration = Duration::from_millis(3);
+const REST: Duration = Duration::from_micros(3_500);
 
-/// The longest rest of all.
-const MAX_REST: Duration = Duration::from_millis(150);
+/// A lost race adds this to [`Waiting::lost`]. A won race takes away 1, so that clients which win by chance do not soon
+/// compete more often than others.
+const LOST_RACE: u32 = 4;
+
+/// The longest rest does not grow beyond this.
+const MAX_LOST: u32 = 6 * LOST_RACE;
+
+/// From this on, a client that returns and is refused rests as after a lost race.
+const CROWD: u32 = 4 * LOST_RACE;
 
 /// A client that acquires a contended lock again holds back for this time. Waiters receive the push of its release after
 /// its own reply, so they would hardly ever win.
@@ -69,7 +77,7 @@ pub(crate) struct Waiting {
     try_at: Option<Time>,
     /// Nodes that reported the key deleted, since the last attempt began.
     freed: NodeSet,
-    /// Number of lost races: attempts that began with a push and were refused.
+    /// Lost races, each counted as [`LOST_RACE`], less won ones. A race is an attempt that a push caused at once.
     lost: u32,
     /// End of the rest after the last lost race: it does not react to a push before this time.
     rests_until: Time,
@@ -165,19 +173,24 @@ impl Waiting {
         self.attempt_until = Some(valid_until);
         self.freed = NodeSet::default();
         (self.try_at, self.watched) = (None, None);
-        (self.is_pushed, self.is_back) = (false, false);
+        self.is_pushed = false;
     }
 
-    /// Other clients compete for the lock.
-    pub(crate) fn handle_rivals(&mut self) {
-        self.lost = self.lost.max(1);
+    /// Other clients compete for the lock. `lost` is [`lost`](Self::lost) of this client's previous acquire.
+    pub(crate) fn handle_rivals(&mut self, lost: u32) {
+        self.lost = self.lost.max(lost).max(1);
     }
 
-    /// Others competed for the lock when this client used it last, just before `now`: they go first.
-    pub(crate) fn handle_return(&mut self, now: Time) {
-        self.handle_rivals();
+    /// The same for a client that used the lock last just before `now`: others go first.
+    pub(crate) fn handle_return(&mut self, lost: u32, now: Time) {
+        self.handle_rivals(lost);
         self.is_back = true;
         self.rests_until = now.after(HOLD_BACK);
+    }
+
+    /// The lost races that the client's next acquire begins with, once this one has won.
+    pub(crate) fn lost(&self) -> u32 {
+        self.lost.saturating_sub(1)
     }
 
     /// When its rest ends.
@@ -208,9 +221,14 @@ impl Waiting {
 
     /// The attempt was refused at `now`. If a quorum is free by what came in meanwhile, another is worth while.
     pub(crate) fn handle_refusal(&mut self, free: Free, quorum: Quorum, now: Time, random: u64) {
-        if std::mem::take(&mut self.is_race) {
-            self.lost = self.lost.saturating_add(1);
-            self.rests_until = now.after(rest(self.lost, random));
+        let is_race = std::mem::take(&mut self.is_race);
+        let is_back = std::mem::take(&mut self.is_back);
+        if is_race {
+            self.lost = MAX_LOST.min(self.lost + LOST_RACE);
+        }
+        if is_race || is_back && self.lost >= CROWD {
+            let longest = REST * (1 << (self.lost / LOST_RACE));
+            self.rests_until = now.after(draw(Duration::ZERO, longest, random));
         }
         if let Some(at) = self.worth_while_at(free, quorum, now) {
             self.handle_news(at);
@@ -296,12 +314,6 @@ impl Waiting {
         let woken_at = self.woken_at.filter(|_| self.is_first())?;
         Some(now.since(woken_at))
     }
-}
-
-/// The rest after this many lost races.
-fn rest(lost: u32, random: u64) -> Duration {
-    let times = 1_u32.checked_shl(lost).unwrap_or(u32::MAX);
-    draw(Duration::ZERO, REST.saturating_mul(times).min(MAX_REST), random)
 }
 
 #[cfg(test)]

@@ -154,23 +154,46 @@ fn waiter_that_has_lost_no_race_reacts_to_a_push_at_once_on_all_nodes() {
     assert!(!waiting.asks_one_first());
 }
 
+/// The longest rest after a refusal at `now`, in microseconds.
+fn longest_rest(waiting: &mut Waiting, now: u64) -> u128 {
+    refused(waiting, now, u64::MAX);
+    waiting.rests_until().since(at(now)).as_nanos().div_ceil(1_000)
+}
+
 #[test]
 fn longest_rest_doubles_with_each_lost_race_up_to_its_bound() {
     let mut waiting = first();
     refused(&mut waiting, 0, u64::MAX);
-    for (race, longest) in [(1, 6), (2, 12), (3, 24), (4, 48), (5, 96), (6, 150), (7, 150)] {
+    for race in 1..9 {
         let now = race * 1_000;
         assert_eq!(pushed(&mut waiting, now), Some(at(now)), "race {race}");
-        refused(&mut waiting, now, u64::MAX);
-        let rest = waiting.rests_until().since(at(now));
-        assert!(rest <= Duration::from_millis(longest), "race {race}: {rest:?}");
-        assert!(rest > Duration::from_micros(longest * 1_000 - 1), "race {race}: {rest:?}");
+        assert_eq!(longest_rest(&mut waiting, now), 3_500 << race.min(6), "race {race}");
     }
     refused(&mut waiting, 9_000, u64::MAX);
     assert!(waiting.rests_until() < at(9_000), "a refusal without a push is no lost race");
     assert_eq!(pushed(&mut waiting, 9_500), Some(at(9_500)));
     refused(&mut waiting, 9_500, 0);
     assert_eq!(waiting.rests_until(), at(9_500), "the shortest rest is none");
+}
+
+#[test]
+fn next_acquire_remembers_lost_races_and_counts_the_won_one() {
+    let mut waiting = first();
+    refused(&mut waiting, 0, 0);
+    for (now, lost) in [(1_000, 3), (2_000, 7), (3_000, 11), (4_000, 15)] {
+        pushed(&mut waiting, now);
+        refused(&mut waiting, now, 0);
+        assert_eq!(waiting.lost(), lost);
+    }
+    for (lost, longest) in [(0, 0), (15, 0), (16, 56_000), (23, 112_000)] {
+        let mut next = first();
+        next.handle_return(lost, at(5_000));
+        assert_eq!(next.lost(), lost.saturating_sub(1));
+        // Its first attempt is no race.
+        next.handle_begin(at(DEADLINE));
+        assert_eq!(longest_rest(&mut next, 5_002), longest, "after {lost}");
+        assert_eq!(next.lost(), lost.saturating_sub(1), "no race was lost");
+    }
 }
 
 #[test]
@@ -191,14 +214,14 @@ fn waiter_that_rests_reacts_to_pushes_once_when_its_rest_ends() {
 fn returning_client_holds_back_and_asks_one_node_first_once() {
     let mut waiting = first();
     assert!(!waiting.asks_one_first());
-    waiting.handle_return(at(10));
+    waiting.handle_return(0, at(10));
     assert_eq!((waiting.rests_until(), waiting.asks_one_first()), (at(11), true));
     refused(&mut waiting, 12, 0);
     assert!(!waiting.asks_one_first());
     assert_eq!(pushed(&mut waiting, 20), Some(at(20)));
     assert!(waiting.asks_one_first(), "it has rivals");
     let mut waiting = first();
-    waiting.handle_rivals();
+    waiting.handle_rivals(0);
     assert!(!waiting.asks_one_first(), "no node has sent a push");
     pushed(&mut waiting, 30);
     assert!(waiting.asks_one_first());
