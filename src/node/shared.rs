@@ -6,6 +6,7 @@ use super::guard::Guard;
 use super::handover::Handover;
 use super::handshake::Handshake;
 use super::login::Login;
+use super::omissions::Omissions;
 use super::push::PushSink;
 use super::queued_command::QueuedCommand;
 use super::timer_clock::{Moment, TimerClock};
@@ -72,6 +73,7 @@ pub(crate) struct NodeShared {
     pub(super) timings: Timings,
     pub(super) timer: TimerClock,
     pub(super) handshake: Handshake,
+    pub(super) omissions: Mutex<Omissions>,
     pub(super) siblings: Arc<Siblings>,
     pub(super) pushes: Arc<dyn PushSink>,
     /// What nodes may have forgotten.
@@ -107,6 +109,7 @@ impl NodeShared {
             timings,
             timer: environment.timer_clock(),
             handshake: Handshake::default(),
+            omissions: Mutex::default(),
             siblings,
             pushes,
             guard,
