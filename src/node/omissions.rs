@@ -83,7 +83,7 @@ impl Omissions {
 }
 
 impl Plan {
-    /// True if each command is an exchange of its own.
+    /// True if the set-up waits for the reply to each command before it sends the next one.
     pub(super) fn is_one_by_one(self) -> bool {
         self.stopped >= STOPPED
     }

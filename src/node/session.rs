@@ -76,7 +76,7 @@ impl<T> Session<T> {
     /// error reply.
     ///
     /// # Cancel safety
-    /// What was to be sent may have been sent. Use the session no more.
+    /// Dropping the future can leave commands sent and replies unread. Close the session.
     pub(super) async fn exchange_parts(
         &mut self,
         parts: &SetUpParts,

@@ -17,7 +17,7 @@ pub(crate) enum Fate {
     Edit(fn(&str) -> String),
     /// It is answered by a string without an end.
     Flood,
-    /// It has no reply. Later commands have theirs.
+    /// It has no reply. Later commands have replies.
     Swallow,
     /// It has no reply, and no later command has one.
     Silence,
