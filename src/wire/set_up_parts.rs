@@ -37,7 +37,7 @@ pub(super) const OMITTED: &str = "OMITTED";
 
 /// The error reply that a set-up reads in place of the reply to an omitted command.
 pub(crate) fn omitted_reply() -> Result<Value, RedisError> {
-    Ok(redis::parse_redis_value(format!("-{OMITTED} without a reply before\r\n").as_bytes())?)
+    redis::parse_redis_value(format!("-{OMITTED} without a reply before\r\n").as_bytes())
 }
 
 impl Optionals {
