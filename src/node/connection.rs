@@ -33,13 +33,7 @@ impl Link {
             kill_stale(&mut session, &peer, node).await?;
             Ok((session, peer))
         };
-        let (session, peer) = match node.timer.timeout(limit, connecting).await {
-            Some(connected) => {
-                node.handle_set_up_end(&attempt);
-                connected?
-            }
-            None => return Err(node.handle_set_up_timeout(&attempt)),
-        };
+        let (session, peer) = node.watch_set_up(&attempt, limit, connecting).await?;
         if peer.info.is_replica {
             return Err(NodeFailure::Replica);
         }

@@ -54,6 +54,8 @@ pub(super) enum Missing {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Progress {
     missing: Missing,
+    /// True if an exchange has ended since the last connect timeout.
+    has_answered: bool,
     /// When it began or its last byte arrived.
     since: Time,
     /// Bytes that have arrived on the connection.
@@ -108,7 +110,13 @@ impl Progress {
 
     /// The exchange has ended.
     pub(super) fn handle_answered(&mut self) {
-        self.missing = Missing::Unknown;
+        (self.missing, self.has_answered) = (Missing::Unknown, true);
+    }
+
+    /// True if a one-by-one set-up may take another connect timeout: it has many round trips, and the server still replies.
+    pub(super) fn may_go_on(&mut self, connect_timeout: Duration, now: Time) -> bool {
+        let has_answered = std::mem::take(&mut self.has_answered);
+        has_answered && self.missing(connect_timeout, now) == Missing::Unknown
     }
 
     /// The missing replies at the connect timeout, if no byte has arrived for half of it.
@@ -232,6 +240,22 @@ mod tests {
         progress.handle_received(1, false, at(0));
         progress.handle_answered();
         assert_eq!(progress.missing(CONNECT_TIMEOUT, at(1)), Missing::Unknown);
+    }
+
+    #[test]
+    fn one_by_one_set_up_goes_on_while_commands_are_answered() {
+        let mut progress = Progress::default();
+        let may_go_on = |progress: &mut Progress, now| progress.may_go_on(CONNECT_TIMEOUT, now);
+        assert!(!may_go_on(&mut progress, at(1)), "no connection");
+        progress.handle_begin(None, at(1));
+        progress.handle_answered();
+        progress.handle_begin(Some(Info), at(1).after(ms(600)));
+        assert!(may_go_on(&mut progress, at(2)), "INFO was sent shortly before");
+        assert!(!may_go_on(&mut progress, at(3)), "and was not answered since");
+        assert_eq!(progress.missing(CONNECT_TIMEOUT, at(3)), Missing::Of(Info));
+        progress.handle_answered();
+        progress.handle_begin(Some(Tracking), at(3));
+        assert!(!may_go_on(&mut progress, at(4)), "TRACKING has no reply");
     }
 
     #[test]

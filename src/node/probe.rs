@@ -1,6 +1,7 @@
 //! A look at one node, over a connection of its own.
 
 use super::handshake::greet;
+use super::omissions::Missing;
 use super::session::Session;
 use super::set_up_attempt::SetUpAttempt;
 use super::shared::NodeShared;
@@ -57,7 +58,7 @@ impl Probe {
         let (mut session, resp3) = match node.timer.timeout(limit, greeting).await {
             Some(Ok(opened)) => opened,
             Some(Err(error)) => return Err(NodeFailure::unreachable(&error)),
-            None => return Err(node.connect_timeout()),
+            None => return Err(node.connect_timeout(Missing::Unknown)),
         };
         let limit = node.timings.answer;
         let asking = Self::ask(&mut session, resp3, keys, &node.environment.random);

@@ -6,7 +6,9 @@ use super::shared::NodeShared;
 use super::timer_clock::TimerClock;
 use crate::sync::lock;
 use crate::wire::{Conversation, NodeFailure, Optional};
+use std::pin::pin;
 use std::sync::Mutex;
+use std::time::Duration;
 
 pub(super) struct SetUpAttempt {
     pub(super) plan: Plan,
@@ -42,22 +44,33 @@ impl NodeShared {
         SetUpAttempt::new(plan, self.timer.clone())
     }
 
-    /// Records that `attempt` succeeded or failed within the connect timeout.
-    pub(super) fn handle_set_up_end(&self, attempt: &SetUpAttempt) {
-        let now = self.timer.now();
-        lock(&self.omissions).handle_end(attempt.plan, Missing::Unknown, now);
-    }
-
-    /// Records that the connect timeout ended `attempt`, and returns the failure.
-    pub(super) fn handle_set_up_timeout(&self, attempt: &SetUpAttempt) -> NodeFailure {
-        let now = self.timer.now();
-        let missing = lock(&attempt.progress).missing(self.timings.connect, now);
-        lock(&self.omissions).handle_end(attempt.plan, missing, now);
-        let why = match missing {
-            Missing::Unknown => return self.connect_timeout(),
-            Missing::Rest => "timeout while connecting: a command has no reply".into(),
-            Missing::Of(optional) => format!("timeout while connecting: no reply to {optional}"),
-        };
-        NodeFailure::Unreachable(why.into())
+    /// Waits for `set_up`, which is `attempt`, within `limit`, and records how it ends.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops `set_up`, and records no end.
+    pub(super) async fn watch_set_up<T>(
+        &self,
+        attempt: &SetUpAttempt,
+        limit: Duration,
+        set_up: impl Future<Output = Result<T, NodeFailure>>,
+    ) -> Result<T, NodeFailure> {
+        let (mut set_up, connect_timeout) = (pin!(set_up), self.timings.connect);
+        loop {
+            let ended = self.timer.timeout(limit, set_up.as_mut()).await;
+            let now = self.timer.now();
+            let mut progress = lock(&attempt.progress);
+            if ended.is_none()
+                && attempt.plan.is_one_by_one()
+                && progress.may_go_on(connect_timeout, now)
+            {
+                continue;
+            }
+            let missing = match ended {
+                Some(_) => Missing::Unknown,
+                None => progress.missing(connect_timeout, now),
+            };
+            lock(&self.omissions).handle_end(attempt.plan, missing, now);
+            return ended.unwrap_or_else(|| Err(self.connect_timeout(missing)));
+        }
     }
 }

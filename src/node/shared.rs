@@ -6,7 +6,7 @@ use super::guard::Guard;
 use super::handover::Handover;
 use super::handshake::Handshake;
 use super::login::Login;
-use super::omissions::Omissions;
+use super::omissions::{Missing, Omissions};
 use super::push::PushSink;
 use super::queued_command::QueuedCommand;
 use super::timer_clock::{Moment, TimerClock};
@@ -136,8 +136,12 @@ impl NodeShared {
     }
 
     /// The failure of a connection that was not set up within the connect timeout.
-    pub(super) fn connect_timeout(&self) -> NodeFailure {
-        let hint = self.address.hint_if_silent();
+    pub(super) fn connect_timeout(&self, missing: Missing) -> NodeFailure {
+        let hint = match missing {
+            Missing::Unknown => self.address.hint_if_silent().to_owned(),
+            Missing::Rest => ": a command has no reply".to_owned(),
+            Missing::Of(optional) => format!(": no reply to {optional}"),
+        };
         NodeFailure::Unreachable(format!("timeout while connecting{hint}").into())
     }
 
