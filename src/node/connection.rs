@@ -5,6 +5,7 @@ use super::line::Written;
 use super::peer::Peer;
 use super::pipe::Pipe;
 use super::session::Session;
+use super::set_up_attempt::SetUpAttempt;
 use super::shared::NodeShared;
 use crate::wire::{Conversation, NodeFailure};
 use redis::{RedisConnectionInfo, RedisError};
@@ -24,17 +25,15 @@ impl Link {
     /// Dropping the future closes the connection; nothing but the set-up was sent on it.
     pub(super) async fn establish(node: &NodeShared) -> Result<Self, NodeFailure> {
         let (login, limit) = node.log_in().await?;
+        let attempt = node.set_up_attempt();
         let connecting = async {
-            let open = |resp3| open(node, &login, resp3);
+            let open = |resp3| open(node, &login, resp3, &attempt);
             let greeted = greet(&node.handshake, open).await;
             let (mut session, peer) = greeted.map_err(|error| NodeFailure::unreachable(&error))?;
             kill_stale(&mut session, &peer, node).await?;
             Ok((session, peer))
         };
-        let (session, peer) = match node.timer.timeout(limit, connecting).await {
-            Some(connected) => connected?,
-            None => return Err(node.connect_timeout()),
-        };
+        let (session, peer) = node.watch_set_up(&attempt, limit, connecting).await?;
         if peer.info.is_replica {
             return Err(NodeFailure::Replica);
         }
@@ -50,10 +49,11 @@ async fn open(
     node: &NodeShared,
     login: &RedisConnectionInfo,
     resp3: bool,
+    attempt: &SetUpAttempt,
 ) -> Result<(Session<Written>, Peer), RedisError> {
-    let mut session = Session::open(node, login, resp3, Written::of_set_up).await?;
+    let mut session = Session::open(node, login, resp3, attempt, Written::of_set_up).await?;
     let clock = &node.environment.clock;
-    let peer = Peer::set_up(&mut session, Written::of_set_up(), resp3, clock).await?;
+    let peer = Peer::set_up(&mut session, Written::of_set_up, resp3, attempt, clock).await?;
     Ok((session, peer))
 }
 

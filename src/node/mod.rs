@@ -28,6 +28,7 @@ mod line;
 mod links;
 mod login;
 mod mailbox;
+mod omissions;
 mod peer;
 mod pipe;
 mod pool;
@@ -39,6 +40,7 @@ mod runtime;
 #[cfg(feature = "serde")]
 mod serialized;
 mod session;
+mod set_up_attempt;
 mod settle;
 mod shared;
 mod shield;

@@ -1,10 +1,13 @@
 //! What the server at the other end of a connection is, as its set-up has told.
 
 use super::session::Session;
+use super::set_up_attempt::SetUpAttempt;
 use super::shared::NodeShared;
 use crate::protocol::{Broken, Reading, Time};
 use crate::time::Clock;
-use crate::wire::{Abilities, NodeFailure, Requests, ServerInfo, SetUp, read_seal, seal};
+use crate::wire::{
+    Abilities, NodeFailure, Requests, ServerInfo, SetUp, SetUpParts, read_seal, seal,
+};
 use redis::{RedisError, Value};
 use std::sync::Arc;
 
@@ -23,19 +26,21 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// Sets up the connection of `session`. `what` goes with the pipeline for that, and is dropped.
+    /// Sets up the connection of `session`. `what` goes with the pipelines for that, and is dropped.
     ///
     /// # Cancel safety
     /// What was to be sent may have been sent. Use the session no more.
     pub(super) async fn set_up<T>(
         session: &mut Session<T>,
-        what: T,
+        what: impl Fn() -> T,
         resp3: bool,
+        attempt: &SetUpAttempt,
         clock: &Clock,
     ) -> Result<Self, RedisError> {
-        SetUp::ask(resp3, session.requests());
+        let mut parts = SetUpParts::default();
+        SetUp::ask(resp3, &mut parts);
         let sent = clock.now();
-        let replies = session.exchange(what).await?;
+        let replies = session.exchange_parts(&parts, attempt, what).await?;
         let received = clock.now();
         let SetUp { client_id, info, can, shown_us, .. } = SetUp::read(&replies, resp3)?;
         let reading = shown_us.map(|shown_us| Reading { sent, shown_us, received });

@@ -19,6 +19,8 @@ const MAX_READS: usize = 16;
 pub(super) struct Pipe {
     stream: Box<dyn Stream>,
     chunk: Box<[u8]>,
+    /// Bytes that were read.
+    pub(super) received: u64,
     /// True if the stream has taken bytes that it may not have passed on.
     is_unflushed: bool,
     /// Why nothing can be sent any more. What has come may still be read.
@@ -30,7 +32,7 @@ pub(super) struct Pipe {
 impl Pipe {
     pub(super) fn new(stream: Box<dyn Stream>) -> Self {
         let chunk = vec![0; CHUNK].into();
-        Self { stream, chunk, is_unflushed: false, unsendable: None, ended: None }
+        Self { stream, chunk, received: 0, is_unflushed: false, unsendable: None, ended: None }
     }
 
     /// True if there is something to read that the runtime may not have noticed yet.
@@ -99,6 +101,7 @@ impl Pipe {
             }
             Poll::Ready(Ok(())) => {
                 said.handle_bytes(room.filled());
+                self.received += room.filled().len() as u64;
                 return Poll::Ready(());
             }
             Poll::Ready(Err(error)) => error,

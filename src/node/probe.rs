@@ -1,7 +1,9 @@
 //! A look at one node, over a connection of its own.
 
 use super::handshake::greet;
+use super::omissions::Missing;
 use super::session::Session;
+use super::set_up_attempt::SetUpAttempt;
 use super::shared::NodeShared;
 use super::shield::shield;
 use crate::protocol::{Offset, Reading};
@@ -57,11 +59,13 @@ impl Probe {
 
     async fn look_at(node: &NodeShared, keys: &Keys, prefix: &[u8]) -> Result<Self, NodeFailure> {
         let (login, limit) = node.log_in().await?;
-        let greeting = greet(&node.handshake, |resp3| open(node, &login, resp3));
+        // A greeting is only a part of a set-up: how it ends is not recorded.
+        let attempt = node.set_up_attempt();
+        let greeting = greet(&node.handshake, |resp3| open(node, &login, resp3, &attempt));
         let (mut session, resp3) = match node.timer.timeout(limit, greeting).await {
             Some(Ok(opened)) => opened,
             Some(Err(error)) => return Err(NodeFailure::unreachable(&error)),
-            None => return Err(node.connect_timeout()),
+            None => return Err(node.connect_timeout(Missing::Unknown)),
         };
         let limit = node.timings.answer;
         let asking = Self::ask(&mut session, resp3, keys, &node.environment.random);
@@ -149,8 +153,9 @@ async fn open(
     node: &NodeShared,
     login: &RedisConnectionInfo,
     resp3: bool,
+    attempt: &SetUpAttempt,
 ) -> Result<(Session<()>, bool), RedisError> {
-    Ok((Session::open(node, login, resp3, || ()).await?, resp3))
+    Ok((Session::open(node, login, resp3, attempt, || ()).await?, resp3))
 }
 
 #[cfg(test)]

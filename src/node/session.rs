@@ -1,9 +1,12 @@
 //! A session with a server: a stream, and what is said over it, one exchange at a time.
 
 use super::pipe::Pipe;
+use super::set_up_attempt::SetUpAttempt;
 use super::shared::NodeShared;
 use crate::transport::Stream;
-use crate::wire::{Conversation, Fingerprint, Greeted, Greeting, Requests};
+use crate::wire::{
+    Conversation, Fingerprint, Greeted, Greeting, Requests, SetUpParts, omitted_reply,
+};
 use redis::{RedisConnectionInfo, RedisError, Value};
 use std::future::poll_fn;
 use std::io;
@@ -25,11 +28,12 @@ impl<T> Session<T> {
         node: &NodeShared,
         login: &RedisConnectionInfo,
         resp3: bool,
+        attempt: &SetUpAttempt,
         what: impl Fn() -> T,
     ) -> Result<Self, RedisError> {
         let fingerprint = node.login.fingerprint();
         let mut session = Self::new(node.connect().await?);
-        match session.begin(login, fingerprint, resp3, what).await {
+        match session.begin(login, fingerprint, resp3, attempt, what).await {
             Ok(()) => Ok(session),
             Err(error) if error.is_connection_dropped() && session.said.last_error().is_none() => {
                 Err(io::Error::new(io::ErrorKind::UnexpectedEof, node.closed_without_reply())
@@ -49,12 +53,13 @@ impl<T> Session<T> {
         login: &RedisConnectionInfo,
         fingerprint: &Fingerprint,
         resp3: bool,
+        attempt: &SetUpAttempt,
         what: impl Fn() -> T,
     ) -> Result<(), RedisError> {
         for names_user in [true, false] {
-            let requests = self.requests();
-            let greeting = Greeting::ask(login, fingerprint, resp3, names_user, requests);
-            let replies = self.exchange(what()).await?;
+            let mut parts = SetUpParts::default();
+            let greeting = Greeting::ask(login, fingerprint, resp3, names_user, &mut parts);
+            let replies = self.exchange_parts(&parts, attempt, &what).await?;
             if let Greeted::Welcome = greeting.read(&replies)? {
                 break;
             }
@@ -67,15 +72,63 @@ impl<T> Session<T> {
         self.said.requests()
     }
 
+    /// Sends the commands of `parts` as the plan of `attempt` says, and waits for the replies. An omitted command has an
+    /// error reply.
+    ///
+    /// # Cancel safety
+    /// Dropping the future can leave commands sent and replies unread. Close the session.
+    pub(super) async fn exchange_parts(
+        &mut self,
+        parts: &SetUpParts,
+        attempt: &SetUpAttempt,
+        what: impl Fn() -> T,
+    ) -> Result<Vec<Value>, RedisError> {
+        let (omitted, one_by_one) = (attempt.plan.omitted, attempt.plan.is_one_by_one());
+        let mut all = Vec::new();
+        for parts in parts.exchanges(one_by_one) {
+            let is_omitted = |optional| omitted.contains(optional);
+            for part in parts.iter().filter(|part| !part.optional.is_some_and(is_omitted)) {
+                self.requests().append(&part.requests);
+            }
+            attempt.begin(parts[0].optional.filter(|_| one_by_one));
+            let mut replies = self.exchange_observed(what(), Some(attempt)).await?.into_iter();
+            attempt.handle_answered();
+            for part in parts {
+                let count = part.requests.len();
+                if part.optional.is_some_and(is_omitted) {
+                    all.resize(all.len() + count, omitted_reply()?);
+                } else {
+                    all.extend(replies.by_ref().take(count));
+                }
+            }
+        }
+        Ok(all)
+    }
+
     /// All requests that were added are a pipeline. Waits for the replies to it. An error names the error reply that
     /// the server sent before it closed the connection.
     ///
     /// # Cancel safety
     /// What was to be sent may have been sent. Use the session no more.
     pub(super) async fn exchange(&mut self, what: T) -> Result<Vec<Value>, RedisError> {
+        self.exchange_observed(what, None).await
+    }
+
+    async fn exchange_observed(
+        &mut self,
+        what: T,
+        attempt: Option<&SetUpAttempt>,
+    ) -> Result<Vec<Value>, RedisError> {
         let Self { pipe, said } = self;
         said.end_pipeline(what);
-        match poll_fn(|cx| pipe.poll_replies(said, cx)).await {
+        let answered = poll_fn(|cx| {
+            let polled = pipe.poll_replies(said, cx);
+            if let Some(attempt) = attempt {
+                attempt.handle_polled(pipe, said);
+            }
+            polled
+        });
+        match answered.await {
             Ok((_, replies)) => Ok(replies),
             Err(error) => Err(match said.last_error() {
                 Some(why) => {

@@ -1,6 +1,9 @@
 //! Sessions over streams whose other end is in the test's hand.
 
+use super::super::omissions::Omissions;
+use super::super::timer_clock::TimerClock;
 use super::*;
+use crate::protocol::Time;
 use futures::FutureExt;
 use std::pin::Pin;
 use std::sync::LazyLock;
@@ -20,6 +23,10 @@ fn fingerprint() -> &'static Fingerprint {
     &FINGERPRINT
 }
 
+fn attempt() -> SetUpAttempt {
+    SetUpAttempt::new(Omissions::default().plan(Time::default()), TimerClock::new())
+}
+
 /// A session in RESP2, and the server's end of its stream, which has room for so many bytes.
 async fn session(room: usize) -> (Session<u8>, DuplexStream) {
     let (ours, mut theirs) = duplex(room);
@@ -32,7 +39,8 @@ async fn session(room: usize) -> (Session<u8>, DuplexStream) {
         theirs.write_all(b"+OK\r\n+OK\r\n+OK\r\n").await.expect("it is open");
     };
     let mut session = Session::new(Box::new(ours));
-    let begin = session.begin(&login, fingerprint(), false, || 0);
+    let attempt = attempt();
+    let begin = session.begin(&login, fingerprint(), false, &attempt, || 0);
     let (greeted, ()) = tokio::join!(begin, welcome);
     greeted.expect("it was greeted");
     (session, theirs)
@@ -167,6 +175,7 @@ impl AsyncWrite for Endless {
 fn a_server_that_pushes_without_end_is_not_read_without_end() {
     let login = RedisConnectionInfo::default();
     let mut session = Session::new(Box::new(Endless::default()));
-    let begin = session.begin(&login, fingerprint(), false, || 0);
+    let attempt = attempt();
+    let begin = session.begin(&login, fingerprint(), false, &attempt, || 0);
     assert!(begin.now_or_never().is_none(), "it is asked again, and others have their turn");
 }

@@ -6,6 +6,7 @@ use super::guard::Guard;
 use super::handover::Handover;
 use super::handshake::Handshake;
 use super::login::Login;
+use super::omissions::{Missing, Omissions};
 use super::push::PushSink;
 use super::queued_command::QueuedCommand;
 use super::timer_clock::{Moment, TimerClock};
@@ -72,6 +73,7 @@ pub(crate) struct NodeShared {
     pub(super) timings: Timings,
     pub(super) timer: TimerClock,
     pub(super) handshake: Handshake,
+    pub(super) omissions: Mutex<Omissions>,
     pub(super) siblings: Arc<Siblings>,
     pub(super) pushes: Arc<dyn PushSink>,
     /// What nodes may have forgotten.
@@ -107,6 +109,7 @@ impl NodeShared {
             timings,
             timer: environment.timer_clock(),
             handshake: Handshake::default(),
+            omissions: Mutex::default(),
             siblings,
             pushes,
             guard,
@@ -133,8 +136,12 @@ impl NodeShared {
     }
 
     /// The failure of a connection that was not set up within the connect timeout.
-    pub(super) fn connect_timeout(&self) -> NodeFailure {
-        let hint = self.address.hint_if_silent();
+    pub(super) fn connect_timeout(&self, missing: Missing) -> NodeFailure {
+        let hint = match missing {
+            Missing::Unknown => self.address.hint_if_silent().to_owned(),
+            Missing::Rest => ": a command has no reply".to_owned(),
+            Missing::Of(optional) => format!(": no reply to {optional}"),
+        };
         NodeFailure::Unreachable(format!("timeout while connecting{hint}").into())
     }
 

@@ -148,16 +148,17 @@ impl<R: PartialEq> Server<R> {
         match (&before.run, &self.run) {
             (Some(before), Some(run)) if before == run => Identity::Same,
             (Some(_), Some(_)) => Identity::Another,
+            (Some(_), None) => Identity::Unknown(self.unnamed),
+            // Also if this one reports its run: a set-up without `INFO` can follow one that was to another process.
+            (None, _) if was_lost => self.identity_by_uptime(before, now, term),
             // The previous server is unknown; this one reports its uptime.
             (None, Some(_)) => Identity::First,
-            (_, None) if !was_lost => Identity::Same,
-            (Some(_), None) => Identity::Unknown(self.unnamed),
-            (None, None) => self.identity_by_uptime(before, now, term),
+            (None, None) => Identity::Same,
         }
     }
 
-    /// [`identity`](Self::identity) of servers that report no run. A server that was up at the set-up of `before` is
-    /// the same, and one that has been up for a term has forgotten no lock that still counts; unless the clock of the node makes its
+    /// [`identity`](Self::identity) of servers that do not both report a run. A server that was up at the set-up of
+    /// `before` is the same, and one that has been up for a term has forgotten no lock that still counts; unless the clock of the node makes its
     /// uptime wrong, or another server has taken over the address:
     ///
     /// - Both uptimes have to agree on the start. A machine can boot with a wrong clock, which is set once the server
@@ -167,7 +168,8 @@ impl<R: PartialEq> Server<R> {
     ///   which the last may be missing.
     fn identity_by_uptime(&self, before: &Self, now: Time, term: Duration) -> Identity {
         let (Some(uptime), Some(known)) = (self.uptime, before.uptime) else {
-            return Identity::Unknown(self.unnamed);
+            let is_named = self.run.is_some();
+            return Identity::Unknown(if is_named { before.unnamed } else { self.unnamed });
         };
         let elapsed = now.since(before.asked);
         if uptime.saturating_sub(UPTIME_ERROR) < elapsed.min(term) {

@@ -142,6 +142,11 @@ impl<T> Conversation<T> {
         Ok(Some((what, std::mem::replace(&mut self.replies, next))))
     }
 
+    /// True if the oldest pipeline has replies to some of its requests.
+    pub(crate) fn is_partly_answered(&self) -> bool {
+        !self.replies.is_empty()
+    }
+
     /// The error reply that the server sent last, if no complete pipeline has it: why it closed the connection.
     pub(crate) fn last_error(&self) -> Option<String> {
         match (&self.stray_error, self.replies.last()) {

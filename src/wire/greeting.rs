@@ -1,7 +1,8 @@
 //! How a server is greeted on a new connection: the version of the protocol, who we are, which database.
 
 use super::fingerprint::Fingerprint;
-use super::requests::{INFO_REPLY, Requests};
+use super::requests::INFO_REPLY;
+use super::set_up_parts::{Optional, SetUpParts};
 use redis::{RedisConnectionInfo, RedisError, ServerError, Value};
 
 /// The user of a login that names none (Redis, `ACL`).
@@ -33,10 +34,11 @@ impl Greeting {
         fingerprint: &Fingerprint,
         resp3: bool,
         names_user: bool,
-        requests: &mut Requests,
+        parts: &mut SetUpParts,
     ) -> Self {
         let user = login.username().filter(|_| names_user);
         let has_login = resp3 || login.password().is_some();
+        let requests = parts.required();
         requests.allow_reply(INFO_REPLY);
         match (resp3, login.password()) {
             (true, Some(password)) => {
@@ -56,7 +58,9 @@ impl Greeting {
         }
         // So that `CLIENT LIST` tells whose connection it is, also where it is forbidden or not known to say more:
         // servers before Redis 7.2 do not know `SETINFO`.
+        let requests = parts.optional(Optional::SetName);
         requests.command("CLIENT", 2).arg("SETNAME").arg(fingerprint.to_string()).end();
+        let requests = parts.optional(Optional::SetInfo);
         for (what, is) in
             [("LIB-NAME", env!("CARGO_PKG_NAME")), ("LIB-VER", env!("CARGO_PKG_VERSION"))]
         {
@@ -100,9 +104,9 @@ mod tests {
     }
 
     fn asked(login: &RedisConnectionInfo, resp3: bool, names_user: bool) -> (Greeting, String) {
-        let mut requests = Requests::default();
-        let greeting = Greeting::ask(login, &fingerprint(), resp3, names_user, &mut requests);
-        let text = String::from_utf8(requests.bytes().to_vec()).expect("text");
+        let mut parts = SetUpParts::default();
+        let greeting = Greeting::ask(login, &fingerprint(), resp3, names_user, &mut parts);
+        let text = String::from_utf8(parts.all().bytes().to_vec()).expect("text");
         let words = text.split("\r\n").filter(|word| !word.starts_with(['$', '*']));
         (greeting, words.collect::<Vec<_>>().join(" "))
     }

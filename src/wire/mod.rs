@@ -26,6 +26,7 @@ mod seal;
 #[cfg(feature = "serde")]
 mod serialized;
 mod set_up;
+mod set_up_parts;
 mod unknown_command;
 mod value;
 
@@ -55,5 +56,6 @@ pub(crate) use seal::{read_seal, seal};
 #[cfg(feature = "serde")]
 pub(crate) use serialized::seconds;
 pub(crate) use set_up::{ServerInfo, SetUp};
+pub(crate) use set_up_parts::{Optional, Optionals, SetUpParts, omitted_reply};
 pub(crate) use unknown_command::is_unknown_command;
 pub(crate) use value::{MAX_VALUE, Value};

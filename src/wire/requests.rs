@@ -46,6 +46,13 @@ impl Requests {
         std::mem::take(&mut self.longest_reply).max(LOCK_REPLY)
     }
 
+    /// Adds the commands of `other`.
+    pub(crate) fn append(&mut self, other: &Self) {
+        self.bytes.extend_from_slice(&other.bytes);
+        self.len += other.len;
+        self.allow_reply(other.longest_reply);
+    }
+
     /// How many commands there are; each has one reply.
     pub(crate) fn len(&self) -> usize {
         self.len

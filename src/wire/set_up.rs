@@ -6,6 +6,7 @@ use super::facts::Facts;
 use super::reply::time_us;
 use super::requests::{INFO_REPLY, Requests};
 use super::script;
+use super::set_up_parts::{OMITTED, Optional, SetUpParts};
 use super::unknown_command::is_unknown_command;
 use redis::{ErrorKind, RedisError, Value};
 use std::sync::Arc;
@@ -46,20 +47,23 @@ pub(crate) struct SetUp {
 impl SetUp {
     /// Asks for the time, the connection's id and what the server says of itself; tells it the scripts,
     /// and over RESP3 that we take pushes.
-    pub(crate) fn ask(resp3: bool, requests: &mut Requests) {
-        ask_time(requests);
-        requests.command("CLIENT", 1).arg("ID").end();
+    pub(crate) fn ask(resp3: bool, parts: &mut SetUpParts) {
+        ask_time(parts.required());
+        parts.optional(Optional::ClientId).command("CLIENT", 1).arg("ID").end();
+        let requests = parts.optional(Optional::Info);
         requests.allow_reply(INFO_REPLY);
         for section in SECTIONS {
             requests.command("INFO", 1).arg(section).end();
         }
+        let requests = parts.optional(Optional::Config);
         requests.command("CONFIG", 2).args(["GET", "appendfsync"]).end();
+        let requests = parts.optional(Optional::ScriptLoad);
         for source in script::sources() {
             requests.command("SCRIPT", 2).args(["LOAD", source]).end();
         }
         if resp3 {
             // RESP2 would answer OK, and could not push.
-            ask_for_pushes(requests);
+            ask_for_pushes(parts.optional(Optional::Tracking));
         }
     }
 
@@ -128,6 +132,7 @@ fn obstacle(reply: &Value) -> Option<RedisError> {
 fn refusal(reply: &Value) -> Option<&'static str> {
     match reply {
         Value::ServerError(error) if error.code() == "NOPERM" => Some("INFO is not permitted"),
+        Value::ServerError(error) if error.code() == OMITTED => Some("no reply to INFO"),
         Value::ServerError(_) => Some("the server does not know INFO"),
         _ => None,
     }
@@ -166,9 +171,9 @@ mod tests {
     use super::*;
 
     fn asked(resp3: bool) -> Requests {
-        let mut requests = Requests::default();
-        SetUp::ask(resp3, &mut requests);
-        requests
+        let mut parts = SetUpParts::default();
+        SetUp::ask(resp3, &mut parts);
+        parts.all()
     }
 
     /// A set-up over RESP3 with these replies to `INFO server` and to `CONFIG GET`.
@@ -232,6 +237,7 @@ mod tests {
             ("-NOPERM no\r\n", "INFO is not permitted"),
             ("-ERR unknown command 'INFO'\r\n", "the server does not know INFO"),
             ("-unsupported command\r\n", "the server does not know INFO"),
+            ("-OMITTED\r\n", "no reply to INFO"),
         ] {
             let set_up = read(may_not, may_not).expect("not known, and that is all");
             assert_eq!((set_up.client_id, set_up.can.tracks), (Some(7), true));

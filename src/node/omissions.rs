@@ -1,0 +1,273 @@
+//! Which optional commands a node's set-ups omit.
+//!
+//! A server or proxy may never reply to a command that the client can do without. Replies are matched by their order, so
+//! every set-up would end by the connect timeout. After [`STOPPED`] such set-ups in a row, the next one sends its commands
+//! one by one. It shows which command has no reply, and later set-ups omit that command.
+//!
+//! Slow, cut and unresponsive connections look different: their bytes still arrive, or no part of a pipeline is answered,
+//! or the next set-up succeeds. They must not lead to an omission: without `CLIENT ID` no broken connection can be
+//! killed, and without `INFO` a restart is assumed.
+
+use crate::protocol::Time;
+use crate::wire::{Optional, Optionals};
+use std::time::Duration;
+
+/// Set-ups in a row that stop within a pipeline before commands are sent one by one. One alone can be a connection that
+/// was cut at that moment.
+const STOPPED: u32 = 2;
+
+/// How long a command is omitted. After that, another server or proxy may be at the address. A wrong omission ends with
+/// it, and a right one costs three connect timeouts again, only of a new connection.
+const OMITTED_FOR: Duration = Duration::from_secs(10 * 60);
+
+/// The record of one node, by the timers' clock.
+#[derive(Debug, Default)]
+pub(super) struct Omissions {
+    /// Set-ups in a row that stopped within a pipeline.
+    stopped: u32,
+    omitted: Optionals,
+    /// When `omitted` ends.
+    until: Time,
+}
+
+/// How one set-up sends its commands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub(super) omitted: Optionals,
+    /// Of the record when the set-up began.
+    stopped: u32,
+}
+
+/// The replies that a set-up lacked when the connect timeout ended it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// None, or all of a pipeline, or bytes had arrived shortly before; or the set-up ended otherwise.
+    #[default]
+    Unknown,
+    /// Some replies of a pipeline.
+    Rest,
+    /// The replies to this command, which had been sent alone.
+    Of(Optional),
+}
+
+/// The exchange under way of a set-up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Progress {
+    missing: Missing,
+    /// True if an exchange has ended since the last connect timeout.
+    has_answered: bool,
+    /// When it began or its last byte arrived.
+    since: Time,
+    /// Bytes that have arrived on the connection.
+    received: u64,
+}
+
+impl Omissions {
+    pub(super) fn plan(&self, now: Time) -> Plan {
+        let omitted = if now < self.until { self.omitted } else { Optionals::default() };
+        Plan { omitted, stopped: self.stopped }
+    }
+
+    /// A set-up by `plan` has ended. It lacked the replies `missing`.
+    pub(super) fn handle_end(&mut self, plan: Plan, missing: Missing, now: Time) {
+        // Another set-up that was under way at the same time shows the same fault, and may have been counted.
+        let is_new = self.stopped == plan.stopped;
+        match missing {
+            Missing::Rest if !plan.is_one_by_one() => self.stopped += u32::from(is_new),
+            Missing::Of(optional) if is_new => {
+                // The next set-up is one by one, too: other commands may have no reply either.
+                self.omitted = self.plan(now).omitted.with(optional);
+                self.until = now.after(OMITTED_FOR);
+            }
+            _ => self.stopped = 0,
+        }
+    }
+}
+
+impl Plan {
+    /// True if the set-up waits for the reply to each command before it sends the next one.
+    pub(super) fn is_one_by_one(self) -> bool {
+        self.stopped >= STOPPED
+    }
+}
+
+impl Progress {
+    /// An exchange begins; with the optional command that it consists of, if it is sent alone.
+    pub(super) fn handle_begin(&mut self, alone: Option<Optional>, now: Time) {
+        self.missing = alone.map_or(Missing::Unknown, Missing::Of);
+        self.since = now;
+    }
+
+    /// The connection has `received` this many bytes.
+    pub(super) fn handle_received(&mut self, received: u64, is_partly_answered: bool, now: Time) {
+        if received != self.received {
+            (self.received, self.since) = (received, now);
+        }
+        if is_partly_answered && self.missing == Missing::Unknown {
+            self.missing = Missing::Rest;
+        }
+    }
+
+    /// The exchange has ended.
+    pub(super) fn handle_answered(&mut self) {
+        (self.missing, self.has_answered) = (Missing::Unknown, true);
+    }
+
+    /// True if a one-by-one set-up may take another connect timeout: it has many round trips, and the server still replies.
+    pub(super) fn may_go_on(&mut self, connect_timeout: Duration, now: Time) -> bool {
+        let has_answered = std::mem::take(&mut self.has_answered);
+        has_answered && self.missing(connect_timeout, now) == Missing::Unknown
+    }
+
+    /// The missing replies at the connect timeout, if no byte has arrived for half of it.
+    pub(super) fn missing(&self, connect_timeout: Duration, now: Time) -> Missing {
+        let has_stopped = now.since(self.since) >= connect_timeout / 2;
+        if has_stopped { self.missing } else { Missing::Unknown }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Optional::{ClientId, Info, Tracking};
+
+    const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+    fn at(seconds: u64) -> Time {
+        Time::from_nanos(1 << 60).after(Duration::from_secs(seconds))
+    }
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// Ends a set-up of `plan` by the connect timeout. Its last exchange is `command`, if that is sent alone; at each of
+    /// these milliseconds a reply arrives. `None` is a required command.
+    fn end(it: &mut Omissions, plan: Plan, command: Option<Optional>, replies: &[u64], now: u64) {
+        let mut progress = Progress::default();
+        let alone = command.filter(|_| plan.is_one_by_one());
+        progress.handle_begin(alone, at(now));
+        for (count, after) in (1..).zip(replies) {
+            let has_more = !plan.is_one_by_one();
+            progress.handle_received(count, has_more, at(now).after(ms(*after)));
+        }
+        // A poll without bytes, as other events of the task cause it.
+        let is_partly_answered = !replies.is_empty() && !plan.is_one_by_one();
+        let polled = at(now).after(ms(990));
+        progress.handle_received(replies.len() as u64, is_partly_answered, polled);
+        let now = at(now).after(CONNECT_TIMEOUT);
+        it.handle_end(plan, progress.missing(CONNECT_TIMEOUT, now), now);
+    }
+
+    fn time_out(it: &mut Omissions, command: Option<Optional>, replies: &[u64], now: u64) {
+        let plan = it.plan(at(now));
+        end(it, plan, command, replies, now);
+    }
+
+    fn succeed(it: &mut Omissions, now: u64) {
+        it.handle_end(it.plan(at(now)), Missing::Unknown, at(now));
+    }
+
+    fn is_one_by_one(it: &Omissions, now: u64) -> bool {
+        it.plan(at(now)).is_one_by_one()
+    }
+
+    #[test]
+    fn commands_without_reply_are_omitted_for_ten_minutes() {
+        let mut it = Omissions::default();
+        for now in [0, 10] {
+            assert!(!is_one_by_one(&it, now));
+            time_out(&mut it, Some(Info), &[1, 2], now);
+        }
+        for (now, command) in [(20, Info), (30, Tracking)] {
+            assert!(is_one_by_one(&it, now));
+            assert!(!it.plan(at(now)).omitted.contains(command));
+            time_out(&mut it, Some(command), &[], now);
+        }
+        assert!(is_one_by_one(&it, 40), "until a set-up succeeds");
+        succeed(&mut it, 40);
+        let both = Optionals::default().with(Info).with(Tracking);
+        assert!(!both.contains(ClientId));
+        for (now, omitted) in [(41, both), (630, both), (631, Optionals::default())] {
+            assert_eq!(it.plan(at(now)).omitted, omitted);
+            assert!(!is_one_by_one(&it, now));
+        }
+        (700..703).for_each(|now| time_out(&mut it, Some(ClientId), &[1], now));
+        assert_eq!(it.plan(at(703)).omitted, Optionals::default().with(ClientId));
+    }
+
+    #[test]
+    fn slow_cut_and_unresponsive_connections_omit_nothing() {
+        const SLOW: &[u64] = &[100, 300, 600];
+        const CUT: &[u64] = &[1];
+        const UNRESPONSIVE: &[u64] = &[];
+        for pattern in [[SLOW; 4], [UNRESPONSIVE; 4], [CUT, SLOW, CUT, UNRESPONSIVE]] {
+            let mut it = Omissions::default();
+            for (now, replies) in (0..).zip(pattern.repeat(3)) {
+                assert!(!is_one_by_one(&it, now), "{pattern:?}");
+                time_out(&mut it, Some(ClientId), replies, now);
+            }
+        }
+        let mut it = Omissions::default();
+        for now in 0..4 {
+            time_out(&mut it, Some(ClientId), CUT, now);
+            succeed(&mut it, now + 1);
+        }
+        assert!(!is_one_by_one(&it, 9));
+    }
+
+    #[test]
+    fn one_by_one_set_up_omits_only_an_optional_command_that_is_clearly_unanswered() {
+        for (command, replies, is_omitted) in [
+            (Some(ClientId), &[][..], true),
+            (Some(ClientId), &[499], true),
+            (Some(ClientId), &[600], false),
+            (None, &[], false),
+            (None, &[1], false),
+        ] {
+            let mut it = Omissions::default();
+            (0..2).for_each(|now| time_out(&mut it, command, &[1], now));
+            time_out(&mut it, command, replies, 2);
+            assert_eq!(it.plan(at(3)).omitted.contains(ClientId), is_omitted, "{replies:?}");
+            assert_eq!(is_one_by_one(&it, 3), is_omitted, "otherwise it begins again");
+        }
+    }
+
+    #[test]
+    fn answered_exchange_lacks_no_reply() {
+        let mut progress = Progress::default();
+        progress.handle_begin(Some(Info), at(0));
+        progress.handle_received(1, false, at(0));
+        progress.handle_answered();
+        assert_eq!(progress.missing(CONNECT_TIMEOUT, at(1)), Missing::Unknown);
+    }
+
+    #[test]
+    fn one_by_one_set_up_goes_on_while_commands_are_answered() {
+        let mut progress = Progress::default();
+        let may_go_on = |progress: &mut Progress, now| progress.may_go_on(CONNECT_TIMEOUT, now);
+        assert!(!may_go_on(&mut progress, at(1)), "no connection");
+        progress.handle_begin(None, at(1));
+        progress.handle_answered();
+        progress.handle_begin(Some(Info), at(1).after(ms(600)));
+        assert!(may_go_on(&mut progress, at(2)), "INFO was sent shortly before");
+        assert!(!may_go_on(&mut progress, at(3)), "and was not answered since");
+        assert_eq!(progress.missing(CONNECT_TIMEOUT, at(3)), Missing::Of(Info));
+        progress.handle_answered();
+        progress.handle_begin(Some(Tracking), at(3));
+        assert!(!may_go_on(&mut progress, at(4)), "TRACKING has no reply");
+    }
+
+    #[test]
+    fn simultaneous_set_ups_count_once() {
+        let mut it = Omissions::default();
+        let plan = it.plan(at(0));
+        (0..3).for_each(|_| end(&mut it, plan, Some(Info), &[1], 0));
+        assert!(!is_one_by_one(&it, 2));
+        time_out(&mut it, Some(Info), &[1], 2);
+        let plan = it.plan(at(3));
+        succeed(&mut it, 4);
+        end(&mut it, plan, Some(Info), &[], 4);
+        assert_eq!(it.plan(at(5)).omitted, Optionals::default(), "another set-up succeeded");
+    }
+}
