@@ -167,12 +167,15 @@ impl Mode {
         if self == Self::Promise { 150 } else { self.share(25) }
     }
 
-    /// Number of seeds to play of this mode in a sweep of `seeds` of all modes. A run of `ManyWaiters` takes as long as 100
-    /// runs of another mode, and runs with one kind of node fault are long, too.
+    /// Number of seeds to play of this mode in a sweep of `seeds` of all modes: less of those whose runs take long.
     pub fn share(self, seeds: u64) -> u64 {
         match self {
             Self::ManyWaiters => seeds.div_ceil(100),
             Self::Single(_) => seeds.div_ceil(4),
+            Self::Guarded(Guarded::Minority | Guarded::Strict | Guarded::Rolling) => {
+                seeds.div_ceil(3)
+            }
+            Self::Quiet | Self::Outages => seeds.div_ceil(2),
             _ => seeds,
         }
     }
