@@ -44,5 +44,5 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
     }
 }
 
-#[cfg(any(test, feature = "test-util"))]
+#[cfg(test)]
 impl Stream for tokio::io::DuplexStream {}
