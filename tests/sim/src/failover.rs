@@ -131,9 +131,16 @@ impl Worker {
         if self.shared.lock().failed_over != since {
             return;
         }
-        let nodes = self.redlock.nodes();
-        let out =
-            nodes.iter().find(|node| !matches!(node.eligibility(), Counted | Deferred { .. }));
+        let find_out = || {
+            let mut nodes = self.redlock.nodes().into_iter();
+            nodes.find(|node| !matches!(node.eligibility(), Counted | Deferred { .. }))
+        };
+        let mut out = find_out();
+        if out.is_some() {
+            // The connection of another runtime of this client was idle, and may have noticed the failover just now.
+            self.sleep(REJOINED).await;
+            out = find_out();
+        }
         if let Some(node) = out {
             let how = format!(
                 "p{}: {} is {} and {}",
