@@ -24,7 +24,7 @@ demo: ## see the lock at work on Redis nodes that are started for it
 
 .PHONY: test
 test: ## run all tests, on real redis-server processes
-	$(WITH) cargo test --workspace --all-features -- $(ARGS)
+	$(WITH) cargo test --workspace --all-features --no-fail-fast -- $(ARGS)
 
 .PHONY: versions
 versions: ## run the tests on servers for each other version of Redis and Valkey that can be had
