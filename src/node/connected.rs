@@ -182,7 +182,7 @@ impl Connected {
 
     async fn event(&mut self, backlog: &mut Backlog, inlet: &mut Inlet) -> Event {
         let due = self.line.next_timeout(self.line.next_repeat(backlog));
-        let has_room = self.line.has_room();
+        let has_room = self.line.has_room() && !self.line.awaits_replies(backlog);
         // While the node is stalled, commands are answered here without being written.
         let may_receive = !backlog.is_closed && (self.line.is_stalled() || has_room);
         let Self { line, pipe, second, alarm, alarm_due, had_push } = self;

@@ -247,8 +247,8 @@ impl Line {
         if !self.has_room() {
             return;
         }
-        if self.is_isolated_next(backlog, now)
-            && (!self.is_idle() || self.write_isolated(backlog, now))
+        if self.awaits_idle(backlog, now)
+            || self.is_isolated_next(backlog, now) && self.write_isolated(backlog, now)
         {
             return;
         }
@@ -291,13 +291,19 @@ impl Line {
         backlog.has_isolated(now) && !(self.shared_first && backlog.has_shared(now))
     }
 
+    /// True if an isolated release is written next, and the connection is not idle yet: no command is written before.
+    fn awaits_idle(&self, backlog: &Backlog, now: Moment) -> bool {
+        !self.is_idle() && self.is_isolated_next(backlog, now)
+    }
+
+    /// True if nothing can be written until replies arrive, because of an isolated release.
+    pub(super) fn awaits_replies(&self, backlog: &Backlog) -> bool {
+        backlog.owed.has_isolated() && self.awaits_idle(backlog, backlog.node.moment())
+    }
+
     /// When pending commands are to be written; `None` if there are none, or if they wait for replies.
     pub(super) fn next_repeat(&self, backlog: &Backlog) -> Option<Time> {
-        let is_idle = self.is_idle();
-        let waits = !is_idle
-            && backlog.owed.has_isolated()
-            && self.is_isolated_next(backlog, backlog.node.moment());
-        if waits { None } else { backlog.next_repeat(is_idle) }
+        if self.awaits_replies(backlog) { None } else { backlog.next_repeat(self.is_idle()) }
     }
 
     /// Writes one isolated release. False if none is of use.

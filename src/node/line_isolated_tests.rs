@@ -37,9 +37,9 @@ fn release_that_two_connections_did_not_answer_is_written_alone() {
     assert!(bench.backlog.owed.is_empty());
 }
 
-/// An alarm that is due would wake the task again and again until the reply comes.
+/// An alarm that is due, or a command that can be taken, would wake the task again and again until the reply arrives.
 #[test]
-fn commands_behind_an_isolated_release_have_no_alarm_until_the_reply() {
+fn commands_behind_an_isolated_release_wait_for_the_reply() {
     let mut bench = Bench::new();
     let now = bench.backlog.node.moment();
     let claims = ["other", "odd"].map(|name| bench.acquire(name));
@@ -53,7 +53,9 @@ fn commands_behind_an_isolated_release_have_no_alarm_until_the_reply() {
     assert!(!bench.line.is_idle());
     assert_eq!(bench.sent(now), "", "the acquires are answered before");
     assert_eq!(bench.line.next_repeat(&bench.backlog), None);
+    assert!(bench.line.awaits_replies(&bench.backlog));
     assert_eq!(bench.come(&format!("+OK\r\n+OK\r\n{TOLD}"), now), Ok(false));
     assert!(bench.line.next_repeat(&bench.backlog).is_some_and(|at| at <= now.timer));
+    assert!(!bench.line.awaits_replies(&bench.backlog));
     assert!(bench.sent(now).contains("odd"));
 }
