@@ -176,8 +176,8 @@ pub(crate) async fn check(
     let lists: Vec<_> =
         probes.iter().map(|probe| probe.as_ref().ok()?.clients.as_deref()).collect();
     for (check, probe) in checks.iter_mut().zip(&probes) {
-        let locks = probe.iter().flat_map(|probe| probe.locks.iter().flatten());
-        check.findings.extend(longest(locks, max_ttl));
+        let found = probe.iter().flat_map(|probe| probe.locks.iter().flatten());
+        check.findings.extend(longest(found, max_ttl));
     }
     let servers: Vec<_> = probes
         .iter()
@@ -239,7 +239,7 @@ fn longest<'a>(locks: impl Iterator<Item = &'a FoundLock>, max_ttl: Duration) ->
     let FoundLock { key, value, ttl } = longest;
     let holder = Holder::new(value.clone(), Some(*ttl)).with_max_ttl(max_ttl);
     let key = String::from_utf8_lossy(key).into_owned();
-    holder.exceeds_max_ttl().then(|| Finding::ExceedsMaxTtl { key, ttl: *ttl, max_ttl })
+    holder.exceeds_max_ttl().then_some(Finding::ExceedsMaxTtl { key, ttl: *ttl, max_ttl })
 }
 
 /// What is found in a node by itself.
