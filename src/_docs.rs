@@ -25,6 +25,13 @@ pub mod operations {}
 #[doc = include_str!("../docs/PERFORMANCE.md")]
 pub mod performance {}
 
+#[doc = "[FENCING]: crate::_docs::fencing"]
+#[doc = "[OPERATIONS]: crate::_docs::operations"]
+#[cfg_attr(feature = "test-util", doc = "[TESTING]: crate::_docs::testing")]
+#[doc = ""]
+#[doc = include_str!("../docs/RECIPES.md")]
+pub mod recipes {}
+
 #[doc = include_str!("../docs/SAFETY.md")]
 pub mod safety {}
 

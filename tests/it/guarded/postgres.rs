@@ -93,6 +93,11 @@ impl Postgres {
         self.ask(statement).unwrap_or_else(|error| panic!("{statement}: {error}"))
     }
 
+    /// Directory of the Unix socket that the server listens on.
+    pub(super) fn directory(&self) -> String {
+        self.dir.path().display().to_string()
+    }
+
     fn ask(&self, statement: &str) -> Result<String, String> {
         let mut psql = self.psql();
         let is_prepared = statement.starts_with("EXECUTE");
