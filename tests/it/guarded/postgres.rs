@@ -124,7 +124,7 @@ impl Postgres {
     fn psql(&self) -> Command {
         let mut psql = command(&self.programs.join("psql"), self.user, self.dir.path());
         psql.args(["-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", "postgres"]);
-        psql.arg("-h").arg(self.dir.path()).stdin(Stdio::null());
+        psql.arg("-h").arg(self.directory()).stdin(Stdio::null());
         psql
     }
 }
