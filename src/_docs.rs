@@ -1,6 +1,8 @@
 //! Longer texts, as they stand in the repository's `docs` folder.
 #![allow(clippy::doc_markdown)] // They are written to be read as files, too.
 
+#[doc = "[RECIPES]: crate::_docs::recipes"]
+#[doc = ""]
 #[doc = include_str!("../docs/COMPARE.md")]
 pub mod compare {}
 
