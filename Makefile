@@ -32,9 +32,10 @@ versions: ## run the tests on servers for each other version of Redis and Valkey
 		cargo test --quiet --all-features --test it -- $(ARGS)"
 
 .PHONY: examples
-examples: ## run the short examples on real servers, and look at what they print
+examples: ## run the programs of docs/RECIPES.md on real servers and check their output
 	$(WITH) cargo build --all-features --examples
-	$(WITH) cargo test --all-features -p quorlock -p quorlock-http --test examples --test answers
+	$(WITH) cargo test --all-features -p quorlock -p quorlock-http -p quorlock-postgres \
+		--test examples --test answers --test transaction
 
 .PHONY: compose-test
 compose-test: ## lock across the containers of docker-compose.yml, while they are paused, killed and cut off

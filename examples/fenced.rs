@@ -1,14 +1,14 @@
-//! A holder that sleeps for longer than its lock, wakes and writes; the resource refuses it, because it has seen a
-//! higher token: `cargo run --example fenced redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3`
+//! A holder that sleeps longer than its lease lasts, then writes. The resource rejects the write, because it has
+//! recorded a higher token: `cargo run --example fenced redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3`
 //!
-//! No lock with an end can prevent the late write; the resource has to. The directory `examples/fencing` of the
-//! repository has such resources in memory, in Redis and in `PostgreSQL`.
+//! A lock that expires cannot prevent such a late write; only the resource can. The directory `examples/fencing` of
+//! the repository has resources in memory, in Redis and in `PostgreSQL`.
 
 use quorlock::{FencingToken, Lease, Redlock};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// A value that knows the highest token by which it was read or written.
+/// A balance, and the highest token that was used to read or write it.
 #[derive(Default)]
 struct Account {
     balance: i64,
@@ -16,10 +16,10 @@ struct Account {
 }
 
 impl Account {
-    /// Compares and writes as one: in a database, in one statement or one transaction.
+    /// Checks the token and writes. A database does both in one statement or one transaction.
     fn add(&mut self, token: FencingToken, amount: i64) -> Result<i64, String> {
         if let Some(highest) = self.highest.filter(|highest| token < *highest) {
-            return Err(format!("token {token} is too late: {highest} was here"));
+            return Err(format!("token {token} is stale: {highest} has been used"));
         }
         self.highest = Some(token);
         self.balance += amount;
@@ -28,27 +28,27 @@ impl Account {
 }
 
 fn token(lease: &Lease) -> Result<FencingToken, &'static str> {
-    lease.token().ok_or("a fenced lease has one")
+    lease.token().ok_or("a fenced lease has a token")
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let nodes = std::env::args().skip(1);
-    // All leases of this client have tokens: a resource that is fenced has to be so for everybody.
+    // Every lease of this client gets a token: fencing only works if all holders use tokens.
     let redlock =
         Redlock::builder().nodes(nodes).ttl(Duration::from_millis(500)).fenced().build()?;
     let mut account = Account::default();
 
     let ann = redlock.acquire("account/7").await?;
     println!("ann has token {}: balance {}", token(&ann)?, account.add(token(&ann)?, 100)?);
-    sleep(ann.validity() + Duration::from_millis(200)).await; // …a long pause of her process…
+    sleep(ann.validity() + Duration::from_millis(200)).await; // Stands for a long pause of ann's process.
 
     let bob = redlock.acquire("account/7").await?;
     println!("bob has token {}: balance {}", token(&bob)?, account.add(token(&bob)?, -30)?);
 
     match account.add(token(&ann)?, 100) {
-        Ok(balance) => return Err(format!("a late write came through: {balance}").into()),
-        Err(refusal) => println!("ann is refused: {refusal}"),
+        Ok(balance) => return Err(format!("a stale write succeeded: balance {balance}").into()),
+        Err(rejection) => println!("ann's write is rejected: {rejection}"),
     }
     bob.release().await?;
     redlock.close().await?;

@@ -1,4 +1,4 @@
-//! A service whose workers hold locks, and which leaves none behind when it is told to end (Ctrl-C):
+//! A service whose workers hold locks. On Ctrl-C it finishes the work in progress and releases every lock:
 //! `cargo run --example graceful_shutdown redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3`
 
 use quorlock::{AcquireError, Redlock};
@@ -7,51 +7,51 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// How long work that has begun may go on.
+/// Maximum time for the work in progress to finish.
 const GRACE: Duration = Duration::from_secs(5);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let redlock = Redlock::builder().nodes(std::env::args().skip(1)).build()?;
-    // The first acquires need not wait for the connections then.
+    // Connects first, so that the first acquire is fast.
     timeout(Duration::from_secs(5), redlock.ready()).await??;
 
-    let (stop, is_stopping) = watch::channel(false);
+    let (stop, stopping) = watch::channel(false);
     let mut workers = JoinSet::new();
     for name in ["ann", "bob", "cyd"] {
-        workers.spawn(work(name, redlock.clone(), is_stopping.clone()));
+        workers.spawn(work(name, redlock.clone(), stopping.clone()));
     }
-    println!("process {} works; Ctrl-C ends it", std::process::id());
+    println!("process {} is running; press Ctrl-C to stop", std::process::id());
     tokio::signal::ctrl_c().await?;
 
-    // First nothing new is begun, then what was begun may end, and what does not is dropped: with its
-    // futures go its locks, also those that are being acquired.
+    // 1. Workers start no new work. 2. Work in progress gets GRACE to finish. 3. The rest is aborted: dropping its
+    // futures releases its locks, including those that are still being acquired.
     stop.send(true)?;
-    let ended = timeout(GRACE, async { while workers.join_next().await.is_some() {} }).await;
-    if ended.is_err() {
-        println!("some work takes too long: it is dropped");
+    let finished = timeout(GRACE, async { while workers.join_next().await.is_some() {} }).await;
+    if finished.is_err() {
+        println!("aborting work that takes longer than {GRACE:?}");
         workers.shutdown().await;
     }
 
-    // Waits until each node has said that nothing of ours stands there, or says which has not.
+    // Waits until every node has confirmed the releases, or names the nodes that have not.
     match redlock.close().await {
-        Ok(()) => println!("ended, nothing is left"),
-        Err(owed) => println!("ended, but {owed}"),
+        Ok(()) => println!("stopped, every lock is released"),
+        Err(pending) => println!("stopped, but {pending}"),
     }
     Ok(())
 }
 
-async fn work(name: &str, redlock: Redlock, mut is_stopping: watch::Receiver<bool>) {
-    while !*is_stopping.borrow_and_update() {
-        // Waiting for a lock is no work: it ends at once.
-        let won = tokio::select! {
-            won = redlock.acquire("queue/7") => won,
-            _ = is_stopping.changed() => continue,
+async fn work(name: &str, redlock: Redlock, mut stopping: watch::Receiver<bool>) {
+    while !*stopping.borrow_and_update() {
+        // A worker that only waits for the lock stops at once.
+        let acquired = tokio::select! {
+            acquired = redlock.acquire("queue/7") => acquired,
+            _ = stopping.changed() => continue,
         };
-        match won {
+        match acquired {
             Ok(lease) => {
-                sleep(Duration::from_millis(50)).await; // …the work…
-                println!("{name} has done something");
+                sleep(Duration::from_millis(50)).await; // The work.
+                println!("{name} finished a task");
                 drop(lease);
             }
             Err(AcquireError::Closed) => return,

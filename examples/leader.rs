@@ -1,8 +1,9 @@
-//! One of several processes leads, for as long as it can renew its lease; when it ends or is cut off, another takes over,
-//! with a higher token: `cargo run --example leader redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3`
+//! Leader election. One process leads while it can renew its lease. When it exits or loses its nodes, another process
+//! takes over with a higher fencing token:
+//! `cargo run --example leader redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3`
 //!
-//! Two may believe that they lead for a moment, if one sleeps past its lease. So whatever the leader does outside
-//! carries its token, and is refused where a higher one was seen (see the example `fenced`).
+//! A process that was paused for longer than its lease does not know that it lost the election. Send the token with
+//! every write, so that the resource rejects a former leader (see the example `fenced`).
 
 use quorlock::{AcquireError, FencingToken, Lease, Redlock};
 use std::process;
@@ -12,17 +13,17 @@ use tokio::time::interval;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let nodes = std::env::args().skip(1);
-    // The ttl is how long nobody leads after a leader was killed.
+    // After a leader crashed, its lock expires within this ttl.
     let redlock = Redlock::builder().nodes(nodes).ttl(Duration::from_secs(2)).owner().build()?;
-    println!("process {} wants to lead; Ctrl-C ends it", process::id());
+    println!("process {} is a candidate; press Ctrl-C to stop", process::id());
 
     let outcome = tokio::select! {
         outcome = campaign(&redlock) => outcome,
         signal = tokio::signal::ctrl_c() => signal.map_err(Into::into),
     };
-    // What was held is released by now, or with this: the next one need not wait for the ttl.
+    // Waits until the lock is released, so that the next leader does not have to wait for the ttl.
     redlock.close().await?;
-    println!("process {} has ended", process::id());
+    println!("process {} has stopped", process::id());
     outcome
 }
 
@@ -34,7 +35,7 @@ async fn campaign(redlock: &Redlock) -> Result<(), Box<dyn std::error::Error>> {
                 let token = lease.token().ok_or("a fenced lease has a token")?;
                 lead(&lease, token).await;
             }
-            // Others lead, or the nodes cannot be reached: both may change.
+            // Another process leads, or the nodes are unreachable: try again.
             Err(error) if error.is_contended() || error.is_unavailable() => println!("{error}"),
             Err(AcquireError::Closed) => return Ok(()),
             Err(other) => return Err(other.into()),
@@ -49,8 +50,8 @@ async fn lead(lease: &Lease, token: FencingToken) {
     loop {
         tokio::select! {
             biased;
-            why = lease.lost() => return println!("process {} leads no more: {why}", process::id()),
-            _ = beat.tick() => {} // …what only a leader does, with its token…
+            loss = lease.lost() => return println!("process {} lost the lead: {loss}", process::id()),
+            _ = beat.tick() => {} // The leader's work, with the token in every write.
         }
     }
 }

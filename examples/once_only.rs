@@ -1,31 +1,31 @@
-//! A job that every host starts at the same time of day, and one of them does:
+//! A job that every host starts at the same time, and that runs on one of them:
 //! `cargo run --example once_only redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3`
 //!
-//! Run it twice within 30 seconds: the second says that it was not done here, however soon the first was done.
+//! Run it twice within 30 seconds: the second run skips the job, although the first has already finished.
 
 use quorlock::{Lease, Redlock, TryUsingError, UsingError};
 use std::time::Duration;
 
-/// How far the clocks of the hosts are apart, with room to spare: nobody has the lock for so long.
-const KEPT: Duration = Duration::from_secs(30);
+/// Minimum time between two runs. Longer than the hosts' clocks can differ, shorter than the interval of the job.
+const PERIOD: Duration = Duration::from_secs(30);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let redlock = Redlock::builder().nodes(std::env::args().skip(1)).build()?;
 
-    // One attempt, and no waiting: who comes second has nothing to do.
-    let job = redlock.try_acquire("daily-import").ttl(KEPT).at_least(KEPT);
-    // It is renewed if the work takes longer than that.
+    // One attempt without waiting. `at_least` is limited by the ttl, and the ttl by `Builder::max_ttl` (60 s).
+    let job = redlock.try_acquire("daily-import").ttl(PERIOD).at_least(PERIOD);
+    // The lease is renewed if the job takes longer than the ttl.
     let outcome = job.try_using(import).await;
 
-    // A process that ends waits until all is said to the nodes.
+    // Waits until every node has confirmed the release.
     redlock.close().await?;
     match outcome {
-        Ok(rows) => println!("done here: {rows} rows"),
+        Ok(rows) => println!("imported {rows} rows"),
         Err(TryUsingError::Lock(UsingError::NotAcquired(error))) if error.is_contended() => {
-            println!("not done here: another host does it, or has done it");
+            println!("skipped: another host runs the job or has finished it");
         }
-        // The lock is kept also then: decide whether somebody has to look at it.
+        // After a failed job, too, the lock stays until the end of the period.
         Err(TryUsingError::Work { error, .. }) => return Err(error.into()),
         Err(other) => return Err(other.into()),
     }
@@ -33,8 +33,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 async fn import(lease: &Lease) -> Result<usize, std::num::ParseIntError> {
+    println!("importing; the lock is valid for {:?}", lease.validity());
     let rows = ["7", "9", "12"].map(str::parse::<u64>);
     let rows = rows.into_iter().collect::<Result<Vec<_>, _>>()?;
-    println!("importing, and nobody else for {:?}", lease.validity());
     Ok(rows.len())
 }

@@ -1,5 +1,5 @@
-//! Transfers between accounts, each of which needs both locks at once. They are had all or none, in whatever order they
-//! are named, so two transfers in opposite directions cannot wait for each other for ever:
+//! Transfers between accounts. Each one locks both accounts under one lease, all or nothing. The order of the names
+//! does not matter, so transfers in opposite directions cannot deadlock:
 //! `cargo run --example several_resources redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3`
 
 use quorlock::{AcquireError, Redlock};
@@ -23,13 +23,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (from, to) = [(0, 1), (1, 0), (1, 2), (2, 0)][turn % 4];
         transfers.spawn(transfer(redlock.clone(), accounts.clone(), from, to));
     }
-    while let Some(done) = transfers.join_next().await {
-        done??;
+    while let Some(finished) = transfers.join_next().await {
+        finished??;
     }
 
     redlock.close().await?;
     let balances = accounts.each_ref().map(|account| account.load(Ordering::Relaxed));
-    println!("{TRANSFERS} transfers: {balances:?}, {} in all", balances.iter().sum::<i64>());
+    println!("{TRANSFERS} transfers: {balances:?}, total {}", balances.iter().sum::<i64>());
     Ok(())
 }
 
@@ -39,13 +39,14 @@ async fn transfer(
     from: usize,
     to: usize,
 ) -> Result<(), AcquireError> {
-    // In cluster mode, give the names a common hash tag: {accounts}/7.
+    // If the nodes run in cluster mode, the names need a common hash tag: {accounts}/7.
     let both = redlock.acquire_all([from, to].map(|account| format!("account/{account}"))).await?;
-    // Read, pause, write: without the locks, the sum would not be kept.
-    let (had, has) = (accounts[from].load(Ordering::Relaxed), accounts[to].load(Ordering::Relaxed));
+    // Read, pause, write: without the locks, concurrent transfers would overwrite each other.
+    let (source, target) =
+        (accounts[from].load(Ordering::Relaxed), accounts[to].load(Ordering::Relaxed));
     tokio::task::yield_now().await;
-    accounts[from].store(had - 10, Ordering::Relaxed);
-    accounts[to].store(has + 10, Ordering::Relaxed);
-    drop(both); // Released in the background; `close` waits for that.
+    accounts[from].store(source - 10, Ordering::Relaxed);
+    accounts[to].store(target + 10, Ordering::Relaxed);
+    drop(both); // Released in the background; `close` waits for it.
     Ok(())
 }

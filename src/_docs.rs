@@ -1,6 +1,8 @@
 //! Longer texts, as they stand in the repository's `docs` folder.
 #![allow(clippy::doc_markdown)] // They are written to be read as files, too.
 
+#[doc = "[RECIPES]: crate::_docs::recipes"]
+#[doc = ""]
 #[doc = include_str!("../docs/COMPARE.md")]
 pub mod compare {}
 
@@ -24,6 +26,13 @@ pub mod operations {}
 
 #[doc = include_str!("../docs/PERFORMANCE.md")]
 pub mod performance {}
+
+#[doc = "[FENCING]: crate::_docs::fencing"]
+#[doc = "[OPERATIONS]: crate::_docs::operations"]
+#[cfg_attr(feature = "test-util", doc = "[TESTING]: crate::_docs::testing")]
+#[doc = ""]
+#[doc = include_str!("../docs/RECIPES.md")]
+pub mod recipes {}
 
 #[doc = include_str!("../docs/SAFETY.md")]
 pub mod safety {}

@@ -1,14 +1,21 @@
-//! The short programs of `examples/`, on real servers: what they print, and how they end.
+//! Runs the programs of `examples/` on real servers and checks their output and exit codes. Also checks that
+//! docs/RECIPES.md shows them word for word.
 //!
-//! `cargo test` builds them first; for this file alone: `cargo build --all-features --examples`.
+//! `cargo test` builds the programs first. To run this file alone: `cargo build --all-features --examples`.
+
+#[cfg(feature = "test-util")]
+#[path = "../examples/testing/static_client.rs"]
+mod static_client;
 
 use kit::{Child, Cluster, Pipes};
 use std::env;
+use std::fs;
 use std::io::{BufRead, BufReader, Lines};
+use std::path::Path;
 use std::process::{ChildStdout, Command};
 use std::time::Duration;
 
-/// Far more than any of them takes.
+/// Far longer than any program takes.
 const LIMIT: Duration = Duration::from_secs(60);
 
 struct Example {
@@ -18,14 +25,20 @@ struct Example {
 
 impl Example {
     fn start(name: &str, nodes: &Cluster) -> Self {
-        let test = env::current_exe().expect("a program");
-        let profile = test.ancestors().nth(2).expect("it is in a directory of the target's");
+        Self::start_in(Path::new("."), name, nodes)
+    }
+
+    fn start_in(directory: &Path, name: &str, nodes: &Cluster) -> Self {
+        let test = env::current_exe().expect("the path of this program");
+        let profile = test.ancestors().nth(2).expect("a directory of the target directory");
         let program = profile.join("examples").join(name);
-        let (child, Pipes { stdout, .. }) = Child::spawn(Command::new(program).args(nodes.urls()));
+        let mut command = Command::new(program);
+        let (child, Pipes { stdout, .. }) =
+            Child::spawn(command.args(nodes.urls()).current_dir(directory));
         Self { child, printed: BufReader::new(stdout).lines() }
     }
 
-    /// The next line that has `words` in it. It ends with the process at the latest.
+    /// Returns the next line that contains `words`. Panics when the process ends without it.
     fn line_with(&mut self, words: &str) -> String {
         let mut before = Vec::new();
         for line in self.printed.by_ref().map(|line| line.expect("text")) {
@@ -37,91 +50,176 @@ impl Example {
         panic!("no {words:?} in {before:#?}")
     }
 
-    /// Ends as Ctrl-C does; its id is the second word of a line that it has printed.
+    /// Sends SIGINT, as Ctrl-C does, to the process whose id is the second word of `line`.
     fn interrupt(line: &str) {
-        let id = line.split(' ').nth(1).expect("`process 7 …`");
+        let id = line.split(' ').nth(1).expect("`process 7 ...`");
         assert!(Command::new("kill").args(["-INT", id]).status().expect("a kill").success());
     }
 
-    fn ends_well(self) {
+    fn exits_with_success(self) {
         assert_eq!(self.child.wait(LIMIT), Some(0));
     }
 }
 
 fn token(line: &str) -> u64 {
-    line.rsplit(' ').next().and_then(|word| word.parse().ok()).expect("a token at its end")
+    line.rsplit(' ').next().and_then(|word| word.parse().ok()).expect("a token at the end")
 }
 
 #[test]
-fn a_job_is_done_once_and_not_by_who_comes_second() {
+fn once_only_second_process_skips_the_job() {
     let nodes = Cluster::start(3);
     let mut first = Example::start("once_only", &nodes);
-    first.line_with("done here: 3 rows");
-    first.ends_well();
+    first.line_with("imported 3 rows");
+    first.exits_with_success();
     let mut second = Example::start("once_only", &nodes);
-    second.line_with("not done here");
-    second.ends_well();
+    second.line_with("skipped");
+    second.exits_with_success();
 }
 
 #[test]
-fn an_extended_job_is_done_or_stops_in_order() {
+fn auto_extended_job_finishes_or_stops_before_loss() {
     let nodes = Cluster::start(3);
-    let mut whole = Example::start("auto_extended", &nodes);
-    whole.line_with("done: 30 steps");
-    whole.ends_well();
+    let mut undisturbed = Example::start("auto_extended", &nodes);
+    undisturbed.line_with("finished 30 steps");
+    undisturbed.exits_with_success();
 
-    let mut cut_off = Example::start("auto_extended", &nodes);
-    cut_off.line_with("step 1");
+    let mut interrupted = Example::start("auto_extended", &nodes);
+    interrupted.line_with("step 1");
     nodes[0].stop();
     nodes[1].stop();
-    cut_off.line_with("left to clean up");
-    cut_off.line_with("stopped in order");
+    interrupted.line_with("stopping: the lock is valid");
+    interrupted.line_with("with the lock still held");
     nodes[0].cont();
     nodes[1].cont();
-    cut_off.ends_well();
+    interrupted.exits_with_success();
 }
 
 #[test]
-fn a_late_holder_is_refused() {
+fn fenced_resource_rejects_a_stale_write() {
     let nodes = Cluster::start(3);
     let mut example = Example::start("fenced", &nodes);
-    example.line_with("is too late");
+    example.line_with("is stale");
     example.line_with("balance 70");
-    example.ends_well();
+    example.exits_with_success();
 }
 
 #[test]
-fn transfers_in_all_directions_end_and_keep_the_sum() {
+fn transfers_in_both_directions_keep_the_total() {
     let nodes = Cluster::start(3);
     let mut example = Example::start("several_resources", &nodes);
-    example.line_with("300 in all");
-    example.ends_well();
+    example.line_with("total 300");
+    example.exits_with_success();
 }
 
 #[test]
-fn a_service_that_is_interrupted_leaves_nothing() {
+fn batch_skips_the_order_that_another_client_holds() {
+    let nodes = Cluster::start(3);
+    for node in nodes.servers() {
+        node.set("orders/7", "the value of another client");
+    }
+    let mut example = Example::start("batch", &nodes);
+    example.line_with("billed 199, skipped 1");
+    example.exits_with_success();
+}
+
+#[test]
+fn at_most_n_never_exceeds_its_permits() {
+    let nodes = Cluster::start(3);
+    let mut example = Example::start("at_most_n", &nodes);
+    let peak = token(&example.line_with("12 downloads").replace(" at a time", ""));
+    assert!((1..=3).contains(&peak), "{peak}");
+    example.exits_with_success();
+}
+
+#[test]
+fn interrupted_service_releases_every_lock() {
     let nodes = Cluster::start(3);
     let mut example = Example::start("graceful_shutdown", &nodes);
-    let works = example.line_with("works");
-    example.line_with("has done something");
-    Example::interrupt(&works);
-    example.line_with("nothing is left");
-    example.ends_well();
+    let running = example.line_with("is running");
+    example.line_with("finished a task");
+    Example::interrupt(&running);
+    example.line_with("every lock is released");
+    example.exits_with_success();
     assert!(nodes.is_empty());
 }
 
 #[test]
-fn the_next_leader_has_a_higher_token() {
+fn next_leader_has_a_higher_token() {
     let nodes = Cluster::start(3);
     let mut first = Example::start("leader", &nodes);
     let leads = first.line_with("leads with token");
     let mut second = Example::start("leader", &nodes);
-    second.line_with("wants to lead");
+    second.line_with("is a candidate");
     Example::interrupt(&leads);
-    first.line_with("has ended");
-    first.ends_well();
+    first.line_with("has stopped");
+    first.exits_with_success();
     let follows = second.line_with("leads with token");
     assert!(token(&leads) < token(&follows), "{leads}; {follows}");
     Example::interrupt(&follows);
-    second.ends_well();
+    second.exits_with_success();
+}
+
+#[test]
+fn restarted_process_gets_its_lock_back() {
+    let nodes = Cluster::start(3);
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut crashed = Example::start_in(directory.path(), "resume", &nodes);
+    crashed.line_with("acquired the lock");
+    crashed.line_with("is running");
+    drop(crashed); // Kills the process: it releases nothing.
+    assert!(!nodes.is_empty());
+    let mut restarted = Example::start_in(directory.path(), "resume", &nodes);
+    restarted.line_with("got the lock back");
+    let running = restarted.line_with("is running");
+    Example::interrupt(&running);
+    restarted.exits_with_success();
+    assert!(nodes.is_empty());
+}
+
+#[test]
+fn managed_endpoint_is_ignored_for_a_while_after_restart() {
+    let endpoint = Cluster::start(1);
+    let mut example = Example::start("managed", &endpoint);
+    example.line_with("worked");
+    endpoint[0].restart();
+    example.line_with("restarted");
+    example.line_with("locked again after");
+}
+
+#[cfg(feature = "test-util")]
+#[test]
+fn static_client_serves_tests_on_real_servers() {
+    let nodes = Cluster::start(3);
+    let urls = nodes.urls().join(" ");
+    let settings = [("QUORLOCK_NODES", urls.as_str()), ("QUORLOCK_RESTART_GUARD", "observed")];
+    let tests = kit::Rerun::start(&["static_client::"], &settings);
+    tests.finish(LIMIT);
+    assert!(nodes[0].calls("set") >= 3, "the tests locked on the servers");
+}
+
+#[test]
+fn recipes_show_the_programs_word_for_word() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(root.join("docs/RECIPES.md")).expect("the page");
+    let mut blocks: Vec<_> = page.split("\n```").collect();
+    blocks.retain(|block| block.starts_with("rust") || block.starts_with("sql"));
+    let directory = fs::read_dir(root.join("examples")).expect("a directory");
+    let programs = directory.map(|entry| entry.expect("an entry").path());
+    let mut files: Vec<_> =
+        programs.filter(|path| path.is_file() && !path.ends_with("demo.rs")).collect();
+    let others = [
+        "http/src/main.rs",
+        "postgres/src/main.rs",
+        "postgres/src/schema.sql",
+        "testing/static_client.rs",
+    ];
+    files.extend(others.map(|file| root.join("examples").join(file)));
+    for path in &files {
+        let text = fs::read_to_string(path).expect("text");
+        let shown = blocks
+            .iter()
+            .any(|block| block.split_once('\n').is_some_and(|(_, code)| code == text.trim_end()));
+        assert!(shown, "docs/RECIPES.md does not show {}: copy the file", path.display());
+    }
+    assert_eq!(blocks.len(), files.len(), "each block is a file");
 }

@@ -1,7 +1,7 @@
-//! A holder that was stopped for too long comes back, and writes: `cargo run --example fencing`.
+//! A holder that was paused for longer than its lease writes again: `cargo run --example fencing`.
 //!
-//! What stands beside this file is to be copied: `cell.rs` guards a value in memory, `store.rs` and
-//! `write.lua` one in Redis, the `.sql` files a row in `PostgreSQL`. See docs/FENCING.md.
+//! The other files are for copying: `cell.rs` protects a value in memory, `store.rs` and `write.lua` one in Redis, the
+//! `.sql` files a row in `PostgreSQL`. See docs/FENCING.md.
 
 mod cell;
 mod stale;
@@ -20,35 +20,35 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let redlock = Redlock::builder().nodes(nodes.urls()).ttl(Duration::from_secs(1)).fenced();
     let redlock = redlock.build()?;
 
-    // The resources: each remembers the highest token that it has seen.
+    // Both resources record the highest token that they have seen.
     let cell = FencedCell::new(0);
     let server = Server::builder().durable().start();
     let store = Store::open(&server.url(), "account/7").await?;
 
     let ann = redlock.acquire("account/7").await?;
-    let first = ann.token().ok_or("the client asks for tokens")?;
+    let first = ann.token().ok_or("a fenced lease has a token")?;
     println!("ann holds the lock with token {first}");
     cell.with(first, |balance| *balance += 100)?;
     store.write(first, "100").await??;
     println!("ann writes 100");
 
-    println!("ann is stopped for longer than her lease lasts…");
+    println!("ann is paused for longer than her lease lasts");
     let bob = redlock.acquire("account/7").await?;
-    let second = bob.token().ok_or("the client asks for tokens")?;
+    let second = bob.token().ok_or("a fenced lease has a token")?;
     println!("bob holds the lock with token {second}");
-    // He reads with his token first: from here on, ann is too late.
+    // Reading with the new token records it: from here on ann's token is stale.
     let seen = cell.with(second, |balance| *balance)?;
     let stored = store.read(second).await??;
     println!("bob reads {seen} from memory and {stored} from Redis");
 
-    println!("ann goes on, and does not know that her lease has ended");
+    println!("ann continues without knowing that her lease has ended");
     match cell.with(first, |balance| *balance -= 50) {
         Ok(()) => return Err("a stale write was accepted in memory".into()),
-        Err(stale) => println!("  in memory she is refused: {stale}"),
+        Err(stale) => println!("  rejected in memory: {stale}"),
     }
     match store.write(first, "50").await? {
         Ok(_) => return Err("a stale write was accepted by Redis".into()),
-        Err(stale) => println!("  by Redis she is refused:  {stale}"),
+        Err(stale) => println!("  rejected by Redis:  {stale}"),
     }
     cell.with(second, |balance| *balance += 1)?;
     store.write(second, "101").await??;

@@ -1,4 +1,4 @@
--- The token stands in the row that it guards; 0 is below every token. PostgreSQL.
+-- PostgreSQL. The token is in the row that it protects; 0 is lower than every token.
 CREATE TABLE accounts (
     id      text   PRIMARY KEY,
     balance bigint NOT NULL,

@@ -1,14 +1,14 @@
-//! A resource in a Redis of its own, which is none of the lock's nodes.
+//! A fenced resource in a Redis server that is not a node of the lock.
 
 use crate::stale::Stale;
 use quorlock::FencingToken;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, RedisResult, Script};
 
-/// A value under a key of a Redis server, which refuses whoever shows a lower token than it has seen.
+/// A value in a Redis server that rejects tokens lower than the highest one it has seen.
 ///
-/// The server must keep what it was told (`appendonly yes`, `appendfsync always`, `maxmemory-policy
-/// noeviction`): if it forgets the mark, a stale holder is let in.
+/// The server must be durable (`appendonly yes`, `appendfsync always`, `maxmemory-policy noeviction`): if it loses the
+/// token, it accepts a stale holder.
 pub(crate) struct Store {
     connection: MultiplexedConnection,
     key: String,
@@ -16,20 +16,20 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// The value under `key`.
+    /// Connects to the server; the value is stored at `key`.
     pub(crate) async fn open(url: &str, key: &str) -> RedisResult<Self> {
         let connection = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
         let write = Script::new(include_str!("write.lua"));
         Ok(Self { connection, key: key.to_owned(), write })
     }
 
-    /// Reads the value; from then on, every lower token is refused. The first thing that a new holder
-    /// does: what it reads cannot be changed by an earlier holder any more.
+    /// Reads the value. From then on lower tokens are rejected. A new holder calls this first, so that an earlier
+    /// holder cannot change the value it has read.
     pub(crate) async fn read(&self, token: FencingToken) -> RedisResult<Result<String, Stale>> {
         self.invoke(token, None).await
     }
 
-    /// Writes the value, unless a higher token was seen.
+    /// Writes the value, unless the server has seen a higher token.
     pub(crate) async fn write(
         &self,
         token: FencingToken,

@@ -1,10 +1,10 @@
--- Writes a value, unless a higher token was seen. The value and the token are fields of one hash, so
--- that they last equally long.
+-- Writes a value, unless a higher token was seen. The value and the token are fields of one hash, so they are
+-- stored and deleted together.
 --   KEYS[1]  the hash
---   ARGV[1]  the writer's token, in digits
---   ARGV[2]  the value; without it, the token is shown and nothing is written
--- Returns { 1, the value } if that was done; { 0, the highest token seen } if it came too late.
--- Tokens are below 2^53, so the doubles of Lua compare them exactly.
+--   ARGV[1]  the writer's token, in decimal digits
+--   ARGV[2]  the value; if it is missing, the token is recorded and the value is only read
+-- Returns { 1, the value }, or { 0, the highest token seen } if the token is stale.
+-- Tokens are below 2^53, so Lua's doubles compare them exactly.
 local highest = redis.call('HGET', KEYS[1], 'token')
 if highest and tonumber(ARGV[1]) < tonumber(highest) then
   return { 0, highest }

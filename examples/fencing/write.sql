@@ -1,5 +1,5 @@
--- Changes a row, unless it has seen a higher token: $1 the balance, $2 the token, $3 the id.
--- One row is updated; or none, if this comes too late or there is no such row.
--- Two that come at once: the second waits for the first to commit, then looks at the token anew. That
--- is so at READ COMMITTED, the default; from REPEATABLE READ on it fails with 40001 instead.
+-- Changes a row, unless it has a higher token: $1 is the balance, $2 the token, $3 the id.
+-- Updates one row; or none, if the token is stale or the row does not exist.
+-- Of two concurrent statements, the second waits for the first to commit, then checks the new token. This holds for
+-- READ COMMITTED, the default; at REPEATABLE READ and SERIALIZABLE it fails with error 40001 instead.
 UPDATE accounts SET balance = $1, token = $2 WHERE id = $3 AND token <= $2

@@ -1,7 +1,8 @@
 //! Cuts the Rust blocks out of README.md and docs/, each into a file that a test includes: `README.nightly.rs` by the
 //! first function of the block, `README.6.rs` where it has none, as the sixth of its document.
 //!
-//! What runs as a doctest is left out, and so are the addresses that nobody has.
+//! Blocks that run as doctests are left out, and so are the programs of docs/RECIPES.md: `tests/examples.rs` runs the files that
+//! it shows. Addresses of nodes that do not exist are replaced.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -60,7 +61,11 @@ fn documents(root: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(docs).expect("a directory");
     let paths = entries.map(|entry| entry.expect("an entry").path());
     let is_text = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "md");
-    paths.filter(is_text).chain([root.join("README.md")]).collect()
+    let has_own_test = |path: &PathBuf| path.ends_with("RECIPES.md");
+    paths
+        .filter(|path| is_text(path) && !has_own_test(path))
+        .chain([root.join("README.md")])
+        .collect()
 }
 
 /// The Rust blocks that no doctest runs.

@@ -35,7 +35,7 @@ fn a_cell_takes_the_highest_token_again_and_refuses_all_lower_ones() {
     }
     assert_eq!(cell.with(token(10), |value| value.clone()), Ok(vec![5, 5, 9]));
     let late = cell.with(token(9), |_| ()).expect_err("reading with a token counts");
-    assert_eq!(late.to_string(), "token 9 comes too late: 10 was seen before");
+    assert_eq!(late.to_string(), "token 9 is stale: 10 has been used");
 }
 
 #[test]

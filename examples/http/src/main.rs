@@ -1,5 +1,5 @@
-//! An order must not be paid twice at the same time. Whoever asks while another request has its lock is told 409 and when
-//! to come again; while the nodes cannot say who has it, 503:
+//! An HTTP handler under a lock. It replies 409 while another request holds the lock and 503 while too few nodes
+//! answer, with `Retry-After`:
 //! `cargo run -p quorlock-http -- redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3`, then
 //! `curl -X POST localhost:PORT/orders/42/pay`
 
@@ -22,14 +22,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// If the client hangs up, this future is dropped, and the lock released.
+/// If the client disconnects, this future is dropped, which releases the lock.
 async fn pay(State(redlock): State<Redlock>, Path(id): Path<u64>) -> Response {
-    // One attempt that asks for the ttl as well: a request does not wait for another.
+    // One attempt, so a request does not wait for another. Unlike `try_acquire`, it also asks for the remaining ttl.
     let lock = redlock.acquire(format!("orders/{id}")).max_attempts(1);
     match lock.using(charge).await {
         Ok(receipt) => (StatusCode::OK, receipt).into_response(),
         Err(UsingError::NotAcquired(error)) => refusal(&error),
-        // It may have been paid: look before anybody tries again.
+        // The order may have been paid: check that before it is tried again.
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }
@@ -43,13 +43,13 @@ fn refusal(error: &AcquireError) -> Response {
         StatusCode::INTERNAL_SERVER_ERROR
     };
     let seconds = error.retry_after().map_or(1, |time| time.as_secs() + 1);
-    // The report names the nodes: it is for the log, not for strangers.
+    // The report names the nodes: write it to the log, not into the response.
     eprintln!("{error}");
     (status, [(RETRY_AFTER, seconds.to_string())]).into_response()
 }
 
 async fn charge(lease: &Lease) -> &'static str {
-    println!("charging, ours for {:?}", lease.validity());
+    println!("charging; the lock is valid for {:?}", lease.validity());
     tokio::time::sleep(Duration::from_secs(1)).await;
     "paid\n"
 }

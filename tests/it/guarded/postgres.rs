@@ -93,6 +93,11 @@ impl Postgres {
         self.ask(statement).unwrap_or_else(|error| panic!("{statement}: {error}"))
     }
 
+    /// Directory of the Unix socket that the server listens on.
+    pub(super) fn directory(&self) -> String {
+        self.dir.path().display().to_string()
+    }
+
     fn ask(&self, statement: &str) -> Result<String, String> {
         let mut psql = self.psql();
         let is_prepared = statement.starts_with("EXECUTE");
@@ -119,7 +124,7 @@ impl Postgres {
     fn psql(&self) -> Command {
         let mut psql = command(&self.programs.join("psql"), self.user, self.dir.path());
         psql.args(["-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", "postgres"]);
-        psql.arg("-h").arg(self.dir.path()).stdin(Stdio::null());
+        psql.arg("-h").arg(self.directory()).stdin(Stdio::null());
         psql
     }
 }

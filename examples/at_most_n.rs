@@ -1,0 +1,60 @@
+//! At most N holders at a time, in all processes together, over N plain locks:
+//! `cargo run --example at_most_n redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3`
+
+use quorlock::{AcquireError, Lease, Redlock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+/// The same number in every process.
+const PERMITS: usize = 3;
+
+/// Acquires one of the locks `NAME/0` to `NAME/(PERMITS - 1)`.
+async fn permit(redlock: &Redlock, name: &str, wait: Duration) -> Result<Lease, AcquireError> {
+    let deadline = Instant::now() + wait;
+    // A random start spreads the clients over the locks.
+    let mut slot = rand::random_range(0..PERMITS);
+    loop {
+        for _ in 0..PERMITS {
+            slot = (slot + 1) % PERMITS;
+            match redlock.try_acquire(format!("{name}/{slot}")).await {
+                Err(error) if error.is_contended() => {}
+                acquired_or_failed => return acquired_or_failed,
+            }
+        }
+        // All are held: wait for one of them, and check the others again after half a second.
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        let turn = remaining.min(Duration::from_millis(500));
+        match redlock.acquire(format!("{name}/{slot}")).wait(turn).await {
+            Err(error) if error.is_contended() && remaining > turn => {}
+            acquired_or_failed => return acquired_or_failed,
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let redlock = Redlock::builder().nodes(std::env::args().skip(1)).build()?;
+    let (running, peak) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+
+    let mut downloads = JoinSet::new();
+    for _ in 0..12 {
+        let (redlock, running, peak) = (redlock.clone(), running.clone(), peak.clone());
+        downloads.spawn(async move {
+            let lease = permit(&redlock, "downloads", Duration::from_secs(30)).await?;
+            peak.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            sleep(Duration::from_millis(50)).await; // The work.
+            running.fetch_sub(1, Ordering::SeqCst);
+            drop(lease);
+            Ok::<_, AcquireError>(())
+        });
+    }
+    while let Some(finished) = downloads.join_next().await {
+        finished??;
+    }
+    redlock.close().await?;
+    println!("12 downloads, at most {} at a time", peak.load(Ordering::SeqCst));
+    Ok(())
+}

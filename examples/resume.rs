@@ -1,0 +1,50 @@
+//! A process that crashes and gets its lock back when it restarts, without waiting for the ttl. It stores the value of
+//! its lease, and adopts the lock by that value:
+//! `cargo run --example resume redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3`
+//!
+//! Kill it with `kill -9` and start it again within the ttl (60 s). The file `importer.lock` in the current directory
+//! must belong to one process at a time: start it from a supervisor that waits for the old process to end.
+
+use quorlock::{AcquireError, Lease, Redlock};
+use std::fs;
+use std::time::Duration;
+
+const FILE: &str = "importer.lock";
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let nodes = std::env::args().skip(1);
+    let redlock = Redlock::builder().nodes(nodes).ttl(Duration::from_secs(60)).build()?;
+    let lease = adopt_or_acquire(&redlock).await?;
+    // The adopted lease has a new value. Who knows the value can take the lock: protect the file.
+    fs::write(FILE, lease.value())?;
+    println!("process {} is running; press Ctrl-C to stop", std::process::id());
+
+    tokio::select! {
+        loss = lease.lost() => println!("lost the lock: {loss}"),
+        signal = tokio::signal::ctrl_c() => signal?, // Stands for the work.
+    }
+    lease.release().await?;
+    fs::remove_file(FILE)?;
+    redlock.close().await?;
+    Ok(())
+}
+
+async fn adopt_or_acquire(redlock: &Redlock) -> Result<Lease, AcquireError> {
+    if let Ok(value) = fs::read_to_string(FILE) {
+        match redlock.adopt("importer", value).auto_extend_forever().await {
+            // The lock has expired, or another process holds it.
+            Err(AcquireError::NotHeld { .. }) => println!("not held any more"),
+            Ok(lease) => {
+                println!("got the lock back");
+                return Ok(lease);
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    // Longer than the ttl: if the process crashed before it stored the value, the lock first has to expire.
+    let lock = redlock.acquire("importer").wait(Duration::from_secs(70));
+    let lease = lock.auto_extend_forever().await?;
+    println!("acquired the lock");
+    Ok(lease)
+}

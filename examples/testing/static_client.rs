@@ -1,0 +1,30 @@
+//! One static client for all tests of a program. Every `#[tokio::test]` has a runtime of its own; the client works in
+//! each of them. `QUORLOCK_NODES` names real servers; without it, the nodes run inside the test process.
+
+use quorlock::{Builder, Redlock, test_util::Nodes};
+use std::sync::LazyLock;
+
+static REDLOCK: LazyLock<Redlock> = LazyLock::new(|| {
+    let builder = match std::env::var_os("QUORLOCK_NODES") {
+        Some(_) => Builder::from_env("QUORLOCK").expect("QUORLOCK_* are valid settings"),
+        None => Nodes::start(3).client(),
+    };
+    builder.build().expect("the settings fit together")
+});
+
+#[tokio::test]
+async fn lock_is_exclusive() {
+    // Tests run concurrently: each uses names of its own.
+    let lease = REDLOCK.acquire("exclusive").await.expect("the lock is free");
+    let refused = REDLOCK.try_acquire("exclusive").await.expect_err("the lock is held");
+    assert!(refused.is_contended());
+    lease.release().await.expect("the nodes confirm the release");
+}
+
+#[tokio::test]
+async fn lock_is_free_after_release() {
+    for _ in 0..2 {
+        let lease = REDLOCK.acquire("released").await.expect("the lock is free");
+        lease.release().await.expect("the nodes confirm the release");
+    }
+}
