@@ -12,6 +12,8 @@ pub mod compare {}
 #[doc = include_str!("../docs/DESIGN.md")]
 pub mod design {}
 
+#[doc = "[FORMAT]: crate::_docs::format"]
+#[doc = ""]
 #[doc = include_str!("../docs/FENCING.md")]
 pub mod fencing {}
 
