@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs the commands that README.md, docs/OPERATIONS.md and docs/RECIPES.md show, in their order, as a newcomer would on a clean clone.
-# Those that .ci/run has as a step of its own are only looked up there; of benchmarks, which take their time, only that they
-# are there. A command that this script does not know fails: who documents one says here how it is played.
+# Runs the commands shown in README.md, docs/COMMAND.md, docs/OPERATIONS.md and docs/RECIPES.md, in this order, as a new user
+# would on a clean clone. Commands that are a step of .ci/run are only looked up there; benchmarks only have to exist, because
+# they take long. An unknown command fails: add a case to `play` when you document one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly documents=(README.md docs/OPERATIONS.md docs/RECIPES.md)
+readonly documents=(README.md docs/COMMAND.md docs/OPERATIONS.md docs/RECIPES.md)
 work=$(mktemp -d)
 servers=()
 reports=0

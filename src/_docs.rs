@@ -1,6 +1,11 @@
 //! Longer texts, as they stand in the repository's `docs` folder.
 #![allow(clippy::doc_markdown)] // They are written to be read as files, too.
 
+#[doc = "[SAFETY]: crate::_docs::safety"]
+#[doc = ""]
+#[doc = include_str!("../docs/COMMAND.md")]
+pub mod command {}
+
 #[doc = "[RECIPES]: crate::_docs::recipes"]
 #[doc = ""]
 #[doc = include_str!("../docs/COMPARE.md")]
@@ -9,13 +14,22 @@ pub mod compare {}
 #[doc = include_str!("../docs/DESIGN.md")]
 pub mod design {}
 
+#[doc = "[FORMAT]: crate::_docs::format"]
+#[doc = ""]
 #[doc = include_str!("../docs/FENCING.md")]
 pub mod fencing {}
+
+#[doc = include_str!("../docs/FORMAT.md")]
+pub mod format {}
+
+#[doc = include_str!("../docs/INVARIANTS.md")]
+pub mod invariants {}
 
 #[doc = include_str!("../docs/METRICS.md")]
 pub mod metrics {}
 
-#[doc = "[README]: crate"]
+#[doc = "[COMMAND]: crate::_docs::command"]
+#[doc = "[FORMAT]: crate::_docs::format"]
 #[doc = "[METRICS]: crate::_docs::metrics"]
 #[doc = "[SAFETY]: crate::_docs::safety"]
 #[doc = "[blind spots]: crate::_docs::safety#what-no-client-can-see"]

@@ -1,4 +1,4 @@
-//! The table of docs/SAFETY.md: the patches that break each rule, and the tests that see them.
+//! The table of docs/INVARIANTS.md: the patches that break each rule, and the tests that detect them.
 
 use crate::patch::Patch;
 use crate::tier::Tier;

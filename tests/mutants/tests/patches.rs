@@ -154,7 +154,7 @@ fn every_rule_has_a_patch_that_breaks_it() {
 
 #[test]
 fn rules_table_of_the_document_matches_the_patches() {
-    let path = root().join("docs/SAFETY.md");
+    let path = root().join("docs/INVARIANTS.md");
     let text = fs::read_to_string(&path).expect("a text");
     let (before, rest) = text.split_once("<!-- rules -->\n").expect("the begin of the table");
     let (table, after) = rest.split_once("<!-- end of rules -->").expect("its end");
@@ -166,6 +166,6 @@ fn rules_table_of_the_document_matches_the_patches() {
     let command = "SNAPSHOTS=overwrite cargo test -p quorlock-mutants --test patches";
     assert!(
         table == expected,
-        "docs/SAFETY.md differs from the patches: `{command}` writes it again"
+        "docs/INVARIANTS.md differs from the patches: `{command}` writes it again"
     );
 }
