@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs the commands that README.md and docs/OPERATIONS.md show, in their order, as a newcomer would on a clean clone.
+# Runs the commands that these documents show, in their order, as a newcomer would on a clean clone.
 # Those that .ci/run has as a step of its own are only looked up there; of benchmarks, which take their time, only that they
 # are there. A command that this script does not know fails: who documents one says here how it is played.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly documents=(README.md docs/OPERATIONS.md)
+readonly documents=(README.md docs/OPERATIONS.md docs/PLATFORMS.md)
 work=$(mktemp -d)
 servers=()
 trap clean_up EXIT
@@ -57,7 +57,9 @@ play() {
         "cargo tree -e normal") count_packages ;;
         "cargo update -p idna_adapter --precise "*) echo "  not played: it is for another directory" ;;
         "export QUORLOCK_NODES="*) export QUORLOCK_NODES=${nodes[*]} ;;
-        "export QUORLOCK_RESTART_GUARD=observed "*) export QUORLOCK_RESTART_GUARD=observed ;;
+        "export QUORLOCK_RESTART_GUARD=observed"*) export QUORLOCK_RESTART_GUARD=observed ;;
+        "docker compose up -d") five_services ;;
+        "quorlock run nightly -- ./nightly.sh") expect 0 run nightly -- ./nightly.sh ;;
         "quorlock run -n nightly -- ./nightly.sh") while_held nightly expect 1 run -n nightly -- ./nightly.sh ;;
         "quorlock status nightly") while_held nightly expect 1 status nightly ;;
         # Two hosts, one after the other.
@@ -103,12 +105,20 @@ is_there() {
     echo "  is there"
 }
 
-# As many as README.md says, on Linux.
+# README.md promises five servers. `make compose-test` starts containers from the file.
+five_services() {
+    local services
+    services=$(grep -c '^  n[0-9]:$' docker-compose.yml)
+    [[ $services -eq 5 ]] || { echo "  docker-compose.yml has $services servers" >&2; return 1; }
+    echo "  $services servers"
+}
+
+# Compares the number of packages on Linux with docs/PLATFORMS.md.
 count_packages() {
     local said counted
-    said=$(sed -n 's/^A default build has \([0-9]*\) packages.*/\1/p' README.md)
+    said=$(sed -n 's/^A default build has \([0-9]*\) packages.*/\1/p' docs/PLATFORMS.md)
     counted=$(cargo tree -e normal --prefix none -p quorlock | sed 's/ (\*)$//' | sort -u | grep -vc '^quorlock ')
-    [[ $(uname -s) != Linux || $said == "$counted" ]] || { echo "  README says $said, there are $counted" >&2; return 1; }
+    [[ $(uname -s) != Linux || $said == "$counted" ]] || { echo "  PLATFORMS.md says $said, there are $counted" >&2; return 1; }
     echo "  $counted packages"
 }
 

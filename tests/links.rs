@@ -1,4 +1,4 @@
-//! Links of the texts lead somewhere: to a file of the repository, and to a heading that is there.
+//! Links in the documents lead to files and headings that exist, and the documents quote counts and names that are true.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -104,4 +104,78 @@ fn every_link_that_is_used_is_defined() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Words after a number that counts the mutation patches.
+const PATCHES: [&str; 5] =
+    ["mutation patches", "patches", "mutants", "plausible defects", "ways to break"];
+
+fn patches(dir: &Path) -> usize {
+    let entries = fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry"));
+    entries
+        .map(|entry| match entry.path() {
+            path if path.is_dir() => patches(&path),
+            path => usize::from(path.extension().is_some_and(|extension| extension == "patch")),
+        })
+        .sum()
+}
+
+/// Numbers in `text` that are followed by one of `nouns`.
+fn quoted_counts(text: &str, nouns: &[&str]) -> Vec<usize> {
+    let words: Vec<_> = text.split_whitespace().collect();
+    let follows = |rest: &[&str], noun: &str| rest.join(" ").starts_with(noun);
+    let number = |word: &str| word.replace(',', "").parse().ok();
+    (0..words.len())
+        .filter(|at| {
+            nouns.iter().any(|noun| follows(&words[at + 1..words.len().min(at + 4)], noun))
+        })
+        .filter_map(|at| number(words[at]))
+        .collect()
+}
+
+#[test]
+fn quoted_numbers_of_patches_are_true() {
+    let count = patches(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mutants/patches"));
+    assert!(count > 100, "{count}");
+    assert_eq!(quoted_counts("some 1,340 plausible defects, 3 patches", &PATCHES), [1_340, 3]);
+    let wrong: Vec<_> = texts()
+        .into_iter()
+        .flat_map(|path| {
+            let text = fs::read_to_string(&path).expect("a text");
+            let quoted = quoted_counts(&text, &PATCHES).into_iter();
+            quoted.map(move |quoted| (path.clone(), quoted)).collect::<Vec<_>>()
+        })
+        .filter(|(_, quoted)| *quoted != count)
+        .collect();
+    assert!(wrong.is_empty(), "there are {count} patches: {wrong:#?}");
+}
+
+#[test]
+fn configuration_lists_every_variable() {
+    // cargo sets variables with this prefix, and none of them is a setting.
+    let Err(quorlock::ConfigError::UnknownVariable { known, .. }) =
+        quorlock::Config::from_env("CARGO")
+    else {
+        panic!("run by cargo");
+    };
+    let known: BTreeSet<_> =
+        known.split(", ").map(|name| name.replacen("CARGO", "QUORLOCK", 1)).collect();
+    let text = include_str!("../docs/CONFIGURATION.md");
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
+    let cells = rows.filter_map(|row| row.split_once("` | `QUORLOCK_"));
+    let mut listed = BTreeSet::new();
+    for (key, rest) in cells {
+        let name = format!("QUORLOCK_{}", rest.split('`').next().unwrap_or_default());
+        assert_eq!(name, format!("QUORLOCK_{}", key.to_uppercase()));
+        if cfg!(feature = "tls-rustls") || !key.starts_with("tls_") {
+            listed.insert(name);
+        }
+    }
+    assert_eq!(listed, known);
+}
+
+#[test]
+fn readme_has_at_most_220_lines() {
+    let lines = include_str!("../README.md").lines().count();
+    assert!(lines <= 220, "{lines}");
 }
