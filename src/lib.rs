@@ -8,13 +8,13 @@
 //! | [`Redlock`] | The client. It acquires locks and reports their status. Clones share connections. |
 //! | [`Builder`], [`Config`] | Settings of a client: in code, or from a file and environment variables. |
 //! | [`Profile`] | A client with other settings for one kind of lock, on the same connections. |
-//! | [`Acquire`] | One acquire and its options. It is a future: `.await` it, or run work under the lock with [`using`](Acquire::using). |
+//! | [`Acquire`] | A future that acquires a lock, and its options. |
 //! | [`Lease`] | A lock that is held. Dropping it releases the lock in the background. |
-//! | [`LeaseRef`] | A view of a lease for other tasks: [`is_valid`](LeaseRef::is_valid), [`lost`](LeaseRef::lost), [`extend`](LeaseRef::extend). |
+//! | [`LeaseRef`] | A view of a lease for other tasks, with most of its methods. |
 //! | [`FencingToken`] | A number that grows from holder to holder, for resources that reject stale writers. |
 //! | [`AcquireError`], [`ExtendError`], [`ReleaseError`], [`UsingError`] | One error type for each operation. |
 //! | [`Report`], [`NodeReport`] | The reply of each node, in errors and leases. |
-//! | [`Status`], [`NodeInfo`], [`NodeCheck`] | Who holds a lock, how the client sees its nodes, and unsafe settings of a node. |
+//! | [`Status`], [`NodeInfo`], [`NodeCheck`] | The holder of a lock, the state of a node, and its unsafe settings. |
 //! | [`Observer`] | Receives typed events, for logs and metrics of your own. |
 //!
 //! # Example
@@ -102,12 +102,12 @@
 //!
 //! | term | meaning |
 //! |---|---|
-//! | resource | The name that is locked: any bytes. Its key on the nodes is the [prefix](Builder::key_prefix) and this name. |
+//! | resource | The name that is locked: any bytes. Its key is the [prefix](Builder::key_prefix) and this name. |
 //! | node | One independent Redis or Valkey server. |
 //! | quorum | More than half of all nodes: floor(N / 2) + 1. |
 //! | value | The random string under a key that identifies one attempt. |
 //! | ttl | How long the nodes keep a lock that is not extended or released. |
-//! | validity | How long the holder may rely on the lock: the ttl, minus the time since the request was started, minus the allowance for clock drift. |
+//! | validity | How long the holder may rely on the lock: ttl, minus elapsed time, minus allowance for clock drift. |
 //! | lease | A lock that is held, with its validity. |
 //!
 //! # Guides

@@ -1,4 +1,4 @@
-//! Links in the documents lead to files and headings that exist, and the documents quote counts and names that are true.
+//! Links in the documents lead to files and headings that exist. Counts and names that the documents quote are true.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -107,46 +107,47 @@ fn every_link_that_is_used_is_defined() {
 }
 
 /// Words after a number that counts the mutation patches.
-const PATCHES: [&str; 5] =
-    ["mutation patches", "patches", "mutants", "plausible defects", "ways to break"];
+const PATCHES: [&str; 3] = ["mutation patches", "plausible defects", "ways to break"];
 
 fn patches(dir: &Path) -> usize {
     let entries = fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry"));
-    entries
-        .map(|entry| match entry.path() {
-            path if path.is_dir() => patches(&path),
-            path => usize::from(path.extension().is_some_and(|extension| extension == "patch")),
-        })
-        .sum()
+    let counts = entries.map(|entry| match entry.path() {
+        path if path.is_dir() => patches(&path),
+        path => usize::from(path.extension().is_some_and(|extension| extension == "patch")),
+    });
+    counts.sum()
 }
 
-/// Numbers in `text` that are followed by one of `nouns`.
-fn quoted_counts(text: &str, nouns: &[&str]) -> Vec<usize> {
+/// Numbers in `text` that are followed by one of `nouns`, with the word before each.
+fn quoted_counts<'a>(text: &'a str, nouns: &[&str]) -> Vec<(&'a str, usize)> {
     let words: Vec<_> = text.split_whitespace().collect();
-    let follows = |rest: &[&str], noun: &str| rest.join(" ").starts_with(noun);
-    let number = |word: &str| word.replace(',', "").parse().ok();
-    (0..words.len())
-        .filter(|at| {
-            nouns.iter().any(|noun| follows(&words[at + 1..words.len().min(at + 4)], noun))
-        })
-        .filter_map(|at| number(words[at]))
-        .collect()
+    let counts = words.windows(4).filter_map(|words| {
+        let number = words[1].replace(',', "").parse().ok()?;
+        let noun = words[2..].join(" ");
+        nouns.iter().any(|known| noun.starts_with(known)).then_some((words[0], number))
+    });
+    counts.collect()
+}
+
+/// True if a document may say `quoted` of `count` items. "About" allows 5 %.
+fn is_true(before: &str, quoted: usize, count: usize) -> bool {
+    let is_rough = ["about", "some", "over"].contains(&&*before.to_lowercase());
+    quoted.abs_diff(count) * 20 <= if is_rough { count } else { 0 }
 }
 
 #[test]
 fn quoted_numbers_of_patches_are_true() {
+    let text = "There are some 1,340 plausible defects.";
+    assert_eq!(quoted_counts(text, &PATCHES), [("some", 1_340)]);
     let count = patches(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mutants/patches"));
     assert!(count > 100, "{count}");
-    assert_eq!(quoted_counts("some 1,340 plausible defects, 3 patches", &PATCHES), [1_340, 3]);
-    let wrong: Vec<_> = texts()
-        .into_iter()
-        .flat_map(|path| {
-            let text = fs::read_to_string(&path).expect("a text");
-            let quoted = quoted_counts(&text, &PATCHES).into_iter();
-            quoted.map(move |quoted| (path.clone(), quoted)).collect::<Vec<_>>()
-        })
-        .filter(|(_, quoted)| *quoted != count)
-        .collect();
+    let mut wrong = Vec::new();
+    for path in texts() {
+        let text = fs::read_to_string(&path).expect("a text");
+        let quoted = quoted_counts(&text, &PATCHES);
+        let quoted = quoted.into_iter().filter(|(before, number)| !is_true(before, *number, count));
+        wrong.extend(quoted.map(|(_, number)| format!("{}: {number}", path.display())));
+    }
     assert!(wrong.is_empty(), "there are {count} patches: {wrong:#?}");
 }
 

@@ -56,8 +56,8 @@ mod metrics {
         let node = (&nodes).into_iter().next().expect("three nodes").addr().to_string();
         let guide = include_str!("../../../../docs/METRICS.md").replace('\n', " ");
         for counts in [
-            format!("A class has {}", series(&page, "class=\"counted\"")),
-            format!("a node has {}", series(&page, &format!("node=\"{node}\""))),
+            format!("class has {}", series(&page, "class=\"counted\"")),
+            format!("node has {}", series(&page, &format!("node=\"{node}\""))),
         ] {
             assert!(guide.contains(&counts), "METRICS.md does not say: {counts}");
         }
@@ -74,10 +74,13 @@ mod metrics {
             };
             names.iter().filter(of_kind).count()
         };
-        let (counters, gauges) = (count("counter", ""), count("gauge", ""));
-        let histograms = count("histogram", "_count");
-        let end = if histograms == 1 { "" } else { "s" };
-        format!("{counters} counters, {gauges} gauges and {histograms} histogram{end}")
+        let few = ["no", "one", "two", "three", "four", "five"];
+        let (gauges, histograms) = (few[count("gauge", "")], count("histogram", "_count"));
+        let histograms = match histograms {
+            1 => "a histogram".to_owned(),
+            more => format!("{} histograms", few[more]),
+        };
+        format!("{} counters, {gauges} gauges and {histograms}", count("counter", ""))
     }
 }
 
