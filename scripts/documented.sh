@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs the commands shown in README.md, docs/COMMAND.md, docs/OPERATIONS.md and docs/RECIPES.md, in this order, as a new user
-# would on a clean clone. Commands that are a step of .ci/run are only looked up there; benchmarks only have to exist, because
-# they take long. An unknown command fails: add a case to `play` when you document one.
+# Runs the commands shown in the documents below, in this order, as a new user would on a clean clone. Commands that are a step
+# of .ci/run are only looked up there; benchmarks only have to exist, because they take long. An unknown command fails: add a
+# case to `play` when you document one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly documents=(README.md docs/COMMAND.md docs/OPERATIONS.md docs/RECIPES.md)
+readonly documents=(README.md docs/COMMAND.md docs/OPERATIONS.md docs/RECIPES.md docs/PLATFORMS.md)
 work=$(mktemp -d)
 servers=()
 reports=0
@@ -58,7 +58,9 @@ play() {
         "cargo tree -e normal") count_packages ;;
         "cargo update -p idna_adapter --precise "*) echo "  not played: it is for another directory" ;;
         "export QUORLOCK_NODES="*) export QUORLOCK_NODES=${nodes[*]} ;;
-        "export QUORLOCK_RESTART_GUARD=observed "*) export QUORLOCK_RESTART_GUARD=observed ;;
+        "export QUORLOCK_RESTART_GUARD=observed"*) export QUORLOCK_RESTART_GUARD=observed ;;
+        "docker compose up -d") five_services ;;
+        "quorlock run nightly -- ./nightly.sh") expect 0 run nightly -- ./nightly.sh ;;
         "quorlock run -n nightly -- ./nightly.sh") while_held nightly expect 1 run -n nightly -- ./nightly.sh ;;
         "quorlock status nightly") while_held nightly expect 1 status nightly ;;
         # Two hosts, one after the other.
@@ -106,12 +108,20 @@ is_there() {
     echo "  is there"
 }
 
-# As many as README.md says, on Linux.
+# README.md promises five servers. `make compose-test` starts containers from the file.
+five_services() {
+    local services
+    services=$(grep -c '^  n[0-9]:$' docker-compose.yml)
+    [[ $services -eq 5 ]] || { echo "  docker-compose.yml has $services servers" >&2; return 1; }
+    echo "  $services servers"
+}
+
+# Compares the number of packages on Linux with docs/PLATFORMS.md.
 count_packages() {
     local said counted
-    said=$(sed -n 's/^A default build has \([0-9]*\) packages.*/\1/p' README.md)
+    said=$(sed -n 's/^A default build has \([0-9]*\) packages.*/\1/p' docs/PLATFORMS.md)
     counted=$(cargo tree -e normal --prefix none -p quorlock | sed 's/ (\*)$//' | sort -u | grep -vc '^quorlock ')
-    [[ $(uname -s) != Linux || $said == "$counted" ]] || { echo "  README says $said, there are $counted" >&2; return 1; }
+    [[ $(uname -s) != Linux || $said == "$counted" ]] || { echo "  PLATFORMS.md says $said, there are $counted" >&2; return 1; }
     echo "  $counted packages"
 }
 

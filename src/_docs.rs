@@ -1,5 +1,5 @@
-//! Longer texts, as they stand in the repository's `docs` folder.
-#![allow(clippy::doc_markdown)] // They are written to be read as files, too.
+//! The guides of the repository's `docs` folder.
+#![allow(clippy::doc_markdown)] // The files are also read without rustdoc.
 
 #[doc = "[SAFETY]: crate::_docs::safety"]
 #[doc = ""]
@@ -10,6 +10,15 @@ pub mod command {}
 #[doc = ""]
 #[doc = include_str!("../docs/COMPARE.md")]
 pub mod compare {}
+
+#[doc = "[builder]: crate::Builder"]
+#[doc = "[config]: crate::Config"]
+#[doc = "[profile]: crate::Profile"]
+#[doc = "[acquire]: crate::Acquire"]
+#[doc = "[operations]: crate::_docs::operations"]
+#[doc = ""]
+#[doc = include_str!("../docs/CONFIGURATION.md")]
+pub mod configuration {}
 
 #[doc = include_str!("../docs/DESIGN.md")]
 pub mod design {}
@@ -47,6 +56,18 @@ pub mod performance {}
 #[doc = ""]
 #[doc = include_str!("../docs/RECIPES.md")]
 pub mod recipes {}
+
+#[doc = "[operations]: crate::_docs::operations"]
+#[doc = "[metrics]: crate::_docs::metrics"]
+#[cfg_attr(feature = "test-util", doc = "[testing]: crate::_docs::testing")]
+#[doc = ""]
+#[doc = include_str!("../docs/PLATFORMS.md")]
+pub mod platforms {}
+
+/// Compiles the examples of README.md. The documentation does not include it.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub mod readme {}
 
 #[doc = include_str!("../docs/SAFETY.md")]
 pub mod safety {}

@@ -1,4 +1,4 @@
-//! Links of the texts lead somewhere: to a file of the repository, and to a heading that is there.
+//! Links in the documents lead to files and headings that exist. Counts and names that the documents quote are true.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -104,4 +104,79 @@ fn every_link_that_is_used_is_defined() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Words after a number that counts the mutation patches.
+const PATCHES: [&str; 3] = ["mutation patches", "plausible defects", "ways to break"];
+
+fn patches(dir: &Path) -> usize {
+    let entries = fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry"));
+    let counts = entries.map(|entry| match entry.path() {
+        path if path.is_dir() => patches(&path),
+        path => usize::from(path.extension().is_some_and(|extension| extension == "patch")),
+    });
+    counts.sum()
+}
+
+/// Numbers in `text` that are followed by one of `nouns`, with the word before each.
+fn quoted_counts<'a>(text: &'a str, nouns: &[&str]) -> Vec<(&'a str, usize)> {
+    let words: Vec<_> = text.split_whitespace().collect();
+    let counts = words.windows(4).filter_map(|words| {
+        let number = words[1].replace(',', "").parse().ok()?;
+        let noun = words[2..].join(" ");
+        nouns.iter().any(|known| noun.starts_with(known)).then_some((words[0], number))
+    });
+    counts.collect()
+}
+
+/// True if a document may say `quoted` of `count` items. "About" allows 5 %.
+fn is_true(before: &str, quoted: usize, count: usize) -> bool {
+    let is_rough = ["about", "some", "over"].contains(&&*before.to_lowercase());
+    quoted.abs_diff(count) * 20 <= if is_rough { count } else { 0 }
+}
+
+#[test]
+fn quoted_numbers_of_patches_are_true() {
+    let text = "There are some 1,340 plausible defects.";
+    assert_eq!(quoted_counts(text, &PATCHES), [("some", 1_340)]);
+    let count = patches(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mutants/patches"));
+    assert!(count > 100, "{count}");
+    let mut wrong = Vec::new();
+    for path in texts() {
+        let text = fs::read_to_string(&path).expect("a text");
+        let quoted = quoted_counts(&text, &PATCHES);
+        let quoted = quoted.into_iter().filter(|(before, number)| !is_true(before, *number, count));
+        wrong.extend(quoted.map(|(_, number)| format!("{}: {number}", path.display())));
+    }
+    assert!(wrong.is_empty(), "there are {count} patches: {wrong:#?}");
+}
+
+#[test]
+fn configuration_lists_every_variable() {
+    // cargo sets variables with this prefix, and none of them is a setting.
+    let Err(quorlock::ConfigError::UnknownVariable { known, .. }) =
+        quorlock::Config::from_env("CARGO")
+    else {
+        panic!("run by cargo");
+    };
+    let known: BTreeSet<_> =
+        known.split(", ").map(|name| name.replacen("CARGO", "QUORLOCK", 1)).collect();
+    let text = include_str!("../docs/CONFIGURATION.md");
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
+    let cells = rows.filter_map(|row| row.split_once("` | `QUORLOCK_"));
+    let mut listed = BTreeSet::new();
+    for (key, rest) in cells {
+        let name = format!("QUORLOCK_{}", rest.split('`').next().unwrap_or_default());
+        assert_eq!(name, format!("QUORLOCK_{}", key.to_uppercase()));
+        if cfg!(feature = "tls-rustls") || !key.starts_with("tls_") {
+            listed.insert(name);
+        }
+    }
+    assert_eq!(listed, known);
+}
+
+#[test]
+fn readme_has_at_most_220_lines() {
+    let lines = include_str!("../README.md").lines().count();
+    assert!(lines <= 220, "{lines}");
 }

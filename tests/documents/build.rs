@@ -1,4 +1,4 @@
-//! Cuts the Rust blocks out of README.md and docs/, each into a file that a test includes: `README.nightly.rs` by the
+//! Cuts the Rust blocks out of README.md and docs/, each into a file that a test includes: `README.import.rs` by the
 //! first function of the block, `README.6.rs` where it has none, as the sixth of its document.
 //!
 //! Blocks that run as doctests are left out, and so are the programs of docs/RECIPES.md: `tests/examples.rs` runs the files that
@@ -11,7 +11,10 @@ use std::{env, fs};
 /// What is written in place of what the machine of a test has not got, or of what others may have there.
 const PLACES: [(&str, &str); 4] = [
     (r#"["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]"#, "crate::urls()"),
-    (r#"["redis://10.0.0.1"]"#, "crate::urls()"),
+    (
+        r#"["redis://127.0.0.1:7001", "redis://127.0.0.1:7002", "redis://127.0.0.1:7003"]"#,
+        "crate::urls()",
+    ),
     // A busy machine may need longer than 50 ms.
     ("Redlock::builder()", "Redlock::builder().node_timeout(crate::PATIENCE)"),
     // A port of its own, in place of 9000.
@@ -30,7 +33,7 @@ fn main() {
     let mut blocks = BTreeMap::new();
     for document in documents(&root) {
         let name = document.file_name().and_then(|name| name.to_str()).expect("a name");
-        let is_in_rustdoc = name == "README.md" || modules.contains(&format!("docs/{name}"));
+        let is_in_rustdoc = modules.contains(&format!("/{name}\")]"));
         let stem = name.trim_end_matches(".md");
         for (position, block) in cut(&read(&document), is_in_rustdoc).into_iter().enumerate() {
             let what = function(&block).unwrap_or_else(|| (position + 1).to_string());
@@ -101,6 +104,7 @@ fn playable(block: &str) -> String {
     let block = if has_items { block.to_owned() } else { format!("{{\n{block}\n}}") };
     let block = PLACES.iter().fold(block, |block, (shown, ours)| block.replace(shown, ours));
     let mut code = block.lines().filter(|line| !line.trim_start().starts_with("//"));
-    assert!(code.all(|line| !line.contains("://10.")), "nodes that nobody has: {block}");
+    let names_node = |line: &str| line.contains("://10.") || line.contains("://127.");
+    assert!(!code.any(names_node), "addresses without a server in a test: {block}");
     block
 }

@@ -48,5 +48,71 @@ mod metrics {
             );
             assert!(page.contains(&line), "no {line} in {page}");
         }
+
+        let builder = Redlock::builder().nodes(nodes.urls()).node_timeout(crate::PATIENCE);
+        let redlock = builder.build().expect("valid settings");
+        redlock.acquire("a").class("counted").await.expect("a free lock").release().await.ok();
+        let page = scraped();
+        let node = (&nodes).into_iter().next().expect("three nodes").addr().to_string();
+        let guide = include_str!("../../../../docs/METRICS.md").replace('\n', " ");
+        for counts in [
+            format!("class has {}", series(&page, "class=\"counted\"")),
+            format!("node has {}", series(&page, &format!("node=\"{node}\""))),
+        ] {
+            assert!(guide.contains(&counts), "METRICS.md does not say: {counts}");
+        }
+    }
+
+    /// The number of series with `label`, by type.
+    fn series(page: &str, label: &str) -> String {
+        let lines = page.lines().filter(|line| !line.starts_with('#') && line.contains(label));
+        let names: Vec<_> = lines.filter_map(|line| line.split('{').next()).collect();
+        let count = |kind: &str, suffix: &str| {
+            let of_kind = |name: &&&str| {
+                let name = name.strip_suffix(suffix);
+                name.is_some_and(|name| page.contains(&format!("# TYPE {name} {kind}\n")))
+            };
+            names.iter().filter(of_kind).count()
+        };
+        let few = ["no", "one", "two", "three", "four", "five"];
+        let (gauges, histograms) = (few[count("gauge", "")], count("histogram", "_count"));
+        let histograms = match histograms {
+            1 => "a histogram".to_owned(),
+            more => format!("{} histograms", few[more]),
+        };
+        format!("{} counters, {gauges} gauges and {histograms}", count("counter", ""))
+    }
+}
+
+mod start {
+    crate::block!("CONFIGURATION.start");
+
+    use std::env;
+    use std::process::Command;
+
+    /// Runs in a process without other environment variables.
+    #[tokio::test]
+    #[ignore = "settings_come_from_the_environment runs it"]
+    async fn with_the_environment() {
+        let [quick, leader] = start().expect("settings from the environment");
+        assert_eq!(quick.nodes().len(), 3);
+        let lease = quick.acquire("r").await.expect("a free lock");
+        assert!(lease.validity() <= std::time::Duration::from_secs(2));
+        let lease = leader.acquire("leader").await.expect("a free lock");
+        assert!(lease.token().is_some());
+        assert!(lease.validity() <= std::time::Duration::from_secs(5));
+        quick.close().await.expect("one for both");
+    }
+
+    #[test]
+    fn settings_come_from_the_environment() {
+        let nodes = kit::Cluster::start(3);
+        let args = ["--ignored", "--exact", "guides::start::with_the_environment"];
+        let mut process = Command::new(env::current_exe().expect("this program"));
+        process.args(args).env_clear();
+        process.env("QUORLOCK_NODES", nodes.urls().join(" ")).env("QUORLOCK_TTL", "5s");
+        let output = process.output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
     }
 }

@@ -53,6 +53,6 @@ fn every_block_has_a_test() {
     let named: BTreeSet<_> = named.filter_map(|rest| rest.split('"').next()).collect();
     let there: BTreeSet<_> =
         include_str!(concat!(env!("OUT_DIR"), "/blocks/names")).lines().collect();
-    assert!(there.len() >= 12, "blocks must be found: {there:?}");
+    assert!(there.len() >= 8, "blocks must be found: {there:?}");
     assert_eq!(named, there, "blocks that a test names, and those that there are");
 }

@@ -1,165 +1,113 @@
-//! The blocks of README.md.
-
-use kit::Cluster;
-
-/// Plays a whole program on servers.
-fn play(main: fn() -> Result<(), Box<dyn std::error::Error>>) -> Cluster {
-    let nodes = Cluster::start(3);
-    crate::URLS.set(nodes.urls());
-    main().expect("it ends well");
-    nodes
-}
+//! The examples of README.md.
 
 mod first {
+    use kit::Cluster;
+
     crate::block!("README.1");
 
     #[test]
-    fn the_first_program_leaves_a_free_lock() {
-        let nodes = super::play(main);
-        // A quorum has released it; the program has not waited for the third.
-        let held = nodes.keys_per_node().iter().filter(|keys| !keys.is_empty()).count();
-        assert!(held <= 1, "on {held} nodes");
-    }
-}
-
-mod usage {
-    crate::block!("README.2");
-
-    #[test]
-    fn the_longer_program_leaves_nothing() {
-        assert!(super::play(main).is_empty());
-    }
-}
-
-mod nightly {
-    crate::block!("README.nightly");
-
-    #[tokio::test(start_paused = true)]
-    async fn renewed_work_is_done() {
-        let nodes = quorlock::test_util::Nodes::start(3);
-        let redlock = nodes.client().build().expect("good settings");
-        nightly(redlock.clone()).await.expect("done twice");
-        redlock.close().await.expect("all is released");
-        assert_eq!(nodes.count("orders/42"), 0);
-    }
-}
-
-mod daily {
-    crate::block!("README.daily");
-
-    #[tokio::test(start_paused = true)]
-    async fn the_job_is_done_and_nobody_else_does_it_for_so_long() {
-        let nodes = quorlock::test_util::Nodes::start(3);
-        let [one, other] = [(); 2].map(|()| nodes.client().build().expect("good settings"));
-        daily(one).await.expect("done");
-        tokio::time::sleep(Duration::from_secs(29)).await;
-        let again = other.try_acquire("daily").await.expect_err("it was done");
-        assert!(again.is_contended(), "{again}");
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        drop(other.try_acquire("daily").await.expect("the next day"));
-    }
-}
-
-mod more {
-    crate::block!("README.more");
-
-    #[tokio::test(start_paused = true)]
-    async fn more_of_a_lease_works_and_leaves_no_lock() {
-        let nodes = quorlock::test_util::Nodes::start(3);
-        let redlock = nodes.client().build().expect("good settings");
-        more(redlock.clone()).await.expect("all of it");
-        redlock.close().await.expect("all is released");
-        for resource in ["account/7", "account/9", "report"] {
-            assert_eq!(nodes.count(resource), 0, "{resource}");
-        }
-    }
-}
-
-mod blocking {
-    use quorlock::Redlock;
-    use std::error::Error;
-    use std::time::Duration;
-
-    fn locked(nodes: Vec<String>) -> Result<(), Box<dyn Error>> {
-        crate::block!("README.6");
-        Ok(())
-    }
-
-    #[test]
-    fn the_verbs_without_async_leave_nothing() {
-        let nodes = kit::Cluster::start(3);
-        locked(nodes.urls()).expect("locked and released");
+    fn first_program_leaves_no_key() {
+        let nodes = Cluster::start(3);
+        crate::URLS.set(nodes.urls());
+        main().expect("the lock is free");
         assert!(nodes.is_empty());
     }
 }
 
-mod start {
-    crate::block!("README.start");
+mod update_stock {
+    crate::block!("README.update_stock");
 
-    use std::env;
-    use std::process::Command;
-
-    /// Played in a process whose environment has nothing else.
-    #[tokio::test]
-    #[ignore = "run by the test below"]
-    async fn with_the_environment() {
-        let [quick, leader] = start().expect("settings from the environment");
-        assert_eq!(quick.nodes().len(), 3);
-        let lease = quick.acquire("r").await.expect("a free lock");
-        assert!(lease.validity() <= std::time::Duration::from_secs(2));
-        let lease = leader.acquire("leader").await.expect("a free lock");
-        assert!(lease.token().is_some());
-        assert!(lease.validity() <= std::time::Duration::from_secs(5));
-        quick.close().await.expect("one for both");
-    }
-
-    #[test]
-    fn settings_come_from_the_environment() {
-        let nodes = kit::Cluster::start(3);
-        let args = ["--ignored", "--exact", "readme::start::with_the_environment"];
-        let mut process = Command::new(env::current_exe().expect("this program"));
-        process.args(args).env_clear();
-        process.env("QUORLOCK_NODES", nodes.urls().join(" ")).env("QUORLOCK_TTL", "5s");
-        let output = process.output().expect("it runs");
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    #[tokio::test(start_paused = true)]
+    async fn acquire_waits_at_most_five_seconds() {
+        let nodes = quorlock::test_util::Nodes::start(3);
+        let redlock = nodes.client().build().expect("valid settings");
+        nodes.hold("stock/7", Duration::from_secs(60));
+        let start = tokio::time::Instant::now();
+        update_stock(&redlock).await.expect("the refusal is printed");
+        assert_eq!(start.elapsed().as_secs(), 5);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        update_stock(&redlock).await.expect("the lock is free");
+        redlock.close().await.expect("all releases are delivered");
+        assert_eq!(nodes.count("stock/7"), 0);
     }
 }
 
-mod observed {
-    crate::block!("README.observed");
+mod import {
+    crate::block!("README.import");
 
-    #[tokio::test(flavor = "multi_thread")]
-    async fn an_observed_lock_is_released() {
-        let nodes = kit::Cluster::start(1);
-        crate::URLS.set(nodes.urls());
-        observed().await.expect("a free lock");
-        // Less than the ttl.
-        let soon = std::time::Duration::from_secs(5);
-        kit::eventually(soon, "it is released", || nodes.is_empty());
+    #[tokio::test(start_paused = true)]
+    async fn renewed_lease_is_released_after_the_work() {
+        let nodes = quorlock::test_util::Nodes::start(3);
+        let redlock = nodes.client().build().expect("valid settings");
+        import(&redlock).await.expect("the lock is free");
+        redlock.close().await.expect("all releases are delivered");
+        assert_eq!(nodes.count("import"), 0);
     }
 }
 
-mod test_nodes {
-    use std::error::Error;
+mod rebuild_index {
+    crate::block!("README.rebuild_index");
+
+    #[tokio::test(start_paused = true)]
+    async fn using_returns_the_output_and_releases() {
+        let nodes = quorlock::test_util::Nodes::start(3);
+        let redlock = nodes.client().build().expect("valid settings");
+        assert_eq!(rebuild_index(&redlock).await.ok(), Some(1_000));
+        redlock.close().await.expect("all releases are delivered");
+        assert_eq!(nodes.count("index"), 0);
+    }
+}
+
+mod campaign {
+    crate::block!("README.campaign");
+
+    #[tokio::test(start_paused = true)]
+    async fn leader_keeps_the_lock_until_its_client_is_closed() {
+        let nodes = quorlock::test_util::Nodes::start(3);
+        let [first, second] = [(); 2].map(|()| nodes.client().build().expect("valid settings"));
+        let leader = first.clone();
+        let leading = tokio::spawn(async move { campaign(&leader).await });
+        tokio::time::sleep(Duration::from_secs(3_600)).await;
+        let refused = second.try_acquire("leader").await.expect_err("the leader has the lock");
+        assert!(refused.is_contended(), "{refused}");
+        first.close().await.expect("all releases are delivered");
+        assert_eq!(leading.await.expect("no panic"), AcquireError::Closed);
+        assert_eq!(nodes.count("leader"), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn leader_that_lost_its_lease_campaigns_again() {
+        let nodes = quorlock::test_util::Nodes::start(3);
+        let redlock = nodes.client().build().expect("valid settings");
+        let leader = redlock.clone();
+        let leading = tokio::spawn(async move { campaign(&leader).await });
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        nodes.hang();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(redlock.leases().is_empty());
+        nodes.resume();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(redlock.leases().len(), 1);
+        redlock.close().await.expect("all releases are delivered");
+        assert_eq!(leading.await.expect("no panic"), AcquireError::Closed);
+    }
+}
+
+mod pay {
     use std::time::Duration;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_held_lock_is_refused() -> Result<(), Box<dyn Error>> {
-        crate::block!("README.9");
-        Ok(())
-    }
-}
-
-mod look {
-    crate::block!("README.look");
+    crate::block!("README.pay");
 
     #[tokio::test(start_paused = true)]
-    async fn nodes_are_looked_at_until_the_client_is_closed() {
+    async fn response_depends_on_the_refusal() {
         let nodes = quorlock::test_util::Nodes::start(3);
-        let redlock = nodes.client().build().expect("good settings");
-        look(redlock.clone()).await.expect("it can be asked");
-        redlock.close().await.expect("nothing is owed");
-        look(redlock).await.expect_err("it is closed");
+        let redlock = nodes.client().build().expect("valid settings");
+        assert_eq!(pay(&redlock, 42).await, (200, None));
+        nodes.hold("orders/42", Duration::from_secs(5));
+        let (status, seconds) = pay(&redlock, 42).await;
+        assert_eq!(status, 409);
+        assert!(matches!(seconds, Some(5 | 6)), "{seconds:?}");
+        nodes.hang();
+        assert_eq!(pay(&redlock, 42).await, (503, Some(1)));
     }
 }
