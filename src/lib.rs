@@ -112,16 +112,18 @@
 //!
 //! # Guides
 //!
+//! - [recipes](_docs::recipes): complete programs for common cases
 //! - [configuration](_docs::configuration): all settings, and where they can come from
 //! - [platforms](_docs::platforms): operating systems, servers and features of this crate
 //! - [operations](_docs::operations): running the nodes, and what each message means
+//! - [command](_docs::command): the program `quorlock` for scripts and operators
 //! - [safety](_docs::safety): guarantees, their conditions and their tests
 //! - [fencing](_docs::fencing): resources that reject stale writers
 //! - [metrics](_docs::metrics) and alert rules
 #![cfg_attr(feature = "test-util", doc = "- [testing](_docs::testing): tests of your own code")]
 //! - [performance](_docs::performance), measured
 //! - [comparison](_docs::compare) with other libraries
-//! - [design](_docs::design): how it works
+//! - [design](_docs::design): how it works; [format](_docs::format): keys and values on the nodes
 //!
 //! [Redlock algorithm]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 
