@@ -129,7 +129,7 @@ mod tests {
             assert!(error.to_string().contains(&reason.to_string()), "{error}");
         }
         let failure: Box<dyn Error> = Box::new(NodeFailure::Replica);
-        assert_eq!(failure.to_string(), "a replica; give the address of a master");
+        assert_eq!(failure.to_string(), "replica: configure the address of a master");
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn for_developers_a_report_prints_its_line() {
         let report = Box::new(report());
-        let line = "0/1 granted (need 1): a:6379 a replica; give the address of a master";
+        let line = "0/1 granted (need 1): a:6379 replica: configure the address of a master";
         assert_eq!(format!("{report:?} {report:#?}"), format!("{line} {line}"));
         assert_eq!(format!("{:?}", report.nodes()[0]), report.nodes()[0].to_string());
         let error = AcquireError::NoQuorum { report };

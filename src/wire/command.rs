@@ -1,4 +1,4 @@
-//! What a node can be asked to do, and how it is written.
+//! Commands to a node and their encoding.
 
 use super::abilities::Abilities;
 use super::counters::{CounterUpdate, Counters, Mode};
@@ -11,7 +11,7 @@ use super::value::{MAX_VALUE, Value};
 use crate::protocol::{NodeId, Time, Ttl};
 use std::sync::Arc;
 
-/// What a command is about, and for whom it is.
+/// The keys and the value of a command, and the node that it is sent to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
     pub(crate) node: NodeId,
@@ -20,48 +20,46 @@ pub(crate) struct Subject<'a> {
     pub(crate) fence: Option<&'a Counters>,
 }
 
-/// What a node is to do with keys.
 #[derive(Clone, Debug)]
 pub(crate) enum Command {
-    /// Set the keys if there are none. Ask what is in the way, as far as that is wanted.
+    /// Sets the keys if none of them exists; otherwise replies with the details of the conflict that `wants` requests.
     Acquire { ttl: Ttl, wants: Wants },
-    /// Put our value in the place of this one, which was handed over to us.
+    /// Replaces the value `from`, which another client handed over, with this client's value.
     Adopt { ttl: Ttl, from: Arc<Value> },
-    /// Raise the counters beside the keys to this token, while the keys are ours.
+    /// Raises the fencing counters to `token`, if the keys hold this client's value.
     Raise { token: u64 },
-    /// Let the keys stand until at least `until`, which is T1 + ttl (I6). If `watches`, ask to be
-    /// told when they change.
+    /// Extends the keys to expire at `until` (T1 + ttl) or later (I6). If `watches`, subscribes to their invalidation.
     Extend { until: Time, watches: bool },
-    /// Set the keys again where they were lost, for what remains until then.
+    /// Sets missing keys again, to expire at `until`.
     Repair { until: Time },
-    /// Delete the keys; or let others that nobody owns stand in their place for a while.
+    /// Deletes the keys, or replaces their value with a cool-down value.
     Release { cooling: Option<Arc<CoolDown>> },
-    /// Say what stands at the key.
+    /// Reads value and remaining TTL of the key.
     Look,
-    /// Delete the value, which was read there: once, whosever it is.
+    /// Deletes a key with a value that was read before and may belong to any client. Sent once, never retried.
     ForceDelete,
 }
 
-/// What stands in the place of a lock that was released, and until when.
+/// The value that replaces a released lock's, and when it expires.
 #[derive(Debug)]
 pub(crate) struct CoolDown {
     pub(crate) value: Value,
     pub(crate) until: Time,
 }
 
-/// What an acquire wants to know of a key that is in the way.
+/// What an acquire requests about a conflicting key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wants {
-    /// Nothing: there is no second attempt.
+    /// No details: there is no second attempt.
     Nothing,
-    /// How long it has to live, and to be told when it changes.
+    /// Remaining TTL, and an invalidation when the key changes.
     Watch,
-    /// That, and who holds it.
+    /// Like `Watch`, and the holder's value.
     WatchAndHolder,
 }
 
 impl Command {
-    /// How long the keys stand if this is written at `now`; `None` if it sets none of ours.
+    /// TTL of the keys if the command is written at `now`; `None` if the command sets no TTL.
     pub(crate) fn lasting(&self, now: Time) -> Option<Ttl> {
         match self {
             Self::Acquire { ttl, .. } | Self::Adopt { ttl, .. } => Some(*ttl),
@@ -70,7 +68,6 @@ impl Command {
         }
     }
 
-    /// How the answer is to be read.
     fn asked(&self) -> Asked {
         match self {
             Self::Acquire { .. } | Self::Repair { .. } => Asked::Acquire,
@@ -80,7 +77,7 @@ impl Command {
         }
     }
 
-    /// How the counters of `fence` are to follow on `node`, if this is written at `now`.
+    /// The update of the fencing counters that accompanies the command, if it is written at `now`.
     fn follow<'a>(
         &self,
         fence: &'a Counters,
@@ -91,7 +88,7 @@ impl Command {
             Self::Acquire { .. } | Self::Adopt { .. } => Some(fence.draw(now)),
             Self::Raise { token } => Some(fence.raise(*token)),
             Self::Extend { .. } | Self::Repair { .. } => fence.keep(),
-            // A counter is to outlive what stands in the lock's place.
+            // The counters must outlive the cool-down value.
             Self::Release { cooling } => {
                 let until = cooling.as_ref().map_or(now, |cooling| cooling.until.max(now));
                 fence.try_keep(node, until)
@@ -100,7 +97,7 @@ impl Command {
         }
     }
 
-    /// Adds this to `requests`, for a connection that `can` do so much. Returns the shape of the replies.
+    /// Appends the command to `requests`, in the form that the connection's capabilities allow.
     pub(crate) fn write(
         &self,
         of: Subject<'_>,
@@ -125,7 +122,7 @@ impl Command {
             }
             Self::Acquire { wants, .. } => {
                 if can.tracks && *wants != Wants::Nothing {
-                    // Before the script: what changes after it is told.
+                    // Watch before the script runs: later changes are pushed.
                     watch(&mut writer, keys);
                 }
                 acquire(&mut writer, form, (keys, value, ttl), follow);
@@ -135,12 +132,12 @@ impl Command {
                 EXTEND.call(form, keys, follow, 2, writer.requests).arg(value).number(ttl).end();
                 writer.note_verdict();
                 if *watches && can.tracks {
-                    // After it: its own change would end the watch.
+                    // Watch after the script: its own change would trigger the invalidation.
                     watch(&mut writer, keys);
                 }
             }
             Self::Raise { .. } => {
-                // It shortens nothing, so this asks only whether the keys are ours.
+                // The script never shortens a TTL, so the shortest TTL makes it check only the holder.
                 let ttl = Ttl::SHORTEST.as_millis();
                 EXTEND.call(form, keys, follow, 2, writer.requests).arg(value).number(ttl).end();
                 writer.note_verdict();
@@ -174,7 +171,7 @@ impl Command {
     }
 }
 
-/// Asks what time it is on the node; see [`time_us`](super::time_us).
+/// Appends `TIME`; [`time_us`](super::time_us) parses the reply.
 pub(crate) fn ask_time(requests: &mut Requests) {
     requests.command_of(TIME, 0).end();
 }
@@ -186,13 +183,12 @@ const PTTL: Words<'static> = Words::new(b"$4\r\nPTTL\r\n", 1);
 const CLIENT_CACHING_YES: Words<'static> =
     Words::new(b"$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$3\r\nYES\r\n", 3);
 
-/// What remains until then, rounded up: a lease may be valid until then, and its keys must not end
-/// before it. Never nothing, which would delete the key.
+/// Rounded up, because the keys must not expire before the lease's validity ends. Never zero: Redis would delete the
+/// key.
 fn remaining(until: Time, now: Time) -> Ttl {
     Ttl::covering(until.since(now))
 }
 
-/// Sets all keys, or none, and lets the counters beside them follow.
 fn acquire(
     writer: &mut Writer<'_>,
     form: Form,
@@ -209,14 +205,13 @@ fn acquire(
     writer.note_verdict();
 }
 
-/// Sets the key if there is none: no script is needed for that.
+/// A single key without counters needs no script.
 fn set(writer: &mut Writer<'_>, key: &[u8], value: &[u8], ttl: u64) {
     let set = writer.requests.command_of(SET, 5).arg(key).arg(value);
     set.words(NX_PX).number(ttl).end();
     writer.note_verdict();
 }
 
-/// Asks what is wanted of the key that may be in the way.
 fn ask_obstacle(writer: &mut Writer<'_>, key: &[u8], wants: Wants, tracks: bool) {
     if wants == Wants::Nothing {
         return;
@@ -224,21 +219,20 @@ fn ask_obstacle(writer: &mut Writer<'_>, key: &[u8], wants: Wants, tracks: bool)
     ask_ttl(writer, key, tracks);
     writer.note_ttl();
     if wants == Wants::WatchAndHolder {
-        // One byte more than the longest value shows that the value is longer.
+        // The end index is inclusive: this reads one byte more than the longest value, which reveals a longer one.
         writer.requests.command("GETRANGE", 3).arg(key).arg("0").number(MAX_VALUE as u64).end();
         writer.note_holder();
     }
 }
 
-/// Asks to be told once when one of the keys changes.
+/// Subscribes to one invalidation for each key.
 fn watch(writer: &mut Writer<'_>, keys: &Keys) {
     keys.iter().for_each(|key| ask_ttl(writer, key, true));
 }
 
-/// Asks how long the key has to live, and if it `is_watched` to be told once when it changes.
 fn ask_ttl(writer: &mut Writer<'_>, key: &[u8], is_watched: bool) {
     if is_watched {
-        // It holds for the very next command only.
+        // `CLIENT CACHING YES` applies to the next command only.
         writer.requests.command_of(CLIENT_CACHING_YES, 0).end();
         writer.note_watch();
     }

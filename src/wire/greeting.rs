@@ -1,34 +1,32 @@
-//! How a server is greeted on a new connection: the version of the protocol, who we are, which database.
+//! First commands on a connection: protocol version, authentication, connection name, database.
 
 use super::fingerprint::Fingerprint;
 use super::requests::INFO_REPLY;
 use super::set_up_parts::{Optional, SetUpParts};
 use redis::{RedisConnectionInfo, RedisError, ServerError, Value};
 
-/// The user of a login that names none (Redis, `ACL`).
+/// The user of an `AUTH` without a user name.
 const DEFAULT_USER: &str = "default";
 
-/// What was said in a greeting, and how its replies are to be read.
+/// A greeting that was sent, and how to parse its replies.
 #[derive(Debug)]
 pub(crate) struct Greeting {
-    /// Whether the first reply is that to `HELLO` or to `AUTH`.
+    /// True if the first reply belongs to `HELLO` or `AUTH`.
     has_login: bool,
     has_database: bool,
-    /// True if a user was named by `AUTH`, which servers before Redis 6 do not know.
+    /// True if `AUTH` names a user, which servers before Redis 6 do not support.
     has_user: bool,
 }
 
-/// What became of a greeting.
 #[derive(Debug)]
 pub(crate) enum Greeted {
     Welcome,
-    /// The server knows no users: greet it without naming one.
+    /// The server does not support users: greet it again without a user name.
     KnowsNoUsers,
 }
 
 impl Greeting {
-    /// Greets with `login`: by `HELLO 3`, or else in RESP2. Without `names_user`, the password is given
-    /// alone there. The connection is named after `fingerprint`.
+    /// Appends `HELLO 3`, or `AUTH` for RESP2. Without `names_user`, `AUTH` has a password only.
     pub(crate) fn ask(
         login: &RedisConnectionInfo,
         fingerprint: &Fingerprint,
@@ -56,8 +54,7 @@ impl Greeting {
         if has_database {
             requests.command("SELECT", 1).arg(login.db().to_string()).end();
         }
-        // So that `CLIENT LIST` tells whose connection it is, also where it is forbidden or not known to say more:
-        // servers before Redis 7.2 do not know `SETINFO`.
+        // Identifies the connection in `CLIENT LIST`. Servers before Redis 7.2 do not support `SETINFO`.
         let requests = parts.optional(Optional::SetName);
         requests.command("CLIENT", 2).arg("SETNAME").arg(fingerprint.to_string()).end();
         let requests = parts.optional(Optional::SetInfo);
@@ -69,7 +66,6 @@ impl Greeting {
         Self { has_login, has_database, has_user: !resp3 && has_login && user.is_some() }
     }
 
-    /// What `replies` to it say.
     pub(crate) fn read(&self, replies: &[Value]) -> Result<Greeted, RedisError> {
         let mut replies = replies.iter();
         let login = if self.has_login { replies.next() } else { None };
@@ -112,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_told_who_comes_and_where_to() {
+    fn greeting_commands() {
         let version = env!("CARGO_PKG_VERSION");
         let name = format!("CLIENT SETNAME {} ", fingerprint());
         let own =
@@ -133,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_fails_but_who_the_library_is() {
+    fn only_client_info_may_be_refused() {
         let error = |text: &str| {
             redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).expect("an error")
         };

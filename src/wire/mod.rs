@@ -1,7 +1,6 @@
-//! What is said to Redis, and how its replies are read.
+//! Redis protocol: commands, scripts, keys and values, and the parsing of replies.
 //!
-//! Here live commands, scripts, keys, values, what a set-up and a check ask for, and the meaning of each
-//! reply. No connection, no task, no clock: whoever writes says what time it is.
+//! Contains no connections, tasks or clocks; callers pass the current time.
 
 mod abilities;
 mod answer;

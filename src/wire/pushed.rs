@@ -1,23 +1,20 @@
-//! What a server has pushed and nobody has looked at yet.
+//! Buffer for invalidation pushes.
 
 use redis::{PushKind, Value};
 
-/// So many keys, and so many of their bytes, are kept (I12). Beyond, it is only known that keys have
-/// changed.
+/// Limits of the buffer, in keys and bytes (I12). Beyond them, only the fact that keys have changed is kept.
 const MAX_KEYS: usize = 1 << 10;
 const MAX_BYTES: usize = 1 << 18;
 
-/// What has happened to keys on the server since this was last asked.
+/// Key changes that the server has pushed since the last poll.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pushed {
     pub(crate) keys: Vec<Vec<u8>>,
-    /// Any key may have changed: more was told than is kept.
+    /// The buffer overflowed: any key may have changed.
     pub(crate) has_lost: bool,
-    /// Keys were flushed.
     pub(crate) is_flush: bool,
 }
 
-/// Gathers what is pushed, however much that is.
 #[derive(Debug, Default)]
 pub(super) struct Pushes {
     pushed: Pushed,
@@ -25,26 +22,23 @@ pub(super) struct Pushes {
 }
 
 impl Pushes {
-    /// Takes a push.
     pub(super) fn note(&mut self, kind: &PushKind, data: Vec<Value>) {
         if *kind != PushKind::Invalidate {
-            // It tells nothing of keys.
+            // No key changed.
             return;
         }
         match data.into_iter().next() {
             Some(Value::Array(keys)) => keys.into_iter().for_each(|key| self.note_key(key)),
             Some(Value::Nil) => self.pushed.is_flush = true,
-            // Whatever it is, it says that something changed.
+            // An unknown format: assume that any key has changed.
             _ => self.lose(),
         }
     }
 
-    /// True if there is nothing to be looked at.
     pub(super) fn is_empty(&self) -> bool {
         self.pushed == Pushed::default()
     }
 
-    /// All that was pushed, if there is something.
     pub(super) fn take(&mut self) -> Option<Pushed> {
         self.bytes = 0;
         Some(std::mem::take(&mut self.pushed)).filter(|pushed| *pushed != Pushed::default())
@@ -76,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_told_until_they_are_too_many_and_then_that_any_may_have_changed() {
+    fn invalidation_buffer_overflows_at_its_limits() {
         let mut pushes = Pushes::default();
         assert_eq!((pushes.is_empty(), pushes.take()), (true, None));
         pushes.note(&PushKind::Invalidate, vec![Value::Array(vec![key("a"), key("b")])]);
@@ -100,18 +94,18 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_makes_room_for_more() {
+    fn polling_empties_the_buffer() {
         let mut pushes = Pushes::default();
         let long = "k".repeat(MAX_BYTES / 2 + 1);
         for _ in 0..3 {
             pushes.note(&PushKind::Invalidate, vec![Value::Array(vec![key(&long)])]);
-            let told = pushes.take().expect("it was pushed");
+            let told = pushes.take().expect("an invalidation");
             assert!(told.keys.len() == 1 && !told.has_lost);
         }
     }
 
     #[test]
-    fn a_null_is_a_flush() {
+    fn null_invalidation_is_a_flush() {
         let mut pushes = Pushes::default();
         pushes.note(&PushKind::Invalidate, vec![Value::Nil]);
         assert_eq!(pushes.take(), Some(Pushed { is_flush: true, ..Pushed::default() }));

@@ -1,4 +1,4 @@
-//! I11: what a node's reply means, in one table.
+//! Maps replies to votes (I11).
 
 use super::answer::{Answer, Grant, Obstacle, Remaining};
 use super::failure::NodeFailure;
@@ -6,7 +6,7 @@ use super::value::Value as Held;
 use crate::protocol::LIMIT;
 use redis::Value;
 
-/// What was asked.
+/// The kind of request that a reply answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// `SET key value NX PX ttl`, or `scripts/acquire.lua`.
@@ -19,13 +19,13 @@ pub(crate) enum Asked {
     Release,
     /// `DELIFEQ key value`, or `DELEX key IFEQ value`.
     Delete,
-    /// `scripts/look.lua`.
+    /// `scripts/read.lua`.
     Look,
 }
 
-const OUT_OF_RANGE: &str = "a counter out of range";
+const OUT_OF_RANGE: &str = "counter out of range";
 
-/// The answer that `reply` is. The secret of `value` is kept out of the reason.
+/// Parses a reply. Occurrences of `value`'s secret digits in errors are replaced.
 #[allow(clippy::match_same_arms)] // It is a table, in the order of what was asked.
 pub(super) fn answer(asked: Asked, reply: &Value, value: &Held) -> Answer {
     let granted = || Answer::Granted(Grant::default());
@@ -52,7 +52,7 @@ pub(super) fn answer(asked: Asked, reply: &Value, value: &Held) -> Answer {
             Answer::Denied(Obstacle { remaining: Remaining::of(*pttl), ..Obstacle::default() })
         }
         (_, Value::Array(parts)) => from_array(asked, parts, value),
-        // A lock of another format stands at the key: held, not broken.
+        // The key holds another type, such as a lock of another library. It is held, not failed.
         (_, Value::ServerError(error)) if error.code() == "WRONGTYPE" => denied(),
         (_, Value::ServerError(error)) => {
             Answer::Failed(NodeFailure::refused(error, value.secret()))
@@ -61,8 +61,8 @@ pub(super) fn answer(asked: Asked, reply: &Value, value: &Held) -> Answer {
     }
 }
 
-/// What a script says of a key that is in the way: its PTTL and its place; or its value and its PTTL.
-/// What `fenced.lua` says: the answer of the script that it ran, and a number.
+/// Parses a conflict: `[pttl, index, value?]`, or `[value, pttl]` from the read script. Parses the result of
+/// `fenced.lua`: `[result, counter]`.
 fn from_array(asked: Asked, parts: &[Value], ours: &Held) -> Answer {
     match (asked, parts) {
         (Asked::Acquire | Asked::Draw, [Value::Int(pttl), Value::Int(place), told @ ..]) => {
@@ -92,7 +92,7 @@ fn from_array(asked: Asked, parts: &[Value], ours: &Held) -> Answer {
     }
 }
 
-/// What `TIME` answers, in microseconds since 1970.
+/// Parses a reply to `TIME` to microseconds since 1970.
 pub(crate) fn time_us(reply: &Value) -> Option<u64> {
     let Value::Array(parts) = reply else {
         return None;
@@ -103,7 +103,7 @@ pub(crate) fn time_us(reply: &Value) -> Option<u64> {
     number(seconds)?.checked_mul(1_000_000)?.checked_add(number(microseconds)?)
 }
 
-/// A number that is sent as its digits.
+/// Parses a decimal number.
 fn number(reply: &Value) -> Option<u64> {
     let Value::BulkString(digits) = reply else { return None };
     let digit = |digit: &u8| digit.is_ascii_digit().then(|| u64::from(digit - b'0'));
@@ -111,12 +111,11 @@ fn number(reply: &Value) -> Option<u64> {
     if digits.is_empty() { None } else { digits.iter().try_fold(0, add) }
 }
 
-/// True if the node does not know the script it was asked to run.
 pub(super) fn is_noscript(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(error) if error.code() == "NOSCRIPT")
 }
 
-/// The kind of a reply; never its content, which may hold a value.
+/// Kind of a reply. Never contains its content, which may be a lock's value.
 fn kind(reply: &Value) -> &'static str {
     match reply {
         Value::Nil => "nil",
@@ -142,10 +141,10 @@ mod tests {
     }
 
     #[test]
-    fn each_reply_is_one_vote() {
+    fn reply_to_vote_table() {
         use Asked::{Acquire, Draw, Extend, Look, Release};
         use Vote::{Denied, Failed, Granted, Missing};
-        // The reply, and the vote that it is to an acquire, to one that draws, an extension, a release and a look.
+        // Reply, and its vote for an acquire, a fenced acquire, an extension, a release and a read.
         let table = [
             ("+OK\r\n", Granted, Failed, Failed, Failed, Failed),
             ("$-1\r\n", Denied, Failed, Failed, Failed, Failed),
@@ -182,17 +181,17 @@ mod tests {
     }
 
     #[test]
-    fn an_extension_tells_how_much_was_left() {
+    fn extension_returns_the_previous_ttl() {
         let left = |wire| match answer(Asked::Extend, &parsed(wire), &Held::of(b"v")) {
             Answer::Granted(Grant { left, counts_from: None, number: None }) => left,
             other => panic!("{other:?}"),
         };
         assert_eq!(left(":70\r\n"), Some(Duration::from_millis(70)));
-        assert_eq!(left(":-1\r\n"), None, "for ever");
+        assert_eq!(left(":-1\r\n"), None, "no expiry");
     }
 
     #[test]
-    fn a_script_tells_what_is_in_the_way() {
+    fn script_replies_describe_the_conflict() {
         let told = |asked, wire: &str| match answer(asked, &parsed(wire), &Held::of(b"v")) {
             Answer::Denied(obstacle) => obstacle,
             other => panic!("{other:?}"),
@@ -216,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fenced_answer_is_the_one_inside_it_with_a_number() {
+    fn fenced_reply_adds_a_counter() {
         let fenced = |asked: Asked, wire: &str| {
             let answer = answer(asked, &parsed(wire), &Held::of(b"v"));
             (answer.vote(), answer.number())
@@ -237,15 +236,19 @@ mod tests {
             assert_eq!(fenced(Asked::Acquire, &wire), (Vote::Failed, None), "{digits}");
         }
         let drawn = answer(Asked::Draw, &parsed(":9007199254740991\r\n"), &Held::of(b"v"));
-        assert_eq!(drawn.number(), Some(9_007_199_254_740_991), "the number itself is the grant");
+        assert_eq!(
+            drawn.number(),
+            Some(9_007_199_254_740_991),
+            "the integer is the grant and the counter"
+        );
         let twice = "*2\r\n:7\r\n$1\r\n7\r\n";
-        assert_eq!(fenced(Asked::Draw, twice), (Vote::Failed, None), "a grant is no array");
+        assert_eq!(fenced(Asked::Draw, twice), (Vote::Failed, None), "a grant is not an array");
         let look = "*2\r\n:1\r\n$1\r\n1\r\n";
-        assert_eq!(fenced(Asked::Look, look), (Vote::Failed, None), "it is never fenced");
+        assert_eq!(fenced(Asked::Look, look), (Vote::Failed, None), "a read is never fenced");
     }
 
     #[test]
-    fn every_error_is_failed_with_its_reason() {
+    fn error_replies_are_failed_votes() {
         for code in [
             "LOADING",
             "READONLY",
