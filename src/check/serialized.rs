@@ -1,4 +1,4 @@
-//! How checks are serialized (feature `serde`); see [`wire`](crate::wire).
+//! Serialization of checks (feature `serde`); see [`wire`](crate::wire) for the conventions.
 
 use super::NodeCheck;
 use super::deployment::Disagreement;
@@ -28,7 +28,7 @@ struct OffsetShape {
     uncertainty_seconds: f64,
 }
 
-/// `None` where a kind of finding has no such thing.
+/// Fields are absent if the finding does not have them.
 #[derive(Serialize)]
 struct FindingShape<'a> {
     kind: &'static str,
@@ -38,7 +38,7 @@ struct FindingShape<'a> {
     told: Told<'a>,
 }
 
-/// What a finding holds, by the name of its field.
+/// Fields of a finding.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Told<'a> {
@@ -60,7 +60,7 @@ enum Told<'a> {
     Unknown { what: &'a str, needs: &'a str },
 }
 
-/// An object with what the getters tell, `worst`, and the `findings`.
+/// An object with the values of the getters, `worst` and `findings`.
 impl Serialize for NodeCheck {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let shape = CheckShape {
@@ -80,7 +80,7 @@ impl Serialize for NodeCheck {
     }
 }
 
-/// An object: `offset_seconds`, above 0 if the clock is ahead, and `uncertainty_seconds`.
+/// An object: `offset_seconds` (positive if the clock is ahead) and `uncertainty_seconds`.
 impl Serialize for ClockOffset {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let distance = self.distance().as_secs_f64();
@@ -90,7 +90,6 @@ impl Serialize for ClockOffset {
     }
 }
 
-/// What clients disagree in, by the name of its field.
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum DisagreementShape {
@@ -100,7 +99,7 @@ enum DisagreementShape {
     KeyPrefix,
 }
 
-/// An object: its `kind`, and what it holds.
+/// An object: `kind` and the fields of that kind.
 impl Serialize for Disagreement {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let shape = match self {
@@ -118,7 +117,7 @@ impl Serialize for Disagreement {
     }
 }
 
-/// An object: its `kind`, its `severity`, the `message` that it prints as, and what it holds.
+/// An object: `kind`, `severity`, the displayed text as `message`, and the fields of that kind.
 impl Serialize for Finding {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (kind, told) = match self {
@@ -173,7 +172,7 @@ mod tests {
     use serde_json::{json, to_value};
     use std::time::Duration;
 
-    /// That of the first of two nodes: it is so many milliseconds ahead.
+    /// Offset of the first of two nodes, `ahead` milliseconds ahead of the other.
     fn offset(ahead: i64) -> ClockOffset {
         let at = |nanos: i64| {
             let offset = Offset { lowest: nanos, highest: nanos };
@@ -183,9 +182,9 @@ mod tests {
     }
 
     #[test]
-    fn an_offset_has_a_sign() {
+    fn offset_is_signed() {
         for (ahead, seconds) in [(1_500, 1.5), (-1_500, -1.5)] {
-            let written = to_value(offset(ahead)).expect("it can be written");
+            let written = to_value(offset(ahead)).expect("serializable");
             assert_eq!(written["offset_seconds"], json!(seconds));
             assert!(written["uncertainty_seconds"].as_f64().is_some_and(|unsure| unsure < 0.001));
         }
@@ -196,12 +195,12 @@ mod tests {
         expected["kind"] = json!(kind);
         expected["severity"] = json!(severity);
         expected["message"] = json!(finding.to_string());
-        assert_eq!(to_value(finding).expect("it can be written"), expected);
+        assert_eq!(to_value(finding).expect("serializable"), expected);
     }
 
     #[test]
-    fn each_danger_has_a_kind_a_message_and_what_it_holds() {
-        let why = to_value(NodeFailure::Replica).expect("it can be written");
+    fn dangers_have_kind_message_and_fields() {
+        let why = to_value(NodeFailure::Replica).expect("serializable");
         let failure = || NodeFailure::Replica;
         let (other, policy) = ("b".to_owned(), "allkeys-lru".to_owned());
         let counts_in = Duration::from_millis(2_500);
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_exceeds_max_ttl_is_written_with_its_key_and_both_times() {
+    fn exceeds_max_ttl_has_key_and_ttls() {
         let [ttl, max_ttl] = [3_600, 60].map(Duration::from_secs);
         let finding = Finding::ExceedsMaxTtl { key: "deploy".to_owned(), ttl, max_ttl };
         let held = json!({"key": "deploy", "ttl_seconds": 3600.0, "max_ttl_seconds": 60.0});
@@ -243,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disagreement_is_an_object_of_its_own() {
+    fn disagreements_are_nested_objects() {
         let theirs = Duration::from_millis(1_500);
         let max_ttl = Disagreement::MaxTtl { theirs, ours: Duration::from_secs(60) };
         let nodes = |splits| Disagreement::Nodes { theirs: 3, shared: 2, splits };
@@ -273,10 +272,10 @@ mod tests {
     }
 
     #[test]
-    fn so_has_each_warning_and_each_note() {
+    fn warnings_and_notes_have_kind_message_and_fields() {
         let offset = offset(1_500);
-        let off = to_value(offset).expect("it can be written");
-        let why = to_value(NodeFailure::Replica).expect("it can be written");
+        let off = to_value(offset).expect("serializable");
+        let why = to_value(NodeFailure::Replica).expect("serializable");
         let persistence = Persistence::Snapshots;
         for (finding, kind, held) in [
             (Finding::ClockOff { offset }, "clock_off", json!({"offset": off})),

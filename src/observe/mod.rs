@@ -1,11 +1,9 @@
-//! What a client tells of itself while it works: events, and who is told.
+//! Events of a client, and their delivery to observers, `tracing` and metrics.
 //!
-//! Here live [`Observer`], its events, the handle by which the rooms above tell them, and what the library
-//! itself makes of them (lines and spans, metrics). No event is born here, and nothing is decided: whoever tells does not wait for who
-//! is told, and holds no lock meanwhile.
+//! Events are delivered without holding a lock, and their delivery does not wait for the receiver.
 //!
-//! Without an observer, a subscriber and a recorder, [`Observers::wants`] is a few loads and branches: no event is
-//! built, no clock is read, nothing is allocated.
+//! Without an observer, a subscriber and a recorder, [`Observers::wants`] costs a few loads and branches. Then no event
+//! is built, no clock is read and nothing is allocated.
 
 mod event;
 mod holder;

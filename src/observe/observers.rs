@@ -1,4 +1,4 @@
-//! The handle by which a client tells what happens.
+//! Delivery of events to all receivers of a client.
 
 #[cfg(feature = "metrics")]
 use super::metrics::Metrics;
@@ -14,44 +14,41 @@ use crate::time::Clock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Who is told what happens to a client: the observer that it was given, and whoever subscribes to its lines.
-/// Cheap to clone.
+/// The receivers of a client's events: the user's observer, `tracing` and metrics. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Observers(Arc<Inner>);
 
 struct Inner {
-    /// Who was given by the user.
+    /// The user's observer.
     observer: Option<Ear<Arc<dyn Observer>>>,
     #[cfg(feature = "tracing")]
     spans: Ear<Spans>,
-    /// `None` if there was no recorder when the client was built.
+    /// `None` if no recorder was installed when the client was built.
     #[cfg(feature = "metrics")]
     metrics: Option<Ear<Metrics>>,
-    /// The number of the last acquire or extension.
+    /// Number of the last acquire or extension.
     last_id: AtomicU64,
-    /// How the nodes stand, as was told.
+    /// Standing of the nodes, as last reported.
     roll: Mutex<Roll>,
 }
 
-/// One who is told, until a panic.
+/// A receiver, which is disabled after a panic.
 struct Ear<O> {
     observer: O,
     is_deaf: AtomicBool,
 }
 
-/// How much an event matters: who subscribes to little is not told everything, and what would be told is
-/// not put together.
+/// Level of an event. Events below every receiver's level are not built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weight {
-    /// It is as it should be, or is part of something greater.
+    /// Logged at debug level.
     Detail,
-    /// Somebody may have to see to it.
+    /// Logged at warn level.
     Trouble,
 }
 
 impl Observers {
-    /// Nobody but `observer`, those who subscribe and the recorder that is installed now, for a client of these
-    /// nodes with this clock.
+    /// For a client with these nodes and this clock. Uses the metrics recorder that is installed now.
     pub(crate) fn new(
         observer: Option<Arc<dyn Observer>>,
         nodes: &[Arc<str>],
@@ -73,7 +70,7 @@ impl Observers {
         }))
     }
 
-    /// True if anybody is to be told an event of this `weight`. Else it is not worth while to put it together.
+    /// True if a receiver wants events of this `weight`. Otherwise do not build the event.
     pub(crate) fn wants(&self, weight: Weight) -> bool {
         #[cfg(feature = "tracing")]
         if Spans::want(weight) && self.0.spans.hears() {
@@ -87,7 +84,7 @@ impl Observers {
         self.0.observer.as_ref().is_some_and(Ear::hears)
     }
 
-    /// Tells `event`. No lock is held by the caller.
+    /// Delivers `event`. The caller must not hold a lock.
     pub(crate) fn tell<T: Told>(&self, weight: Weight, event: &T) {
         #[cfg(feature = "tracing")]
         if Spans::want(weight) {
@@ -103,12 +100,12 @@ impl Observers {
         }
     }
 
-    /// A number that no other acquire or extension of this client has; never 0.
+    /// A number that is unique among this client's acquires and extensions; never 0.
     pub(crate) fn next_id(&self) -> u64 {
         self.0.last_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// `node` stands so since `now`. What that changes, if it was not told before.
+    /// Records the standing of `node` at `now`. Returns the change, if any.
     pub(crate) fn handle_standing(
         &self,
         node: NodeId,
@@ -119,7 +116,7 @@ impl Observers {
     }
 }
 
-/// Nobody but those who subscribe.
+/// For tests: `tracing` only.
 impl Default for Observers {
     fn default() -> Self {
         Self::new(None, &[], Quorum::majority(1), &Clock::default())
@@ -147,7 +144,7 @@ impl<O: AsObserver> Ear<O> {
     }
 }
 
-/// Somebody who can be told.
+/// Access to the [`Observer`] of a receiver.
 trait AsObserver {
     fn as_observer(&self) -> &dyn Observer;
 }

@@ -55,24 +55,24 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Adds the reply to `INFO`. An error reply adds nothing.
+    /// Adds the reply to `INFO`. Ignores an error reply.
     pub(crate) fn add_info(&mut self, reply: &Value) {
         let text = word(reply).unwrap_or_default();
         let fields = text.lines().filter_map(|line| line.split_once(':'));
         self.info.extend(fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())));
     }
 
-    /// Adds a reply to `CONFIG GET`. An error reply adds nothing.
+    /// Adds a reply to `CONFIG GET`. Ignores an error reply.
     pub(crate) fn add_config(&mut self, reply: &Value) {
         self.config.extend(pairs(reply));
     }
 
-    /// Adds the reply to `HELLO`. An error reply adds nothing.
+    /// Adds the reply to `HELLO`. Ignores an error reply.
     pub(crate) fn add_hello(&mut self, reply: &Value) {
         self.hello.extend(pairs(reply));
     }
 
-    /// Adds the reply to `PUBSUB NUMSUB`. An error reply adds nothing.
+    /// Adds the reply to `PUBSUB NUMSUB`. Ignores an error reply.
     pub(crate) fn add_listeners(&mut self, reply: &Value) {
         self.listeners.extend(pairs(reply));
     }

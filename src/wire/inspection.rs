@@ -36,7 +36,7 @@ pub(crate) struct Inspection {
 
 impl Inspection {
     /// Appends the commands of a check. The commands that a lock requires are tried on `keys` with `value`, which must
-    /// not exist: then they change nothing.
+    /// not exist: then they have no effect.
     pub(crate) fn ask(resp3: bool, keys: &Keys, value: &Value, requests: &mut Requests) {
         requests.allow_reply(INFO_REPLY);
         if resp3 {
@@ -80,7 +80,7 @@ impl Inspection {
     }
 }
 
-/// Appends each command that a lock requires, in a form that changes nothing if the keys do not exist.
+/// Appends each command that a lock requires, in a form without effect if the keys do not exist.
 fn try_commands(requests: &mut Requests, keys: &Keys, value: &Value) {
     let (key, value) = (keys.first(), value.bytes());
     let source = script::sources().next().unwrap_or_default();

@@ -129,7 +129,7 @@ mod tests {
             ),
             (
                 NodeFailure::Queued(ms(50)),
-                json!({"kind": "queued", "message": "queued here for 50ms", "after_seconds": 0.05}),
+                json!({"kind": "queued", "message": "queued in this client for 50ms", "after_seconds": 0.05}),
             ),
             (
                 NodeFailure::Stalled(ms(1_500)),
@@ -149,11 +149,11 @@ mod tests {
             ),
             (
                 NodeFailure::Replica,
-                json!({"kind": "replica", "message": "a replica; give the address of a master"}),
+                json!({"kind": "replica", "message": "replica: configure the address of a master"}),
             ),
             (
                 NodeFailure::SameServer("b:6379".into()),
-                json!({"kind": "same_server", "message": "the same server as b:6379", "other": "b:6379"}),
+                json!({"kind": "same_server", "message": "same server as b:6379", "other": "b:6379"}),
             ),
             (
                 NodeFailure::Unexpected("+odd".into()),
@@ -161,7 +161,7 @@ mod tests {
             ),
             (
                 NodeFailure::ShutDown,
-                json!({"kind": "shut_down", "message": "the runtime was shut down"}),
+                json!({"kind": "shut_down", "message": "the runtime has shut down"}),
             ),
         ] {
             assert_eq!(to_value(&failure).expect("serializable"), expected);
