@@ -74,11 +74,11 @@ fn shared(ours: &Fingerprint, lists: &[Option<&[NamedClient]>]) -> BTreeMap<Stri
 
 /// The differences, given the number of shared nodes.
 fn compared(ours: &Fingerprint, theirs: &Fingerprint, shared: usize) -> Vec<Disagreement> {
-    if !theirs.has_prefix_of(ours) {
+    if !theirs.has_same_prefix(ours) {
         return vec![Disagreement::KeyPrefix];
     }
     let mut about = Vec::new();
-    if !theirs.lists_the_same(ours) {
+    if !theirs.has_same_nodes(ours) {
         let is_same = shared == ours.nodes() && theirs.nodes() == ours.nodes();
         about.push(if is_same {
             Disagreement::Names

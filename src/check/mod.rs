@@ -256,7 +256,7 @@ fn findings(probe: &Probe) -> Vec<Finding> {
     let moved = clock.map(|clock| clock.moved).filter(|moved| *moved > STEADY);
     found.extend(moved.map(|by| Finding::ClockMoved { by }));
     match facts.persistence() {
-        Some(Persistence::AppendOnly(Some(Fsync::Always))) if facts.rests_on_rewrite() => {
+        Some(Persistence::AppendOnly(Some(Fsync::Always))) if facts.skips_fsync_on_rewrite() => {
             found.push(Finding::RestsOnRewrite);
         }
         None | Some(Persistence::AppendOnly(Some(Fsync::Always))) => {}

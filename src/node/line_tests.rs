@@ -9,7 +9,7 @@ use crate::node::{
 use crate::protocol::{NodeId, Quorum, Ttl};
 use crate::random::Random;
 use crate::time::Clock;
-use crate::wire::{Abilities, Answer, Keys, ServerInfo, Value as Holder, Wants};
+use crate::wire::{Answer, Capabilities, Keys, ServerInfo, Value as Holder, Wants};
 use std::sync::{Arc, Mutex};
 
 /// The node timeout of [`node`].
@@ -54,7 +54,7 @@ fn at(ms: u64) -> Moment {
 
 fn line(node: &NodeShared, now: Moment) -> Line {
     let info = ServerInfo { run_id: Some("this run".into()), ..<_>::default() };
-    let (asked, can) = (now.ours, Abilities::default());
+    let (asked, can) = (now.ours, Capabilities::default());
     let peer = Peer { client_id: None, info, asked, reading: None, can };
     Line::new(Conversation::new(), peer, node.timings.answer, now)
 }

@@ -59,7 +59,7 @@ impl Holder {
     /// True if no lease holds the lock: it was released with a [cool-down](crate::Lease::release_after), or before
     /// [`at_least`](crate::Acquire::at_least) had passed.
     pub fn is_cooling_down(&self) -> bool {
-        self.value.is_cooling()
+        self.value.is_cool_down()
     }
 
     /// Remaining TTL of the key; `None` if it has no expiry.

@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(crate) enum Answer {
     Granted(Grant),
     /// A key holds another value, or another type than a string.
-    Denied(Obstacle),
+    Denied(Conflict),
     /// A key does not exist.
     Missing {
         /// Value of the fencing counters, for a fenced command.
@@ -35,9 +35,9 @@ pub(crate) struct Grant {
 
 /// The existing key that blocked a command: holder, remaining TTL, and whether the node will push its change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Obstacle {
+pub(crate) struct Conflict {
     /// `None` if the command did not request it.
-    pub(crate) remaining: Option<Remaining>,
+    pub(crate) remaining: Option<RemainingTtl>,
     /// `None` if the command did not request it, or the value is not a string.
     pub(crate) value: Option<Value>,
     /// Index of the key among the command's keys.
@@ -50,9 +50,9 @@ pub(crate) struct Obstacle {
 
 /// Remaining TTL of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Remaining {
-    For(Duration),
-    ForEver,
+pub(crate) enum RemainingTtl {
+    Expires(Duration),
+    NoExpiry,
 }
 
 impl Answer {
@@ -69,7 +69,7 @@ impl Answer {
     pub(crate) fn number(&self) -> Option<u64> {
         match self {
             Self::Granted(Grant { number, .. })
-            | Self::Denied(Obstacle { number, .. })
+            | Self::Denied(Conflict { number, .. })
             | Self::Missing { number } => *number,
             Self::Excluded(_) | Self::Failed(_) => None,
         }
@@ -79,7 +79,7 @@ impl Answer {
         let number = Some(number);
         match self {
             Self::Granted(grant) => Self::Granted(Grant { number, ..grant }),
-            Self::Denied(obstacle) => Self::Denied(Obstacle { number, ..obstacle }),
+            Self::Denied(conflict) => Self::Denied(Conflict { number, ..conflict }),
             Self::Missing { .. } => Self::Missing { number },
             Self::Excluded(_) | Self::Failed(_) => self,
         }
@@ -91,13 +91,13 @@ impl Answer {
     }
 }
 
-impl Remaining {
+impl RemainingTtl {
     /// Parses a reply to `PTTL`. A missing key has zero left. `None` for a reply that `PTTL` never gives.
     pub(super) fn of(pttl: i64) -> Option<Self> {
         match pttl {
-            -2 => Some(Self::For(Duration::ZERO)),
-            -1 => Some(Self::ForEver),
-            pttl => u64::try_from(pttl).ok().map(|ms| Self::For(Duration::from_millis(ms))),
+            -2 => Some(Self::Expires(Duration::ZERO)),
+            -1 => Some(Self::NoExpiry),
+            pttl => u64::try_from(pttl).ok().map(|ms| Self::Expires(Duration::from_millis(ms))),
         }
     }
 
@@ -109,8 +109,8 @@ impl Remaining {
     /// `None` for a key without expiry.
     pub(crate) fn limited(self) -> Option<Duration> {
         match self {
-            Self::For(remaining) => Some(remaining),
-            Self::ForEver => None,
+            Self::Expires(remaining) => Some(remaining),
+            Self::NoExpiry => None,
         }
     }
 }
@@ -122,13 +122,13 @@ mod tests {
     #[test]
     fn pttl_replies_are_parsed() {
         let ms = Duration::from_millis;
-        assert_eq!(Remaining::of(70), Some(Remaining::For(ms(70))));
-        assert_eq!(Remaining::of(0), Some(Remaining::For(ms(0))));
-        assert_eq!(Remaining::of(-1), Some(Remaining::ForEver));
-        assert_eq!(Remaining::of(-2), Some(Remaining::For(ms(0))), "missing key");
-        assert_eq!((Remaining::of(-3), Remaining::of(i64::MIN)), (None, None));
+        assert_eq!(RemainingTtl::of(70), Some(RemainingTtl::Expires(ms(70))));
+        assert_eq!(RemainingTtl::of(0), Some(RemainingTtl::Expires(ms(0))));
+        assert_eq!(RemainingTtl::of(-1), Some(RemainingTtl::NoExpiry));
+        assert_eq!(RemainingTtl::of(-2), Some(RemainingTtl::Expires(ms(0))), "missing key");
+        assert_eq!((RemainingTtl::of(-3), RemainingTtl::of(i64::MIN)), (None, None));
         assert_eq!(
-            (Remaining::ForEver.limited(), Remaining::For(ms(7)).limited()),
+            (RemainingTtl::NoExpiry.limited(), RemainingTtl::Expires(ms(7)).limited()),
             (None, Some(ms(7)))
         );
     }

@@ -1,12 +1,12 @@
 //! Commands to a node and their encoding.
 
-use super::abilities::Abilities;
-use super::counters::{CounterUpdate, Counters, Mode};
+use super::capabilities::Capabilities;
+use super::counters::{CounterMode, CounterUpdate, Counters};
 use super::keys::Keys;
-use super::reply::Asked;
+use super::reply::RequestKind;
 use super::reply_shape::{ReplyShape, Writer};
 use super::requests::{Requests, Words};
-use super::script::{ACQUIRE, ACQUIRE_FENCED, EXTEND, Form, LOOK, RELEASE};
+use super::script::{ACQUIRE, ACQUIRE_FENCED, EXTEND, Form, READ, RELEASE};
 use super::value::{MAX_VALUE, Value};
 use crate::protocol::{NodeId, Time, Ttl};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) enum Command {
     /// Replaces the value `from`, which another client handed over, with this client's value.
     Adopt { ttl: Ttl, from: Arc<Value> },
     /// Raises the fencing counters to `token`, if the keys hold this client's value.
-    Raise { token: u64 },
+    ConfirmToken { token: u64 },
     /// Extends the keys to expire at `until` (T1 + ttl) or later (I6). If `watches`, subscribes to their invalidation.
     Extend { until: Time, watches: bool },
     /// Sets missing keys again, to expire at `until`.
@@ -35,7 +35,7 @@ pub(crate) enum Command {
     /// Deletes the keys, or replaces their value with a cool-down value.
     Release { cooling: Option<Arc<CoolDown>> },
     /// Reads value and remaining TTL of the key.
-    Look,
+    Read,
     /// Deletes a key with a value that was read before and may belong to any client. Sent once, never retried.
     ForceDelete,
 }
@@ -60,40 +60,42 @@ pub(crate) enum Wants {
 
 impl Command {
     /// TTL of the keys if the command is written at `now`; `None` if the command sets no TTL.
-    pub(crate) fn lasting(&self, now: Time) -> Option<Ttl> {
+    pub(crate) fn key_ttl(&self, now: Time) -> Option<Ttl> {
         match self {
             Self::Acquire { ttl, .. } | Self::Adopt { ttl, .. } => Some(*ttl),
             Self::Extend { until, .. } | Self::Repair { until } => Some(remaining(*until, now)),
-            Self::Raise { .. } | Self::Release { .. } | Self::Look | Self::ForceDelete => None,
+            Self::ConfirmToken { .. } | Self::Release { .. } | Self::Read | Self::ForceDelete => {
+                None
+            }
         }
     }
 
-    fn asked(&self) -> Asked {
+    fn request_kind(&self) -> RequestKind {
         match self {
-            Self::Acquire { .. } | Self::Repair { .. } => Asked::Acquire,
-            Self::Extend { .. } | Self::Raise { .. } => Asked::Extend,
-            Self::Adopt { .. } | Self::Release { .. } | Self::ForceDelete => Asked::Release,
-            Self::Look => Asked::Look,
+            Self::Acquire { .. } | Self::Repair { .. } => RequestKind::Acquire,
+            Self::Extend { .. } | Self::ConfirmToken { .. } => RequestKind::Extend,
+            Self::Adopt { .. } | Self::Release { .. } | Self::ForceDelete => RequestKind::Release,
+            Self::Read => RequestKind::Read,
         }
     }
 
     /// The update of the fencing counters that accompanies the command, if it is written at `now`.
-    fn follow<'a>(
+    fn counter_update<'a>(
         &self,
         fence: &'a Counters,
         node: NodeId,
         now: Time,
     ) -> Option<CounterUpdate<'a>> {
         match self {
-            Self::Acquire { .. } | Self::Adopt { .. } => Some(fence.draw(now)),
-            Self::Raise { token } => Some(fence.raise(*token)),
-            Self::Extend { .. } | Self::Repair { .. } => fence.keep(),
+            Self::Acquire { .. } | Self::Adopt { .. } => Some(fence.increment(now)),
+            Self::ConfirmToken { token } => Some(fence.confirm(*token)),
+            Self::Extend { .. } | Self::Repair { .. } => fence.touch(),
             // The counters must outlive the cool-down value.
             Self::Release { cooling } => {
                 let until = cooling.as_ref().map_or(now, |cooling| cooling.until.max(now));
-                fence.try_keep(node, until)
+                fence.try_touch(node, until)
             }
-            Self::Look | Self::ForceDelete => None,
+            Self::Read | Self::ForceDelete => None,
         }
     }
 
@@ -103,21 +105,21 @@ impl Command {
         of: Subject<'_>,
         form: Form,
         now: Time,
-        can: Abilities,
+        can: Capabilities,
         requests: &mut Requests,
     ) -> ReplyShape {
         let (keys, value) = (of.keys, of.value.bytes());
-        let follow = of.fence.and_then(|fence| self.follow(fence, of.node, now));
+        let update = of.fence.and_then(|fence| self.counter_update(fence, of.node, now));
         let is_one = keys.len() == 1;
-        let native = can.deletes.filter(|_| form == Form::Native && is_one && follow.is_none());
-        let ttl = self.lasting(now).map_or(0, Ttl::as_millis);
-        let mut writer = Writer::new(self.asked(), requests);
+        let native = can.deletes.filter(|_| form == Form::Native && is_one && update.is_none());
+        let ttl = self.key_ttl(now).map_or(0, Ttl::as_millis);
+        let mut writer = Writer::new(self.request_kind(), requests);
         match self {
-            Self::Acquire { wants, .. } if is_one && follow.is_none() => {
+            Self::Acquire { wants, .. } if is_one && update.is_none() => {
                 set(&mut writer, keys.first(), value, ttl);
-                ask_obstacle(&mut writer, keys.first(), *wants, can.tracks);
+                request_conflict_details(&mut writer, keys.first(), *wants, can.tracks);
             }
-            Self::Repair { .. } if is_one && follow.is_none() => {
+            Self::Repair { .. } if is_one && update.is_none() => {
                 set(&mut writer, keys.first(), value, ttl);
             }
             Self::Acquire { wants, .. } => {
@@ -125,46 +127,46 @@ impl Command {
                     // Watch before the script runs: later changes are pushed.
                     watch(&mut writer, keys);
                 }
-                acquire(&mut writer, form, (keys, value, ttl), follow);
+                acquire(&mut writer, form, (keys, value, ttl), update);
             }
-            Self::Repair { .. } => acquire(&mut writer, form, (keys, value, ttl), follow),
+            Self::Repair { .. } => acquire(&mut writer, form, (keys, value, ttl), update),
             Self::Extend { watches, .. } => {
-                EXTEND.call(form, keys, follow, 2, writer.requests).arg(value).number(ttl).end();
-                writer.note_verdict();
+                EXTEND.call(form, keys, update, 2, writer.requests).arg(value).number(ttl).end();
+                writer.record_verdict();
                 if *watches && can.tracks {
                     // Watch after the script: its own change would trigger the invalidation.
                     watch(&mut writer, keys);
                 }
             }
-            Self::Raise { .. } => {
+            Self::ConfirmToken { .. } => {
                 // The script never shortens a TTL, so the shortest TTL makes it check only the holder.
                 let ttl = Ttl::SHORTEST.as_millis();
-                EXTEND.call(form, keys, follow, 2, writer.requests).arg(value).number(ttl).end();
-                writer.note_verdict();
+                EXTEND.call(form, keys, update, 2, writer.requests).arg(value).number(ttl).end();
+                writer.record_verdict();
             }
             Self::Adopt { from, .. } => {
-                let swap = RELEASE.call(form, keys, follow, 3, writer.requests);
+                let swap = RELEASE.call(form, keys, update, 3, writer.requests);
                 swap.arg(from.bytes()).arg(value).number(ttl).end();
-                writer.note_verdict();
+                writer.record_verdict();
             }
             Self::Release { cooling: Some(cooling) } if now < cooling.until => {
                 let ttl = remaining(cooling.until, now).as_millis();
-                let swap = RELEASE.call(form, keys, follow, 3, writer.requests);
+                let swap = RELEASE.call(form, keys, update, 3, writer.requests);
                 swap.arg(value).arg(cooling.value.bytes()).number(ttl).end();
-                writer.note_verdict();
+                writer.record_verdict();
             }
             Self::Release { .. } | Self::ForceDelete => {
                 if let Some(delete) = native {
                     delete.write(keys.first(), value, writer.requests);
-                    writer.note_native();
+                    writer.record_native();
                 } else {
-                    RELEASE.call(form, keys, follow, 1, writer.requests).arg(value).end();
+                    RELEASE.call(form, keys, update, 1, writer.requests).arg(value).end();
                 }
-                writer.note_verdict();
+                writer.record_verdict();
             }
-            Self::Look => {
-                LOOK.call(form, keys, None, 0, writer.requests).end();
-                writer.note_verdict();
+            Self::Read => {
+                READ.call(form, keys, None, 0, writer.requests).end();
+                writer.record_verdict();
             }
         }
         writer.shape()
@@ -193,35 +195,41 @@ fn acquire(
     writer: &mut Writer<'_>,
     form: Form,
     (keys, value, ttl): (&Keys, &[u8], u64),
-    follow: Option<CounterUpdate<'_>>,
+    update: Option<CounterUpdate<'_>>,
 ) {
-    let draws = |follow: &CounterUpdate<'_>| keys.len() == 1 && follow.mode == Mode::Draw;
-    if let Some(follow) = follow.filter(draws) {
-        ACQUIRE_FENCED.draw(form, (keys.first(), value, ttl), follow, writer.requests);
-        writer.note_draw();
+    let increments =
+        |update: &CounterUpdate<'_>| keys.len() == 1 && update.mode == CounterMode::Increment;
+    if let Some(update) = update.filter(increments) {
+        ACQUIRE_FENCED.call_acquire_fenced(
+            form,
+            (keys.first(), value, ttl),
+            update,
+            writer.requests,
+        );
+        writer.record_acquire_fenced();
     } else {
-        ACQUIRE.call(form, keys, follow, 2, writer.requests).arg(value).number(ttl).end();
+        ACQUIRE.call(form, keys, update, 2, writer.requests).arg(value).number(ttl).end();
     }
-    writer.note_verdict();
+    writer.record_verdict();
 }
 
 /// A single key without counters needs no script.
 fn set(writer: &mut Writer<'_>, key: &[u8], value: &[u8], ttl: u64) {
     let set = writer.requests.command_of(SET, 5).arg(key).arg(value);
     set.words(NX_PX).number(ttl).end();
-    writer.note_verdict();
+    writer.record_verdict();
 }
 
-fn ask_obstacle(writer: &mut Writer<'_>, key: &[u8], wants: Wants, tracks: bool) {
+fn request_conflict_details(writer: &mut Writer<'_>, key: &[u8], wants: Wants, tracks: bool) {
     if wants == Wants::Nothing {
         return;
     }
     ask_ttl(writer, key, tracks);
-    writer.note_ttl();
+    writer.record_ttl();
     if wants == Wants::WatchAndHolder {
         // The end index is inclusive: this reads one byte more than the longest value, which reveals a longer one.
         writer.requests.command("GETRANGE", 3).arg(key).arg("0").number(MAX_VALUE as u64).end();
-        writer.note_holder();
+        writer.record_holder();
     }
 }
 
@@ -234,7 +242,7 @@ fn ask_ttl(writer: &mut Writer<'_>, key: &[u8], is_watched: bool) {
     if is_watched {
         // `CLIENT CACHING YES` applies to the next command only.
         writer.requests.command_of(CLIENT_CACHING_YES, 0).end();
-        writer.note_watch();
+        writer.record_watch();
     }
     writer.requests.command_of(PTTL, 1).arg(key).end();
 }

@@ -1,6 +1,6 @@
 //! Tests of the encoded commands and their reply shapes.
 
-use super::super::abilities::NativeDelete;
+use super::super::capabilities::NativeDelete;
 use super::super::counters::CounterKeys;
 use super::super::script::sources;
 use super::*;
@@ -33,10 +33,10 @@ impl About {
     /// Adds counters with a hint of 7, and with the committed token, if any.
     fn fenced(self, token: Option<u64>) -> Self {
         let counters =
-            CounterKeys::beside(&self.keys, ms(60_000)).expect("keys that can have counters");
+            CounterKeys::for_keys(&self.keys, ms(60_000)).expect("keys that can have counters");
         let fence = Counters::new(Arc::new(counters), 7);
         if let Some(token) = token {
-            fence.draw(NOW);
+            fence.increment(NOW);
             fence.commit(token, &[]);
         }
         Self { fence: Some(fence), ..self }
@@ -94,14 +94,14 @@ fn shown(mut command: Vec<String>) -> String {
 }
 
 fn written(command: &Command, about: &About, form: Form, tracks: bool) -> (Vec<u8>, ReplyShape) {
-    written_where(command, about, form, Abilities { tracks, deletes: None })
+    written_where(command, about, form, Capabilities { tracks, deletes: None })
 }
 
 fn written_where(
     command: &Command,
     about: &About,
     form: Form,
-    can: Abilities,
+    can: Capabilities,
 ) -> (Vec<u8>, ReplyShape) {
     // A preceding command must not affect the shape.
     let mut requests = Requests::default();
@@ -122,7 +122,7 @@ fn expect(command: &Command, about: &About, tracks: bool, lines: &[&str], places
     let len = u16::try_from(lines.len()).expect("few lines");
     let caching = lines.iter().rposition(|line| *line == "CLIENT CACHING YES");
     let watch = caching.map(|place| u16::try_from(place).expect("few lines"));
-    let expected = ReplyShape { asked: shape.asked, len, verdict, ttl, holder, watch };
+    let expected = ReplyShape { request: shape.request, len, verdict, ttl, holder, watch };
     assert_eq!(shape, expected, "{command:?}");
     let (bytes, by_source) = written(command, about, Form::Source, tracks);
     let commands: Vec<_> = parsed(&bytes).into_iter().map(shown).collect();
@@ -218,7 +218,7 @@ fn extension_subscribes_after_its_script() {
     let script = "EVALSHA EXTEND 2 k k#quorlock:token:{k} 9 touch 60000 -1 mine 8000";
     expect(&watched, &fenced, true, &[script, caching, "PTTL k"], (0, 0, 0));
     let script = "EVALSHA EXTEND 2 k k#quorlock:token:{k} 12 touch 60000 -1 mine 1";
-    expect(&Command::Raise { token: 12 }, &uncommitted, true, &[script], (0, 0, 0));
+    expect(&Command::ConfirmToken { token: 12 }, &uncommitted, true, &[script], (0, 0, 0));
 }
 
 fn cool_down(until: Time) -> Command {
@@ -252,7 +252,7 @@ fn adopt_release_and_force_delete_use_the_release_script() {
     expect(&cool_down(NOW), &k, true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     expect(&Command::ForceDelete, &k, true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     expect(&Command::ForceDelete, &fenced(), true, &["EVALSHA release 1 k mine"], (0, 0, 0));
-    expect(&Command::Look, &k, true, &["EVALSHA read 1 k"], (0, 0, 0));
+    expect(&Command::Read, &k, true, &["EVALSHA read 1 k"], (0, 0, 0));
 }
 
 #[test]
@@ -263,14 +263,14 @@ fn single_key_is_deleted_by_native_command_if_available() {
     for (deletes, line) in
         [(NativeDelete::DelIfEq, "DELIFEQ k mine"), (NativeDelete::DelEx, "DELEX k IFEQ mine")]
     {
-        let can = Abilities { tracks: true, deletes: Some(deletes) };
+        let can = Capabilities { tracks: true, deletes: Some(deletes) };
         let first = |command: &Command, about: &About, form| {
             let (bytes, shape) = written_where(command, about, form, can);
             let commands: Vec<_> = parsed(&bytes).into_iter().map(shown).collect();
             let [command] = commands.as_slice() else { panic!("{commands:?}") };
-            (command.clone(), shape.asked)
+            (command.clone(), shape.request)
         };
-        let native = (line.to_owned(), Asked::Delete);
+        let native = (line.to_owned(), RequestKind::NativeDelete);
         assert_eq!(first(&release(), &one, Form::Native), native);
         assert_eq!(first(&Command::ForceDelete, &one, Form::Native), native);
         assert_eq!(first(&release(), &fenced(7), Form::Native), native);
@@ -280,8 +280,8 @@ fn single_key_is_deleted_by_native_command_if_available() {
             (&release(), &fenced(9), Form::Native),
             (&cool_down(until(500)), &one, Form::Native),
         ] {
-            let (script, asked) = first(command, about, form);
-            assert!(script.starts_with("EVALSHA") && asked == Asked::Release, "{script}");
+            let (script, request) = first(command, about, form);
+            assert!(script.starts_with("EVALSHA") && request == RequestKind::Release, "{script}");
         }
     }
 }
@@ -293,12 +293,12 @@ fn any_command() -> impl Strategy<Value = Command> {
     prop_oneof![
         wants.prop_map(|wants| Command::Acquire { ttl: ms(9_000), wants }),
         Just(Command::Adopt { ttl: ms(9_000), from: other() }),
-        Just(Command::Raise { token: 12 }),
+        Just(Command::ConfirmToken { token: 12 }),
         any::<bool>().prop_map(|watches| Command::Extend { until: until(8_000), watches }),
         Just(Command::Repair { until: until(8_000) }),
         proptest::option::of((0..9_u64).prop_map(cooling))
             .prop_map(|cooling| Command::Release { cooling }),
-        Just(Command::Look),
+        Just(Command::Read),
         Just(Command::ForceDelete),
     ]
 }
@@ -371,7 +371,7 @@ proptest! {
         let (now, left) = (Time::from_nanos(now), Duration::from_nanos_u128(left));
         let until = now.after(left);
         for command in [Command::Extend { until, watches: false }, Command::Repair { until }] {
-            let stands_until = now.after(command.lasting(now).expect("a command with a TTL").as_duration());
+            let stands_until = now.after(command.key_ttl(now).expect("a command with a TTL").as_duration());
             prop_assert!(stands_until >= until, "{command:?} expires early");
             prop_assert!(stands_until <= until.after(Duration::from_millis(1)));
         }

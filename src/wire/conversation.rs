@@ -2,7 +2,7 @@
 
 use super::decoder::{Decoder, Malformed};
 use super::failure::last_error;
-use super::pushed::{Pushed, Pushes};
+use super::invalidations::{InvalidationBuffer, Invalidations};
 use super::requests::{LOCK_REPLY, Requests};
 use redis::{ServerError, Value};
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ pub(crate) struct Conversation<T> {
     /// Replies to the oldest pipeline so far.
     replies: Vec<Value>,
     decoder: Decoder,
-    pushes: Pushes,
+    pushes: InvalidationBuffer,
     /// The first error reply that matches no request. A server at its connection limit sends one on accept, and a
     /// server that cannot parse a command sends one before it closes the connection.
     stray_error: Option<ServerError>,
@@ -37,11 +37,11 @@ struct Pipeline<T> {
     longest: usize,
     /// Offset of its end in the outgoing byte stream.
     end: u64,
-    what: T,
+    context: T,
 }
 
 /// Replies are matched by order alone. After an unsolicited reply, the stream is out of sync.
-const TO_NOTHING: Malformed = Malformed("unsolicited reply");
+const UNSOLICITED: Malformed = Malformed("unsolicited reply");
 
 impl<T> Conversation<T> {
     pub(crate) fn new() -> Self {
@@ -53,7 +53,7 @@ impl<T> Conversation<T> {
             answered: 0,
             replies: Vec::new(),
             decoder: Decoder::default(),
-            pushes: Pushes::default(),
+            pushes: InvalidationBuffer::default(),
             stray_error: None,
         }
     }
@@ -64,10 +64,10 @@ impl<T> Conversation<T> {
     }
 
     /// Turns the requests since the last call into a pipeline.
-    pub(crate) fn end_pipeline(&mut self, what: T) {
+    pub(crate) fn end_pipeline(&mut self, context: T) {
         let (count, longest) = (self.requests.take_len(), self.requests.take_longest_reply());
         let end = self.sent_before + self.requests.bytes().len() as u64;
-        self.pipelines.push_back(Pipeline { count, longest, end, what });
+        self.pipelines.push_back(Pipeline { count, longest, end, context });
     }
 
     pub(crate) fn to_send(&self) -> &[u8] {
@@ -78,14 +78,14 @@ impl<T> Conversation<T> {
     pub(crate) fn handle_sent(&mut self, count: usize) {
         self.sent += count;
         if self.to_send().is_empty() {
-            self.sent_before = self.all_sent();
+            self.sent_before = self.total_sent();
             self.requests.forget_bytes();
             self.sent = 0;
         }
     }
 
     /// Total number of bytes sent on this connection.
-    fn all_sent(&self) -> u64 {
+    fn total_sent(&self) -> u64 {
         self.sent_before + self.sent as u64
     }
 
@@ -104,14 +104,14 @@ impl<T> Conversation<T> {
             let longest = oldest.map_or(LOCK_REPLY, |pipeline| pipeline.longest);
             match self.decoder.next(longest)? {
                 None => return Ok(None),
-                Some(Value::Push { kind, data }) => self.pushes.note(&kind, data),
-                Some(reply) if self.pipelines.is_empty() || self.answered >= self.all_sent() => {
+                Some(Value::Push { kind, data }) => self.pushes.record(&kind, data),
+                Some(reply) if self.pipelines.is_empty() || self.answered >= self.total_sent() => {
                     if let Value::ServerError(error) = reply {
                         self.stray_error.get_or_insert(error);
                     }
-                    return Err(TO_NOTHING);
+                    return Err(UNSOLICITED);
                 }
-                Some(_) if self.stray_error.is_some() => return Err(TO_NOTHING),
+                Some(_) if self.stray_error.is_some() => return Err(UNSOLICITED),
                 // Not a reply to a command: the server could not parse one, and closes the connection.
                 Some(Value::ServerError(error)) if is_protocol_error(&error) => {
                     self.stray_error = Some(error);
@@ -129,16 +129,16 @@ impl<T> Conversation<T> {
             return Ok(None);
         }
         let is_last = self.pipelines.len() == 1;
-        if oldest.end > self.all_sent() || is_last && self.decoder.has_reply() {
-            return Err(TO_NOTHING);
+        if oldest.end > self.total_sent() || is_last && self.decoder.has_reply() {
+            return Err(UNSOLICITED);
         }
-        let Some(Pipeline { count, end, what, .. }) = self.pipelines.pop_front() else {
+        let Some(Pipeline { count, end, context, .. }) = self.pipelines.pop_front() else {
             return Ok(None);
         };
         self.answered = end;
         // The next pipeline usually has as many replies.
         let next = Vec::with_capacity(count);
-        Ok(Some((what, std::mem::replace(&mut self.replies, next))))
+        Ok(Some((context, std::mem::replace(&mut self.replies, next))))
     }
 
     pub(crate) fn is_partly_answered(&self) -> bool {
@@ -155,27 +155,27 @@ impl<T> Conversation<T> {
     }
 
     /// Invalidations received so far.
-    pub(crate) fn poll_pushed(&mut self) -> Option<Pushed> {
+    pub(crate) fn poll_invalidations(&mut self) -> Option<Invalidations> {
         self.pushes.take()
     }
 
-    pub(crate) fn has_pushed(&self) -> bool {
+    pub(crate) fn has_invalidations(&self) -> bool {
         !self.pushes.is_empty()
     }
 
     /// Contexts of the unanswered pipelines, oldest first.
     pub(crate) fn unanswered(&self) -> impl Iterator<Item = &T> {
-        self.pipelines.iter().map(|pipeline| &pipeline.what)
+        self.pipelines.iter().map(|pipeline| &pipeline.context)
     }
 
     /// Number of unanswered pipelines.
-    pub(crate) fn under_way(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.pipelines.len()
     }
 
     /// Removes the unanswered pipelines and returns their contexts, oldest first. No request may be added afterwards.
     pub(crate) fn take_unanswered(&mut self) -> impl Iterator<Item = T> {
-        self.pipelines.drain(..).map(|pipeline| pipeline.what)
+        self.pipelines.drain(..).map(|pipeline| pipeline.context)
     }
 }
 
@@ -189,11 +189,11 @@ mod tests {
     use super::super::requests::INFO_REPLY;
     use super::*;
 
-    fn ask(conversation: &mut Conversation<&'static str>, count: usize, what: &'static str) {
+    fn ask(conversation: &mut Conversation<&'static str>, count: usize, context: &'static str) {
         for _ in 0..count {
             conversation.requests().command("PING", 0).end();
         }
-        conversation.end_pipeline(what);
+        conversation.end_pipeline(context);
     }
 
     fn send(conversation: &mut Conversation<&'static str>, most: usize) {
@@ -219,10 +219,13 @@ mod tests {
             }
             let three = vec![Value::Int(1), Value::Int(2), Value::Nil];
             assert_eq!(told, [("one", vec![Value::Okay]), ("none", vec![]), ("three", three)]);
-            assert!(conversation.has_pushed());
+            assert!(conversation.has_invalidations());
             let keys = vec![b"k".to_vec()];
-            assert_eq!(conversation.poll_pushed(), Some(Pushed { keys, ..Pushed::default() }));
-            assert_eq!(conversation.under_way(), 0);
+            assert_eq!(
+                conversation.poll_invalidations(),
+                Some(Invalidations { keys, ..Invalidations::default() })
+            );
+            assert_eq!(conversation.in_flight(), 0);
         }
     }
 
@@ -235,7 +238,7 @@ mod tests {
         let first = conversation.poll_replies().expect("a reply");
         assert_eq!(first, Some(("one", vec![Value::Okay])));
         conversation.handle_bytes(b"+OK\r\n");
-        assert_eq!(conversation.poll_replies(), Err(TO_NOTHING));
+        assert_eq!(conversation.poll_replies(), Err(UNSOLICITED));
     }
 
     #[test]
@@ -246,7 +249,7 @@ mod tests {
         conversation.handle_bytes(b"+OK\r\n-ERR Protocol error: invalid bulk length\r\n");
         assert_eq!(conversation.poll_replies(), Ok(None), "the server closes the connection");
         conversation.handle_bytes(b"+OK\r\n");
-        assert_eq!(conversation.poll_replies(), Err(TO_NOTHING));
+        assert_eq!(conversation.poll_replies(), Err(UNSOLICITED));
     }
 
     #[test]
@@ -310,7 +313,7 @@ mod tests {
             }
             conversation.handle_bytes(format!("{}\r\n", &half[10..]).as_bytes());
             let answered = conversation.poll_replies().expect("a reply");
-            assert_eq!(answered.map(|(what, _)| what), Some("one"));
+            assert_eq!(answered.map(|(context, _)| context), Some("one"));
             conversation.handle_bytes(half.as_bytes());
             conversation.poll_replies().expect_err("the next command allows less");
         }
@@ -335,7 +338,7 @@ mod tests {
                     }
                 };
                 let is_possible = replies <= possible;
-                assert_eq!(end, if is_possible { Ok(()) } else { Err(TO_NOTHING) });
+                assert_eq!(end, if is_possible { Ok(()) } else { Err(UNSOLICITED) });
                 assert_eq!(
                     answered,
                     replies.min(possible) / 2,
@@ -358,8 +361,8 @@ mod tests {
         conversation.handle_sent(1);
         assert_eq!(conversation.to_send(), b"");
         assert_eq!(conversation.unanswered().collect::<Vec<_>>(), [&"two", &"one"]);
-        assert_eq!(conversation.under_way(), 2);
+        assert_eq!(conversation.in_flight(), 2);
         assert_eq!(conversation.take_unanswered().collect::<Vec<_>>(), ["two", "one"]);
-        assert_eq!(conversation.under_way(), 0);
+        assert_eq!(conversation.in_flight(), 0);
     }
 }

@@ -1,6 +1,6 @@
 //! Fencing counters of a lock attempt, and the token that they yield.
 
-use super::companion::companion;
+use super::auxiliary_key::auxiliary_key;
 use super::keys::Keys;
 use crate::protocol::{NodeId, NodeSet, Time, Ttl};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,23 +16,23 @@ pub(crate) struct CounterKeys {
 
 impl CounterKeys {
     /// One counter for each key. The error is the first key that cannot have a counter.
-    pub(crate) fn beside(keys: &Keys, ttl: Ttl) -> Result<Self, &[u8]> {
-        Ok(Self { keys: keys.try_map(|key| companion(key, "token"))?, ttl })
+    pub(crate) fn for_keys(keys: &Keys, ttl: Ttl) -> Result<Self, &[u8]> {
+        Ok(Self { keys: keys.try_map(|key| auxiliary_key(key, "token"))?, ttl })
     }
 }
 
 /// Fencing state of one attempt.
 #[derive(Debug)]
 pub(crate) struct Counters {
-    beside: Arc<CounterKeys>,
+    keys: Arc<CounterKeys>,
     /// The number that an increment must reach at least.
     hint: u64,
     /// The committed token; 0 before the commit. Counters start at 1.
     token: AtomicU64,
     /// Time of the first increment; 0 before.
-    drawn: AtomicU64,
+    first_increment: AtomicU64,
     /// Nodes whose counter replied with the token or more.
-    standing: OnceLock<NodeSet>,
+    high_nodes: OnceLock<NodeSet>,
 }
 
 /// The counter update that accompanies a command.
@@ -41,42 +41,42 @@ pub(crate) struct CounterUpdate<'a> {
     pub(crate) counters: &'a Keys,
     pub(crate) ttl: Ttl,
     /// Minimum value after the update.
-    pub(crate) least: u64,
-    pub(crate) mode: Mode,
+    pub(crate) minimum: u64,
+    pub(crate) mode: CounterMode,
 }
 
 /// Value of the counters after the update; see `scripts/fenced.lua`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum CounterMode {
     /// Current value + 1.
-    Draw,
+    Increment,
     /// Current value.
-    Keep,
+    Touch,
     /// Current value; counters that hold no number are skipped.
-    Try,
+    TryTouch,
 }
 
-impl Mode {
+impl CounterMode {
     /// The script's argument.
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Self::Draw => "incr",
-            Self::Keep => "touch",
-            Self::Try => "try",
+            Self::Increment => "incr",
+            Self::Touch => "touch",
+            Self::TryTouch => "try",
         }
     }
 }
 
 impl Counters {
-    pub(crate) fn new(beside: Arc<CounterKeys>, hint: u64) -> Self {
-        let (token, drawn, standing) = Default::default();
-        Self { beside, hint, token, drawn, standing }
+    pub(crate) fn new(keys: Arc<CounterKeys>, hint: u64) -> Self {
+        let (token, first_increment, high_nodes) = Default::default();
+        Self { keys, hint, token, first_increment, high_nodes }
     }
 
     /// Stores the token that a quorum has committed. `drawn` are the numbers that the nodes returned.
     pub(crate) fn commit(&self, token: u64, drawn: &[(NodeId, u64)]) {
-        let standing = drawn.iter().filter(|(_, number)| *number >= token).map(|(node, _)| *node);
-        self.standing.get_or_init(|| standing.collect());
+        let high_nodes = drawn.iter().filter(|(_, number)| *number >= token).map(|(node, _)| *node);
+        self.high_nodes.get_or_init(|| high_nodes.collect());
         self.token.store(token, Ordering::Release);
     }
 
@@ -86,27 +86,27 @@ impl Counters {
     }
 
     /// Increments the counters, at `now`.
-    pub(crate) fn draw(&self, now: Time) -> CounterUpdate<'_> {
+    pub(crate) fn increment(&self, now: Time) -> CounterUpdate<'_> {
         let first = (0, now.as_nanos(), Ordering::Relaxed, Ordering::Relaxed);
-        let _ = self.drawn.compare_exchange(first.0, first.1, first.2, first.3);
-        self.follow(self.hint, Mode::Draw)
+        let _ = self.first_increment.compare_exchange(first.0, first.1, first.2, first.3);
+        self.update(self.hint, CounterMode::Increment)
     }
 
     /// Raises the counters to `token` or more.
-    pub(crate) fn raise(&self, token: u64) -> CounterUpdate<'_> {
-        self.follow(token, Mode::Keep)
+    pub(crate) fn confirm(&self, token: u64) -> CounterUpdate<'_> {
+        self.update(token, CounterMode::Touch)
     }
 
     /// Raises the counters to the committed token or more, and renews their TTL. `None` before the commit.
-    pub(crate) fn keep(&self) -> Option<CounterUpdate<'_>> {
-        self.token().map(|token| self.raise(token))
+    pub(crate) fn touch(&self) -> Option<CounterUpdate<'_>> {
+        self.token().map(|token| self.confirm(token))
     }
 
     /// Like [`touch`](Self::touch), but never fails a release: counters without a number are skipped. `None` if the
     /// update would be a no-op on `node` until `until`.
-    pub(crate) fn try_keep(&self, node: NodeId, until: Time) -> Option<CounterUpdate<'_>> {
-        let token = self.token().filter(|token| !self.stands(*token, node, until))?;
-        Some(self.follow(token, Mode::Try))
+    pub(crate) fn try_touch(&self, node: NodeId, until: Time) -> Option<CounterUpdate<'_>> {
+        let token = self.token().filter(|token| !self.is_high_enough(*token, node, until))?;
+        Some(self.update(token, CounterMode::TryTouch))
     }
 
     /// True if, wherever `node` stores this client's keys, their counters are at `token` or above at `until` and for at
@@ -114,15 +114,15 @@ impl Counters {
     ///
     /// Every command that sets the keys also updates the counters in the same script: it increments them to the hint or
     /// the returned number, or a repair raises them to the token. Counters never decrease.
-    fn stands(&self, token: u64, node: NodeId, until: Time) -> bool {
-        let drawn = Time::from_nanos(self.drawn.load(Ordering::Relaxed));
-        let has_drawn = || self.standing.get().is_some_and(|standing| standing.contains(node));
-        until < drawn.after(self.beside.ttl.as_duration() / 2)
-            && (token <= self.hint || has_drawn())
+    fn is_high_enough(&self, token: u64, node: NodeId, until: Time) -> bool {
+        let drawn = Time::from_nanos(self.first_increment.load(Ordering::Relaxed));
+        let has_drawn =
+            || self.high_nodes.get().is_some_and(|high_nodes| high_nodes.contains(node));
+        until < drawn.after(self.keys.ttl.as_duration() / 2) && (token <= self.hint || has_drawn())
     }
 
-    fn follow(&self, least: u64, mode: Mode) -> CounterUpdate<'_> {
-        CounterUpdate { counters: &self.beside.keys, ttl: self.beside.ttl, least, mode }
+    fn update(&self, minimum: u64, mode: CounterMode) -> CounterUpdate<'_> {
+        CounterUpdate { counters: &self.keys.keys, ttl: self.keys.ttl, minimum, mode }
     }
 }
 
@@ -135,16 +135,26 @@ mod tests {
     fn counters_are_touched_after_the_token_is_committed() {
         let keys = Keys::one(b"k".as_slice().into());
         let counters =
-            CounterKeys::beside(&keys, Ttl::SHORTEST).expect("keys that can have counters");
+            CounterKeys::for_keys(&keys, Ttl::SHORTEST).expect("keys that can have counters");
         let fence = Counters::new(Arc::new(counters), 7);
         let (node, now) = (NodeId::new(0), Time::from_nanos(1));
-        let tries = || fence.try_keep(node, now);
-        assert!(fence.token().is_none() && fence.keep().is_none() && tries().is_none());
-        assert_eq!((fence.draw(now).least, fence.draw(now).mode), (7, Mode::Draw));
+        let tries = || fence.try_touch(node, now);
+        assert!(fence.token().is_none() && fence.touch().is_none() && tries().is_none());
+        assert_eq!(
+            (fence.increment(now).minimum, fence.increment(now).mode),
+            (7, CounterMode::Increment)
+        );
         fence.commit(9, &[]);
         assert_eq!(fence.token(), Some(9));
-        assert!(fence.keep().is_some_and(|follow| follow.least == 9 && follow.mode == Mode::Keep));
-        assert!(tries().is_some_and(|follow| follow.least == 9 && follow.mode == Mode::Try));
+        assert!(
+            fence
+                .touch()
+                .is_some_and(|update| update.minimum == 9 && update.mode == CounterMode::Touch)
+        );
+        assert!(
+            tries()
+                .is_some_and(|update| update.minimum == 9 && update.mode == CounterMode::TryTouch)
+        );
     }
 
     #[test]
@@ -152,24 +162,24 @@ mod tests {
         let ttl = Ttl::from_duration(Duration::from_mins(1)).expect("a good ttl");
         let keys = Keys::one(b"k".as_slice().into());
         let counters =
-            Arc::new(CounterKeys::beside(&keys, ttl).expect("keys that can have counters"));
+            Arc::new(CounterKeys::for_keys(&keys, ttl).expect("keys that can have counters"));
         let at = |seconds| Time::from_nanos(1).after(Duration::from_secs(seconds));
         let [low, even, high] = [0, 1, 2].map(NodeId::new);
         let fence = |token, drawn: &[(NodeId, u64)]| {
             let fence = Counters::new(counters.clone(), 7);
-            fence.draw(at(0));
-            fence.draw(at(20));
+            fence.increment(at(0));
+            fence.increment(at(20));
             fence.commit(token, drawn);
             fence
         };
         let hinted = fence(7, &[]);
         assert!(
-            hinted.try_keep(low, at(29)).is_none(),
+            hinted.try_touch(low, at(29)).is_none(),
             "every key was set with an increment to the hint"
         );
-        assert!(hinted.try_keep(low, at(30)).is_some(), "half of the counter TTL has passed");
+        assert!(hinted.try_touch(low, at(30)).is_some(), "half of the counter TTL has passed");
         let drawn = fence(9, &[(low, 8), (even, 9), (high, 12)]);
-        let keeps = |node| drawn.try_keep(node, at(29)).is_some();
+        let keeps = |node| drawn.try_touch(node, at(29)).is_some();
         assert_eq!([low, even, high, NodeId::new(3)].map(keeps), [true, false, false, true]);
     }
 }

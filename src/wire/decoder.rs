@@ -26,7 +26,7 @@ const MAX_LINE: usize = 1 << 16;
 const OK: &[u8] = b"+OK\r\n";
 
 /// Buffer capacity that is kept after a large reply.
-const MOST_ROOM: usize = 1 << 16;
+const MAX_IDLE_CAPACITY: usize = 1 << 16;
 
 /// The bytes are not a valid reply. The following bytes cannot be parsed either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Decoder {
         self.read += length;
         if self.read == self.bytes.len() {
             self.bytes.clear();
-            self.bytes.shrink_to(MOST_ROOM);
+            self.bytes.shrink_to(MAX_IDLE_CAPACITY);
             self.read = 0;
         }
         Ok(Some(reply))
@@ -90,14 +90,14 @@ struct Scanner {
     /// Bytes of its first line already searched for the line end.
     searched: usize,
     /// Number of missing elements of each open aggregate, outermost first.
-    lacking: [usize; MAX_DEPTH],
+    missing: [usize; MAX_DEPTH],
     depth: usize,
 }
 
 impl Default for Scanner {
     fn default() -> Self {
-        let lacking = [0; MAX_DEPTH];
-        Self { left: 1 + MAX_ELEMENTS, at: 0, searched: 0, lacking, depth: 0 }
+        let missing = [0; MAX_DEPTH];
+        Self { left: 1 + MAX_ELEMENTS, at: 0, searched: 0, missing, depth: 0 }
     }
 }
 
@@ -144,14 +144,14 @@ impl Scanner {
     /// Counts an element that has this many `elements` itself. Returns true if it completes the reply.
     fn is_complete(&mut self, elements: usize) -> Result<bool, Malformed> {
         if elements > 0 {
-            let lacking = self.lacking.get_mut(self.depth).ok_or(Malformed("nested too deeply"))?;
-            *lacking = elements;
+            let missing = self.missing.get_mut(self.depth).ok_or(Malformed("nested too deeply"))?;
+            *missing = elements;
             self.depth += 1;
             return Ok(false);
         }
         while let Some(innermost) = self.depth.checked_sub(1) {
-            self.lacking[innermost] -= 1;
-            if self.lacking[innermost] > 0 {
+            self.missing[innermost] -= 1;
+            if self.missing[innermost] > 0 {
                 return Ok(false);
             }
             self.depth = innermost;
@@ -203,15 +203,15 @@ fn integer(digits: &[u8]) -> Option<i64> {
 /// Parses a complete reply.
 fn parse(whole: &[u8]) -> Result<Value, Malformed> {
     let mut rest = whole;
-    match simple(&mut rest) {
+    match parse_common(&mut rest) {
         Some(value) if rest.is_empty() => Ok(value),
-        _ => redis::parse_redis_value(&in_text(whole)).map_err(|_| Malformed("malformed value")),
+        _ => redis::parse_redis_value(&to_utf8(whole)).map_err(|_| Malformed("malformed value")),
     }
 }
 
 /// Replaces invalid UTF-8 in an error reply. Servers repeat the arguments of an unknown command, which may be binary
 /// and cut at any byte.
-fn in_text(whole: &[u8]) -> Cow<'_, [u8]> {
+fn to_utf8(whole: &[u8]) -> Cow<'_, [u8]> {
     if !whole.starts_with(b"-") {
         return Cow::Borrowed(whole);
     }
@@ -222,7 +222,7 @@ fn in_text(whole: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// Parses a reply of the few kinds that every lock receives; `None` for others.
-fn simple(bytes: &mut &[u8]) -> Option<Value> {
+fn parse_common(bytes: &mut &[u8]) -> Option<Value> {
     let (mark, line) = line(bytes, 0).ok()??;
     let rest = &bytes[1 + line.len() + 2..];
     *bytes = rest;
@@ -238,7 +238,7 @@ fn simple(bytes: &mut &[u8]) -> Option<Value> {
         }
         (b'*', _) => {
             let length = length(line).ok()??;
-            (0..length).map(|_| simple(bytes)).collect::<Option<_>>().map(Value::Array)
+            (0..length).map(|_| parse_common(bytes)).collect::<Option<_>>().map(Value::Array)
         }
         _ => None,
     }

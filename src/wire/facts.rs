@@ -193,7 +193,7 @@ impl Facts {
     }
 
     /// True if the server does not fsync while a background rewrite or save is running.
-    pub(crate) fn rests_on_rewrite(&self) -> bool {
+    pub(crate) fn skips_fsync_on_rewrite(&self) -> bool {
         self.config.get("no-appendfsync-on-rewrite").is_some_and(|rests| rests == "yes")
     }
 

@@ -92,7 +92,7 @@ impl NodeFailure {
 
     /// True for an error reply that every write on this connection would receive: the server has become a replica, or
     /// requires authentication. Before Redis 7.0, a script's error contains the error of its command.
-    pub(crate) fn refuses_all(&self) -> bool {
+    pub(crate) fn refuses_every_write(&self) -> bool {
         let Self::Refused { code, detail } = self else { return matches!(self, Self::Replica) };
         matches!(&**code, "READONLY" | "MASTERDOWN" | "NOAUTH")
             || &**code == "ERR" && detail.contains("-READONLY ")
@@ -300,7 +300,7 @@ mod tests {
             };
             NodeFailure::refused(&error, Some("secret"))
         };
-        for (text, refuses_all, is_moved) in [
+        for (text, refuses_every_write, is_moved) in [
             ("READONLY You can't write against a read only replica.", true, false),
             (
                 "READONLY You can't write against a read only replica. script: 9d, on @user_script:1.",
@@ -325,13 +325,13 @@ mod tests {
         ] {
             let failure = refused(text);
             assert_eq!(
-                (failure.refuses_all(), failure.is_moved()),
-                (refuses_all, is_moved),
+                (failure.refuses_every_write(), failure.is_moved()),
+                (refuses_every_write, is_moved),
                 "{text}"
             );
         }
-        assert!(NodeFailure::Replica.refuses_all(), "found during set-up");
-        assert!(!NodeFailure::Stalled(Duration::ZERO).refuses_all());
+        assert!(NodeFailure::Replica.refuses_every_write(), "found during set-up");
+        assert!(!NodeFailure::Stalled(Duration::ZERO).refuses_every_write());
     }
 
     #[test]

@@ -68,11 +68,11 @@ impl Fingerprint {
     }
 
     /// True if both list the same nodes by the same addresses.
-    pub(crate) fn lists_the_same(&self, other: &Self) -> bool {
+    pub(crate) fn has_same_nodes(&self, other: &Self) -> bool {
         (self.nodes, self.set) == (other.nodes, other.set)
     }
 
-    pub(crate) fn has_prefix_of(&self, other: &Self) -> bool {
+    pub(crate) fn has_same_prefix(&self, other: &Self) -> bool {
         self.prefix == other.prefix
     }
 
@@ -155,11 +155,11 @@ mod tests {
             of(&["a:6379/0", "b:6379/0", "c:6379/1"], 60, "app:"),
             of(&["a:6379/0", "b:6379/0"], 60, "app:"),
         ] {
-            assert!(other != ours && !other.lists_the_same(&ours), "{other}");
+            assert!(other != ours && !other.has_same_nodes(&ours), "{other}");
         }
         let longer = of(&["a:6379/0", "b:6379/0", "c:6379/0"], 61, "app:");
-        assert!(longer.lists_the_same(&ours) && longer.max_ttl() > ours.max_ttl());
-        assert!(!of(&["a:6379/0"], 60, "").has_prefix_of(&ours));
+        assert!(longer.has_same_nodes(&ours) && longer.max_ttl() > ours.max_ttl());
+        assert!(!of(&["a:6379/0"], 60, "").has_same_prefix(&ours));
     }
 
     #[test]

@@ -20,9 +20,9 @@ pub(crate) struct Greeting {
 
 #[derive(Debug)]
 pub(crate) enum Greeted {
-    Welcome,
+    Accepted,
     /// The server does not support users: greet it again without a user name.
-    KnowsNoUsers,
+    UsersUnsupported,
 }
 
 impl Greeting {
@@ -72,12 +72,12 @@ impl Greeting {
         let database = if self.has_database { replies.next() } else { None };
         match (login, database) {
             (Some(Value::ServerError(error)), _) if self.has_user && is_of_arguments(error) => {
-                Ok(Greeted::KnowsNoUsers)
+                Ok(Greeted::UsersUnsupported)
             }
             (Some(Value::ServerError(error)), _) | (_, Some(Value::ServerError(error))) => {
                 Err(error.clone().into())
             }
-            _ => Ok(Greeted::Welcome),
+            _ => Ok(Greeted::Accepted),
         }
     }
 }
@@ -136,7 +136,7 @@ mod tests {
         let unknown = || error("ERR unknown subcommand 'SETINFO'");
         let read = |resp3, replies: &[Value]| asked(&login(), resp3, true).0.read(replies);
         let welcome = read(true, &[Value::Okay, Value::Okay, unknown(), unknown(), unknown()]);
-        assert!(matches!(welcome, Ok(Greeted::Welcome)));
+        assert!(matches!(welcome, Ok(Greeted::Accepted)));
         let replies = [error("WRONGPASS no"), error("NOAUTH no"), unknown(), unknown(), unknown()];
         assert_eq!(read(true, &replies).expect_err("refused").code(), Some("WRONGPASS"));
         let replies =
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(refused.detail(), Some("DB index is out of range"));
         let old = error("ERR wrong number of arguments for 'auth' command");
         let replies = [old, error("NOAUTH no"), unknown(), unknown(), unknown()];
-        assert!(matches!(read(false, &replies), Ok(Greeted::KnowsNoUsers)));
+        assert!(matches!(read(false, &replies), Ok(Greeted::UsersUnsupported)));
         let (alone, _) = asked(&login(), false, false);
         assert!(alone.read(&replies).is_err(), "no user was named");
     }

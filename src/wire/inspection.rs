@@ -23,7 +23,8 @@ const SETTINGS: [&str; 6] = [
 const SENTINELS: &str = "__sentinel__:hello";
 
 /// Commands that a lock requires, in the order of [`try_commands`].
-const TRIED: [&str; 8] = ["SET", "GET", "DEL", "PTTL", "PEXPIRE", "SCRIPT LOAD", "EVALSHA", "EVAL"];
+const REQUIRED_COMMANDS: [&str; 8] =
+    ["SET", "GET", "DEL", "PTTL", "PEXPIRE", "SCRIPT LOAD", "EVALSHA", "EVAL"];
 
 #[derive(Debug)]
 pub(crate) struct Inspection {
@@ -73,7 +74,7 @@ impl Inspection {
         if resp3 {
             read.no_pushes = refusal(pushes, value);
         }
-        let refused = TRIED.into_iter().zip(tried);
+        let refused = REQUIRED_COMMANDS.into_iter().zip(tried);
         read.refusals =
             refused.filter_map(|(name, reply)| Some((name, refusal(reply, value)?))).collect();
         read
@@ -126,8 +127,8 @@ mod tests {
     #[test]
     fn refusals_name_the_refused_command() {
         let asked = names(true);
-        let first = asked.len() - TRIED.len();
-        for (place, name) in TRIED.into_iter().enumerate() {
+        let first = asked.len() - REQUIRED_COMMANDS.len();
+        for (place, name) in REQUIRED_COMMANDS.into_iter().enumerate() {
             let mut replies = vec![Reply::Nil; asked.len()];
             let value = "0123456789abcdef0123456789abcdef";
             replies[first + place] = error(&format!("NOPERM not {value}"));
@@ -164,7 +165,7 @@ mod tests {
             let read = Inspection::read(&replies, resp3, &Value::of(b"mine"));
             let facts = &read.facts;
             assert_eq!((facts.run_id(), facts.sentinels()), (Some("abc"), Some(2)));
-            assert!(facts.is_clustered() && facts.rests_on_rewrite());
+            assert!(facts.is_clustered() && facts.skips_fsync_on_rewrite());
             assert_eq!(facts.eviction_policy(), Some("yes"), "the last of the settings");
             let why = read.no_pushes.expect("no pushes").to_string();
             assert_eq!(why.contains("RESP3"), !resp3, "{why}");

@@ -45,7 +45,7 @@ impl Keys {
         }
     }
 
-    pub(crate) fn place(&self, key: &[u8]) -> Option<usize> {
+    pub(crate) fn position(&self, key: &[u8]) -> Option<usize> {
         if *self.first == *key {
             return Some(0);
         }
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!((abc.len(), &**abc.first()), (3, &b"a"[..]));
         let at = |place| abc.get(place).map(|key| &**key);
         assert_eq!((at(0), at(2), at(3)), (Some(&b"a"[..]), Some(&b"c"[..]), None));
-        let place = |key: &str| abc.place(key.as_bytes());
+        let place = |key: &str| abc.position(key.as_bytes());
         assert_eq!(["a", "b", "c", "d"].map(place), [Some(0), Some(1), Some(2), None]);
         assert_eq!(keys(&["x", "x"]), Some(Keys::one(b"x".as_slice().into())));
         assert_eq!(keys(&[]), None);

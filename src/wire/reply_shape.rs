@@ -1,7 +1,7 @@
 //! Positions of the relevant replies to a command.
 
-use super::answer::{Answer, Obstacle, Remaining};
-use super::reply::{Asked, answer, is_noscript};
+use super::answer::{Answer, Conflict, RemainingTtl};
+use super::reply::{RequestKind, answer, is_noscript};
 use super::requests::Requests;
 use super::script::Form;
 use super::unknown_command::is_unknown_command;
@@ -17,7 +17,7 @@ const NO_STRING: &str = "Key should be of string type";
 /// has 2,001 replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReplyShape {
-    pub(super) asked: Asked,
+    pub(super) request: RequestKind,
     pub(super) len: u16,
     /// Position of the reply that determines the vote.
     pub(super) verdict: u16,
@@ -39,36 +39,36 @@ impl ReplyShape {
         let Some(verdict) = replies.get(usize::from(self.verdict)) else {
             return Answer::unexpected("no reply");
         };
-        match answer(self.asked, verdict, value) {
-            Answer::Denied(obstacle) => Answer::Denied(self.told_of(obstacle, replies)),
+        match answer(self.request, verdict, value) {
+            Answer::Denied(conflict) => Answer::Denied(self.with_details(conflict, replies)),
             answer => answer,
         }
     }
 
     /// Adds the details that the other replies contain.
-    fn told_of(&self, mut obstacle: Obstacle, replies: &[Value]) -> Obstacle {
+    fn with_details(&self, mut conflict: Conflict, replies: &[Value]) -> Conflict {
         let reply = |place: Option<NonZeroU16>| replies.get(usize::from(place?.get()));
         if let Some(Value::Int(pttl)) = reply(self.ttl) {
-            obstacle.remaining = Remaining::of(*pttl);
+            conflict.remaining = RemainingTtl::of(*pttl);
         }
         if let Some(Value::BulkString(value)) = reply(self.holder)
             // Empty if the key has expired since; cut off if longer than any lock's value.
             && (1..=MAX_VALUE).contains(&value.len())
         {
-            obstacle.value = Some(Held::of(value));
+            conflict.value = Some(Held::of(value));
         }
         let watch = self.watch.and_then(|place| replies.get(usize::from(place)));
-        obstacle.is_watched = watch == Some(&Value::Okay);
-        obstacle
+        conflict.is_watched = watch == Some(&Value::Okay);
+        conflict
     }
 
     /// The form to repeat the command in, if the replies show that it had no effect.
     pub(crate) fn other_form(&self, replies: &[Value]) -> Option<Form> {
         let verdict = replies.get(usize::from(self.verdict))?;
-        match (self.asked, verdict) {
+        match (self.request, verdict) {
             // 0 means a missing key or another value; only the script distinguishes them.
-            (Asked::Delete, Value::Int(0)) => Some(Form::Hash),
-            (Asked::Delete, Value::ServerError(error)) => {
+            (RequestKind::NativeDelete, Value::Int(0)) => Some(Form::Hash),
+            (RequestKind::NativeDelete, Value::ServerError(error)) => {
                 let is_other = matches!(error.code(), "NOPERM" | "WRONGTYPE");
                 let is_unknown = is_unknown_command(error.code(), error.details());
                 (is_other || is_unknown).then_some(Form::Hash)
@@ -80,7 +80,7 @@ impl ReplyShape {
     /// True if the server does not support or permit its native delete command.
     pub(crate) fn is_native_refused(&self, replies: &[Value]) -> bool {
         match replies.get(usize::from(self.verdict)) {
-            Some(Value::ServerError(error)) if self.asked == Asked::Delete => {
+            Some(Value::ServerError(error)) if self.request == RequestKind::NativeDelete => {
                 // Redis has no error code for a key of another type; Valkey uses WRONGTYPE.
                 let is_kind = error.details().is_some_and(|why| why.starts_with(NO_STRING));
                 let is_unknown = is_unknown_command(error.code(), error.details());
@@ -100,39 +100,40 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(asked: Asked, requests: &'a mut Requests) -> Self {
+    pub(super) fn new(request: RequestKind, requests: &'a mut Requests) -> Self {
         let before = requests.len();
-        let shape = ReplyShape { asked, len: 0, verdict: 0, ttl: None, holder: None, watch: None };
+        let shape =
+            ReplyShape { request, len: 0, verdict: 0, ttl: None, holder: None, watch: None };
         Self { requests, before, shape }
     }
 
     /// The command is a native one instead of a script.
-    pub(super) fn note_native(&mut self) {
-        self.shape.asked = Asked::Delete;
+    pub(super) fn record_native(&mut self) {
+        self.shape.request = RequestKind::NativeDelete;
     }
 
     /// The command is the script for one fenced key.
-    pub(super) fn note_draw(&mut self) {
-        self.shape.asked = Asked::Draw;
+    pub(super) fn record_acquire_fenced(&mut self) {
+        self.shape.request = RequestKind::AcquireFenced;
     }
 
     /// The last request determines the vote.
-    pub(super) fn note_verdict(&mut self) {
+    pub(super) fn record_verdict(&mut self) {
         self.shape.verdict = self.last();
     }
 
     /// The last request returns the conflicting key's TTL.
-    pub(super) fn note_ttl(&mut self) {
+    pub(super) fn record_ttl(&mut self) {
         self.shape.ttl = NonZeroU16::new(self.last());
     }
 
     /// The last request returns the conflicting key's value.
-    pub(super) fn note_holder(&mut self) {
+    pub(super) fn record_holder(&mut self) {
         self.shape.holder = NonZeroU16::new(self.last());
     }
 
     /// The last request activates tracking.
-    pub(super) fn note_watch(&mut self) {
+    pub(super) fn record_watch(&mut self) {
         self.shape.watch = Some(self.last());
     }
 
@@ -170,25 +171,25 @@ mod tests {
     /// The verdict first, details at the given positions.
     fn acquire(len: u16, ttl: u16, holder: u16) -> ReplyShape {
         let (ttl, holder) = (NonZeroU16::new(ttl), NonZeroU16::new(holder));
-        ReplyShape { asked: Asked::Acquire, len, verdict: 0, ttl, holder, watch: None }
+        ReplyShape { request: RequestKind::Acquire, len, verdict: 0, ttl, holder, watch: None }
     }
 
-    fn obstacle(shape: ReplyShape, wire: &[&str]) -> Obstacle {
+    fn conflict(shape: ReplyShape, wire: &[&str]) -> Conflict {
         match shape.read(&parsed(wire), &Held::of(b"v")) {
-            Answer::Denied(obstacle) => obstacle,
+            Answer::Denied(conflict) => conflict,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn pttl_reply_sets_the_remaining_ttl() {
-        let remaining = |shape, wire: &[&str]| obstacle(shape, wire).remaining;
+        let remaining = |shape, wire: &[&str]| conflict(shape, wire).remaining;
         let (plain, watched) = (acquire(2, 1, 0), acquire(3, 2, 0));
-        let ms = |ms| Some(Remaining::For(Duration::from_millis(ms)));
-        assert_eq!(remaining(acquire(1, 0, 0), &[NIL]), None, "not asked");
+        let ms = |ms| Some(RemainingTtl::Expires(Duration::from_millis(ms)));
+        assert_eq!(remaining(acquire(1, 0, 0), &[NIL]), None, "not requested");
         assert_eq!(remaining(plain, &[NIL, TTL]), ms(70));
         assert_eq!(remaining(watched, &[NIL, OK, ":-2\r\n"]), ms(0), "missing key");
-        assert_eq!(remaining(watched, &[NIL, OK, ":-1\r\n"]), Some(Remaining::ForEver));
+        assert_eq!(remaining(watched, &[NIL, OK, ":-1\r\n"]), Some(RemainingTtl::NoExpiry));
         assert_eq!(remaining(watched, &[NIL, "-ERR no\r\n", "-ERR no\r\n"]), None);
         assert_eq!(remaining(watched, &[NIL, TTL, "-ERR no\r\n"]), None, "not the TTL's reply");
     }
@@ -196,12 +197,12 @@ mod tests {
     #[test]
     fn conflict_has_value_and_ttl() {
         let (plain, watched) = (acquire(3, 1, 2), acquire(4, 2, 3));
-        let remaining = Some(Remaining::For(Duration::from_millis(70)));
-        let unknown = Obstacle { remaining, ..Obstacle::default() };
-        let held = Obstacle { value: Some(Held::of(b"hi")), ..unknown.clone() };
-        assert_eq!(obstacle(plain, &[NIL, TTL, VALUE]), held);
-        assert_eq!(obstacle(watched, &[NIL, OK, TTL, VALUE]), held);
-        assert_eq!(obstacle(plain, &[NIL, TTL, "-WRONGTYPE no\r\n"]), unknown);
+        let remaining = Some(RemainingTtl::Expires(Duration::from_millis(70)));
+        let unknown = Conflict { remaining, ..Conflict::default() };
+        let held = Conflict { value: Some(Held::of(b"hi")), ..unknown.clone() };
+        assert_eq!(conflict(plain, &[NIL, TTL, VALUE]), held);
+        assert_eq!(conflict(watched, &[NIL, OK, TTL, VALUE]), held);
+        assert_eq!(conflict(plain, &[NIL, TTL, "-WRONGTYPE no\r\n"]), unknown);
         let ours = plain.read(&parsed(&[OK, TTL, VALUE]), &Held::of(b"v"));
         assert_eq!(ours.vote(), Vote::Granted, "the existing value is this client's");
     }
@@ -209,10 +210,10 @@ mod tests {
     #[test]
     fn key_is_watched_if_client_caching_succeeds() {
         let shape = ReplyShape { watch: Some(1), ..acquire(3, 2, 0) };
-        let is_watched = |wire: &[&str]| obstacle(shape, wire).is_watched;
+        let is_watched = |wire: &[&str]| conflict(shape, wire).is_watched;
         assert!(is_watched(&[NIL, OK, TTL]));
         assert!(!is_watched(&[NIL, "-NOPERM no\r\n", TTL]));
-        assert!(!obstacle(acquire(3, 2, 0), &[NIL, OK, TTL]).is_watched, "not asked");
+        assert!(!conflict(acquire(3, 2, 0), &[NIL, OK, TTL]).is_watched, "not requested");
     }
 
     #[test]

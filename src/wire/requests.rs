@@ -63,7 +63,7 @@ impl Requests {
     /// Clears the bytes after they were sent, without resetting the count. Keeps capacity for twice as much, or for
     /// [`MIN_CAPACITY`].
     pub(super) fn forget_bytes(&mut self) {
-        let room = MOST_ROOM.max(2 * self.bytes.len());
+        let room = MIN_CAPACITY.max(2 * self.bytes.len());
         self.bytes.clear();
         self.bytes.shrink_to(room);
     }
@@ -75,7 +75,7 @@ impl Requests {
 }
 
 /// Buffer capacity that is always kept, in bytes.
-const MOST_ROOM: usize = 1 << 16;
+const MIN_CAPACITY: usize = 1 << 16;
 
 /// Precomputed encoding of constant words of a command.
 #[derive(Clone, Copy)]
@@ -209,10 +209,10 @@ mod tests {
             requests.forget_bytes();
             requests.bytes.capacity()
         };
-        let room = sent(4 * MOST_ROOM);
-        assert!((4 * MOST_ROOM..=9 * MOST_ROOM).contains(&room), "{room}");
-        assert_eq!(sent(3 * MOST_ROOM), room, "capacity in use is kept");
-        assert!((1..=MOST_ROOM).contains(&sent(1)), "not used again");
+        let room = sent(4 * MIN_CAPACITY);
+        assert!((4 * MIN_CAPACITY..=9 * MIN_CAPACITY).contains(&room), "{room}");
+        assert_eq!(sent(3 * MIN_CAPACITY), room, "capacity in use is kept");
+        assert!((1..=MIN_CAPACITY).contains(&sent(1)), "not used again");
     }
 
     proptest! {

@@ -6,7 +6,7 @@ use redis::Value as Reply;
 use std::time::Duration;
 
 /// `COUNT` of the `SCAN`. Servers used for locks only rarely have more keys.
-const SCANNED: u64 = 1_000;
+const SCAN_COUNT: u64 = 1_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FoundLock {
@@ -27,7 +27,7 @@ pub(crate) fn ask_keys(prefix: &[u8], requests: &mut Requests) {
     pattern.push(b'*');
     requests.allow_reply(INFO_REPLY);
     let scan = requests.command("SCAN", 5).arg("0").arg("MATCH").arg(pattern);
-    scan.arg("COUNT").number(SCANNED).end();
+    scan.arg("COUNT").number(SCAN_COUNT).end();
 }
 
 /// Keys in the reply to [`ask_keys`]; `None` for an error reply.

@@ -23,12 +23,12 @@ pub(super) static RELEASE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/release.lua")).fenced("1"));
 
 /// Lua script that reads a key's value and remaining TTL.
-pub(super) static LOOK: LazyLock<Script> =
+pub(super) static READ: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/read.lua")));
 
 /// Sources of all scripts, for `SCRIPT LOAD`.
 pub(super) fn sources() -> impl Iterator<Item = &'static str> {
-    let all = [&ACQUIRE, &ACQUIRE_FENCED, &EXTEND, &RELEASE, &LOOK];
+    let all = [&ACQUIRE, &ACQUIRE_FENCED, &EXTEND, &RELEASE, &READ];
     all.into_iter().flat_map(|script| script.texts()).map(|text| &*text.source)
 }
 
@@ -47,7 +47,7 @@ struct Text {
 struct Fenced {
     text: Text,
     /// Minimum integer result that means success.
-    done_from: &'static str,
+    min_success: &'static str,
 }
 
 /// Encoding of a command.
@@ -85,12 +85,12 @@ impl Script {
     }
 
     /// Adds the variant that updates counters.
-    fn fenced(self, done_from: &'static str) -> Self {
+    fn fenced(self, min_success: &'static str) -> Self {
         let plain = &self.plain.source;
         let fenced = include_str!("scripts/fenced.lua");
         let text =
             Text::new(format!("local function unfenced(KEYS, ARGV)\n{plain}\nend\n{fenced}"));
-        Self { fenced: Some(Fenced { text, done_from }), ..self }
+        Self { fenced: Some(Fenced { text, min_success }), ..self }
     }
 
     fn texts(&self) -> impl Iterator<Item = &Text> {
@@ -103,44 +103,44 @@ impl Script {
         &self,
         form: Form,
         keys: &Keys,
-        follow: Option<CounterUpdate<'_>>,
+        update: Option<CounterUpdate<'_>>,
         arguments: usize,
         requests: &'a mut Requests,
     ) -> Arguments<'a> {
-        let followed = self.fenced.as_ref().zip(follow);
-        let text = followed.map_or(&self.plain, |(fenced, _)| &fenced.text);
-        let Some((fenced, follow)) = followed else {
+        let fenced_update = self.fenced.as_ref().zip(update);
+        let text = fenced_update.map_or(&self.plain, |(fenced, _)| &fenced.text);
+        let Some((fenced, update)) = fenced_update else {
             // The number of keys, then the keys.
             let call = text.call(form, 1 + keys.len() + arguments, requests);
             return call.number(keys.len() as u64).args(keys.iter());
         };
         let keys_and_counters = 2 * keys.len();
-        text.call(form, 1 + keys_and_counters + FOLLOWING + arguments, requests)
+        text.call(form, 1 + keys_and_counters + COUNTER_ARGUMENTS + arguments, requests)
             .number(keys_and_counters as u64)
             .args(keys.iter())
-            .args(follow.counters.iter())
-            .number(follow.least)
-            .arg(follow.mode.word())
-            .number(follow.ttl.as_millis())
-            .arg(fenced.done_from)
+            .args(update.counters.iter())
+            .number(update.minimum)
+            .arg(update.mode.word())
+            .number(update.ttl.as_millis())
+            .arg(fenced.min_success)
     }
 }
 
 impl Script {
     /// Calls [`ACQUIRE_FENCED`].
-    pub(super) fn draw(
+    pub(super) fn call_acquire_fenced(
         &self,
         form: Form,
         (key, value, ttl): (&[u8], &[u8], u64),
-        follow: CounterUpdate<'_>,
+        update: CounterUpdate<'_>,
         requests: &mut Requests,
     ) {
         let call = self.plain.call(form, 7, requests).number(2);
-        let call = call.arg(key).arg(follow.counters.first());
-        let call = call.number(follow.least).number(follow.ttl.as_millis());
+        let call = call.arg(key).arg(update.counters.first());
+        let call = call.number(update.minimum).number(update.ttl.as_millis());
         call.arg(value).number(ttl).end();
     }
 }
 
 /// Number of arguments of `fenced.lua`, before those of the wrapped script.
-const FOLLOWING: usize = 4;
+const COUNTER_ARGUMENTS: usize = 4;

@@ -1,6 +1,6 @@
 //! Commands that set up a connection, and the server's replies.
 
-use super::abilities::{Abilities, NativeDelete};
+use super::capabilities::{Capabilities, NativeDelete};
 use super::command::ask_time;
 use super::facts::Facts;
 use super::reply::time_us;
@@ -40,7 +40,7 @@ pub(crate) struct SetUp {
     pub(crate) info: ServerInfo,
     /// Time of the server's clock, in microseconds since 1970; `None` if `TIME` is not permitted.
     pub(crate) shown_us: Option<u64>,
-    pub(crate) can: Abilities,
+    pub(crate) can: Capabilities,
 }
 
 impl SetUp {
@@ -88,9 +88,9 @@ impl SetUp {
         }
         facts.add_config(config);
         let mut info = ServerInfo::of(&facts);
-        info.unnamed = refusal(&sections[0]).unwrap_or(info.unnamed);
+        info.unnamed = info_error(&sections[0]).unwrap_or(info.unnamed);
         // A replica is rejected later, with a better reason.
-        if let Some(error) = told.iter().find_map(obstacle).filter(|_| !info.is_replica) {
+        if let Some(error) = told.iter().find_map(temporary_error).filter(|_| !info.is_replica) {
             return Err(error);
         }
         let are_texts = sections.iter().all(|reply| {
@@ -102,7 +102,7 @@ impl SetUp {
             Value::ServerError(_) if are_texts => None,
             _ => return Err(out_of_step()),
         };
-        let can = Abilities { tracks, deletes: NativeDelete::of(&facts) };
+        let can = Capabilities { tracks, deletes: NativeDelete::of(&facts) };
         Ok(Self { client_id, info, shown_us: time_us(time), can })
     }
 }
@@ -113,7 +113,7 @@ pub(super) fn ask_for_pushes(requests: &mut Requests) {
 }
 
 /// The error, if it reports a temporary state of the server.
-fn obstacle(reply: &Value) -> Option<RedisError> {
+fn temporary_error(reply: &Value) -> Option<RedisError> {
     match reply {
         Value::ServerError(error) => {
             let is_refusal =
@@ -125,7 +125,7 @@ fn obstacle(reply: &Value) -> Option<RedisError> {
 }
 
 /// Why the run ID is unknown, if `reply` is an error.
-fn refusal(reply: &Value) -> Option<&'static str> {
+fn info_error(reply: &Value) -> Option<&'static str> {
     match reply {
         Value::ServerError(error) if error.code() == "NOPERM" => Some("INFO is not permitted"),
         Value::ServerError(error) if error.code() == OMITTED => Some("no reply to INFO"),

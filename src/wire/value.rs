@@ -8,7 +8,7 @@ use uuid::Uuid;
 const DIGITS: usize = 32;
 
 /// Suffix of a cool-down value. Metadata starts with a colon, so a holder cannot produce it.
-const COOLING: &str = "+cool-down";
+const COOL_DOWN: &str = "+cool-down";
 
 /// Maximum length of a value read from a node, in bytes. A lease's value has at most 4,134: the digits, a plus sign and
 /// the number of keys, a colon and 4,096 bytes of metadata. The scripts repeat this number.
@@ -37,7 +37,7 @@ impl Value {
     }
 
     /// The value for a lease of this number of `keys`, with metadata.
-    pub(crate) fn telling(uuid: Uuid, keys: usize, metadata: Option<&str>) -> Self {
+    pub(crate) fn with_metadata(uuid: Uuid, keys: usize, metadata: Option<&str>) -> Self {
         let fresh = Self::plain(uuid);
         if keys == 1 && metadata.is_none() {
             return fresh;
@@ -48,13 +48,13 @@ impl Value {
     }
 
     /// A fresh cool-down value, stored after a release.
-    pub(crate) fn cooling(random: &Random) -> Self {
-        Self(Form::Long(format!("{}{COOLING}", Self::fresh(random).as_str()).into_bytes().into()))
+    pub(crate) fn cool_down(random: &Random) -> Self {
+        Self(Form::Long(format!("{}{COOL_DOWN}", Self::fresh(random).as_str()).into_bytes().into()))
     }
 
     /// True for a cool-down value.
-    pub(crate) fn is_cooling(&self) -> bool {
-        self.secret().is_some() && self.bytes()[DIGITS..] == *COOLING.as_bytes()
+    pub(crate) fn is_cool_down(&self) -> bool {
+        self.secret().is_some() && self.bytes()[DIGITS..] == *COOL_DOWN.as_bytes()
     }
 
     /// A value read from a node or handed over. Equal bytes compare as equal.
@@ -93,7 +93,7 @@ impl Value {
     }
 
     /// Number of keys of the lease, if above one.
-    pub(crate) fn several(&self) -> Option<usize> {
+    pub(crate) fn multi_key_count(&self) -> Option<usize> {
         self.parts().map(|(keys, _)| keys).filter(|keys| *keys > 1)
     }
 
@@ -147,9 +147,9 @@ mod tests {
             for told in
                 [None, Some(""), Some("worker-7"), Some("host:42"), Some("größe"), Some("+7")]
             {
-                let value = Value::telling(Random::Machine.uuid(), keys, told);
+                let value = Value::with_metadata(Random::Machine.uuid(), keys, told);
                 assert_eq!(
-                    (value.metadata(), value.several()),
+                    (value.metadata(), value.multi_key_count()),
                     (told, Some(keys).filter(|k| *k > 1))
                 );
                 let metadata = told.map_or(String::new(), |told| format!(":{told}"));
@@ -165,20 +165,20 @@ mod tests {
     fn values_with_equal_bytes_are_equal() {
         let made = Value::fresh(&Random::Machine);
         assert_eq!(Value::of(made.bytes()), made);
-        let made = Value::telling(Random::Machine.uuid(), 1, Some("worker-7"));
+        let made = Value::with_metadata(Random::Machine.uuid(), 1, Some("worker-7"));
         assert_eq!(Value::of(made.bytes()), made);
     }
 
     #[test]
     fn cool_down_values_have_no_metadata() {
-        let cooling = Value::cooling(&Random::Machine);
-        assert!(cooling.is_cooling() && Value::of(cooling.bytes()).is_cooling());
-        assert_eq!((cooling.metadata(), cooling.several()), (None, None));
+        let cooling = Value::cool_down(&Random::Machine);
+        assert!(cooling.is_cool_down() && Value::of(cooling.bytes()).is_cool_down());
+        assert_eq!((cooling.metadata(), cooling.multi_key_count()), (None, None));
         let holders = [None, Some("cool-down"), Some("+cool-down")];
         for metadata in holders {
-            assert!(!Value::telling(Random::Machine.uuid(), 1, metadata).is_cooling());
+            assert!(!Value::with_metadata(Random::Machine.uuid(), 1, metadata).is_cool_down());
         }
-        assert!(!Value::of(b"+cool-down").is_cooling());
+        assert!(!Value::of(b"+cool-down").is_cool_down());
     }
 
     #[test]
@@ -207,12 +207,12 @@ mod tests {
             "+:+2",
         ] {
             let value = Value::of(format!("{digits}{rest}").as_bytes());
-            assert_eq!((value.several(), value.metadata()), (None, None), "{rest}");
+            assert_eq!((value.multi_key_count(), value.metadata()), (None, None), "{rest}");
         }
         let in_metadata = Value::of(format!("{digits}:+2").as_bytes());
-        assert_eq!((in_metadata.several(), in_metadata.metadata()), (None, Some("+2")));
+        assert_eq!((in_metadata.multi_key_count(), in_metadata.metadata()), (None, Some("+2")));
         for no_digits in ["+2", "x+2", "0123+2", &"x".repeat(DIGITS), ""] {
-            assert_eq!(Value::of(format!("{no_digits}+2").as_bytes()).several(), None);
+            assert_eq!(Value::of(format!("{no_digits}+2").as_bytes()).multi_key_count(), None);
         }
     }
 
@@ -222,7 +222,7 @@ mod tests {
             [&b""[..], b"1", b"\xff\xfe", &[b'x'; 40], b"some-token-of-another-library:zz"]
         {
             let value = Value::of(others);
-            assert_eq!((value.metadata(), value.several()), (None, None));
+            assert_eq!((value.metadata(), value.multi_key_count()), (None, None));
             assert!(value.hint().chars().count() <= others.len() / 4);
         }
     }

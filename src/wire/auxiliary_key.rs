@@ -28,7 +28,7 @@ pub(crate) fn is_reserved(key: &[u8]) -> bool {
 
 /// Name of the auxiliary key of `key`. `kind` identifies the purpose and contains neither braces nor colons. `None` if
 /// the key's braces do not allow a name in the same slot.
-pub(crate) fn companion(key: &[u8], kind: &str) -> Option<Key> {
+pub(crate) fn auxiliary_key(key: &[u8], kind: &str) -> Option<Key> {
     let marked = [key, MARK.as_bytes(), kind.as_bytes()];
     match braces(key) {
         Braces::Tag => Some(marked.concat().into()),
@@ -80,15 +80,15 @@ mod tests {
 
     /// Checks the invariants for `key` and returns its auxiliary key, if any.
     fn checked(key: &[u8]) -> Option<Key> {
-        let companion = companion(key, "token")?;
-        assert_eq!(hashed_part(&companion), hashed_part(key), "{}", key.escape_ascii());
-        assert!(companion.starts_with(key), "{}", key.escape_ascii());
-        assert!(is_reserved(&companion), "{}", key.escape_ascii());
+        let auxiliary_key = auxiliary_key(key, "token")?;
+        assert_eq!(hashed_part(&auxiliary_key), hashed_part(key), "{}", key.escape_ascii());
+        assert!(auxiliary_key.starts_with(key), "{}", key.escape_ascii());
+        assert!(is_reserved(&auxiliary_key), "{}", key.escape_ascii());
         if !is_reserved(key) {
-            let at = companion.windows(MARK.len()).position(|part| part == MARK.as_bytes());
-            assert_eq!(at.map(|at| &companion[..at]), Some(key), "contains the lock key");
+            let at = auxiliary_key.windows(MARK.len()).position(|part| part == MARK.as_bytes());
+            assert_eq!(at.map(|at| &auxiliary_key[..at]), Some(key), "contains the lock key");
         }
-        Some(companion)
+        Some(auxiliary_key)
     }
 
     /// All strings of up to `longest` characters of the alphabet.
@@ -120,7 +120,10 @@ mod tests {
             ("a}b", None),
             ("}{", None),
         ] {
-            assert_eq!(companion(key.as_bytes(), "token").as_deref(), expected.map(str::as_bytes));
+            assert_eq!(
+                auxiliary_key(key.as_bytes(), "token").as_deref(),
+                expected.map(str::as_bytes)
+            );
         }
     }
 
@@ -129,9 +132,9 @@ mod tests {
         let short = names(b"{}ab", 8);
         let single = (0..=u8::MAX).map(|byte| vec![byte]);
         let keys: HashSet<_> = short.into_iter().chain(single).collect();
-        let companions: Vec<_> = keys.iter().filter_map(|key| checked(key)).collect();
-        assert_eq!(companions.iter().collect::<HashSet<_>>().len(), companions.len());
-        let has_none = |key: &&Vec<u8>| companion(key, "token").is_none();
+        let auxiliary_keys: Vec<_> = keys.iter().filter_map(|key| checked(key)).collect();
+        assert_eq!(auxiliary_keys.iter().collect::<HashSet<_>>().len(), auxiliary_keys.len());
+        let has_none = |key: &&Vec<u8>| auxiliary_key(key, "token").is_none();
         let is_plain = |key: &Vec<u8>| !key.iter().any(|byte| b"{}".contains(byte));
         for key in keys.iter().filter(has_none) {
             assert!(key.is_empty() || !is_plain(key), "{}", key.escape_ascii());
@@ -143,8 +146,10 @@ mod tests {
         for prefix in names(b"{}ab", 4) {
             for resource in names(b"{}ab", 4) {
                 let key = [&prefix[..], &resource].concat();
-                let companion = checked(&key);
-                assert!(companion.is_none_or(|companion| companion.starts_with(&prefix)));
+                let auxiliary_key = checked(&key);
+                assert!(
+                    auxiliary_key.is_none_or(|auxiliary_key| auxiliary_key.starts_with(&prefix))
+                );
             }
         }
     }
@@ -160,10 +165,10 @@ mod tests {
             ),
         ) {
             let keys: HashSet<_> = keys.union(&pieces).filter(|key| !is_reserved(key)).collect();
-            let companions: Vec<_> = keys.iter().flat_map(|key| {
-                [checked(key), companion(key, "other")].into_iter().flatten()
+            let auxiliary_keys: Vec<_> = keys.iter().flat_map(|key| {
+                [checked(key), auxiliary_key(key, "other")].into_iter().flatten()
             }).collect();
-            prop_assert_eq!(companions.iter().collect::<HashSet<_>>().len(), companions.len());
+            prop_assert_eq!(auxiliary_keys.iter().collect::<HashSet<_>>().len(), auxiliary_keys.len());
         }
     }
 }

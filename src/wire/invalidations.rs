@@ -8,55 +8,55 @@ const MAX_BYTES: usize = 1 << 18;
 
 /// Key changes that the server has pushed since the last poll.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Pushed {
+pub(crate) struct Invalidations {
     pub(crate) keys: Vec<Vec<u8>>,
     /// The buffer overflowed: any key may have changed.
-    pub(crate) has_lost: bool,
-    pub(crate) is_flush: bool,
+    pub(crate) overflowed: bool,
+    pub(crate) flushed: bool,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Pushes {
-    pushed: Pushed,
+pub(super) struct InvalidationBuffer {
+    pushed: Invalidations,
     bytes: usize,
 }
 
-impl Pushes {
-    pub(super) fn note(&mut self, kind: &PushKind, data: Vec<Value>) {
+impl InvalidationBuffer {
+    pub(super) fn record(&mut self, kind: &PushKind, data: Vec<Value>) {
         if *kind != PushKind::Invalidate {
             // No key changed.
             return;
         }
         match data.into_iter().next() {
-            Some(Value::Array(keys)) => keys.into_iter().for_each(|key| self.note_key(key)),
-            Some(Value::Nil) => self.pushed.is_flush = true,
+            Some(Value::Array(keys)) => keys.into_iter().for_each(|key| self.record_key(key)),
+            Some(Value::Nil) => self.pushed.flushed = true,
             // An unknown format: assume that any key has changed.
-            _ => self.lose(),
+            _ => self.overflow(),
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.pushed == Pushed::default()
+        self.pushed == Invalidations::default()
     }
 
-    pub(super) fn take(&mut self) -> Option<Pushed> {
+    pub(super) fn take(&mut self) -> Option<Invalidations> {
         self.bytes = 0;
-        Some(std::mem::take(&mut self.pushed)).filter(|pushed| *pushed != Pushed::default())
+        Some(std::mem::take(&mut self.pushed)).filter(|pushed| *pushed != Invalidations::default())
     }
 
-    fn note_key(&mut self, key: Value) {
+    fn record_key(&mut self, key: Value) {
         let Value::BulkString(key) = key else { return };
         self.bytes += key.len();
         if self.pushed.keys.len() >= MAX_KEYS || self.bytes > MAX_BYTES {
-            self.lose();
+            self.overflow();
         }
-        if !self.pushed.has_lost {
+        if !self.pushed.overflowed {
             self.pushed.keys.push(key);
         }
     }
 
-    fn lose(&mut self) {
-        self.pushed.has_lost = true;
+    fn overflow(&mut self) {
+        self.pushed.overflowed = true;
         self.pushed.keys = Vec::new();
     }
 }
@@ -71,43 +71,46 @@ mod tests {
 
     #[test]
     fn invalidation_buffer_overflows_at_its_limits() {
-        let mut pushes = Pushes::default();
+        let mut pushes = InvalidationBuffer::default();
         assert_eq!((pushes.is_empty(), pushes.take()), (true, None));
-        pushes.note(&PushKind::Invalidate, vec![Value::Array(vec![key("a"), key("b")])]);
-        pushes.note(&PushKind::Message, vec![key("c")]);
+        pushes.record(&PushKind::Invalidate, vec![Value::Array(vec![key("a"), key("b")])]);
+        pushes.record(&PushKind::Message, vec![key("c")]);
         assert!(!pushes.is_empty());
         let keys = vec![b"a".to_vec(), b"b".to_vec()];
-        assert_eq!(pushes.take(), Some(Pushed { keys, ..Pushed::default() }));
+        assert_eq!(pushes.take(), Some(Invalidations { keys, ..Invalidations::default() }));
         assert_eq!(pushes.take(), None);
-        let lost = || Pushed { has_lost: true, ..Pushed::default() };
+        let lost = || Invalidations { overflowed: true, ..Invalidations::default() };
         let long = "k".repeat(MAX_BYTES / 4);
         for (name, count) in [("short", MAX_KEYS + 1), (&*long, 5)] {
             for _ in 0..count * 3 {
-                pushes.note(&PushKind::Invalidate, vec![Value::Array(vec![key(name)])]);
+                pushes.record(&PushKind::Invalidate, vec![Value::Array(vec![key(name)])]);
                 let bytes: usize = pushes.pushed.keys.iter().map(Vec::len).sum();
                 assert!(pushes.pushed.keys.len() <= MAX_KEYS && bytes <= MAX_BYTES);
             }
             assert_eq!(pushes.take(), Some(lost()));
         }
-        pushes.note(&PushKind::Invalidate, vec![Value::Int(7)]);
+        pushes.record(&PushKind::Invalidate, vec![Value::Int(7)]);
         assert_eq!(pushes.take(), Some(lost()), "no flush");
     }
 
     #[test]
     fn polling_empties_the_buffer() {
-        let mut pushes = Pushes::default();
+        let mut pushes = InvalidationBuffer::default();
         let long = "k".repeat(MAX_BYTES / 2 + 1);
         for _ in 0..3 {
-            pushes.note(&PushKind::Invalidate, vec![Value::Array(vec![key(&long)])]);
+            pushes.record(&PushKind::Invalidate, vec![Value::Array(vec![key(&long)])]);
             let told = pushes.take().expect("an invalidation");
-            assert!(told.keys.len() == 1 && !told.has_lost);
+            assert!(told.keys.len() == 1 && !told.overflowed);
         }
     }
 
     #[test]
     fn null_invalidation_is_a_flush() {
-        let mut pushes = Pushes::default();
-        pushes.note(&PushKind::Invalidate, vec![Value::Nil]);
-        assert_eq!(pushes.take(), Some(Pushed { is_flush: true, ..Pushed::default() }));
+        let mut pushes = InvalidationBuffer::default();
+        pushes.record(&PushKind::Invalidate, vec![Value::Nil]);
+        assert_eq!(
+            pushes.take(),
+            Some(Invalidations { flushed: true, ..Invalidations::default() })
+        );
     }
 }

@@ -10,29 +10,29 @@ use super::requests::Requests;
 use redis::Value;
 
 /// Appends the `TIME` command.
-pub(crate) fn seal(requests: &mut Requests) {
+pub(crate) fn append_sync_check(requests: &mut Requests) {
     ask_time(requests);
 }
 
 /// Errors that other commands may return, but `TIME` never does.
-const NEVER_TO_TIME: [&str; 7] =
+const NEVER_FROM_TIME: [&str; 7] =
     ["OOM", "READONLY", "MISCONF", "NOREPLICAS", "WRONGTYPE", "NOSCRIPT", "MOVED"];
 
 /// Verifies that the replies are in sync, and returns the node's time in microseconds since 1970. `None` without a
 /// marker, or if `TIME` is not permitted. Fails unless there are `expected` replies and the last one fits `TIME`.
-pub(crate) fn read_seal(
+pub(crate) fn verify_sync(
     replies: &[Value],
     expected: usize,
-    is_sealed: bool,
+    has_sync_check: bool,
 ) -> Result<Option<u64>, NodeFailure> {
     let out_of_step = || NodeFailure::Unexpected("replies out of sync".into());
     match replies.last() {
         _ if replies.len() != expected => Err(out_of_step()),
-        Some(Value::ServerError(error)) if is_sealed => {
-            let is_to_time = !NEVER_TO_TIME.contains(&error.code());
+        Some(Value::ServerError(error)) if has_sync_check => {
+            let is_to_time = !NEVER_FROM_TIME.contains(&error.code());
             is_to_time.then_some(None).ok_or_else(out_of_step)
         }
-        Some(last) if is_sealed => time_us(last).map(Some).ok_or_else(out_of_step),
+        Some(last) if has_sync_check => time_us(last).map(Some).ok_or_else(out_of_step),
         _ => Ok(None),
     }
 }
@@ -49,14 +49,14 @@ mod tests {
     proptest! {
         #[test]
         fn wrong_reply_count_is_out_of_sync(
-            expected in 1..9_usize, came in 0..9_usize, is_sealed: bool,
+            expected in 1..9_usize, came in 0..9_usize, has_sync_check: bool,
         ) {
             let mut replies = vec![Value::Okay; came];
             if let Some(last) = replies.last_mut() {
                 *last = time();
             }
-            let read = read_seal(&replies, expected, is_sealed);
-            let told = is_sealed.then_some(7_000_005);
+            let read = verify_sync(&replies, expected, has_sync_check);
+            let told = has_sync_check.then_some(7_000_005);
             prop_assert_eq!(read.ok(), (came == expected).then_some(told));
         }
     }
@@ -64,10 +64,10 @@ mod tests {
     #[test]
     fn sync_check_accepts_a_time_or_a_time_error() {
         let error = redis::parse_redis_value(b"-NOPERM no\r\n").expect("an error reply");
-        let read = |last: &Value| read_seal(&[Value::Okay, last.clone()], 2, true);
+        let read = |last: &Value| verify_sync(&[Value::Okay, last.clone()], 2, true);
         assert_eq!(read(&time()), Ok(Some(7_000_005)));
         assert_eq!(read(&error), Ok(None), "permitted");
-        for code in NEVER_TO_TIME {
+        for code in NEVER_FROM_TIME {
             let wire = format!("-{code} what a write is refused with\r\n");
             let shifted = redis::parse_redis_value(wire.as_bytes()).expect("an error reply");
             assert!(read(&shifted).is_err(), "a stray reply before a refused write: {code}");
@@ -75,6 +75,6 @@ mod tests {
         for other in [Value::Okay, Value::Nil, Value::Int(7), Value::Array(vec![time()])] {
             assert!(read(&other).is_err(), "{other:?}");
         }
-        assert_eq!(read_seal(&[Value::Okay], 1, false), Ok(None), "not asked");
+        assert_eq!(verify_sync(&[Value::Okay], 1, false), Ok(None), "not requested");
     }
 }

@@ -5,7 +5,7 @@ use super::requests::Requests;
 
 /// Optional features of a server that this client is permitted to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Abilities {
+pub(crate) struct Capabilities {
     /// Client tracking: the server pushes an invalidation when a watched key changes.
     pub(crate) tracks: bool,
     /// A native compare-and-delete command, which replaces the release script.
