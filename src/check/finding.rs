@@ -99,7 +99,7 @@ pub enum Finding {
         persistence: Persistence,
     },
     /// The server does not fsync its append-only file during a rewrite (`no-appendfsync-on-rewrite`). A warning.
-    RestsOnRewrite,
+    NoFsyncOnRewrite,
     /// The server is older than Redis 6.2, the oldest tested version. A warning.
     Old {
         /// Compatible Redis version: major and minor.
@@ -151,7 +151,7 @@ impl Finding {
             | Self::ClocksDisagree { .. }
             | Self::ExceedsMaxTtl { .. }
             | Self::NotDurable { .. }
-            | Self::RestsOnRewrite
+            | Self::NoFsyncOnRewrite
             | Self::HasReplicas { .. }
             | Self::Watched { .. }
             | Self::Old { .. } => Severity::Warning,
@@ -283,7 +283,7 @@ impl fmt::Display for Finding {
                 write!(f, "{}", Excess(*max_ttl))
             }
             Self::NotDurable { persistence } => f.write_str(&forgets(*persistence)),
-            Self::RestsOnRewrite => {
+            Self::NoFsyncOnRewrite => {
                 write!(f, "no-appendfsync-on-rewrite is yes: a crash of the machine during a ")?;
                 write!(f, "rewrite loses locks; set it to no before you use trust_persistence")
             }

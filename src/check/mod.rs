@@ -257,7 +257,7 @@ fn findings(probe: &Probe) -> Vec<Finding> {
     found.extend(moved.map(|by| Finding::ClockMoved { by }));
     match facts.persistence() {
         Some(Persistence::AppendOnly(Some(Fsync::Always))) if facts.skips_fsync_on_rewrite() => {
-            found.push(Finding::RestsOnRewrite);
+            found.push(Finding::NoFsyncOnRewrite);
         }
         None | Some(Persistence::AppendOnly(Some(Fsync::Always))) => {}
         Some(persistence) => found.push(Finding::NotDurable { persistence }),

@@ -35,13 +35,13 @@ struct FindingShape<'a> {
     severity: Severity,
     message: String,
     #[serde(flatten)]
-    told: Told<'a>,
+    fields: Fields<'a>,
 }
 
 /// Fields of a finding.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Told<'a> {
+enum Fields<'a> {
     Nothing {},
     Failure { failure: &'a NodeFailure },
     Quarantined { failure: &'a NodeFailure, counts_in_seconds: f64 },
@@ -120,46 +120,48 @@ impl Serialize for Disagreement {
 /// An object: `kind`, `severity`, the displayed text as `message`, and the fields of that kind.
 impl Serialize for Finding {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (kind, told) = match self {
-            Self::Unreachable { failure } => ("unreachable", Told::Failure { failure }),
+        let (kind, fields) = match self {
+            Self::Unreachable { failure } => ("unreachable", Fields::Failure { failure }),
             Self::Quarantined { failure, counts_in } => {
                 let counts_in_seconds = counts_in.as_secs_f64();
-                ("quarantined", Told::Quarantined { failure, counts_in_seconds })
+                ("quarantined", Fields::Quarantined { failure, counts_in_seconds })
             }
-            Self::Replica => ("replica", Told::Nothing {}),
-            Self::SameServer { other } => ("same_server", Told::Other { other }),
-            Self::Refused { command, failure } => ("refused", Told::Refused { command, failure }),
+            Self::Replica => ("replica", Fields::Nothing {}),
+            Self::SameServer { other } => ("same_server", Fields::Other { other }),
+            Self::Refused { command, failure } => ("refused", Fields::Refused { command, failure }),
             Self::Evicting { policy, evicted } => {
-                ("evicting", Told::Evicting { policy, evicted: *evicted })
+                ("evicting", Fields::Evicting { policy, evicted: *evicted })
             }
             Self::ClockMoved { by } => {
-                ("clock_moved", Told::Moved { by_seconds: by.as_secs_f64() })
+                ("clock_moved", Fields::Moved { by_seconds: by.as_secs_f64() })
             }
-            Self::ClockOff { offset } => ("clock_off", Told::Off { offset: *offset }),
+            Self::ClockOff { offset } => ("clock_off", Fields::Off { offset: *offset }),
             Self::ClocksDisagree { by, near_client, others } => {
                 let by_seconds = by.as_secs_f64();
-                ("clocks_disagree", Told::Disputed { by_seconds, near_client, others })
+                ("clocks_disagree", Fields::Disputed { by_seconds, near_client, others })
             }
             Self::ExceedsMaxTtl { key, ttl, max_ttl } => {
                 let (ttl_seconds, max_ttl_seconds) = (ttl.as_secs_f64(), max_ttl.as_secs_f64());
-                ("exceeds_max_ttl", Told::Excess { key, ttl_seconds, max_ttl_seconds })
+                ("exceeds_max_ttl", Fields::Excess { key, ttl_seconds, max_ttl_seconds })
             }
             Self::NotDurable { persistence } => {
-                ("not_durable", Told::Kept { persistence: *persistence })
+                ("not_durable", Fields::Kept { persistence: *persistence })
             }
-            Self::RestsOnRewrite => ("rests_on_rewrite", Told::Nothing {}),
+            Self::NoFsyncOnRewrite => ("no_fsync_on_rewrite", Fields::Nothing {}),
             Self::Old { version: (major, minor) } => {
-                ("old", Told::Version { version: format!("{major}.{minor}") })
+                ("old", Fields::Version { version: format!("{major}.{minor}") })
             }
-            Self::NoPushes { failure } => ("no_pushes", Told::Failure { failure }),
-            Self::HasReplicas { count } => ("has_replicas", Told::Count { count: *count }),
-            Self::Watched { sentinels } => ("watched", Told::Sentinels { sentinels: *sentinels }),
-            Self::Disagrees { clients, about } => ("disagrees", Told::Disagrees { clients, about }),
-            Self::Clustered => ("clustered", Told::Nothing {}),
-            Self::Unknown { what, needs } => ("unknown", Told::Unknown { what, needs }),
+            Self::NoPushes { failure } => ("no_pushes", Fields::Failure { failure }),
+            Self::HasReplicas { count } => ("has_replicas", Fields::Count { count: *count }),
+            Self::Watched { sentinels } => ("watched", Fields::Sentinels { sentinels: *sentinels }),
+            Self::Disagrees { clients, about } => {
+                ("disagrees", Fields::Disagrees { clients, about })
+            }
+            Self::Clustered => ("clustered", Fields::Nothing {}),
+            Self::Unknown { what, needs } => ("unknown", Fields::Unknown { what, needs }),
         };
         let (severity, message) = (self.severity(), self.to_string());
-        FindingShape { kind, severity, message, told }.serialize(serializer)
+        FindingShape { kind, severity, message, fields }.serialize(serializer)
     }
 }
 
@@ -293,7 +295,7 @@ mod tests {
                 "not_durable",
                 json!({"persistence": "snapshots"}),
             ),
-            (Finding::RestsOnRewrite, "rests_on_rewrite", json!({})),
+            (Finding::NoFsyncOnRewrite, "no_fsync_on_rewrite", json!({})),
             (Finding::Old { version: (6, 0) }, "old", json!({"version": "6.0"})),
             (Finding::HasReplicas { count: 2 }, "has_replicas", json!({"count": 2})),
             (Finding::Watched { sentinels: 3 }, "watched", json!({"sentinels": 3})),

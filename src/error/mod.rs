@@ -16,7 +16,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// Other leases hold the lock on so many nodes that no quorum is possible. A later attempt can succeed.
+    /// Other leases hold the lock on enough nodes to prevent a quorum. A later attempt can succeed.
     #[error("held by {}: {report}", whom(*.held_here))]
     Contended {
         /// Report of the last completed attempt.
@@ -32,7 +32,7 @@ pub enum AcquireError {
         /// Replies of the nodes.
         report: Box<Report>,
     },
-    /// Too few nodes replied. This says nothing about the holder of the lock.
+    /// Too few nodes replied. The lock may be free or held.
     #[error("no quorum of nodes available: {report}")]
     NoQuorum {
         /// Report of the last completed attempt.

@@ -1,18 +1,18 @@
 //! Events of a client, and their delivery to observers, `tracing` and metrics.
 //!
-//! Events are delivered without holding a lock, and their delivery does not wait for the receiver.
+//! Events are delivered by direct calls, without holding a lock.
 //!
-//! Without an observer, a subscriber and a recorder, [`Observers::wants`] costs a few loads and branches. Then no event
-//! is built, no clock is read and nothing is allocated.
+//! Without an observer, a subscriber and a recorder, [`Observers::wants`] costs a few loads and branches. Then events are
+//! neither built nor allocated, and no clock is read.
 
 mod event;
 mod holder;
 mod lock;
 mod node_event;
+mod node_standings;
 mod observer;
 mod observers;
 mod report;
-mod roll;
 #[cfg(feature = "serde")]
 mod serialized;
 mod token;
@@ -21,7 +21,7 @@ mod told;
 #[cfg(feature = "metrics")]
 mod metrics;
 #[cfg(feature = "tracing")]
-mod pace;
+mod rate_limit;
 #[cfg(feature = "tracing")]
 mod spans;
 

@@ -52,7 +52,7 @@ use super::node_event::{
 /// observer receives no further events: a panic per event would flood the log.
 ///
 /// Events contain neither the values of locks nor passwords. Minor versions may add events and fields.
-#[allow(unused_variables)] // The defaults do nothing with what they are told.
+#[allow(unused_variables)] // The default methods ignore their events.
 pub trait Observer: Send + Sync + 'static {
     /// An acquire has started.
     fn acquire_begun(&self, event: &AcquireBegun<'_>) {}

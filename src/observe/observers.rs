@@ -3,8 +3,8 @@
 #[cfg(feature = "metrics")]
 use super::metrics::Metrics;
 use super::node_event::NodeStanding;
+use super::node_standings::{Change, NodeStandings};
 use super::observer::Observer;
-use super::roll::{Change, Roll};
 #[cfg(feature = "tracing")]
 use super::spans::Spans;
 use super::told::Told;
@@ -20,22 +20,22 @@ pub(crate) struct Observers(Arc<Inner>);
 
 struct Inner {
     /// The user's observer.
-    observer: Option<Ear<Arc<dyn Observer>>>,
+    observer: Option<Receiver<Arc<dyn Observer>>>,
     #[cfg(feature = "tracing")]
-    spans: Ear<Spans>,
+    spans: Receiver<Spans>,
     /// `None` if no recorder was installed when the client was built.
     #[cfg(feature = "metrics")]
-    metrics: Option<Ear<Metrics>>,
+    metrics: Option<Receiver<Metrics>>,
     /// Number of the last acquire or extension.
     last_id: AtomicU64,
     /// Standing of the nodes, as last reported.
-    roll: Mutex<Roll>,
+    standings: Mutex<NodeStandings>,
 }
 
 /// A receiver, which is disabled after a panic.
-struct Ear<O> {
+struct Receiver<O> {
     observer: O,
-    is_deaf: AtomicBool,
+    is_disabled: AtomicBool,
 }
 
 /// Level of an event. Events below every receiver's level are not built.
@@ -60,28 +60,28 @@ impl Observers {
         #[cfg(not(feature = "metrics"))]
         let _ = nodes;
         Self(Arc::new(Inner {
-            observer: observer.map(Ear::new),
+            observer: observer.map(Receiver::new),
             #[cfg(feature = "tracing")]
-            spans: Ear::new(Spans::new(clock.clone())),
+            spans: Receiver::new(Spans::new(clock.clone())),
             #[cfg(feature = "metrics")]
-            metrics: Metrics::new(nodes).map(Ear::new),
+            metrics: Metrics::new(nodes).map(Receiver::new),
             last_id: AtomicU64::new(0),
-            roll: Mutex::new(Roll::new(quorum)),
+            standings: Mutex::new(NodeStandings::new(quorum)),
         }))
     }
 
     /// True if a receiver wants events of this `weight`. Otherwise do not build the event.
     pub(crate) fn wants(&self, weight: Weight) -> bool {
         #[cfg(feature = "tracing")]
-        if Spans::want(weight) && self.0.spans.hears() {
+        if Spans::want(weight) && self.0.spans.is_enabled() {
             return true;
         }
         #[cfg(feature = "metrics")]
-        if self.0.metrics.as_ref().is_some_and(Ear::hears) {
+        if self.0.metrics.as_ref().is_some_and(Receiver::is_enabled) {
             return true;
         }
         let _ = weight;
-        self.0.observer.as_ref().is_some_and(Ear::hears)
+        self.0.observer.as_ref().is_some_and(Receiver::is_enabled)
     }
 
     /// Delivers `event`. The caller must not hold a lock.
@@ -112,7 +112,7 @@ impl Observers {
         standing: NodeStanding,
         now: Time,
     ) -> Option<Change> {
-        lock(&self.0.roll).handle(node, standing, now)
+        lock(&self.0.standings).handle(node, standing, now)
     }
 }
 
@@ -123,21 +123,22 @@ impl Default for Observers {
     }
 }
 
-impl<O: AsObserver> Ear<O> {
+impl<O: AsObserver> Receiver<O> {
     fn new(observer: O) -> Self {
-        Self { observer, is_deaf: AtomicBool::new(false) }
+        Self { observer, is_disabled: AtomicBool::new(false) }
     }
 
-    fn hears(&self) -> bool {
-        !self.is_deaf.load(Ordering::Relaxed)
+    fn is_enabled(&self) -> bool {
+        !self.is_disabled.load(Ordering::Relaxed)
     }
 
     fn tell<T: Told>(&self, event: &T) {
-        if !self.hears() {
+        if !self.is_enabled() {
             return;
         }
         let observer = self.observer.as_observer();
-        if contain(|| event.tell(observer)).is_none() && !self.is_deaf.swap(true, Ordering::Relaxed)
+        if contain(|| event.tell(observer)).is_none()
+            && !self.is_disabled.swap(true, Ordering::Relaxed)
         {
             contain(|| observer.panicked(T::METHOD));
         }

@@ -1,7 +1,7 @@
 //! Events as spans and log lines of the `tracing` crate.
 //!
 //! All events are logged at debug level. Problems that may need action are logged at warn level, with a [rate
-//! limit](Pace) for each kind: a persistent problem causes a few lines per hour.
+//! limit](RateLimit) for each kind: a persistent problem causes a few lines per hour.
 
 use super::event::{
     AcquireBegun, AcquireEnded, AcquireOutcome, AttemptEnded, ExtendBegun, ExtendEnded, HandedOver,
@@ -13,7 +13,7 @@ use super::node_event::{
 };
 use super::observer::Observer;
 use super::observers::Weight;
-use super::pace::{HeldBack, Pace};
+use super::rate_limit::{RateLimit, Suppressed};
 use crate::protocol::Loss;
 use crate::sync::{contain, lock};
 use crate::time::Clock;
@@ -33,8 +33,8 @@ pub(super) struct Spans {
     clock: Clock,
     /// Open spans, by operation and number.
     open: Mutex<BTreeMap<(Verb, u64), Span>>,
-    paces: Mutex<BTreeMap<Kind, Pace>>,
-    nodes: Mutex<BTreeMap<Box<str>, Pace>>,
+    rate_limits: Mutex<BTreeMap<Kind, RateLimit>>,
+    nodes: Mutex<BTreeMap<Box<str>, RateLimit>>,
 }
 
 /// Operation of a span.
@@ -67,11 +67,11 @@ impl Kind {
 }
 
 /// Suffix of a line that follows suppressed ones.
-struct AndMore(Kind, HeldBack);
+struct AndMore(Kind, Suppressed);
 
 impl fmt::Display for AndMore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(kind, HeldBack { count, within, since }) = self;
+        let Self(kind, Suppressed { count, within, since }) = self;
         if *count == 0 {
             return Ok(());
         }
@@ -94,7 +94,12 @@ impl fmt::Display for Before {
 
 impl Spans {
     pub(super) fn new(clock: Clock) -> Self {
-        Self { clock, open: Mutex::default(), paces: Mutex::default(), nodes: Mutex::default() }
+        Self {
+            clock,
+            open: Mutex::default(),
+            rate_limits: Mutex::default(),
+            nodes: Mutex::default(),
+        }
     }
 
     /// True if a subscriber is interested in this level. False if it panics.
@@ -126,19 +131,20 @@ impl Spans {
 
     /// Applies the rate limit of `kind`. Returns the suffix if a line is to be written. Reports suppressed lines of
     /// other kinds if they are due.
-    fn paced(&self, kind: Kind) -> Option<AndMore> {
+    fn rate_limited(&self, kind: Kind) -> Option<AndMore> {
         let now = self.clock.now();
         let (others, told) = {
-            let mut paces = lock(&self.paces);
-            let told = paces.entry(kind).or_insert_with(|| Pace::new(1)).handle(now);
-            let others = paces.iter_mut().filter(|(other, _)| **other != kind);
-            let others = others.filter_map(|(other, pace)| Some((*other, pace.poll(now)?)));
+            let mut rate_limits = lock(&self.rate_limits);
+            let told = rate_limits.entry(kind).or_insert_with(|| RateLimit::new(1)).handle(now);
+            let others = rate_limits.iter_mut().filter(|(other, _)| **other != kind);
+            let others =
+                others.filter_map(|(other, rate_limit)| Some((*other, rate_limit.poll(now)?)));
             (others.collect::<Vec<_>>(), told)
         };
-        for (other, HeldBack { count, within, .. }) in others {
+        for (other, Suppressed { count, within, .. }) in others {
             warn!(target: "quorlock", "{count} {} within {}", other.more(), short(within));
         }
-        told.map(|held_back| AndMore(kind, held_back))
+        told.map(|suppressed| AndMore(kind, suppressed))
     }
 }
 
@@ -187,7 +193,7 @@ impl Observer for Spans {
                 );
             }
             AcquireOutcome::NoQuorum => {
-                if let Some(more) = self.paced(Kind::NoQuorum) {
+                if let Some(more) = self.rate_limited(Kind::NoQuorum) {
                     warn!(
                         target: "quorlock", parent: &span, votes,
                         "no quorum: neither {resources} nor any other lock can be acquired{more}",
@@ -245,7 +251,7 @@ impl Observer for Spans {
                 target: "quorlock", failures,
                 "renewal of {resources} failed again, {left} until it is lost: {report}",
             );
-        } else if let Some(more) = self.paced(Kind::Failing) {
+        } else if let Some(more) = self.rate_limited(Kind::Failing) {
             warn!(
                 target: "quorlock", votes = %report,
                 "renewal of {resources} failed, {left} until it is lost; {held} resources held in total{more}",
@@ -258,7 +264,7 @@ impl Observer for Spans {
         let held_for = short(held_for);
         if reason == Loss::Closed {
             debug!(target: "quorlock", "{resources} was released after {held_for}: {reason}");
-        } else if let Some(more) = self.paced(Kind::Lost) {
+        } else if let Some(more) = self.rate_limited(Kind::Lost) {
             warn!(target: "quorlock", "{resources} was lost after {held_for}: {reason}{more}");
         }
     }
@@ -280,7 +286,7 @@ impl Observer for Spans {
         span.record("result", result);
         if !is_unconfirmed {
             debug!(target: "quorlock", parent: &span, took, votes, "release of {resources}: {result}");
-        } else if let Some(more) = self.paced(Kind::Unconfirmed) {
+        } else if let Some(more) = self.rate_limited(Kind::Unconfirmed) {
             warn!(
                 target: "quorlock", parent: &span, took, votes,
                 "release of {resources} is not confirmed and continues in the background{more}",
@@ -295,9 +301,10 @@ impl Observer for Spans {
         let is_first = from == NodeStanding::Unknown && to.is_counted();
         let is_told = is_news && !is_first && {
             let now = self.clock.now();
-            let mut paces = lock(&self.nodes);
-            let pace = paces.entry(node.into()).or_insert_with(|| Pace::new(NODE_BURST));
-            pace.handle(now).is_some()
+            let mut rate_limits = lock(&self.nodes);
+            let rate_limit =
+                rate_limits.entry(node.into()).or_insert_with(|| RateLimit::new(NODE_BURST));
+            rate_limit.handle(now).is_some()
         };
         let before = Before(from, after);
         if !is_told {

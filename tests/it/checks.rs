@@ -92,7 +92,7 @@ async fn what_a_restart_forgets_is_told_for_each_kind_of_persistence() {
     }
     assert_eq!(alone(&Server::builder().durable()).await.worst(), None);
     let resting = Server::builder().durable().arg("--no-appendfsync-on-rewrite").arg("yes");
-    assert_eq!(alone(&resting).await.findings(), [Finding::RestsOnRewrite]);
+    assert_eq!(alone(&resting).await.findings(), [Finding::NoFsyncOnRewrite]);
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ const QUIET: Duration = Duration::from_secs(2 * 60);
 
 /// Rate limit for one kind of line.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct RateLimit {
     /// Number of lines written before any is suppressed.
     burst: u32,
     /// Number of lines written.
@@ -22,7 +22,7 @@ pub(super) struct Pace {
     /// Time of the next line, at the earliest.
     next: Time,
     last_event: Time,
-    held_back: u64,
+    suppressed: u64,
     /// Time of the last line, and of the first one since the last reset.
     last_line: Time,
     first: Time,
@@ -30,7 +30,7 @@ pub(super) struct Pace {
 
 /// Lines suppressed since the last line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct HeldBack {
+pub(super) struct Suppressed {
     pub(super) count: u64,
     /// Time since the last line.
     pub(super) within: Duration,
@@ -38,7 +38,7 @@ pub(super) struct HeldBack {
     pub(super) since: Duration,
 }
 
-impl Pace {
+impl RateLimit {
     /// Allows `burst` lines without a pause.
     pub(super) fn new(burst: u32) -> Self {
         let never = Time::default();
@@ -48,7 +48,7 @@ impl Pace {
             pause: SHORTEST,
             next: never,
             last_event: never,
-            held_back: 0,
+            suppressed: 0,
             last_line: never,
             first: never,
         }
@@ -56,31 +56,31 @@ impl Pace {
 
     /// Handles an event at `now`. Returns the suppressed lines if a line is to be written, `None` if this one is
     /// suppressed.
-    pub(super) fn handle(&mut self, now: Time) -> Option<HeldBack> {
+    pub(super) fn handle(&mut self, now: Time) -> Option<Suppressed> {
         if now.since(self.last_event) >= QUIET.max(self.pause) {
             (self.written, self.pause, self.next, self.first) = (0, SHORTEST, now, now);
         }
         self.last_event = now;
         if self.written >= self.burst && now < self.next {
-            self.held_back += 1;
+            self.suppressed += 1;
             return None;
         }
         Some(self.write(now))
     }
 
     /// Returns the suppressed lines, if they are due to be reported.
-    pub(super) fn poll(&mut self, now: Time) -> Option<HeldBack> {
-        (self.held_back > 0 && now >= self.next).then(|| self.write(now))
+    pub(super) fn poll(&mut self, now: Time) -> Option<Suppressed> {
+        (self.suppressed > 0 && now >= self.next).then(|| self.write(now))
     }
 
-    fn write(&mut self, now: Time) -> HeldBack {
-        let (count, within) = (self.held_back, now.since(self.last_line));
-        let told = HeldBack { count, within, since: now.since(self.first) };
+    fn write(&mut self, now: Time) -> Suppressed {
+        let (count, within) = (self.suppressed, now.since(self.last_line));
+        let told = Suppressed { count, within, since: now.since(self.first) };
         if self.written >= self.burst {
             self.pause = (self.pause * GROWTH).min(LONGEST);
         }
         self.written = self.written.saturating_add(1);
-        (self.held_back, self.last_line, self.next) = (0, now, now.after(self.pause));
+        (self.suppressed, self.last_line, self.next) = (0, now, now.after(self.pause));
         told
     }
 }
@@ -95,11 +95,12 @@ mod tests {
 
     #[test]
     fn persistent_events_are_suppressed_and_counted() {
-        let mut pace = Pace::new(1);
-        let lines: Vec<_> =
-            (0..3_600).filter_map(|secs| Some((secs, pace.handle(at(secs))?.count))).collect();
+        let mut rate_limit = RateLimit::new(1);
+        let lines: Vec<_> = (0..3_600)
+            .filter_map(|secs| Some((secs, rate_limit.handle(at(secs))?.count)))
+            .collect();
         assert_eq!(lines, [(0, 0), (10, 9), (70, 59), (430, 359), (2_590, 2_159)]);
-        let more = pace.poll(at(2_590 + 2_160));
+        let more = rate_limit.poll(at(2_590 + 2_160));
         assert_eq!(
             more.map(|told| told.count),
             Some(1_009),
@@ -109,18 +110,18 @@ mod tests {
 
     #[test]
     fn quiet_period_resets_the_burst() {
-        let mut pace = Pace::new(3);
+        let mut rate_limit = RateLimit::new(3);
         for _ in 0..3 {
-            assert!(pace.handle(at(1)).is_some());
+            assert!(rate_limit.handle(at(1)).is_some());
         }
-        assert_eq!((pace.handle(at(2)), pace.poll(at(3))), (None, None));
-        let told = pace.poll(at(11)).expect("due");
+        assert_eq!((rate_limit.handle(at(2)), rate_limit.poll(at(3))), (None, None));
+        let told = rate_limit.poll(at(11)).expect("due");
         let ten = Duration::from_secs(10);
         assert_eq!((told.count, told.within, told.since), (1, ten, ten));
-        assert_eq!(pace.poll(at(12)), None, "no suppressed lines");
-        assert_eq!(pace.handle(at(13)), None);
+        assert_eq!(rate_limit.poll(at(12)), None, "no suppressed lines");
+        assert_eq!(rate_limit.handle(at(13)), None);
         let long = 13 + QUIET.as_secs();
-        assert_eq!(pace.handle(at(long)).map(|told| told.count), Some(1));
-        assert!(pace.handle(at(long)).is_some(), "a new burst");
+        assert_eq!(rate_limit.handle(at(long)).map(|told| told.count), Some(1));
+        assert!(rate_limit.handle(at(long)).is_some(), "a new burst");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Standing of each node, and since when.
 #[derive(Debug)]
-pub(super) struct Roll {
+pub(super) struct NodeStandings {
     quorum: Quorum,
     /// The time is `None` before the first report.
     nodes: Box<[(NodeStanding, Option<Time>)]>,
@@ -24,7 +24,7 @@ pub(crate) struct Change {
     pub(crate) needed: usize,
 }
 
-impl Roll {
+impl NodeStandings {
     pub(super) fn new(quorum: Quorum) -> Self {
         let nodes = quorum.ids().map(|_| (NodeStanding::Unknown, None)).collect();
         Self { quorum, nodes }
@@ -60,9 +60,9 @@ mod tests {
     fn change_is_returned_once_with_previous_duration() {
         use NodeStanding::{Counted, Down, Quarantined, Unknown};
         let at = |secs| Time::default().after(Duration::from_secs(secs));
-        let mut roll = Roll::new(Quorum::majority(3));
+        let mut standings = NodeStandings::new(Quorum::majority(3));
         let mut told = |node, standing, secs| {
-            let change = roll.handle(NodeId::new(node), standing, at(secs))?;
+            let change = standings.handle(NodeId::new(node), standing, at(secs))?;
             Some((change.from, change.after.as_secs(), change.counted, change.needed))
         };
         assert_eq!(told(0, Counted, 5), Some((Unknown, 0, 1, 2)));
