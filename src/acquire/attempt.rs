@@ -83,7 +83,7 @@ impl<'a> Attempt<'a> {
     ) -> (Self, AttemptGuard) {
         let t1 = nodes.clock().now();
         let uuid = nodes.uuid(t1);
-        let value = Value::telling(uuid, request.keys.len(), request.metadata.as_deref());
+        let value = Value::with_metadata(uuid, request.keys.len(), request.metadata.as_deref());
         let hint = || hint(context.seen.load(Ordering::Relaxed), nodes.clock().wall_us());
         let counters = request.counters.clone().map(|keys| Counters::new(keys, hint()));
         let claim = Claim::new(request.keys.clone(), value, context.quorum.nodes());

@@ -157,7 +157,7 @@ impl Sets {
     pub(super) fn note_told(&mut self, waiter: &Waiter, key: &[u8]) {
         let Some(joined) = waiter.joined() else { return };
         let Some(member) = self.members.get_mut(&joined) else { return };
-        if let Some((place, wanted)) = member.keys.place(key).zip(self.by_key.get_mut(key)) {
+        if let Some((place, wanted)) = member.keys.position(key).zip(self.by_key.get_mut(key)) {
             wanted.told = Some(joined);
             member.told.push(place);
         }

@@ -1,4 +1,4 @@
-//! Whether all clients that are connected to the nodes mean the same locks.
+//! Compares this client's settings with those of the other clients connected to the nodes.
 
 use super::finding::{Finding, Severity};
 use crate::wire::{Fingerprint, NamedClient, short};
@@ -6,37 +6,36 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-/// So many clients are shown.
+/// Maximum number of clients in a message.
 const MOST_SHOWN: usize = 3;
 
-/// What other clients of a node do not have in common with the one that looked.
+/// A setting in which other clients differ from the client that ran the check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Disagreement {
-    /// They lock on other nodes. Harmless is at most one more or one less, while a change of the nodes is rolled out.
+    /// Other nodes. Only a difference of one node is harmless, while a change of the nodes is rolled out.
     Nodes {
-        /// How many nodes they have.
+        /// Number of nodes of the other clients.
         theirs: usize,
-        /// On how many of ours they were seen, or could not be looked for.
+        /// Number of this client's nodes on which the other clients are connected, or whose clients are unknown.
         shared: usize,
-        /// True if one of their majorities need share no node with one of ours: both may hold a lock.
+        /// True if a quorum of theirs and a quorum of this client's need not overlap: both can hold the same lock.
         splits: bool,
     },
-    /// They have the same nodes by other addresses.
+    /// The same nodes by other addresses.
     Names,
-    /// The longest ttl of their locks is another one.
+    /// Another `max_ttl`.
     MaxTtl {
-        /// Theirs.
+        /// `max_ttl` of the other clients.
         theirs: Duration,
-        /// That of the client that looked.
+        /// `max_ttl` of this client.
         ours: Duration,
     },
-    /// Their keys begin with something else: what they lock is none of ours.
+    /// Another key prefix: their locks are independent of this client's.
     KeyPrefix,
 }
 
-/// What other clients are found to disagree in, by node. `lists` are the clients of each node; `None` where they
-/// could not be listed.
+/// Findings by node. `lists` has the clients of each node; `None` if unknown.
 pub(super) fn disagreements(
     ours: &Fingerprint,
     lists: &[Option<&[NamedClient]>],
@@ -60,7 +59,7 @@ pub(super) fn disagreements(
     lists.iter().copied().map(found).collect()
 }
 
-/// On how many nodes clients of each kind were seen, or could not be looked for.
+/// For each fingerprint, the number of nodes on which it is connected, or whose clients are unknown.
 fn shared(ours: &Fingerprint, lists: &[Option<&[NamedClient]>]) -> BTreeMap<String, usize> {
     let unknown = lists.iter().filter(|list| list.is_none()).count();
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
@@ -73,13 +72,13 @@ fn shared(ours: &Fingerprint, lists: &[Option<&[NamedClient]>]) -> BTreeMap<Stri
     seen.into_iter().map(|(kind, count)| (kind, (count + unknown).min(ours.nodes()))).collect()
 }
 
-/// What `theirs` has otherwise than `ours`, where so many nodes are shared.
+/// The differences, given the number of shared nodes.
 fn compared(ours: &Fingerprint, theirs: &Fingerprint, shared: usize) -> Vec<Disagreement> {
-    if !theirs.has_prefix_of(ours) {
+    if !theirs.has_same_prefix(ours) {
         return vec![Disagreement::KeyPrefix];
     }
     let mut about = Vec::new();
-    if !theirs.lists_the_same(ours) {
+    if !theirs.has_same_nodes(ours) {
         let is_same = shared == ours.nodes() && theirs.nodes() == ours.nodes();
         about.push(if is_same {
             Disagreement::Names
@@ -97,7 +96,6 @@ fn compared(ours: &Fingerprint, theirs: &Fingerprint, shared: usize) -> Vec<Disa
 }
 
 impl Disagreement {
-    /// How bad it is.
     pub(super) fn severity(&self) -> Severity {
         match self {
             Self::Nodes { splits: true, .. } => Severity::Danger,
@@ -106,7 +104,7 @@ impl Disagreement {
         }
     }
 
-    /// Writes it as a sentence about `clients`.
+    /// Writes the sentence about `clients`.
     pub(super) fn write(&self, clients: &[String], f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (shown, more) = clients.split_at(clients.len().min(MOST_SHOWN));
         write!(f, "the clients {}", shown.join(", "))?;
@@ -117,28 +115,28 @@ impl Disagreement {
     }
 }
 
-/// How it goes on after `the clients …`.
+/// The sentence without its subject, `the clients …`.
 impl fmt::Display for Disagreement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nodes { theirs, shared, splits } => {
-                write!(f, "lock on {theirs} nodes, of which {shared} are among ours: ")?;
+                write!(f, "use {theirs} nodes, {shared} of them shared with this client: ")?;
                 f.write_str(if *splits {
-                    "they and we can hold the same lock; give all clients the same nodes"
+                    "both can hold the same lock; configure the same nodes on all clients"
                 } else {
-                    "give all clients the same nodes, and change them one by one"
+                    "configure the same nodes on all clients, and change one node at a time"
                 })
             }
             Self::Names => f.write_str(
-                "have the same nodes by other addresses: use the same ones, so that a difference shows",
+                "use other addresses for the same nodes: use the same addresses, so that differences can be detected",
             ),
             Self::MaxTtl { theirs, ours } => {
                 let (theirs, ours) = (short(*theirs), short(*ours));
-                write!(f, "have a max_ttl of {theirs} where ours is {ours}: the restart guard of ")?;
-                write!(f, "those with the shorter one counts a node again before the locks that it ")?;
-                write!(f, "forgot have ended; set the same for all")
+                write!(f, "use max_ttl {theirs} instead of {ours}: with the shorter one, the ")?;
+                write!(f, "restart guard counts a restarted node before all locks that it forgot ")?;
+                write!(f, "have expired; configure the same max_ttl on all clients")
             }
-            Self::KeyPrefix => f.write_str("have another key_prefix: their locks are none of ours"),
+            Self::KeyPrefix => f.write_str("use another key_prefix: their locks are independent of this client's"),
         }
     }
 }
@@ -157,7 +155,7 @@ mod tests {
         NamedClient { address: address.to_owned(), fingerprint }
     }
 
-    /// What is found on each of the nodes `a` to `e` if a client of this kind is connected to those.
+    /// Findings on each of the nodes `a` to `e`, if another client is connected to the nodes in `connected`.
     fn found(theirs: Fingerprint, connected: &str) -> Vec<Vec<Finding>> {
         let ours = of(&["a", "b", "c", "d", "e"], 60, "");
         let list = |node| {
@@ -173,7 +171,11 @@ mod tests {
     fn told(theirs: Fingerprint, connected: &str) -> Vec<(Severity, Disagreement)> {
         let mut all = found(theirs, connected);
         for (node, findings) in ('a'..='e').zip(&all) {
-            assert_eq!(!findings.is_empty(), connected.contains(node), "where they are seen");
+            assert_eq!(
+                !findings.is_empty(),
+                connected.contains(node),
+                "findings only where connected"
+            );
         }
         all.retain(|findings| !findings.is_empty());
         all.dedup();
@@ -188,16 +190,16 @@ mod tests {
     }
 
     #[test]
-    fn clients_that_agree_are_not_told() {
+    fn same_fingerprints_have_no_findings() {
         let same = of(&["e", "d", "c", "b", "a"], 60, "");
         assert_eq!(found(same, "abcde"), vec![Vec::new(); 5]);
     }
 
     #[test]
-    fn other_nodes_are_a_danger_where_majorities_need_not_meet() {
+    fn other_nodes_are_a_danger_if_quorums_may_be_disjoint() {
         let nodes = |theirs, shared, splits| Disagreement::Nodes { theirs, shared, splits };
         for (theirs, connected, severity, about) in [
-            // 3 + 2 of 5: one of each may be disjoint.
+            // Quorums of 2 of 3 and 3 of 5 nodes may be disjoint.
             (of(&["a", "b", "c"], 60, ""), "abc", Severity::Danger, nodes(3, 3, true)),
             (of(&["a", "b", "c", "d"], 60, ""), "abcd", Severity::Warning, nodes(4, 4, false)),
             (
@@ -215,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn another_max_ttl_is_told_beside_other_nodes_and_nothing_where_the_keys_are_others() {
+    fn max_ttl_is_compared_unless_prefixes_differ() {
         let max_ttl =
             Disagreement::MaxTtl { theirs: Duration::from_secs(30), ours: Duration::from_secs(60) };
         let same = of(&["a", "b", "c", "d", "e"], 30, "");
@@ -227,19 +229,19 @@ mod tests {
     }
 
     #[test]
-    fn a_few_of_many_clients_are_shown() {
+    fn at_most_three_clients_are_shown() {
         let told = |count: usize| {
             let clients = (1..=count).map(|place| format!("h:{place}")).collect();
             Finding::Disagrees { clients, about: Disagreement::KeyPrefix }.to_string()
         };
-        let about = "have another key_prefix: their locks are none of ours";
+        let about = "use another key_prefix: their locks are independent of this client's";
         assert_eq!(told(1), format!("the clients h:1 {about}"));
         assert_eq!(told(3), format!("the clients h:1, h:2, h:3 {about}"));
         assert_eq!(told(5), format!("the clients h:1, h:2, h:3 and 2 more {about}"));
     }
 
     #[test]
-    fn a_node_that_does_not_list_its_clients_is_not_held_against_them() {
+    fn unknown_client_lists_count_as_shared() {
         let ours = of(&["a", "b", "c"], 60, "");
         let list = [client("10.0.0.7:5", of(&["A", "B", "C"], 60, ""))];
         let lists = [Some(&list[..]), Some(&list[..]), None];

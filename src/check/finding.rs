@@ -1,4 +1,4 @@
-//! What speaks against a node.
+//! Findings of a check.
 
 use super::deployment::Disagreement;
 use super::offset::ClockOffset;
@@ -7,141 +7,140 @@ use crate::wire::{Fsync, NodeFailure, Persistence, short};
 use std::fmt;
 use std::time::Duration;
 
-/// How bad a [`Finding`] is. Ordered: a danger is the greatest.
+/// Severity of a [`Finding`]. Ordered: danger is the highest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Severity {
-    /// Good to know.
+    /// For information.
     Note,
-    /// A lock can be forgotten or lost by what happens to servers once in a while.
+    /// Locks can be lost by occasional events, such as a restart.
     Warning,
-    /// The node cannot be used, or forgets locks in normal operation.
+    /// The node cannot be used, or loses locks in normal operation.
     Danger,
 }
 
-/// What speaks against a node, or could not be found out. Prints as a sentence that says what it
-/// means and what to set.
+/// A problem of a node, or a fact that could not be determined. Displays as a sentence with the consequence and the
+/// remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finding {
-    /// It does not answer: it has no vote. A danger.
+    /// The node does not reply, so it has no vote. A danger.
     Unreachable {
-        /// Why.
+        /// The reason.
         failure: NodeFailure,
     },
-    /// It may have forgotten locks in a restart or a flush, and has no vote in an acquire until it counts again; see
-    /// [`RestartGuard`](crate::RestartGuard). A danger: as with a node that does not answer, the next failure may be
-    /// one too many.
+    /// The node may have forgotten locks after a restart or a flush, and has no vote in an acquire until it counts
+    /// again; see [`RestartGuard`](crate::RestartGuard). A danger: like an unreachable node, it reduces the number of
+    /// failures that can be tolerated.
     Quarantined {
-        /// Why: [`Restarted`](NodeFailure::Restarted), [`MaybeRestarted`](NodeFailure::MaybeRestarted) or
+        /// The reason: [`Restarted`](NodeFailure::Restarted), [`MaybeRestarted`](NodeFailure::MaybeRestarted) or
         /// [`Flushed`](NodeFailure::Flushed).
         failure: NodeFailure,
-        /// How long until it counts again.
+        /// Time until the node counts again.
         counts_in: Duration,
     },
-    /// It is a replica. A danger.
+    /// The node is a replica. A danger.
     Replica,
-    /// It is the same server as another node, whose vote would count twice. A danger.
+    /// The node is the same server as another node, whose vote would count twice. A danger.
     SameServer {
-        /// The other node's address.
+        /// Address of the other node.
         other: String,
     },
-    /// A command that a lock needs is refused. A danger; of `SCRIPT LOAD` alone a note.
+    /// The server refuses a command that locks require. A danger; for `SCRIPT LOAD` only a note.
     Refused {
         /// The command.
         command: &'static str,
-        /// What the server answered.
+        /// Error reply of the server.
         failure: NodeFailure,
     },
-    /// It evicts keys when its memory is full, and with them locks. A danger.
+    /// The server evicts keys, including locks, when its memory is full. A danger.
     Evicting {
         /// Its `maxmemory-policy`.
         policy: String,
-        /// How many keys it has evicted since it started.
+        /// Number of keys evicted since it started.
         evicted: u64,
     },
-    /// Its clock was put forward or back while it was looked at. A danger.
+    /// The server's clock was stepped during the check. A danger.
     ClockMoved {
-        /// By how much, at least.
+        /// Lower bound of the step.
         by: Duration,
     },
-    /// Its clock differs from those of the other nodes by more than 125 ms. A warning.
+    /// The server's clock differs from those of the other nodes by more than 125 ms. A warning.
     ClockOff {
-        /// By how much, and in which direction.
+        /// Size and direction of the difference.
         offset: ClockOffset,
     },
-    /// The nodes' clocks disagree by more than 125 ms, and this client's own clock is nearer to the smaller group: the
+    /// The nodes' clocks disagree by more than 125 ms, and this client's clock is nearer to the smaller group, so the
     /// larger one may be wrong. Reported for all nodes. A warning.
     ClocksDisagree {
-        /// By how much.
+        /// Size of the difference.
         by: Duration,
-        /// The nodes whose clocks are nearer to this client's.
+        /// Nodes whose clocks are nearer to this client's.
         near_client: Vec<String>,
         /// The other nodes.
         others: Vec<String>,
     },
-    /// A lock has more time to live there than any lock of this client can have. The node's clock was put back, or
-    /// another client has a longer [`max_ttl`](crate::Builder::max_ttl). A warning.
+    /// A lock has a longer remaining TTL than this client's `max_ttl`. The node's clock was set back, or another client
+    /// has a longer [`max_ttl`](crate::Builder::max_ttl). A warning.
     ///
-    /// One call of `SCAN` looks for locks, so on a server with thousands of keys some may not be seen.
+    /// Locks are found by a single `SCAN` call, which may miss some on a server with thousands of keys.
     ExceedsMaxTtl {
-        /// The key of the lock that has most time to live.
+        /// Key of the lock with the longest remaining TTL.
         key: String,
-        /// How long that is.
+        /// Its remaining TTL.
         ttl: Duration,
         /// The `max_ttl` of this client.
         max_ttl: Duration,
     },
-    /// A restart forgets locks. A warning.
+    /// A restart or crash loses locks. A warning.
     NotDurable {
-        /// What it keeps.
+        /// Persistence of the server.
         persistence: Persistence,
     },
-    /// It does not force its file to the disk while a file is written anew
-    /// (`no-appendfsync-on-rewrite`). A warning.
-    RestsOnRewrite,
-    /// It is older than Redis 6.2, the oldest that quorlock is tested with. A warning.
+    /// The server does not fsync its append-only file during a rewrite (`no-appendfsync-on-rewrite`). A warning.
+    NoFsyncOnRewrite,
+    /// The server is older than Redis 6.2, the oldest tested version. A warning.
     Old {
-        /// The version of Redis whose commands it has: major and minor.
+        /// Compatible Redis version: major and minor.
         version: (u32, u32),
     },
-    /// It does not tell when locks are released. A note.
+    /// The server does not push the release of locks. A note.
     NoPushes {
-        /// What the server answered.
+        /// The reason.
         failure: NodeFailure,
     },
-    /// It has replicas: if one is promoted behind its address, locks can be forgotten. A warning.
+    /// The server has replicas. If one is promoted, locks can be lost. A warning.
     HasReplicas {
-        /// How many.
+        /// Number of replicas.
         count: u64,
     },
-    /// Redis Sentinel watches it, and may promote a replica in its place. A warning.
+    /// Redis Sentinel monitors the server and may promote a replica in its place. A warning.
     Watched {
-        /// How many Sentinels do.
+        /// Number of Sentinels.
         sentinels: u64,
     },
-    /// Other clients of this library that are connected to it are set up otherwise. A danger, where they and we can
-    /// hold the same lock; a warning, where only a failure lets that happen; else a note.
+    /// Other connected clients of this library have different settings. A danger if both can hold the same lock; a
+    /// warning if that requires a failure; otherwise a note.
     Disagrees {
-        /// Their addresses, as the node sees them: one for each connection.
+        /// Addresses of their connections, as the node sees them.
         clients: Vec<String>,
-        /// What is otherwise.
+        /// The setting on which the clients disagree.
         about: Disagreement,
     },
-    /// It runs in cluster mode. A note.
+    /// The server runs in cluster mode. A note.
     Clustered,
-    /// Something was not told. A note.
+    /// A fact is unknown because a command is not permitted. A note.
     Unknown {
-        /// What.
+        /// The fact.
         what: &'static str,
-        /// What a user must be permitted for it to be told, as `ACL SETUSER` takes it.
+        /// The missing permission, in the syntax of `ACL SETUSER`.
         needs: &'static str,
     },
 }
 
 impl Finding {
-    /// How bad it is.
+    /// Severity of the finding.
     pub fn severity(&self) -> Severity {
         match self {
             Self::Refused { command: "SCRIPT LOAD", .. }
@@ -152,7 +151,7 @@ impl Finding {
             | Self::ClocksDisagree { .. }
             | Self::ExceedsMaxTtl { .. }
             | Self::NotDurable { .. }
-            | Self::RestsOnRewrite
+            | Self::NoFsyncOnRewrite
             | Self::HasReplicas { .. }
             | Self::Watched { .. }
             | Self::Old { .. } => Severity::Warning,
@@ -168,43 +167,43 @@ impl Finding {
     }
 }
 
-/// What the persistence page of Redis says is lost, and how to keep it.
+/// Consequences, according to the "Redis persistence" page of the Redis documentation.
 fn loss(persistence: Persistence) -> &'static str {
     match persistence {
-        Persistence::Nothing => "nothing is saved: a restart forgets all locks",
+        Persistence::Nothing => "no persistence: a restart loses all locks",
         Persistence::Snapshots => {
-            "only snapshots are saved: a restart forgets the locks set since the last one, and brings \
-             released ones back"
+            "only snapshots: a restart loses the locks since the last snapshot, and restores \
+             released ones"
         }
-        Persistence::AppendOnly(Some(Fsync::Always)) => "every lock is kept",
+        Persistence::AppendOnly(Some(Fsync::Always)) => "no locks are lost",
         Persistence::AppendOnly(Some(Fsync::EverySecond)) => {
-            "appendfsync is everysec: a crash of the machine forgets the locks of about a second"
+            "appendfsync is everysec: a crash of the machine loses the locks of about one second"
         }
         Persistence::AppendOnly(Some(Fsync::Never)) => {
-            "appendfsync is no: a crash of the machine forgets the locks that the system had not yet \
-             written"
+            "appendfsync is no: a crash of the machine loses the locks that the system has not \
+             written yet"
         }
         Persistence::AppendOnly(None) => {
-            "appendfsync is not told: unless it is always, a crash of the machine forgets locks"
+            "appendfsync is unknown: unless it is always, a crash of the machine loses locks"
         }
     }
 }
 
 fn forgets(persistence: Persistence) -> String {
     format!(
-        "{}; set appendonly yes and appendfsync always, and trust_persistence, if it is to count at once \
-         after a restart; else the restart guard leaves it out for max_ttl",
+        "{}; the restart guard excludes a restarted node for max_ttl. To count it at once, set appendonly yes, \
+         appendfsync always and trust_persistence",
         loss(persistence)
     )
 }
 
-/// The consequence of a restart or a flush, and the advice.
-const QUARANTINED: &str = "it may have forgotten locks, and has no vote in an acquire before that; restart no other \
-                           node until then";
+/// Consequence of a restart or a flush, and the remedy.
+const QUARANTINED: &str = "it may have lost locks, and has no vote in acquires until then; do not restart another \
+                           node before";
 
-/// What comes of a replica that takes the place of the node.
-const PROMOTED: &str = "a replica that is promoted may not know the latest locks, and clients that are new \
-                        cannot see that: let a node be one server; trust_persistence is not for it";
+/// Consequence of a failover to a replica, and the remedy.
+const PROMOTED: &str = "a promoted replica may miss the latest locks, and new clients cannot detect \
+                        that: use a single server per node, without trust_persistence";
 
 impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -217,17 +216,19 @@ impl fmt::Display for Severity {
 }
 
 impl Finding {
-    /// The findings about clocks.
     fn fmt_clock(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ClockMoved { by } => {
-                write!(f, "its clock was put by {} while it was looked at: ", short(*by))?;
-                write!(f, "put forward, it forgets locks; let it be slewed, not stepped")
+                write!(f, "its clock was stepped by {} during the check: ", short(*by))?;
+                write!(f, "a forward step expires locks early; slew the clock instead")
             }
             Self::ClockOff { offset } => {
-                write!(f, "its clock is {offset} of the other nodes: that does no harm, but the ")?;
-                write!(f, "step that mends it may (put forward, a node forgets locks); ")?;
-                write!(f, "synchronise it by slewing, and keep locks away while it is stepped")
+                write!(f, "its clock is {offset} of the other nodes: this is harmless, but the ")?;
+                write!(
+                    f,
+                    "step that corrects it may not be (a forward step expires locks early); "
+                )?;
+                write!(f, "slew it, or hold no locks while it is stepped")
             }
             Self::ClocksDisagree { by, near_client, others } => {
                 let (by, near, others) = (short(*by), near_client.join(", "), others.join(", "));
@@ -235,8 +236,8 @@ impl Finding {
                     f,
                     "the nodes' clocks disagree by {by}: {near} (near this client's clock) "
                 )?;
-                write!(f, "and {others}; find out which are right before you correct any: put ")?;
-                write!(f, "forward, a node forgets locks; put back, it keeps them for longer")
+                write!(f, "and {others}; find out which are right before you correct any: a ")?;
+                write!(f, "forward step expires locks early, a backward step late")
             }
             _ => Ok(()),
         }
@@ -246,28 +247,31 @@ impl Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreachable { failure } => write!(f, "no answer: {failure}; it has no vote"),
+            Self::Unreachable { failure } => write!(f, "no reply: {failure}; it has no vote"),
             Self::Quarantined { failure, .. } => write!(f, "{failure}: {QUARANTINED}"),
             Self::Replica => {
-                write!(f, "it is a replica, which cannot vote; give the address of a master")
+                write!(f, "it is a replica and has no vote; configure the address of a master")
             }
             Self::SameServer { other } => {
-                write!(f, "it is the same server as {other}; each node must be one of its own")
+                write!(f, "it is the same server as {other}; each node must be a different server")
             }
             Self::Refused { command: command @ "SCRIPT LOAD", failure } => {
                 write!(
                     f,
-                    "{command} is refused ({failure}): scripts are sent with their source; "
+                    "{command} is refused ({failure}): every command sends its script's source; "
                 )?;
                 write!(f, "permit +script|load")
             }
             Self::Refused { command, failure } => {
-                write!(f, "{command} is refused ({failure}): locks need it")
+                write!(f, "{command} is refused ({failure}): locks require it")
             }
             Self::Evicting { policy, evicted } => {
-                write!(f, "maxmemory-policy is {policy}: a node short of memory drops locks")?;
+                write!(
+                    f,
+                    "maxmemory-policy is {policy}: the server evicts locks when its memory is full"
+                )?;
                 if *evicted > 0 {
-                    write!(f, " (keys evicted so far: {evicted})")?;
+                    write!(f, " ({evicted} keys evicted so far)")?;
                 }
                 write!(f, "; set maxmemory-policy noeviction")
             }
@@ -275,38 +279,44 @@ impl fmt::Display for Finding {
                 self.fmt_clock(f)
             }
             Self::ExceedsMaxTtl { key, ttl, max_ttl } => {
-                write!(f, "the key {} lasts for {}, ", key.escape_debug(), short(*ttl))?;
+                write!(f, "the key {} has a TTL of {}, ", key.escape_debug(), short(*ttl))?;
                 write!(f, "{}", Excess(*max_ttl))
             }
             Self::NotDurable { persistence } => f.write_str(&forgets(*persistence)),
-            Self::RestsOnRewrite => {
+            Self::NoFsyncOnRewrite => {
                 write!(f, "no-appendfsync-on-rewrite is yes: a crash of the machine during a ")?;
-                write!(f, "rewrite forgets locks; set it to no before you use trust_persistence")
+                write!(f, "rewrite loses locks; set it to no before you use trust_persistence")
             }
             Self::Old { version: (major, minor) } => {
-                write!(f, "it is like Redis {major}.{minor}, older than 6.2, the oldest that ")?;
+                write!(f, "it is compatible with Redis {major}.{minor}; the oldest version that ")?;
                 let lacks = *major < 6;
-                let lacks = if lacks { "; before 6.0 it cannot push releases" } else { "" };
-                write!(f, "quorlock is tested with{lacks}; use a newer one")
+                let lacks = if lacks { ", and before 6.0 releases cannot be pushed" } else { "" };
+                write!(f, "quorlock is tested with is 6.2{lacks}; use a newer one")
             }
             Self::NoPushes { failure } => {
-                write!(f, "it does not tell when locks are released ({failure}): waiting takes ")?;
-                write!(f, "longer; permit +client|tracking with RESP3 (Redis from 6.0 on)")
+                write!(
+                    f,
+                    "it sends no notification when a lock is released ({failure}): waiting "
+                )?;
+                write!(
+                    f,
+                    "takes longer; use RESP3 (Redis 6.0 or later) and permit +client|tracking"
+                )
             }
             Self::HasReplicas { count } => write!(f, "replicas: {count}; {PROMOTED}"),
             Self::Watched { sentinels } => {
-                write!(f, "Sentinels that watch it: {sentinels}; {PROMOTED}")
+                write!(f, "monitored by Sentinels: {sentinels}; {PROMOTED}")
             }
             Self::Disagrees { clients, about } => about.write(clients, f),
             Self::Clustered => {
                 write!(
                     f,
-                    "it runs in cluster mode: acquire_all needs resources of one slot, and "
+                    "it runs in cluster mode: acquire_all requires resources in one slot, and "
                 )?;
-                write!(f, "every key must be served by this very node")
+                write!(f, "this node must serve the slots of all resources")
             }
             Self::Unknown { what, needs } => {
-                write!(f, "{what}: not told; permit {needs} to see it")
+                write!(f, "unknown {what}; permit {needs}")
             }
         }
     }

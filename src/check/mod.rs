@@ -1,7 +1,4 @@
-//! Whether locks are safe on the nodes.
-//!
-//! Here live the findings of a look at the nodes, and what is advised. Nothing here changes how a lock is
-//! acquired.
+//! Checks whether locks are safe on the nodes: [`Redlock::check`](crate::Redlock::check) and its findings.
 
 mod deployment;
 mod finding;
@@ -27,25 +24,25 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// From how large an offset on a clock may be stepped rather than slewed: `STEPT` of RFC 5905.
+/// Maximum harmless offset: time daemons may step the clock above it (`STEPT` of RFC 5905).
 const STEP: Duration = Duration::from_millis(125);
 
-/// Two readings of one clock contradict each other by more than this only if it was put: what a rate
-/// that is off makes of the time between them is far less.
+/// Tolerance between two readings of one clock. Rate errors stay far below it in the time between the readings, so a
+/// larger difference is a step.
 const STEADY: Duration = Duration::from_millis(5);
 
-/// The oldest version of Redis that the tests run on.
+/// Oldest tested version of Redis.
 const OLDEST: (u32, u32) = (6, 2);
 
-/// What was found out about one node, by [`Redlock::check`](crate::Redlock::check).
+/// Result of [`Redlock::check`](crate::Redlock::check) for one node.
 ///
-/// What the server does not tell is `None`, and there is a [`Finding::Unknown`] of it.
+/// Facts that the server does not report are `None`, with a [`Finding::Unknown`].
 ///
-/// Prints as one line, and another for each finding:
+/// Displays as one line, and one more for each finding:
 ///
 /// ```text
 /// a:6379: Redis 7.0.15, master, up 3d 4h, saves nothing, noeviction, clock 0.1ms ahead ±0.2ms
-///   warning: nothing is saved: a restart forgets all locks; set appendonly yes and …
+///   warning: no persistence: a restart loses all locks; …
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeCheck {
@@ -62,58 +59,58 @@ pub struct NodeCheck {
 }
 
 impl NodeCheck {
-    /// The node's address, without user and password.
+    /// Address of the node, without user and password.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The server's name and version, such as `Redis 7.0.15` or `Valkey 9.1.2`.
+    /// Name and version of the server, such as `Redis 7.0.15` or `Valkey 9.1.2`.
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
     }
 
-    /// Whether it is a master, as it should be.
+    /// Replication role; must be master.
     pub fn role(&self) -> Option<Role> {
         self.role
     }
 
-    /// How long the server process has run, in whole seconds.
+    /// Uptime of the server process, in whole seconds.
     pub fn uptime(&self) -> Option<Duration> {
         self.uptime
     }
 
-    /// What it keeps when it restarts.
+    /// Persistence of the server.
     pub fn persistence(&self) -> Option<Persistence> {
         self.persistence
     }
 
-    /// How many bytes of memory its data may take; 0 if there is no limit.
+    /// Memory limit in bytes; 0: no limit.
     pub fn maxmemory(&self) -> Option<u64> {
         self.maxmemory
     }
 
-    /// What it does when they are used up: `noeviction`, or which keys it drops.
+    /// Eviction policy at the memory limit, such as `noeviction`.
     pub fn eviction_policy(&self) -> Option<&str> {
         self.eviction_policy.as_deref()
     }
 
-    /// How far its wall clock, by which locks expire there, is from those of the other nodes; `None`
-    /// also if no other node's clock could be read.
+    /// Offset of the server's wall clock, which expires locks, from those of the other nodes. `None` also if no other
+    /// node's clock is known.
     pub fn clock_offset(&self) -> Option<ClockOffset> {
         self.clock_offset
     }
 
-    /// The best round trip of several commands.
+    /// Shortest round trip of several commands.
     pub fn latency(&self) -> Option<Duration> {
         self.latency
     }
 
-    /// What speaks against it, the worst first.
+    /// Findings, most severe first.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// How bad the worst of the findings is; `None` if there is none.
+    /// Highest severity of the findings; `None` without findings.
     pub fn worst(&self) -> Option<Severity> {
         self.findings.iter().map(Finding::severity).max()
     }
@@ -139,13 +136,13 @@ impl NodeCheck {
     }
 }
 
-/// What the commands of a lock are tried on. Nothing stands there: nobody else can guess it.
+/// A random resource for trying the commands of a lock; no key of this name exists.
 pub(crate) fn probe_resource(random: &Random) -> Vec<u8> {
     format!("quorlock-check:{}", random.uuid().simple()).into()
 }
 
-/// Looks at each node, all at once. Commands are tried on `key`. Locks whose keys begin with `prefix` have at most
-/// `max_ttl` to live.
+/// Checks all nodes concurrently. Commands are tried on `key`. Existing locks are searched by `prefix` and compared
+/// with `max_ttl`.
 pub(crate) async fn check(
     pool: &Pool,
     key: Key,
@@ -185,7 +182,7 @@ pub(crate) async fn check(
         .collect();
     let quarantined = nodes[0].preview_guard(&servers);
     for ((check, server), failure) in checks.iter_mut().zip(&servers).zip(quarantined) {
-        // A silent node is reported as unreachable.
+        // An unreachable node has a finding already.
         let failure = failure.filter(|_| server.is_some());
         check.findings.extend(failure.map(|failure| Finding::Quarantined {
             counts_in: failure.counts_in().unwrap_or_default(),
@@ -200,8 +197,8 @@ pub(crate) async fn check(
     Ok(checks)
 }
 
-/// Findings about each node by itself, and compared with the others. `client` is how far this client's wall clock is ahead
-/// of its monotonic one, in nanoseconds.
+/// Findings about each node, and those that compare nodes. `client`: offset of this client's wall clock from its
+/// monotonic clock, in nanoseconds.
 fn compared(
     names: &[Arc<str>],
     probes: &[Result<Probe, NodeFailure>],
@@ -233,7 +230,7 @@ fn compared(
     offsets.into_iter().enumerate().map(check).collect()
 }
 
-/// Of `locks`, the one that has most time to live, if that is longer than `max_ttl`.
+/// The lock with the longest remaining TTL, if that exceeds `max_ttl`.
 fn longest<'a>(locks: impl Iterator<Item = &'a FoundLock>, max_ttl: Duration) -> Option<Finding> {
     let longest = locks.max_by_key(|lock| lock.ttl)?;
     let FoundLock { key, value, ttl } = longest;
@@ -242,7 +239,7 @@ fn longest<'a>(locks: impl Iterator<Item = &'a FoundLock>, max_ttl: Duration) ->
     holder.exceeds_max_ttl().then_some(Finding::ExceedsMaxTtl { key, ttl: *ttl, max_ttl })
 }
 
-/// What is found in a node by itself.
+/// Findings about a single node.
 fn findings(probe: &Probe) -> Vec<Finding> {
     let Probe { told: Inspection { facts, refusals, no_pushes }, clock, clients, locks, .. } =
         probe;
@@ -259,8 +256,8 @@ fn findings(probe: &Probe) -> Vec<Finding> {
     let moved = clock.map(|clock| clock.moved).filter(|moved| *moved > STEADY);
     found.extend(moved.map(|by| Finding::ClockMoved { by }));
     match facts.persistence() {
-        Some(Persistence::AppendOnly(Some(Fsync::Always))) if facts.rests_on_rewrite() => {
-            found.push(Finding::RestsOnRewrite);
+        Some(Persistence::AppendOnly(Some(Fsync::Always))) if facts.skips_fsync_on_rewrite() => {
+            found.push(Finding::NoFsyncOnRewrite);
         }
         None | Some(Persistence::AppendOnly(Some(Fsync::Always))) => {}
         Some(persistence) => found.push(Finding::NotDurable { persistence }),
@@ -278,15 +275,15 @@ fn findings(probe: &Probe) -> Vec<Finding> {
     }
     let has_eviction = facts.maxmemory().is_some() && facts.eviction_policy().is_some();
     for (is_known, what, needs) in [
-        (facts.version().is_some(), "its version", "+info"),
-        (facts.role().is_some(), "whether it is a replica", "+info"),
-        (facts.run_id().is_some(), "whether another node is the same server", "+info"),
-        (has_eviction, "whether it evicts keys", "+info"),
-        (facts.persistence().is_some(), "what it keeps when it restarts", "+info +config|get"),
-        (clock.is_some(), "its clock", "+time"),
-        (facts.sentinels().is_some(), "whether Sentinels watch it", "+pubsub|numsub"),
-        (clients.is_some(), "whether other clients are set up otherwise", "+client|list"),
-        (locks.is_some(), "whether a lock lasts longer than max_ttl", "+scan"),
+        (facts.version().is_some(), "version", "+info"),
+        (facts.role().is_some(), "role", "+info"),
+        (facts.run_id().is_some(), "server identity", "+info"),
+        (has_eviction, "eviction policy", "+info"),
+        (facts.persistence().is_some(), "persistence", "+info +config|get"),
+        (clock.is_some(), "clock", "+time"),
+        (facts.sentinels().is_some(), "Sentinels", "+pubsub|numsub"),
+        (clients.is_some(), "settings of other clients", "+client|list"),
+        (locks.is_some(), "TTLs of locks", "+scan"),
     ] {
         if !is_known {
             found.push(Finding::Unknown { what, needs });
@@ -295,7 +292,7 @@ fn findings(probe: &Probe) -> Vec<Finding> {
     found
 }
 
-/// Days and hours, hours and minutes, minutes and seconds, or seconds.
+/// Formats an uptime with at most two units.
 fn age(uptime: Duration) -> String {
     let seconds = uptime.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
@@ -316,11 +313,11 @@ impl fmt::Display for NodeCheck {
             self.persistence.map(|persistence| persistence.to_string()),
             self.eviction_policy.clone(),
             self.clock_offset.map(|offset| format!("clock {offset}")),
-            self.latency.map(|latency| format!("answers in {}", short(latency))),
+            self.latency.map(|latency| format!("latency {}", short(latency))),
         ];
         let known: Vec<String> = known.into_iter().flatten().collect();
         write!(f, "{}: ", self.name)?;
-        f.write_str(if known.is_empty() { "nothing is known" } else { "" })?;
+        f.write_str(if known.is_empty() { "no information" } else { "" })?;
         f.write_str(&known.join(", "))?;
         for finding in &self.findings {
             write!(f, "\n  {}: {finding}", finding.severity())?;
@@ -334,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_age_has_two_units() {
+    fn uptime_format() {
         for (seconds, text) in
             [(0, "0s"), (59, "59s"), (61, "1m 1s"), (7_260, "2h 1m"), (273_600, "3d 4h")]
         {

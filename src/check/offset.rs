@@ -1,17 +1,16 @@
-//! How the nodes' wall clocks stand to each other.
+//! Offsets between the nodes' wall clocks.
 
 use crate::node::WallClock;
 use crate::wire::short;
 use std::fmt;
 use std::time::Duration;
 
-/// How far a node's wall clock is from those of the other nodes, as it was when they were read.
+/// Offset of a node's wall clock from those of the other nodes, at the time of the check.
 ///
-/// It is measured against the median of the other nodes; where there are two in the middle, against
-/// the nearer one. So one clock of three or more that is wrong is found, and the others are not blamed
-/// for it; of two that differ, nobody can tell which is wrong, and both are found.
+/// The reference is the median of the other nodes, or the nearer of the two middle ones. Among three or more nodes, a
+/// single wrong clock is identified. Among two, the wrong one is unknown, and both have an offset.
 ///
-/// Prints like `60.0s ahead ±0.2ms`.
+/// Displays as `60.0s ahead ±0.2ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockOffset {
     nanos: i128,
@@ -19,13 +18,13 @@ pub struct ClockOffset {
 }
 
 impl ClockOffset {
-    /// In microseconds: above 0 if this node's clock is ahead, below if it is behind.
+    /// Offset in microseconds: positive if this node's clock is ahead, negative if behind.
     pub fn as_micros(&self) -> i64 {
         let micros = self.nanos / 1000;
         i64::try_from(micros).unwrap_or(if micros < 0 { i64::MIN } else { i64::MAX })
     }
 
-    /// How far it is ahead or behind.
+    /// Absolute value of the offset.
     pub fn distance(&self) -> Duration {
         Duration::from_nanos(u64::try_from(self.nanos.unsigned_abs()).unwrap_or(u64::MAX))
     }
@@ -35,20 +34,20 @@ impl ClockOffset {
         self.nanos > 0
     }
 
-    /// The true offset differs from this one by no more. It is half of the time in which the clocks
-    /// may have been read: of this node's best round trip, and of that of the slowest of the others.
+    /// Maximum error of the offset: half of the intervals in which the clocks were read. These are this node's shortest
+    /// round trip and the longest of the other nodes' round trips.
     pub fn uncertainty(&self) -> Duration {
         self.uncertainty
     }
 
-    /// What the distance is at least.
+    /// Lower bound of the distance.
     pub(super) fn certain(&self) -> Duration {
         self.distance().saturating_sub(self.uncertainty)
     }
 }
 
 impl WallClock {
-    /// Twice the middle of what it may be: so that nothing is rounded.
+    /// Doubled to avoid rounding.
     fn twice_middle(&self) -> i128 {
         i128::from(self.offset.lowest) + i128::from(self.offset.highest)
     }
@@ -58,7 +57,7 @@ impl WallClock {
     }
 }
 
-/// The offset of each node whose clock was read, if another's was, too.
+/// Offsets of the nodes whose clocks were read; `None` also if no other clock was read.
 pub(super) fn offsets(readings: &[Option<WallClock>]) -> Vec<Option<ClockOffset>> {
     let of = |(place, reading): (usize, &Option<WallClock>)| {
         let reading = reading.as_ref()?;
@@ -69,17 +68,17 @@ pub(super) fn offsets(readings: &[Option<WallClock>]) -> Vec<Option<ClockOffset>
     readings.iter().enumerate().map(of).collect()
 }
 
-/// Nodes in two groups whose clocks disagree, where it is unknown which group is wrong.
+/// Two groups of nodes whose clocks disagree; which group is wrong is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Dispute {
     pub(super) by: Duration,
-    /// Their clocks are nearer to this client's.
+    /// Nodes near this client's clock.
     pub(super) near: Vec<usize>,
     pub(super) far: Vec<usize>,
 }
 
-/// Finds a node whose clock is more than `limit` from those of the other nodes, but nearer to this client's: the majority may
-/// be wrong. `client` is the lead of this client's wall clock over its monotonic one, in nanoseconds.
+/// Finds a node whose clock is more than `limit` from those of the other nodes, but nearer to this client's: the
+/// majority may be wrong. `client`: offset of this client's wall clock from its monotonic clock, in nanoseconds.
 pub(super) fn dispute(
     readings: &[Option<WallClock>],
     offsets: &[Option<ClockOffset>],
@@ -110,7 +109,7 @@ fn offset(own: &WallClock, others: &[&WallClock]) -> Option<ClockOffset> {
     let lower = middles[(middles.len() - 1) / 2];
     let middle = own.twice_middle();
     let twice = middle - middle.clamp(lower, upper);
-    // A median moves by no more than the most that any of its numbers moves.
+    // The error of a median is at most the largest error of its numbers.
     let widest = others.iter().map(|other| other.width()).max()?;
     let twice_unsure = own.width() + widest;
     let in_doubt = u64::try_from(twice_unsure / 2 + 1).unwrap_or(u64::MAX);
@@ -146,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn the_one_that_is_wrong_is_found_and_the_others_are_not_blamed() {
+    fn single_wrong_clock_is_identified() {
         for (middles, expected) in [
             (&[60, 0, 0][..], &[60, 0, 0][..]),
             (&[0, -60, 0], &[0, -60, 0]),
             (&[0, 0, 0, 60], &[0, 0, 0, 60]),
             (&[0, 0, 60, 0, -9], &[0, 0, 60, 0, -9]),
             (&[1, 2, 3, 4, 5], &[-2, -1, 0, 1, 2]),
-            // Nobody can tell which of two, or which half, is wrong.
+            // Two clocks, or two halves: the wrong side is unknown.
             (&[60, 0], &[60, -60]),
             (&[60, 0, 60, 0], &[60, -60, 60, -60]),
         ] {
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_of_a_majority_that_contradict_the_client_are_disputed() {
+    fn majority_far_from_client_clock_is_a_dispute() {
         let limit = Duration::from_millis(125);
         let hour = 3_600_000;
         let of = |middles: &[i64], client_ms: i64| {
@@ -178,13 +177,13 @@ mod tests {
         assert_eq!(of(&[-hour, 0, -hour], 30), both(3_600_000, &[1], &[0, 2]));
         assert_eq!(of(&[-hour, 0], 0), both(3_600_000, &[1], &[0]));
         assert_eq!(of(&[-hour, 0, 0], 30), None, "the client agrees with the majority");
-        assert_eq!(of(&[0, 5, -9], 5), None, "they agree");
-        assert_eq!(of(&[0, 1_000, 0], 90_000), None, "the client is wrong, too");
+        assert_eq!(of(&[0, 5, -9], 5), None, "all agree");
+        assert_eq!(of(&[0, 1_000, 0], 90_000), None, "the client's clock is wrong too");
     }
 
     #[test]
-    fn clocks_that_were_not_read_do_not_count() {
-        assert_eq!(millis(&[Some(at(5, 1))]), [None], "there is nothing to compare it with");
+    fn unread_clocks_are_ignored() {
+        assert_eq!(millis(&[Some(at(5, 1))]), [None], "no other clock");
         assert_eq!(millis(&[Some(at(5, 1)), None]), [None, None]);
         assert_eq!(millis(&[Some(at(5, 1)), None, Some(at(2, 1))]), [Some(3), None, Some(-3)]);
         let offset = offsets(&[Some(at(60_000, 1)), Some(at(0, 2))])[0].expect("both were read");
@@ -193,9 +192,9 @@ mod tests {
     }
 
     proptest! {
-        /// Wherever in their readings the true clocks are.
+        /// For any position of the true clocks within their readings.
         #[test]
-        fn the_true_offset_is_within_the_uncertainty(
+        fn true_offset_is_within_the_uncertainty(
             clocks in prop::collection::vec((-50_i64..50, 0_i64..20, -100_i64..=100), 2..6),
         ) {
             let readings: Vec<_> = clocks.iter().map(|(ms, half, _)| Some(at(*ms, *half))).collect();

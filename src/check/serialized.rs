@@ -1,4 +1,4 @@
-//! How checks are serialized (feature `serde`); see [`wire`](crate::wire).
+//! Serialization of checks (feature `serde`); see [`wire`](crate::wire) for the conventions.
 
 use super::NodeCheck;
 use super::deployment::Disagreement;
@@ -28,20 +28,20 @@ struct OffsetShape {
     uncertainty_seconds: f64,
 }
 
-/// `None` where a kind of finding has no such thing.
+/// Fields are absent if the finding does not have them.
 #[derive(Serialize)]
 struct FindingShape<'a> {
     kind: &'static str,
     severity: Severity,
     message: String,
     #[serde(flatten)]
-    told: Told<'a>,
+    fields: Fields<'a>,
 }
 
-/// What a finding holds, by the name of its field.
+/// Fields of a finding.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Told<'a> {
+enum Fields<'a> {
     Nothing {},
     Failure { failure: &'a NodeFailure },
     Quarantined { failure: &'a NodeFailure, counts_in_seconds: f64 },
@@ -60,7 +60,7 @@ enum Told<'a> {
     Unknown { what: &'a str, needs: &'a str },
 }
 
-/// An object with what the getters tell, `worst`, and the `findings`.
+/// An object with the values of the getters, `worst` and `findings`.
 impl Serialize for NodeCheck {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let shape = CheckShape {
@@ -80,7 +80,7 @@ impl Serialize for NodeCheck {
     }
 }
 
-/// An object: `offset_seconds`, above 0 if the clock is ahead, and `uncertainty_seconds`.
+/// An object: `offset_seconds` (positive if the clock is ahead) and `uncertainty_seconds`.
 impl Serialize for ClockOffset {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let distance = self.distance().as_secs_f64();
@@ -90,7 +90,6 @@ impl Serialize for ClockOffset {
     }
 }
 
-/// What clients disagree in, by the name of its field.
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum DisagreementShape {
@@ -100,7 +99,7 @@ enum DisagreementShape {
     KeyPrefix,
 }
 
-/// An object: its `kind`, and what it holds.
+/// An object: `kind` and the fields of that kind.
 impl Serialize for Disagreement {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let shape = match self {
@@ -118,49 +117,51 @@ impl Serialize for Disagreement {
     }
 }
 
-/// An object: its `kind`, its `severity`, the `message` that it prints as, and what it holds.
+/// An object: `kind`, `severity`, the displayed text as `message`, and the fields of that kind.
 impl Serialize for Finding {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (kind, told) = match self {
-            Self::Unreachable { failure } => ("unreachable", Told::Failure { failure }),
+        let (kind, fields) = match self {
+            Self::Unreachable { failure } => ("unreachable", Fields::Failure { failure }),
             Self::Quarantined { failure, counts_in } => {
                 let counts_in_seconds = counts_in.as_secs_f64();
-                ("quarantined", Told::Quarantined { failure, counts_in_seconds })
+                ("quarantined", Fields::Quarantined { failure, counts_in_seconds })
             }
-            Self::Replica => ("replica", Told::Nothing {}),
-            Self::SameServer { other } => ("same_server", Told::Other { other }),
-            Self::Refused { command, failure } => ("refused", Told::Refused { command, failure }),
+            Self::Replica => ("replica", Fields::Nothing {}),
+            Self::SameServer { other } => ("same_server", Fields::Other { other }),
+            Self::Refused { command, failure } => ("refused", Fields::Refused { command, failure }),
             Self::Evicting { policy, evicted } => {
-                ("evicting", Told::Evicting { policy, evicted: *evicted })
+                ("evicting", Fields::Evicting { policy, evicted: *evicted })
             }
             Self::ClockMoved { by } => {
-                ("clock_moved", Told::Moved { by_seconds: by.as_secs_f64() })
+                ("clock_moved", Fields::Moved { by_seconds: by.as_secs_f64() })
             }
-            Self::ClockOff { offset } => ("clock_off", Told::Off { offset: *offset }),
+            Self::ClockOff { offset } => ("clock_off", Fields::Off { offset: *offset }),
             Self::ClocksDisagree { by, near_client, others } => {
                 let by_seconds = by.as_secs_f64();
-                ("clocks_disagree", Told::Disputed { by_seconds, near_client, others })
+                ("clocks_disagree", Fields::Disputed { by_seconds, near_client, others })
             }
             Self::ExceedsMaxTtl { key, ttl, max_ttl } => {
                 let (ttl_seconds, max_ttl_seconds) = (ttl.as_secs_f64(), max_ttl.as_secs_f64());
-                ("exceeds_max_ttl", Told::Excess { key, ttl_seconds, max_ttl_seconds })
+                ("exceeds_max_ttl", Fields::Excess { key, ttl_seconds, max_ttl_seconds })
             }
             Self::NotDurable { persistence } => {
-                ("not_durable", Told::Kept { persistence: *persistence })
+                ("not_durable", Fields::Kept { persistence: *persistence })
             }
-            Self::RestsOnRewrite => ("rests_on_rewrite", Told::Nothing {}),
+            Self::NoFsyncOnRewrite => ("no_fsync_on_rewrite", Fields::Nothing {}),
             Self::Old { version: (major, minor) } => {
-                ("old", Told::Version { version: format!("{major}.{minor}") })
+                ("old", Fields::Version { version: format!("{major}.{minor}") })
             }
-            Self::NoPushes { failure } => ("no_pushes", Told::Failure { failure }),
-            Self::HasReplicas { count } => ("has_replicas", Told::Count { count: *count }),
-            Self::Watched { sentinels } => ("watched", Told::Sentinels { sentinels: *sentinels }),
-            Self::Disagrees { clients, about } => ("disagrees", Told::Disagrees { clients, about }),
-            Self::Clustered => ("clustered", Told::Nothing {}),
-            Self::Unknown { what, needs } => ("unknown", Told::Unknown { what, needs }),
+            Self::NoPushes { failure } => ("no_pushes", Fields::Failure { failure }),
+            Self::HasReplicas { count } => ("has_replicas", Fields::Count { count: *count }),
+            Self::Watched { sentinels } => ("watched", Fields::Sentinels { sentinels: *sentinels }),
+            Self::Disagrees { clients, about } => {
+                ("disagrees", Fields::Disagrees { clients, about })
+            }
+            Self::Clustered => ("clustered", Fields::Nothing {}),
+            Self::Unknown { what, needs } => ("unknown", Fields::Unknown { what, needs }),
         };
         let (severity, message) = (self.severity(), self.to_string());
-        FindingShape { kind, severity, message, told }.serialize(serializer)
+        FindingShape { kind, severity, message, fields }.serialize(serializer)
     }
 }
 
@@ -173,7 +174,7 @@ mod tests {
     use serde_json::{json, to_value};
     use std::time::Duration;
 
-    /// That of the first of two nodes: it is so many milliseconds ahead.
+    /// Offset of the first of two nodes, `ahead` milliseconds ahead of the other.
     fn offset(ahead: i64) -> ClockOffset {
         let at = |nanos: i64| {
             let offset = Offset { lowest: nanos, highest: nanos };
@@ -183,9 +184,9 @@ mod tests {
     }
 
     #[test]
-    fn an_offset_has_a_sign() {
+    fn offset_is_signed() {
         for (ahead, seconds) in [(1_500, 1.5), (-1_500, -1.5)] {
-            let written = to_value(offset(ahead)).expect("it can be written");
+            let written = to_value(offset(ahead)).expect("serializable");
             assert_eq!(written["offset_seconds"], json!(seconds));
             assert!(written["uncertainty_seconds"].as_f64().is_some_and(|unsure| unsure < 0.001));
         }
@@ -196,12 +197,12 @@ mod tests {
         expected["kind"] = json!(kind);
         expected["severity"] = json!(severity);
         expected["message"] = json!(finding.to_string());
-        assert_eq!(to_value(finding).expect("it can be written"), expected);
+        assert_eq!(to_value(finding).expect("serializable"), expected);
     }
 
     #[test]
-    fn each_danger_has_a_kind_a_message_and_what_it_holds() {
-        let why = to_value(NodeFailure::Replica).expect("it can be written");
+    fn dangers_have_kind_message_and_fields() {
+        let why = to_value(NodeFailure::Replica).expect("serializable");
         let failure = || NodeFailure::Replica;
         let (other, policy) = ("b".to_owned(), "allkeys-lru".to_owned());
         let counts_in = Duration::from_millis(2_500);
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_exceeds_max_ttl_is_written_with_its_key_and_both_times() {
+    fn exceeds_max_ttl_has_key_and_ttls() {
         let [ttl, max_ttl] = [3_600, 60].map(Duration::from_secs);
         let finding = Finding::ExceedsMaxTtl { key: "deploy".to_owned(), ttl, max_ttl };
         let held = json!({"key": "deploy", "ttl_seconds": 3600.0, "max_ttl_seconds": 60.0});
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disagreement_is_an_object_of_its_own() {
+    fn disagreements_are_nested_objects() {
         let theirs = Duration::from_millis(1_500);
         let max_ttl = Disagreement::MaxTtl { theirs, ours: Duration::from_secs(60) };
         let nodes = |splits| Disagreement::Nodes { theirs: 3, shared: 2, splits };
@@ -273,10 +274,10 @@ mod tests {
     }
 
     #[test]
-    fn so_has_each_warning_and_each_note() {
+    fn warnings_and_notes_have_kind_message_and_fields() {
         let offset = offset(1_500);
-        let off = to_value(offset).expect("it can be written");
-        let why = to_value(NodeFailure::Replica).expect("it can be written");
+        let off = to_value(offset).expect("serializable");
+        let why = to_value(NodeFailure::Replica).expect("serializable");
         let persistence = Persistence::Snapshots;
         for (finding, kind, held) in [
             (Finding::ClockOff { offset }, "clock_off", json!({"offset": off})),
@@ -294,7 +295,7 @@ mod tests {
                 "not_durable",
                 json!({"persistence": "snapshots"}),
             ),
-            (Finding::RestsOnRewrite, "rests_on_rewrite", json!({})),
+            (Finding::NoFsyncOnRewrite, "no_fsync_on_rewrite", json!({})),
             (Finding::Old { version: (6, 0) }, "old", json!({"version": "6.0"})),
             (Finding::HasReplicas { count: 2 }, "has_replicas", json!({"count": 2})),
             (Finding::Watched { sentinels: 3 }, "watched", json!({"sentinels": 3})),

@@ -138,11 +138,7 @@ fn timings_that_cannot_work_are_refused_by_name() {
     }
     let beyond = ConfigError::TtlExceedsMax { ttl: ms(60_001), max_ttl: ms(60_000) };
     assert_eq!(refused(one().ttl(ms(60_001))), beyond);
-    assert!(
-        beyond
-            .to_string()
-            .ends_with("raise max_ttl() on all clients of these nodes, and then use it")
-    );
+    assert!(beyond.to_string().ends_with("first increase max_ttl() on all clients of these nodes"));
     assert!(one().ttl(ms(60_000)).build().is_ok());
     assert!(one().ttl(ms(60_001)).max_ttl(ms(60_001)).build().is_ok());
     for factor in [-0.1, 1.0, f64::INFINITY] {

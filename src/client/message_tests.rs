@@ -58,7 +58,7 @@ fn a_bad_address_is_told_its_cause() {
     ] {
         let said = Redlock::builder().nodes([url]).build().expect_err(url).to_string();
         assert!(
-            said.starts_with("node 1 has no good URL") && said.contains(cause),
+            said.starts_with("invalid URL of node 1 (") && said.contains(cause),
             "{url}: {said}"
         );
         assert!(!said.contains("secret") && !said.contains("sec"), "{said}");
@@ -134,7 +134,7 @@ fn bad_address_is_shown_by_scheme_and_host_or_by_its_length() {
         ("redis://h,password=KEY", "22 characters"),
     ] {
         let refused = Redlock::builder().nodes([url]).build().expect_err(url).to_string();
-        assert!(refused.starts_with(&format!("node 1 has no good URL ({shown}): ")), "{refused}");
+        assert!(refused.starts_with(&format!("invalid URL of node 1 ({shown}): ")), "{refused}");
         assert!(!refused.contains("KEY"), "{refused}");
     }
 }
@@ -225,25 +225,25 @@ proptest! {
 fn a_number_that_cannot_work_names_its_setting() {
     let one = || Redlock::builder().nodes(["redis://10.0.0.1"]);
     for (builder, names) in [
-        (one().ttl(Duration::ZERO), "ttl of 0ns"),
-        (one().ttl(Duration::MAX), "ttl of "),
-        (one().max_ttl(Duration::ZERO), "max_ttl of 0ns"),
-        (one().max_ttl(Duration::MAX), "max_ttl of "),
-        (one().token_ttl(Duration::ZERO), "token_ttl of 0ns"),
-        (one().token_ttl(Duration::MAX), "token_ttl of "),
+        (one().ttl(Duration::ZERO), "ttl 0ns"),
+        (one().ttl(Duration::MAX), "ttl "),
+        (one().max_ttl(Duration::ZERO), "max_ttl 0ns"),
+        (one().max_ttl(Duration::MAX), "max_ttl "),
+        (one().token_ttl(Duration::ZERO), "token_ttl 0ns"),
+        (one().token_ttl(Duration::MAX), "token_ttl "),
         (one().node_timeout(Duration::ZERO), "node_timeout is zero"),
-        (one().node_timeout(Duration::MAX), "node_timeout() or a longer ttl()"),
+        (one().node_timeout(Duration::MAX), "reduce node_timeout() or increase ttl()"),
         (one().connect_timeout(Duration::ZERO), "connect_timeout is zero"),
-        (one().drift_factor(-1.0), "drift factor of -1"),
-        (one().drift_factor(f64::NAN), "drift factor of NaN"),
+        (one().drift_factor(-1.0), "drift factor -1"),
+        (one().drift_factor(f64::NAN), "drift factor NaN"),
         (one().drift_factor(0.999_999_9), "drift_factor() or drift_constant()"),
         (one().drift_constant(Duration::MAX), "drift_factor() or drift_constant()"),
-        (one().metadata("m".repeat(5_000)), "metadata of 5000 bytes"),
+        (one().metadata("m".repeat(5_000)), "metadata has 5000 bytes"),
     ] {
         let said = said(builder);
         assert!(said.contains(names), "{names}: {said}");
     }
     // What is told to be too long is what was given, not the setting that bounds it.
     let said = said(one().ttl(ms(60_001)));
-    assert!(said.starts_with("a ttl of 60.001s is longer than the max_ttl of 60s"), "{said}");
+    assert!(said.starts_with("ttl 60.001s exceeds max_ttl 60s"), "{said}");
 }

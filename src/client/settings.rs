@@ -158,7 +158,7 @@ impl Settings {
 
     /// The counters beside `keys`, for a fencing token.
     pub(crate) fn counters(&self, keys: &Keys) -> Result<Arc<CounterKeys>, ConfigError> {
-        let counters = CounterKeys::beside(keys, self.token_ttl);
+        let counters = CounterKeys::for_keys(keys, self.token_ttl);
         counters.map(Arc::new).map_err(|key| {
             let resource = key.get(self.prefix.len()..).unwrap_or_default();
             ConfigError::NoCounter { resource: shown(resource) }
@@ -208,7 +208,7 @@ pub(super) fn check_value(value: &Value) -> Result<(), ConfigError> {
     if length > most {
         return Err(ConfigError::LongValue { length, most });
     }
-    value.several().map_or(Ok(()), |resources| Err(ConfigError::AdoptsSet { resources }))
+    value.multi_key_count().map_or(Ok(()), |resources| Err(ConfigError::AdoptsSet { resources }))
 }
 
 /// This host and this process.

@@ -5,7 +5,7 @@ use crate::node::{Ballot, Claim, Nodes, QueuedCommand, VoteEligibility};
 use crate::observe::{Holder, NodeVote, Report};
 use crate::protocol::{Goal, Round};
 use crate::round::{Asked, Tally};
-use crate::wire::{Answer, Keys, NodeFailure, Obstacle, Remaining, Value, short};
+use crate::wire::{Answer, Conflict, Keys, NodeFailure, RemainingTtl, Value, short};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -145,7 +145,7 @@ pub(super) async fn force_release(backing: &Backing, nodes: &Arc<Nodes>, keys: K
         let ballot = Ballot::new(tally.clone(), node);
         let late = || Answer::Failed(NodeFailure::Timeout(timeout));
         match answer {
-            Some(Answer::Denied(Obstacle { value: Some(value), .. })) => {
+            Some(Answer::Denied(Conflict { value: Some(value), .. })) => {
                 let claim = Arc::new(Claim::new(keys.clone(), value, quorum.nodes()));
                 asked.note(claim.clone());
                 nodes.send(node, QueuedCommand::evict(claim, ballot));
@@ -173,8 +173,8 @@ impl LockState {
         match (vote, answer) {
             (NodeVote::Failed(failure), _) => Self::Failed(failure.clone()),
             (NodeVote::Missing, _) => Self::Free,
-            (_, Some(Answer::Denied(Obstacle { value, remaining, .. }))) => {
-                let ttl = remaining.and_then(Remaining::limited);
+            (_, Some(Answer::Denied(Conflict { value, remaining, .. }))) => {
+                let ttl = remaining.and_then(RemainingTtl::limited);
                 value.map_or(Self::Foreign { ttl }, |value| {
                     Self::Held(Holder::new(value, ttl).with_max_ttl(max_ttl))
                 })

@@ -104,14 +104,14 @@ fn a_bad_value_names_the_variable_and_what_is_expected_and_is_not_shown() {
         ("LOCKS_RETRY", "topsecret", "jittered 50ms..250ms"),
         ("LOCKS_RESTART_GUARD", "Off", "observed, strict or off"),
         ("LOCKS_FENCED", "1", "true or false"),
-        ("LOCKS_NODES", "redis://a,redis://me:topsecret@b:c", "node 2 has no good URL"),
-        ("LOCKS_NODES", "redis://me:top secret,x@b:c", "node 1 has no good URL"),
+        ("LOCKS_NODES", "redis://a,redis://me:topsecret@b:c", "invalid URL of node 2"),
+        ("LOCKS_NODES", "redis://me:top secret,x@b:c", "invalid URL of node 1"),
     ] {
         let mut variables = vec![NODES];
         variables.retain(|(known, _)| *known != name);
         variables.push((name, value));
         let told = refused(&variables).to_string();
-        let begin = format!("the environment variable {name} cannot be used: ");
+        let begin = format!("invalid value of environment variable {name}: ");
         assert!(told.starts_with(&begin) && told.contains(expected), "{told}");
         assert!(!told.contains("secret") && !told.contains("top"), "{told}");
     }

@@ -1,344 +1,334 @@
-//! Settings that cannot work.
+//! Errors for invalid settings.
 
 use std::path::PathBuf;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Settings that cannot work, alone or together.
+/// Invalid settings, alone or in combination.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// No node was given.
-    #[error("no node given: pass at least one address to nodes(), better three or five")]
+    #[error("no node given: pass three or five addresses to nodes()")]
     NoNodes,
-    /// More nodes were given than can vote.
-    #[error("{given} nodes given, at most {most} can vote: five are plenty")]
+    /// More nodes were given than a quorum supports.
+    #[error("{given} nodes given, at most {most} are supported: use three or five")]
     TooManyNodes {
-        /// How many were given.
+        /// Number of nodes given.
         given: usize,
-        /// How many there can be.
+        /// Maximum number of nodes.
         most: usize,
     },
-    /// The same server was given twice: its vote would count double.
-    #[error("node {name} is given twice: each must be a server of its own")]
+    /// The same node was given twice: its vote would count twice.
+    #[error("node {name} is given twice: each node must be a different server")]
     SameNode {
-        /// The address.
+        /// Address of the node.
         name: String,
     },
-    /// An address that is no Redis URL.
-    #[error("node {position} has no good URL ({url}): {reason}")]
+    /// The address of a node is not a valid Redis URL.
+    #[error("invalid URL of node {position} ({url}): {reason}")]
     BadUrl {
-        /// Its place in the list, counted from 1.
+        /// Position of the node in the list, starting at 1.
         position: usize,
-        /// Its scheme and host, or its length where it has none.
+        /// Scheme and host of the URL, or its length if it has none.
         url: String,
-        /// What is wrong with it.
+        /// Why the URL is invalid.
         reason: String,
     },
-    /// A parameter in a node's URL that quorlock does not know. To ignore it could lock in another database, or without
-    /// a limit that was meant.
+    /// The URL of a node has an unknown parameter. Ignoring it could select another database, or drop a limit.
     #[error(
-        "the URL of node {position} ({url}) has an unknown parameter ({parameter}): remove it; accepted are {accepted}"
+        "unknown parameter ({parameter}) in the URL of node {position} ({url}): remove it; supported are {accepted}"
     )]
     UnknownUrlParameter {
-        /// The node's place in the list, counted from 1.
+        /// Position of the node in the list, starting at 1.
         position: usize,
-        /// Scheme and host.
+        /// Scheme and host of the URL.
         url: String,
-        /// The parameter's name, or its length where it does not look like a name.
+        /// Name of the parameter, or its length if it does not look like a name.
         parameter: String,
-        /// The names of the parameters that such a URL can have.
+        /// Names of the accepted parameters.
         accepted: String,
     },
-    /// A `rediss://` address, but quorlock was built without TLS.
-    #[error("node {url} wants TLS: build quorlock with the feature `tls-rustls`")]
+    /// The address is a `rediss://` URL, but quorlock was built without TLS.
+    #[error("node {url} requires TLS: build quorlock with the feature `tls-rustls`")]
     TlsNotEnabled {
         /// The address, without user and password.
         url: String,
     },
-    /// A `redis::Client` with certificates of its own, which cannot be read.
+    /// A `redis::Client` has its own certificates, which cannot be read.
     #[error(
-        "the certificates of the redis::Client for node {name} cannot be read: give the address to \
+        "cannot read the certificates of the redis::Client for node {name}: pass the address to \
          nodes() as a rediss:// URL, and the certificates to tls()"
     )]
     OpaqueTls {
-        /// The address.
+        /// Address of the node.
         name: String,
     },
-    /// A file for TLS that cannot be used.
-    #[error("{setting} {} cannot be used: {reason}", path.display())]
+    /// A TLS file cannot be used.
+    #[error("invalid {setting} {}: {reason}", path.display())]
     BadTlsFile {
-        /// The setting's name: `tls_ca_cert_file`, `tls_cert_file` or `tls_key_file`.
+        /// Name of the setting: `tls_ca_cert_file`, `tls_cert_file` or `tls_key_file`.
         setting: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's error, or what the file lacks.
+        /// The I/O error, or what is missing in the file.
         reason: String,
     },
-    /// A certificate for TLS without its key, or the reverse.
-    #[error("{missing} is not set: tls_cert_file and tls_key_file are needed together")]
+    /// A TLS certificate was given without its key, or the reverse.
+    #[error("{missing} is not set: tls_cert_file requires tls_key_file, and the reverse")]
     IncompleteTlsFiles {
-        /// The setting's name.
+        /// Name of the missing setting.
         missing: &'static str,
     },
-    /// A ttl below one millisecond, or above a hundred years.
-    #[error("a {setting} of {ttl:?} cannot be told to Redis: it must be from 1 ms to 100 years")]
+    /// A ttl is shorter than 1 ms or longer than 100 years.
+    #[error("invalid {setting} {ttl:?}: must be between 1 ms and 100 years")]
     BadTtl {
-        /// The setting's name: `ttl` (also that of an extension), `max_ttl` or `token_ttl`.
+        /// Name of the setting: `ttl` (also for an extension), `max_ttl` or `token_ttl`.
         setting: &'static str,
-        /// What was asked for.
+        /// The given ttl.
         ttl: Duration,
     },
-    /// A ttl or an extension that is longer than what the restart guard waits for.
+    /// The ttl of a lock or an extension exceeds `max_ttl`, for which the restart guard excludes restarted nodes.
     #[error(
-        "a ttl of {ttl:?} is longer than the max_ttl of {max_ttl:?}: use a shorter one, or raise \
-         max_ttl() on all clients of these nodes, and then use it"
+        "ttl {ttl:?} exceeds max_ttl {max_ttl:?}: reduce the ttl, or first increase \
+         max_ttl() on all clients of these nodes"
     )]
     TtlExceedsMax {
-        /// What was asked for.
+        /// The given ttl.
         ttl: Duration,
-        /// The longest that any client of the nodes may ask for; see
-        /// [`max_ttl`](crate::Builder::max_ttl).
+        /// The maximum for all clients of the nodes; see [`max_ttl`](crate::Builder::max_ttl).
         max_ttl: Duration,
     },
-    /// More is to be [ensured](crate::LeaseRef::ensure) than the longest ttl gives.
+    /// [`ensure`](crate::LeaseRef::ensure): the requested validity exceeds what `max_ttl` allows.
     #[error(
-        "ensure({validity:?}) asks for more than the max_ttl of {max_ttl:?} gives: ensure less, in \
-         shorter steps, or raise max_ttl() on all clients of these nodes, and then use it"
+        "ensure({validity:?}) exceeds what max_ttl {max_ttl:?} allows: ensure a shorter \
+         validity, or first increase max_ttl() on all clients of these nodes"
     )]
     EnsureExceedsMax {
-        /// What was asked for.
+        /// The requested validity.
         validity: Duration,
-        /// The longest ttl that any client of the nodes may ask for; see
-        /// [`max_ttl`](crate::Builder::max_ttl). The allowance for drift is a part of it.
+        /// The maximum ttl for all clients of the nodes; see [`max_ttl`](crate::Builder::max_ttl). It includes the
+        /// drift allowance.
         max_ttl: Duration,
     },
-    /// A lock is to be kept from others for longer than the nodes keep it.
+    /// `at_least` exceeds the ttl. The nodes would free the lock earlier if the holder crashes.
     #[error(
-        "at_least({at_least:?}) is longer than the ttl of {ttl:?}: use a longer ttl, so that the lock \
-         stands for that time also if its holder dies"
+        "at_least({at_least:?}) exceeds ttl {ttl:?}: increase ttl(), so that the lock \
+         also lasts this long if its holder crashes"
     )]
     AtLeastExceedsTtl {
-        /// What was asked for.
+        /// The given duration.
         at_least: Duration,
         /// The ttl of the acquire.
         ttl: Duration,
     },
     /// A fencing counter could expire before the lease that uses its token.
     #[error(
-        "a token_ttl of {token_ttl:?} is shorter than the max_ttl of {max_ttl:?}: tokens must be \
-         remembered for as long as the longest lease, better for a day"
+        "token_ttl {token_ttl:?} is shorter than max_ttl {max_ttl:?}: increase \
+         token_ttl(), for example to one day; counters must outlive leases"
     )]
     TokenTtlBelowMax {
-        /// What was asked for.
+        /// The given ttl of the counters.
         token_ttl: Duration,
-        /// The longest ttl of a lease; see [`max_ttl`](crate::Builder::max_ttl).
+        /// The maximum ttl of a lease; see [`max_ttl`](crate::Builder::max_ttl).
         max_ttl: Duration,
     },
-    /// A drift factor that is no share of the ttl.
-    #[error("a drift factor of {factor} makes no sense: it must be at least 0 and below 1")]
+    /// The drift factor is not in the range 0 to 1.
+    #[error("invalid drift factor {factor}: must be at least 0 and less than 1")]
     BadDriftFactor {
-        /// What was asked for.
+        /// The given factor.
         factor: f64,
     },
-    /// The allowance for drift leaves nothing of the ttl.
+    /// The drift allowance is not shorter than the ttl.
     #[error(
-        "a ttl of {ttl:?} is used up by the drift allowance of {drift:?}: use a longer ttl(), or a \
-         smaller drift_factor() or drift_constant()"
+        "ttl {ttl:?} must exceed its drift allowance {drift:?}: increase ttl(), or reduce \
+         drift_factor() or drift_constant()"
     )]
     DriftExceedsTtl {
-        /// The ttl.
+        /// The given ttl.
         ttl: Duration,
-        /// The allowance for it.
+        /// The drift allowance for this ttl.
         drift: Duration,
     },
-    /// Waiting for a slow node could use up the whole validity.
+    /// The node timeout is not shorter than the validity: waiting for one slow node could use it up.
     #[error(
-        "a node timeout of {node_timeout:?} can outlast the validity of {validity:?} that a ttl of \
-         {ttl:?} gives: use a shorter node_timeout() or a longer ttl()"
+        "node_timeout {node_timeout:?} must be shorter than {validity:?}, the validity of ttl \
+         {ttl:?}: reduce node_timeout() or increase ttl()"
     )]
     NodeTimeoutExceedsValidity {
         /// The node timeout.
         node_timeout: Duration,
-        /// The ttl.
+        /// The given ttl.
         ttl: Duration,
-        /// The ttl less the allowance for drift.
+        /// The ttl minus the drift allowance.
         validity: Duration,
     },
-    /// A lease that is kept up for so short a time could end while it is acquired.
+    /// `max_hold` is not longer than the node timeout: the lease could end while it is being acquired.
     #[error(
-        "a max_hold of {max_hold:?} is not longer than the node timeout of {node_timeout:?}: give \
-         auto_extend() more, or use auto_extend_forever()"
+        "max_hold {max_hold:?} must exceed node_timeout {node_timeout:?}: pass a longer \
+         duration to auto_extend(), or use auto_extend_forever()"
     )]
     MaxHoldTooShort {
-        /// What was given to [`auto_extend`](crate::Acquire::auto_extend).
+        /// The argument of [`auto_extend`](crate::Acquire::auto_extend).
         max_hold: Duration,
         /// The node timeout.
         node_timeout: Duration,
     },
-    /// Nothing was given to lock.
-    #[error("no resource given: pass at least one to acquire_all()")]
+    /// No resource was given.
+    #[error("no resource given: pass at least one resource to acquire_all()")]
     NoResources,
-    /// More resources were given than one lease can hold: a node would be busy with them for too
-    /// long.
+    /// Too many resources were given for one lease. They would occupy a node for too long.
     #[error("{given} resources given, at most {most} can be locked together")]
     TooManyResources {
-        /// How many were given.
+        /// Number of resources given.
         given: usize,
-        /// How many there can be.
+        /// Maximum number of resources.
         most: usize,
     },
-    /// [`adopt`](crate::Redlock::adopt): the value is that of a lease of several resources. To adopt one
-    /// of them would break it.
+    /// [`adopt`](crate::Redlock::adopt): the value belongs to a lease of several resources. Adopting a single one is
+    /// not supported, because it would break that lease.
     #[error(
-        "this is the value of a lease of {resources} resources, which cannot be handed over: let its \
-         holder release it, and acquire them with acquire_all()"
+        "cannot adopt one of the {resources} resources of a lease: let its \
+         holder release them, and acquire them with acquire_all()"
     )]
     AdoptsSet {
-        /// How many resources the lease has, as its value says.
+        /// Number of resources of the lease, according to its value.
         resources: usize,
     },
-    /// Metadata that is too long to be sent with every command.
-    #[error("metadata of {length} bytes given, at most {most} are taken")]
+    /// The metadata, which is sent with every command, is too long.
+    #[error("metadata has {length} bytes, at most {most} are allowed: use a shorter text")]
     LongMetadata {
-        /// Its length in bytes.
+        /// Length in bytes.
         length: usize,
-        /// How long it can be.
+        /// Maximum length in bytes.
         most: usize,
     },
-    /// A resource whose key is longer than every server and proxy reads: some close the connection instead.
+    /// The key of a resource is longer than all servers and proxies support. Some would close the connection.
     #[error(
         "the key of the resource \"{resource}\" has {length} bytes with its prefix, at most {most} are \
          allowed: use a shorter name"
     )]
     LongResource {
-        /// The resource; escaped, and cut if it is long.
+        /// The resource; escaped, and truncated if long.
         resource: String,
-        /// The length of its key in bytes, prefix included.
+        /// Length of the key in bytes, including the prefix.
         length: usize,
-        /// The longest key in bytes.
+        /// Maximum length of a key in bytes.
         most: usize,
     },
-    /// Resources whose keys are together longer than one command may be.
+    /// The keys of the resources are too long for one command.
     #[error(
         "the keys of {resources} resources have {length} bytes together, at most {most} are allowed: \
          use shorter names, or lock fewer resources together"
     )]
     LongResources {
-        /// The number of resources.
+        /// Number of resources.
         resources: usize,
-        /// The sum of the lengths of their keys in bytes, prefixes included.
+        /// Total length of the keys in bytes, including prefixes.
         length: usize,
-        /// The largest sum in bytes.
+        /// Maximum total length in bytes.
         most: usize,
     },
-    /// [`adopt`](crate::Redlock::adopt): no lease has a value of this length.
-    #[error(
-        "a value of {length} bytes cannot be adopted: values of leases have at most {most} bytes"
-    )]
+    /// [`adopt`](crate::Redlock::adopt): the value is longer than any lease's value.
+    #[error("cannot adopt a value of {length} bytes: values of leases have at most {most} bytes")]
     LongValue {
-        /// Its length in bytes.
+        /// Length in bytes.
         length: usize,
-        /// The longest value in bytes.
+        /// Maximum length in bytes.
         most: usize,
     },
-    /// A resource whose key could be one of the library's own, such as that of a fencing counter.
+    /// The key of the resource contains the mark of quorlock's own keys, such as fencing counters.
     #[error(
-        "the resource \"{resource}\" cannot be locked: no key may contain \"#quorlock:\", which marks \
-         the keys of fencing counters and the like; use another name"
+        "cannot lock the resource \"{resource}\": no key may contain \"#quorlock:\", which is \
+         reserved for fencing counters and other internal keys; use another name"
     )]
     ReservedResource {
-        /// The resource; escaped, and cut if it is long.
+        /// The resource; escaped, and truncated if long.
         resource: String,
     },
-    /// A prefix with which every key could be one of the library's own.
+    /// With this prefix, every key would contain the mark of quorlock's own keys.
     #[error(
-        "the key_prefix \"{prefix}\" cannot be used: no key may contain \"#quorlock:\", which marks \
-         the keys of fencing counters and the like; use another prefix"
+        "invalid key_prefix \"{prefix}\": no key may contain \"#quorlock:\", which is \
+         reserved for fencing counters and other internal keys; use another prefix"
     )]
     ReservedPrefix {
-        /// The prefix; escaped, and cut if it is long.
+        /// The prefix; escaped, and truncated if long.
         prefix: String,
     },
-    /// A fencing token was asked for, and a counter for it cannot be where the resource is: the slot
-    /// of a node in cluster mode.
+    /// A fencing token was requested, but the key does not allow a counter in the same cluster slot.
     #[error(
-        "no fencing token for the resource \"{resource}\": its key is empty, or has braces that are \
-         no hash tag, so that its counter cannot be in its slot; write it without braces, or begin \
-         with some that enclose something, such as {{user:7}}/inbox"
+        "no fencing token for the resource \"{resource}\": its key is empty, or has braces that \
+         form no hash tag, so its counter cannot be in the same cluster slot; remove the braces, or \
+         start with a hash tag, such as {{user:7}}/inbox"
     )]
     NoCounter {
-        /// The resource; escaped, and cut if it is long.
+        /// The resource; escaped, and truncated if long.
         resource: String,
     },
-    /// [`Config::from_env`](crate::Config::from_env): a variable with the prefix that is no setting.
-    #[error("the environment variable {name} is no setting: unset it, or write one of {known}")]
+    /// [`Config::from_env`](crate::Config::from_env): a variable with the prefix is not a known setting.
+    #[error("unknown environment variable {name}: unset it, or use one of {known}")]
     UnknownVariable {
-        /// The variable.
+        /// Name of the variable.
         name: String,
-        /// Those that there are.
+        /// Names of the known variables.
         known: String,
     },
-    /// [`Config::from_env`](crate::Config::from_env): a variable that has to be there.
+    /// [`Config::from_env`](crate::Config::from_env): a required variable is missing.
     #[error(
-        "the environment variable {name} is not set: give it the URLs of the nodes, such as \
+        "environment variable {name} is not set: set it to the URLs of the nodes, such as \
          redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3"
     )]
     MissingVariable {
-        /// The variable.
+        /// Name of the variable.
         name: String,
     },
-    /// [`Config::from_env`](crate::Config::from_env): a variable that does not hold what it should.
-    #[error("the environment variable {name} cannot be used: {reason}")]
+    /// [`Config::from_env`](crate::Config::from_env): a variable has an invalid value.
+    #[error("invalid value of environment variable {name}: {reason}")]
     BadVariable {
-        /// The variable.
+        /// Name of the variable.
         name: String,
-        /// What it must be. What it holds is not told.
+        /// The valid values. The actual value is not included.
         reason: String,
     },
-    /// [`Config::from_env`](crate::Config::from_env) without a prefix: every variable would be a setting.
-    #[error("no prefix given for variables of the environment: use one, such as QUORLOCK")]
+    /// [`Config::from_env`](crate::Config::from_env): the prefix is empty, so every variable would be a setting.
+    #[error("the prefix of environment variables is empty: use for example QUORLOCK")]
     EmptyPrefix,
-    /// A [`Config`](crate::Config) with two things to tell who holds a lock.
-    #[error(
-        "owner and metadata are both set, and each is what a lock tells of its holder: unset one"
-    )]
+    /// A [`Config`](crate::Config) has both `owner` and `metadata`, which set the same text.
+    #[error("owner and metadata are both set: unset one of them")]
     OwnerAndMetadata,
-    /// The blocking client needs a thread, and the system gives none.
-    #[error("no thread for the connections of a blocking client: {reason}")]
+    /// The operating system refused to start the thread of a blocking client.
+    #[error("cannot start the thread of a blocking client: {reason}")]
     NoThread {
-        /// What the system says.
+        /// The operating system's error.
         reason: String,
     },
-    /// A [cool-down](crate::Lease::release_after) that is longer than what the restart guard waits for.
-    /// The lock is left standing for the longest time that is allowed.
+    /// [`release_after`](crate::Lease::release_after): the cool-down exceeds `max_ttl`, for which the restart guard
+    /// excludes restarted nodes. The cool-down was limited to `max_ttl`.
     #[error(
-        "a cool-down of {cool_down:?} is longer than the max_ttl of {max_ttl:?}, for which the lock \
-         stands now at the most: use a shorter one, or raise max_ttl() on all clients of these nodes, \
-         and then use it"
+        "cool-down {cool_down:?} exceeds max_ttl {max_ttl:?} and was limited to it: use a shorter \
+         cool-down, or first increase max_ttl() on all clients of these nodes"
     )]
     CoolDownExceedsMax {
-        /// What was asked for.
+        /// The requested cool-down.
         cool_down: Duration,
-        /// The longest that any client of the nodes may ask for; see
-        /// [`max_ttl`](crate::Builder::max_ttl).
+        /// The maximum for all clients of the nodes; see [`max_ttl`](crate::Builder::max_ttl).
         max_ttl: Duration,
     },
-    /// Work would be told to stop before it could begin, or before each renewal of its lease.
+    /// The margin leaves no time to work: the work would be stopped before it starts, or before each renewal.
     #[error(
-        "a margin of {margin:?} leaves no time to work: give stop_before() less than {limit:?}, or use \
-         a longer ttl()"
+        "margin {margin:?} leaves no time to work: pass less than {limit:?} to stop_before(), or \
+         increase ttl()"
     )]
     MarginTooLong {
-        /// What was given to [`stop_before`](crate::Acquire::stop_before).
+        /// The argument of [`stop_before`](crate::Acquire::stop_before).
         margin: Duration,
-        /// What it has to be less than.
+        /// The margin must be shorter than this.
         limit: Duration,
     },
-    /// A timeout of zero, in which nothing can ever succeed.
-    #[error("{setting} is zero: nothing could ever succeed in it")]
+    /// A timeout is zero, so no operation could succeed.
+    #[error("{setting} is zero: no operation could succeed; use a positive duration")]
     ZeroTimeout {
-        /// The setting's name.
+        /// Name of the setting.
         setting: &'static str,
     },
 }

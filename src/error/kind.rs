@@ -1,24 +1,23 @@
-//! What kind of trouble an error is, for code that decides what to do.
+//! Classification of errors.
 
 use crate::error::{AcquireError, ExtendError, ReleaseError};
 use crate::observe::Report;
 use std::time::Duration;
 
 impl AcquireError {
-    /// True if another holds the lock: [`Contended`](Self::Contended). The nodes are well, and trying
-    /// again later can help.
+    /// True if another lease holds the lock: [`Contended`](Self::Contended). A quorum of nodes is available, and a
+    /// later attempt can succeed.
     ///
-    /// Not for [`NotHeld`](Self::NotHeld): an adoption that came too late comes too late for ever.
+    /// False for [`NotHeld`](Self::NotHeld): a failed adoption never succeeds later.
     pub const fn is_contended(&self) -> bool {
         matches!(self, Self::Contended { .. })
     }
 
-    /// True if the nodes, the network or this process could not decide who has the lock, which says
-    /// nothing of who holds it:
+    /// True if the outcome is unknown because of the nodes, the network or this process. The lock may be free or held:
     ///
-    /// - [`NoQuorum`](Self::NoQuorum): too few nodes answered;
-    /// - [`Expired`](Self::Expired): they answered too late for the ttl;
-    /// - [`Timeout`](Self::Timeout): they had not answered when the wait bound ended;
+    /// - [`NoQuorum`](Self::NoQuorum): too few nodes replied.
+    /// - [`Expired`](Self::Expired): the replies came too late for the ttl.
+    /// - [`Timeout`](Self::Timeout): the wait time passed before an attempt completed.
     /// - [`Overloaded`](Self::Overloaded) and [`NotPolled`](Self::NotPolled): this process was too slow.
     pub const fn is_unavailable(&self) -> bool {
         matches!(
@@ -31,15 +30,13 @@ impl AcquireError {
         )
     }
 
-    /// When it is worth while to try again, counted from when this error was returned: when a quorum of
-    /// the nodes can be free at the earliest, if those who hold the lock keep it to the end of their
-    /// ttl. They can extend it, and they can release it sooner.
+    /// When to try again, counted from the return of this error: the earliest time at which a quorum of nodes can be
+    /// free, if the holders neither extend nor release the lock.
     ///
-    /// Known for [`Contended`](Self::Contended) where the nodes were asked for the ttl: by
-    /// [`acquire`](crate::Redlock::acquire), also with
-    /// [`max_attempts(1)`](crate::Acquire::max_attempts), and by attempts at several resources; not by
-    /// [`try_acquire`](crate::Redlock::try_acquire) of one, which asks for nothing that it does not
-    /// need. `None` also if what is in the way stands for ever.
+    /// Available for [`Contended`](Self::Contended) if the nodes reported the TTL of the existing keys.
+    /// [`acquire`](crate::Redlock::acquire) requests it, also with [`max_attempts(1)`](crate::Acquire::max_attempts),
+    /// and so does every attempt at several resources. [`try_acquire`](crate::Redlock::try_acquire) of one resource
+    /// does not. `None` also if the existing key has no expiry.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Contended { report, .. } => report.retry_after(),
@@ -49,13 +46,13 @@ impl AcquireError {
 }
 
 impl ExtendError {
-    /// True if the lease has ended: [`Lost`](Self::Lost) or [`Released`](Self::Released). What it
-    /// protected has to stop. Else it is held for as long as it was before.
+    /// True if the lease has ended: [`Lost`](Self::Lost) or [`Released`](Self::Released). Stop the protected work.
+    /// Otherwise the lease is valid for as long as before.
     pub const fn has_ended(&self) -> bool {
         matches!(self, Self::Lost { .. } | Self::Released)
     }
 
-    /// What each node said, if any was asked.
+    /// Replies of the nodes, if a request was sent.
     pub fn report(&self) -> Option<&Report> {
         match self {
             Self::Lost { report, .. } => report.as_deref(),
@@ -66,7 +63,7 @@ impl ExtendError {
 }
 
 impl ReleaseError {
-    /// What each node said, if any was asked.
+    /// Replies of the nodes, if a request was sent.
     pub fn report(&self) -> Option<&Report> {
         match self {
             Self::NoQuorum { report } => Some(report),
@@ -92,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn contention_and_outage_are_two_kinds() {
+    fn contended_and_unavailable_errors() {
         let report = Box::new(report());
         for (error, is_contended, is_unavailable) in [
             (AcquireError::Contended { report: report.clone(), held_here: true }, true, false),
@@ -113,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_leads_to_how_the_lease_ended() {
+    fn error_sources_contain_the_loss() {
         let reason = Loss::TakenOver;
         let extended = ExtendError::Lost { reason, report: Some(Box::new(report())) };
         assert!(extended.has_ended() && extended.report().is_some());
@@ -129,11 +126,11 @@ mod tests {
             assert!(error.to_string().contains(&reason.to_string()), "{error}");
         }
         let failure: Box<dyn Error> = Box::new(NodeFailure::Replica);
-        assert_eq!(failure.to_string(), "a replica; give the address of a master");
+        assert_eq!(failure.to_string(), "replica: configure the address of a master");
     }
 
     #[test]
-    fn outcomes_are_said_in_words() {
+    fn release_outcome_display() {
         for (outcome, words) in [
             (ReleaseOutcome::Released, "released"),
             (ReleaseOutcome::Expired, "expired or deleted before it was released"),
@@ -150,9 +147,9 @@ mod tests {
     }
 
     #[test]
-    fn for_developers_a_report_prints_its_line() {
+    fn report_debug_equals_display() {
         let report = Box::new(report());
-        let line = "0/1 granted (need 1): a:6379 a replica; give the address of a master";
+        let line = "0/1 granted (need 1): a:6379 replica: configure the address of a master";
         assert_eq!(format!("{report:?} {report:#?}"), format!("{line} {line}"));
         assert_eq!(format!("{:?}", report.nodes()[0]), report.nodes()[0].to_string());
         let error = AcquireError::NoQuorum { report };

@@ -1,7 +1,4 @@
-//! What can go wrong, one small enum per operation. Each reason says what it is and, where the
-//! caller can do something about it, what to do.
-//!
-//! Here live the errors that users see, and what they tell of themselves. Nothing is decided here.
+//! Public error types, one per operation. Messages name the failure and, if possible, the remedy.
 
 mod config;
 mod kind;
@@ -15,81 +12,81 @@ use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Why a lock was not acquired. Whatever the reason, nothing of the attempts stays on the nodes.
+/// Why a lock was not acquired. Keys set by failed attempts are deleted.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// A quorum of nodes answered, and others hold the lock on so many of them that no quorum is
-    /// left. Trying again later can help.
+    /// Other leases hold the lock on enough nodes to prevent a quorum. A later attempt can succeed.
     #[error("held by {}: {report}", whom(*.held_here))]
     Contended {
-        /// The last round that was decided.
+        /// Report of the last completed attempt.
         report: Box<Report>,
-        /// True if a lease of this very client holds it: maybe one that this code has, and that it
-        /// could [reenter](crate::LeaseRef::reenter).
+        /// True if a lease of this client holds the lock. The calling code may own that lease and could
+        /// [reenter](crate::LeaseRef::reenter) it.
         held_here: bool,
     },
-    /// [`adopt`](crate::Redlock::adopt): the value that was handed over does not stand on a quorum
-    /// of nodes. What it stood for has ended, or somebody else has adopted it.
-    #[error("nothing to adopt: {report}")]
+    /// [`adopt`](crate::Redlock::adopt): no quorum of nodes stores the given value. Its lease has ended, or another
+    /// client has adopted it.
+    #[error("no lock with this value to adopt: {report}")]
     NotHeld {
-        /// What the nodes said.
+        /// Replies of the nodes.
         report: Box<Report>,
     },
-    /// Too few nodes answered: an outage, which says nothing of who holds the lock.
-    #[error("too few nodes answered: {report}")]
+    /// Too few nodes replied. The lock may be free or held.
+    #[error("no quorum of nodes available: {report}")]
     NoQuorum {
-        /// The last round that was decided.
+        /// Report of the last completed attempt.
         report: Box<Report>,
     },
-    /// A quorum granted, but by then the validity was used up: the nodes, the network or this
-    /// process are too slow for the ttl.
-    #[error("granted too late to be of use: {report}")]
+    /// A quorum granted the lock, but only after the validity had expired. The nodes, the network or this process are
+    /// too slow for the ttl.
+    #[error("quorum reached after the validity had expired: {report}")]
     Expired {
-        /// The last round that was decided.
+        /// Report of the last completed attempt.
         report: Box<Report>,
     },
-    /// The wait bound ended before any attempt was decided.
-    #[error("the wait bound ended before an attempt was decided{}", after_colon(report.as_deref()))]
+    /// The wait time passed before an attempt completed.
+    #[error("timed out before an attempt completed{}", after_colon(report.as_deref()))]
     Timeout {
-        /// The attempt that was cut short, if one had begun.
+        /// Report of the interrupted attempt, if one had started.
         report: Option<Box<Report>>,
     },
-    /// The lock could have been had, but this future was not polled for so long that its time ended:
-    /// what it had won was given up. Nothing is wrong with the nodes. Poll it more often, spawn it as
-    /// a task of its own, or give it a longer [wait bound](crate::Acquire::wait).
-    #[error("this future was not polled in time, and what it had won was given up: {report}")]
+    /// An attempt acquired the lock, but the future was not polled before the validity expired, so the lock was
+    /// released. The nodes are not the cause. Poll the future more often, spawn it as its own task, or give it a longer
+    /// [wait time](crate::Acquire::wait).
+    #[error(
+        "the acquired lock was released because the future was not polled before its validity expired: {report}"
+    )]
     NotPolled {
-        /// What the nodes said to the attempt that was given up.
+        /// Report of the attempt whose lock was released.
         report: Box<Report>,
     },
-    /// This client has so much under way, or gets so little of the machine, that too few nodes could be
-    /// asked in time. Nothing is wrong with the nodes. Ask for fewer locks at once, or wait for them: [`acquire`](crate::Redlock::acquire)
-    /// tries again within its wait bound.
-    #[error("this client is overloaded, too few nodes could be asked in time{}", after_colon(report.as_deref()))]
+    /// This client was too busy to contact a quorum of nodes in time. The nodes are not the cause. Acquire fewer locks
+    /// concurrently, or use [`acquire`](crate::Redlock::acquire), which retries within its wait time.
+    #[error("this client was too busy to contact a quorum of nodes in time{}", after_colon(report.as_deref()))]
     Overloaded {
-        /// The last round that was decided, if there was one.
+        /// Report of the last completed attempt, if any.
         report: Option<Box<Report>>,
     },
-    /// The client was closed.
+    /// The client is closed.
     #[error("the client is closed")]
     Closed,
-    /// There is no tokio runtime to run on.
-    #[error("no tokio runtime: call this inside one, or give the builder one with runtime()")]
+    /// No tokio runtime is available.
+    #[error("no tokio runtime: call this inside a runtime, or pass one to Builder::runtime()")]
     NoRuntime,
-    /// The tokio runtime to run on was built without I/O or without timers.
+    /// The tokio runtime was built without the I/O or the time driver.
     #[error("the tokio runtime has no {missing}: build it with enable_all()")]
     IncompleteRuntime {
-        /// What it lacks.
+        /// The missing driver.
         missing: RuntimeDriver,
     },
-    /// The settings of this call cannot work.
+    /// The settings of this call are invalid.
     #[error(transparent)]
     Invalid(#[from] ConfigError),
 }
 
 impl AcquireError {
-    /// What each node said, if any was asked.
+    /// Replies of the nodes, if a request was sent.
     pub fn report(&self) -> Option<&Report> {
         match self {
             Self::Contended { report, .. }
@@ -109,65 +106,65 @@ impl AcquireError {
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ExtendError {
-    /// The lease has ended, and stays ended. Stop what it protected.
+    /// The lease has ended. Stop the protected work.
     #[error("the lease is lost ({reason}){}", after_colon(report.as_deref()))]
     Lost {
-        /// How it ended.
+        /// How the lease ended.
         #[source]
         reason: Loss,
-        /// What the nodes said, if they were asked.
+        /// Replies of the nodes, if a request was sent.
         report: Option<Box<Report>>,
     },
-    /// The lease was released, as can happen to a [view](crate::Lease::view) of it.
+    /// The lease was released. A [view](crate::Lease::view) can observe that.
     #[error("the lease was released")]
     Released,
-    /// Too few nodes confirmed in time. Nothing has changed: the lease is held for as long as it
-    /// was before, nothing was deleted, and it may be extended again.
-    #[error("too few nodes confirmed, still valid for {still_valid_for:?}: {report}")]
+    /// Too few nodes confirmed the extension in time. The lease is valid for as long as before, and can be extended
+    /// again.
+    #[error("extension not confirmed by a quorum, still valid for {still_valid_for:?}: {report}")]
     NoQuorum {
-        /// What is left of the validity.
+        /// Remaining validity.
         still_valid_for: Duration,
-        /// What the nodes said.
+        /// Replies of the nodes.
         report: Box<Report>,
     },
-    /// The ttl asked for cannot work.
+    /// The requested ttl is invalid.
     #[error(transparent)]
     Invalid(#[from] ConfigError),
 }
 
-/// Why a lease was not entered again.
+/// Why a lease was not reentered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ReenterError {
-    /// The lease has ended, and stays ended.
+    /// The lease has ended.
     #[error("the lease is lost ({reason})")]
     Lost {
-        /// How it ended.
+        /// How the lease ended.
         #[source]
         reason: Loss,
     },
-    /// Its last guard has released it.
+    /// The last guard of the lease was released.
     #[error("the lease was released")]
     Released,
 }
 
-/// Why the nodes were not asked.
+/// Why an operation did not contact the nodes.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The client was closed.
+    /// The client is closed.
     #[error("the client is closed")]
     Closed,
-    /// There is no tokio runtime to run on.
-    #[error("no tokio runtime: call this inside one, or give the builder one with runtime()")]
+    /// No tokio runtime is available.
+    #[error("no tokio runtime: call this inside a runtime, or pass one to Builder::runtime()")]
     NoRuntime,
-    /// The tokio runtime to run on was built without I/O or without timers.
+    /// The tokio runtime was built without the I/O or the time driver.
     #[error("the tokio runtime has no {missing}: build it with enable_all()")]
     IncompleteRuntime {
-        /// What it lacks.
+        /// The missing driver.
         missing: RuntimeDriver,
     },
-    /// The resource cannot be locked, so nobody has it.
+    /// The resource name is invalid.
     #[error(transparent)]
     Invalid(#[from] ConfigError),
 }
@@ -181,23 +178,23 @@ impl From<NoRuntime> for ClientError {
     }
 }
 
-/// Why it is not known what a release came to. The lease has ended all the same: nodes that did not
-/// answer are told as soon as they do, and at the latest its keys expire.
+/// The release could not be confirmed. The lease has ended anyway: nodes that did not reply receive the release as soon
+/// as possible, and the keys expire at the end of their TTL.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// Too few nodes confirmed in time.
-    #[error("too few nodes confirmed the release: {report}")]
+    /// Too few nodes confirmed the release in time.
+    #[error("release not confirmed by a quorum: {report}")]
     NoQuorum {
-        /// What the nodes said.
+        /// Replies of the nodes.
         report: Box<Report>,
     },
-    /// The cool-down asked for is too long: the lock is left standing for the longest that is allowed.
+    /// The requested cool-down is too long. It was limited to `max_ttl`.
     #[error(transparent)]
     Invalid(#[from] ConfigError),
 }
 
-/// What could not be delivered before a client was closed.
+/// A client was closed before all releases were delivered or all acquires had ended.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("closed before {}", remains(undelivered, *attempts))]
 pub struct CloseError {
@@ -211,34 +208,34 @@ impl CloseError {
         Self { undelivered: undelivered.into_iter().map(name).collect(), attempts }
     }
 
-    /// The nodes that are still owed releases, by address, and how many. They expire by themselves.
+    /// Nodes with pending releases: address and number of releases. Their keys expire by themselves.
     pub fn undelivered(&self) -> &[(String, usize)] {
         &self.undelivered
     }
 
-    /// How many attempts to acquire are still under way. What they won is released when their futures
-    /// are polled or dropped, and at the latest it expires.
+    /// Number of acquires that have not ended. Their locks are released when their futures are polled or dropped, or
+    /// else expire.
     pub fn attempts(&self) -> usize {
         self.attempts
     }
 }
 
-// The protocol knows of no errors; a program that follows `source()` does.
+// Makes `Loss` available through `source()`.
 impl std::error::Error for Loss {}
 
 fn whom(here: bool) -> &'static str {
-    if here { "another lease of this client" } else { "another" }
+    if here { "another lease of this client" } else { "another client" }
 }
 
 fn remains(undelivered: &[(String, usize)], attempts: usize) -> String {
     let each = undelivered.iter().map(|(node, count)| format!("{node} ({count})"));
-    let owed = each.collect::<Vec<_>>().join(", ");
-    let owed = format!("all releases were delivered; still owed: {owed}");
-    let open = format!("attempts to acquire ended; neither polled nor dropped: {attempts}");
+    let pending = each.collect::<Vec<_>>().join(", ");
+    let pending = format!("all releases were delivered; pending: {pending}");
+    let open = format!("all acquires ended; neither polled nor dropped: {attempts}");
     match (undelivered.is_empty(), attempts) {
-        (_, 0) => owed,
+        (_, 0) => pending,
         (true, _) => open,
-        (false, _) => format!("{owed}; and before {open}"),
+        (false, _) => format!("{pending}; and before {open}"),
     }
 }
 

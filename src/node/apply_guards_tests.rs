@@ -4,7 +4,7 @@ use super::super::shield::tests::guarded_node;
 use super::*;
 use crate::node::{Ballot, Claim, PushSink, RestartGuard, VoteSink};
 use crate::protocol::Ttl;
-use crate::wire::{Abilities, Keys, Requests, ServerInfo, Value, Wants};
+use crate::wire::{Capabilities, Keys, Requests, ServerInfo, Value, Wants};
 use std::sync::Arc;
 
 struct Ignore;
@@ -41,7 +41,7 @@ fn counted(node: &NodeShared, at: Time) -> [bool; 4] {
     ];
     commands.map(|mut command| {
         let mut requests = Requests::default();
-        assert!(command.write(node.id, at, Abilities::default(), &mut requests));
+        assert!(command.write(node.id, at, Capabilities::default(), &mut requests));
         let (grant, received) = (Grant::default(), Received { at, counts_from: at });
         let answer = node.apply_guards(&command, Answer::Granted(grant), received);
         matches!(answer, Answer::Granted(_))
@@ -78,7 +78,7 @@ fn grant_after_a_clock_step_counts_later_or_not_at_all() {
     let ballot = Ballot::new(Arc::new(Ignore), node.id);
     let mut acquire = QueuedCommand::acquire(claim, ten_seconds, Wants::Nothing, ballot);
     let mut requests = Requests::default();
-    assert!(acquire.write(node.id, START, Abilities::default(), &mut requests));
+    assert!(acquire.write(node.id, START, Capabilities::default(), &mut requests));
     let answer = |counts_from| {
         let received = Received { at: START, counts_from };
         node.apply_guards(&acquire, Answer::Granted(Grant::default()), received)

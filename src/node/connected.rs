@@ -10,7 +10,7 @@ use super::shared::NodeShared;
 use super::shield::shield;
 use super::timer_clock::Timer;
 use crate::protocol::{Reconnect, Time};
-use crate::wire::{NodeFailure, Pushed};
+use crate::wire::{Invalidations, NodeFailure};
 use futures::future::BoxFuture;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -41,7 +41,7 @@ pub(super) struct Connected {
 enum Event {
     Answered(Answered),
     Disconnected(NodeFailure),
-    Pushed(Pushed),
+    Invalidations(Invalidations),
     Received,
     Alarm,
     Second(Box<Result<Link, NodeFailure>>),
@@ -116,7 +116,7 @@ impl Connected {
             })
             .await
         };
-        *had_push = matches!(event, Some(Event::Pushed(_)));
+        *had_push = matches!(event, Some(Event::Invalidations(_)));
         event
     }
 
@@ -136,7 +136,7 @@ impl Connected {
                 }
             }
             Event::Disconnected(why) => return Err(why),
-            Event::Pushed(pushed) => backlog.node.pass_on(pushed),
+            Event::Invalidations(pushed) => backlog.node.pass_on(pushed),
             // Callers that were answered together submit their next commands together, once they have run.
             Event::Received => {
                 if self.line.expects_more_than(backlog.inbox.len()) {
@@ -217,14 +217,14 @@ impl Connected {
             if told.is_ready() {
                 return Poll::Ready(Event::Received);
             }
-            if let Poll::Ready(event) = poll_pushed(line) {
+            if let Poll::Ready(event) = poll_invalidations(line) {
                 return Poll::Ready(event);
             }
             let made = second.as_mut().map_or(Poll::Pending, |making| making.as_mut().poll(cx));
             made.map(|made| Event::Second(Box::new(made)))
         })
         .await;
-        *had_push = matches!(event, Event::Pushed(_));
+        *had_push = matches!(event, Event::Invalidations(_));
         event
     }
 }
@@ -248,16 +248,16 @@ fn poll_stream(
         }
         Poll::Pending => Poll::Pending,
     };
-    if !line.conversation().has_pushed() {
+    if !line.conversation().has_invalidations() {
         return end;
     }
-    if with_pushes { poll_pushed(line) } else { Poll::Pending }
+    if with_pushes { poll_invalidations(line) } else { Poll::Pending }
 }
 
 /// What was pushed before, if that is still to be told.
-fn poll_pushed(line: &mut Line) -> Poll<Event> {
-    let pushed = line.conversation().poll_pushed();
-    pushed.map_or(Poll::Pending, |pushed| Poll::Ready(Event::Pushed(pushed)))
+fn poll_invalidations(line: &mut Line) -> Poll<Event> {
+    let pushed = line.conversation().poll_invalidations();
+    pushed.map_or(Poll::Pending, |pushed| Poll::Ready(Event::Invalidations(pushed)))
 }
 
 fn establish(node: Arc<NodeShared>) -> Establishing {

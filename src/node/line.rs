@@ -20,7 +20,7 @@ use super::queued_command::QueuedCommand;
 use super::shared::NodeState;
 use super::timer_clock::Moment;
 use crate::protocol::{Action, HEARTBEAT, Liveness, Time};
-use crate::wire::{Conversation, NodeFailure, seal};
+use crate::wire::{Conversation, NodeFailure, append_sync_check};
 use redis::Value;
 use std::time::Duration;
 
@@ -135,19 +135,19 @@ impl Line {
     /// True if another pipeline may be written.
     pub(super) fn has_room(&self) -> bool {
         !self.is_stalled()
-            && self.said.under_way() < MAX_UNDER_WAY
+            && self.said.in_flight() < MAX_UNDER_WAY
             && !self.said.unanswered().any(|written| written.is_isolated)
     }
 
     /// True if no pipeline is under way.
     pub(super) fn is_idle(&self) -> bool {
-        self.said.under_way() == 0
+        self.said.in_flight() == 0
     }
 
     /// True if so many commands are better written once others have run: the node is busy, or who was answered
     /// together asks together again.
     pub(super) fn expects_more_than(&self, count: usize) -> bool {
-        count < FEW && (self.said.under_way() > 0 || self.last_count > 1)
+        count < FEW && (self.said.in_flight() > 0 || self.last_count > 1)
     }
 
     /// The commands that were written and not answered, oldest first.
@@ -325,7 +325,7 @@ impl Line {
     fn end_pipeline(&mut self, commands: Vec<QueuedCommand>, is_sealed: bool, now: Moment) {
         if is_sealed {
             self.last_sealed = Some(now.timer);
-            seal(self.said.requests());
+            append_sync_check(self.said.requests());
         }
         self.last_count = commands.len();
         let sealed = is_sealed.then_some(now.ours);

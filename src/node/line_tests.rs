@@ -9,7 +9,7 @@ use crate::node::{
 use crate::protocol::{NodeId, Quorum, Ttl};
 use crate::random::Random;
 use crate::time::Clock;
-use crate::wire::{Abilities, Answer, Keys, ServerInfo, Value as Holder, Wants};
+use crate::wire::{Answer, Capabilities, Keys, ServerInfo, Value as Holder, Wants};
 use std::sync::{Arc, Mutex};
 
 /// The node timeout of [`node`].
@@ -54,7 +54,7 @@ fn at(ms: u64) -> Moment {
 
 fn line(node: &NodeShared, now: Moment) -> Line {
     let info = ServerInfo { run_id: Some("this run".into()), ..<_>::default() };
-    let (asked, can) = (now.ours, Abilities::default());
+    let (asked, can) = (now.ours, Capabilities::default());
     let peer = Peer { client_id: None, info, asked, reading: None, can };
     Line::new(Conversation::new(), peer, node.timings.answer, now)
 }
@@ -269,7 +269,7 @@ fn replies_that_are_out_of_step_grant_nothing() {
     bench.sent(at(0));
     let failure = bench.come("+OK\r\n+OK\r\n", at(1)).expect_err("no time");
     assert_eq!(bench.votes(), [failure.to_string()]);
-    assert!(failure.to_string().contains("out of step"), "{failure}");
+    assert!(failure.to_string().contains("out of sync"), "{failure}");
 }
 
 /// A connection of another task, to a run of the server that this one has not met, may be a later one: then it
@@ -326,7 +326,7 @@ fn a_reply_that_nobody_asked_for_ends_no_broken_connection() {
     assert_eq!(bench.sent(at(0)), kill + TIME);
     // As if something between us had added the first: the server has done nothing yet that is to be told.
     let failure = bench.come("+OK\r\n:1\r\n", at(1)).expect_err("it is out of step");
-    assert!(failure.to_string().contains("out of step"), "{failure}");
+    assert!(failure.to_string().contains("out of sync"), "{failure}");
     assert_eq!(node.handover.broken(), [stale], "it may still deliver");
 }
 

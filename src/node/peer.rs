@@ -6,7 +6,8 @@ use super::shared::NodeShared;
 use crate::protocol::{Broken, Reading, Time};
 use crate::time::Clock;
 use crate::wire::{
-    Abilities, NodeFailure, Requests, ServerInfo, SetUp, SetUpParts, read_seal, seal,
+    Capabilities, NodeFailure, Requests, ServerInfo, SetUp, SetUpParts, append_sync_check,
+    verify_sync,
 };
 use redis::{RedisError, Value};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub(super) struct Peer {
     pub(super) asked: Time,
     /// What its clock showed in the set-up, if it may be asked.
     pub(super) reading: Option<Reading>,
-    pub(super) can: Abilities,
+    pub(super) can: Capabilities,
 }
 
 impl Peer {
@@ -60,7 +61,7 @@ impl Peer {
         for id in broken.iter().filter_map(|one| one.to_kill(self.info.run_id.as_ref())) {
             requests.command("CLIENT", 3).args(["KILL", "ID", &id.to_string()]).end();
         }
-        seal(requests);
+        append_sync_check(requests);
     }
 
     /// The server was told to close the connections `broken`, as far as it knows them, and has answered by
@@ -74,7 +75,7 @@ impl Peer {
     ) -> Result<(), NodeFailure> {
         let run = self.info.run_id.as_ref();
         let told = broken.iter().filter(|one| one.to_kill(run).is_some()).count();
-        read_seal(replies, told + 1, true)?;
+        verify_sync(replies, told + 1, true)?;
         // Where it was told to close none, whatever it answers says that it lives: it may refuse to tell the time.
         let is_refused = |reply: &Value| matches!(reply, Value::ServerError(_));
         let are_killed = !replies[..told].iter().any(is_refused);

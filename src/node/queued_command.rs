@@ -5,8 +5,8 @@ use super::claim::Claim;
 use crate::observe::Asked;
 use crate::protocol::{NodeId, OwedRelease, Promise, Time, Ttl};
 use crate::wire::{
-    Abilities, Answer, Command, CoolDown, Form, NodeFailure, Obstacle, ReplyShape, Requests, Value,
-    Wants,
+    Answer, Capabilities, Command, Conflict, CoolDown, Form, NodeFailure, ReplyShape, Requests,
+    Value, Wants,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -71,7 +71,7 @@ impl QueuedCommand {
 
     /// Raises the counters to `token`, while the keys are ours.
     pub(crate) fn raise(claim: Arc<Claim>, token: u64, ballot: Ballot) -> Self {
-        Self::new(claim, Command::Raise { token }, Some(ballot))
+        Self::new(claim, Command::ConfirmToken { token }, Some(ballot))
     }
 
     pub(crate) fn extend(claim: Arc<Claim>, until: Time, watches: bool, ballot: Ballot) -> Self {
@@ -98,7 +98,7 @@ impl QueuedCommand {
 
     /// Asks what stands at the claim's key.
     pub(crate) fn look(claim: Arc<Claim>, ballot: Ballot) -> Self {
-        Self::new(claim, Command::Look, Some(ballot))
+        Self::new(claim, Command::Read, Some(ballot))
     }
 
     /// Deletes what was read, once: it is not kept for a node that is away.
@@ -132,19 +132,19 @@ impl QueuedCommand {
     pub(super) fn is_acquire(&self) -> bool {
         matches!(
             self.command,
-            Command::Acquire { .. } | Command::Adopt { .. } | Command::Raise { .. }
+            Command::Acquire { .. } | Command::Adopt { .. } | Command::ConfirmToken { .. }
         )
     }
 
     /// What the node is asked for, if that is told.
     pub(super) fn asked(&self) -> Option<Asked> {
         match self.command {
-            Command::Acquire { .. } | Command::Adopt { .. } | Command::Raise { .. } => {
+            Command::Acquire { .. } | Command::Adopt { .. } | Command::ConfirmToken { .. } => {
                 Some(Asked::Acquire)
             }
             Command::Extend { .. } => Some(Asked::Extend),
             Command::Release { .. } => Some(Asked::Release),
-            Command::Repair { .. } | Command::Look | Command::ForceDelete => None,
+            Command::Repair { .. } | Command::Read | Command::ForceDelete => None,
         }
     }
 
@@ -257,7 +257,7 @@ impl QueuedCommand {
         if self.is_release() {
             // As the node would say it: others hold the lock there, or there is no such key of ours.
             let is_refused = self.claim.is_refused(node);
-            let denied = Answer::Denied(Obstacle::default());
+            let denied = Answer::Denied(Conflict::default());
             self.answer(if is_refused { denied } else { Answer::Missing { number: None } });
         } else if let Some(ballot) = self.ballot.take() {
             // Nobody waits for it any more.
@@ -347,10 +347,10 @@ impl QueuedCommand {
         &mut self,
         node: NodeId,
         now: Time,
-        can: Abilities,
+        can: Capabilities,
         requests: &mut Requests,
     ) -> bool {
-        let ttl = self.command.lasting(now);
+        let ttl = self.command.key_ttl(now);
         if ttl.is_some_and(|ttl| !self.claim.note_written(node, ttl, now)) {
             return false;
         }

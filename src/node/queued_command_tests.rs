@@ -14,13 +14,13 @@ fn claim() -> Arc<Claim> {
     Arc::new(Claim::new(Keys::one(b"k".as_slice().into()), Value::of(b"mine"), 1))
 }
 
-const TRACKS: Abilities = Abilities { tracks: true, deletes: None };
+const TRACKS: Capabilities = Capabilities { tracks: true, deletes: None };
 
 fn write(command: &mut QueuedCommand, now: Time) -> usize {
     written(command, now, TRACKS).len()
 }
 
-fn written(command: &mut QueuedCommand, now: Time, can: Abilities) -> Requests {
+fn written(command: &mut QueuedCommand, now: Time, can: Capabilities) -> Requests {
     let mut requests = Requests::default();
     assert!(command.write(node(), now, can, &mut requests));
     requests
@@ -87,7 +87,7 @@ fn a_repair_promises_nothing_and_is_not_written_once_its_claim_is_withdrawn() {
 #[test]
 fn whoever_was_refused_owes_no_release_until_something_is_written_again() {
     let (ttl, sink) = (Ttl::SHORTEST, || Ballot::new(Arc::new(Ignore), node()));
-    let denied = Answer::Denied(Obstacle::default());
+    let denied = Answer::Denied(Conflict::default());
     let claim = claim();
     let is_void = || QueuedCommand::release(claim.clone(), None).is_void(node(), NOW);
     assert!(is_void(), "nothing was written");
@@ -122,7 +122,7 @@ fn denied_repair_extension_or_raise_leaves_its_release_pending() {
         assert!(claim.note_written(node(), Ttl::SHORTEST, NOW));
         let mut command = command(claim.clone());
         write(&mut command, NOW);
-        command.note_answer(node(), &Answer::Denied(Obstacle::default()));
+        command.note_answer(node(), &Answer::Denied(Conflict::default()));
         assert!(!QueuedCommand::release(claim, None).is_void(node(), NOW));
     }
 }
@@ -161,7 +161,7 @@ fn a_command_of_the_servers_own_that_did_nothing_is_followed_by_the_script() {
         ("-ERR Key should be of string type if conditions are specified\r\n", true, false),
         ("-BUSY x\r\n", false, false),
     ] {
-        let can = Abilities { deletes: Some(NativeDelete::DelIfEq), ..TRACKS };
+        let can = Capabilities { deletes: Some(NativeDelete::DelIfEq), ..TRACKS };
         let mut release = QueuedCommand::release(claim(), None);
         let packed = text(&written(&mut release, NOW, can));
         assert!(packed.contains("DELIFEQ"), "{packed}");
@@ -175,7 +175,7 @@ fn a_command_of_the_servers_own_that_did_nothing_is_followed_by_the_script() {
             assert!(!release.fall_back(&[reply(":0\r\n")]), "the script tells");
         }
     }
-    let can = Abilities { deletes: Some(NativeDelete::DelIfEq), ..TRACKS };
+    let can = Capabilities { deletes: Some(NativeDelete::DelIfEq), ..TRACKS };
     let mut release = QueuedCommand::release(claim(), None);
     written(&mut release, NOW, can);
     written(&mut release, NOW, can);

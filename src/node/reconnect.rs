@@ -51,7 +51,7 @@ impl Disconnected {
                 Err(failure) => {
                     node.guard.handle_unreachable(node.id, node.now());
                     node.tell_unreachable(&failure);
-                    let is_refused = failure.refuses_all();
+                    let is_refused = failure.refuses_every_write();
                     *self = Self::down(failure, backlog);
                     reconnect.handle_unreachable(is_refused, node.timer.now(), node.random());
                 }

@@ -60,7 +60,7 @@ impl<T> Session<T> {
             let mut parts = SetUpParts::default();
             let greeting = Greeting::ask(login, fingerprint, resp3, names_user, &mut parts);
             let replies = self.exchange_parts(&parts, attempt, &what).await?;
-            if let Greeted::Welcome = greeting.read(&replies)? {
+            if let Greeted::Accepted = greeting.read(&replies)? {
                 break;
             }
         }

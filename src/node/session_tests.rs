@@ -71,7 +71,7 @@ async fn a_session_that_is_dropped_closes_its_stream_whatever_is_under_way() {
     assert!(now(&mut session).is_none());
     assert_eq!(hear(&mut server).await, PING);
     assert_eq!(
-        (session.said.under_way(), session.said.unanswered().collect::<Vec<_>>()),
+        (session.said.in_flight(), session.said.unanswered().collect::<Vec<_>>()),
         (1, vec![&1])
     );
     drop(session);
@@ -115,8 +115,8 @@ async fn what_has_come_is_read_before_the_end_is_told() {
         let error = now(&mut session).expect("it has come").expect_err("the end");
         assert!(error.is_connection_dropped(), "{error}");
     }
-    assert!(session.said.has_pushed());
-    assert_eq!(session.said.poll_pushed().map(|pushed| pushed.keys.len()), Some(2));
+    assert!(session.said.has_invalidations());
+    assert_eq!(session.said.poll_invalidations().map(|pushed| pushed.keys.len()), Some(2));
     assert_eq!(session.said.take_unanswered().collect::<Vec<_>>(), [2, 3]);
 }
 

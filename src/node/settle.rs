@@ -7,7 +7,7 @@ use super::queued_command::QueuedCommand;
 use super::timer_clock::Moment;
 use crate::protocol::Time;
 use crate::sync::contain;
-use crate::wire::{Abilities, Answer, NodeFailure, read_seal};
+use crate::wire::{Answer, Capabilities, NodeFailure, verify_sync};
 use redis::Value;
 
 impl Backlog {
@@ -19,12 +19,12 @@ impl Backlog {
         written: Written,
         replies: &[Value],
         now: Moment,
-        can: &mut Abilities,
+        can: &mut Capabilities,
     ) -> Result<(), NodeFailure> {
         let Written { at, commands, sealed, .. } = written;
         let expected = commands.iter().map(QueuedCommand::replies).sum::<usize>()
             + usize::from(sealed.is_some());
-        let time = match read_seal(replies, expected, sealed.is_some()) {
+        let time = match verify_sync(replies, expected, sealed.is_some()) {
             Ok(time) => time,
             Err(failure) => {
                 self.handle_unanswered(commands, &failure);
@@ -92,7 +92,7 @@ impl Backlog {
             let failure = if let Answer::Failed(failure) = &answer { Some(failure) } else { None };
             has_failed = failure.is_some();
             command.note_answered(received.at, has_failed);
-            if let Some(failure) = failure.filter(|it| it.refuses_all() || it.is_moved()) {
+            if let Some(failure) = failure.filter(|it| it.refuses_every_write() || it.is_moved()) {
                 *refusal = Some(failure.clone());
             }
             command.note_answer(self.node.id, &answer);

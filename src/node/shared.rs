@@ -13,7 +13,7 @@ use super::timer_clock::{Moment, TimerClock};
 use crate::protocol::{NodeId, Time};
 use crate::sync::{contain, lock};
 use crate::transport::{Address, Stream};
-use crate::wire::{NodeFailure, Pushed, ServerInfo};
+use crate::wire::{Invalidations, NodeFailure, ServerInfo};
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -178,11 +178,11 @@ impl NodeShared {
     }
 
     /// Tells who waits that keys have changed.
-    pub(super) fn pass_on(&self, pushed: Pushed) {
-        if pushed.is_flush {
+    pub(super) fn pass_on(&self, pushed: Invalidations) {
+        if pushed.flushed {
             self.guard.handle_flush(self.id, self.now());
         }
-        if pushed.is_flush || pushed.has_lost {
+        if pushed.flushed || pushed.overflowed {
             self.tell(None);
         }
         for key in pushed.keys {

@@ -108,7 +108,7 @@ impl NodeTask {
         let mut old = std::mem::replace(&mut self.state, none);
         let cause = match &why {
             NodeFailure::Stalled(silence) => LossCause::Hung(*silence),
-            why if why.refuses_all() => LossCause::Refused,
+            why if why.refuses_every_write() => LossCause::Refused,
             // A peer that sends malformed replies would do so again: the next connection is made after a pause.
             NodeFailure::Unexpected(_) => LossCause::Refused,
             _ => LossCause::Closed,

@@ -9,7 +9,7 @@ use crate::node::{Ballot, Claim, Environment, NodeState, Nodes, Pool, PushSink, 
 use crate::protocol::{NodeId, Time, Ttl};
 use crate::random::Random;
 use crate::transport::{Address, Inside, Stream, Transport};
-use crate::wire::{Abilities, Answer, Keys, Requests, Value, Wants};
+use crate::wire::{Answer, Capabilities, Keys, Requests, Value, Wants};
 use faulty_stream::{Fault, Faults, FaultyTransport};
 use futures::future::BoxFuture;
 use std::io;
@@ -284,7 +284,7 @@ async fn written_release_of_a_lost_task_fails_its_vote_and_is_left_to_others() {
     let release = QueuedCommand::release(claim, Some(ballot()));
     let [_acquire, release] = [acquire, release].map(|mut command| {
         let mut requests = Requests::default();
-        assert!(command.write(shared.id, shared.now(), Abilities::default(), &mut requests));
+        assert!(command.write(shared.id, shared.now(), Capabilities::default(), &mut requests));
         command
     });
     shared.rescue(release);

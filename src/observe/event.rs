@@ -1,4 +1,4 @@
-//! What can happen to a lock.
+//! Events of locks.
 
 use super::lock::Lock;
 use super::report::Report;
@@ -7,115 +7,114 @@ use crate::protocol::Loss;
 use std::fmt;
 use std::time::Duration;
 
-/// An acquire has begun: its future was polled for the first time, and its settings can work.
+/// An acquire has started: its future was polled for the first time, and its settings are valid.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct AcquireBegun<'a> {
-    /// What is to be locked.
+    /// The lock to acquire.
     pub lock: Lock<'a>,
-    /// How long it tries at most; `None` for a single attempt that takes its time.
+    /// Maximum time to wait; `None` for a single attempt without a limit.
     pub wait: Option<Duration>,
-    /// True if it is to take over a lock by its value: see [`adopt`](crate::Redlock::adopt).
+    /// True for [`adopt`](crate::Redlock::adopt), which takes over a lock by its value.
     pub is_adoption: bool,
 }
 
-/// An acquire has to wait: it stands in line behind others of its client, or its attempt was refused and it will make
-/// another. Told once for an acquire at most.
+/// An acquire waits for its turn behind others of this client, or for its next attempt after a refusal. At most one
+/// event per acquire.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct WaitBegun<'a> {
-    /// What is to be locked.
+    /// The lock to acquire.
     pub lock: Lock<'a>,
 }
 
-/// It waits no more: it has got the lock, or has given up. Told right before the acquire [ends](AcquireEnded), once
-/// for each wait that has begun.
+/// An acquire has stopped waiting, with or without the lock. One event for each [`WaitBegun`], immediately before
+/// [`AcquireEnded`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct WaitEnded<'a> {
-    /// What was to be locked.
+    /// The lock to acquire.
     pub lock: Lock<'a>,
-    /// For how long it has waited, its further attempts included.
+    /// Duration of the wait, including further attempts.
     pub waited: Duration,
 }
 
-/// One attempt of an acquire is over: its round, or two.
+/// An attempt of an acquire has ended. It sends one or two rounds of commands.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct AttemptEnded<'a> {
-    /// What is to be locked.
+    /// The lock to acquire.
     pub lock: Lock<'a>,
-    /// The how-manieth of its acquire it was, from 1 on.
+    /// Number of this attempt, starting at 1.
     pub number: u32,
-    /// What came of it.
+    /// Result of the attempt.
     pub outcome: AttemptOutcome,
-    /// How long it took, from just before its first command was sent.
+    /// Duration of the attempt, from just before its first command was sent.
     pub took: Duration,
-    /// What each node said, as far as it was heard by then.
+    /// Replies of the nodes up to the end of the attempt.
     pub report: &'a Report,
 }
 
-/// What came of an attempt.
+/// Result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AttemptOutcome {
-    /// It got the lock.
+    /// The lock was acquired.
     Won,
-    /// It did not.
+    /// The lock was not acquired.
     Refused,
-    /// Its future was not polled for so long that it was given up.
+    /// The attempt was abandoned because its future was not polled.
     GivenUp,
 }
 
-/// An acquire has ended. Each that has begun ends once, also if its future is dropped.
+/// An acquire has ended. One event for each [`AcquireBegun`], also if the future is dropped.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct AcquireEnded<'a> {
-    /// What was to be locked.
+    /// The lock to acquire.
     pub lock: Lock<'a>,
-    /// What came of it.
+    /// Result of the acquire.
     pub outcome: AcquireOutcome,
-    /// How long it took, from when it began: the wait for the turn and for connections, all attempts, and
-    /// the rests between them.
+    /// Duration from the start of the acquire. Includes waiting for the turn and for connections, all attempts and the
+    /// pauses between them.
     pub waited: Duration,
-    /// What the lease has left of its validity, if it was won; else zero.
+    /// Remaining validity of the lease; zero if the lock was not acquired.
     pub validity: Duration,
-    /// Its fencing token, if it was won with one.
+    /// Fencing token, if requested and acquired.
     pub token: Option<FencingToken>,
-    /// The votes: what each node said in the round that decided, if there was one.
+    /// Replies of the nodes in the deciding round, if there was one.
     pub report: Option<&'a Report>,
 }
 
-/// What came of an acquire: the lock, or the kind of [`AcquireError`](crate::AcquireError).
+/// Result of an acquire: the lock, or the kind of [`AcquireError`](crate::AcquireError).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AcquireOutcome {
-    /// The lock is ours.
+    /// The lock was acquired.
     Won,
-    /// Others hold it.
+    /// Other leases hold the lock.
     Contended,
-    /// What was to be adopted does not stand there.
+    /// The value to adopt is not stored on a quorum of nodes.
     NotHeld,
-    /// Too few nodes answered.
+    /// Too few nodes replied.
     NoQuorum,
-    /// They granted too late for the ttl.
+    /// A quorum was reached after the validity had expired.
     Expired,
-    /// The wait bound ended before an attempt was decided.
+    /// The wait time passed before an attempt completed.
     Timeout,
     /// The future was not polled in time.
     NotPolled,
-    /// This client has too much under way.
+    /// This client was too busy to contact a quorum of nodes in time.
     Overloaded,
-    /// The client was closed.
+    /// The client is closed.
     Closed,
-    /// There is no runtime that it can run on.
+    /// No suitable tokio runtime is available.
     NoRuntime,
-    /// Its future was dropped before it ended.
+    /// The future was dropped.
     Dropped,
 }
 
 impl AcquireOutcome {
-    /// Each of them.
     #[cfg(feature = "metrics")]
     pub(super) const ALL: [Self; 11] = [
         Self::Won,
@@ -131,7 +130,7 @@ impl AcquireOutcome {
         Self::Dropped,
     ];
 
-    /// One word in small letters, as a label.
+    /// The result in snake case, used as a metric label.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Won => "won",
@@ -155,66 +154,65 @@ impl fmt::Display for AcquireOutcome {
     }
 }
 
-/// A lock has changed hands: [`adopt`](crate::Redlock::adopt) took it over by its value, and whoever had it
-/// has lost it. Told right before the acquire [ends](AcquireEnded) that it was.
+/// A lock was taken over by its value with [`adopt`](crate::Redlock::adopt), and its former holder has lost it. Occurs
+/// immediately before the [`AcquireEnded`] event.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct HandedOver<'a> {
-    /// What was taken over.
+    /// The adopted lock.
     pub lock: Lock<'a>,
 }
 
-/// A holder has asked for an extension, by [`extend`](crate::LeaseRef::extend) or
-/// [`ensure`](crate::LeaseRef::ensure), and the nodes are asked.
+/// A holder requests an extension by [`extend`](crate::LeaseRef::extend) or [`ensure`](crate::LeaseRef::ensure), which
+/// is sent to the nodes.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ExtendBegun<'a> {
-    /// What is held.
+    /// The lock to extend.
     pub lock: Lock<'a>,
-    /// Which extension of its client it is.
+    /// Number of the extension, unique within its client.
     pub id: u64,
-    /// The ttl that was asked for.
+    /// The requested ttl.
     pub ttl: Duration,
 }
 
-/// Such an extension has ended. Each that has begun ends once.
+/// An extension requested by a holder has ended. One event for each [`ExtendBegun`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ExtendEnded<'a> {
-    /// What is held, or was.
+    /// The lock to extend.
     pub lock: Lock<'a>,
-    /// Which extension of its client it is.
+    /// Number of the extension, unique within its client.
     pub id: u64,
-    /// What came of it.
+    /// Result of the extension.
     pub outcome: ExtendOutcome,
-    /// What is left of the validity.
+    /// Remaining validity.
     pub validity: Duration,
-    /// How long it took.
+    /// Duration of the extension.
     pub took: Duration,
-    /// What each node said, unless the future was dropped.
+    /// Replies of the nodes; `None` if the future was dropped.
     pub report: Option<&'a Report>,
 }
 
-/// What came of an extension.
+/// Result of an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ExtendOutcome {
-    /// The lease is valid for longer.
+    /// The validity was extended.
     Extended,
-    /// Too few nodes confirmed: nothing has changed.
+    /// Too few nodes confirmed; the validity is unchanged.
     NoQuorum,
     /// The lease has ended.
     Ended,
-    /// Its future was dropped: nothing has changed.
+    /// The future was dropped; the validity is unchanged.
     Dropped,
 }
 
 impl ExtendOutcome {
-    /// Each of them.
     #[cfg(feature = "metrics")]
     pub(super) const ALL: [Self; 4] = [Self::Extended, Self::NoQuorum, Self::Ended, Self::Dropped];
 
-    /// One word in small letters, as a label.
+    /// The result in snake case, used as a metric label.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Extended => "extended",
@@ -225,100 +223,98 @@ impl ExtendOutcome {
     }
 }
 
-/// A lease was extended in the background: see [`auto_extend`](crate::Acquire::auto_extend).
+/// A lease was renewed in the background; see [`auto_extend`](crate::Acquire::auto_extend).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Renewed<'a> {
-    /// What is held.
+    /// The renewed lock.
     pub lock: Lock<'a>,
-    /// What was left of the validity when this was known: how near it was to the loss.
+    /// Validity that remained before the renewal succeeded.
     pub slack: Duration,
-    /// What is left of it now.
+    /// Remaining validity after the renewal.
     pub validity: Duration,
-    /// How many extensions had failed since the last that did not.
+    /// Number of failed renewals since the last successful one.
     pub failures: u32,
 }
 
-/// An extension in the background has failed. It is tried again until the validity ends; this is told each
-/// time.
+/// A background renewal has failed. Renewals are retried until the validity ends, with one event for each failure.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RenewalFailing<'a> {
-    /// What is held.
+    /// The lock to renew.
     pub lock: Lock<'a>,
-    /// How many have failed in a row by now.
+    /// Number of consecutive failures.
     pub failures: u32,
-    /// What is left of the validity. If no extension comes through by then, the lease is lost.
+    /// Remaining validity. The lease is lost if no renewal succeeds within it.
     pub left: Duration,
-    /// How many resources this client holds, this one included.
+    /// Number of resources that this client holds, including this lock's.
     pub held: usize,
-    /// What each node said.
+    /// Replies of the nodes.
     pub report: &'a Report,
 }
 
-/// A lease was lost: it ended before its holder released it. Told once, when it is noticed: at once for a
-/// lease that is renewed, or whose loss somebody waits for; else when it is extended or released.
+/// A lease was lost: it ended before its holder released it. One event, on detection: immediately if the lease is
+/// renewed or a task waits for its loss; otherwise with the next extension or the release.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct LeaseLost<'a> {
-    /// What was held.
+    /// The lost lock.
     pub lock: Lock<'a>,
-    /// Why it ended.
+    /// How the lease ended.
     pub reason: Loss,
-    /// How long ago it was acquired.
+    /// Time since the lease was acquired.
     pub held_for: Duration,
 }
 
-/// The last guard of a lease is given up: it was released or dropped.
+/// The last guard of a lease was released or dropped.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ReleaseBegun<'a> {
-    /// What is given up.
+    /// The lock to release.
     pub lock: Lock<'a>,
-    /// How long ago it was acquired.
+    /// Time since the lease was acquired.
     pub held_for: Duration,
-    /// Why it was lost, if it was by then.
+    /// How the lease was lost before the release, if it was.
     pub loss: Option<Loss>,
 }
 
-/// A release has ended, as far as its holder waits for it. Each that has begun ends once.
+/// A release has ended, or continues in the background. One event for each [`ReleaseBegun`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ReleaseEnded<'a> {
-    /// What was given up.
+    /// The lock to release.
     pub lock: Lock<'a>,
-    /// What came of it.
+    /// Result of the release.
     pub result: ReleaseResult,
-    /// How long it took.
+    /// Duration of the release.
     pub took: Duration,
-    /// What each node said, if that is why it is not known.
+    /// Replies of the nodes, if the release was not confirmed.
     pub report: Option<&'a Report>,
 }
 
-/// What came of a release.
+/// Result of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReleaseResult {
-    /// It was held up to then.
+    /// The lock was held until its release.
     Released,
-    /// Its time had ended.
+    /// The lock had expired or was deleted before.
     Expired,
-    /// Others hold the lock by now.
+    /// Another client has acquired the lock before.
     TakenOver,
-    /// Too few nodes confirmed it within the node timeout. It continues in the background until each node confirms it,
-    /// or until the lock expires.
+    /// Too few nodes confirmed within the node timeout. The release continues in the background until each node
+    /// confirms it, or until the lock expires.
     NoQuorum,
-    /// Nobody waits for it: the lease, or the release, was dropped. The nodes are told in the background.
+    /// The lease or the release was dropped, so the result is not awaited. The release continues in the background.
     InBackground,
 }
 
 impl ReleaseResult {
-    /// Each of them.
     #[cfg(feature = "metrics")]
     pub(super) const ALL: [Self; 5] =
         [Self::Released, Self::Expired, Self::TakenOver, Self::NoQuorum, Self::InBackground];
 
-    /// One word in small letters, as a label.
+    /// The result in snake case, used as a metric label.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Released => "released",

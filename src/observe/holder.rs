@@ -1,22 +1,22 @@
-//! Who holds a lock, as one node tells.
+//! Holder of a lock, as reported by one node.
 
 use crate::wire::{Value, short};
 use std::fmt;
 use std::time::Duration;
 
-/// A clock that is slewed can go back by less than this while a lock is held.
+/// Tolerance for a clock that is slewed backwards while a lock is held.
 const SLEW: Duration = Duration::from_secs(1);
 
-/// Who holds a lock on a node.
+/// Holder of a lock, as reported by one node.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Holder {
     value: Value,
     ttl: Option<Duration>,
-    /// The longest ttl that a lock can have, if that is known.
+    /// The maximum ttl of locks, if known.
     max_ttl: Option<Duration>,
 }
 
-/// Remark on a lock that has more time to live than this `max_ttl` allows.
+/// Hint about a lock whose TTL exceeds this `max_ttl`.
 pub(crate) struct Excess(pub(crate) Duration);
 
 impl Holder {
@@ -24,57 +24,55 @@ impl Holder {
         Self { value, ttl, max_ttl: None }
     }
 
-    /// The same holder, for what is left of its lock elsewhere.
+    /// The same holder, with the remaining TTL on another node.
     pub(crate) fn with_ttl(&self, ttl: Option<Duration>) -> Self {
         Self { ttl, ..self.clone() }
     }
 
-    /// The same holder, whose lock has at most this ttl.
     pub(crate) fn with_max_ttl(self, max_ttl: Duration) -> Self {
         Self { max_ttl: Some(max_ttl), ..self }
     }
 
-    /// True if the lock's remaining time exceeds the [`max_ttl`](crate::Builder::max_ttl) of this client. The node's
-    /// clock was put back since, or another client has a longer `max_ttl`. Correct that, or delete the lock with
+    /// True if the lock's remaining TTL exceeds this client's [`max_ttl`](crate::Builder::max_ttl). The node's clock
+    /// was set back, or another client has a longer `max_ttl`. Correct that, or delete the lock with
     /// [`force_release`](crate::Redlock::force_release).
     pub fn exceeds_max_ttl(&self) -> bool {
         self.excess().is_some()
     }
 
-    /// A value of another format may have any ttl.
+    /// Values in another format may have any TTL.
     pub(crate) fn excess(&self) -> Option<Excess> {
         let max_ttl = self.max_ttl.filter(|_| self.value.secret().is_some())?;
         self.ttl.filter(|ttl| ttl.saturating_sub(SLEW) > max_ttl).map(|_| Excess(max_ttl))
     }
 
-    /// True if both are one attempt's.
+    /// True if both values belong to the same attempt.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.value == other.value
     }
 
-    /// What the holder tells; see [`Acquire::metadata`](crate::Acquire::metadata).
+    /// The holder's metadata; see [`Acquire::metadata`](crate::Acquire::metadata).
     pub fn metadata(&self) -> Option<&str> {
         self.value.metadata()
     }
 
-    /// True if the lock was released with a [cool-down](crate::Lease::release_after), or before
-    /// [`at_least`](crate::Acquire::at_least) had passed: no lease has it.
+    /// True if no lease holds the lock: it was released with a [cool-down](crate::Lease::release_after), or before
+    /// [`at_least`](crate::Acquire::at_least) had passed.
     pub fn is_cooling_down(&self) -> bool {
-        self.value.is_cooling()
+        self.value.is_cool_down()
     }
 
-    /// How long the key has to live; `None` if it stands for ever.
+    /// Remaining TTL of the key; `None` if it has no expiry.
     pub fn ttl(&self) -> Option<Duration> {
         self.ttl
     }
 
-    /// True if the lock has this value, as [`LeaseRef::value`](crate::LeaseRef::value) returns it.
+    /// True if the lock has this value, as returned by [`LeaseRef::value`](crate::LeaseRef::value).
     pub fn has_value(&self, value: &str) -> bool {
         self.value.bytes() == value.as_bytes()
     }
 
-    /// The first characters of the value: enough to tell holders apart, too little to release the
-    /// lock.
+    /// First characters of the value: enough to distinguish holders, too short to release the lock.
     pub fn hint(&self) -> String {
         self.value.hint()
     }
@@ -82,11 +80,7 @@ impl Holder {
 
 impl fmt::Display for Excess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "longer than the max_ttl of {}: the node's clock was put back, or a ",
-            short(self.0)
-        )?;
+        write!(f, "longer than max_ttl {}: the node's clock was set back, or a ", short(self.0))?;
         write!(f, "client has a longer max_ttl; correct that, or use force_release")
     }
 }
@@ -99,12 +93,12 @@ impl fmt::Debug for Holder {
     }
 }
 
-/// By its metadata; without any, by the first characters of its value.
+/// Shows the metadata, or else the first characters of the value.
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.metadata() {
-            _ if self.is_cooling_down() => f.write_str("nobody (released, cooling down)"),
-            // It is the holder's text, and may end up in our log.
+            _ if self.is_cooling_down() => f.write_str("no client (released, cooling down)"),
+            // Text from another client: escape it for logs.
             Some(told) => write!(f, "{}", told.escape_debug()),
             None => write!(f, "{:?}", self.value),
         }
@@ -128,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_lock_of_this_format_can_exceed_the_max_ttl() {
+    fn foreign_values_never_exceed_max_ttl() {
         let seconds = Duration::from_secs;
         let of = |value: &str, ttl| {
             let holder = Holder::new(Value::of(value.as_bytes()), ttl).with_max_ttl(seconds(60));
@@ -139,6 +133,6 @@ mod tests {
         assert!(!of(ours, Some(seconds(60))) && !of(ours, Some(seconds(61))), "clocks are slewed");
         assert!(!of("worker-7", Some(seconds(3_600))), "another program's");
         let unlimited = Holder::new(Value::of(ours.as_bytes()), Some(seconds(3_600)));
-        assert!(!unlimited.exceeds_max_ttl(), "the bound is not known");
+        assert!(!unlimited.exceeds_max_ttl(), "max_ttl is unknown");
     }
 }

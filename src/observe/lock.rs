@@ -1,32 +1,32 @@
-//! Which lock an event is about.
+//! The lock of an event.
 
 use crate::wire::Keys;
 use std::fmt;
 
-/// Which acquire, and which lease if it was won, an event is about.
+/// The acquire that an event belongs to, and its lease.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Lock<'a> {
-    /// The number of the acquire, and of its lease: different for each of a client, so that events can be
-    /// put together. 0 if nobody was told when it was acquired.
+    /// Number of the acquire and its lease, unique within the client. Use it to correlate events. 0 if events were
+    /// disabled when the lock was acquired.
     pub id: u64,
-    /// What is to be locked, or is.
+    /// The resources.
     pub resources: Resources<'a>,
-    /// What kind of lock it is, as told by [`Acquire::class`](crate::Acquire::class).
+    /// The class given to [`Acquire::class`](crate::Acquire::class).
     pub class: Option<&'static str>,
 }
 
-/// The resources of one acquire, without the key prefix, sorted.
+/// The resources of one acquire, sorted and without the key prefix.
 ///
-/// Prints them as they can stand in a log: in quotes, escaped, the first 64 characters of each, and the
-/// first three of many, for example `"orders/42"`.
+/// Displays as quoted, escaped names for logs, for example `"orders/42"`: the first three, and at most 64 characters of
+/// each.
 #[derive(Clone, Copy)]
 pub struct Resources<'a> {
     keys: &'a Keys,
     prefix: usize,
 }
 
-/// What a client keeps of an acquire, to tell of it.
+/// Data of an acquire for its events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tag {
     pub(crate) id: u64,
@@ -34,21 +34,21 @@ pub(crate) struct Tag {
 }
 
 impl Tag {
-    /// The lock on `keys`, so many bytes of each being the prefix.
+    /// `prefix`: length of the key prefix in bytes.
     pub(crate) fn lock(self, keys: &Keys, prefix: usize) -> Lock<'_> {
         Lock { id: self.id, resources: Resources { keys, prefix }, class: self.class }
     }
 }
 
 impl<'a> Resources<'a> {
-    /// Each of them.
+    /// The names of the resources.
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let Self { keys, prefix } = *self;
         keys.iter().map(move |key| key.get(prefix..).unwrap_or_default())
     }
 }
 
-/// So much of a name is shown, in characters, and so many names.
+/// Maximum characters of a name, and maximum number of names.
 const MAX_SHOWN: usize = 64;
 const MAX_NAMES: usize = 3;
 
@@ -65,14 +65,14 @@ impl fmt::Display for Resources<'_> {
     }
 }
 
-/// The same line.
+/// Same as `Display`.
 impl fmt::Debug for Resources<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// A resource, or a part of one, for people: on one line, and not longer than a line.
+/// Formats a resource or a part of it: escaped, on one line, truncated.
 pub(crate) fn shown(name: &[u8]) -> String {
     let mut shown = String::new();
     for chunk in name.utf8_chunks() {
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_shown_on_one_line_and_not_longer_than_one() {
+    fn names_are_escaped_and_truncated() {
         for (name, as_shown) in [
             (&b""[..], ""),
             (b"orders/42", "orders/42"),

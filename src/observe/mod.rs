@@ -1,20 +1,18 @@
-//! What a client tells of itself while it works: events, and who is told.
+//! Events of a client, and their delivery to observers, `tracing` and metrics.
 //!
-//! Here live [`Observer`], its events, the handle by which the rooms above tell them, and what the library
-//! itself makes of them (lines and spans, metrics). No event is born here, and nothing is decided: whoever tells does not wait for who
-//! is told, and holds no lock meanwhile.
+//! Events are delivered by direct calls, without holding a lock.
 //!
-//! Without an observer, a subscriber and a recorder, [`Observers::wants`] is a few loads and branches: no event is
-//! built, no clock is read, nothing is allocated.
+//! Without an observer, a subscriber and a recorder, [`Observers::wants`] costs a few loads and branches. Then events are
+//! neither built nor allocated, and no clock is read.
 
 mod event;
 mod holder;
 mod lock;
 mod node_event;
+mod node_standings;
 mod observer;
 mod observers;
 mod report;
-mod roll;
 #[cfg(feature = "serde")]
 mod serialized;
 mod token;
@@ -23,7 +21,7 @@ mod told;
 #[cfg(feature = "metrics")]
 mod metrics;
 #[cfg(feature = "tracing")]
-mod pace;
+mod rate_limit;
 #[cfg(feature = "tracing")]
 mod spans;
 

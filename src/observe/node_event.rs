@@ -1,55 +1,54 @@
-//! What can happen to a node, as a client sees it.
+//! Events of nodes, as seen by one client.
 
 use crate::wire::NodeFailure;
 use std::fmt;
 use std::time::Duration;
 
-/// A node stands otherwise than before. Told once for each change, by whichever of the client's connections
-/// sees it first; a connection that breaks and is replaced at once is none.
+/// The standing of a node has changed. One event per change, by the first connection of the client that detects it. A
+/// connection that breaks and is re-established at once is not a change.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct NodeChanged<'a> {
-    /// The node's address, without user and password.
+    /// Address of the node, without user and password.
     pub node: &'a str,
-    /// How it stood.
+    /// Standing before the change.
     pub from: NodeStanding,
-    /// How it stands now.
+    /// Standing after the change.
     pub to: NodeStanding,
-    /// Why, and for how long if that is known, unless it counts.
+    /// Reason, with its duration if known; `None` if the node counts.
     pub reason: Option<&'a NodeFailure>,
-    /// For how long it had stood as it did.
+    /// Duration of the standing before the change.
     pub after: Duration,
-    /// How many nodes count now.
+    /// Number of nodes that count now.
     pub counted: usize,
-    /// How many there are.
+    /// Number of nodes.
     pub nodes: usize,
-    /// How many are needed: the quorum.
+    /// The quorum.
     pub needed: usize,
 }
 
-/// How a node stands with a client.
+/// Standing of a node with a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NodeStanding {
-    /// It was not connected to yet.
+    /// Not connected yet.
     #[default]
     Unknown,
-    /// It is connected and answers, and what it grants counts.
+    /// Connected and responsive; its grants count.
     Counted,
-    /// It has left a command without an answer for longer than the node timeout.
+    /// Unresponsive: a command has had no reply for longer than the node timeout.
     Stalled,
-    /// It is not connected.
+    /// Not connected.
     Down,
-    /// It is connected, and may have forgotten locks in a restart or a flush: what it grants does not
-    /// count for a time; see [`RestartGuard`](crate::RestartGuard).
+    /// Connected, but possibly without earlier locks after a restart or a flush. Its grants do not count for a while;
+    /// see [`RestartGuard`](crate::RestartGuard).
     Quarantined,
-    /// It is connected, and its clock is not to be trusted: see
-    /// [`NodeFailure::Suspect`].
+    /// Connected, but with a suspect clock; see [`NodeFailure::Suspect`].
     Suspect,
 }
 
 impl NodeStanding {
-    /// One word in small letters, as a label.
+    /// The standing in snake case, used as a metric label.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -61,12 +60,12 @@ impl NodeStanding {
         }
     }
 
-    /// True if what it grants counts.
+    /// True if the node's grants count.
     pub const fn is_counted(self) -> bool {
         matches!(self, Self::Counted)
     }
 
-    /// True if it does not answer.
+    /// True if the node does not reply.
     pub const fn is_away(self) -> bool {
         matches!(self, Self::Stalled | Self::Down)
     }
@@ -78,84 +77,82 @@ impl fmt::Display for NodeStanding {
     }
 }
 
-/// How many releases a node is owed has changed: it did not take them, and is told again until it does.
+/// The number of a node's pending releases has changed. The node has not confirmed them, so they are sent again.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ReleasesOwed<'a> {
-    /// The node's address, without user and password.
+    /// Address of the node, without user and password.
     pub node: &'a str,
-    /// How many it is owed now; 0 if it has taken them all, or their keys have expired.
+    /// Number of pending releases; 0 after all were confirmed or their keys have expired.
     pub owed: usize,
-    /// How many it was owed before.
+    /// Number before the change.
     pub before: usize,
 }
 
-/// A connection to a node was made, and set up. There is one for each runtime that the client is used on.
+/// A connection to a node was established and set up. A client has one per node for each runtime that uses it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ConnectionOpened<'a> {
-    /// The node's address, without user and password.
+    /// Address of the node, without user and password.
     pub node: &'a str,
-    /// How many the client has to this node now.
+    /// Number of this client's connections to the node.
     pub connections: usize,
 }
 
-/// Such a connection has ended. Each that was opened is closed once.
+/// A connection was closed. One event for each [`ConnectionOpened`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ConnectionClosed<'a> {
-    /// The node's address, without user and password.
+    /// Address of the node, without user and password.
     pub node: &'a str,
-    /// Why; `None` if the client was closed or dropped.
+    /// The reason; `None` if the client was closed or dropped.
     pub reason: Option<&'a NodeFailure>,
-    /// How many the client has to this node now.
+    /// Number of this client's connections to the node.
     pub connections: usize,
 }
 
-/// A connection could not be made. It is tried again; this is told each time.
+/// A connection could not be established. Connecting is retried, with one event for each failure.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ConnectFailed<'a> {
-    /// The node's address, without user and password.
+    /// Address of the node, without user and password.
     pub node: &'a str,
-    /// Why.
+    /// The reason.
     pub reason: &'a NodeFailure,
 }
 
-/// A node has answered a command, or will not: it could not be asked, or the connection broke. Told for each command to
-/// acquire, extend or release, also where the answer comes after the decision, or nobody waits for it; and again when it
-/// is repeated.
+/// A node has replied to a command, or will not, because the command was not sent or the connection broke. One event
+/// for each command that acquires, extends or releases. This includes replies after the decision, and each retry.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct NodeAnswered<'a> {
-    /// The node's address, without user and password.
+    /// Address of the node, without user and password.
     pub node: &'a str,
-    /// What it was asked for.
+    /// Kind of the command.
     pub asked: Asked,
-    /// What it said: its vote, if votes are still counted.
+    /// Reply of the node. It is a vote, if the round still counts votes.
     pub answer: NodeAnswer<'a>,
-    /// From when the command was written to when the answer was read; `None` without an answer.
+    /// Time from writing the command to reading its reply; `None` without a reply.
     pub round_trip: Option<Duration>,
 }
 
-/// What a node is asked for.
+/// Kind of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Asked {
-    /// A lock: by an acquire, or an adoption; or the fencing token that goes with it.
+    /// Acquire or adopt a lock, or confirm its fencing token.
     Acquire,
-    /// More time.
+    /// Extend a lock.
     Extend,
-    /// That the lock is deleted.
+    /// Release a lock.
     Release,
 }
 
 impl Asked {
-    /// Each of them.
     #[cfg(feature = "metrics")]
     pub(super) const ALL: [Self; 3] = [Self::Acquire, Self::Extend, Self::Release];
 
-    /// One word in small letters, as a label.
+    /// The kind in snake case, used as a metric label.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Acquire => "acquire",
@@ -165,22 +162,22 @@ impl Asked {
     }
 }
 
-/// What a node says.
+/// Reply of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeAnswer<'a> {
-    /// It did what it was asked.
+    /// The node executed the command.
     Granted,
-    /// Another value, or something that is no lock of ours, is at the key.
+    /// The key holds another value, or another type than a string.
     Held,
-    /// There is no such key (extend and release only).
+    /// The key does not exist (extend and release only).
     Missing,
-    /// It gave no answer that counts, for this reason.
+    /// The vote does not count, for this reason.
     Failed(&'a NodeFailure),
 }
 
 impl NodeAnswer<'_> {
-    /// One word in small letters, as a label.
+    /// The reply in snake case, used as a metric label.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Granted => "granted",

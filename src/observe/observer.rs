@@ -1,4 +1,4 @@
-//! Who is told what happens.
+//! The [`Observer`] trait.
 
 use super::event::{
     AcquireBegun, AcquireEnded, AttemptEnded, ExtendBegun, ExtendEnded, HandedOver, LeaseLost,
@@ -8,8 +8,8 @@ use super::node_event::{
     ConnectFailed, ConnectionClosed, ConnectionOpened, NodeAnswered, NodeChanged, ReleasesOwed,
 };
 
-/// Is told what a client does: see [`Builder::observer`](crate::Builder::observer). Every method has a default,
-/// which does nothing.
+/// Receives the events of a client; see [`Builder::observer`](crate::Builder::observer). Every method has an empty
+/// default.
 ///
 /// ```
 /// use quorlock::{LeaseLost, NodeChanged, Observer};
@@ -28,42 +28,42 @@ use super::node_event::{
 /// # #[cfg(feature = "test-util")]
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let nodes = quorlock::test_util::Nodes::start(3);
-/// # let redlock = nodes.client().observer(Pager).build()?;
-/// # redlock.acquire("orders/42").await?.lost().await;
-/// # Ok(())
+/// #     let nodes = quorlock::test_util::Nodes::start(3);
+/// #     let redlock = nodes.client().observer(Pager).build()?;
+/// #     redlock.acquire("orders/42").await?.lost().await;
+/// #     Ok(())
 /// # }
 /// # #[cfg(not(feature = "test-util"))]
 /// # fn main() {}
 /// ```
 ///
-/// # What it may do
-/// It is called where the event happens: on the task that acquires, extends or releases; on the nodes' tasks;
-/// on the thread that rings the alarms of all clients. So it **must not block**: a method that waits holds
-/// up locks and renewals. Count, or put what you want to know into a channel.
+/// # Rules for implementations
 ///
-/// It is called at any time, from several threads at once, and never while the library holds a lock of its
-/// own: it may ask the client and its leases whatever needs no waiting, such as
-/// [`nodes`](crate::Redlock::nodes), [`leases`](crate::Redlock::leases) and
-/// [`is_valid`](crate::LeaseRef::is_valid); and drop leases, which is an event of its own.
+/// Methods are called where the event occurs: on the task that acquires, extends or releases, on the tasks of the
+/// nodes, and on the timer thread of all clients. They **must not block**: blocking delays locks and renewals. Update a
+/// counter, or send to a channel.
 ///
-/// It cannot fail a lock. If a method panics, that is caught; [`panicked`](Self::panicked) is then the last call
-/// that the observer gets, whatever happens later: a panic at each event would fill the log of panics.
+/// Methods are called concurrently from several threads. No lock of the library is held during a call, so a method may
+/// call the non-blocking methods of the client and its leases, such as [`nodes`](crate::Redlock::nodes),
+/// [`leases`](crate::Redlock::leases) and [`is_valid`](crate::LeaseRef::is_valid). It may also drop leases, which
+/// causes further events.
 ///
-/// What events show has no value of a lock and no password in it. New events and new fields come in minor
-/// versions.
-#[allow(unused_variables)] // The defaults do nothing with what they are told.
+/// An observer cannot make an operation fail. A panic is caught, [`panicked`](Self::panicked) is called, and the
+/// observer receives no further events: a panic per event would flood the log.
+///
+/// Events contain neither the values of locks nor passwords. Minor versions may add events and fields.
+#[allow(unused_variables)] // The default methods ignore their events.
 pub trait Observer: Send + Sync + 'static {
-    /// An acquire has begun.
+    /// An acquire has started.
     fn acquire_begun(&self, event: &AcquireBegun<'_>) {}
 
-    /// An acquire has to wait.
+    /// An acquire starts to wait.
     fn wait_begun(&self, event: &WaitBegun<'_>) {}
 
-    /// It waits no more.
+    /// An acquire has stopped waiting.
     fn wait_ended(&self, event: &WaitEnded<'_>) {}
 
-    /// An attempt of an acquire is over.
+    /// An attempt of an acquire has ended.
     fn attempt_ended(&self, event: &AttemptEnded<'_>) {}
 
     /// An acquire has ended.
@@ -72,45 +72,45 @@ pub trait Observer: Send + Sync + 'static {
     /// A lock was taken over by its value.
     fn handed_over(&self, event: &HandedOver<'_>) {}
 
-    /// A holder has asked for an extension.
+    /// A holder requests an extension.
     fn extend_begun(&self, event: &ExtendBegun<'_>) {}
 
-    /// It has ended.
+    /// An extension requested by a holder has ended.
     fn extend_ended(&self, event: &ExtendEnded<'_>) {}
 
-    /// A lease was extended in the background.
+    /// A lease was renewed in the background.
     fn renewed(&self, event: &Renewed<'_>) {}
 
-    /// An extension in the background has failed.
+    /// A background renewal has failed.
     fn renewal_failing(&self, event: &RenewalFailing<'_>) {}
 
     /// A lease was lost.
     fn lease_lost(&self, event: &LeaseLost<'_>) {}
 
-    /// A lease is given up.
+    /// A release has started.
     fn release_begun(&self, event: &ReleaseBegun<'_>) {}
 
-    /// Its release has ended.
+    /// A release has ended.
     fn release_ended(&self, event: &ReleaseEnded<'_>) {}
 
-    /// A node stands otherwise than before.
+    /// The standing of a node has changed.
     fn node_changed(&self, event: &NodeChanged<'_>) {}
 
-    /// How many releases a node is owed has changed.
+    /// The number of a node's pending releases has changed.
     fn releases_owed(&self, event: &ReleasesOwed<'_>) {}
 
-    /// A connection was made.
+    /// A connection was established.
     fn connection_opened(&self, event: &ConnectionOpened<'_>) {}
 
-    /// A connection has ended.
+    /// A connection was closed.
     fn connection_closed(&self, event: &ConnectionClosed<'_>) {}
 
-    /// A connection could not be made.
+    /// A connection could not be established.
     fn connect_failed(&self, event: &ConnectFailed<'_>) {}
 
-    /// A node has answered a command, or will not. This is told most often by far: ten times for a lock on five nodes.
+    /// A node has replied to a command, or will not. By far the most frequent event: ten for each lock on five nodes.
     fn node_answered(&self, event: &NodeAnswered<'_>) {}
 
-    /// The method of this name has panicked. This is the last call.
+    /// The method with this name has panicked. This is the last call.
     fn panicked(&self, method: &'static str) {}
 }

@@ -1,10 +1,10 @@
-//! The handle by which a client tells what happens.
+//! Delivery of events to all receivers of a client.
 
 #[cfg(feature = "metrics")]
 use super::metrics::Metrics;
 use super::node_event::NodeStanding;
+use super::node_standings::{Change, NodeStandings};
 use super::observer::Observer;
-use super::roll::{Change, Roll};
 #[cfg(feature = "tracing")]
 use super::spans::Spans;
 use super::told::Told;
@@ -14,44 +14,41 @@ use crate::time::Clock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Who is told what happens to a client: the observer that it was given, and whoever subscribes to its lines.
-/// Cheap to clone.
+/// The receivers of a client's events: the user's observer, `tracing` and metrics. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Observers(Arc<Inner>);
 
 struct Inner {
-    /// Who was given by the user.
-    observer: Option<Ear<Arc<dyn Observer>>>,
+    /// The user's observer.
+    observer: Option<Receiver<Arc<dyn Observer>>>,
     #[cfg(feature = "tracing")]
-    spans: Ear<Spans>,
-    /// `None` if there was no recorder when the client was built.
+    spans: Receiver<Spans>,
+    /// `None` if no recorder was installed when the client was built.
     #[cfg(feature = "metrics")]
-    metrics: Option<Ear<Metrics>>,
-    /// The number of the last acquire or extension.
+    metrics: Option<Receiver<Metrics>>,
+    /// Number of the last acquire or extension.
     last_id: AtomicU64,
-    /// How the nodes stand, as was told.
-    roll: Mutex<Roll>,
+    /// Standing of the nodes, as last reported.
+    standings: Mutex<NodeStandings>,
 }
 
-/// One who is told, until a panic.
-struct Ear<O> {
+/// A receiver, which is disabled after a panic.
+struct Receiver<O> {
     observer: O,
-    is_deaf: AtomicBool,
+    is_disabled: AtomicBool,
 }
 
-/// How much an event matters: who subscribes to little is not told everything, and what would be told is
-/// not put together.
+/// Level of an event. Events below every receiver's level are not built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weight {
-    /// It is as it should be, or is part of something greater.
+    /// Logged at debug level.
     Detail,
-    /// Somebody may have to see to it.
+    /// Logged at warn level.
     Trouble,
 }
 
 impl Observers {
-    /// Nobody but `observer`, those who subscribe and the recorder that is installed now, for a client of these
-    /// nodes with this clock.
+    /// For a client with these nodes and this clock. Uses the metrics recorder that is installed now.
     pub(crate) fn new(
         observer: Option<Arc<dyn Observer>>,
         nodes: &[Arc<str>],
@@ -63,31 +60,31 @@ impl Observers {
         #[cfg(not(feature = "metrics"))]
         let _ = nodes;
         Self(Arc::new(Inner {
-            observer: observer.map(Ear::new),
+            observer: observer.map(Receiver::new),
             #[cfg(feature = "tracing")]
-            spans: Ear::new(Spans::new(clock.clone())),
+            spans: Receiver::new(Spans::new(clock.clone())),
             #[cfg(feature = "metrics")]
-            metrics: Metrics::new(nodes).map(Ear::new),
+            metrics: Metrics::new(nodes).map(Receiver::new),
             last_id: AtomicU64::new(0),
-            roll: Mutex::new(Roll::new(quorum)),
+            standings: Mutex::new(NodeStandings::new(quorum)),
         }))
     }
 
-    /// True if anybody is to be told an event of this `weight`. Else it is not worth while to put it together.
+    /// True if a receiver wants events of this `weight`. Otherwise do not build the event.
     pub(crate) fn wants(&self, weight: Weight) -> bool {
         #[cfg(feature = "tracing")]
-        if Spans::want(weight) && self.0.spans.hears() {
+        if Spans::want(weight) && self.0.spans.is_enabled() {
             return true;
         }
         #[cfg(feature = "metrics")]
-        if self.0.metrics.as_ref().is_some_and(Ear::hears) {
+        if self.0.metrics.as_ref().is_some_and(Receiver::is_enabled) {
             return true;
         }
         let _ = weight;
-        self.0.observer.as_ref().is_some_and(Ear::hears)
+        self.0.observer.as_ref().is_some_and(Receiver::is_enabled)
     }
 
-    /// Tells `event`. No lock is held by the caller.
+    /// Delivers `event`. The caller must not hold a lock.
     pub(crate) fn tell<T: Told>(&self, weight: Weight, event: &T) {
         #[cfg(feature = "tracing")]
         if Spans::want(weight) {
@@ -103,51 +100,52 @@ impl Observers {
         }
     }
 
-    /// A number that no other acquire or extension of this client has; never 0.
+    /// A number that is unique among this client's acquires and extensions; never 0.
     pub(crate) fn next_id(&self) -> u64 {
         self.0.last_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// `node` stands so since `now`. What that changes, if it was not told before.
+    /// Records the standing of `node` at `now`. Returns the change, if any.
     pub(crate) fn handle_standing(
         &self,
         node: NodeId,
         standing: NodeStanding,
         now: Time,
     ) -> Option<Change> {
-        lock(&self.0.roll).handle(node, standing, now)
+        lock(&self.0.standings).handle(node, standing, now)
     }
 }
 
-/// Nobody but those who subscribe.
+/// For tests: `tracing` only.
 impl Default for Observers {
     fn default() -> Self {
         Self::new(None, &[], Quorum::majority(1), &Clock::default())
     }
 }
 
-impl<O: AsObserver> Ear<O> {
+impl<O: AsObserver> Receiver<O> {
     fn new(observer: O) -> Self {
-        Self { observer, is_deaf: AtomicBool::new(false) }
+        Self { observer, is_disabled: AtomicBool::new(false) }
     }
 
-    fn hears(&self) -> bool {
-        !self.is_deaf.load(Ordering::Relaxed)
+    fn is_enabled(&self) -> bool {
+        !self.is_disabled.load(Ordering::Relaxed)
     }
 
     fn tell<T: Told>(&self, event: &T) {
-        if !self.hears() {
+        if !self.is_enabled() {
             return;
         }
         let observer = self.observer.as_observer();
-        if contain(|| event.tell(observer)).is_none() && !self.is_deaf.swap(true, Ordering::Relaxed)
+        if contain(|| event.tell(observer)).is_none()
+            && !self.is_disabled.swap(true, Ordering::Relaxed)
         {
             contain(|| observer.panicked(T::METHOD));
         }
     }
 }
 
-/// Somebody who can be told.
+/// Access to the [`Observer`] of a receiver.
 trait AsObserver {
     fn as_observer(&self) -> &dyn Observer;
 }

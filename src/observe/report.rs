@@ -1,4 +1,4 @@
-//! What each node said in a round.
+//! Replies of the nodes in one round.
 
 use super::holder::Holder;
 use crate::wire::{NodeFailure, short};
@@ -6,11 +6,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What each node said in a round: the reason for a lease, or for a refusal.
+/// Replies of the nodes in one round, which led to its result.
 ///
-/// Prints on one line, for example
-/// `2/5 granted (need 3): a:6379 granted 1.2ms, b:6379 granted 0.9ms, c:6379 held 1.0ms, d:6379
-/// timeout 50ms, e:6379 connection refused`. It names no values, no users and no passwords.
+/// Displays as one line, for example `2/5 granted (need 3): a:6379 granted 1.2ms, b:6379 granted 0.9ms, c:6379 held
+/// 1.0ms, d:6379 timeout 50ms, e:6379 connection refused`. It contains no values of locks, users or passwords.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Report {
     needed: usize,
@@ -18,7 +17,7 @@ pub struct Report {
     retry_after: Option<Duration>,
 }
 
-/// One node's part of a [`Report`].
+/// Reply of one node in a [`Report`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct NodeReport {
     name: Arc<str>,
@@ -27,19 +26,19 @@ pub struct NodeReport {
     holder: Option<Holder>,
 }
 
-/// What a node said.
+/// Reply of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeVote {
-    /// It did what it was asked.
+    /// The node executed the command.
     Granted,
-    /// Another value, or something that is no lock of ours, is at the key.
+    /// The key holds another value, or another type than a string.
     Held,
-    /// There is no such key (extend and release only).
+    /// The key does not exist (extend and release only).
     Missing,
-    /// It gave no answer that counts, for this reason.
+    /// The vote does not count, for this reason.
     Failed(NodeFailure),
-    /// It had not answered when the round was decided without it.
+    /// The round ended before the node replied.
     Pending,
 }
 
@@ -48,12 +47,10 @@ impl Report {
         Self { needed, nodes, retry_after: None }
     }
 
-    /// The same, with when it is worth while to try again.
     pub(crate) fn with_retry_after(self, retry_after: Option<Duration>) -> Self {
         Self { retry_after, ..self }
     }
 
-    /// The same, of locks that have at most this ttl.
     pub(crate) fn with_max_ttl(mut self, max_ttl: Duration) -> Self {
         for node in &mut self.nodes {
             node.holder = node.holder.take().map(|holder| holder.with_max_ttl(max_ttl));
@@ -61,23 +58,23 @@ impl Report {
         self
     }
 
-    /// When a quorum can be free at the earliest, from when this report was made, if those who hold the
-    /// lock keep it to its end; see [`AcquireError::retry_after`](crate::AcquireError::retry_after).
+    /// The earliest time at which a quorum can be free, counted from this report, if the holders neither extend nor
+    /// release the lock; see [`AcquireError::retry_after`](crate::AcquireError::retry_after).
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// The nodes, in the order they were given to the builder.
+    /// The nodes, in the order given to the builder.
     pub fn nodes(&self) -> &[NodeReport] {
         &self.nodes
     }
 
-    /// How many nodes granted, late answers included.
+    /// Number of nodes that granted, including late replies.
     pub fn granted(&self) -> usize {
         self.nodes.iter().filter(|node| node.vote == NodeVote::Granted).count()
     }
 
-    /// How many had to: the quorum.
+    /// The quorum: number of grants needed.
     pub fn needed(&self) -> usize {
         self.needed
     }
@@ -88,29 +85,27 @@ impl NodeReport {
         Self { name, vote, latency, holder: None }
     }
 
-    /// The same, with who holds the lock there.
     pub(crate) fn with_holder(self, holder: Option<Holder>) -> Self {
         Self { holder, ..self }
     }
 
-    /// Who holds the lock there, if that was asked: by an [`acquire`](crate::Redlock::acquire) that
-    /// has no attempt left, or was refused before. [`status`](crate::Redlock::status) asks for nothing
-    /// else.
+    /// The holder, if it was requested: by an [`acquire`](crate::Redlock::acquire) in its last attempt, or after a
+    /// refused attempt, and by [`status`](crate::Redlock::status).
     pub fn holder(&self) -> Option<&Holder> {
         self.holder.as_ref()
     }
 
-    /// The node's address, without user and password.
+    /// Address of the node, without user and password.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it said.
+    /// The vote of the node.
     pub fn vote(&self) -> &NodeVote {
         &self.vote
     }
 
-    /// From just before the round's first send to this node's answer; `None` without an answer.
+    /// Time from just before the first command of the round was sent to this node's reply; `None` without a reply.
     pub fn latency(&self) -> Option<Duration> {
         self.latency
     }
@@ -138,7 +133,7 @@ impl fmt::Display for NodeReport {
         };
         write!(f, "{} {word}", self.name)?;
         if let Some(told) = self.holder.as_ref().and_then(Holder::metadata) {
-            // It is the holder's text, and may end up in a log.
+            // Text from another client: escape it for logs.
             write!(f, " by {}", told.escape_debug())?;
         }
         if let Some(excess) = self.holder.as_ref().and_then(Holder::excess) {
@@ -149,14 +144,14 @@ impl fmt::Display for NodeReport {
     }
 }
 
-/// The same line: an error in a log is to be read.
+/// Same as `Display`, so that logged errors are readable.
 impl fmt::Debug for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// The same line: an error in a log is to be read.
+/// Same as `Display`, so that logged errors are readable.
 impl fmt::Debug for NodeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -168,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prints_as_one_line_that_tells_all() {
+    fn report_displays_as_one_line() {
         let ms = |us| Some(Duration::from_micros(us));
         let timeout = NodeFailure::Timeout(Duration::from_millis(50));
         let refused = NodeFailure::Unreachable("connection refused".into());

@@ -1,4 +1,4 @@
-//! How reports are serialized (feature `serde`); see [`wire`](crate::wire).
+//! Serialization of reports (feature `serde`); see [`wire`](crate::wire) for the conventions.
 
 use super::holder::Holder;
 use super::report::{NodeReport, NodeVote, Report};
@@ -65,7 +65,7 @@ impl Serialize for NodeReport {
     }
 }
 
-/// An object: `vote`, which is `granted`, `held`, `missing`, `failed` or `pending`, and the `failure`.
+/// An object: `vote` (`granted`, `held`, `missing`, `failed` or `pending`) and `failure`.
 impl Serialize for NodeVote {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (vote, failure) = match self {
@@ -79,8 +79,8 @@ impl Serialize for NodeVote {
     }
 }
 
-/// An object: `hint`, `metadata`, `ttl_seconds`, and `cooling_down` and `exceeds_max_ttl` where true. The value is not
-/// in it.
+/// An object: `hint`, `metadata`, `ttl_seconds`, and `cooling_down` and `exceeds_max_ttl` if true. It does not contain
+/// the value.
 impl Serialize for Holder {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (metadata, ttl_seconds) = (self.metadata(), seconds(self.ttl()));
@@ -99,7 +99,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_report_tells_each_node_apart() {
+    fn report_serialization() {
         let ms = Duration::from_millis;
         let value = "0123456789abcdef0123456789abcdef:worker-7";
         let holder = Holder::new(Value::of(value.as_bytes()), Some(ms(9_500)));
@@ -138,7 +138,7 @@ mod tests {
         let expected =
             json!({"granted": 1, "needed": 3, "retry_after_seconds": 0.25, "nodes": nodes});
         let report = report.with_retry_after(Some(ms(250)));
-        let written = to_value(&report).expect("it can be written");
+        let written = to_value(&report).expect("serializable");
         assert_eq!(written, expected);
         assert!(!written.to_string().contains(&value[..32]), "{written}");
     }

@@ -1,7 +1,7 @@
-//! What happens, as spans and lines of the `tracing` crate.
+//! Events as spans and log lines of the `tracing` crate.
 //!
-//! Spans and lines at debug tell everything. Lines at warn are for whoever has to see to something, and are
-//! few: each kind keeps a [pace](Pace), and what goes on for an hour is told a few times.
+//! All events are logged at debug level. Problems that may need action are logged at warn level, with a [rate
+//! limit](RateLimit) for each kind: a persistent problem causes a few lines per hour.
 
 use super::event::{
     AcquireBegun, AcquireEnded, AcquireOutcome, AttemptEnded, ExtendBegun, ExtendEnded, HandedOver,
@@ -13,7 +13,7 @@ use super::node_event::{
 };
 use super::observer::Observer;
 use super::observers::Weight;
-use super::pace::{HeldBack, Pace};
+use super::rate_limit::{RateLimit, Suppressed};
 use crate::protocol::Loss;
 use crate::sync::{contain, lock};
 use crate::time::Clock;
@@ -25,21 +25,19 @@ use std::time::Duration;
 use tracing::field::{Empty, display};
 use tracing::{Level, Span, debug, debug_span, enabled, warn};
 
-/// So many changes of one node are told one by one before it is taken to go up and down all the time.
+/// Number of changes of one node that are logged before the rate limit applies.
 const NODE_BURST: u32 = 6;
 
-/// Tells whoever subscribes.
+/// Writes spans and lines.
 pub(super) struct Spans {
     clock: Clock,
-    /// Of what is under way, by what it is and its number.
+    /// Open spans, by operation and number.
     open: Mutex<BTreeMap<(Verb, u64), Span>>,
-    /// By kind of line.
-    paces: Mutex<BTreeMap<Kind, Pace>>,
-    /// By node.
-    nodes: Mutex<BTreeMap<Box<str>, Pace>>,
+    rate_limits: Mutex<BTreeMap<Kind, RateLimit>>,
+    nodes: Mutex<BTreeMap<Box<str>, RateLimit>>,
 }
 
-/// What is under way.
+/// Operation of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Verb {
     Acquire,
@@ -47,7 +45,7 @@ enum Verb {
     Release,
 }
 
-/// What is told at a pace of its own.
+/// Kind of line with its own rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Failing,
@@ -57,10 +55,10 @@ enum Kind {
 }
 
 impl Kind {
-    /// What was held back of this kind.
+    /// Text for suppressed lines.
     fn more(self) -> &'static str {
         match self {
-            Self::Failing => "more renewals have failed",
+            Self::Failing => "more renewals failed",
             Self::Lost => "more leases were lost",
             Self::NoQuorum => "more acquires found no quorum",
             Self::Unconfirmed => "more releases were not confirmed",
@@ -68,12 +66,12 @@ impl Kind {
     }
 }
 
-/// What follows a line where others were held back before it.
-struct AndMore(Kind, HeldBack);
+/// Suffix of a line that follows suppressed ones.
+struct AndMore(Kind, Suppressed);
 
 impl fmt::Display for AndMore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(kind, HeldBack { count, within, since }) = self;
+        let Self(kind, Suppressed { count, within, since }) = self;
         if *count == 0 {
             return Ok(());
         }
@@ -82,7 +80,7 @@ impl fmt::Display for AndMore {
     }
 }
 
-/// How a node stood before.
+/// Previous standing of a node, and its duration.
 struct Before(NodeStanding, Duration);
 
 impl fmt::Display for Before {
@@ -96,10 +94,15 @@ impl fmt::Display for Before {
 
 impl Spans {
     pub(super) fn new(clock: Clock) -> Self {
-        Self { clock, open: Mutex::default(), paces: Mutex::default(), nodes: Mutex::default() }
+        Self {
+            clock,
+            open: Mutex::default(),
+            rate_limits: Mutex::default(),
+            nodes: Mutex::default(),
+        }
     }
 
-    /// True if somebody subscribes to what has this weight; whoever panics over the question does not.
+    /// True if a subscriber is interested in this level. False if it panics.
     pub(super) fn want(weight: Weight) -> bool {
         let is_wanted = contain(|| match weight {
             Weight::Detail => enabled!(target: "quorlock", Level::DEBUG),
@@ -108,43 +111,44 @@ impl Spans {
         is_wanted.unwrap_or(false)
     }
 
-    /// Keeps `span` for as long as it is under way.
+    /// Stores an open span.
     fn begin(&self, verb: Verb, id: u64, span: Span) {
         if !span.is_disabled() {
             lock(&self.open).insert((verb, id), span);
         }
     }
 
-    /// The span of what is under way, if there is one.
+    /// The open span, if any.
     fn of(&self, verb: Verb, id: u64) -> Span {
         lock(&self.open).get(&(verb, id)).cloned().unwrap_or_else(Span::none)
     }
 
-    /// The same; it is over.
+    /// Removes and returns the open span.
     fn end(&self, verb: Verb, id: u64) -> Span {
         let span = lock(&self.open).remove(&(verb, id));
         span.unwrap_or_else(Span::none)
     }
 
-    /// What was held back before, if a line of this `kind` is to be written now. What was held back of other
-    /// kinds is told when it is time.
-    fn paced(&self, kind: Kind) -> Option<AndMore> {
+    /// Applies the rate limit of `kind`. Returns the suffix if a line is to be written. Reports suppressed lines of
+    /// other kinds if they are due.
+    fn rate_limited(&self, kind: Kind) -> Option<AndMore> {
         let now = self.clock.now();
         let (others, told) = {
-            let mut paces = lock(&self.paces);
-            let told = paces.entry(kind).or_insert_with(|| Pace::new(1)).handle(now);
-            let others = paces.iter_mut().filter(|(other, _)| **other != kind);
-            let others = others.filter_map(|(other, pace)| Some((*other, pace.poll(now)?)));
+            let mut rate_limits = lock(&self.rate_limits);
+            let told = rate_limits.entry(kind).or_insert_with(|| RateLimit::new(1)).handle(now);
+            let others = rate_limits.iter_mut().filter(|(other, _)| **other != kind);
+            let others =
+                others.filter_map(|(other, rate_limit)| Some((*other, rate_limit.poll(now)?)));
             (others.collect::<Vec<_>>(), told)
         };
-        for (other, HeldBack { count, within, .. }) in others {
+        for (other, Suppressed { count, within, .. }) in others {
             warn!(target: "quorlock", "{count} {} within {}", other.more(), short(within));
         }
-        told.map(|held_back| AndMore(kind, held_back))
+        told.map(|suppressed| AndMore(kind, suppressed))
     }
 }
 
-/// The class, or nothing.
+/// The class, or an empty string.
 fn class(lock: &Lock<'_>) -> &'static str {
     lock.class.unwrap_or_default()
 }
@@ -157,7 +161,7 @@ impl Observer for Spans {
             target: "quorlock", "acquire", %resources, class, id, wait,
             is_adoption = event.is_adoption, outcome = Empty, waited = Empty, token = Empty,
         );
-        debug!(target: "quorlock", parent: &span, "acquire of {resources} has begun");
+        debug!(target: "quorlock", parent: &span, "acquire of {resources} started");
         self.begin(Verb::Acquire, id, span);
     }
 
@@ -185,11 +189,11 @@ impl Observer for Spans {
                 let validity = short(*validity);
                 debug!(
                     target: "quorlock", parent: &span, votes,
-                    "{resources} is ours for {validity}, after {waited}",
+                    "acquired {resources} after {waited}, valid for {validity}",
                 );
             }
             AcquireOutcome::NoQuorum => {
-                if let Some(more) = self.paced(Kind::NoQuorum) {
+                if let Some(more) = self.rate_limited(Kind::NoQuorum) {
                     warn!(
                         target: "quorlock", parent: &span, votes,
                         "no quorum: neither {resources} nor any other lock can be acquired{more}",
@@ -206,7 +210,7 @@ impl Observer for Spans {
     fn handed_over(&self, event: &HandedOver<'_>) {
         let span = self.of(Verb::Acquire, event.lock.id);
         let resources = event.lock.resources;
-        debug!(target: "quorlock", parent: &span, "{resources} was taken over by its value");
+        debug!(target: "quorlock", parent: &span, "{resources} was adopted by its value");
     }
 
     fn extend_begun(&self, event: &ExtendBegun<'_>) {
@@ -245,12 +249,12 @@ impl Observer for Spans {
         if failures > 1 {
             debug!(
                 target: "quorlock", failures,
-                "renewal of {resources} is failing, {left} left: {report}",
+                "renewal of {resources} failed again, {left} until it is lost: {report}",
             );
-        } else if let Some(more) = self.paced(Kind::Failing) {
+        } else if let Some(more) = self.rate_limited(Kind::Failing) {
             warn!(
                 target: "quorlock", votes = %report,
-                "renewal is failing, {left} left: then {resources} is lost; {held} held in all{more}",
+                "renewal of {resources} failed, {left} until it is lost; {held} resources held in total{more}",
             );
         }
     }
@@ -259,9 +263,9 @@ impl Observer for Spans {
         let LeaseLost { lock: Lock { resources, .. }, reason, held_for } = *event;
         let held_for = short(held_for);
         if reason == Loss::Closed {
-            debug!(target: "quorlock", "{resources} was given up after {held_for}: {reason}");
-        } else if let Some(more) = self.paced(Kind::Lost) {
-            warn!(target: "quorlock", "{resources} is lost after {held_for}: {reason}{more}");
+            debug!(target: "quorlock", "{resources} was released after {held_for}: {reason}");
+        } else if let Some(more) = self.rate_limited(Kind::Lost) {
+            warn!(target: "quorlock", "{resources} was lost after {held_for}: {reason}{more}");
         }
     }
 
@@ -282,10 +286,10 @@ impl Observer for Spans {
         span.record("result", result);
         if !is_unconfirmed {
             debug!(target: "quorlock", parent: &span, took, votes, "release of {resources}: {result}");
-        } else if let Some(more) = self.paced(Kind::Unconfirmed) {
+        } else if let Some(more) = self.rate_limited(Kind::Unconfirmed) {
             warn!(
                 target: "quorlock", parent: &span, took, votes,
-                "release of {resources} is not confirmed, and continues in the background{more}",
+                "release of {resources} is not confirmed and continues in the background{more}",
             );
         }
     }
@@ -297,9 +301,10 @@ impl Observer for Spans {
         let is_first = from == NodeStanding::Unknown && to.is_counted();
         let is_told = is_news && !is_first && {
             let now = self.clock.now();
-            let mut paces = lock(&self.nodes);
-            let pace = paces.entry(node.into()).or_insert_with(|| Pace::new(NODE_BURST));
-            pace.handle(now).is_some()
+            let mut rate_limits = lock(&self.nodes);
+            let rate_limit =
+                rate_limits.entry(node.into()).or_insert_with(|| RateLimit::new(NODE_BURST));
+            rate_limit.handle(now).is_some()
         };
         let before = Before(from, after);
         if !is_told {
@@ -319,7 +324,7 @@ impl Observer for Spans {
 
     fn releases_owed(&self, event: &ReleasesOwed<'_>) {
         let ReleasesOwed { node, owed, .. } = event;
-        debug!(target: "quorlock", node, owed, "{node} is owed {owed} releases");
+        debug!(target: "quorlock", node, owed, "{node} has {owed} pending releases");
     }
 
     fn connection_opened(&self, event: &ConnectionOpened<'_>) {
@@ -328,15 +333,15 @@ impl Observer for Spans {
 
     fn connection_closed(&self, event: &ConnectionClosed<'_>) {
         let why = event.reason.map(display);
-        debug!(target: "quorlock", why, "a connection to {} has ended", event.node);
+        debug!(target: "quorlock", why, "closed a connection to {}", event.node);
     }
 
     fn connect_failed(&self, event: &ConnectFailed<'_>) {
         let ConnectFailed { node, reason } = event;
-        debug!(target: "quorlock", why = %reason, "{node} could not be connected to");
+        debug!(target: "quorlock", why = %reason, "connection to {node} failed");
     }
 
-    /// A subscriber has.
+    /// Called if a subscriber panics.
     fn panicked(&self, _: &'static str) {}
 }
 
@@ -346,12 +351,12 @@ mod tests {
     use tracing::span::{Attributes, Id, Record};
     use tracing::{Event, Metadata, Subscriber};
 
-    /// Whatever it is asked, it panics.
+    /// A subscriber that panics.
     struct Nervous;
 
     impl Subscriber for Nervous {
         fn enabled(&self, _: &Metadata<'_>) -> bool {
-            panic!("a subscriber of somebody's panics");
+            panic!("panicking subscriber");
         }
 
         fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -366,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscriber_that_panics_over_the_question_wants_nothing() {
+    fn panicking_subscriber_is_not_interested() {
         tracing::subscriber::with_default(Nervous, || {
             for weight in [Weight::Detail, Weight::Trouble] {
                 assert!(!Spans::want(weight));

@@ -1,20 +1,19 @@
-//! Fencing tokens as users see them.
+//! Fencing tokens.
 
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// A number that grows with every holder of a resource: a resource that remembers the highest token
-/// it has seen can refuse a holder whose lease has ended without its noticing.
+/// A number that increases with every holder of a resource. A resource that remembers the highest token it has seen can
+/// reject a former holder that does not know yet that its lease has ended.
 ///
-/// Hand it to what the lock protects with every write, and accept there what is **not lower than the
-/// highest seen**: a holder may write more than once. It prints in decimal digits and is read from
-/// them. The nodes give numbers below 2<sup>53</sup> only, so that JSON, Lua and a `bigint` can carry
-/// them. Tokens of different resources say nothing about each other.
+/// Send the token with every write to the protected resource. The resource must accept tokens that are **not lower than
+/// the highest seen**, because a holder may write more than once. Tokens are displayed and parsed in decimal. Nodes
+/// return numbers below 2<sup>53</sup> only, so that JSON, Lua and a `bigint` can represent them. Tokens of different
+/// resources are unrelated.
 ///
-/// It converts from and into `u64`. For databases whose widest integer has a sign, such as a `bigint`
-/// of `PostgreSQL`, it converts into `i64` and back, if the number fits: that of every lease does, but not
-/// each that [`new`](Self::new) takes.
+/// Tokens convert from and into `u64`. For databases with signed integers, such as `bigint` of `PostgreSQL`, they
+/// convert from and into `i64`. The token of every lease fits; a token made with [`new`](Self::new) may not.
 ///
 /// ```
 /// use quorlock::FencingToken;
@@ -25,7 +24,7 @@ use thiserror::Error;
 /// # Ok::<(), quorlock::TokenRangeError>(())
 /// ```
 ///
-/// With the feature `serde` it is serialized as its number.
+/// With the feature `serde`, a token is serialized as a number.
 ///
 /// See [`Acquire::fenced`](crate::Acquire::fenced).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,7 +32,7 @@ use thiserror::Error;
 pub struct FencingToken(u64);
 
 impl FencingToken {
-    /// The token of this number, as it was stored or sent.
+    /// The token with this number, for example from a database.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
@@ -72,18 +71,20 @@ impl TryFrom<FencingToken> for i64 {
     }
 }
 
-/// A number that cannot be converted into or from a fencing token.
+/// A number that is out of range for a fencing token or an `i64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TokenRangeError {
-    /// A negative number, where a token was to be read.
-    #[error("{number} is no fencing token: one is 0 or more; look where it was stored or sent")]
+    /// A negative number is not a token.
+    #[error(
+        "invalid fencing token {number}: tokens are never negative; check where it was stored or sent"
+    )]
     Negative {
         /// The number.
         number: i64,
     },
-    /// A token that an `i64` cannot hold.
-    #[error("{number} is no fencing token of a lease: those are below 2^53, and fit into an i64")]
+    /// The token does not fit into an `i64`.
+    #[error("fencing token {number} does not fit into an i64: tokens of leases are below 2^53")]
     AboveMax {
         /// The token's number.
         number: u64,
@@ -96,9 +97,9 @@ impl fmt::Display for FencingToken {
     }
 }
 
-/// A text that is no fencing token.
+/// The text is not a fencing token.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{text:?} is no fencing token: one is written in decimal digits")]
+#[error("invalid fencing token {text:?}: must be decimal digits")]
 pub struct ParseTokenError {
     text: String,
 }
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_prints_and_parses_and_is_ordered() {
+    fn token_display_parse_and_order() {
         for number in [0, 1, 9_007_199_254_740_991, u64::MAX] {
             let token = FencingToken::new(number);
             assert_eq!(token.to_string().parse(), Ok(token));
@@ -134,32 +135,32 @@ mod tests {
 
     #[cfg(feature = "serde")]
     #[test]
-    fn it_is_serialized_as_its_number() {
+    fn token_is_serialized_as_number() {
         let token = FencingToken::new(1_700_000_000_000_000);
-        let text = serde_json::to_string(&token).expect("it can be written");
+        let text = serde_json::to_string(&token).expect("serializable");
         assert_eq!(text, "1700000000000000");
-        assert_eq!(serde_json::from_str::<FencingToken>(&text).expect("it was written"), token);
+        assert_eq!(serde_json::from_str::<FencingToken>(&text).expect("deserializable"), token);
         for bad in ["-1", "1.5", "\"7\"", "null"] {
             assert!(serde_json::from_str::<FencingToken>(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn it_goes_into_a_signed_number_and_back_and_what_does_not_fit_is_refused() {
+    fn token_converts_to_and_from_i64() {
         for number in [0, 1, 9_007_199_254_740_991, i64::MAX] {
-            let token = FencingToken::try_from(number).expect("it is not negative");
+            let token = FencingToken::try_from(number).expect("not negative");
             assert_eq!(u64::try_from(number), Ok(token.get()));
             assert_eq!(i64::try_from(token), Ok(number));
         }
         for number in [-1, i64::MIN] {
             let error = FencingToken::try_from(number).expect_err("negative");
             assert_eq!(error, TokenRangeError::Negative { number });
-            assert!(error.to_string().starts_with(&number.to_string()), "{error}");
+            assert!(error.to_string().contains(&format!(" {number}")), "{error}");
         }
         for number in [1 << 63, u64::MAX] {
             let error = i64::try_from(FencingToken::new(number)).expect_err("too high");
             assert_eq!(error, TokenRangeError::AboveMax { number });
-            assert!(error.to_string().starts_with(&number.to_string()), "{error}");
+            assert!(error.to_string().contains(&format!(" {number}")), "{error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! By which method each event is told.
+//! Dispatches events to observer methods.
 
 use super::event::{
     AcquireBegun, AcquireEnded, AttemptEnded, ExtendBegun, ExtendEnded, HandedOver, LeaseLost,
@@ -10,9 +10,9 @@ use super::node_event::{
 use super::observer::Observer;
 use std::sync::Arc;
 
-/// Something that has happened.
+/// An event.
 pub(crate) trait Told {
-    /// The method that it is told by.
+    /// Name of the observer method.
     const METHOD: &'static str;
 
     fn tell(&self, observer: &dyn Observer);
@@ -28,7 +28,7 @@ macro_rules! told_by {
             }
         })*
 
-        /// Whoever has a share of it keeps hold of it.
+        /// Allows the caller to keep a reference to its observer.
         impl<T: Observer + ?Sized> Observer for Arc<T> {
             $(fn $method(&self, event: &$event<'_>) {
                 (**self).$method(event);

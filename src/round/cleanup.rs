@@ -52,7 +52,7 @@ impl ReleaseGuard {
     pub(crate) fn keep_until(&mut self, until: Time) {
         if self.cooling.as_ref().is_none_or(|known| known.until < until) {
             self.cooling =
-                Some(Arc::new(CoolDown { value: Value::cooling(self.nodes.random()), until }));
+                Some(Arc::new(CoolDown { value: Value::cool_down(self.nodes.random()), until }));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::observe::{Holder, NodeVote};
 use crate::protocol::Time;
-use crate::wire::{Answer, Grant, NodeFailure, Obstacle, Remaining};
+use crate::wire::{Answer, Conflict, Grant, NodeFailure, RemainingTtl};
 use std::num::NonZeroU64;
 
 /// What a node said, and when that was heard.
@@ -67,14 +67,14 @@ impl Heard {
     }
 
     /// What is in the way, as the node tells.
-    pub(super) fn obstacle(&self) -> Option<&Obstacle> {
+    pub(super) fn obstacle(&self) -> Option<&Conflict> {
         if let Answer::Denied(obstacle) = self.other()? { Some(obstacle) } else { None }
     }
 
     /// Who is in the way, if the node was asked.
     pub(super) fn holder(&self) -> Option<Holder> {
-        let Obstacle { value, remaining, .. } = self.obstacle()?;
-        Some(Holder::new(value.clone()?, remaining.and_then(Remaining::limited)))
+        let Conflict { value, remaining, .. } = self.obstacle()?;
+        Some(Holder::new(value.clone()?, remaining.and_then(RemainingTtl::limited)))
     }
 
     pub(super) fn is_stalled(&self) -> bool {

@@ -6,7 +6,7 @@ use crate::observe::{NodeReport, NodeVote, Report};
 use crate::protocol::{NodeId, NodeSet, Outcome, Round, Time, Vote};
 use crate::sync::{contain, lock};
 use crate::time::Clock;
-use crate::wire::{Answer, Grant, NodeFailure, Obstacle};
+use crate::wire::{Answer, Conflict, Grant, NodeFailure};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -235,7 +235,7 @@ impl Tally {
         let count = self.count();
         let heard = count.heard[node.index()].as_ref()?;
         match heard.other()? {
-            Answer::Denied(Obstacle { remaining: Some(remaining), is_watched: true, .. }) => {
+            Answer::Denied(Conflict { remaining: Some(remaining), is_watched: true, .. }) => {
                 Some(heard.at.after(remaining.at_most()))
             }
             _ => None,
@@ -333,7 +333,7 @@ impl Tally {
             Answer::Granted(Grant { counts_from: Some(counts_from), .. }) => {
                 count.round.note_counts_from(node, *counts_from);
             }
-            Answer::Denied(Obstacle { remaining: Some(remaining), is_watched, .. }) => {
+            Answer::Denied(Conflict { remaining: Some(remaining), is_watched, .. }) => {
                 count.round.note_free_at(now.after(remaining.at_most()));
                 if *is_watched {
                     count.round.note_watching(node);

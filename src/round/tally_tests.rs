@@ -3,7 +3,7 @@
 use super::*;
 use crate::observe::Holder;
 use crate::protocol::{Goal, Quorum};
-use crate::wire::{Remaining, Value};
+use crate::wire::{RemainingTtl, Value};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Wake;
 
@@ -95,11 +95,11 @@ fn a_grant_that_counts_later_decides_nothing_and_is_void_at_the_end() {
 
 #[test]
 fn what_is_in_the_way_is_told_and_says_when_to_come_again() {
-    let denied = |remaining: Option<Remaining>, value: Option<&[u8]>| {
+    let denied = |remaining: Option<RemainingTtl>, value: Option<&[u8]>| {
         let value = value.map(Value::of);
-        Answer::Denied(Obstacle { remaining, value, place: 2, number: Some(7), is_watched: true })
+        Answer::Denied(Conflict { remaining, value, place: 2, number: Some(7), is_watched: true })
     };
-    let limited = |seconds| Some(Remaining::For(Duration::from_secs(seconds)));
+    let limited = |seconds| Some(RemainingTtl::Expires(Duration::from_secs(seconds)));
     let held = tally(&[denied(limited(600), Some(b"held")), denied(limited(1200), None)]);
     assert_eq!((held.obstacle(), held.highest_number()), (Some(2), Some(7)));
     let told = report(&held);
@@ -110,7 +110,7 @@ fn what_is_in_the_way_is_told_and_says_when_to_come_again() {
     let after = told.retry_after().expect("it is known");
     assert!(after <= Duration::from_mins(10) && after > Duration::from_secs(571), "{after:?}");
 
-    let for_ever = denied(Some(Remaining::ForEver), Some(b"held"));
+    let for_ever = denied(Some(RemainingTtl::NoExpiry), Some(b"held"));
     let told = report(&tally(&[for_ever.clone(), for_ever.clone()]));
     assert_eq!(told.nodes()[0].holder().map(Holder::ttl), Some(None));
     assert_eq!(told.retry_after(), None, "it is never free");
@@ -123,7 +123,7 @@ fn what_is_in_the_way_is_told_and_says_when_to_come_again() {
 fn of_several_keys_the_one_is_the_obstacle_that_most_nodes_name() {
     let denied = |place| {
         let (remaining, value, number) = (None, None, None);
-        Answer::Denied(Obstacle { remaining, value, place, number, is_watched: true })
+        Answer::Denied(Conflict { remaining, value, place, number, is_watched: true })
     };
     let both = tally(&[denied(4), denied(1)]);
     assert_eq!(both.obstacle(), Some(4), "the first, where as many name either");
@@ -149,7 +149,7 @@ fn who_listens_after_the_decision_is_woken_by_the_next_vote_and_not_by_others() 
     let bell = Arc::<Bell>::default();
     let waker = Waker::from(bell.clone());
     let rung = || bell.0.load(Ordering::SeqCst);
-    let held = Answer::Denied(Obstacle {
+    let held = Answer::Denied(Conflict {
         remaining: None,
         value: None,
         place: 1,

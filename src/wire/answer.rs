@@ -1,60 +1,58 @@
-//! What a node says to a command.
+//! Parsed replies of a node.
 
 use super::failure::NodeFailure;
 use super::value::Value;
 use crate::protocol::{Time, Vote};
 use std::time::Duration;
 
-/// A node's answer: a vote, with what that vote can tell.
+/// Reply of a node: a vote with its details.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// The node did what it was asked.
     Granted(Grant),
-    /// Another value stands at a key, or something that is no lock of ours.
-    Denied(Obstacle),
-    /// There is no such key.
+    /// A key holds another value, or another type than a string.
+    Denied(Conflict),
+    /// A key does not exist.
     Missing {
-        /// Where the counters beside the keys stand, if a fencing token is wanted.
+        /// Value of the fencing counters, for a fenced command.
         number: Option<u64>,
     },
-    /// The node did what it was asked, and that does not count: it may have forgotten locks, or its
-    /// clock is not to be trusted. Nothing is wrong with its reply.
+    /// The node executed the command, but its vote does not count: it may have forgotten locks, or its clock is
+    /// suspect.
     Excluded(NodeFailure),
-    /// Nothing is known of the keys, for this reason.
+    /// The state of the keys is unknown.
     Failed(NodeFailure),
 }
 
-/// What a node tells when it did what it was asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Grant {
-    /// To an extension: how long the key had to live before, unless it stood for ever.
+    /// For an extension: remaining TTL before it. `None` if the key had no expiry.
     pub(crate) left: Option<Duration>,
-    /// From when on the grant counts, if not at once (I15).
+    /// When the grant starts to count; `None`: immediately (I15).
     pub(crate) counts_from: Option<Time>,
-    /// Where the counters beside the keys stand, if a fencing token is wanted.
+    /// Value of the fencing counters, for a fenced command.
     pub(crate) number: Option<u64>,
 }
 
-/// What a node tells of the key that is in the way.
+/// The existing key that blocked a command: holder, remaining TTL, and whether the node will push its change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Obstacle {
-    /// How long it has to live, if the node was asked.
-    pub(crate) remaining: Option<Remaining>,
-    /// What stands there, if that was asked and it is a string.
+pub(crate) struct Conflict {
+    /// `None` if the command did not request it.
+    pub(crate) remaining: Option<RemainingTtl>,
+    /// `None` if the command did not request it, or the value is not a string.
     pub(crate) value: Option<Value>,
-    /// Which of several keys it is.
+    /// Index of the key among the command's keys.
     pub(crate) place: usize,
-    /// True if the node tells when it changes.
+    /// True if the node will push an invalidation when the key changes.
     pub(crate) is_watched: bool,
-    /// Where the counters beside the keys stand, if a fencing token is wanted.
+    /// Value of the fencing counters, for a fenced command.
     pub(crate) number: Option<u64>,
 }
 
-/// How long a key has to live.
+/// Remaining TTL of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Remaining {
-    For(Duration),
-    ForEver,
+pub(crate) enum RemainingTtl {
+    Expires(Duration),
+    NoExpiry,
 }
 
 impl Answer {
@@ -67,53 +65,52 @@ impl Answer {
         }
     }
 
-    /// Where the counters beside the keys stand, if the node told.
+    /// Value of the fencing counters, if the reply contains it.
     pub(crate) fn number(&self) -> Option<u64> {
         match self {
             Self::Granted(Grant { number, .. })
-            | Self::Denied(Obstacle { number, .. })
+            | Self::Denied(Conflict { number, .. })
             | Self::Missing { number } => *number,
             Self::Excluded(_) | Self::Failed(_) => None,
         }
     }
 
-    /// The same answer, with where the counters stand.
     pub(super) fn with_number(self, number: u64) -> Self {
         let number = Some(number);
         match self {
             Self::Granted(grant) => Self::Granted(Grant { number, ..grant }),
-            Self::Denied(obstacle) => Self::Denied(Obstacle { number, ..obstacle }),
+            Self::Denied(conflict) => Self::Denied(Conflict { number, ..conflict }),
             Self::Missing { .. } => Self::Missing { number },
             Self::Excluded(_) | Self::Failed(_) => self,
         }
     }
 
-    /// The answer to a reply that is none; `what` says what came instead.
+    /// A reply that does not fit its command; `what` is the kind of the reply.
     pub(super) fn unexpected(what: &str) -> Self {
         Self::Failed(NodeFailure::Unexpected(what.into()))
     }
 }
 
-impl Remaining {
-    /// What `PTTL` says: a key that is gone has nothing left. `None` for what it never says.
+impl RemainingTtl {
+    /// Parses a reply to `PTTL`. A missing key has zero left. `None` for a reply that `PTTL` never gives.
     pub(super) fn of(pttl: i64) -> Option<Self> {
         match pttl {
-            -2 => Some(Self::For(Duration::ZERO)),
-            -1 => Some(Self::ForEver),
-            pttl => u64::try_from(pttl).ok().map(|ms| Self::For(Duration::from_millis(ms))),
+            -2 => Some(Self::Expires(Duration::ZERO)),
+            -1 => Some(Self::NoExpiry),
+            pttl => u64::try_from(pttl).ok().map(|ms| Self::Expires(Duration::from_millis(ms))),
         }
     }
 
-    /// The longest time if it is for ever: nobody waits for that.
+    /// `Duration::MAX` for a key without expiry.
     pub(crate) fn at_most(self) -> Duration {
         self.limited().unwrap_or(Duration::MAX)
     }
 
-    /// `None` if it is for ever.
+    /// `None` for a key without expiry.
     pub(crate) fn limited(self) -> Option<Duration> {
         match self {
-            Self::For(remaining) => Some(remaining),
-            Self::ForEver => None,
+            Self::Expires(remaining) => Some(remaining),
+            Self::NoExpiry => None,
         }
     }
 }
@@ -123,15 +120,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_pttl_says_is_gone_for_a_while_or_for_ever() {
+    fn pttl_replies_are_parsed() {
         let ms = Duration::from_millis;
-        assert_eq!(Remaining::of(70), Some(Remaining::For(ms(70))));
-        assert_eq!(Remaining::of(0), Some(Remaining::For(ms(0))));
-        assert_eq!(Remaining::of(-1), Some(Remaining::ForEver));
-        assert_eq!(Remaining::of(-2), Some(Remaining::For(ms(0))), "gone");
-        assert_eq!((Remaining::of(-3), Remaining::of(i64::MIN)), (None, None));
+        assert_eq!(RemainingTtl::of(70), Some(RemainingTtl::Expires(ms(70))));
+        assert_eq!(RemainingTtl::of(0), Some(RemainingTtl::Expires(ms(0))));
+        assert_eq!(RemainingTtl::of(-1), Some(RemainingTtl::NoExpiry));
+        assert_eq!(RemainingTtl::of(-2), Some(RemainingTtl::Expires(ms(0))), "missing key");
+        assert_eq!((RemainingTtl::of(-3), RemainingTtl::of(i64::MIN)), (None, None));
         assert_eq!(
-            (Remaining::ForEver.limited(), Remaining::For(ms(7)).limited()),
+            (RemainingTtl::NoExpiry.limited(), RemainingTtl::Expires(ms(7)).limited()),
             (None, Some(ms(7)))
         );
     }

@@ -1,6 +1,6 @@
-//! What is written to a node, byte by byte, and which replies are announced.
+//! Tests of the encoded commands and their reply shapes.
 
-use super::super::abilities::NativeDelete;
+use super::super::capabilities::NativeDelete;
 use super::super::counters::CounterKeys;
 use super::super::script::sources;
 use super::*;
@@ -12,11 +12,11 @@ use std::time::Duration;
 
 const NOW: Time = Time::from_nanos(5_000_000_000);
 
-/// The names of the scripts, in the order in which nodes are told them.
+/// Names of the scripts, in the order of `SCRIPT LOAD`. Upper case: the fenced variant.
 const SCRIPTS: [&str; 8] =
-    ["acquire", "ACQUIRE", "draw", "extend", "EXTEND", "release", "RELEASE", "look"];
+    ["acquire", "ACQUIRE", "acquire_fenced", "extend", "EXTEND", "release", "RELEASE", "read"];
 
-/// What claims are about: one key or a set, alone or with counters beside them.
+/// Keys, value and counters of a test command.
 #[derive(Debug)]
 struct About {
     keys: Keys,
@@ -30,12 +30,13 @@ impl About {
         Self { keys: Keys::all(keys).expect("some keys"), value: Value::of(b"mine"), fence: None }
     }
 
-    /// With counters that are asked for 7 at least; and the committed token, if there is one.
+    /// Adds counters with a hint of 7, and with the committed token, if any.
     fn fenced(self, token: Option<u64>) -> Self {
-        let counters = CounterKeys::beside(&self.keys, ms(60_000)).expect("no braces");
+        let counters =
+            CounterKeys::for_keys(&self.keys, ms(60_000)).expect("keys that can have counters");
         let fence = Counters::new(Arc::new(counters), 7);
         if let Some(token) = token {
-            fence.draw(NOW);
+            fence.increment(NOW);
             fence.commit(token, &[]);
         }
         Self { fence: Some(fence), ..self }
@@ -55,13 +56,13 @@ fn until(ms: u64) -> Time {
     NOW.after(Duration::from_millis(ms))
 }
 
-/// The commands in these bytes: arrays of bulk strings, and nothing else.
+/// Decodes arrays of bulk strings.
 fn parsed(mut bytes: &[u8]) -> Vec<Vec<String>> {
     fn number(bytes: &mut &[u8], mark: u8) -> usize {
         let end = bytes.windows(2).position(|two| two == b"\r\n").expect("a whole line");
         let line = std::str::from_utf8(&bytes[..end]).expect("digits");
         *bytes = &bytes[end + 2..];
-        let digits = line.strip_prefix(mark as char).expect("its mark");
+        let digits = line.strip_prefix(mark as char).expect("the type byte");
         digits.parse().expect("a number")
     }
     let mut commands = Vec::new();
@@ -69,7 +70,7 @@ fn parsed(mut bytes: &[u8]) -> Vec<Vec<String>> {
         let words = (0..number(&mut bytes, b'*')).map(|_| {
             let length = number(&mut bytes, b'$');
             let (word, rest) = bytes.split_at(length);
-            bytes = rest.strip_prefix(b"\r\n").expect("the end of a word");
+            bytes = rest.strip_prefix(b"\r\n").expect("the end of a string");
             String::from_utf8(word.to_vec()).expect("text")
         });
         commands.push(words.collect());
@@ -77,7 +78,7 @@ fn parsed(mut bytes: &[u8]) -> Vec<Vec<String>> {
     commands
 }
 
-/// One command as people read it: scripts by their names.
+/// Formats a command with scripts replaced by their names.
 fn shown(mut command: Vec<String>) -> String {
     if let [name, text, ..] = command.as_mut_slice() {
         let of = |source: &str| match name.as_str() {
@@ -93,16 +94,16 @@ fn shown(mut command: Vec<String>) -> String {
 }
 
 fn written(command: &Command, about: &About, form: Form, tracks: bool) -> (Vec<u8>, ReplyShape) {
-    written_where(command, about, form, Abilities { tracks, deletes: None })
+    written_where(command, about, form, Capabilities { tracks, deletes: None })
 }
 
 fn written_where(
     command: &Command,
     about: &About,
     form: Form,
-    can: Abilities,
+    can: Capabilities,
 ) -> (Vec<u8>, ReplyShape) {
-    // What stands in a pipeline before does not matter.
+    // A preceding command must not affect the shape.
     let mut requests = Requests::default();
     requests.command("PING", 0).end();
     let before = requests.bytes().len();
@@ -110,7 +111,8 @@ fn written_where(
     (requests.bytes()[before..].to_vec(), shape)
 }
 
-/// What is written, the script by its hash; and the places of verdict, ttl and holder.
+/// Checks the commands written with `EVALSHA` and with `EVAL`, and the positions of the verdict, the TTL and the
+/// holder.
 #[track_caller]
 fn expect(command: &Command, about: &About, tracks: bool, lines: &[&str], places: (u16, u16, u16)) {
     let (bytes, shape) = written(command, about, Form::Hash, tracks);
@@ -120,24 +122,24 @@ fn expect(command: &Command, about: &About, tracks: bool, lines: &[&str], places
     let len = u16::try_from(lines.len()).expect("few lines");
     let caching = lines.iter().rposition(|line| *line == "CLIENT CACHING YES");
     let watch = caching.map(|place| u16::try_from(place).expect("few lines"));
-    let expected = ReplyShape { asked: shape.asked, len, verdict, ttl, holder, watch };
+    let expected = ReplyShape { request: shape.request, len, verdict, ttl, holder, watch };
     assert_eq!(shape, expected, "{command:?}");
     let (bytes, by_source) = written(command, about, Form::Source, tracks);
     let commands: Vec<_> = parsed(&bytes).into_iter().map(shown).collect();
     let lines: Vec<_> = lines.iter().map(|line| line.replace("EVALSHA", "EVAL")).collect();
-    assert_eq!((commands, by_source), (lines, expected), "with its source: {command:?}");
+    assert_eq!((commands, by_source), (lines, expected), "EVAL form: {command:?}");
 }
 
 #[test]
-fn scripts_are_told_apart() {
+fn script_names_match_their_sources() {
     let all: Vec<_> = sources().collect();
     for (name, source) in SCRIPTS.iter().zip(&all) {
         let verb = match name.to_lowercase().as_str() {
             "acquire" => "-- Sets all keys",
-            "draw" => "-- Sets one lock, and draws",
-            "extend" => "-- Makes the remaining ttl",
-            "release" => "-- Ends locks",
-            _ => "-- Reads a lock",
+            "acquire_fenced" => "-- Sets one key",
+            "extend" => "-- Raises the TTL",
+            "release" => "-- Deletes each key",
+            _ => "-- Reads value",
         };
         assert!(source.contains(verb), "{name}");
         let is_fenced = source.contains("local function unfenced(KEYS, ARGV)");
@@ -147,7 +149,7 @@ fn scripts_are_told_apart() {
 }
 
 #[test]
-fn one_key_is_acquired_without_a_script() {
+fn single_key_is_acquired_without_script() {
     let (k, ttl) = (About::keys(&["k"]), ms(9_000));
     let (bytes, _) =
         written(&Command::Acquire { ttl, wants: Wants::Nothing }, &k, Form::Hash, true);
@@ -165,7 +167,7 @@ fn one_key_is_acquired_without_a_script() {
     ] {
         expect(&Command::Acquire { ttl, wants }, &k, tracks, &lines, (0, ttl_at, holder_at));
     }
-    // A token that is wanted later changes nothing for a repair: there is none to be kept.
+    // A repair carries no counter update before a token is committed.
     let repair = Command::Repair { until: until(8_000) };
     let set = ["SET k mine NX PX 8000"];
     expect(&repair, &k, true, &set, (0, 0, 0));
@@ -173,7 +175,7 @@ fn one_key_is_acquired_without_a_script() {
 }
 
 #[test]
-fn sets_and_fenced_keys_are_acquired_by_a_script() {
+fn multiple_and_fenced_keys_are_acquired_by_script() {
     let (ttl, ab) = (ms(9_000), About::keys(&["a", "b"]));
     let script = "EVALSHA acquire 2 a b mine 9000";
     let (caching, a, b) = ("CLIENT CACHING YES", "PTTL a", "PTTL b");
@@ -185,22 +187,22 @@ fn sets_and_fenced_keys_are_acquired_by_a_script() {
         expect(&acquire, &ab, true, lines, (u16::try_from(lines.len()).expect("few") - 1, 0, 0));
     }
     let fenced = About::keys(&["k"]).fenced(None);
-    let script = "EVALSHA draw 2 k k#quorlock:token:{k} 7 60000 mine 9000";
+    let script = "EVALSHA acquire_fenced 2 k k#quorlock:token:{k} 7 60000 mine 9000";
     expect(&Command::Acquire { ttl, wants: Wants::Nothing }, &fenced, true, &[script], (0, 0, 0));
     let set =
-        "EVALSHA ACQUIRE 4 a b a#quorlock:token:{a} b#quorlock:token:{b} 7 draw 60000 1 mine 9000";
+        "EVALSHA ACQUIRE 4 a b a#quorlock:token:{a} b#quorlock:token:{b} 7 incr 60000 1 mine 9000";
     let fenced_set = About::keys(&["a", "b"]).fenced(None);
     expect(&Command::Acquire { ttl, wants: Wants::Nothing }, &fenced_set, true, &[set], (0, 0, 0));
     let lines = [caching, "PTTL k", script];
     expect(&Command::Acquire { ttl, wants: Wants::Watch }, &fenced, true, &lines, (2, 0, 0));
     let repair = Command::Repair { until: until(8_000) };
     expect(&repair, &ab, true, &["EVALSHA acquire 2 a b mine 8000"], (0, 0, 0));
-    let script = "EVALSHA ACQUIRE 2 k k#quorlock:token:{k} 9 keep 60000 1 mine 8000";
+    let script = "EVALSHA ACQUIRE 2 k k#quorlock:token:{k} 9 touch 60000 1 mine 8000";
     expect(&repair, &About::keys(&["k"]).fenced(Some(9)), true, &[script], (0, 0, 0));
 }
 
 #[test]
-fn extensions_are_watched_from_their_end_on() {
+fn extension_subscribes_after_its_script() {
     let (k, ab) = (About::keys(&["k"]), About::keys(&["a", "b"]));
     let [quiet, watched] =
         [false, true].map(|watches| Command::Extend { until: until(8_000), watches });
@@ -213,10 +215,10 @@ fn extensions_are_watched_from_their_end_on() {
     let uncommitted = About::keys(&["k"]).fenced(None);
     expect(&quiet, &uncommitted, true, &["EVALSHA extend 1 k mine 8000"], (0, 0, 0));
     let fenced = About::keys(&["k"]).fenced(Some(9));
-    let script = "EVALSHA EXTEND 2 k k#quorlock:token:{k} 9 keep 60000 -1 mine 8000";
+    let script = "EVALSHA EXTEND 2 k k#quorlock:token:{k} 9 touch 60000 -1 mine 8000";
     expect(&watched, &fenced, true, &[script, caching, "PTTL k"], (0, 0, 0));
-    let script = "EVALSHA EXTEND 2 k k#quorlock:token:{k} 12 keep 60000 -1 mine 1";
-    expect(&Command::Raise { token: 12 }, &uncommitted, true, &[script], (0, 0, 0));
+    let script = "EVALSHA EXTEND 2 k k#quorlock:token:{k} 12 touch 60000 -1 mine 1";
+    expect(&Command::ConfirmToken { token: 12 }, &uncommitted, true, &[script], (0, 0, 0));
 }
 
 fn cool_down(until: Time) -> Command {
@@ -225,11 +227,11 @@ fn cool_down(until: Time) -> Command {
 }
 
 #[test]
-fn locks_are_ended_by_one_script() {
+fn adopt_release_and_force_delete_use_the_release_script() {
     let (k, fenced) = (About::keys(&["k"]), || About::keys(&["k"]).fenced(None));
     let adopt = Command::Adopt { ttl: ms(9_000), from: Arc::new(Value::of(b"theirs")) };
     expect(&adopt, &k, true, &["EVALSHA release 1 k theirs mine 9000"], (0, 0, 0));
-    let script = "EVALSHA RELEASE 2 k k#quorlock:token:{k} 7 draw 60000 1 theirs mine 9000";
+    let script = "EVALSHA RELEASE 2 k k#quorlock:token:{k} 7 incr 60000 1 theirs mine 9000";
     expect(&adopt, &fenced(), true, &[script], (0, 0, 0));
 
     let release = Command::Release { cooling: None };
@@ -237,38 +239,38 @@ fn locks_are_ended_by_one_script() {
     expect(&release, &fenced(), true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     let script = "EVALSHA RELEASE 2 k k#quorlock:token:{k} 9 try 60000 1 mine";
     expect(&release, &About::keys(&["k"]).fenced(Some(9)), true, &[script], (0, 0, 0));
-    // The counter stands at the hint at the least.
+    // The token equals the hint, so the counter is already high enough.
     let even = About::keys(&["k"]).fenced(Some(7));
     expect(&release, &even, true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     expect(&release, &About::keys(&["b", "a"]), true, &["EVALSHA release 2 a b mine"], (0, 0, 0));
 
     let swap = "EVALSHA release 1 k mine nobody 500";
     expect(&cool_down(until(500)), &k, true, &[swap], (0, 0, 0));
-    // A counter outlives by half of its ttl what stands in the lock's place.
+    // The counter must outlive the cool-down value by half of its TTL.
     let script = "EVALSHA RELEASE 2 k k#quorlock:token:{k} 7 try 60000 1 mine nobody 31000";
     expect(&cool_down(until(31_000)), &even, true, &[script], (0, 0, 0));
     expect(&cool_down(NOW), &k, true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     expect(&Command::ForceDelete, &k, true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     expect(&Command::ForceDelete, &fenced(), true, &["EVALSHA release 1 k mine"], (0, 0, 0));
-    expect(&Command::Look, &k, true, &["EVALSHA look 1 k"], (0, 0, 0));
+    expect(&Command::Read, &k, true, &["EVALSHA read 1 k"], (0, 0, 0));
 }
 
 #[test]
-fn one_key_is_deleted_by_a_command_of_the_servers_own_where_it_has_one() {
+fn single_key_is_deleted_by_native_command_if_available() {
     let release = || Command::Release { cooling: None };
     let [one, two] = [&["k"][..], &["a", "b"]].map(About::keys);
     let fenced = |token| About::keys(&["k"]).fenced(Some(token));
     for (deletes, line) in
         [(NativeDelete::DelIfEq, "DELIFEQ k mine"), (NativeDelete::DelEx, "DELEX k IFEQ mine")]
     {
-        let can = Abilities { tracks: true, deletes: Some(deletes) };
+        let can = Capabilities { tracks: true, deletes: Some(deletes) };
         let first = |command: &Command, about: &About, form| {
             let (bytes, shape) = written_where(command, about, form, can);
             let commands: Vec<_> = parsed(&bytes).into_iter().map(shown).collect();
             let [command] = commands.as_slice() else { panic!("{commands:?}") };
-            (command.clone(), shape.asked)
+            (command.clone(), shape.request)
         };
-        let native = (line.to_owned(), Asked::Delete);
+        let native = (line.to_owned(), RequestKind::NativeDelete);
         assert_eq!(first(&release(), &one, Form::Native), native);
         assert_eq!(first(&Command::ForceDelete, &one, Form::Native), native);
         assert_eq!(first(&release(), &fenced(7), Form::Native), native);
@@ -278,8 +280,8 @@ fn one_key_is_deleted_by_a_command_of_the_servers_own_where_it_has_one() {
             (&release(), &fenced(9), Form::Native),
             (&cool_down(until(500)), &one, Form::Native),
         ] {
-            let (script, asked) = first(command, about, form);
-            assert!(script.starts_with("EVALSHA") && asked == Asked::Release, "{script}");
+            let (script, request) = first(command, about, form);
+            assert!(script.starts_with("EVALSHA") && request == RequestKind::Release, "{script}");
         }
     }
 }
@@ -291,12 +293,12 @@ fn any_command() -> impl Strategy<Value = Command> {
     prop_oneof![
         wants.prop_map(|wants| Command::Acquire { ttl: ms(9_000), wants }),
         Just(Command::Adopt { ttl: ms(9_000), from: other() }),
-        Just(Command::Raise { token: 12 }),
+        Just(Command::ConfirmToken { token: 12 }),
         any::<bool>().prop_map(|watches| Command::Extend { until: until(8_000), watches }),
         Just(Command::Repair { until: until(8_000) }),
         proptest::option::of((0..9_u64).prop_map(cooling))
             .prop_map(|cooling| Command::Release { cooling }),
-        Just(Command::Look),
+        Just(Command::Read),
         Just(Command::ForceDelete),
     ]
 }
@@ -324,10 +326,10 @@ fn any_reply() -> impl Strategy<Value = Reply> {
 }
 
 proptest! {
-    /// Which command says what is told by what is written: `SET` or a script is what matters, and after
-    /// a `SET`, `PTTL` and `GET` are asked for the sake of what is in the way. Without either, `PTTL` is.
+    /// The expected positions are derived from the commands: the verdict is the reply to `SET` or the script, otherwise
+    /// to `PTTL`. After a `SET`, the replies to `PTTL` and `GETRANGE` describe the conflict.
     #[test]
-    fn replies_are_read_where_their_commands_stand_and_nowhere_else(
+    fn only_relevant_replies_affect_the_answer(
         command in any_command(), about in any_about(), tracks: bool, by_source: bool,
         replies in proptest::collection::vec(any_reply(), 12), others in any_reply(),
     ) {
@@ -336,7 +338,7 @@ proptest! {
         let commands = parsed(&bytes);
         let place = |names: &[&str]| commands.iter().position(|it| names.contains(&it[0].as_str()));
         let verdict = place(&["SET", "EVAL", "EVALSHA"]).or_else(|| place(&["PTTL"]));
-        let verdict = verdict.expect("a command that matters");
+        let verdict = verdict.expect("a relevant command");
         let is_plain = commands[verdict][0] == "SET";
         let beside = |name| place(&[name]).filter(|_| is_plain).filter(|place| *place > 0);
         let told = |place: Option<NonZeroU16>| place.map(|place| usize::from(place.get()));
@@ -348,7 +350,7 @@ proptest! {
         let (own, _) = replies.split_at(commands.len());
         let mine = Value::of(b"mine");
         let read = shape.read(own, &mine);
-        prop_assert_eq!(&shape.read(&replies, &mine), &read, "looked past its replies");
+        prop_assert_eq!(&shape.read(&replies, &mine), &read, "later replies matter");
         let watch = shape.watch.map(usize::from);
         let read_places = [Some(verdict), told(shape.ttl), told(shape.holder), watch];
         let mut changed = own.to_vec();
@@ -357,27 +359,27 @@ proptest! {
                 *reply = others.clone();
             }
         }
-        prop_assert_eq!(&shape.read(&changed, &mine), &read, "looked at what says nothing");
+        prop_assert_eq!(&shape.read(&changed, &mine), &read, "irrelevant replies matter");
         let cut = shape.read(&own[..verdict], &mine);
         prop_assert!(matches!(cut, Answer::Failed(_)), "{:?} without a verdict", cut);
     }
 
     #[test]
-    fn a_key_that_is_extended_or_set_anew_stands_until_then(
+    fn extended_or_repaired_key_expires_at_until_or_later(
         now in 0..u64::MAX / 2, left in 0..Duration::from_hours(1).as_nanos(),
     ) {
         let (now, left) = (Time::from_nanos(now), Duration::from_nanos_u128(left));
         let until = now.after(left);
         for command in [Command::Extend { until, watches: false }, Command::Repair { until }] {
-            let stands_until = now.after(command.lasting(now).expect("it sets").as_duration());
-            prop_assert!(stands_until >= until, "{command:?} ends early");
+            let stands_until = now.after(command.key_ttl(now).expect("a command with a TTL").as_duration());
+            prop_assert!(stands_until >= until, "{command:?} expires early");
             prop_assert!(stands_until <= until.after(Duration::from_millis(1)));
         }
     }
 }
 
 #[test]
-fn words_that_are_always_the_same_are_written_as_all_others() {
+fn precomputed_words_match_encoded_arguments() {
     let all: [(_, &[&str]); 5] = [
         (TIME, &["TIME"]),
         (SET, &["SET"]),

@@ -1,46 +1,47 @@
-//! What is said on one connection, without the connection: bytes in, bytes out.
+//! Request pipelines and their replies on one connection, without I/O.
 
 use super::decoder::{Decoder, Malformed};
 use super::failure::last_error;
-use super::pushed::{Pushed, Pushes};
+use super::invalidations::{InvalidationBuffer, Invalidations};
 use super::requests::{LOCK_REPLY, Requests};
 use redis::{ServerError, Value};
 use std::collections::VecDeque;
 
-/// Requests out, replies in. Each pipeline of requests has a `T` with it, which comes back with its replies.
+/// Encodes requests and matches replies to pipelines. A context `T` is stored with each pipeline and returned with its
+/// replies.
 #[derive(Debug)]
 pub(crate) struct Conversation<T> {
     requests: Requests,
-    /// How many of their bytes were sent.
+    /// Number of bytes of `requests` that were sent.
     sent: usize,
-    /// How many bytes were sent before those.
+    /// Number of bytes sent before the first byte of `requests`.
     sent_before: u64,
-    /// Not answered, or not all of them: the oldest first.
+    /// Pipelines without complete replies, oldest first.
     pipelines: VecDeque<Pipeline<T>>,
-    /// Where those begin, among all bytes that were ever to be sent.
+    /// Offset in the outgoing byte stream of the oldest unanswered pipeline.
     answered: u64,
-    /// Those to the oldest that have come.
+    /// Replies to the oldest pipeline so far.
     replies: Vec<Value>,
     decoder: Decoder,
-    pushes: Pushes,
-    /// The first error reply that matches no request: a server at its connection limit sends one on accept, and one
-    /// that could not read a command before it closes the connection.
+    pushes: InvalidationBuffer,
+    /// The first error reply that matches no request. A server at its connection limit sends one on accept, and a
+    /// server that cannot parse a command sends one before it closes the connection.
     stray_error: Option<ServerError>,
 }
 
 #[derive(Debug)]
 struct Pipeline<T> {
-    /// How many replies it has.
+    /// Number of replies expected.
     count: usize,
-    /// How many bytes each of them may have.
+    /// Maximum length of one reply, in bytes.
     longest: usize,
-    /// Where it ends, among all bytes that were ever to be sent.
+    /// Offset of its end in the outgoing byte stream.
     end: u64,
-    what: T,
+    context: T,
 }
 
-/// Replies are told apart by their order alone. Where this is found, they are not in step.
-const TO_NOTHING: Malformed = Malformed("a reply to nothing");
+/// Replies are matched by order alone. After an unsolicited reply, the stream is out of sync.
+const UNSOLICITED: Malformed = Malformed("unsolicited reply");
 
 impl<T> Conversation<T> {
     pub(crate) fn new() -> Self {
@@ -52,50 +53,48 @@ impl<T> Conversation<T> {
             answered: 0,
             replies: Vec::new(),
             decoder: Decoder::default(),
-            pushes: Pushes::default(),
+            pushes: InvalidationBuffer::default(),
             stray_error: None,
         }
     }
 
-    /// Where the requests of the next pipeline are added.
+    /// Buffer for the requests of the next pipeline.
     pub(crate) fn requests(&mut self) -> &mut Requests {
         &mut self.requests
     }
 
-    /// All requests that were added since the last one are a pipeline. Its replies come with `what`.
-    pub(crate) fn end_pipeline(&mut self, what: T) {
+    /// Turns the requests since the last call into a pipeline.
+    pub(crate) fn end_pipeline(&mut self, context: T) {
         let (count, longest) = (self.requests.take_len(), self.requests.take_longest_reply());
         let end = self.sent_before + self.requests.bytes().len() as u64;
-        self.pipelines.push_back(Pipeline { count, longest, end, what });
+        self.pipelines.push_back(Pipeline { count, longest, end, context });
     }
 
-    /// The bytes that are to be sent.
     pub(crate) fn to_send(&self) -> &[u8] {
         &self.requests.bytes()[self.sent..]
     }
 
-    /// So many of them were sent.
+    /// Marks `count` more bytes as sent.
     pub(crate) fn handle_sent(&mut self, count: usize) {
         self.sent += count;
         if self.to_send().is_empty() {
-            self.sent_before = self.all_sent();
+            self.sent_before = self.total_sent();
             self.requests.forget_bytes();
             self.sent = 0;
         }
     }
 
-    /// How many bytes were ever sent.
-    fn all_sent(&self) -> u64 {
+    /// Total number of bytes sent on this connection.
+    fn total_sent(&self) -> u64 {
         self.sent_before + self.sent as u64
     }
 
-    /// These bytes have come.
     pub(crate) fn handle_bytes(&mut self, bytes: &[u8]) {
         self.decoder.add(bytes);
     }
 
-    /// The oldest pipeline that is answered by what has come, with its replies. After an error nothing more
-    /// can be told from the bytes.
+    /// Returns the oldest complete pipeline and its replies. After an error the stream is out of sync: close the
+    /// connection.
     pub(crate) fn poll_replies(&mut self) -> Result<Option<(T, Vec<Value>)>, Malformed> {
         loop {
             if let Some(answered) = self.take_answered()? {
@@ -105,15 +104,15 @@ impl<T> Conversation<T> {
             let longest = oldest.map_or(LOCK_REPLY, |pipeline| pipeline.longest);
             match self.decoder.next(longest)? {
                 None => return Ok(None),
-                Some(Value::Push { kind, data }) => self.pushes.note(&kind, data),
-                Some(reply) if self.pipelines.is_empty() || self.answered >= self.all_sent() => {
+                Some(Value::Push { kind, data }) => self.pushes.record(&kind, data),
+                Some(reply) if self.pipelines.is_empty() || self.answered >= self.total_sent() => {
                     if let Value::ServerError(error) = reply {
                         self.stray_error.get_or_insert(error);
                     }
-                    return Err(TO_NOTHING);
+                    return Err(UNSOLICITED);
                 }
-                Some(_) if self.stray_error.is_some() => return Err(TO_NOTHING),
-                // It answers no command: the server could not read one, and closes the connection.
+                Some(_) if self.stray_error.is_some() => return Err(UNSOLICITED),
+                // Not a reply to a command: the server could not parse one, and closes the connection.
                 Some(Value::ServerError(error)) if is_protocol_error(&error) => {
                     self.stray_error = Some(error);
                 }
@@ -122,32 +121,32 @@ impl<T> Conversation<T> {
         }
     }
 
-    /// Takes the oldest pipeline, if it is answered. An error if that was not sent as a whole, or if another reply has
-    /// come and nothing more was asked: one of those before was to nothing, and nobody knows which.
+    /// Fails if the pipeline was not sent completely, or if another reply follows and no pipeline expects it. Then any
+    /// of the earlier replies may have been the unsolicited one.
     fn take_answered(&mut self) -> Result<Option<(T, Vec<Value>)>, Malformed> {
         let Some(oldest) = self.pipelines.front() else { return Ok(None) };
         if self.replies.len() < oldest.count {
             return Ok(None);
         }
         let is_last = self.pipelines.len() == 1;
-        if oldest.end > self.all_sent() || is_last && self.decoder.has_reply() {
-            return Err(TO_NOTHING);
+        if oldest.end > self.total_sent() || is_last && self.decoder.has_reply() {
+            return Err(UNSOLICITED);
         }
-        let Some(Pipeline { count, end, what, .. }) = self.pipelines.pop_front() else {
+        let Some(Pipeline { count, end, context, .. }) = self.pipelines.pop_front() else {
             return Ok(None);
         };
         self.answered = end;
-        // Those to the next one are as many, as a rule.
+        // The next pipeline usually has as many replies.
         let next = Vec::with_capacity(count);
-        Ok(Some((what, std::mem::replace(&mut self.replies, next))))
+        Ok(Some((context, std::mem::replace(&mut self.replies, next))))
     }
 
-    /// True if the oldest pipeline has replies to some of its requests.
     pub(crate) fn is_partly_answered(&self) -> bool {
         !self.replies.is_empty()
     }
 
-    /// The error reply that the server sent last, if no complete pipeline has it: why it closed the connection.
+    /// The last error reply that belongs to no complete pipeline: the probable reason why the server closed the
+    /// connection.
     pub(crate) fn last_error(&self) -> Option<String> {
         match (&self.stray_error, self.replies.last()) {
             (Some(error), _) | (None, Some(Value::ServerError(error))) => Some(last_error(error)),
@@ -155,34 +154,32 @@ impl<T> Conversation<T> {
         }
     }
 
-    /// What the server has pushed among the replies that were polled, if it has.
-    pub(crate) fn poll_pushed(&mut self) -> Option<Pushed> {
+    /// Invalidations received so far.
+    pub(crate) fn poll_invalidations(&mut self) -> Option<Invalidations> {
         self.pushes.take()
     }
 
-    /// True if [something was pushed](Self::poll_pushed).
-    pub(crate) fn has_pushed(&self) -> bool {
+    pub(crate) fn has_invalidations(&self) -> bool {
         !self.pushes.is_empty()
     }
 
-    /// What belongs to the pipelines that are not answered, the oldest first.
+    /// Contexts of the unanswered pipelines, oldest first.
     pub(crate) fn unanswered(&self) -> impl Iterator<Item = &T> {
-        self.pipelines.iter().map(|pipeline| &pipeline.what)
+        self.pipelines.iter().map(|pipeline| &pipeline.context)
     }
 
-    /// How many pipelines are not answered.
-    pub(crate) fn under_way(&self) -> usize {
+    /// Number of unanswered pipelines.
+    pub(crate) fn in_flight(&self) -> usize {
         self.pipelines.len()
     }
 
-    /// Takes what belongs to the pipelines that are not answered, the oldest first: nobody waits for their
-    /// replies any more, and nothing may be added.
+    /// Removes the unanswered pipelines and returns their contexts, oldest first. No request may be added afterwards.
     pub(crate) fn take_unanswered(&mut self) -> impl Iterator<Item = T> {
-        self.pipelines.drain(..).map(|pipeline| pipeline.what)
+        self.pipelines.drain(..).map(|pipeline| pipeline.context)
     }
 }
 
-/// True for the error by which Redis refuses bytes that are no command, for example because a string is too long.
+/// True for the error that Redis sends for a request it cannot parse, such as a string that is too long.
 fn is_protocol_error(error: &ServerError) -> bool {
     error.code() == "ERR" && error.details().is_some_and(|text| text.starts_with("Protocol error"))
 }
@@ -192,11 +189,11 @@ mod tests {
     use super::super::requests::INFO_REPLY;
     use super::*;
 
-    fn ask(conversation: &mut Conversation<&'static str>, count: usize, what: &'static str) {
+    fn ask(conversation: &mut Conversation<&'static str>, count: usize, context: &'static str) {
         for _ in 0..count {
             conversation.requests().command("PING", 0).end();
         }
-        conversation.end_pipeline(what);
+        conversation.end_pipeline(context);
     }
 
     fn send(conversation: &mut Conversation<&'static str>, most: usize) {
@@ -205,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_go_to_their_pipelines_in_order_however_the_bytes_come() {
+    fn replies_match_pipelines_for_every_chunk_boundary() {
         let answers = b"+OK\r\n:1\r\n:2\r\n>2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n_\r\n";
         for cut in 0..answers.len() {
             let mut conversation = Conversation::new();
@@ -222,15 +219,18 @@ mod tests {
             }
             let three = vec![Value::Int(1), Value::Int(2), Value::Nil];
             assert_eq!(told, [("one", vec![Value::Okay]), ("none", vec![]), ("three", three)]);
-            assert!(conversation.has_pushed());
+            assert!(conversation.has_invalidations());
             let keys = vec![b"k".to_vec()];
-            assert_eq!(conversation.poll_pushed(), Some(Pushed { keys, ..Pushed::default() }));
-            assert_eq!(conversation.under_way(), 0);
+            assert_eq!(
+                conversation.poll_invalidations(),
+                Some(Invalidations { keys, ..Invalidations::default() })
+            );
+            assert_eq!(conversation.in_flight(), 0);
         }
     }
 
     #[test]
-    fn a_reply_that_nobody_asked_for_is_none() {
+    fn unsolicited_reply_is_an_error() {
         let mut conversation = Conversation::new();
         ask(&mut conversation, 1, "one");
         send(&mut conversation, usize::MAX);
@@ -238,22 +238,22 @@ mod tests {
         let first = conversation.poll_replies().expect("a reply");
         assert_eq!(first, Some(("one", vec![Value::Okay])));
         conversation.handle_bytes(b"+OK\r\n");
-        assert_eq!(conversation.poll_replies(), Err(TO_NOTHING));
+        assert_eq!(conversation.poll_replies(), Err(UNSOLICITED));
     }
 
     #[test]
-    fn protocol_error_answers_no_command() {
+    fn protocol_error_is_not_a_command_reply() {
         let mut conversation = Conversation::new();
         ask(&mut conversation, 2, "something");
         send(&mut conversation, usize::MAX);
         conversation.handle_bytes(b"+OK\r\n-ERR Protocol error: invalid bulk length\r\n");
         assert_eq!(conversation.poll_replies(), Ok(None), "the server closes the connection");
         conversation.handle_bytes(b"+OK\r\n");
-        assert_eq!(conversation.poll_replies(), Err(TO_NOTHING));
+        assert_eq!(conversation.poll_replies(), Err(UNSOLICITED));
     }
 
     #[test]
-    fn last_error_is_that_of_an_incomplete_pipeline_or_a_stray_one() {
+    fn last_error_is_from_incomplete_pipeline_or_stray() {
         const UNREADABLE: &str = "-ERR Protocol error: too long\r\n";
         let full = "ERR max number of clients reached";
         for (asked, is_sent, answers, told) in [
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_reply_too_many_nobody_knows_which_it_is() {
+    fn extra_reply_invalidates_the_pipeline() {
         for (answers, is_answered) in [
             (b"+OK\r\n:1\r\n".as_slice(), false),
             (b"+OK\r\n+", false),
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn reply_that_is_longer_than_its_command_allows_is_none() {
+    fn reply_over_the_length_limit_is_an_error() {
         let half = format!("${}\r\n{}", 1 << 20, "x".repeat(INFO_REPLY / 2));
         for (longest, is_allowed) in
             [(LOCK_REPLY, false), (INFO_REPLY, false), (INFO_REPLY + 12, true)]
@@ -313,15 +313,15 @@ mod tests {
             }
             conversation.handle_bytes(format!("{}\r\n", &half[10..]).as_bytes());
             let answered = conversation.poll_replies().expect("a reply");
-            assert_eq!(answered.map(|(what, _)| what), Some("one"));
+            assert_eq!(answered.map(|(context, _)| context), Some("one"));
             conversation.handle_bytes(half.as_bytes());
             conversation.poll_replies().expect_err("the next command allows less");
         }
     }
 
     #[test]
-    fn what_was_not_sent_is_not_answered() {
-        // How much of two pipelines of two was sent, and how many replies that can have.
+    fn reply_to_unsent_request_is_an_error() {
+        // Bytes sent of two pipelines of two requests, and how many replies can answer them.
         for (sent, possible) in [(0, 0), (1, 1), (27, 1), (28, 2), (29, 3), (55, 3), (56, 4)] {
             for replies in 1..=4 {
                 let mut conversation = Conversation::new();
@@ -338,7 +338,7 @@ mod tests {
                     }
                 };
                 let is_possible = replies <= possible;
-                assert_eq!(end, if is_possible { Ok(()) } else { Err(TO_NOTHING) });
+                assert_eq!(end, if is_possible { Ok(()) } else { Err(UNSOLICITED) });
                 assert_eq!(
                     answered,
                     replies.min(possible) / 2,
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_is_not_sent_again_and_what_is_unanswered_can_be_taken() {
+    fn sent_bytes_are_not_repeated_and_unanswered_can_be_taken() {
         let mut conversation = Conversation::new();
         ask(&mut conversation, 2, "two");
         assert_eq!(conversation.to_send(), b"*1\r\n$4\r\nPING\r\n".repeat(2));
@@ -361,8 +361,8 @@ mod tests {
         conversation.handle_sent(1);
         assert_eq!(conversation.to_send(), b"");
         assert_eq!(conversation.unanswered().collect::<Vec<_>>(), [&"two", &"one"]);
-        assert_eq!(conversation.under_way(), 2);
+        assert_eq!(conversation.in_flight(), 2);
         assert_eq!(conversation.take_unanswered().collect::<Vec<_>>(), ["two", "one"]);
-        assert_eq!(conversation.under_way(), 0);
+        assert_eq!(conversation.in_flight(), 0);
     }
 }

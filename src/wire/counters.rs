@@ -1,128 +1,128 @@
-//! The counters beside a claim's keys, and the fencing token that comes of them.
+//! Fencing counters of a lock attempt, and the token that they yield.
 
-use super::companion::companion;
+use super::auxiliary_key::auxiliary_key;
 use super::keys::Keys;
 use crate::protocol::{NodeId, NodeSet, Time, Ttl};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The counters beside the keys of a lock.
+/// Keys of the fencing counters of a lock.
 #[derive(Debug)]
 pub(crate) struct CounterKeys {
     keys: Keys,
-    /// How long a counter stands after it was last used.
+    /// How long a counter is stored after its last use.
     ttl: Ttl,
 }
 
 impl CounterKeys {
-    /// One beside each of `keys`; or the first key that can have none.
-    pub(crate) fn beside(keys: &Keys, ttl: Ttl) -> Result<Self, &[u8]> {
-        Ok(Self { keys: keys.try_map(|key| companion(key, "token"))?, ttl })
+    /// One counter for each key. The error is the first key that cannot have a counter.
+    pub(crate) fn for_keys(keys: &Keys, ttl: Ttl) -> Result<Self, &[u8]> {
+        Ok(Self { keys: keys.try_map(|key| auxiliary_key(key, "token"))?, ttl })
     }
 }
 
-/// What a claim wants of the counters.
+/// Fencing state of one attempt.
 #[derive(Debug)]
 pub(crate) struct Counters {
-    beside: Arc<CounterKeys>,
-    /// To which number the nodes are asked to go.
+    keys: Arc<CounterKeys>,
+    /// The number that an increment must reach at least.
     hint: u64,
-    /// The committed token; 0, which no node draws, before.
+    /// The committed token; 0 before the commit. Counters start at 1.
     token: AtomicU64,
-    /// When a number was first asked for; 0 before.
-    drawn: AtomicU64,
-    /// The nodes where a key of ours has a counter beside it that is not below the token.
-    standing: OnceLock<NodeSet>,
+    /// Time of the first increment; 0 before.
+    first_increment: AtomicU64,
+    /// Nodes whose counter replied with the token or more.
+    high_nodes: OnceLock<NodeSet>,
 }
 
-/// How the counters are to follow what becomes of the keys.
+/// The counter update that accompanies a command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CounterUpdate<'a> {
     pub(crate) counters: &'a Keys,
     pub(crate) ttl: Ttl,
-    /// The number is at least this.
-    pub(crate) least: u64,
-    pub(crate) mode: Mode,
+    /// Minimum value after the update.
+    pub(crate) minimum: u64,
+    pub(crate) mode: CounterMode,
 }
 
-/// Which number the counters go to; see `scripts/fenced.lua`.
+/// Value of the counters after the update; see `scripts/fenced.lua`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// One above what they show.
-    Draw,
-    /// What they show.
-    Keep,
-    /// What they show, and what shows no number is left alone: it is in nobody's way.
-    Try,
+pub(crate) enum CounterMode {
+    /// Current value + 1.
+    Increment,
+    /// Current value.
+    Touch,
+    /// Current value; counters that hold no number are skipped.
+    TryTouch,
 }
 
-impl Mode {
-    /// As the script is told.
+impl CounterMode {
+    /// The script's argument.
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Self::Draw => "draw",
-            Self::Keep => "keep",
-            Self::Try => "try",
+            Self::Increment => "incr",
+            Self::Touch => "touch",
+            Self::TryTouch => "try",
         }
     }
 }
 
 impl Counters {
-    pub(crate) fn new(beside: Arc<CounterKeys>, hint: u64) -> Self {
-        let (token, drawn, standing) = Default::default();
-        Self { beside, hint, token, drawn, standing }
+    pub(crate) fn new(keys: Arc<CounterKeys>, hint: u64) -> Self {
+        let (token, first_increment, high_nodes) = Default::default();
+        Self { keys, hint, token, first_increment, high_nodes }
     }
 
-    /// Notes the token that a quorum has committed. `drawn` are the numbers that nodes have drawn for it.
+    /// Stores the token that a quorum has committed. `drawn` are the numbers that the nodes returned.
     pub(crate) fn commit(&self, token: u64, drawn: &[(NodeId, u64)]) {
-        let standing = drawn.iter().filter(|(_, number)| *number >= token).map(|(node, _)| *node);
-        self.standing.get_or_init(|| standing.collect());
+        let high_nodes = drawn.iter().filter(|(_, number)| *number >= token).map(|(node, _)| *node);
+        self.high_nodes.get_or_init(|| high_nodes.collect());
         self.token.store(token, Ordering::Release);
     }
 
-    /// The token, once it is committed.
+    /// The committed token.
     pub(crate) fn token(&self) -> Option<u64> {
         Some(self.token.load(Ordering::Acquire)).filter(|token| *token != 0)
     }
 
-    /// A new number is to be drawn, at `now`.
-    pub(crate) fn draw(&self, now: Time) -> CounterUpdate<'_> {
+    /// Increments the counters, at `now`.
+    pub(crate) fn increment(&self, now: Time) -> CounterUpdate<'_> {
         let first = (0, now.as_nanos(), Ordering::Relaxed, Ordering::Relaxed);
-        let _ = self.drawn.compare_exchange(first.0, first.1, first.2, first.3);
-        self.follow(self.hint, Mode::Draw)
+        let _ = self.first_increment.compare_exchange(first.0, first.1, first.2, first.3);
+        self.update(self.hint, CounterMode::Increment)
     }
 
-    /// The counters are to stand at `token` at least.
-    pub(crate) fn raise(&self, token: u64) -> CounterUpdate<'_> {
-        self.follow(token, Mode::Keep)
+    /// Raises the counters to `token` or more.
+    pub(crate) fn confirm(&self, token: u64) -> CounterUpdate<'_> {
+        self.update(token, CounterMode::Touch)
     }
 
-    /// The counters are to stand at the committed token at least; `None` before it is.
-    pub(crate) fn keep(&self) -> Option<CounterUpdate<'_>> {
-        self.token().map(|token| self.raise(token))
+    /// Raises the counters to the committed token or more, and renews their TTL. `None` before the commit.
+    pub(crate) fn touch(&self) -> Option<CounterUpdate<'_>> {
+        self.token().map(|token| self.confirm(token))
     }
 
-    /// The same, as far as the counters allow it: what is released must go, whatever they show. `None` also
-    /// where that changes nothing on `node`, and will not before `until`.
-    pub(crate) fn try_keep(&self, node: NodeId, until: Time) -> Option<CounterUpdate<'_>> {
-        let token = self.token().filter(|token| !self.stands(*token, node, until))?;
-        Some(self.follow(token, Mode::Try))
+    /// Like [`touch`](Self::touch), but never fails a release: counters without a number are skipped. `None` if the
+    /// update would be a no-op on `node` until `until`.
+    pub(crate) fn try_touch(&self, node: NodeId, until: Time) -> Option<CounterUpdate<'_>> {
+        let token = self.token().filter(|token| !self.is_high_enough(*token, node, until))?;
+        Some(self.update(token, CounterMode::TryTouch))
     }
 
-    /// True if wherever on `node` our keys stand, the counters beside them are not below the `token` `until`
-    /// then, and for half of their ttl after it at the least.
+    /// True if, wherever `node` stores this client's keys, their counters are at `token` or above at `until` and for at
+    /// least half of the counter TTL after it.
     ///
-    /// Keys of ours are there by a command that went to the counters in the same step: it drew the hint, or
-    /// what it answered; or it put the keys back, and kept the token. And a counter never falls.
-    fn stands(&self, token: u64, node: NodeId, until: Time) -> bool {
-        let drawn = Time::from_nanos(self.drawn.load(Ordering::Relaxed));
-        let has_drawn = || self.standing.get().is_some_and(|standing| standing.contains(node));
-        until < drawn.after(self.beside.ttl.as_duration() / 2)
-            && (token <= self.hint || has_drawn())
+    /// Every command that sets the keys also updates the counters in the same script: it increments them to the hint or
+    /// the returned number, or a repair raises them to the token. Counters never decrease.
+    fn is_high_enough(&self, token: u64, node: NodeId, until: Time) -> bool {
+        let drawn = Time::from_nanos(self.first_increment.load(Ordering::Relaxed));
+        let has_drawn =
+            || self.high_nodes.get().is_some_and(|high_nodes| high_nodes.contains(node));
+        until < drawn.after(self.keys.ttl.as_duration() / 2) && (token <= self.hint || has_drawn())
     }
 
-    fn follow(&self, least: u64, mode: Mode) -> CounterUpdate<'_> {
-        CounterUpdate { counters: &self.beside.keys, ttl: self.beside.ttl, least, mode }
+    fn update(&self, minimum: u64, mode: CounterMode) -> CounterUpdate<'_> {
+        CounterUpdate { counters: &self.keys.keys, ttl: self.keys.ttl, minimum, mode }
     }
 }
 
@@ -132,39 +132,54 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn counters_are_kept_up_once_there_is_a_token() {
+    fn counters_are_touched_after_the_token_is_committed() {
         let keys = Keys::one(b"k".as_slice().into());
-        let counters = CounterKeys::beside(&keys, Ttl::SHORTEST).expect("no braces");
+        let counters =
+            CounterKeys::for_keys(&keys, Ttl::SHORTEST).expect("keys that can have counters");
         let fence = Counters::new(Arc::new(counters), 7);
         let (node, now) = (NodeId::new(0), Time::from_nanos(1));
-        let tries = || fence.try_keep(node, now);
-        assert!(fence.token().is_none() && fence.keep().is_none() && tries().is_none());
-        assert_eq!((fence.draw(now).least, fence.draw(now).mode), (7, Mode::Draw));
+        let tries = || fence.try_touch(node, now);
+        assert!(fence.token().is_none() && fence.touch().is_none() && tries().is_none());
+        assert_eq!(
+            (fence.increment(now).minimum, fence.increment(now).mode),
+            (7, CounterMode::Increment)
+        );
         fence.commit(9, &[]);
         assert_eq!(fence.token(), Some(9));
-        assert!(fence.keep().is_some_and(|follow| follow.least == 9 && follow.mode == Mode::Keep));
-        assert!(tries().is_some_and(|follow| follow.least == 9 && follow.mode == Mode::Try));
+        assert!(
+            fence
+                .touch()
+                .is_some_and(|update| update.minimum == 9 && update.mode == CounterMode::Touch)
+        );
+        assert!(
+            tries()
+                .is_some_and(|update| update.minimum == 9 && update.mode == CounterMode::TryTouch)
+        );
     }
 
     #[test]
-    fn a_release_leaves_a_counter_alone_that_stands_at_the_token_and_will_for_long() {
+    fn release_skips_update_of_counters_known_to_be_high_enough() {
         let ttl = Ttl::from_duration(Duration::from_mins(1)).expect("a good ttl");
         let keys = Keys::one(b"k".as_slice().into());
-        let counters = Arc::new(CounterKeys::beside(&keys, ttl).expect("no braces"));
+        let counters =
+            Arc::new(CounterKeys::for_keys(&keys, ttl).expect("keys that can have counters"));
         let at = |seconds| Time::from_nanos(1).after(Duration::from_secs(seconds));
         let [low, even, high] = [0, 1, 2].map(NodeId::new);
         let fence = |token, drawn: &[(NodeId, u64)]| {
             let fence = Counters::new(counters.clone(), 7);
-            fence.draw(at(0));
-            fence.draw(at(20));
+            fence.increment(at(0));
+            fence.increment(at(20));
             fence.commit(token, drawn);
             fence
         };
         let hinted = fence(7, &[]);
-        assert!(hinted.try_keep(low, at(29)).is_none(), "whoever set the key has drawn the hint");
-        assert!(hinted.try_keep(low, at(30)).is_some(), "half of its time is over");
+        assert!(
+            hinted.try_touch(low, at(29)).is_none(),
+            "every key was set with an increment to the hint"
+        );
+        assert!(hinted.try_touch(low, at(30)).is_some(), "half of the counter TTL has passed");
         let drawn = fence(9, &[(low, 8), (even, 9), (high, 12)]);
-        let keeps = |node| drawn.try_keep(node, at(29)).is_some();
+        let keeps = |node| drawn.try_touch(node, at(29)).is_some();
         assert_eq!([low, even, high, NodeId::new(3)].map(keeps), [true, false, false, true]);
     }
 }

@@ -1,9 +1,9 @@
-//! The decoder beside the redis crate's parser.
+//! Compares the decoder with the redis crate's parser.
 
 use super::*;
 use proptest::prelude::*;
 
-/// All replies in `bytes`, which come in these pieces.
+/// Decodes `pieces` as consecutive chunks.
 fn decoded<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<Value>, Malformed> {
     let mut decoder = Decoder::default();
     let mut replies = Vec::new();
@@ -27,7 +27,7 @@ fn text() -> impl Strategy<Value = String> {
     "[ -~]{0,30}"
 }
 
-/// A reply that ends with its line.
+/// A reply of one line.
 fn line_reply() -> impl Strategy<Value = Vec<u8>> {
     let number = prop_oneof![any::<i64>(), -3..100_i64].prop_map(|number| format!(":{number}\r\n"));
     let others = prop_oneof![
@@ -62,7 +62,7 @@ fn string_reply() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Any reply, as it comes over the wire.
+/// Any encoded reply.
 fn reply() -> impl Strategy<Value = Vec<u8>> {
     let leaf = prop_oneof![line_reply(), string_reply()];
     leaf.prop_recursive(3, 24, 6, |inner| {
@@ -98,7 +98,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn replies_are_what_the_crate_reads_wherever_their_bytes_are_cut(
+    fn chunked_replies_match_the_redis_crate(
         wires in proptest::collection::vec(prop_oneof![5 => reply(), 1 => push()], 1..5),
         cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
     ) {
@@ -121,14 +121,14 @@ proptest! {
     }
 
     #[test]
-    fn one_reply_is_the_same_byte_by_byte(wire in reply()) {
+    fn single_byte_chunks_decode_the_same_reply(wire in reply()) {
         let bytes = decoded(wire.chunks(1));
         prop_assert_eq!(bytes, decoded([wire.as_slice()]));
     }
 
-    /// What is taken for a reply here is one for the crate; but an error need not be text.
+    /// The decoder accepts no reply that the crate rejects, except errors that are not UTF-8.
     #[test]
-    fn broken_replies_are_refused_or_read_as_the_crate_does(
+    fn corrupted_replies_fail_or_match_the_redis_crate(
         wire in reply(), at in any::<prop::sample::Index>(), by in any::<u8>(),
     ) {
         let mut wire = wire;
@@ -137,81 +137,80 @@ proptest! {
         let mut decoder = Decoder::default();
         decoder.add(&wire);
         if let Ok(Some(ours)) = decoder.next(MAX_BYTES) {
-            prop_assert_eq!(Some(ours), redis::parse_redis_value(&in_text(&wire)).ok());
+            prop_assert_eq!(Some(ours), redis::parse_redis_value(&to_utf8(&wire)).ok());
         }
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        // Whatever comes of it: it ends, and does not panic.
+    fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        // Must terminate without a panic.
         let _ = decoded([bytes.as_slice()]);
     }
 }
 
 #[test]
-fn bytes_that_are_no_replies_say_why() {
+fn invalid_bytes_report_the_reason() {
     for (bytes, why) in [
-        (&b"HTTP/1.1 400 Bad Request\r\n"[..], "it begins with no mark of a reply"),
-        (b"$x\r\n", "a length that cannot be"),
-        (b"$-2\r\n", "a length that cannot be"),
-        (b"*99999999999999999999\r\n", "a length that cannot be"),
-        (b"*9223372036854775807\r\n", "a length that cannot be"),
-        (b"$2\r\nabc\r\n", "a string does not end where it should"),
-        (b":x\r\n", "it cannot be read"),
+        (&b"HTTP/1.1 400 Bad Request\r\n"[..], "unknown type byte"),
+        (b"$x\r\n", "invalid length"),
+        (b"$-2\r\n", "invalid length"),
+        (b"*99999999999999999999\r\n", "invalid length"),
+        (b"*9223372036854775807\r\n", "invalid length"),
+        (b"$2\r\nabc\r\n", "string without line end"),
+        (b":x\r\n", "malformed value"),
     ] {
         assert_eq!(refused(bytes), why, "{}", bytes.escape_ascii());
     }
 }
 
-/// A server that does not know a command repeats its arguments, up to some byte: names of locks and values can be
-/// any bytes.
+/// A server repeats the arguments of an unknown command up to some byte. Resource names and values may be binary.
 #[test]
-fn an_error_need_not_be_text() {
+fn error_reply_may_contain_invalid_utf8() {
     let wire = b"-ERR unknown command 'DELIFEQ', with args beginning with: '\xff\xc3' \r\n+OK\r\n";
     let replies = decoded(wire.chunks(1)).expect("replies");
     let [Value::ServerError(error), Value::Okay] = &replies[..] else { panic!("{replies:?}") };
     assert_eq!(error.code(), "ERR");
-    assert_eq!(refused(b"+\xff\r\n"), "it cannot be read");
+    assert_eq!(refused(b"+\xff\r\n"), "malformed value");
 }
 
 #[test]
-fn replies_have_bounds() {
+fn nesting_length_and_line_limits() {
     let deep = |levels: usize| [b"*1\r\n".repeat(levels), b":7\r\n".to_vec()].concat();
-    assert_eq!(decoded([&*deep(MAX_DEPTH)]).expect("deep, and no deeper").len(), 1);
-    assert_eq!(refused(&deep(MAX_DEPTH + 1)), "nested too deep");
-    // A length is not believed until its bytes have come: nothing is kept for it.
+    assert_eq!(decoded([&*deep(MAX_DEPTH)]).expect("the maximum depth").len(), 1);
+    assert_eq!(refused(&deep(MAX_DEPTH + 1)), "nested too deeply");
+    // No memory is reserved for an announced length.
     let mut decoder = Decoder::default();
     decoder.add(b"$536870912\r\nand no more");
     assert_eq!(decoder.next(MAX_BYTES), Ok(None));
     assert!(decoder.bytes.capacity() < 1_000);
-    assert_eq!(refused(b"$536936449\r\n"), "a length that cannot be");
-    assert_eq!(refused(b"$536936440\r\n"), "a reply longer than its command allows");
-    assert_eq!(refused(&[b'+'].repeat(MAX_LINE + 2)), "a line of more than 65,536 bytes");
+    assert_eq!(refused(b"$536936449\r\n"), "invalid length");
+    assert_eq!(refused(b"$536936440\r\n"), "reply longer than its command allows");
+    assert_eq!(refused(&[b'+'].repeat(MAX_LINE + 2)), "line longer than 65,536 bytes");
 }
 
 #[test]
-fn a_reply_has_no_more_elements_than_it_may() {
+fn element_count_limit() {
     let flat =
         |count: usize| [format!("*{count}\r\n").as_bytes(), &b"_\r\n".repeat(count)].concat();
-    let replies = decoded([&*flat(MAX_ELEMENTS)]).expect("as many as may be");
+    let replies = decoded([&*flat(MAX_ELEMENTS)]).expect("the maximum number of elements");
     assert!(matches!(&replies[..], [Value::Array(nils)] if nils.len() == MAX_ELEMENTS));
-    let why = "a reply of more than 65,536 elements";
-    // What is announced is refused before it comes.
+    let why = "reply with more than 65,536 elements";
+    // An announced count is rejected before the elements arrive.
     for announced in ["*65537\r\n", "~65537\r\n", ">65537\r\n", "%32769\r\n", "|32768\r\n"] {
         assert_eq!(refused(announced.as_bytes()), why, "{announced}");
     }
-    // On whatever level they are: 256 times 256, and those themselves.
+    // The limit covers all levels: 256 × 256, plus the 256 arrays.
     let nested = [&b"*256\r\n"[..], &flat(256).repeat(256)].concat();
     assert_eq!(refused(&nested), why);
     let nested = [&b"*255\r\n"[..], &flat(256).repeat(255)].concat();
     assert_eq!(decoded([&*nested]).map(|replies| replies.len()), Ok(1));
-    // Each reply has as many.
+    // The limit applies to each reply.
     let two = [flat(MAX_ELEMENTS), flat(MAX_ELEMENTS)].concat();
     assert_eq!(decoded([&*two]).map(|replies| replies.len()), Ok(2));
 }
 
 #[test]
-fn a_reply_of_many_lines_is_no_longer_than_one_of_one() {
+fn length_limit_covers_all_lines_of_a_reply() {
     let lines = b"*3\r\n+1234567\r\n+1234567\r\n+1234567\r\n";
     for (max_bytes, scanned) in [(34, Ok(Some(34))), (33, Err(TOO_LONG)), (24, Err(TOO_LONG))] {
         assert_eq!(Scanner::default().scan(lines, max_bytes), scanned);
@@ -219,14 +218,14 @@ fn a_reply_of_many_lines_is_no_longer_than_one_of_one() {
 }
 
 #[test]
-fn room_that_a_large_reply_took_is_given_back() {
+fn buffer_shrinks_after_a_large_reply() {
     let mut decoder = Decoder::default();
     let large = [&b"$1000000\r\n"[..], &vec![7; 1_000_000], b"\r\n"].concat();
     large.chunks(5_000).for_each(|piece| decoder.add(piece));
     assert!(
         matches!(decoder.next(MAX_BYTES), Ok(Some(Value::BulkString(text))) if text.len() == 1_000_000)
     );
-    assert!(decoder.bytes.capacity() <= MOST_ROOM);
+    assert!(decoder.bytes.capacity() <= MAX_IDLE_CAPACITY);
     decoder.add(b":7\r\n");
     assert_eq!(
         (decoder.next(MAX_BYTES), decoder.next(MAX_BYTES)),

@@ -1,4 +1,4 @@
-//! What a server says of itself: `INFO`, `CONFIG GET` and `HELLO` are read here, and nowhere else.
+//! Facts that a server reports by `INFO`, `CONFIG GET`, `HELLO` and `PUBSUB NUMSUB`.
 
 use redis::Value;
 use std::borrow::Cow;
@@ -6,74 +6,73 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// What a server is to others.
+/// Replication role of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Role {
-    /// It takes writes by itself.
+    /// A master: accepts writes.
     Master,
-    /// It follows another server.
+    /// A replica of another server.
     Replica,
 }
 
-/// What a server keeps when it restarts.
+/// Data that a server keeps across a restart.
 ///
 /// Source: the page "Redis persistence" of the Redis documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Persistence {
-    /// Nothing.
+    /// No data.
     Nothing,
-    /// What stood in its last snapshot (RDB).
+    /// The last snapshot (RDB).
     Snapshots,
-    /// An append-only file (AOF), which is forced to the disk so often; `None` if the server does not
-    /// say how often.
+    /// The append-only file (AOF), with its fsync policy; `None` if the policy is unknown.
     AppendOnly(Option<Fsync>),
 }
 
-/// How often an append-only file is forced to the disk (`appendfsync`).
+/// fsync policy of the append-only file (`appendfsync`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Fsync {
-    /// Before each answer: what was answered is kept.
+    /// Before each reply: acknowledged writes survive a restart.
     Always,
-    /// Each second.
+    /// Every second.
     EverySecond,
-    /// When the operating system likes to.
+    /// When the operating system flushes its buffers.
     Never,
 }
 
-/// The fields of `INFO`, the settings of `CONFIG GET` and the words of `HELLO` that could be had.
+/// Fields of `INFO`, settings of `CONFIG GET` and fields of `HELLO`. Fields that the server does not report are absent.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     info: BTreeMap<String, String>,
     config: BTreeMap<String, String>,
     hello: BTreeMap<String, String>,
-    /// How many listen to channels.
+    /// Number of subscribers of each channel.
     listeners: BTreeMap<String, String>,
 }
 
 impl Facts {
-    /// Adds the reply to `INFO`. An error adds nothing.
+    /// Adds the reply to `INFO`. Ignores an error reply.
     pub(crate) fn add_info(&mut self, reply: &Value) {
         let text = word(reply).unwrap_or_default();
         let fields = text.lines().filter_map(|line| line.split_once(':'));
         self.info.extend(fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())));
     }
 
-    /// Adds a reply to `CONFIG GET`. An error adds nothing.
+    /// Adds a reply to `CONFIG GET`. Ignores an error reply.
     pub(crate) fn add_config(&mut self, reply: &Value) {
         self.config.extend(pairs(reply));
     }
 
-    /// Adds the reply to `HELLO`. An error adds nothing.
+    /// Adds the reply to `HELLO`. Ignores an error reply.
     pub(crate) fn add_hello(&mut self, reply: &Value) {
         self.hello.extend(pairs(reply));
     }
 
-    /// Adds the reply to `PUBSUB NUMSUB`. An error adds nothing.
+    /// Adds the reply to `PUBSUB NUMSUB`. Ignores an error reply.
     pub(crate) fn add_listeners(&mut self, reply: &Value) {
         self.listeners.extend(pairs(reply));
     }
@@ -82,12 +81,12 @@ impl Facts {
         self.field("run_id")
     }
 
-    /// The name of the data set that the server replicates to others.
+    /// Replication ID of the server's data set.
     pub(crate) fn replid(&self) -> Option<&str> {
         self.field("master_replid")
     }
 
-    /// The server's name and its version.
+    /// Name and version of the server.
     pub(crate) fn version(&self) -> Option<String> {
         let told = self.field("valkey_version").map(|version| format!("Valkey {version}"));
         let told = told.or_else(|| Some(format!("Redis {}", self.field("redis_version")?)));
@@ -96,18 +95,18 @@ impl Facts {
         })
     }
 
-    /// The server's own version, without its name.
+    /// Version of the server without its name.
     pub(crate) fn release(&self) -> Option<&str> {
         self.field("valkey_version").or_else(|| self.field("redis_version"))
     }
 
-    /// The version of Redis whose commands the server has: major and minor.
+    /// Compatible Redis version: major and minor.
     pub(crate) fn level(&self) -> Option<(u32, u32)> {
         let told = self.field("redis_version");
         major_and_minor(told.or_else(|| Some(self.hello.get("version")?))?)
     }
 
-    /// The version of Valkey, if it is one: major and minor.
+    /// Valkey version: major and minor. `None` for other servers.
     pub(crate) fn valkey_level(&self) -> Option<(u32, u32)> {
         self.field("valkey_version").and_then(major_and_minor)
     }
@@ -121,7 +120,6 @@ impl Facts {
         }
     }
 
-    /// True if the server says that it follows another.
     pub(crate) fn is_replica(&self) -> bool {
         self.role() == Some(Role::Replica)
     }
@@ -130,24 +128,22 @@ impl Facts {
         self.number("uptime_in_seconds").map(Duration::from_secs)
     }
 
-    /// How many replicas follow the server.
+    /// Number of connected replicas.
     pub(crate) fn replicas(&self) -> u64 {
         self.number("connected_slaves").unwrap_or_default()
     }
 
-    /// How many Sentinels watch the server, and may promote a replica in its place; `None` if it does not
-    /// tell.
+    /// Number of Sentinels that monitor the server and may promote a replica; `None` if unknown.
     pub(crate) fn sentinels(&self) -> Option<u64> {
         self.listeners.values().next()?.parse().ok()
     }
 
-    /// True if the server says that it runs in cluster mode.
     pub(crate) fn is_clustered(&self) -> bool {
         self.number("cluster_enabled") == Some(1)
             || self.hello.get("mode").is_some_and(|mode| mode == "cluster")
     }
 
-    /// The bytes that the server may use; 0 if there is no limit.
+    /// Memory limit in bytes; 0: no limit.
     pub(crate) fn maxmemory(&self) -> Option<u64> {
         let told = self.config.get("maxmemory").and_then(|bytes| bytes.parse().ok());
         self.number("maxmemory").or(told)
@@ -158,14 +154,13 @@ impl Facts {
             .or_else(|| self.config.get("maxmemory-policy").map(String::as_str))
     }
 
-    /// The eviction policy, if the server may evict keys to save memory: it has a limit, and a policy
-    /// that takes keys which have not ended.
+    /// The eviction policy, if the server has a memory limit and a policy that evicts unexpired keys.
     pub(crate) fn evicting(&self) -> Option<&str> {
         let is_limited = self.maxmemory().is_some_and(|bytes| bytes > 0);
         self.eviction_policy().filter(|policy| is_limited && *policy != "noeviction")
     }
 
-    /// How many keys have been evicted since the server started.
+    /// Number of keys evicted since the server started.
     pub(crate) fn evicted(&self) -> u64 {
         self.number("evicted_keys").unwrap_or_default()
     }
@@ -178,7 +173,7 @@ impl Facts {
         Some(if save.is_empty() { Persistence::Nothing } else { Persistence::Snapshots })
     }
 
-    /// True if every command is on the disk before it is answered, if that is known.
+    /// True if every write is fsynced before its reply; `None` if unknown.
     pub(crate) fn is_durable(&self) -> Option<bool> {
         if self.appends()? { Some(self.fsync()? == Fsync::Always) } else { Some(false) }
     }
@@ -197,8 +192,8 @@ impl Facts {
         }
     }
 
-    /// True if nothing is forced to the disk while files are written anew.
-    pub(crate) fn rests_on_rewrite(&self) -> bool {
+    /// True if the server does not fsync while a background rewrite or save is running.
+    pub(crate) fn skips_fsync_on_rewrite(&self) -> bool {
         self.config.get("no-appendfsync-on-rewrite").is_some_and(|rests| rests == "yes")
     }
 
@@ -216,7 +211,7 @@ fn major_and_minor(version: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// The names and values of a map, or of a list that stands for one.
+/// Name-value pairs of a map, or of an array that represents a map in RESP2.
 fn pairs(reply: &Value) -> Vec<(String, String)> {
     let pair = |name: &Value, value: &Value| Some((word(name)?.into(), word(value)?.into()));
     match reply {
@@ -276,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_compared_by_what_redis_they_are_like() {
+    fn level_is_the_compatible_redis_version() {
         let old = facts("redis_version:5.0.14\r\n", &[], &[]);
         assert_eq!((old.version().as_deref(), old.level()), (Some("Redis 5.0.14"), Some((5, 0))));
         let valkey = facts("redis_version:7.2.4\r\nvalkey_version:9.1.2\r\n", &[], &[]);
@@ -289,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_told_is_not_guessed() {
+    fn missing_fields_are_none() {
         let silent = facts("", &[], &[]);
         assert_eq!((silent.version(), silent.level(), silent.role()), (None, None, None));
         assert_eq!((silent.persistence(), silent.maxmemory(), silent.uptime()), (None, None, None));
@@ -303,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_evicts_that_has_a_limit_and_a_policy_that_takes_keys() {
+    fn evicting_needs_a_memory_limit_and_an_evicting_policy() {
         let evicting = |info: &str, config: &[(&str, &str)]| {
             facts(info, config, &[]).evicting().map(str::to_owned)
         };
@@ -322,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_stands_for_a_map_where_the_protocol_has_none() {
+    fn resp2_arrays_are_parsed_as_maps() {
         let bytes = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let mut facts = Facts::default();
         facts.add_config(&Value::Array(vec![bytes("maxmemory"), bytes("1000")]));

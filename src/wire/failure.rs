@@ -1,87 +1,85 @@
-//! Why a node's vote is Failed.
+//! Reasons for a failed vote.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Characters of an [error before a close](last_error).
+/// Maximum characters of [`last_error`].
 const MAX_ERROR: usize = 200;
 
-/// Why a node gave no answer that counts. It is never a sign that somebody holds the lock.
+/// Why a node's vote does not count. Never an indication that another client holds the lock.
 ///
-/// Prints as a short phrase, for example `timeout 50ms` or `connection refused`.
+/// Displays as a short phrase, for example `timeout 50ms` or `connection refused`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeFailure {
-    /// No answer within this time (the node timeout, or what the wait bound left of it).
+    /// The node did not reply within this time: the node timeout, or what the wait time left of it.
     Timeout(Duration),
-    /// Nothing could be sent to it within this time: the first connection to it is being made, or a new
-    /// one after the old was lost. See [`Redlock::ready`](crate::Redlock::ready).
+    /// The command was not sent within this time, because the first connection or a new one was still being
+    /// established. See [`Redlock::ready`](crate::Redlock::ready).
     Connecting(Duration),
-    /// Not asked in time, or so late that it could not answer within this time: this client had too
-    /// much else to send. Nothing speaks against the node.
+    /// The command was not sent within this time, or too late for a reply, because this client had too much else to
+    /// send. The node itself is not known to be faulty.
     Queued(Duration),
-    /// Not asked: it has left an earlier command without an answer for this long.
+    /// The command was not sent, because the node has not replied to an earlier command for this long.
     Stalled(Duration),
-    /// Not asked: there is no connection, for this reason.
+    /// The command was not sent, because there is no connection; with the reason.
     Unreachable(Arc<str>),
-    /// The connection broke before the answer came; the command may have run.
+    /// The connection broke before the reply arrived; the command may have been executed.
     Disconnected(Arc<str>),
-    /// The node answered with this error (for example `LOADING`, `READONLY`, `OOM`, `BUSY`).
+    /// The node replied with an error, such as `LOADING`, `READONLY`, `OOM` or `BUSY`.
     Refused {
-        /// The error's first word.
+        /// First word of the error.
         code: Arc<str>,
-        /// The rest of it.
+        /// The rest of the error.
         detail: Arc<str>,
     },
-    /// The node is a replica. Redlock needs independent masters.
+    /// The node is a replica. Redlock requires independent masters.
     Replica,
-    /// The node is the same server process as this other one, under another address.
+    /// The node is the same server process as the named node, under another address.
     SameServer(Arc<str>),
-    /// The server was restarted, and may have forgotten locks in that: what it grants does not count
-    /// yet. See [`RestartGuard`](crate::RestartGuard).
+    /// The server has restarted and may have forgotten locks, so its grants do not count yet. See
+    /// [`RestartGuard`](crate::RestartGuard).
     Restarted {
-        /// How long ago that was, as far as it is known.
+        /// Time since the restart, as far as known.
         ago: Duration,
-        /// How long until it counts again.
+        /// Time until the node counts again.
         counts_in: Duration,
     },
-    /// The connection to the server was lost and made again, or is the first one, and `INFO` does not show
-    /// whether the server was restarted: its grants do not count yet.
+    /// The connection is new, and `INFO` does not prove that the server has not restarted. Its grants do not count yet.
     MaybeRestarted {
-        /// How long ago the connection was made.
+        /// Time since the connection was established.
         ago: Duration,
-        /// How long until it counts again.
+        /// Time until the node counts again.
         counts_in: Duration,
-        /// The missing proof, for example `INFO is not permitted` (then permit it: `ACL SETUSER … +info`).
+        /// The missing proof, for example `INFO is not permitted`. In this case permit it: `ACL SETUSER … +info`.
         missing: &'static str,
     },
-    /// The server has lost its keys in a flush: what it grants does not count yet. See
-    /// [`RestartGuard`](crate::RestartGuard).
+    /// The server's keys were flushed, so its grants do not count yet. See [`RestartGuard`](crate::RestartGuard).
     Flushed {
-        /// How long ago that was.
+        /// Time since the flush.
         ago: Duration,
-        /// How long until it counts again.
+        /// Time until the node counts again.
         counts_in: Duration,
     },
-    /// The server's clock runs too fast, so that it forgets locks before their time: what it grants, and
-    /// what it extends, does not count. Or it has stepped ahead, by so much that a lock which it grants now
-    /// would be of no use when the time of a former holder is over for certain; see
-    /// [`VoteEligibility::Deferred`](crate::VoteEligibility::Deferred). Mend its clock (`chronyd`, `ntpd`).
+    /// The server's clock runs too fast, so keys expire too early: its grants and extensions do not count. Or the clock
+    /// has stepped forward so far that a lock granted now would expire before a former holder's lease is certain to
+    /// have ended; see [`VoteEligibility::Deferred`](crate::VoteEligibility::Deferred). Correct the clock (`chronyd`,
+    /// `ntpd`).
     Suspect {
-        /// How far ahead of ours it has got at least.
+        /// Lower bound of how far the server's clock is ahead of this client's.
         ahead: Duration,
-        /// How long until it counts again, if it does not deviate any more.
+        /// Time until the node counts again, if its clock does not deviate further.
         counts_in: Duration,
     },
-    /// The node sent something that is no answer to the command.
+    /// The reply does not fit the command.
     Unexpected(Arc<str>),
-    /// The runtime that ran the connection was shut down.
+    /// The runtime that drove the connection has shut down.
     ShutDown,
 }
 
 impl NodeFailure {
-    /// How long until the node counts again, if it is only for a time that it does not.
+    /// Time until the node counts again, if it is excluded temporarily.
     pub(crate) fn counts_in(&self) -> Option<Duration> {
         match *self {
             Self::Restarted { counts_in, .. }
@@ -92,39 +90,38 @@ impl NodeFailure {
         }
     }
 
-    /// True for an error reply that the server gives to every write over the connection: it has become a
-    /// replica, or wants another login. Before Redis 7.0, a script's error contains the error of its command.
-    pub(crate) fn refuses_all(&self) -> bool {
+    /// True for an error reply that every write on this connection would receive: the server has become a replica, or
+    /// requires authentication. Before Redis 7.0, a script's error contains the error of its command.
+    pub(crate) fn refuses_every_write(&self) -> bool {
         let Self::Refused { code, detail } = self else { return matches!(self, Self::Replica) };
         matches!(&**code, "READONLY" | "MASTERDOWN" | "NOAUTH")
             || &**code == "ERR" && detail.contains("-READONLY ")
     }
 
-    /// True for the error reply of a cluster's node that does not serve a key: another one does, or the server
-    /// has become a replica and serves none.
+    /// True for the error of a cluster node that does not serve the key: another node does, or it has become a replica.
     pub(crate) fn is_moved(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if &**code == "MOVED")
     }
 
-    /// The failure behind an error of a connection that could not be made.
+    /// For a connection that could not be established.
     pub(crate) fn unreachable(error: &redis::RedisError) -> Self {
         Self::Unreachable(phrase(error).into())
     }
 
-    /// The failure behind an error of a connection that was in use, with the error reply that the server sent last.
+    /// For a connection that broke, with the server's last error reply.
     pub(crate) fn disconnected(error: &redis::RedisError, last_error: Option<&str>) -> Self {
         let mut reason = phrase(error);
         if let Some(last_error) = last_error {
             reason = format!("{reason}: {last_error}");
         }
         if error.kind() == redis::ErrorKind::Parse {
-            // The server is there, and does not speak as one of Redis does.
+            // The server is reachable, but does not speak the Redis protocol.
             return Self::Unexpected(reason.into());
         }
         Self::Disconnected(reason.into())
     }
 
-    /// The failure behind an error reply. The `secret` digits of a value do not appear in it.
+    /// For an error reply. Occurrences of `secret`, the digits of a value, are replaced.
     pub(crate) fn refused(error: &redis::ServerError, secret: Option<&str>) -> Self {
         let mut detail = plain(error.details().unwrap_or_default());
         if let Some(secret) = secret {
@@ -134,8 +131,8 @@ impl NodeFailure {
     }
 }
 
-/// An error reply that the server sent before it closed the connection, in one line. It may belong to any command,
-/// so values of all locks are left out.
+/// Formats an error reply sent before a close on one line. The command is unknown, so anything that looks like a value
+/// is replaced.
 pub(super) fn last_error(error: &redis::ServerError) -> String {
     let detail = plain(error.details().unwrap_or_default());
     let text = format!("{} {detail}", error.code());
@@ -148,20 +145,20 @@ pub(super) fn last_error(error: &redis::ServerError) -> String {
         rest = &run[length..];
     }
     shown += rest;
-    // The protected mode's error is a page of advice.
+    // The protected-mode error is a page long.
     shown.chars().take(MAX_ERROR).collect()
 }
 
-/// What an error reply says, without what it repeats.
+/// Error text without repeated arguments and user names.
 fn plain(detail: &str) -> String {
-    // A server that does not know a command repeats its arguments: a value, or a password.
+    // Servers repeat the arguments of an unknown command, which may be a value or a password.
     let detail = detail.split(", with args").next().unwrap_or_default();
-    // An error inside of a script ends with the script's hash and line.
+    // Errors inside a script end with the script's hash and line.
     let detail = detail.split(" script: ").next().unwrap_or_default();
     without_user(detail)
 }
 
-/// A refusal of the access rules without the name of our user, which servers from Redis 7.2 on tell.
+/// Removes the user name, which servers since Redis 7.2 include in ACL errors.
 fn without_user(detail: &str) -> String {
     let named = detail.split_once(" has no permissions");
     let named = named.and_then(|(before, right)| Some((before.rsplit_once("User ")?, right)));
@@ -173,7 +170,7 @@ fn without_user(detail: &str) -> String {
     }
 }
 
-/// What went wrong with a connection, without the crate's preamble and without addresses.
+/// Connection error without the crate's preamble and without addresses.
 fn phrase(error: &redis::RedisError) -> String {
     if error.is_connection_refusal() {
         return "connection refused".to_owned();
@@ -193,14 +190,14 @@ impl fmt::Display for NodeFailure {
         match self {
             Self::Timeout(after) => write!(f, "timeout {}", short(*after)),
             Self::Connecting(after) => write!(f, "connecting for {}", short(*after)),
-            Self::Queued(after) => write!(f, "queued here for {}", short(*after)),
+            Self::Queued(after) => write!(f, "queued in this client for {}", short(*after)),
             Self::Stalled(silence) => write!(f, "stalled for {}", short(*silence)),
             Self::Unreachable(reason) => write!(f, "{reason}"),
             Self::Disconnected(reason) => write!(f, "disconnected: {reason}"),
             Self::Refused { code, detail } if detail.is_empty() => write!(f, "{code}"),
             Self::Refused { code, detail } => write!(f, "{code} {detail}"),
-            Self::Replica => write!(f, "a replica; give the address of a master"),
-            Self::SameServer(other) => write!(f, "the same server as {other}"),
+            Self::Replica => write!(f, "replica: configure the address of a master"),
+            Self::SameServer(other) => write!(f, "same server as {other}"),
             Self::Restarted { ago, counts_in } => {
                 write!(f, "restarted {} ago, counts again in {}", short(*ago), short(*counts_in))
             }
@@ -219,14 +216,14 @@ impl fmt::Display for NodeFailure {
                 write!(f, "suspect: its clock is {ahead} ahead, counts again in {counts_in}")
             }
             Self::Unexpected(reply) => write!(f, "unexpected reply: {reply}"),
-            Self::ShutDown => write!(f, "the runtime was shut down"),
+            Self::ShutDown => write!(f, "the runtime has shut down"),
         }
     }
 }
 
 impl std::error::Error for NodeFailure {}
 
-/// A duration as people read it in a report: `0.9ms`, `50ms`, `1.2s`.
+/// Formats a duration for reports: `0.9ms`, `50ms`, `1.2s`.
 pub(crate) fn short(duration: Duration) -> String {
     let ms = duration.as_secs_f64() * 1e3;
     if ms < 9.95 {
@@ -243,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_short() {
+    fn short_duration_format() {
         let cases = [
             (0, "0.0ms"),
             (940, "0.9ms"),
@@ -258,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_command_does_not_repeat_its_arguments() {
+    fn unknown_command_error_omits_arguments() {
         let value = "0123456789abcdef0123456789abcdef";
         let text =
             format!("-ERR unknown command 'SET', with args beginning with: 'k' '{value}'\r\n");
@@ -274,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn last_error_before_close_shows_no_value_and_is_short() {
+    fn last_error_hides_values_and_is_truncated() {
         let told = |text: &str| {
             let reply = redis::parse_redis_value(format!("-{text}\r\n").as_bytes());
             let Ok(redis::Value::ServerError(error)) = reply else {
@@ -295,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_and_a_lost_login_refuse_all_writes() {
+    fn replica_and_noauth_errors_refuse_every_write() {
         let refused = |text: &str| {
             let reply = redis::parse_redis_value(format!("-{text}\r\n").as_bytes());
             let Ok(redis::Value::ServerError(error)) = reply else {
@@ -303,7 +300,7 @@ mod tests {
             };
             NodeFailure::refused(&error, Some("secret"))
         };
-        for (text, refuses_all, is_moved) in [
+        for (text, refuses_every_write, is_moved) in [
             ("READONLY You can't write against a read only replica.", true, false),
             (
                 "READONLY You can't write against a read only replica. script: 9d, on @user_script:1.",
@@ -328,22 +325,22 @@ mod tests {
         ] {
             let failure = refused(text);
             assert_eq!(
-                (failure.refuses_all(), failure.is_moved()),
-                (refuses_all, is_moved),
+                (failure.refuses_every_write(), failure.is_moved()),
+                (refuses_every_write, is_moved),
                 "{text}"
             );
         }
-        assert!(NodeFailure::Replica.refuses_all(), "found at the set-up");
-        assert!(!NodeFailure::Stalled(Duration::ZERO).refuses_all());
+        assert!(NodeFailure::Replica.refuses_every_write(), "found during set-up");
+        assert!(!NodeFailure::Stalled(Duration::ZERO).refuses_every_write());
     }
 
     #[test]
-    fn a_refusal_does_not_name_our_user() {
+    fn acl_error_omits_the_user_name() {
         let refusal = "User walter has no permissions to run the 'set' command";
         let unnamed = "This user has no permissions to run the 'set' command";
         assert_eq!(without_user(refusal), unnamed);
         assert_eq!(without_user(&format!("in script: {refusal}")), format!("in script: {unnamed}"));
-        assert_eq!(without_user(unnamed), unnamed, "as older servers say it");
+        assert_eq!(without_user(unnamed), unnamed, "format of older servers");
         assert_eq!(without_user("User"), "User");
     }
 }

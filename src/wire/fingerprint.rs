@@ -1,5 +1,5 @@
-//! What all clients of a deployment must agree on. Their connections are named after it, so that a check of the
-//! nodes can compare them.
+//! Settings that all clients of a deployment must share. Each client names its connections after them, so that a check
+//! can compare clients.
 
 use super::requests::{CLIENTS_REPLY, Requests};
 use redis::Value;
@@ -7,10 +7,10 @@ use std::fmt;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// What names begin with.
+/// Prefix of connection names.
 const MARK: &str = "quorlock:";
 
-/// Which nodes a client locks on, and how. Prints as the name of its connections, and is read back from it:
+/// A client's nodes and settings. Displays as the name of its connections, which can be parsed again:
 ///
 /// ```text
 /// quorlock:nodes=5-9f3ac21b,quorum=3,max_ttl=60000ms,prefix=2b1c5e0a
@@ -19,28 +19,26 @@ const MARK: &str = "quorlock:";
 pub(crate) struct Fingerprint {
     nodes: usize,
     quorum: usize,
-    /// Of the addresses and databases of all nodes, in no order.
+    /// Of the addresses and databases of all nodes, independent of their order.
     set: Digest,
     max_ttl_ms: u64,
-    /// Of what keys begin with.
+    /// Of the key prefix.
     prefix: Digest,
 }
 
-/// The first bits of a `UUIDv5`: the same for all versions and platforms. Nobody has to be kept from finding two
-/// texts that have the same.
+/// First 32 bits of a `UUIDv5`: stable across versions and platforms, not collision-resistant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Digest(u32);
 
-/// A client that is connected to a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NamedClient {
-    /// Its address, as the server sees it.
+    /// As the server sees it.
     pub(crate) address: String,
     pub(crate) fingerprint: Fingerprint,
 }
 
 impl Fingerprint {
-    /// `places` are the address and the database of each node.
+    /// `places`: address and database of each node.
     pub(crate) fn new(
         mut places: Vec<String>,
         quorum: usize,
@@ -57,12 +55,10 @@ impl Fingerprint {
         }
     }
 
-    /// How many nodes there are.
     pub(crate) fn nodes(&self) -> usize {
         self.nodes
     }
 
-    /// How many of them have to grant a lock.
     pub(crate) fn quorum(&self) -> usize {
         self.quorum
     }
@@ -71,18 +67,17 @@ impl Fingerprint {
         Duration::from_millis(self.max_ttl_ms)
     }
 
-    /// True if both list the same nodes, by the same addresses.
-    pub(crate) fn lists_the_same(&self, other: &Self) -> bool {
+    /// True if both list the same nodes by the same addresses.
+    pub(crate) fn has_same_nodes(&self, other: &Self) -> bool {
         (self.nodes, self.set) == (other.nodes, other.set)
     }
 
-    /// True if both mean the same keys.
-    pub(crate) fn has_prefix_of(&self, other: &Self) -> bool {
+    pub(crate) fn has_same_prefix(&self, other: &Self) -> bool {
         self.prefix == other.prefix
     }
 
     fn parse(name: &str) -> Option<Self> {
-        // What a later version adds follows.
+        // Later versions may append fields.
         let mut parts = name.strip_prefix(MARK)?.split(',');
         let mut next = |key: &str| parts.next()?.strip_prefix(key)?.strip_prefix('=');
         let (nodes, set) = next("nodes")?.split_once('-')?;
@@ -106,13 +101,12 @@ impl Digest {
     }
 }
 
-/// Asks who is connected.
 pub(crate) fn ask_clients(requests: &mut Requests) {
     requests.allow_reply(CLIENTS_REPLY);
     requests.command("CLIENT", 1).arg("LIST").end();
 }
 
-/// The clients of this library among those that `CLIENT LIST` tells of; `None` if it was refused.
+/// The clients of this library in a reply to `CLIENT LIST`; `None` for an error reply.
 pub(crate) fn named_clients(reply: &Value) -> Option<Vec<NamedClient>> {
     let text = match reply {
         Value::BulkString(bytes) => String::from_utf8_lossy(bytes),
@@ -147,29 +141,29 @@ mod tests {
     }
 
     #[test]
-    fn a_name_tells_all_that_clients_must_agree_on_and_is_read_back() {
+    fn connection_name_round_trips() {
         let ours = of(&["a:6379/0", "b:6379/0", "c:6379/0"], 60, "app:");
         let name = ours.to_string();
         assert_eq!(name, "quorlock:nodes=3-c5d5b5b4,quorum=2,max_ttl=60000ms,prefix=5b61accd");
         assert_eq!(Fingerprint::parse(&name), Some(ours));
         assert_eq!(Fingerprint::parse(&format!("{name},more=1")), Some(ours), "a later version");
-        assert!(name.bytes().all(|byte| (b'!'..=b'~').contains(&byte)), "as servers want it");
+        assert!(name.bytes().all(|byte| (b'!'..=b'~').contains(&byte)), "valid for CLIENT SETNAME");
         let turned = of(&["c:6379/0", "a:6379/0", "b:6379/0"], 60, "app:");
-        assert_eq!(turned, ours, "their order says nothing");
+        assert_eq!(turned, ours, "order does not matter");
         for other in [
             of(&["a:6379/0", "b:6379/0", "d:6379/0"], 60, "app:"),
             of(&["a:6379/0", "b:6379/0", "c:6379/1"], 60, "app:"),
             of(&["a:6379/0", "b:6379/0"], 60, "app:"),
         ] {
-            assert!(other != ours && !other.lists_the_same(&ours), "{other}");
+            assert!(other != ours && !other.has_same_nodes(&ours), "{other}");
         }
         let longer = of(&["a:6379/0", "b:6379/0", "c:6379/0"], 61, "app:");
-        assert!(longer.lists_the_same(&ours) && longer.max_ttl() > ours.max_ttl());
-        assert!(!of(&["a:6379/0"], 60, "").has_prefix_of(&ours));
+        assert!(longer.has_same_nodes(&ours) && longer.max_ttl() > ours.max_ttl());
+        assert!(!of(&["a:6379/0"], 60, "").has_same_prefix(&ours));
     }
 
     #[test]
-    fn names_that_others_gave_are_none_of_ours() {
+    fn foreign_connection_names_are_rejected() {
         for name in [
             "",
             "quorlock",
@@ -185,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_of_the_library_are_found_among_all_others() {
+    fn named_clients_are_found_in_client_list() {
         let ours = of(&["a:6379/0"], 60, "");
         let list = format!(
             "id=3 addr=10.0.0.7:5000 laddr=10.0.0.1:6379 fd=8 name={ours} age=1 cmd=client|list\n\

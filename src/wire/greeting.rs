@@ -1,34 +1,32 @@
-//! How a server is greeted on a new connection: the version of the protocol, who we are, which database.
+//! First commands on a connection: protocol version, authentication, connection name, database.
 
 use super::fingerprint::Fingerprint;
 use super::requests::INFO_REPLY;
 use super::set_up_parts::{Optional, SetUpParts};
 use redis::{RedisConnectionInfo, RedisError, ServerError, Value};
 
-/// The user of a login that names none (Redis, `ACL`).
+/// The user of an `AUTH` without a user name.
 const DEFAULT_USER: &str = "default";
 
-/// What was said in a greeting, and how its replies are to be read.
+/// A greeting that was sent, and how to parse its replies.
 #[derive(Debug)]
 pub(crate) struct Greeting {
-    /// Whether the first reply is that to `HELLO` or to `AUTH`.
+    /// True if the first reply belongs to `HELLO` or `AUTH`.
     has_login: bool,
     has_database: bool,
-    /// True if a user was named by `AUTH`, which servers before Redis 6 do not know.
+    /// True if `AUTH` names a user, which servers before Redis 6 do not support.
     has_user: bool,
 }
 
-/// What became of a greeting.
 #[derive(Debug)]
 pub(crate) enum Greeted {
-    Welcome,
-    /// The server knows no users: greet it without naming one.
-    KnowsNoUsers,
+    Accepted,
+    /// The server does not support users: greet it again without a user name.
+    UsersUnsupported,
 }
 
 impl Greeting {
-    /// Greets with `login`: by `HELLO 3`, or else in RESP2. Without `names_user`, the password is given
-    /// alone there. The connection is named after `fingerprint`.
+    /// Appends `HELLO 3`, or `AUTH` for RESP2. Without `names_user`, `AUTH` has a password only.
     pub(crate) fn ask(
         login: &RedisConnectionInfo,
         fingerprint: &Fingerprint,
@@ -56,8 +54,7 @@ impl Greeting {
         if has_database {
             requests.command("SELECT", 1).arg(login.db().to_string()).end();
         }
-        // So that `CLIENT LIST` tells whose connection it is, also where it is forbidden or not known to say more:
-        // servers before Redis 7.2 do not know `SETINFO`.
+        // Identifies the connection in `CLIENT LIST`. Servers before Redis 7.2 do not support `SETINFO`.
         let requests = parts.optional(Optional::SetName);
         requests.command("CLIENT", 2).arg("SETNAME").arg(fingerprint.to_string()).end();
         let requests = parts.optional(Optional::SetInfo);
@@ -69,19 +66,18 @@ impl Greeting {
         Self { has_login, has_database, has_user: !resp3 && has_login && user.is_some() }
     }
 
-    /// What `replies` to it say.
     pub(crate) fn read(&self, replies: &[Value]) -> Result<Greeted, RedisError> {
         let mut replies = replies.iter();
         let login = if self.has_login { replies.next() } else { None };
         let database = if self.has_database { replies.next() } else { None };
         match (login, database) {
             (Some(Value::ServerError(error)), _) if self.has_user && is_of_arguments(error) => {
-                Ok(Greeted::KnowsNoUsers)
+                Ok(Greeted::UsersUnsupported)
             }
             (Some(Value::ServerError(error)), _) | (_, Some(Value::ServerError(error))) => {
                 Err(error.clone().into())
             }
-            _ => Ok(Greeted::Welcome),
+            _ => Ok(Greeted::Accepted),
         }
     }
 }
@@ -112,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_told_who_comes_and_where_to() {
+    fn greeting_commands() {
         let version = env!("CARGO_PKG_VERSION");
         let name = format!("CLIENT SETNAME {} ", fingerprint());
         let own =
@@ -133,14 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_fails_but_who_the_library_is() {
+    fn only_client_info_may_be_refused() {
         let error = |text: &str| {
             redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).expect("an error")
         };
         let unknown = || error("ERR unknown subcommand 'SETINFO'");
         let read = |resp3, replies: &[Value]| asked(&login(), resp3, true).0.read(replies);
         let welcome = read(true, &[Value::Okay, Value::Okay, unknown(), unknown(), unknown()]);
-        assert!(matches!(welcome, Ok(Greeted::Welcome)));
+        assert!(matches!(welcome, Ok(Greeted::Accepted)));
         let replies = [error("WRONGPASS no"), error("NOAUTH no"), unknown(), unknown(), unknown()];
         assert_eq!(read(true, &replies).expect_err("refused").code(), Some("WRONGPASS"));
         let replies =
@@ -149,7 +145,7 @@ mod tests {
         assert_eq!(refused.detail(), Some("DB index is out of range"));
         let old = error("ERR wrong number of arguments for 'auth' command");
         let replies = [old, error("NOAUTH no"), unknown(), unknown(), unknown()];
-        assert!(matches!(read(false, &replies), Ok(Greeted::KnowsNoUsers)));
+        assert!(matches!(read(false, &replies), Ok(Greeted::UsersUnsupported)));
         let (alone, _) = asked(&login(), false, false);
         assert!(alone.read(&replies).is_err(), "no user was named");
     }

@@ -1,4 +1,4 @@
-//! What is asked of a server when it is checked, and what it answers.
+//! Commands of a check of a server, and their replies.
 
 use super::facts::Facts;
 use super::failure::NodeFailure;
@@ -9,7 +9,7 @@ use super::set_up::ask_for_pushes;
 use super::value::Value;
 use redis::Value as Reply;
 
-/// The settings that are asked for, one by one: before Redis 7.0 `CONFIG GET` takes one name.
+/// One `CONFIG GET` per setting: before Redis 7.0 it accepts one name only.
 const SETTINGS: [&str; 6] = [
     "appendonly",
     "appendfsync",
@@ -19,31 +19,31 @@ const SETTINGS: [&str; 6] = [
     "maxmemory-policy",
 ];
 
-/// The channel that each Redis Sentinel listens to on the servers it watches.
+/// Channel to which each Redis Sentinel subscribes on the servers that it monitors.
 const SENTINELS: &str = "__sentinel__:hello";
 
-/// The commands that a lock needs, as they are tried by [`try_commands`].
-const TRIED: [&str; 8] = ["SET", "GET", "DEL", "PTTL", "PEXPIRE", "SCRIPT LOAD", "EVALSHA", "EVAL"];
+/// Commands that a lock requires, in the order of [`try_commands`].
+const REQUIRED_COMMANDS: [&str; 8] =
+    ["SET", "GET", "DEL", "PTTL", "PEXPIRE", "SCRIPT LOAD", "EVALSHA", "EVAL"];
 
-/// What a server says when it is checked.
 #[derive(Debug)]
 pub(crate) struct Inspection {
     pub(crate) facts: Facts,
-    /// What the server refused of the commands that a lock needs, and why.
+    /// Commands that a lock requires and the server refuses, with the error.
     pub(crate) refusals: Vec<(&'static str, NodeFailure)>,
-    /// Why the server does not push that keys have changed, if it does not.
+    /// Why the server sends no invalidations; `None` if it does.
     pub(crate) no_pushes: Option<NodeFailure>,
 }
 
 impl Inspection {
-    /// Asks the server what it is. The commands that a lock needs are tried on `keys` and with `value`;
-    /// where no key stands they change nothing.
+    /// Appends the commands of a check. The commands that a lock requires are tried on `keys` with `value`, which must
+    /// not exist: then they have no effect.
     pub(crate) fn ask(resp3: bool, keys: &Keys, value: &Value, requests: &mut Requests) {
         requests.allow_reply(INFO_REPLY);
         if resp3 {
             requests.command("HELLO", 1).arg("3").end();
         } else {
-            // It does not take HELLO, and may close the connection at one.
+            // A server without RESP3 may close the connection on HELLO.
             requests.command("PING", 0).end();
         }
         ask_for_pushes(requests);
@@ -55,13 +55,13 @@ impl Inspection {
         try_commands(requests, keys, value);
     }
 
-    /// What `replies` to [what was asked](Self::ask) say; nothing, if they are too few. `value` is kept
-    /// out of the reasons.
+    /// Parses the replies; the result is empty if there are too few. Errors do not contain `value`.
     pub(crate) fn read(replies: &[Reply], resp3: bool, value: &Value) -> Self {
         let mut read = Self { facts: Facts::default(), refusals: Vec::new(), no_pushes: None };
         if !resp3 {
-            // It would answer OK, and could not push.
-            read.no_pushes = Some(NodeFailure::Unexpected("it does not speak RESP3".into()));
+            // RESP2 accepts tracking, but delivers no pushes.
+            read.no_pushes =
+                Some(NodeFailure::Unexpected("the server does not support RESP3".into()));
         }
         let [hello, pushes, info, sentinels, rest @ ..] = replies else { return read };
         let Some((settings, tried)) = rest.split_at_checked(SETTINGS.len()) else { return read };
@@ -74,14 +74,14 @@ impl Inspection {
         if resp3 {
             read.no_pushes = refusal(pushes, value);
         }
-        let refused = TRIED.into_iter().zip(tried);
+        let refused = REQUIRED_COMMANDS.into_iter().zip(tried);
         read.refusals =
             refused.filter_map(|(name, reply)| Some((name, refusal(reply, value)?))).collect();
         read
     }
 }
 
-/// Adds every command that a lock needs, each so that it changes nothing where no key stands.
+/// Appends each command that a lock requires, in a form without effect if the keys do not exist.
 fn try_commands(requests: &mut Requests, keys: &Keys, value: &Value) {
     let (key, value) = (keys.first(), value.bytes());
     let source = script::sources().next().unwrap_or_default();
@@ -95,7 +95,7 @@ fn try_commands(requests: &mut Requests, keys: &Keys, value: &Value) {
     RELEASE.call(Form::Source, keys, None, 1, requests).arg(value).end();
 }
 
-/// Why a command was refused, if it was. A script that is not known was not refused.
+/// The error of a refused command. `NOSCRIPT` is not a refusal.
 fn refusal(reply: &Reply, value: &Value) -> Option<NodeFailure> {
     match reply {
         Reply::ServerError(error) if error.code() != "NOSCRIPT" => {
@@ -113,22 +113,22 @@ mod tests {
         redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).expect("an error reply")
     }
 
-    /// The names of what is asked, as they stand in the bytes.
+    /// Names of the commands in the encoded bytes.
     fn names(resp3: bool) -> Vec<String> {
         let mut asked = Requests::default();
         let keys = Keys::one(b"k".as_slice().into());
         Inspection::ask(resp3, &keys, &Value::of(b"mine"), &mut asked);
         let text = String::from_utf8(asked.bytes().to_vec()).expect("text");
-        // No argument of these begins a line with an asterisk.
+        // No argument starts a line with an asterisk.
         let commands = text.split("\r\n*").map(|command| command.split("\r\n").nth(2));
         commands.map(|name| name.expect("a name").to_owned()).collect()
     }
 
     #[test]
-    fn what_was_refused_is_named_after_what_was_tried() {
+    fn refusals_name_the_refused_command() {
         let asked = names(true);
-        let first = asked.len() - TRIED.len();
-        for (place, name) in TRIED.into_iter().enumerate() {
+        let first = asked.len() - REQUIRED_COMMANDS.len();
+        for (place, name) in REQUIRED_COMMANDS.into_iter().enumerate() {
             let mut replies = vec![Reply::Nil; asked.len()];
             let value = "0123456789abcdef0123456789abcdef";
             replies[first + place] = error(&format!("NOPERM not {value}"));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn each_answer_is_read_as_what_it_was_asked_for() {
+    fn check_replies_match_their_commands() {
         let bulk = |text: &str| Reply::BulkString(text.as_bytes().to_vec());
         let pair = |name: &str, value: &str| Reply::Array(vec![bulk(name), bulk(value)]);
         for resp3 in [true, false] {
@@ -165,13 +165,13 @@ mod tests {
             let read = Inspection::read(&replies, resp3, &Value::of(b"mine"));
             let facts = &read.facts;
             assert_eq!((facts.run_id(), facts.sentinels()), (Some("abc"), Some(2)));
-            assert!(facts.is_clustered() && facts.rests_on_rewrite());
+            assert!(facts.is_clustered() && facts.skips_fsync_on_rewrite());
             assert_eq!(facts.eviction_policy(), Some("yes"), "the last of the settings");
-            let why = read.no_pushes.expect("it refused").to_string();
+            let why = read.no_pushes.expect("no pushes").to_string();
             assert_eq!(why.contains("RESP3"), !resp3, "{why}");
             assert_eq!(read.refusals, []);
             let cut = Inspection::read(&replies[..5], resp3, &Value::of(b"mine"));
-            assert_eq!(cut.facts.run_id(), None, "not what was asked");
+            assert_eq!(cut.facts.run_id(), None, "too few replies");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! What one attempt wants to lock.
+//! Keys of one attempt.
 
 use std::sync::Arc;
 
-/// The key of a lock, or one beside it. Cheap to clone: queues, claims and requests have the same.
+/// Key of a lock, or an auxiliary key. Cheap to clone.
 pub(crate) type Key = Arc<[u8]>;
 
-/// One key, as a rule; or several that are locked together, sorted and each once. Cheap to clone.
+/// One key (the usual case) or several that are locked together: sorted, without duplicates. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Keys {
     first: Key,
@@ -13,12 +13,11 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// One key.
     pub(crate) fn one(key: Key) -> Self {
         Self { first: key, more: None }
     }
 
-    /// These keys in order, without repetition; `None` if there are none.
+    /// Sorts and deduplicates the keys; `None` if there are none.
     pub(crate) fn all(mut keys: Vec<Key>) -> Option<Self> {
         keys.sort_unstable();
         keys.dedup();
@@ -46,15 +45,14 @@ impl Keys {
         }
     }
 
-    /// Where `key` stands among them.
-    pub(crate) fn place(&self, key: &[u8]) -> Option<usize> {
+    pub(crate) fn position(&self, key: &[u8]) -> Option<usize> {
         if *self.first == *key {
             return Some(0);
         }
         self.more().binary_search_by(|one| (**one).cmp(key)).ok().map(|place| place + 1)
     }
 
-    /// A key made of each of these, in the same order; or the first of which none can be made.
+    /// Maps each key, in order. The error is the first key for which `make` fails.
     pub(crate) fn try_map(&self, make: impl Fn(&[u8]) -> Option<Key>) -> Result<Self, &[u8]> {
         let make = |key| make(key).ok_or(key);
         let first = make(&self.first)?;
@@ -72,14 +70,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_are_sorted_and_each_stands_there_once() {
+    fn keys_are_sorted_and_deduplicated() {
         let keys = |names: &[&str]| Keys::all(names.iter().map(|n| n.as_bytes().into()).collect());
         let abc = keys(&["c", "a", "b", "a"]).expect("not empty");
         assert_eq!(abc.iter().map(|key| &**key).collect::<Vec<_>>(), [b"a", b"b", b"c"]);
         assert_eq!((abc.len(), &**abc.first()), (3, &b"a"[..]));
         let at = |place| abc.get(place).map(|key| &**key);
         assert_eq!((at(0), at(2), at(3)), (Some(&b"a"[..]), Some(&b"c"[..]), None));
-        let place = |key: &str| abc.place(key.as_bytes());
+        let place = |key: &str| abc.position(key.as_bytes());
         assert_eq!(["a", "b", "c", "d"].map(place), [Some(0), Some(1), Some(2), None]);
         assert_eq!(keys(&["x", "x"]), Some(Keys::one(b"x".as_slice().into())));
         assert_eq!(keys(&[]), None);

@@ -1,58 +1,58 @@
-//! I11: what a node's reply means, in one table.
+//! Maps replies to votes (I11).
 
-use super::answer::{Answer, Grant, Obstacle, Remaining};
+use super::answer::{Answer, Conflict, Grant, RemainingTtl};
 use super::failure::NodeFailure;
 use super::value::Value as Held;
 use crate::protocol::LIMIT;
 use redis::Value;
 
-/// What was asked.
+/// The kind of request that a reply answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum RequestKind {
     /// `SET key value NX PX ttl`, or `scripts/acquire.lua`.
     Acquire,
     /// `scripts/acquire_fenced.lua`.
-    Draw,
+    AcquireFenced,
     /// `scripts/extend.lua`.
     Extend,
     /// `scripts/release.lua`.
     Release,
     /// `DELIFEQ key value`, or `DELEX key IFEQ value`.
-    Delete,
-    /// `scripts/look.lua`.
-    Look,
+    NativeDelete,
+    /// `scripts/read.lua`.
+    Read,
 }
 
-const OUT_OF_RANGE: &str = "a counter out of range";
+const OUT_OF_RANGE: &str = "counter out of range";
 
-/// The answer that `reply` is. The secret of `value` is kept out of the reason.
-#[allow(clippy::match_same_arms)] // It is a table, in the order of what was asked.
-pub(super) fn answer(asked: Asked, reply: &Value, value: &Held) -> Answer {
+/// Parses a reply. Occurrences of `value`'s secret digits in errors are replaced.
+#[allow(clippy::match_same_arms)] // It is a table, in the order of what was request.
+pub(super) fn answer(request: RequestKind, reply: &Value, value: &Held) -> Answer {
     let granted = || Answer::Granted(Grant::default());
-    let denied = || Answer::Denied(Obstacle::default());
+    let denied = || Answer::Denied(Conflict::default());
     let missing = || Answer::Missing { number: None };
-    match (asked, reply) {
-        (Asked::Acquire, Value::Okay) => granted(),
-        (Asked::Acquire, Value::Nil) => denied(),
-        (Asked::Draw, Value::Int(number)) => match u64::try_from(*number) {
+    match (request, reply) {
+        (RequestKind::Acquire, Value::Okay) => granted(),
+        (RequestKind::Acquire, Value::Nil) => denied(),
+        (RequestKind::AcquireFenced, Value::Int(number)) => match u64::try_from(*number) {
             Ok(number @ 1..LIMIT) => granted().with_number(number),
             _ => Answer::unexpected(OUT_OF_RANGE),
         },
-        (Asked::Extend, Value::Int(pttl @ -1..)) => {
-            let left = Remaining::of(*pttl).and_then(Remaining::limited);
+        (RequestKind::Extend, Value::Int(pttl @ -1..)) => {
+            let left = RemainingTtl::of(*pttl).and_then(RemainingTtl::limited);
             Answer::Granted(Grant { left, ..Grant::default() })
         }
-        (Asked::Extend, Value::Int(-2)) => missing(),
-        (Asked::Extend, Value::Int(-3)) => denied(),
-        (Asked::Release | Asked::Delete, Value::Int(1)) => granted(),
-        (Asked::Release, Value::Int(0)) => missing(),
-        (Asked::Release, Value::Int(-1)) => denied(),
-        (Asked::Look, Value::Int(-2)) => missing(),
-        (Asked::Look, Value::Int(pttl @ -1..)) => {
-            Answer::Denied(Obstacle { remaining: Remaining::of(*pttl), ..Obstacle::default() })
+        (RequestKind::Extend, Value::Int(-2)) => missing(),
+        (RequestKind::Extend, Value::Int(-3)) => denied(),
+        (RequestKind::Release | RequestKind::NativeDelete, Value::Int(1)) => granted(),
+        (RequestKind::Release, Value::Int(0)) => missing(),
+        (RequestKind::Release, Value::Int(-1)) => denied(),
+        (RequestKind::Read, Value::Int(-2)) => missing(),
+        (RequestKind::Read, Value::Int(pttl @ -1..)) => {
+            Answer::Denied(Conflict { remaining: RemainingTtl::of(*pttl), ..Conflict::default() })
         }
-        (_, Value::Array(parts)) => from_array(asked, parts, value),
-        // A lock of another format stands at the key: held, not broken.
+        (_, Value::Array(parts)) => from_array(request, parts, value),
+        // The key holds another type, such as a lock of another library. It is held, not failed.
         (_, Value::ServerError(error)) if error.code() == "WRONGTYPE" => denied(),
         (_, Value::ServerError(error)) => {
             Answer::Failed(NodeFailure::refused(error, value.secret()))
@@ -61,30 +61,36 @@ pub(super) fn answer(asked: Asked, reply: &Value, value: &Held) -> Answer {
     }
 }
 
-/// What a script says of a key that is in the way: its PTTL and its place; or its value and its PTTL.
-/// What `fenced.lua` says: the answer of the script that it ran, and a number.
-fn from_array(asked: Asked, parts: &[Value], ours: &Held) -> Answer {
-    match (asked, parts) {
-        (Asked::Acquire | Asked::Draw, [Value::Int(pttl), Value::Int(place), told @ ..]) => {
+/// Parses a conflict: `[pttl, index, value?]`, or `[value, pttl]` from the read script. Parses the result of
+/// `fenced.lua`: `[result, counter]`.
+fn from_array(request: RequestKind, parts: &[Value], ours: &Held) -> Answer {
+    match (request, parts) {
+        (
+            RequestKind::Acquire | RequestKind::AcquireFenced,
+            [Value::Int(pttl), Value::Int(place), told @ ..],
+        ) => {
             let value = match told {
                 [Value::BulkString(value)] => Some(Held::of(value)),
                 _ => None,
             };
             let place = usize::try_from(place.saturating_sub(1)).unwrap_or_default();
-            let remaining = Remaining::of(*pttl);
-            Answer::Denied(Obstacle { remaining, value, place, ..Obstacle::default() })
+            let remaining = RemainingTtl::of(*pttl);
+            Answer::Denied(Conflict { remaining, value, place, ..Conflict::default() })
         }
-        (Asked::Look, [Value::BulkString(value), Value::Int(pttl)]) => {
-            let (remaining, value) = (Remaining::of(*pttl), Some(Held::of(value)));
-            Answer::Denied(Obstacle { remaining, value, ..Obstacle::default() })
+        (RequestKind::Read, [Value::BulkString(value), Value::Int(pttl)]) => {
+            let (remaining, value) = (RemainingTtl::of(*pttl), Some(Held::of(value)));
+            Answer::Denied(Conflict { remaining, value, ..Conflict::default() })
         }
         (
-            Asked::Acquire | Asked::Draw | Asked::Extend | Asked::Release,
+            RequestKind::Acquire
+            | RequestKind::AcquireFenced
+            | RequestKind::Extend
+            | RequestKind::Release,
             [unfenced, Value::BulkString(digits)],
-        ) if asked != Asked::Draw || matches!(unfenced, Value::Array(_)) => {
+        ) if request != RequestKind::AcquireFenced || matches!(unfenced, Value::Array(_)) => {
             let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
             match number.filter(|number| *number < LIMIT) {
-                Some(number) => answer(asked, unfenced, ours).with_number(number),
+                Some(number) => answer(request, unfenced, ours).with_number(number),
                 None => Answer::unexpected(OUT_OF_RANGE),
             }
         }
@@ -92,7 +98,7 @@ fn from_array(asked: Asked, parts: &[Value], ours: &Held) -> Answer {
     }
 }
 
-/// What `TIME` answers, in microseconds since 1970.
+/// Parses a reply to `TIME` to microseconds since 1970.
 pub(crate) fn time_us(reply: &Value) -> Option<u64> {
     let Value::Array(parts) = reply else {
         return None;
@@ -103,7 +109,7 @@ pub(crate) fn time_us(reply: &Value) -> Option<u64> {
     number(seconds)?.checked_mul(1_000_000)?.checked_add(number(microseconds)?)
 }
 
-/// A number that is sent as its digits.
+/// Parses a decimal number.
 fn number(reply: &Value) -> Option<u64> {
     let Value::BulkString(digits) = reply else { return None };
     let digit = |digit: &u8| digit.is_ascii_digit().then(|| u64::from(digit - b'0'));
@@ -111,12 +117,11 @@ fn number(reply: &Value) -> Option<u64> {
     if digits.is_empty() { None } else { digits.iter().try_fold(0, add) }
 }
 
-/// True if the node does not know the script it was asked to run.
 pub(super) fn is_noscript(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(error) if error.code() == "NOSCRIPT")
 }
 
-/// The kind of a reply; never its content, which may hold a value.
+/// Kind of a reply. Never contains its content, which may be a lock's value.
 fn kind(reply: &Value) -> &'static str {
     match reply {
         Value::Nil => "nil",
@@ -142,10 +147,10 @@ mod tests {
     }
 
     #[test]
-    fn each_reply_is_one_vote() {
-        use Asked::{Acquire, Draw, Extend, Look, Release};
+    fn reply_to_vote_table() {
+        use RequestKind::{Acquire, AcquireFenced, Extend, Read, Release};
         use Vote::{Denied, Failed, Granted, Missing};
-        // The reply, and the vote that it is to an acquire, to one that draws, an extension, a release and a look.
+        // Reply, and its vote for an acquire, a fenced acquire, an extension, a release and a read.
         let table = [
             ("+OK\r\n", Granted, Failed, Failed, Failed, Failed),
             ("$-1\r\n", Denied, Failed, Failed, Failed, Failed),
@@ -169,83 +174,92 @@ mod tests {
         for (wire, acquire, draw, extend, release, look) in table {
             let votes = [
                 (Acquire, acquire),
-                (Draw, draw),
+                (AcquireFenced, draw),
                 (Extend, extend),
                 (Release, release),
-                (Look, look),
+                (Read, look),
             ];
-            for (asked, vote) in votes {
-                let answer = answer(asked, &parsed(wire), &Held::of(b"v"));
-                assert_eq!(answer.vote(), vote, "{wire:?} to {asked:?}");
+            for (request, vote) in votes {
+                let answer = answer(request, &parsed(wire), &Held::of(b"v"));
+                assert_eq!(answer.vote(), vote, "{wire:?} to {request:?}");
             }
         }
     }
 
     #[test]
-    fn an_extension_tells_how_much_was_left() {
-        let left = |wire| match answer(Asked::Extend, &parsed(wire), &Held::of(b"v")) {
+    fn extension_returns_the_previous_ttl() {
+        let left = |wire| match answer(RequestKind::Extend, &parsed(wire), &Held::of(b"v")) {
             Answer::Granted(Grant { left, counts_from: None, number: None }) => left,
             other => panic!("{other:?}"),
         };
         assert_eq!(left(":70\r\n"), Some(Duration::from_millis(70)));
-        assert_eq!(left(":-1\r\n"), None, "for ever");
+        assert_eq!(left(":-1\r\n"), None, "no expiry");
     }
 
     #[test]
-    fn a_script_tells_what_is_in_the_way() {
-        let told = |asked, wire: &str| match answer(asked, &parsed(wire), &Held::of(b"v")) {
-            Answer::Denied(obstacle) => obstacle,
+    fn script_replies_describe_the_conflict() {
+        let told = |request, wire: &str| match answer(request, &parsed(wire), &Held::of(b"v")) {
+            Answer::Denied(conflict) => conflict,
             other => panic!("{other:?}"),
         };
-        let ms = |ms| Some(Remaining::For(Duration::from_millis(ms)));
-        let (hi, empty) = (Some(Held::of(b"hi")), Obstacle::default());
-        let set = told(Asked::Acquire, "*2\r\n:70\r\n:2\r\n");
-        assert_eq!(set, Obstacle { remaining: ms(70), place: 1, ..empty.clone() });
-        let held = told(Asked::Acquire, "*3\r\n:70\r\n:1\r\n$2\r\nhi\r\n");
-        assert_eq!(held, Obstacle { remaining: ms(70), value: hi.clone(), ..empty.clone() });
-        let forever = told(Asked::Acquire, "*2\r\n:-1\r\n:1\r\n");
-        assert_eq!(forever, Obstacle { remaining: Some(Remaining::ForEver), ..empty.clone() });
-        let nowhere = told(Asked::Acquire, "*2\r\n:70\r\n:-9223372036854775808\r\n");
+        let ms = |ms| Some(RemainingTtl::Expires(Duration::from_millis(ms)));
+        let (hi, empty) = (Some(Held::of(b"hi")), Conflict::default());
+        let set = told(RequestKind::Acquire, "*2\r\n:70\r\n:2\r\n");
+        assert_eq!(set, Conflict { remaining: ms(70), place: 1, ..empty.clone() });
+        let held = told(RequestKind::Acquire, "*3\r\n:70\r\n:1\r\n$2\r\nhi\r\n");
+        assert_eq!(held, Conflict { remaining: ms(70), value: hi.clone(), ..empty.clone() });
+        let forever = told(RequestKind::Acquire, "*2\r\n:-1\r\n:1\r\n");
+        assert_eq!(forever, Conflict { remaining: Some(RemainingTtl::NoExpiry), ..empty.clone() });
+        let nowhere = told(RequestKind::Acquire, "*2\r\n:70\r\n:-9223372036854775808\r\n");
         assert_eq!(nowhere.place, 0);
-        let look = told(Asked::Look, "*2\r\n$2\r\nhi\r\n:9\r\n");
-        assert_eq!(look, Obstacle { remaining: ms(9), value: hi, ..empty.clone() });
-        let kind = told(Asked::Look, ":9\r\n");
-        assert_eq!(kind, Obstacle { remaining: ms(9), ..empty.clone() });
-        let kind = told(Asked::Look, ":-1\r\n");
-        assert_eq!(kind, Obstacle { remaining: Some(Remaining::ForEver), ..empty });
+        let look = told(RequestKind::Read, "*2\r\n$2\r\nhi\r\n:9\r\n");
+        assert_eq!(look, Conflict { remaining: ms(9), value: hi, ..empty.clone() });
+        let kind = told(RequestKind::Read, ":9\r\n");
+        assert_eq!(kind, Conflict { remaining: ms(9), ..empty.clone() });
+        let kind = told(RequestKind::Read, ":-1\r\n");
+        assert_eq!(kind, Conflict { remaining: Some(RemainingTtl::NoExpiry), ..empty });
     }
 
     #[test]
-    fn a_fenced_answer_is_the_one_inside_it_with_a_number() {
-        let fenced = |asked: Asked, wire: &str| {
-            let answer = answer(asked, &parsed(wire), &Held::of(b"v"));
+    fn fenced_reply_adds_a_counter() {
+        let fenced = |request: RequestKind, wire: &str| {
+            let answer = answer(request, &parsed(wire), &Held::of(b"v"));
             (answer.vote(), answer.number())
         };
-        for (asked, inside, vote) in [
-            (Asked::Acquire, "+OK\r\n", Vote::Granted),
-            (Asked::Acquire, "*2\r\n:70\r\n:1\r\n", Vote::Denied),
-            (Asked::Draw, "*2\r\n:70\r\n:1\r\n", Vote::Denied),
-            (Asked::Extend, ":9000\r\n", Vote::Granted),
-            (Asked::Extend, ":-2\r\n", Vote::Missing),
-            (Asked::Release, ":-1\r\n", Vote::Denied),
+        for (request, inside, vote) in [
+            (RequestKind::Acquire, "+OK\r\n", Vote::Granted),
+            (RequestKind::Acquire, "*2\r\n:70\r\n:1\r\n", Vote::Denied),
+            (RequestKind::AcquireFenced, "*2\r\n:70\r\n:1\r\n", Vote::Denied),
+            (RequestKind::Extend, ":9000\r\n", Vote::Granted),
+            (RequestKind::Extend, ":-2\r\n", Vote::Missing),
+            (RequestKind::Release, ":-1\r\n", Vote::Denied),
         ] {
             let wire = format!("*2\r\n{inside}$16\r\n9007199254740991\r\n");
-            assert_eq!(fenced(asked, &wire), (vote, Some(9_007_199_254_740_991)), "{wire:?}");
+            assert_eq!(fenced(request, &wire), (vote, Some(9_007_199_254_740_991)), "{wire:?}");
         }
         for digits in ["9007199254740992", "-000000000000001", "18446744073709551616", ""] {
             let wire = format!("*2\r\n+OK\r\n${}\r\n{digits}\r\n", digits.len());
-            assert_eq!(fenced(Asked::Acquire, &wire), (Vote::Failed, None), "{digits}");
+            assert_eq!(fenced(RequestKind::Acquire, &wire), (Vote::Failed, None), "{digits}");
         }
-        let drawn = answer(Asked::Draw, &parsed(":9007199254740991\r\n"), &Held::of(b"v"));
-        assert_eq!(drawn.number(), Some(9_007_199_254_740_991), "the number itself is the grant");
+        let drawn =
+            answer(RequestKind::AcquireFenced, &parsed(":9007199254740991\r\n"), &Held::of(b"v"));
+        assert_eq!(
+            drawn.number(),
+            Some(9_007_199_254_740_991),
+            "the integer is the grant and the counter"
+        );
         let twice = "*2\r\n:7\r\n$1\r\n7\r\n";
-        assert_eq!(fenced(Asked::Draw, twice), (Vote::Failed, None), "a grant is no array");
+        assert_eq!(
+            fenced(RequestKind::AcquireFenced, twice),
+            (Vote::Failed, None),
+            "a grant is not an array"
+        );
         let look = "*2\r\n:1\r\n$1\r\n1\r\n";
-        assert_eq!(fenced(Asked::Look, look), (Vote::Failed, None), "it is never fenced");
+        assert_eq!(fenced(RequestKind::Read, look), (Vote::Failed, None), "a read is never fenced");
     }
 
     #[test]
-    fn every_error_is_failed_with_its_reason() {
+    fn error_replies_are_failed_votes() {
         for code in [
             "LOADING",
             "READONLY",
@@ -267,8 +281,10 @@ mod tests {
             "CROSSSLOT",
         ] {
             let reply = parsed(&format!("-{code} some words\r\n"));
-            for asked in [Asked::Acquire, Asked::Extend, Asked::Release, Asked::Look] {
-                let answer = answer(asked, &reply, &Held::of(b"v"));
+            for request in
+                [RequestKind::Acquire, RequestKind::Extend, RequestKind::Release, RequestKind::Read]
+            {
+                let answer = answer(request, &reply, &Held::of(b"v"));
                 let Answer::Failed(reason) = answer else { panic!("{answer:?}") };
                 assert_eq!(reason.to_string(), format!("{code} some words"));
             }

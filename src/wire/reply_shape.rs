@@ -1,7 +1,7 @@
-//! Which of the replies to a command says what.
+//! Positions of the relevant replies to a command.
 
-use super::answer::{Answer, Obstacle, Remaining};
-use super::reply::{Asked, answer, is_noscript};
+use super::answer::{Answer, Conflict, RemainingTtl};
+use super::reply::{RequestKind, answer, is_noscript};
 use super::requests::Requests;
 use super::script::Form;
 use super::unknown_command::is_unknown_command;
@@ -9,68 +9,66 @@ use super::value::{MAX_VALUE, Value as Held};
 use redis::Value;
 use std::num::NonZeroU16;
 
-/// How Redis begins to say, to `DELEX`, that the key is of another kind than a string.
+/// Prefix of the error that Redis sends if `DELEX` meets a key of another type.
 const NO_STRING: &str = "Key should be of string type";
 
-/// The replies to one command: how many there are, and where to find what it is about. Whoever writes
-/// the command makes it, and reading goes by it. It is small, as each command on its way has one: a
-/// thousand keys, which are the most, have two replies each and one for all.
+/// Number of replies to one command, and the positions of the relevant ones. Created when the command is written, used
+/// to parse its replies. Kept small because each command in flight has one. With the maximum of 1,000 keys, a command
+/// has 2,001 replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReplyShape {
-    pub(super) asked: Asked,
+    pub(super) request: RequestKind,
     pub(super) len: u16,
-    /// Which reply is the answer.
+    /// Position of the reply that determines the vote.
     pub(super) verdict: u16,
-    /// Which reply says how long a key in the way has to live, if the verdict does not. It follows the
-    /// verdict, so it is never the first.
+    /// Position of the conflicting key's TTL, if not in the verdict. Follows the verdict, so it is never 0.
     pub(super) ttl: Option<NonZeroU16>,
-    /// Which reply says what stands there, likewise.
+    /// Position of the conflicting key's value; never 0.
     pub(super) holder: Option<NonZeroU16>,
-    /// Which reply says whether the node will tell when that changes.
+    /// Position of the reply to `CLIENT CACHING YES`.
     pub(super) watch: Option<u16>,
 }
 
 impl ReplyShape {
-    /// How many replies there are.
     pub(crate) fn len(&self) -> usize {
         self.len.into()
     }
 
-    /// What `replies` say. The secret of `value`, which the command wrote, is kept out of the reason.
+    /// Parses the replies. Occurrences of `value`'s secret digits in errors are replaced.
     pub(crate) fn read(&self, replies: &[Value], value: &Held) -> Answer {
         let Some(verdict) = replies.get(usize::from(self.verdict)) else {
-            return Answer::unexpected("nothing");
+            return Answer::unexpected("no reply");
         };
-        match answer(self.asked, verdict, value) {
-            Answer::Denied(obstacle) => Answer::Denied(self.told_of(obstacle, replies)),
+        match answer(self.request, verdict, value) {
+            Answer::Denied(conflict) => Answer::Denied(self.with_details(conflict, replies)),
             answer => answer,
         }
     }
 
-    /// The obstacle, with what the replies beside the verdict tell of it.
-    fn told_of(&self, mut obstacle: Obstacle, replies: &[Value]) -> Obstacle {
+    /// Adds the details that the other replies contain.
+    fn with_details(&self, mut conflict: Conflict, replies: &[Value]) -> Conflict {
         let reply = |place: Option<NonZeroU16>| replies.get(usize::from(place?.get()));
         if let Some(Value::Int(pttl)) = reply(self.ttl) {
-            obstacle.remaining = Remaining::of(*pttl);
+            conflict.remaining = RemainingTtl::of(*pttl);
         }
         if let Some(Value::BulkString(value)) = reply(self.holder)
-            // Empty if the key has gone; cut off if it is longer than any lock's.
+            // Empty if the key has expired since; cut off if longer than any lock's value.
             && (1..=MAX_VALUE).contains(&value.len())
         {
-            obstacle.value = Some(Held::of(value));
+            conflict.value = Some(Held::of(value));
         }
         let watch = self.watch.and_then(|place| replies.get(usize::from(place)));
-        obstacle.is_watched = watch == Some(&Value::Okay);
-        obstacle
+        conflict.is_watched = watch == Some(&Value::Okay);
+        conflict
     }
 
-    /// How the command is to be written instead, if `replies` say that it did nothing as it was.
+    /// The form to repeat the command in, if the replies show that it had no effect.
     pub(crate) fn other_form(&self, replies: &[Value]) -> Option<Form> {
         let verdict = replies.get(usize::from(self.verdict))?;
-        match (self.asked, verdict) {
-            // What stands there instead, if anything, only the script tells.
-            (Asked::Delete, Value::Int(0)) => Some(Form::Hash),
-            (Asked::Delete, Value::ServerError(error)) => {
+        match (self.request, verdict) {
+            // 0 means a missing key or another value; only the script distinguishes them.
+            (RequestKind::NativeDelete, Value::Int(0)) => Some(Form::Hash),
+            (RequestKind::NativeDelete, Value::ServerError(error)) => {
                 let is_other = matches!(error.code(), "NOPERM" | "WRONGTYPE");
                 let is_unknown = is_unknown_command(error.code(), error.details());
                 (is_other || is_unknown).then_some(Form::Hash)
@@ -79,12 +77,11 @@ impl ReplyShape {
         }
     }
 
-    /// True if the server refuses to delete by a command of its own: it does not know it, or does not allow it
-    /// to us.
+    /// True if the server does not support or permit its native delete command.
     pub(crate) fn is_native_refused(&self, replies: &[Value]) -> bool {
         match replies.get(usize::from(self.verdict)) {
-            Some(Value::ServerError(error)) if self.asked == Asked::Delete => {
-                // Redis has no code of its own for a key of another kind, as Valkey has.
+            Some(Value::ServerError(error)) if self.request == RequestKind::NativeDelete => {
+                // Redis has no error code for a key of another type; Valkey uses WRONGTYPE.
                 let is_kind = error.details().is_some_and(|why| why.starts_with(NO_STRING));
                 let is_unknown = is_unknown_command(error.code(), error.details());
                 error.code() == "NOPERM" || is_unknown && !is_kind
@@ -94,62 +91,62 @@ impl ReplyShape {
     }
 }
 
-/// Adds what one command is made of to requests, and notes which of the replies says what.
+/// Appends the requests of one command and records its reply shape.
 pub(super) struct Writer<'a> {
     pub(super) requests: &'a mut Requests,
-    /// How many stood there before.
+    /// Number of requests before this command.
     before: usize,
     shape: ReplyShape,
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(asked: Asked, requests: &'a mut Requests) -> Self {
+    pub(super) fn new(request: RequestKind, requests: &'a mut Requests) -> Self {
         let before = requests.len();
-        let shape = ReplyShape { asked, len: 0, verdict: 0, ttl: None, holder: None, watch: None };
+        let shape =
+            ReplyShape { request, len: 0, verdict: 0, ttl: None, holder: None, watch: None };
         Self { requests, before, shape }
     }
 
-    /// A command of the server's own is asked, in place of a script.
-    pub(super) fn note_native(&mut self) {
-        self.shape.asked = Asked::Delete;
+    /// The command is a native one instead of a script.
+    pub(super) fn record_native(&mut self) {
+        self.shape.request = RequestKind::NativeDelete;
     }
 
-    /// A lock is set, and its counter draws, in a script of their own.
-    pub(super) fn note_draw(&mut self) {
-        self.shape.asked = Asked::Draw;
+    /// The command is the script for one fenced key.
+    pub(super) fn record_acquire_fenced(&mut self) {
+        self.shape.request = RequestKind::AcquireFenced;
     }
 
-    /// The reply to what was added last is the answer.
-    pub(super) fn note_verdict(&mut self) {
+    /// The last request determines the vote.
+    pub(super) fn record_verdict(&mut self) {
         self.shape.verdict = self.last();
     }
 
-    /// The reply to what was added last is the ttl of what is in the way.
-    pub(super) fn note_ttl(&mut self) {
+    /// The last request returns the conflicting key's TTL.
+    pub(super) fn record_ttl(&mut self) {
         self.shape.ttl = NonZeroU16::new(self.last());
     }
 
-    /// The reply to what was added last is what is in the way.
-    pub(super) fn note_holder(&mut self) {
+    /// The last request returns the conflicting key's value.
+    pub(super) fn record_holder(&mut self) {
         self.shape.holder = NonZeroU16::new(self.last());
     }
 
-    /// The reply to what was added last says whether changes will be told.
-    pub(super) fn note_watch(&mut self) {
+    /// The last request activates tracking.
+    pub(super) fn record_watch(&mut self) {
         self.shape.watch = Some(self.last());
     }
 
-    /// The shape of the replies to all that was added.
     pub(super) fn shape(self) -> ReplyShape {
         ReplyShape { len: self.added(), ..self.shape }
     }
 
-    /// The place of the reply to what was added last.
+    /// Position of the last request's reply.
     fn last(&self) -> u16 {
         self.added().saturating_sub(1)
     }
 
-    /// How many replies there are to what was added.
+    /// Number of requests added.
     fn added(&self) -> u16 {
         u16::try_from(self.requests.len() - self.before).unwrap_or(u16::MAX)
     }
@@ -171,61 +168,61 @@ mod tests {
         wire.iter().map(parse).collect()
     }
 
-    /// An acquire with its verdict first, and what follows it at these places.
+    /// The verdict first, details at the given positions.
     fn acquire(len: u16, ttl: u16, holder: u16) -> ReplyShape {
         let (ttl, holder) = (NonZeroU16::new(ttl), NonZeroU16::new(holder));
-        ReplyShape { asked: Asked::Acquire, len, verdict: 0, ttl, holder, watch: None }
+        ReplyShape { request: RequestKind::Acquire, len, verdict: 0, ttl, holder, watch: None }
     }
 
-    fn obstacle(shape: ReplyShape, wire: &[&str]) -> Obstacle {
+    fn conflict(shape: ReplyShape, wire: &[&str]) -> Conflict {
         match shape.read(&parsed(wire), &Held::of(b"v")) {
-            Answer::Denied(obstacle) => obstacle,
+            Answer::Denied(conflict) => conflict,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn a_ttl_that_follows_tells_when_the_key_is_gone() {
-        let remaining = |shape, wire: &[&str]| obstacle(shape, wire).remaining;
+    fn pttl_reply_sets_the_remaining_ttl() {
+        let remaining = |shape, wire: &[&str]| conflict(shape, wire).remaining;
         let (plain, watched) = (acquire(2, 1, 0), acquire(3, 2, 0));
-        let ms = |ms| Some(Remaining::For(Duration::from_millis(ms)));
-        assert_eq!(remaining(acquire(1, 0, 0), &[NIL]), None, "not asked");
+        let ms = |ms| Some(RemainingTtl::Expires(Duration::from_millis(ms)));
+        assert_eq!(remaining(acquire(1, 0, 0), &[NIL]), None, "not requested");
         assert_eq!(remaining(plain, &[NIL, TTL]), ms(70));
-        assert_eq!(remaining(watched, &[NIL, OK, ":-2\r\n"]), ms(0), "gone");
-        assert_eq!(remaining(watched, &[NIL, OK, ":-1\r\n"]), Some(Remaining::ForEver));
+        assert_eq!(remaining(watched, &[NIL, OK, ":-2\r\n"]), ms(0), "missing key");
+        assert_eq!(remaining(watched, &[NIL, OK, ":-1\r\n"]), Some(RemainingTtl::NoExpiry));
         assert_eq!(remaining(watched, &[NIL, "-ERR no\r\n", "-ERR no\r\n"]), None);
-        assert_eq!(remaining(watched, &[NIL, TTL, "-ERR no\r\n"]), None, "no answer to that");
+        assert_eq!(remaining(watched, &[NIL, TTL, "-ERR no\r\n"]), None, "not the TTL's reply");
     }
 
     #[test]
-    fn what_stands_in_the_way_is_told_with_its_ttl() {
+    fn conflict_has_value_and_ttl() {
         let (plain, watched) = (acquire(3, 1, 2), acquire(4, 2, 3));
-        let remaining = Some(Remaining::For(Duration::from_millis(70)));
-        let unknown = Obstacle { remaining, ..Obstacle::default() };
-        let held = Obstacle { value: Some(Held::of(b"hi")), ..unknown.clone() };
-        assert_eq!(obstacle(plain, &[NIL, TTL, VALUE]), held);
-        assert_eq!(obstacle(watched, &[NIL, OK, TTL, VALUE]), held);
-        assert_eq!(obstacle(plain, &[NIL, TTL, "-WRONGTYPE no\r\n"]), unknown);
+        let remaining = Some(RemainingTtl::Expires(Duration::from_millis(70)));
+        let unknown = Conflict { remaining, ..Conflict::default() };
+        let held = Conflict { value: Some(Held::of(b"hi")), ..unknown.clone() };
+        assert_eq!(conflict(plain, &[NIL, TTL, VALUE]), held);
+        assert_eq!(conflict(watched, &[NIL, OK, TTL, VALUE]), held);
+        assert_eq!(conflict(plain, &[NIL, TTL, "-WRONGTYPE no\r\n"]), unknown);
         let ours = plain.read(&parsed(&[OK, TTL, VALUE]), &Held::of(b"v"));
-        assert_eq!(ours.vote(), Vote::Granted, "what stands there is ours");
+        assert_eq!(ours.vote(), Vote::Granted, "the existing value is this client's");
     }
 
     #[test]
-    fn a_key_is_watched_that_the_node_has_said_it_watches() {
+    fn key_is_watched_if_client_caching_succeeds() {
         let shape = ReplyShape { watch: Some(1), ..acquire(3, 2, 0) };
-        let is_watched = |wire: &[&str]| obstacle(shape, wire).is_watched;
+        let is_watched = |wire: &[&str]| conflict(shape, wire).is_watched;
         assert!(is_watched(&[NIL, OK, TTL]));
         assert!(!is_watched(&[NIL, "-NOPERM no\r\n", TTL]));
-        assert!(!obstacle(acquire(3, 2, 0), &[NIL, OK, TTL]).is_watched, "not asked");
+        assert!(!conflict(acquire(3, 2, 0), &[NIL, OK, TTL]).is_watched, "not requested");
     }
 
     #[test]
-    fn a_script_that_is_not_known_is_found_at_the_verdict_alone() {
+    fn only_the_verdict_detects_noscript() {
         let shape = ReplyShape { verdict: 2, ..acquire(3, 0, 0) };
         let unknown = shape.other_form(&parsed(&[OK, TTL, "-NOSCRIPT no\r\n"]));
         assert_eq!(unknown, Some(Form::Source));
         assert_eq!(shape.other_form(&parsed(&["-NOSCRIPT no\r\n", TTL, NIL])), None);
         assert_eq!(shape.other_form(&[]), None);
-        assert_eq!(shape.read(&[], &Held::of(b"v")), Answer::unexpected("nothing"));
+        assert_eq!(shape.read(&[], &Held::of(b"v")), Answer::unexpected("no reply"));
     }
 }

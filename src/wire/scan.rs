@@ -1,14 +1,13 @@
-//! Locks that a server has, as far as one call of `SCAN` finds them.
+//! Locks on a server, found by one call of `SCAN`.
 
 use super::requests::{INFO_REPLY, Requests};
 use super::value::{MAX_VALUE, Value};
 use redis::Value as Reply;
 use std::time::Duration;
 
-/// Number of keys that one call of `SCAN` looks at. A server that is used for locks only rarely has more.
-const SCANNED: u64 = 1_000;
+/// `COUNT` of the `SCAN`. Servers used for locks only rarely have more keys.
+const SCAN_COUNT: u64 = 1_000;
 
-/// A lock that was found on a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FoundLock {
     pub(crate) key: Vec<u8>,
@@ -16,7 +15,7 @@ pub(crate) struct FoundLock {
     pub(crate) ttl: Duration,
 }
 
-/// Asks for keys that begin with `prefix`.
+/// Appends a `SCAN` for keys that start with `prefix`.
 pub(crate) fn ask_keys(prefix: &[u8], requests: &mut Requests) {
     let mut pattern = Vec::with_capacity(prefix.len() + 1);
     for byte in prefix {
@@ -28,10 +27,10 @@ pub(crate) fn ask_keys(prefix: &[u8], requests: &mut Requests) {
     pattern.push(b'*');
     requests.allow_reply(INFO_REPLY);
     let scan = requests.command("SCAN", 5).arg("0").arg("MATCH").arg(pattern);
-    scan.arg("COUNT").number(SCANNED).end();
+    scan.arg("COUNT").number(SCAN_COUNT).end();
 }
 
-/// The keys in `reply` to [`ask_keys`]; `None` if the command was refused.
+/// Keys in the reply to [`ask_keys`]; `None` for an error reply.
 pub(crate) fn scanned_keys(reply: &Reply) -> Option<Vec<Vec<u8>>> {
     let Reply::Array(parts) = reply else { return None };
     let [_, Reply::Array(keys)] = &parts[..] else { return None };
@@ -42,7 +41,7 @@ pub(crate) fn scanned_keys(reply: &Reply) -> Option<Vec<Vec<u8>>> {
     Some(keys.iter().filter_map(bytes).collect())
 }
 
-/// Asks how long each of `keys` has to live, and for its value.
+/// Requests TTL and value of each key.
 pub(crate) fn ask_locks(keys: &[Vec<u8>], requests: &mut Requests) {
     for key in keys {
         requests.command("PTTL", 1).arg(key).end();
@@ -50,7 +49,7 @@ pub(crate) fn ask_locks(keys: &[Vec<u8>], requests: &mut Requests) {
     }
 }
 
-/// The locks among `keys` by the `replies` to [`ask_locks`]. Values of another format are no locks of this library.
+/// The locks among `keys`. Keys with another value format are skipped.
 pub(crate) fn found_locks(keys: Vec<Vec<u8>>, replies: &[Reply]) -> Vec<FoundLock> {
     let lock = |(key, replies): (Vec<u8>, &[Reply])| match replies {
         [Reply::Int(ttl), Reply::BulkString(value)] => {
@@ -68,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_is_matched_literally() {
+    fn scan_pattern_escapes_the_prefix() {
         let mut requests = Requests::default();
         ask_keys(br"a*[b]?\:", &mut requests);
         let text = String::from_utf8_lossy(requests.bytes()).into_owned();
@@ -76,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn only_strings_of_the_format_of_a_lock_with_a_ttl_are_found() {
+    fn only_lock_values_with_a_ttl_are_found() {
         let value = "0123456789abcdef0123456789abcdef:web-1";
         let text = |text: &str| Reply::BulkString(text.into());
         let wrong_type = redis::parse_redis_value(b"-WRONGTYPE no\r\n").expect("an error reply");
@@ -97,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_read_from_a_reply_and_not_from_an_error() {
+    fn scanned_keys_of_reply_and_error() {
         let reply = redis::parse_redis_value(b"*2\r\n$1\r\n7\r\n*2\r\n$1\r\na\r\n$2\r\nbc\r\n");
         let keys = scanned_keys(&reply.expect("a reply"));
         assert_eq!(keys, Some(vec![b"a".to_vec(), b"bc".to_vec()]));

@@ -1,17 +1,19 @@
-//! How reasons and facts are serialized (feature `serde`). Here as in other rooms: names in small letters
-//! that do not change, times as seconds, and beside a kind the sentence that is printed.
+//! Serialization of failures and facts (feature `serde`).
+//!
+//! Conventions, here and in other modules: field names and kinds are stable and in snake case. Times are in seconds.
+//! Objects with a `kind` also have the displayed text as `message`.
 
 use super::facts::{Fsync, Persistence};
 use super::failure::NodeFailure;
 use serde::{Serialize, Serializer};
 use std::time::Duration;
 
-/// A time as it is serialized.
+/// Serialized form of a duration.
 pub(crate) fn seconds(time: Option<Duration>) -> Option<f64> {
     time.map(|time| time.as_secs_f64())
 }
 
-/// `None` where a kind of failure has no such thing.
+/// Fields are `None` if the failure does not have them.
 #[derive(Serialize, Default)]
 struct FailureShape<'a> {
     kind: &'static str,
@@ -32,8 +34,7 @@ struct FailureShape<'a> {
     counts_in_seconds: Option<f64>,
 }
 
-/// An object: its `kind`, the `message` that it prints as, and what else is known, such as
-/// `counts_in_seconds`.
+/// An object: `kind`, `message`, and further fields such as `counts_in_seconds`.
 impl Serialize for NodeFailure {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut shape = FailureShape { message: self.to_string(), ..FailureShape::default() };
@@ -91,7 +92,7 @@ impl Serialize for NodeFailure {
     }
 }
 
-/// One word.
+/// A string, such as `append_only_always`.
 impl Serialize for Persistence {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(match self {
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn each_failure_has_a_kind_a_message_and_what_it_holds() {
+    fn failures_have_kind_message_and_fields() {
         for (failure, expected) in [
             (
                 NodeFailure::Timeout(ms(50)),
@@ -128,7 +129,7 @@ mod tests {
             ),
             (
                 NodeFailure::Queued(ms(50)),
-                json!({"kind": "queued", "message": "queued here for 50ms", "after_seconds": 0.05}),
+                json!({"kind": "queued", "message": "queued in this client for 50ms", "after_seconds": 0.05}),
             ),
             (
                 NodeFailure::Stalled(ms(1_500)),
@@ -148,11 +149,11 @@ mod tests {
             ),
             (
                 NodeFailure::Replica,
-                json!({"kind": "replica", "message": "a replica; give the address of a master"}),
+                json!({"kind": "replica", "message": "replica: configure the address of a master"}),
             ),
             (
                 NodeFailure::SameServer("b:6379".into()),
-                json!({"kind": "same_server", "message": "the same server as b:6379", "other": "b:6379"}),
+                json!({"kind": "same_server", "message": "same server as b:6379", "other": "b:6379"}),
             ),
             (
                 NodeFailure::Unexpected("+odd".into()),
@@ -160,15 +161,15 @@ mod tests {
             ),
             (
                 NodeFailure::ShutDown,
-                json!({"kind": "shut_down", "message": "the runtime was shut down"}),
+                json!({"kind": "shut_down", "message": "the runtime has shut down"}),
             ),
         ] {
-            assert_eq!(to_value(&failure).expect("it can be written"), expected);
+            assert_eq!(to_value(&failure).expect("serializable"), expected);
         }
     }
 
     #[test]
-    fn a_failure_for_a_time_says_how_long() {
+    fn temporary_failures_have_times() {
         let (ago, counts_in) = (ms(3_100), ms(60_100));
         let times = |kind: &str, message: &str| {
             let (ago, counts_in) = (3.1, 60.1);
@@ -200,12 +201,12 @@ mod tests {
                 }),
             ),
         ] {
-            assert_eq!(to_value(&failure).expect("it can be written"), expected);
+            assert_eq!(to_value(&failure).expect("serializable"), expected);
         }
     }
 
     #[test]
-    fn facts_are_words() {
+    fn facts_are_strings() {
         let persistence = [
             Persistence::Nothing,
             Persistence::Snapshots,
@@ -222,11 +223,11 @@ mod tests {
             "append_only_every_second",
             "append_only_never"
         ]);
-        assert_eq!(to_value(persistence).expect("it can be written"), words);
+        assert_eq!(to_value(persistence).expect("serializable"), words);
         let fsync = [Fsync::Always, Fsync::EverySecond, Fsync::Never];
         let words = json!(["always", "every_second", "never"]);
-        assert_eq!(to_value(fsync).expect("it can be written"), words);
+        assert_eq!(to_value(fsync).expect("serializable"), words);
         let roles = to_value([Role::Master, Role::Replica]);
-        assert_eq!(roles.expect("it can be written"), json!(["master", "replica"]));
+        assert_eq!(roles.expect("serializable"), json!(["master", "replica"]));
     }
 }

@@ -1,6 +1,6 @@
-//! What is asked of a server when a connection to it is set up, and what it says of itself then.
+//! Commands that set up a connection, and the server's replies.
 
-use super::abilities::{Abilities, NativeDelete};
+use super::capabilities::{Capabilities, NativeDelete};
 use super::command::ask_time;
 use super::facts::Facts;
 use super::reply::time_us;
@@ -12,41 +12,39 @@ use redis::{ErrorKind, RedisError, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a server says of itself when a connection is set up. Unknown where it may not be asked.
+/// Server information from the set-up. Fields are `None` if the server does not report them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServerInfo {
     pub(crate) run_id: Option<Arc<str>>,
-    /// Why `run_id` is unknown; empty if it is known.
+    /// Why `run_id` is unknown; empty if known.
     pub(crate) unnamed: &'static str,
-    /// The name of its data set (`master_replid`).
+    /// Replication ID of its data set (`master_replid`).
     pub(crate) replid: Option<Arc<str>>,
     pub(crate) version: Option<Arc<str>>,
     pub(crate) is_replica: bool,
-    /// How long the server has been up, in whole seconds.
+    /// Uptime of the server, in whole seconds.
     pub(crate) uptime: Option<Duration>,
-    /// True if it writes every command to disk before it answers, false if not; unknown where it does not
-    /// say so.
+    /// True if the server fsyncs every write before its reply; `None` if unknown.
     pub(crate) is_durable: Option<bool>,
-    /// The eviction policy, if the server may evict keys to save memory.
+    /// The eviction policy, if the server may evict keys.
     pub(crate) evicting: Option<Arc<str>>,
 }
 
-/// What is asked for by `INFO`. Older servers take one section at a time.
+/// Sections of `INFO`. Servers before Redis 7.0 accept one section per command.
 const SECTIONS: [&str; 4] = ["server", "replication", "memory", "persistence"];
 
-/// What a set-up has found.
+/// Result of a set-up.
 #[derive(Debug)]
 pub(crate) struct SetUp {
     pub(crate) client_id: Option<i64>,
     pub(crate) info: ServerInfo,
-    /// What the server's clock shows, in microseconds since 1970, if it may be asked.
+    /// Time of the server's clock, in microseconds since 1970; `None` if `TIME` is not permitted.
     pub(crate) shown_us: Option<u64>,
-    pub(crate) can: Abilities,
+    pub(crate) can: Capabilities,
 }
 
 impl SetUp {
-    /// Asks for the time, the connection's id and what the server says of itself; tells it the scripts,
-    /// and over RESP3 that we take pushes.
+    /// Requests the time, the client ID, `INFO` and `CONFIG`; loads the scripts; with RESP3, enables tracking.
     pub(crate) fn ask(resp3: bool, parts: &mut SetUpParts) {
         ask_time(parts.required());
         parts.optional(Optional::ClientId).command("CLIENT", 1).arg("ID").end();
@@ -62,18 +60,16 @@ impl SetUp {
             requests.command("SCRIPT", 2).args(["LOAD", source]).end();
         }
         if resp3 {
-            // RESP2 would answer OK, and could not push.
+            // RESP2 would accept it, but deliver no pushes.
             ask_for_pushes(parts.optional(Optional::Tracking));
         }
     }
 
-    /// What `replies` to [what was asked](Self::ask) say. Each command may be forbidden to our user, or
-    /// unknown to the server: what is not known is not used. Any other error says that the server cannot
-    /// be asked now.
+    /// Parses the replies. The server may not support or permit a command: then the fact stays unknown. Any other error
+    /// fails the set-up, because it reports a temporary state.
     ///
-    /// 1. A server is busy with a script, and a connection to it is made anew. 2. Its BUSY is taken for
-    ///    a server that does not tell who it is, so it may have been restarted. 3. It counts for nothing
-    ///    for a minute.
+    /// Example: a server is `BUSY` with a script during a reconnect. If its error counted as an unknown run ID, the
+    /// restart guard would exclude the server for a minute.
     pub(crate) fn read(replies: &[Value], resp3: bool) -> Result<Self, RedisError> {
         let [time, told @ ..] = replies else { return Err(out_of_step()) };
         let [id, rest @ ..] = told else { return Err(out_of_step()) };
@@ -92,9 +88,9 @@ impl SetUp {
         }
         facts.add_config(config);
         let mut info = ServerInfo::of(&facts);
-        info.unnamed = refusal(&sections[0]).unwrap_or(info.unnamed);
-        // A replica is none of ours, whatever else is wrong with it.
-        if let Some(error) = told.iter().find_map(obstacle).filter(|_| !info.is_replica) {
+        info.unnamed = info_error(&sections[0]).unwrap_or(info.unnamed);
+        // A replica is rejected later, with a better reason.
+        if let Some(error) = told.iter().find_map(temporary_error).filter(|_| !info.is_replica) {
             return Err(error);
         }
         let are_texts = sections.iter().all(|reply| {
@@ -106,18 +102,18 @@ impl SetUp {
             Value::ServerError(_) if are_texts => None,
             _ => return Err(out_of_step()),
         };
-        let can = Abilities { tracks, deletes: NativeDelete::of(&facts) };
+        let can = Capabilities { tracks, deletes: NativeDelete::of(&facts) };
         Ok(Self { client_id, info, shown_us: time_us(time), can })
     }
 }
 
-/// Asks to be told when keys change that are asked about with that wish.
+/// Enables client tracking in opt-in mode.
 pub(super) fn ask_for_pushes(requests: &mut Requests) {
     requests.command("CLIENT", 4).args(["TRACKING", "ON", "OPTIN", "NOLOOP"]).end();
 }
 
-/// The error of a server that cannot be asked now, if `reply` is one.
-fn obstacle(reply: &Value) -> Option<RedisError> {
+/// The error, if it reports a temporary state of the server.
+fn temporary_error(reply: &Value) -> Option<RedisError> {
     match reply {
         Value::ServerError(error) => {
             let is_refusal =
@@ -128,17 +124,17 @@ fn obstacle(reply: &Value) -> Option<RedisError> {
     }
 }
 
-/// Why the run of the server is unknown, if `reply` refuses `INFO server`.
-fn refusal(reply: &Value) -> Option<&'static str> {
+/// Why the run ID is unknown, if `reply` is an error.
+fn info_error(reply: &Value) -> Option<&'static str> {
     match reply {
         Value::ServerError(error) if error.code() == "NOPERM" => Some("INFO is not permitted"),
         Value::ServerError(error) if error.code() == OMITTED => Some("no reply to INFO"),
-        Value::ServerError(_) => Some("the server does not know INFO"),
+        Value::ServerError(_) => Some("the server does not support INFO"),
         _ => None,
     }
 }
 
-/// The same, by the fields of `INFO`; empty if it is known.
+/// Why the run ID is unknown, by the fields of `INFO`; empty if known.
 fn unnamed(facts: &Facts) -> &'static str {
     match (facts.run_id(), facts.uptime()) {
         (Some(_), _) => "",
@@ -148,7 +144,7 @@ fn unnamed(facts: &Facts) -> &'static str {
 }
 
 fn out_of_step() -> RedisError {
-    (ErrorKind::UnexpectedReturnType, "replies out of step").into()
+    (ErrorKind::UnexpectedReturnType, "replies out of sync").into()
 }
 
 impl ServerInfo {
@@ -176,7 +172,7 @@ mod tests {
         parts.all()
     }
 
-    /// A set-up over RESP3 with these replies to `INFO server` and to `CONFIG GET`.
+    /// A RESP3 set-up with these replies to `INFO server` and `CONFIG GET`.
     fn read(info: &str, config: &str) -> Result<SetUp, RedisError> {
         let time = "*2\r\n$1\r\n7\r\n$1\r\n5\r\n";
         let mut wires =
@@ -196,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn info_says_who_the_server_is() {
+    fn info_fields_are_parsed() {
         let info = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nuptime_in_seconds:7\r\n\r\n# Replication\r\nrole:master\r\n\
                     # Memory\r\nmaxmemory:1000\r\nmaxmemory_policy:allkeys-lru\r\n";
         let parsed = told(info);
@@ -215,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn durable_is_who_writes_before_it_answers() {
+    fn durable_means_appendfsync_always() {
         for (config, always) in [
             ("%1\r\n$11\r\nappendfsync\r\n$6\r\nalways\r\n", Some(true)),
             ("*2\r\n$11\r\nappendfsync\r\n$6\r\nalways\r\n", Some(true)),
@@ -232,14 +228,14 @@ mod tests {
     }
 
     #[test]
-    fn a_set_up_fails_with_any_error_but_that_it_may_not_be_asked() {
+    fn set_up_fails_on_temporary_errors_only() {
         for (may_not, unnamed) in [
             ("-NOPERM no\r\n", "INFO is not permitted"),
-            ("-ERR unknown command 'INFO'\r\n", "the server does not know INFO"),
-            ("-unsupported command\r\n", "the server does not know INFO"),
+            ("-ERR unknown command 'INFO'\r\n", "the server does not support INFO"),
+            ("-unsupported command\r\n", "the server does not support INFO"),
             ("-OMITTED\r\n", "no reply to INFO"),
         ] {
-            let set_up = read(may_not, may_not).expect("not known, and that is all");
+            let set_up = read(may_not, may_not).expect("only the fact is unknown");
             assert_eq!((set_up.client_id, set_up.can.tracks), (Some(7), true));
             assert_eq!(set_up.shown_us, Some(7_000_005));
             assert_eq!(set_up.info, ServerInfo { unnamed, ..ServerInfo::default() });
@@ -251,12 +247,12 @@ mod tests {
             }
         }
         let replica = read(&bulk("role:slave\r\n"), "-MASTERDOWN no link\r\n");
-        assert!(replica.expect("told by name elsewhere").info.is_replica);
-        assert!(read("+OK\r\n", "+OK\r\n").is_err(), "no answer to what was asked");
+        assert!(replica.expect("a replica is no set-up error").info.is_replica);
+        assert!(read("+OK\r\n", "+OK\r\n").is_err(), "replies do not match the commands");
     }
 
     #[test]
-    fn what_is_asked_is_what_is_read() {
+    fn set_up_commands_and_reply_count() {
         for resp3 in [false, true] {
             let asked = asked(resp3);
             let text = String::from_utf8(asked.bytes().to_vec()).expect("text");
@@ -273,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_tracks_only_where_it_can_push_and_said_yes() {
+    fn tracking_needs_resp3_and_an_ok() {
         let tracks = |resp3: bool, last: Value| {
             let mut replies = vec![Value::Nil, Value::Int(7)];
             replies.resize(2 + SECTIONS.len(), Value::BulkString(Vec::new()));
@@ -284,6 +280,6 @@ mod tests {
         let refused = redis::parse_redis_value(b"-ERR no\r\n").expect("an error reply");
         assert!(tracks(true, Value::Okay));
         assert!(!tracks(true, refused));
-        assert!(!tracks(false, Value::Okay), "that is the answer to a script");
+        assert!(!tracks(false, Value::Okay), "the last reply belongs to SCRIPT LOAD");
     }
 }

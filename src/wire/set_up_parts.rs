@@ -1,11 +1,11 @@
-//! The commands of a set-up in parts, of which a server may refuse the optional ones.
+//! Set-up commands in parts, which may be optional.
 
 use super::requests::Requests;
 use redis::{RedisError, Value};
 use std::fmt;
 use std::slice::Chunks;
 
-/// A kind of command that a connection can do without.
+/// A kind of command that a server may refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Optional {
     SetName,
@@ -17,25 +17,25 @@ pub(crate) enum Optional {
     Tracking,
 }
 
-/// A set of them.
+/// Set of [`Optional`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Optionals(u8);
 
-/// Successive commands of a set-up that are all of one kind, or all required.
+/// Consecutive commands of one optional kind, or required ones.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) optional: Option<Optional>,
     pub(crate) requests: Requests,
 }
 
-/// All commands of a greeting or of a set-up, in order.
+/// All commands of a greeting or a set-up, in order.
 #[derive(Debug, Default)]
 pub(crate) struct SetUpParts(Vec<Part>);
 
-/// The code of [`omitted_reply`]. No server sends it.
+/// Error code of [`omitted_reply`]. No server sends it.
 pub(super) const OMITTED: &str = "OMITTED";
 
-/// The error reply that a set-up reads in place of the reply to an omitted command.
+/// Stands for the reply to a command that was not sent.
 pub(crate) fn omitted_reply() -> Result<Value, RedisError> {
     redis::parse_redis_value(format!("-{OMITTED} without a reply before\r\n").as_bytes())
 }
@@ -55,12 +55,12 @@ fn bit(optional: Optional) -> u8 {
 }
 
 impl SetUpParts {
-    /// The requests of a new part that the server must accept.
+    /// Starts a part that the server must accept.
     pub(super) fn required(&mut self) -> &mut Requests {
         self.part(None)
     }
 
-    /// The requests of a new part that the server may refuse.
+    /// Starts a part that the server may refuse.
     pub(super) fn optional(&mut self, optional: Optional) -> &mut Requests {
         self.part(Some(optional))
     }
@@ -71,12 +71,11 @@ impl SetUpParts {
         &mut self.0[index].requests
     }
 
-    /// The parts of each exchange: one exchange for each part, or one for all.
+    /// The parts, grouped by exchange: one part each, or all in one.
     pub(crate) fn exchanges(&self, one_by_one: bool) -> Chunks<'_, Part> {
         self.0.chunks(if one_by_one { 1 } else { self.0.len().max(1) })
     }
 
-    /// All commands.
     #[cfg(test)]
     pub(super) fn all(&self) -> Requests {
         let mut all = Requests::default();

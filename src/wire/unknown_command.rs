@@ -1,7 +1,7 @@
-//! Which errors report that a command is unknown.
+//! Recognizes errors that report an unknown command.
 
-/// Codes of errors that report the state of a server, of a proxy or of our rights, and not that the command is
-/// unknown: codes of Redis and Valkey, and the first words of Envoy's errors (`no upstream host`).
+/// Codes of errors that report a state of the server, the proxy or the user's permissions, and not an unknown command.
+/// Includes codes of Redis and Valkey, and the first words of Envoy's errors (`no upstream host`).
 const STATES: [&str; 23] = [
     "ASK",
     "BUSY",
@@ -28,13 +28,13 @@ const STATES: [&str; 23] = [
     "upstream",
 ];
 
-/// First words of errors with the code `ERR` that report such a state, by Redis and twemproxy.
+/// Prefixes of `ERR` errors that report such a state, from Redis and twemproxy.
 const STATES_WITHOUT_CODE: [&str; 3] =
     ["max number of clients", "Connection refused", "Connection timed out"];
 
-/// True for an error reply by which a server or proxy refuses a command that it does not know, or not with these
-/// arguments. There is no code for that: Redis says `ERR unknown command`, Envoy before 1.21 `unsupported command`.
-/// So it is any error but those that report a state, which can change.
+/// True if the server or proxy does not support the command or its arguments. There is no common code for that: Redis
+/// replies `ERR unknown command`, Envoy before 1.21 `unsupported command`. Therefore every error counts except those
+/// that report a state, which can change.
 pub(crate) fn is_unknown_command(code: &str, detail: Option<&str>) -> bool {
     let detail = detail.unwrap_or_default();
     let is_state = STATES.contains(&code)
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_command_is_any_error_but_one_of_a_state() {
+    fn unknown_command_excludes_state_errors() {
         for (text, is_unknown) in [
             ("ERR unknown command 'HELLO'", true),
             ("ERR wrong number of arguments for 'client' command", true),

@@ -1,24 +1,21 @@
-//! The ownership string stored under a key.
+//! The value stored under a lock's key.
 
 use crate::random::Random;
 use std::fmt;
 use uuid::Uuid;
 
-/// The hex digits of a UUID.
+/// Hex digits of a UUID.
 const DIGITS: usize = 32;
 
-/// Follows the digits of a value that no lease has. Metadata follows a colon, so no holder can write it.
-const COOLING: &str = "+cool-down";
+/// Suffix of a cool-down value. Metadata starts with a colon, so a holder cannot produce it.
+const COOL_DOWN: &str = "+cool-down";
 
-/// The longest value in bytes that is read from a node. A value of a lease has up to 4,134: the digits, a plus
-/// sign with the number of keys, a colon and 4,096 bytes of metadata. A longer one is no lock of this library. The
-/// scripts repeat the number.
+/// Maximum length of a value read from a node, in bytes. A lease's value has at most 4,134: the digits, a plus sign and
+/// the number of keys, a colon and 4,096 bytes of metadata. The scripts repeat this number.
 pub(crate) const MAX_VALUE: usize = 4_200;
 
-/// What stands under a key: 32 hex digits of a `UUIDv4` made from the operating system's
-/// randomness, fresh for every attempt (I7). If it stands under several keys, for one lease, a plus
-/// sign and their number follow; with metadata, a colon and that. The value of somebody else's lock
-/// can be any bytes.
+/// Value of a lock: 32 hex digits of a random `UUIDv4`, fresh for every attempt (I7). A lease of several keys appends a
+/// plus sign and their number, metadata follows after a colon. Values of other clients may be arbitrary bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Value(Form);
 
@@ -33,15 +30,14 @@ impl Value {
         Self::plain(random.uuid())
     }
 
-    /// The value with these digits.
     pub(crate) fn plain(uuid: Uuid) -> Self {
         let mut digits = [0; DIGITS];
         uuid.simple().encode_lower(&mut digits);
         Self(Form::Plain(digits))
     }
 
-    /// The value with these digits for so many `keys`, that tells `metadata` to whoever reads it.
-    pub(crate) fn telling(uuid: Uuid, keys: usize, metadata: Option<&str>) -> Self {
+    /// The value for a lease of this number of `keys`, with metadata.
+    pub(crate) fn with_metadata(uuid: Uuid, keys: usize, metadata: Option<&str>) -> Self {
         let fresh = Self::plain(uuid);
         if keys == 1 && metadata.is_none() {
             return fresh;
@@ -51,17 +47,17 @@ impl Value {
         Self(Form::Long(format!("{}{mark}{told}", fresh.as_str()).into_bytes().into()))
     }
 
-    /// The value that stays for a cool-down after a release.
-    pub(crate) fn cooling(random: &Random) -> Self {
-        Self(Form::Long(format!("{}{COOLING}", Self::fresh(random).as_str()).into_bytes().into()))
+    /// A fresh cool-down value, stored after a release.
+    pub(crate) fn cool_down(random: &Random) -> Self {
+        Self(Form::Long(format!("{}{COOL_DOWN}", Self::fresh(random).as_str()).into_bytes().into()))
     }
 
-    /// True if it was left by a release with a cool-down.
-    pub(crate) fn is_cooling(&self) -> bool {
-        self.secret().is_some() && self.bytes()[DIGITS..] == *COOLING.as_bytes()
+    /// True for a cool-down value.
+    pub(crate) fn is_cool_down(&self) -> bool {
+        self.secret().is_some() && self.bytes()[DIGITS..] == *COOL_DOWN.as_bytes()
     }
 
-    /// A value as it was read, or handed over. Equal bytes have one form, so that they compare as equal.
+    /// A value read from a node or handed over. Equal bytes compare as equal.
     pub(crate) fn of(bytes: &[u8]) -> Self {
         Self(bytes.try_into().map_or_else(|_| Form::Long(bytes.into()), Form::Plain))
     }
@@ -73,35 +69,35 @@ impl Value {
         }
     }
 
-    /// One of ours is text.
+    /// Empty for a value that is not UTF-8, which only other clients store.
     pub(crate) fn as_str(&self) -> &str {
         std::str::from_utf8(self.bytes()).unwrap_or_default()
     }
 
-    /// The digits of a lock's value, which no text may show. A value of another format has none: to redact an empty or
-    /// a short one would make texts unreadable.
+    /// The digits of a lock's value, which must not appear in texts. `None` for other formats: replacing an empty or
+    /// short value would make texts unreadable.
     pub(crate) fn secret(&self) -> Option<&str> {
         let digits = self.as_str().get(..DIGITS)?;
         digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(digits)
     }
 
-    /// Enough of it to tell two apart, and too little to take the lock away.
+    /// A prefix that distinguishes values, but is too short to release the lock with.
     pub(crate) fn hint(&self) -> String {
         let most = (self.bytes().len() / 4).min(6);
         String::from_utf8_lossy(&self.bytes()[..most]).into_owned()
     }
 
-    /// What the holder tells, if the value has our format.
+    /// The holder's metadata; `None` for other formats.
     pub(crate) fn metadata(&self) -> Option<&str> {
         self.parts()?.1
     }
 
-    /// Under how many keys it stands for one lease, if it says that these are several.
-    pub(crate) fn several(&self) -> Option<usize> {
+    /// Number of keys of the lease, if above one.
+    pub(crate) fn multi_key_count(&self) -> Option<usize> {
         self.parts().map(|(keys, _)| keys).filter(|keys| *keys > 1)
     }
 
-    /// Under how many keys it stands, and the metadata; `None` if it has not our format.
+    /// Number of keys, and metadata; `None` for other formats.
     fn parts(&self) -> Option<(usize, Option<&str>)> {
         let (digits, rest) = self.bytes().split_at_checked(DIGITS)?;
         if !digits.iter().all(u8::is_ascii_hexdigit) {
@@ -120,7 +116,7 @@ impl Value {
     }
 }
 
-/// Shows the first digits only: who knows a value can take the lock away.
+/// Shows a prefix only: the whole value is enough to release the lock.
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}…", self.hint())
@@ -133,7 +129,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn values_are_fresh_hex_and_never_shown_whole() {
+    fn fresh_values_are_unique_hex_and_hidden_in_debug() {
         let values: Vec<_> = (0..1_000).map(|_| Value::fresh(&Random::Machine)).collect();
         let distinct: HashSet<_> = values.iter().map(|v| v.as_str().to_owned()).collect();
         assert_eq!(distinct.len(), values.len());
@@ -146,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn metadata_follows_the_digits_and_is_read_back() {
+    fn metadata_and_key_count_round_trip() {
         for (keys, mark) in [(1, ""), (2, "+2"), (1_000, "+1000")] {
             for told in
                 [None, Some(""), Some("worker-7"), Some("host:42"), Some("größe"), Some("+7")]
             {
-                let value = Value::telling(Random::Machine.uuid(), keys, told);
+                let value = Value::with_metadata(Random::Machine.uuid(), keys, told);
                 assert_eq!(
-                    (value.metadata(), value.several()),
+                    (value.metadata(), value.multi_key_count()),
                     (told, Some(keys).filter(|k| *k > 1))
                 );
                 let metadata = told.map_or(String::new(), |told| format!(":{told}"));
@@ -166,27 +162,27 @@ mod tests {
     }
 
     #[test]
-    fn values_with_equal_bytes_are_equal_however_they_were_made() {
+    fn values_with_equal_bytes_are_equal() {
         let made = Value::fresh(&Random::Machine);
         assert_eq!(Value::of(made.bytes()), made);
-        let made = Value::telling(Random::Machine.uuid(), 1, Some("worker-7"));
+        let made = Value::with_metadata(Random::Machine.uuid(), 1, Some("worker-7"));
         assert_eq!(Value::of(made.bytes()), made);
     }
 
     #[test]
-    fn cool_down_values_are_recognised_and_have_no_metadata() {
-        let cooling = Value::cooling(&Random::Machine);
-        assert!(cooling.is_cooling() && Value::of(cooling.bytes()).is_cooling());
-        assert_eq!((cooling.metadata(), cooling.several()), (None, None));
+    fn cool_down_values_have_no_metadata() {
+        let cooling = Value::cool_down(&Random::Machine);
+        assert!(cooling.is_cool_down() && Value::of(cooling.bytes()).is_cool_down());
+        assert_eq!((cooling.metadata(), cooling.multi_key_count()), (None, None));
         let holders = [None, Some("cool-down"), Some("+cool-down")];
         for metadata in holders {
-            assert!(!Value::telling(Random::Machine.uuid(), 1, metadata).is_cooling());
+            assert!(!Value::with_metadata(Random::Machine.uuid(), 1, metadata).is_cool_down());
         }
-        assert!(!Value::of(b"+cool-down").is_cooling());
+        assert!(!Value::of(b"+cool-down").is_cool_down());
     }
 
     #[test]
-    fn foreign_values_have_no_secret_digits() {
+    fn foreign_values_have_no_secret() {
         for foreign in
             ["", "T", "holder-7", "0123456789abcdef", "not-hex-but-longer-than-32-letters"]
         {
@@ -195,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_number_above_one_says_that_there_are_several_keys() {
+    fn key_count_must_be_above_one() {
         let digits = Value::fresh(&Random::Machine).as_str().to_owned();
         for rest in [
             "+",
@@ -211,22 +207,22 @@ mod tests {
             "+:+2",
         ] {
             let value = Value::of(format!("{digits}{rest}").as_bytes());
-            assert_eq!((value.several(), value.metadata()), (None, None), "{rest}");
+            assert_eq!((value.multi_key_count(), value.metadata()), (None, None), "{rest}");
         }
         let in_metadata = Value::of(format!("{digits}:+2").as_bytes());
-        assert_eq!((in_metadata.several(), in_metadata.metadata()), (None, Some("+2")));
+        assert_eq!((in_metadata.multi_key_count(), in_metadata.metadata()), (None, Some("+2")));
         for no_digits in ["+2", "x+2", "0123+2", &"x".repeat(DIGITS), ""] {
-            assert_eq!(Value::of(format!("{no_digits}+2").as_bytes()).several(), None);
+            assert_eq!(Value::of(format!("{no_digits}+2").as_bytes()).multi_key_count(), None);
         }
     }
 
     #[test]
-    fn others_values_tell_nothing_and_break_nothing() {
+    fn foreign_values_have_no_metadata() {
         for others in
             [&b""[..], b"1", b"\xff\xfe", &[b'x'; 40], b"some-token-of-another-library:zz"]
         {
             let value = Value::of(others);
-            assert_eq!((value.metadata(), value.several()), (None, None));
+            assert_eq!((value.metadata(), value.multi_key_count()), (None, None));
             assert!(value.hint().chars().count() <= others.len() / 4);
         }
     }

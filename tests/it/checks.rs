@@ -88,11 +88,11 @@ async fn what_a_restart_forgets_is_told_for_each_kind_of_persistence() {
         assert_eq!(node.worst(), Some(Severity::Warning), "{node}");
         let texts = texts(&node, Severity::Warning);
         assert!(texts.len() == 1 && texts[0].contains(words), "{node}");
-        assert!(texts[0].contains("set appendonly yes and appendfsync always"), "{node}");
+        assert!(texts[0].contains("set appendonly yes, appendfsync always"), "{node}");
     }
     assert_eq!(alone(&Server::builder().durable()).await.worst(), None);
     let resting = Server::builder().durable().arg("--no-appendfsync-on-rewrite").arg("yes");
-    assert_eq!(alone(&resting).await.findings(), [Finding::RestsOnRewrite]);
+    assert_eq!(alone(&resting).await.findings(), [Finding::NoFsyncOnRewrite]);
 }
 
 #[tokio::test]

@@ -193,7 +193,7 @@ async fn majority_clocks_put_back_are_disputed_and_the_lock_is_too_long() {
         assert_eq!(holder.exceeds_max_ttl(), is_too_long, "{status}");
     }
     let refused = redlock.acquire("r").max_attempts(1).await.expect_err("it is held").to_string();
-    let remark = "longer than the max_ttl of 60.0s: the node's clock was put back";
+    let remark = "longer than max_ttl 60.0s: the node's clock was set back";
     assert_eq!(status.to_string().matches(remark).count(), 2, "{status}");
     assert!(
         refused.contains(remark),

@@ -205,7 +205,7 @@ async fn with_three_of_five_dead_a_refusal_names_exactly_those() {
         for (number, node) in report.nodes().iter().enumerate() {
             assert_eq!(node.name(), cluster[number].addr().to_string());
         }
-        assert!(refused.to_string().starts_with("too few nodes answered: "), "{refused}");
+        assert!(refused.to_string().starts_with("no quorum of nodes available: "), "{refused}");
         assert_eq!(refused.to_string().matches(" connection refused").count(), 3, "{refused}");
     }
     eventually("no key is left", || cluster.is_empty()).await;

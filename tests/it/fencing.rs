@@ -155,14 +155,14 @@ async fn what_is_no_counter_fails_by_name_and_is_never_taken_for_a_holder() {
     let redlock = client(&cluster);
     let at_end = "9007199254740991".to_owned();
     let breaks: [(&str, Spoil); 5] = [
-        ("something else stands", &|node| node.set(COUNTER, "no number")),
-        ("something else stands", &|node| node.set(COUNTER, "1.5")),
-        ("something else stands", &|node| node.set(COUNTER, "-5")),
-        ("something else stands", &|node| {
+        ("holds another value", &|node| node.set(COUNTER, "no number")),
+        ("holds another value", &|node| node.set(COUNTER, "1.5")),
+        ("holds another value", &|node| node.set(COUNTER, "-5")),
+        ("holds another value", &|node| {
             node.del(COUNTER);
             node.cmd(&["RPUSH", COUNTER, "x"]);
         }),
-        ("is at its end", &|node| node.set(COUNTER, &at_end)),
+        ("has reached its maximum", &|node| node.set(COUNTER, &at_end)),
     ];
     for (reason, spoil) in breaks {
         cluster.iter().for_each(kit::Server::flushall);

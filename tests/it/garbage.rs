@@ -197,7 +197,7 @@ async fn a_flood_of_pushes_holds_up_neither_votes_nor_orders() {
 
 #[tokio::test]
 async fn replies_that_are_out_of_step_are_no_votes() {
-    for (times, why) in [(1, "out of step"), (1_000, "a reply to nothing")] {
+    for (times, why) in [(1, "out of sync"), (1_000, "unsolicited reply")] {
         let peers = [(); 3].map(|()| Peer::start(Manner::SaysOk(times)));
         let refused = client(&peers).try_acquire("r").await.expect_err("nobody has granted it");
         let AcquireError::NoQuorum { report } = &refused else { panic!("{refused}") };

@@ -39,7 +39,9 @@ async fn a_held_lock_is_refused_with_the_votes_and_free_again_after_release() {
     let refused = theirs.try_acquire("r").await.expect_err("it is held");
     let AcquireError::Contended { report, .. } = &refused else { panic!("{refused:?}") };
     assert_eq!((report.granted(), report.needed()), (0, 2));
-    assert!(refused.to_string().starts_with("held by another: 0/3 granted (need 2): 127.0.0.1:"));
+    assert!(
+        refused.to_string().starts_with("held by another client: 0/3 granted (need 2): 127.0.0.1:")
+    );
     lease.release().await.expect("nodes are up");
     let lease = theirs.try_acquire("r").await.expect("free again");
     drop(lease);
@@ -181,7 +183,7 @@ async fn close_is_bounded_and_names_the_nodes_that_are_still_owed_something() {
     let error = closing.expect_err("one node does not answer");
     let name = cluster[1].addr().to_string();
     assert_eq!(error.undelivered(), [(name.clone(), 1)]);
-    let expected = format!("closed before all releases were delivered; still owed: {name} (1)");
+    let expected = format!("closed before all releases were delivered; pending: {name} (1)");
     assert_eq!(error.to_string(), expected);
     assert!(!lease.is_valid());
     cluster[1].cont();

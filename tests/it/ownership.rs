@@ -246,7 +246,7 @@ async fn locking_what_this_client_holds_is_told_apart() {
     let (held_here, text) = here(ours.try_acquire("r").await.expect_err("it is held"));
     assert!(held_here && text.starts_with("held by another lease of this client: "), "{text}");
     let (held_here, text) = here(theirs.try_acquire("r").await.expect_err("it is held"));
-    assert!(!held_here && text.starts_with("held by another: "), "{text}");
+    assert!(!held_here && text.starts_with("held by another client: "), "{text}");
     lease.release().await.expect("nodes are up");
     let theirs = theirs.try_acquire("r").await.expect("a free lock");
     let (held_here, _) = here(ours.try_acquire("r").await.expect_err("it is held"));
@@ -333,7 +333,10 @@ async fn a_released_lock_can_be_left_standing_for_a_while() {
     }
     let status = theirs.status("r").await.expect("a client that works");
     assert!(status.holder().is_some_and(|holder| holder.is_cooling_down()), "{status}");
-    assert!(status.to_string().starts_with("held by nobody (released, cooling down) "), "{status}");
+    assert!(
+        status.to_string().starts_with("held by no client (released, cooling down) "),
+        "{status}"
+    );
     let refused = ours.try_acquire("r").await.expect_err("it cools down");
     assert!(matches!(refused, AcquireError::Contended { held_here: false, .. }), "{refused}");
     let waited = theirs.acquire("r").wait(SOON).await.expect("free after a while");

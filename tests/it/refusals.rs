@@ -259,7 +259,8 @@ async fn a_replica_is_no_node() {
     let port = master.port().to_string();
     let replicas =
         [(); 2].map(|()| Server::builder().arg("--replicaof").arg("127.0.0.1").arg(&port).start());
-    check_from_the_start(&replicas, Server::url, "a replica; give the address of a master").await;
+    check_from_the_start(&replicas, Server::url, "replica: configure the address of a master")
+        .await;
 }
 
 #[tokio::test]

@@ -127,6 +127,6 @@ fn a_runtime_that_is_shut_down_does_not_hang_a_waiter_of_another() {
     let refused = waiter.join().expect("no panic").expect_err("nobody can answer");
     assert!(begun.elapsed() < ms(15_000), "it did not wait for the node timeout");
     let AcquireError::NoQuorum { report } = &refused else { panic!("{refused:?}") };
-    assert!(report.to_string().contains("the runtime was shut down"), "{report}");
+    assert!(report.to_string().contains("the runtime has shut down"), "{report}");
     cluster.servers().iter().for_each(kit::Server::cont);
 }

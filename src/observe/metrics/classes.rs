@@ -1,4 +1,4 @@
-//! What is counted of locks, by their class.
+//! Metrics of locks, by class.
 
 use super::families::{self, Counters};
 use crate::observe::event::{AcquireOutcome, ExtendOutcome, ReleaseResult};
@@ -6,29 +6,28 @@ use crate::protocol::Loss;
 use metrics::{Gauge, Histogram, Label, Recorder, with_recorder};
 use std::sync::OnceLock;
 
-/// So many classes are told apart; those that come later are one.
+/// Maximum number of classes; further ones are counted as [`OTHER`].
 const MAX_CLASSES: usize = 100;
 
-/// Locks without a class, and those of one class too many.
+/// Labels for locks without a class, and for classes above the maximum.
 const NONE: &str = "none";
 const OTHER: &str = "other";
 
-/// Each reason for a loss.
 const LOSSES: [Loss; 5] =
     [Loss::Expired, Loss::QuorumLost, Loss::TakenOver, Loss::MaxHold, Loss::Closed];
 
-/// The handles of all classes. Whoever reads them waits for nobody.
+/// Metric handles of all classes. Reading is wait-free.
 pub(super) struct Classes {
     none: Class,
-    /// Filled from the front.
+    /// Filled in order.
     known: Box<[Slot]>,
     other: Slot,
 }
 
-/// A class and its handles, once there are any.
+/// A class with its handles; empty at first.
 type Slot = OnceLock<Box<(&'static str, Class)>>;
 
-/// The handles of one class.
+/// Metric handles of one class.
 pub(super) struct Class {
     pub(super) acquires: Counters<AcquireOutcome>,
     pub(super) wait_of_won: Histogram,
@@ -38,7 +37,7 @@ pub(super) struct Class {
     pub(super) hold: Histogram,
     pub(super) losses: Counters<Loss>,
     pub(super) extends: Counters<ExtendOutcome>,
-    /// By whether they came through.
+    /// By success.
     pub(super) renewals: Counters<bool>,
     pub(super) slack: Histogram,
     pub(super) releases: Counters<ReleaseResult>,
@@ -50,7 +49,7 @@ impl Classes {
         Self { none: Class::new(recorder, NONE), known, other: OnceLock::new() }
     }
 
-    /// The handles of `class`; made when it is seen first.
+    /// The handles of `class`, created on first use.
     pub(super) fn of(&self, class: Option<&'static str>) -> &Class {
         let Some(class) = class else { return &self.none };
         let mut known = self.known.iter().filter_map(|slot| filled(slot, class));
@@ -59,10 +58,10 @@ impl Classes {
     }
 }
 
-/// What is in `slot`: if it was empty, `class`. A recorder may take its time: nobody waits for another's.
+/// Fills an empty slot with `class`. Creating handles may be slow, so it runs outside of the `OnceLock`.
 fn filled<'a>(slot: &'a Slot, class: &'static str) -> Option<&'a (&'static str, Class)> {
     if slot.get().is_none() {
-        // Where another thread is sooner, this is dropped.
+        // Dropped if another thread was faster.
         let _ = slot.set(Box::new((class, with_recorder(|it| Class::new(it, class)))));
     }
     slot.get().map(|filled| &**filled)

@@ -1,8 +1,8 @@
-//! Every metric that there is: its name, its unit, what it means.
+//! All metrics: name, unit and description.
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, Unit};
 
-/// One metric, for all values of its labels.
+/// A metric, for all values of its labels.
 #[derive(Clone, Copy)]
 pub(super) struct Family {
     kind: Kind,
@@ -33,48 +33,48 @@ macro_rules! families {
 
 families! {
     ACQUIRES: Counter of Count, "quorlock_acquires_total":
-        "Acquires that have ended, by what came of them.";
+        "Completed acquires, by outcome.";
     ACQUIRE_WAIT: Histogram of Seconds, "quorlock_acquire_wait_seconds":
-        "How long acquires took, from their begin to their end.";
+        "Duration of acquires.";
     WAITERS: Gauge of Count, "quorlock_waiters":
-        "Acquires that wait now: in line, or for their next attempt.";
+        "Acquires waiting for their turn or for their next attempt.";
     LEASES_HELD: Gauge of Count, "quorlock_leases_held":
-        "Leases that are held now.";
+        "Leases currently held.";
     HOLD: Histogram of Seconds, "quorlock_hold_seconds":
-        "How long leases were held, to their release or their loss.";
+        "Time from the acquire of a lease to its release or loss.";
     LEASES_LOST: Counter of Count, "quorlock_leases_lost_total":
-        "Leases that ended before they were released, by why.";
+        "Leases lost before their release, by reason.";
     EXTENDS: Counter of Count, "quorlock_extends_total":
-        "Extensions that holders asked for, by what came of them.";
+        "Extensions requested by holders, by outcome.";
     RENEWALS: Counter of Count, "quorlock_renewals_total":
-        "Extensions in the background, by whether they came through.";
+        "Background renewals, by result.";
     RENEWAL_SLACK: Histogram of Seconds, "quorlock_renewal_slack_seconds":
-        "What was left of the validity when a lease was renewed in the background.";
+        "Validity that remained when a background renewal succeeded.";
     RELEASES: Counter of Count, "quorlock_releases_total":
-        "Releases that have ended, by what came of them.";
+        "Completed releases, by result.";
     VOTES: Counter of Count, "quorlock_votes_total":
-        "Answers of nodes to what they were asked for, those that never came included.";
+        "Replies of nodes, including missing ones, by request and vote.";
     ROUND_TRIP: Histogram of Seconds, "quorlock_round_trip_seconds":
-        "From when a command was written to a node to when its answer was read.";
+        "Time from writing a command to reading its reply.";
     NODE_COUNTED: Gauge of Count, "quorlock_node_counted":
-        "Clients of this process with which the node counts: 0 or 1 where there is one client.";
+        "Clients of this process for which the node counts: 0 or 1 for a single client.";
     NODE_CLIENTS: Gauge of Count, "quorlock_node_clients":
-        "Clients of this process that know how the node stands.";
+        "Clients of this process that have contacted the node.";
     RELEASES_OWED: Gauge of Count, "quorlock_releases_owed":
-        "Releases that the node has not taken yet.";
+        "Releases that the node has not confirmed yet.";
     CONNECTIONS: Gauge of Count, "quorlock_connections":
-        "Connections to the node that stand now.";
+        "Open connections to the node.";
     CONNECTIONS_OPENED: Counter of Count, "quorlock_connections_opened_total":
-        "Connections to the node that were made.";
+        "Connections to the node that were established.";
     CONNECTIONS_CLOSED: Counter of Count, "quorlock_connections_closed_total":
-        "Connections to the node that have ended, by why.";
+        "Connections to the node that were closed, by reason.";
     CONNECT_FAILURES: Counter of Count, "quorlock_connect_failures_total":
-        "Connections to the node that could not be made.";
+        "Failed attempts to connect to the node.";
 }
 
 const METADATA: Metadata<'static> = Metadata::new("quorlock", Level::INFO, Some("quorlock"));
 
-/// Tells `recorder` what each of them means.
+/// Registers the descriptions.
 pub(super) fn describe(recorder: &dyn Recorder) {
     for Family { kind, name, unit, meaning } in ALL {
         let (name, unit, meaning) = ((*name).into(), Some(*unit), (*meaning).into());
@@ -97,7 +97,7 @@ impl Family {
 
     pub(super) fn gauge(&self, recorder: &dyn Recorder, labels: &[Label]) -> Gauge {
         let gauge = recorder.register_gauge(&self.key(labels), &METADATA);
-        // It is 0 from now on, and not unknown, unless another client has begun to count.
+        // Exports 0 instead of a missing metric. Does not reset the sum of other clients.
         gauge.increment(0.0);
         gauge
     }
@@ -106,8 +106,8 @@ impl Family {
         recorder.register_histogram(&self.key(labels), &METADATA)
     }
 
-    /// One counter for `each`, told apart by a label of this `name`. All are 0 from now on: the first event is an
-    /// increase that can be seen.
+    /// One counter for each value of the label `name`. All start at 0, so that the first event is visible as an
+    /// increase.
     pub(super) fn counters<K: Copy>(
         &self,
         recorder: &dyn Recorder,
@@ -125,11 +125,10 @@ impl Family {
     }
 }
 
-/// The counters of one metric, by one of its labels.
+/// Counters of one metric, by the value of one label.
 pub(super) struct Counters<K>(Box<[(K, Counter)]>);
 
 impl<K: PartialEq> Counters<K> {
-    /// Counts one of this kind.
     pub(super) fn count(&self, kind: &K) {
         if let Some((_, counter)) = self.0.iter().find(|(known, _)| known == kind) {
             counter.increment(1);

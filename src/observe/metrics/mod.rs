@@ -1,7 +1,7 @@
-//! What happens, as metrics of the `metrics` crate.
+//! Events as metrics of the `metrics` crate.
 //!
-//! docs/METRICS.md has them all. They are an [`Observer`], and nothing is counted elsewhere. The handles are made with the
-//! client, those of a class when it is seen first: an event looks up nothing but its class or its node.
+//! docs/METRICS.md lists them. An [`Observer`] updates all of them. Handles are created with the client, or on the
+//! first use of a class, so an event only looks up its class or node.
 
 mod classes;
 mod families;
@@ -22,14 +22,14 @@ use crate::sync::contain;
 use metrics::{Recorder, with_recorder};
 use std::sync::Arc;
 
-/// Counts for the recorder that was installed when its client was built.
+/// Records to the recorder that was installed when the client was built.
 pub(super) struct Metrics {
     classes: Classes,
     nodes: Box<[Node]>,
 }
 
 impl Metrics {
-    /// For a client of these nodes; `None` if there is no recorder now. One that panics is none.
+    /// `None` if no recorder is installed, or it panics.
     pub(super) fn new(nodes: &[Arc<str>]) -> Option<Self> {
         let made = contain(|| {
             with_recorder(|recorder| is_recorder(recorder).then(|| Self::with(recorder, nodes)))
@@ -52,14 +52,14 @@ impl Metrics {
     }
 }
 
-/// True if what is recorded gets anywhere. The facade does not tell: where none is installed there is one that drops
-/// everything. But that one has no size, and whatever keeps numbers has.
+/// True if a recorder is installed. Otherwise the facade returns a no-op recorder, which it does not identify. That one
+/// is zero-sized, and a recorder that stores metrics is not.
 fn is_recorder(recorder: &dyn Recorder) -> bool {
     size_of_val(recorder) > 0
 }
 
 impl Observer for Metrics {
-    /// All that is counted of its class is 0 from now on, and not unknown.
+    /// Exports 0 for all metrics of the class.
     fn acquire_begun(&self, event: &AcquireBegun<'_>) {
         self.class(&event.lock);
     }
@@ -106,7 +106,7 @@ impl Observer for Metrics {
     }
 
     fn release_begun(&self, event: &ReleaseBegun<'_>) {
-        // The end of what was lost before was counted as its loss.
+        // A lost lease was already counted when it was lost.
         if event.loss.is_none() {
             let class = self.class(&event.lock);
             class.held.decrement(1.0);

@@ -1,4 +1,4 @@
-//! What is counted of nodes.
+//! Metrics of nodes.
 
 use super::families::{self, Counters};
 use crate::observe::node_event::{
@@ -9,17 +9,17 @@ use metrics::{Counter, Gauge, Histogram, Label, Recorder};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Why connections end, as a label.
+/// Values of the label `reason` of closed connections.
 const DISCONNECTED: &str = "disconnected";
 const STALLED: &str = "stalled";
 const SHUT_DOWN: &str = "shut_down";
 const CLOSED: &str = "closed";
 
-/// The handles of one node of one client. Gauges are raised and lowered, and never set: so those of several clients of
-/// a process are sums.
+/// Metric handles of one node of one client. Gauges are changed by differences, so that several clients of a process
+/// add up.
 pub(super) struct Node {
     pub(super) name: Arc<str>,
-    /// By what it was asked for and what it said.
+    /// By reply and kind of command.
     granted: Counters<Asked>,
     held: Counters<Asked>,
     missing: Counters<Asked>,
@@ -32,7 +32,7 @@ pub(super) struct Node {
     pub(super) opened: Counter,
     closed: Counters<&'static str>,
     pub(super) connect_failures: Counter,
-    /// What this client has added to the gauges that nobody lowers when it ends.
+    /// This client's contribution to the gauges, which is subtracted when it ends.
     is_known: AtomicBool,
     is_counted: AtomicUsize,
     owes: AtomicUsize,
@@ -104,7 +104,7 @@ impl Node {
         });
     }
 
-    /// The client has ended: takes back what it has added.
+    /// Subtracts this client's contributions.
     pub(super) fn end(&self) {
         if self.is_known.swap(false, Ordering::Relaxed) {
             self.clients.decrement(1.0);
@@ -114,8 +114,8 @@ impl Node {
     }
 }
 
-/// Lets `gauge` follow from one number to another, and `sum` with it. What is told by several threads may come in any
-/// order: in the end all is added up.
+/// Changes `gauge` and `sum` by the difference. Events of several threads may arrive in any order; the sum is correct
+/// in the end.
 fn change(gauge: &Gauge, sum: &AtomicUsize, from: usize, to: usize) {
     sum.fetch_add(to.wrapping_sub(from), Ordering::Relaxed);
     gauge.increment(float(to) - float(from));

@@ -5,7 +5,7 @@ use super::run::{Answer, Run, argument};
 use super::sources::Body;
 use crate::server_model::reply::Reply;
 
-pub(super) const AT_END: &str = "COUNTER a fencing counter is at its end: delete its key";
+pub(super) const AT_END: &str = "COUNTER a fencing counter has reached its maximum: delete its key";
 /// How many arguments are this script's own.
 const OWN: usize = 4;
 
@@ -19,7 +19,7 @@ pub(super) fn run(
     let (mode, ttl) = (argument(args, 2), argument(args, 3));
     let (counters, mut shown) = look(run, beside, mode == b"try")?;
     let least = number(argument(args, 1)).unwrap_or_default();
-    let next = if mode == b"draw" { shown + 1.0 } else { shown };
+    let next = if mode == b"incr" { shown + 1.0 } else { shown };
     let goal = next.max(least);
     if goal >= END {
         return Ok(Reply::error(AT_END));
@@ -73,6 +73,6 @@ pub(super) fn counter(digits: &Reply) -> Result<f64, Reply> {
     let sound = |found: &f64| *found >= 0.0 && *found < END && found.fract() == 0.0;
     found.filter(sound).ok_or_else(|| match digits {
         Reply::Error(why) if !why.contains("WRONGTYPE") => Reply::Error(why.clone()),
-        _ => Reply::error("COUNTER something else stands at the key of a fencing counter"),
+        _ => Reply::error("COUNTER the key of a fencing counter holds another value: delete it"),
     })
 }

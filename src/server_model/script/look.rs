@@ -1,4 +1,4 @@
-//! `look.lua`: reads a lock.
+//! `read.lua`: reads a lock.
 
 use super::run::{Answer, Held, MAX_VALUE, Run};
 use crate::server_model::reply::Reply;

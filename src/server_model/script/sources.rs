@@ -7,7 +7,7 @@ const ACQUIRE: &str = include_str!("../../wire/scripts/acquire.lua");
 const ACQUIRE_FENCED: &str = include_str!("../../wire/scripts/acquire_fenced.lua");
 const EXTEND: &str = include_str!("../../wire/scripts/extend.lua");
 const RELEASE: &str = include_str!("../../wire/scripts/release.lua");
-const LOOK: &str = include_str!("../../wire/scripts/look.lua");
+const LOOK: &str = include_str!("../../wire/scripts/read.lua");
 const FENCED: &str = include_str!("../../wire/scripts/fenced.lua");
 
 pub(super) type Body = fn(&mut Run<'_, '_>, &[Vec<u8>], &[Vec<u8>]) -> Answer;

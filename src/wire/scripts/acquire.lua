@@ -1,11 +1,11 @@
--- Sets all keys of a set of locks, or none. Keys that have our value already are left as they are
--- (so the same script puts lost ones back).
---   KEYS     the locks' keys
---   ARGV[1]  the holder's value
---   ARGV[2]  the ttl in milliseconds
--- Returns OK; or, if others hold some of the keys, of that which stands longest the PTTL (-1: for
--- ever), the place among KEYS, counted from 1, and the value, if it is a string that a lock can have.
-local MOST = 4200 -- bytes: the longest value of a lock is shorter
+-- Sets all keys of a lock, or none. Keys that already hold the value stay unchanged, so the script
+-- also restores missing keys.
+--   KEYS     lock keys
+--   ARGV[1]  value
+--   ARGV[2]  TTL in ms
+-- Returns OK. On a conflict, returns { PTTL (-1: no expiry), index in KEYS, value } of the
+-- conflicting key with the longest TTL; without the value if it is not a string or too long.
+local MAX = 4200 -- bytes; no lock has a longer value
 local longest, place, value
 local missing = {}
 for i, key in ipairs(KEYS) do
@@ -18,7 +18,7 @@ for i, key in ipairs(KEYS) do
   elseif held ~= ARGV[1] then
     local left = redis.call('PTTL', key)
     if not place or left == -1 or (longest ~= -1 and left > longest) then
-      longest, place, value = left, i, type(held) == 'string' and #held <= MOST and held or nil
+      longest, place, value = left, i, type(held) == 'string' and #held <= MAX and held or nil
     end
   end
 end

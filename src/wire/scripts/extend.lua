@@ -1,10 +1,10 @@
--- Makes the remaining ttl of locks at least ARGV[2], if all of them are still ours. Never shortens
--- it, and never creates a key.
---   KEYS     the locks' keys
---   ARGV[1]  the holder's value
---   ARGV[2]  the ttl in milliseconds
--- Returns the lowest PTTL found (-1: none had an expiry), -2 if a key is missing, -3 if one is not
--- ours.
+-- Raises the TTL of all keys to at least ARGV[2], if all of them hold the value. Never shortens a
+-- TTL, and never creates a key.
+--   KEYS     lock keys
+--   ARGV[1]  value
+--   ARGV[2]  TTL in ms
+-- Returns the lowest PTTL before (-1: no key had an expiry), -2 if a key is missing, -3 if a key
+-- holds another value.
 local missing = false
 for _, key in ipairs(KEYS) do
   local held = redis.pcall('GET', key)

@@ -1,14 +1,13 @@
--- Ends locks, each if the value that is asked for stands there: deletes it, or puts another value in
--- its place, to take the lock over from whom it was handed over by, or to leave a released one standing
--- for a while.
---   KEYS     the locks' keys
---   ARGV[1]  the value that must stand there
---   ARGV[2]  the value to put in its place; not given to delete the key
---   ARGV[3]  the ttl of that value in milliseconds; not given without it
--- Each key is looked at by itself. Returns 1 if all were deleted or replaced, 0 if a key was missing, -1
--- if another value stood there.
+-- Deletes each key that holds ARGV[1], or replaces its value: to adopt a lock, or to start a
+-- cool-down.
+--   KEYS     lock keys
+--   ARGV[1]  expected value
+--   ARGV[2]  new value (optional)
+--   ARGV[3]  TTL of the new value in ms
+-- Returns 1 if all keys were deleted or replaced, 0 if a key was missing, -1 if a key held another
+-- value.
 
--- One lock that is deleted and stands there: what nearly all releases are, without what others need.
+-- Fast path: delete one key.
 if not KEYS[2] and not ARGV[2] and redis.pcall('GET', KEYS[1]) == ARGV[1] then
   return redis.call('DEL', KEYS[1])
 end

@@ -117,7 +117,7 @@ impl Author {
     }
 
     fn acquire(&mut self, tracks: bool, pipeline: &mut Vec<Words>) {
-        let (keys, follow) = (self.keys(), self.follow(&["draw", "draw", "keep"]));
+        let (keys, follow) = (self.keys(), self.follow(&["incr", "incr", "touch"]));
         if tracks && self.dice.once_in(2) {
             for key in &keys {
                 watch(true, key, pipeline);
@@ -126,7 +126,7 @@ impl Author {
         let arguments = [self.value(), self.ttl()];
         let by_source = self.dice.once_in(6);
         if let ([key], Some(follow)) = (keys.as_slice(), &follow)
-            && follow.mode == "draw"
+            && follow.mode == "incr"
         {
             let call = self.scripts.draw(by_source, key, follow);
             pipeline.push(with(call, &arguments));
@@ -137,7 +137,7 @@ impl Author {
     }
 
     fn extend(&mut self, tracks: bool, pipeline: &mut Vec<Words>) {
-        let (keys, follow) = (self.keys(), self.follow(&["keep"]));
+        let (keys, follow) = (self.keys(), self.follow(&["touch"]));
         let arguments = [self.value(), self.ttl()];
         let by_source = self.dice.once_in(6);
         let call = self.scripts.extend.call(by_source, &keys, follow.as_ref());
@@ -151,7 +151,7 @@ impl Author {
 
     /// Also a release with a cool-down, and taking over what was handed over.
     fn release(&mut self, pipeline: &mut Vec<Words>) {
-        let (keys, follow) = (self.keys(), self.follow(&["try", "try", "draw"]));
+        let (keys, follow) = (self.keys(), self.follow(&["try", "try", "incr"]));
         let mut arguments = vec![self.value()];
         if self.dice.once_in(3) {
             arguments.extend([self.value(), self.ttl()]);

@@ -58,7 +58,7 @@ impl Script {
 
 impl Scripts {
     pub fn new() -> Self {
-        let look = include_str!("../../../../src/wire/scripts/look.lua");
+        let look = include_str!("../../../../src/wire/scripts/read.lua");
         let acquire_fenced = include_str!("../../../../src/wire/scripts/acquire_fenced.lua");
         let alone = |source: &str| Script { plain: source.to_owned(), fenced: None, done_from: "" };
         Self {

@@ -1,35 +1,34 @@
-//! The library's own keys beside a lock's key, such as its fencing counter: their names.
+//! Names of auxiliary keys, such as a lock's fencing counter.
 //!
-//! A companion of the key `K` is called
+//! An auxiliary key of the lock key `K` is named
 //!
-//! | `K` | its companion of the kind `token` |
+//! | `K` | auxiliary key of kind `token` |
 //! |---|---|
-//! | has a hash tag: `lock:{u}:7` | `lock:{u}:7#quorlock:token` |
-//! | has no braces: `lock:7` | `lock:7#quorlock:token:{lock:7}` |
-//! | else: the empty key, and braces that enclose nothing, such as `a{b`, `a}b` and `{}` | none |
+//! | with a hash tag: `lock:{u}:7` | `lock:{u}:7#quorlock:token` |
+//! | without braces: `lock:7` | `lock:7#quorlock:token:{lock:7}` |
+//! | otherwise (empty key, or braces that form no hash tag, such as `a{b`, `a}b` and `{}`) | none |
 //!
-//! - **No lock meets it**: no key of a lock contains `#quorlock:`.
-//! - **No two keys share it**: the key is what stands before that mark, which is there once.
-//! - It hangs on the key alone, not on which part of it is a client's prefix: who shares a lock shares
-//!   its companions.
-//! - It begins with the key, so access rules for a prefix hold for both.
-//! - In cluster mode both are in one slot. In the last line of the table no name that begins with the
-//!   key could be: the key's slot is that of all its bytes, and in any longer name its braces, or the
-//!   end of those that would have to enclose the key, are in the way.
+//! - **No collision with locks**: no lock key contains `#quorlock:`.
+//! - **Unique**: the lock key is the part before the mark, which occurs once.
+//! - The name depends on the whole key only, not on the client's prefix. Clients that share a lock also share its
+//!   auxiliary keys.
+//! - The name starts with the key, so ACL rules for a key prefix apply to both.
+//! - In cluster mode, both keys are in the same slot. For the last row no such name exists: all bytes of the key
+//!   determine its slot, and in a longer name its braces prevent a hash tag that equals the key.
 
 use super::keys::Key;
 
-/// What no key of a lock contains.
+/// Reserved: lock keys must not contain it.
 const MARK: &str = "#quorlock:";
 
-/// True if no lock can have this key.
+/// True if the key contains the reserved mark. Such keys cannot be locked.
 pub(crate) fn is_reserved(key: &[u8]) -> bool {
     key.windows(MARK.len()).any(|part| part == MARK.as_bytes())
 }
 
-/// The companion of a lock's `key`. `kind` is a word of its own for each kind of companion, without
-/// braces and colons. `None` if the key's braces allow none.
-pub(crate) fn companion(key: &[u8], kind: &str) -> Option<Key> {
+/// Name of the auxiliary key of `key`. `kind` identifies the purpose and contains neither braces nor colons. `None` if
+/// the key's braces do not allow a name in the same slot.
+pub(crate) fn auxiliary_key(key: &[u8], kind: &str) -> Option<Key> {
     let marked = [key, MARK.as_bytes(), kind.as_bytes()];
     match braces(key) {
         Braces::Tag => Some(marked.concat().into()),
@@ -40,18 +39,18 @@ pub(crate) fn companion(key: &[u8], kind: &str) -> Option<Key> {
     }
 }
 
-/// What a key's braces are to a server in cluster mode.
+/// How Redis Cluster interprets the braces of a key.
 enum Braces {
-    /// There are none: all of the key decides on its slot.
+    /// No braces: the whole key determines the slot.
     None,
-    /// What they enclose decides on it.
+    /// A hash tag determines the slot.
     Tag,
-    /// They are not what makes a tag: all of the key decides on its slot.
+    /// Braces that form no hash tag: the whole key determines the slot.
     Stray,
 }
 
-/// A tag is what stands between the first brace that opens and the first after it that closes, if it
-/// is not empty: Redis Cluster Specification, "Hash tags".
+/// The hash tag is the text between the first `{` and the next `}`, if not empty (Redis Cluster Specification, "Hash
+/// tags").
 fn braces(key: &[u8]) -> Braces {
     let mut from_brace = key.splitn(2, |byte| *byte == b'{').skip(1);
     let tag = from_brace.next().and_then(|rest| rest.iter().position(|byte| *byte == b'}'));
@@ -68,8 +67,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashSet;
 
-    /// What of a key decides on its slot, by the words of the specification: what stands between the first `{`
-    /// and the first `}` after it, if that is anything; else all of it.
+    /// The part of the key that determines its slot: the text between the first `{` and the next `}`, otherwise the
+    /// whole key.
     fn hashed_part(key: &[u8]) -> &[u8] {
         let text = key.iter().position(|byte| *byte == b'{').map(|open| &key[open + 1..]);
         let close = text.and_then(|text| text.iter().position(|byte| *byte == b'}'));
@@ -79,20 +78,20 @@ mod tests {
             .unwrap_or(key)
     }
 
-    /// What has to be so for every key; its companion, if it has one.
+    /// Checks the invariants for `key` and returns its auxiliary key, if any.
     fn checked(key: &[u8]) -> Option<Key> {
-        let companion = companion(key, "token")?;
-        assert_eq!(hashed_part(&companion), hashed_part(key), "{}", key.escape_ascii());
-        assert!(companion.starts_with(key), "{}", key.escape_ascii());
-        assert!(is_reserved(&companion), "{}", key.escape_ascii());
+        let auxiliary_key = auxiliary_key(key, "token")?;
+        assert_eq!(hashed_part(&auxiliary_key), hashed_part(key), "{}", key.escape_ascii());
+        assert!(auxiliary_key.starts_with(key), "{}", key.escape_ascii());
+        assert!(is_reserved(&auxiliary_key), "{}", key.escape_ascii());
         if !is_reserved(key) {
-            let at = companion.windows(MARK.len()).position(|part| part == MARK.as_bytes());
-            assert_eq!(at.map(|at| &companion[..at]), Some(key), "it tells its key");
+            let at = auxiliary_key.windows(MARK.len()).position(|part| part == MARK.as_bytes());
+            assert_eq!(at.map(|at| &auxiliary_key[..at]), Some(key), "contains the lock key");
         }
-        Some(companion)
+        Some(auxiliary_key)
     }
 
-    /// All names of up to `longest` of these characters.
+    /// All strings of up to `longest` characters of the alphabet.
     fn names(alphabet: &[u8], longest: usize) -> Vec<Vec<u8>> {
         let mut names = vec![Vec::new()];
         let mut from = 0;
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn companions_have_these_names() {
+    fn auxiliary_key_names() {
         for (key, expected) in [
             ("orders/42", Some("orders/42#quorlock:token:{orders/42}")),
             ("lock:{orders}:42", Some("lock:{orders}:42#quorlock:token")),
@@ -121,18 +120,21 @@ mod tests {
             ("a}b", None),
             ("}{", None),
         ] {
-            assert_eq!(companion(key.as_bytes(), "token").as_deref(), expected.map(str::as_bytes));
+            assert_eq!(
+                auxiliary_key(key.as_bytes(), "token").as_deref(),
+                expected.map(str::as_bytes)
+            );
         }
     }
 
     #[test]
-    fn every_short_name_has_a_companion_of_its_own_in_its_slot_or_none() {
+    fn short_keys_have_unique_auxiliary_keys_in_their_slot() {
         let short = names(b"{}ab", 8);
         let single = (0..=u8::MAX).map(|byte| vec![byte]);
         let keys: HashSet<_> = short.into_iter().chain(single).collect();
-        let companions: Vec<_> = keys.iter().filter_map(|key| checked(key)).collect();
-        assert_eq!(companions.iter().collect::<HashSet<_>>().len(), companions.len());
-        let has_none = |key: &&Vec<u8>| companion(key, "token").is_none();
+        let auxiliary_keys: Vec<_> = keys.iter().filter_map(|key| checked(key)).collect();
+        assert_eq!(auxiliary_keys.iter().collect::<HashSet<_>>().len(), auxiliary_keys.len());
+        let has_none = |key: &&Vec<u8>| auxiliary_key(key, "token").is_none();
         let is_plain = |key: &Vec<u8>| !key.iter().any(|byte| b"{}".contains(byte));
         for key in keys.iter().filter(has_none) {
             assert!(key.is_empty() || !is_plain(key), "{}", key.escape_ascii());
@@ -140,19 +142,21 @@ mod tests {
     }
 
     #[test]
-    fn whoever_shares_a_key_shares_its_companion_whatever_the_prefix() {
+    fn auxiliary_key_does_not_depend_on_prefix_length() {
         for prefix in names(b"{}ab", 4) {
             for resource in names(b"{}ab", 4) {
                 let key = [&prefix[..], &resource].concat();
-                let companion = checked(&key);
-                assert!(companion.is_none_or(|companion| companion.starts_with(&prefix)));
+                let auxiliary_key = checked(&key);
+                assert!(
+                    auxiliary_key.is_none_or(|auxiliary_key| auxiliary_key.starts_with(&prefix))
+                );
             }
         }
     }
 
     proptest! {
         #[test]
-        fn a_key_of_any_bytes_has_a_companion_of_its_own_in_its_slot_or_none(
+        fn any_keys_have_unique_auxiliary_keys_in_their_slot(
             keys in proptest::collection::hash_set(
                 proptest::collection::vec(any::<u8>(), 0..40), 0..20,
             ),
@@ -161,10 +165,10 @@ mod tests {
             ),
         ) {
             let keys: HashSet<_> = keys.union(&pieces).filter(|key| !is_reserved(key)).collect();
-            let companions: Vec<_> = keys.iter().flat_map(|key| {
-                [checked(key), companion(key, "other")].into_iter().flatten()
+            let auxiliary_keys: Vec<_> = keys.iter().flat_map(|key| {
+                [checked(key), auxiliary_key(key, "other")].into_iter().flatten()
             }).collect();
-            prop_assert_eq!(companions.iter().collect::<HashSet<_>>().len(), companions.len());
+            prop_assert_eq!(auxiliary_keys.iter().collect::<HashSet<_>>().len(), auxiliary_keys.len());
         }
     }
 }

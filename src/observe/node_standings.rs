@@ -1,36 +1,36 @@
-//! How the nodes stand, as was told.
+//! Standing of the nodes, as last reported.
 
 use super::node_event::NodeStanding;
 use crate::protocol::{NodeId, Quorum, Time};
 use std::time::Duration;
 
-/// How all nodes of a client stand, and since when.
+/// Standing of each node, and since when.
 #[derive(Debug)]
-pub(super) struct Roll {
+pub(super) struct NodeStandings {
     quorum: Quorum,
-    /// Since when is not known of one that was never told.
+    /// The time is `None` before the first report.
     nodes: Box<[(NodeStanding, Option<Time>)]>,
 }
 
-/// A node stands otherwise than before.
+/// Change of a node's standing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) from: NodeStanding,
-    /// For how long it had stood so.
+    /// Duration of the previous standing.
     pub(crate) after: Duration,
-    /// How many nodes count now, of all, and how many are needed.
+    /// Number of nodes that count now, of all nodes, and the quorum.
     pub(crate) counted: usize,
     pub(crate) nodes: usize,
     pub(crate) needed: usize,
 }
 
-impl Roll {
+impl NodeStandings {
     pub(super) fn new(quorum: Quorum) -> Self {
         let nodes = quorum.ids().map(|_| (NodeStanding::Unknown, None)).collect();
         Self { quorum, nodes }
     }
 
-    /// `node` stands so at `now`. `None` if that is no news.
+    /// Records the standing at `now`. `None` if it is unchanged.
     pub(super) fn handle(
         &mut self,
         node: NodeId,
@@ -57,12 +57,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_is_told_once_with_how_long_the_node_had_stood_so() {
+    fn change_is_returned_once_with_previous_duration() {
         use NodeStanding::{Counted, Down, Quarantined, Unknown};
         let at = |secs| Time::default().after(Duration::from_secs(secs));
-        let mut roll = Roll::new(Quorum::majority(3));
+        let mut standings = NodeStandings::new(Quorum::majority(3));
         let mut told = |node, standing, secs| {
-            let change = roll.handle(NodeId::new(node), standing, at(secs))?;
+            let change = standings.handle(NodeId::new(node), standing, at(secs))?;
             Some((change.from, change.after.as_secs(), change.counted, change.needed))
         };
         assert_eq!(told(0, Counted, 5), Some((Unknown, 0, 1, 2)));
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(told(0, Counted, 7), None);
         assert_eq!(told(0, Down, 15), Some((Counted, 10, 1, 2)));
         for secs in 16..3_600 {
-            assert_eq!(told(0, Down, secs), None, "an hour is one change");
+            assert_eq!(told(0, Down, secs), None, "one change per hour");
         }
         assert_eq!(told(0, Quarantined, 3_615), Some((Down, 3_600, 1, 2)));
         assert_eq!(told(0, Counted, 3_675), Some((Quarantined, 60, 2, 2)));

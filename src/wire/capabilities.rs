@@ -1,19 +1,19 @@
-//! What can be had on a connection, beyond what every server has.
+//! Optional capabilities of a connection.
 
 use super::facts::Facts;
 use super::requests::Requests;
 
-/// What a server, and our user there, can do beyond what all do.
+/// Optional features of a server that this client is permitted to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Abilities {
-    /// It tells when keys that we asked about change.
+pub(crate) struct Capabilities {
+    /// Client tracking: the server pushes an invalidation when a watched key changes.
     pub(crate) tracks: bool,
-    /// It has a command that deletes a key if a value stands there: no script is needed for that.
+    /// A native compare-and-delete command, which replaces the release script.
     pub(crate) deletes: Option<NativeDelete>,
 }
 
-/// The command that deletes a key if a value stands there. It answers 1 if it did, and 0 if not, whatever
-/// stands there instead.
+/// Command that deletes a key if it holds a given value. Replies 1 if it did and 0 otherwise, whether the key is
+/// missing or holds another value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NativeDelete {
     /// `DELIFEQ key value`, of Valkey 9.0 and later.
@@ -23,7 +23,7 @@ pub(crate) enum NativeDelete {
 }
 
 impl NativeDelete {
-    /// Which one the server has, as far as it says who it is.
+    /// The command that the server supports, by the version that it reports.
     pub(super) fn of(facts: &Facts) -> Option<Self> {
         match (facts.valkey_level(), facts.level()) {
             (Some(valkey), _) => (valkey >= (9, 0)).then_some(Self::DelIfEq),
@@ -31,7 +31,6 @@ impl NativeDelete {
         }
     }
 
-    /// Adds it to `requests`.
     pub(super) fn write(self, key: &[u8], value: &[u8], requests: &mut Requests) {
         match self {
             Self::DelIfEq => requests.command("DELIFEQ", 2).arg(key).arg(value).end(),

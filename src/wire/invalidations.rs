@@ -1,0 +1,116 @@
+//! Buffer for invalidation pushes.
+
+use redis::{PushKind, Value};
+
+/// Limits of the buffer, in keys and bytes (I12). Beyond them, only the fact that keys have changed is kept.
+const MAX_KEYS: usize = 1 << 10;
+const MAX_BYTES: usize = 1 << 18;
+
+/// Key changes that the server has pushed since the last poll.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Invalidations {
+    pub(crate) keys: Vec<Vec<u8>>,
+    /// The buffer overflowed: any key may have changed.
+    pub(crate) overflowed: bool,
+    pub(crate) flushed: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct InvalidationBuffer {
+    pushed: Invalidations,
+    bytes: usize,
+}
+
+impl InvalidationBuffer {
+    pub(super) fn record(&mut self, kind: &PushKind, data: Vec<Value>) {
+        if *kind != PushKind::Invalidate {
+            // No key changed.
+            return;
+        }
+        match data.into_iter().next() {
+            Some(Value::Array(keys)) => keys.into_iter().for_each(|key| self.record_key(key)),
+            Some(Value::Nil) => self.pushed.flushed = true,
+            // An unknown format: assume that any key has changed.
+            _ => self.overflow(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.pushed == Invalidations::default()
+    }
+
+    pub(super) fn take(&mut self) -> Option<Invalidations> {
+        self.bytes = 0;
+        Some(std::mem::take(&mut self.pushed)).filter(|pushed| *pushed != Invalidations::default())
+    }
+
+    fn record_key(&mut self, key: Value) {
+        let Value::BulkString(key) = key else { return };
+        self.bytes += key.len();
+        if self.pushed.keys.len() >= MAX_KEYS || self.bytes > MAX_BYTES {
+            self.overflow();
+        }
+        if !self.pushed.overflowed {
+            self.pushed.keys.push(key);
+        }
+    }
+
+    fn overflow(&mut self) {
+        self.pushed.overflowed = true;
+        self.pushed.keys = Vec::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn invalidation_buffer_overflows_at_its_limits() {
+        let mut pushes = InvalidationBuffer::default();
+        assert_eq!((pushes.is_empty(), pushes.take()), (true, None));
+        pushes.record(&PushKind::Invalidate, vec![Value::Array(vec![key("a"), key("b")])]);
+        pushes.record(&PushKind::Message, vec![key("c")]);
+        assert!(!pushes.is_empty());
+        let keys = vec![b"a".to_vec(), b"b".to_vec()];
+        assert_eq!(pushes.take(), Some(Invalidations { keys, ..Invalidations::default() }));
+        assert_eq!(pushes.take(), None);
+        let lost = || Invalidations { overflowed: true, ..Invalidations::default() };
+        let long = "k".repeat(MAX_BYTES / 4);
+        for (name, count) in [("short", MAX_KEYS + 1), (&*long, 5)] {
+            for _ in 0..count * 3 {
+                pushes.record(&PushKind::Invalidate, vec![Value::Array(vec![key(name)])]);
+                let bytes: usize = pushes.pushed.keys.iter().map(Vec::len).sum();
+                assert!(pushes.pushed.keys.len() <= MAX_KEYS && bytes <= MAX_BYTES);
+            }
+            assert_eq!(pushes.take(), Some(lost()));
+        }
+        pushes.record(&PushKind::Invalidate, vec![Value::Int(7)]);
+        assert_eq!(pushes.take(), Some(lost()), "no flush");
+    }
+
+    #[test]
+    fn polling_empties_the_buffer() {
+        let mut pushes = InvalidationBuffer::default();
+        let long = "k".repeat(MAX_BYTES / 2 + 1);
+        for _ in 0..3 {
+            pushes.record(&PushKind::Invalidate, vec![Value::Array(vec![key(&long)])]);
+            let told = pushes.take().expect("an invalidation");
+            assert!(told.keys.len() == 1 && !told.overflowed);
+        }
+    }
+
+    #[test]
+    fn null_invalidation_is_a_flush() {
+        let mut pushes = InvalidationBuffer::default();
+        pushes.record(&PushKind::Invalidate, vec![Value::Nil]);
+        assert_eq!(
+            pushes.take(),
+            Some(Invalidations { flushed: true, ..Invalidations::default() })
+        );
+    }
+}
