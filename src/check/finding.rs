@@ -239,6 +239,10 @@ impl Finding {
                 write!(f, "and {others}; find out which are right before you correct any: a ")?;
                 write!(f, "forward step expires locks early, a backward step late")
             }
+            Self::ExceedsMaxTtl { key, ttl, max_ttl } => {
+                write!(f, "the key {} has a TTL of {}, ", key.escape_debug(), short(*ttl))?;
+                write!(f, "{}", Excess(*max_ttl))
+            }
             _ => Ok(()),
         }
     }
@@ -275,13 +279,10 @@ impl fmt::Display for Finding {
                 }
                 write!(f, "; set maxmemory-policy noeviction")
             }
-            Self::ClockMoved { .. } | Self::ClockOff { .. } | Self::ClocksDisagree { .. } => {
-                self.fmt_clock(f)
-            }
-            Self::ExceedsMaxTtl { key, ttl, max_ttl } => {
-                write!(f, "the key {} has a TTL of {}, ", key.escape_debug(), short(*ttl))?;
-                write!(f, "{}", Excess(*max_ttl))
-            }
+            Self::ClockMoved { .. }
+            | Self::ClockOff { .. }
+            | Self::ClocksDisagree { .. }
+            | Self::ExceedsMaxTtl { .. } => self.fmt_clock(f),
             Self::NotDurable { persistence } => f.write_str(&forgets(*persistence)),
             Self::NoFsyncOnRewrite => {
                 write!(f, "no-appendfsync-on-rewrite is yes: a crash of the machine during a ")?;
@@ -315,9 +316,7 @@ impl fmt::Display for Finding {
                 )?;
                 write!(f, "this node must serve the slots of all resources")
             }
-            Self::Unknown { what, needs } => {
-                write!(f, "unknown {what}; permit {needs}")
-            }
+            Self::Unknown { what, needs } => write!(f, "unknown {what}; permit {needs}"),
         }
     }
 }
