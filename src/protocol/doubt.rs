@@ -1,52 +1,51 @@
-//! Which nodes may not hold the keys of a lease any more.
+//! Which nodes may have lost the keys of a lease.
 //!
-//! - Events in: [`Doubt::handle_asked`] when the nodes are asked whether they hold them, and
-//!   [`Doubt::handle_outcome`] when that is decided; [`Doubt::handle_grant`] when a vote comes later;
-//!   [`Doubt::handle_touch`] when a node tells that something happened to a key. It says how many may have
-//!   lost theirs by then.
+//! - Events: [`Doubt::handle_asked`] when an extension is sent to the nodes, [`Doubt::handle_outcome`] when it is
+//!   decided, [`Doubt::handle_grant`] when a vote comes later, and [`Doubt::handle_touch`] when a node pushes that a
+//!   key changed. The last one returns how many nodes may have lost their keys.
 //!
-//! Before the first question it is the acquire that has asked. Its votes still come in while the lease is
-//! held, so whoever holds them says at each touch which nodes have granted.
+//! Before the first extension, the votes of the acquire are the latest knowledge. They still arrive while the lease is
+//! held, so each touch passes the nodes that have granted so far.
 
 use super::quorum::{NodeId, NodeSet, Quorum};
 
-/// What speaks against nodes holding the keys, since they were last asked.
+/// What is known against nodes holding the keys, since they were last asked.
 #[derive(Debug)]
 pub(crate) struct Doubt {
     quorum: Quorum,
-    /// They told that something happened to a key.
+    /// Nodes that pushed a change of a key.
     touched: NodeSet,
     asked: Asked,
 }
 
-/// When they were last asked.
+/// The latest request to the nodes.
 #[derive(Debug)]
 enum Asked {
     ByAcquire,
     UnderWay,
-    /// By an extension: these have not said that they hold the keys.
+    /// An extension was decided; the `unheard` nodes have not granted it.
     ByExtension {
         unheard: NodeSet,
     },
 }
 
 impl Doubt {
-    /// They were asked by the acquire.
+    /// A lease whose nodes were asked by the acquire.
     pub(crate) fn new(quorum: Quorum) -> Self {
         Self { quorum, touched: NodeSet::default(), asked: Asked::ByAcquire }
     }
 
-    /// They are being asked.
+    /// An extension is sent to the nodes.
     pub(crate) fn handle_asked(&mut self) {
         (self.touched, self.asked) = (NodeSet::default(), Asked::UnderWay);
     }
 
-    /// An extension was decided, which these have granted.
+    /// An extension was decided, with grants of these nodes.
     pub(crate) fn handle_outcome(&mut self, granted: NodeSet) {
         self.asked = Asked::ByExtension { unheard: self.all().without(granted) };
     }
 
-    /// `node` holds the keys: its vote has come, maybe late.
+    /// `node` has granted, maybe after the decision.
     pub(crate) fn handle_grant(&mut self, node: NodeId) {
         if let Asked::ByExtension { unheard } = &mut self.asked {
             let granted = [node].into_iter().collect();
@@ -54,8 +53,8 @@ impl Doubt {
         }
     }
 
-    /// Something happened to a key on `node`; `acquired` are the nodes that have granted the acquire by
-    /// now. How many nodes may have lost theirs.
+    /// A key changed on `node`. `acquired` are the nodes that have granted the acquire so far. Returns the number
+    /// of nodes that may have lost their keys.
     pub(crate) fn handle_touch(&mut self, node: NodeId, acquired: NodeSet) -> usize {
         self.touched.insert(node);
         let unheard = match self.asked {
@@ -83,27 +82,27 @@ mod tests {
     #[test]
     fn nodes_are_doubted_until_they_grant_also_late_and_from_a_touch_on() {
         let node = NodeId::new;
-        let nobody = NodeSet::default();
+        let none = NodeSet::default();
         let mut doubt = Doubt::new(Quorum::majority(3));
-        assert_eq!(doubt.handle_touch(node(0), set(&[0, 1])), 2, "that, and the one not heard of");
-        assert_eq!(doubt.handle_touch(node(0), set(&[0, 1, 2])), 1, "it has granted late");
+        assert_eq!(
+            doubt.handle_touch(node(0), set(&[0, 1])),
+            2,
+            "node 0, and node 2 did not grant"
+        );
+        assert_eq!(doubt.handle_touch(node(0), set(&[0, 1, 2])), 1, "node 2 has granted late");
         doubt.handle_asked();
-        assert_eq!(doubt.handle_touch(node(1), nobody), 1, "the others are being asked");
+        assert_eq!(doubt.handle_touch(node(1), none), 1, "the others are being asked");
         doubt.handle_grant(node(1));
-        assert_eq!(doubt.handle_touch(node(0), nobody), 2, "a touch may have come after the grant");
+        assert_eq!(doubt.handle_touch(node(0), none), 2, "a touch may have come after the grant");
         doubt.handle_asked();
         doubt.handle_outcome(set(&[0]));
         doubt.handle_grant(node(2));
-        assert_eq!(
-            doubt.handle_touch(node(0), nobody),
-            2,
-            "that and the one that was not heard of"
-        );
-        assert_eq!(doubt.handle_touch(node(1), nobody), 2);
+        assert_eq!(doubt.handle_touch(node(0), none), 2, "node 0, and node 1 did not grant");
+        assert_eq!(doubt.handle_touch(node(1), none), 2);
     }
 
     proptest! {
-        /// Against the plain rule: touched since it was asked, or asked and not heard of.
+        /// Compares with the definition: changed since it was asked, or asked without a grant.
         #[test]
         fn a_node_is_doubted_when_it_was_touched_or_not_heard_of(
             story in prop::collection::vec((0..4_u8, 0..5_usize, prop::collection::vec(0..5_usize, 0..5)), 1..40),

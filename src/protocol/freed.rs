@@ -1,16 +1,16 @@
-//! Which nodes are free for an attempt that was refused, as far as is known.
+//! When each node became free of the keys that blocked an attempt.
 //!
-//! One key has gone where a node says so. Of several keys a node names one that is in its way, and nodes may
-//! name different ones: what tells of another key says nothing. What a node names may be heard after what
-//! tells that it has gone, so both are kept and compared when they are asked for. What has gone is kept once for
-//! each key, whoever wants it, with the [`Moment`]: an attempt asks for what has gone since it began.
+//! A node pushes when a key is deleted. If several keys are to be locked, a node reports one that is in conflict, and
+//! nodes may report different ones. So only pushes for the reported key matter. The report may arrive after the push:
+//! both are kept and compared on request. Deletions are kept once for each key, for all attempts, with their
+//! [`Moment`]. An attempt asks for deletions since it began.
 //!
-//! Events in:
+//! Events:
 //!
-//! - [`FreedKey::handle_freed`]: a node says that the key is gone there;
+//! - [`FreedKey::handle_freed`]: a node reports that the key was deleted there;
 //! - [`FreedKey::handle_release`]: a lease of this process has ended, and its deletes are on their way to all nodes.
 //!
-//! Question: [`FreedKey::free_from`] is from when on a node is free of it.
+//! Query: [`FreedKey::free_from`] is when a node is free of the key.
 
 use super::quorum::{NodeId, NodeSet};
 use super::validity::Time;
@@ -20,49 +20,48 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Free {
     pub(crate) nodes: NodeSet,
-    /// From then on.
+    /// When the last of them is free.
     pub(crate) from: Time,
 }
 
 impl Free {
-    /// `node` is free, too, from `at` on.
+    /// Adds `node`, which is free from `at` on.
     pub(crate) fn insert(&mut self, node: NodeId, at: Time) {
         self.nodes.insert(node);
         self.from = self.from.max(at);
     }
 }
 
-/// What comes after what: it counts up, and is no time.
+/// A logical time: a counter that orders events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(u64);
 
 impl Moment {
-    /// The next.
     pub(crate) fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 }
 
-/// When one key has gone last.
+/// The latest deletions of one key.
 #[derive(Debug, Default)]
 pub(crate) struct FreedKey {
     freed: BTreeMap<NodeId, Moment>,
-    /// By a release of this process, and from when on it can be had.
+    /// The latest release by this process, and when the key is free after it.
     released: Option<(Moment, Time)>,
 }
 
 impl FreedKey {
-    /// `node` says at that moment that it is gone there.
+    /// `node` reports that the key was deleted.
     pub(crate) fn handle_freed(&mut self, node: NodeId, moment: Moment) {
         self.freed.insert(node, moment);
     }
 
-    /// A lease ends at that moment, so that it can be had from `at` on, on all nodes.
+    /// A lease of this process ends. The key is free on all nodes from `at` on.
     pub(crate) fn handle_release(&mut self, at: Time, moment: Moment) {
         self.released = Some((moment, at));
     }
 
-    /// From when on it can be had on `node`, if it has gone there after `began`.
+    /// When the key is free on `node`, if it was deleted after `began`.
     pub(crate) fn free_from(&self, node: NodeId, began: Moment) -> Option<Time> {
         if self.freed.get(&node).is_some_and(|moment| *moment > began) {
             return Some(Time::default());
@@ -93,8 +92,8 @@ mod tests {
         assert_eq!(key.free_from(first, start), None);
         key.handle_freed(first, two);
         assert_eq!(key.free_from(first, one), Some(Time::default()));
-        assert_eq!(key.free_from(second, one), None, "nobody says that of this one");
-        assert_eq!(key.free_from(first, two), None, "the next attempt has seen that");
+        assert_eq!(key.free_from(second, one), None, "another node reported it");
+        assert_eq!(key.free_from(first, two), None, "the next attempt began after it");
         key.handle_freed(first, three);
         assert_eq!(key.free_from(first, two), Some(Time::default()));
     }
@@ -106,10 +105,10 @@ mod tests {
         key.handle_release(at(70), two);
         for node in [0, 1].map(NodeId::new) {
             assert_eq!(key.free_from(node, one), Some(at(70)));
-            assert_eq!(key.free_from(node, two), None, "the next attempt has seen that");
+            assert_eq!(key.free_from(node, two), None, "the next attempt began after it");
         }
         key.handle_release(at(30), three);
-        assert_eq!(key.free_from(NodeId::new(0), start), Some(at(30)), "it was taken meanwhile");
+        assert_eq!(key.free_from(NodeId::new(0), start), Some(at(30)), "acquired in between");
     }
 
     #[test]

@@ -1,62 +1,60 @@
-//! What a node that is away still has to be told.
+//! Pending releases and extensions of one node: commands to repeat until the node answers.
 //!
 //! A release has to reach every node that its `SET` was written to, and an extension every node that missed
-//! it (I5, I6). What a node did not answer, or answered with an error, is kept here and written again.
+//! it (I5, I6). Commands that a node did not answer, or answered with an error, are kept here and sent again.
 //!
-//! Give each command that a node is still owed to [`keep`](Pending::keep), with what [`Owed`] says of it: a
-//! release is kept beside the others, of the extensions of a claim only the longest, and anything else is
-//! owed to nobody. When a try is due, [`prune`](Pending::prune) drops what has no use any more, and
-//! [`take`](Pending::take) returns the rest, releases first: they free locks for others. While the node is
-//! away, prune from time to time.
+//! Pass each such command to [`keep`](Pending::keep) with its [`Owed`]. All releases are kept; of the extensions of one
+//! claim only the longest; other commands are dropped. When a try is due, [`prune`](Pending::prune) drops commands that
+//! have become useless, and [`take`](Pending::take) returns the rest, releases first because they free locks for other
+//! clients. While the node is unreachable, prune from time to time.
 //!
 //! A server or proxy can refuse a command by closing the connection. Such a release would be repeated first on each
 //! new connection, and close it again for all other commands. So a release that two connections in a row did not
 //! answer is isolated: [`take_isolated`](Pending::take_isolated) returns it, to be sent alone.
 //!
-//! When the next try is due is the business of a [`Backoff`](super::Backoff): that is about the node, this
-//! is about keys.
+//! [`Backoff`](super::Backoff) decides when the next try is due.
 
 use super::stale_window::STALE_WINDOW;
 use super::validity::Time;
 use std::collections::{BTreeMap, VecDeque};
 
-/// The most releases kept for one node (I12). Only commands that were written are owed a release,
-/// and nothing is written to a node that is away, so a node has to fail again and again under load
-/// to come near. Beyond, the oldest is dropped: its key lives for its ttl.
+/// Maximum number of releases kept for one node (I12). Only commands that were written need a release,
+/// and nothing is written to an unreachable node, so only a node that fails again and again under load
+/// comes near it. Beyond it the oldest is dropped: its key exists until its ttl ends.
 const MAX_RELEASES: usize = 1 << 16;
 
-/// What a command is to a node that has not done it. `K` tells claims apart.
+/// What an unanswered command leaves pending on a node. `K` identifies a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owed<K> {
     Release(OwedRelease),
-    /// The keys of the claim are to stand until then.
+    /// The keys of the claim must not expire before `until`.
     Extension {
         claim: K,
         until: Time,
-        /// The claim was given up: its keys are to go.
+        /// The claim was released, so its keys need no extension.
         is_withdrawn: bool,
     },
     Nothing,
 }
 
-/// A release that is owed.
+/// A pending release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwedRelease {
-    /// When the last key must have expired that was written for its claim.
+    /// When the last key of its claim must have expired.
     pub(crate) expiry: Time,
-    /// A command of its claim was left unanswered, and may still run late on the node.
+    /// A command of its claim was not answered, and may still run late on the node.
     pub(crate) is_in_doubt: bool,
-    /// When the node was first reachable with this release pending, if it was: it answered with an error, or a
-    /// later connection was set up after one that did not answer.
+    /// When the node was first reachable with this release pending: it replied with an error, or a
+    /// new connection was set up after one that did not answer.
     pub(crate) reached: Option<Time>,
-    /// The number of connections in a row that were closed without an answer to it, if it is to be sent alone.
+    /// If it is to be sent alone: the number of connections in a row that were closed without answering it.
     pub(crate) isolated: Option<u8>,
 }
 
 impl OwedRelease {
-    /// True while there may be a key to be released. A command that may still run late is waited for until the
-    /// node is reachable, and from then on for as long as a connection that broke can deliver bytes. The same
-    /// from the expiry on, at the `last` chance, when the client was closed.
+    /// True while there may be a key to delete. If a command may still run late, the release is kept until the node is
+    /// reachable, and from then on for as long as a broken connection can deliver bytes. At the `last` chance, when the
+    /// client was closed, the expiry replaces the time at which the node was reachable.
     pub(crate) fn is_of_use(self, now: Time, last: bool) -> bool {
         let reached = if last { Some(self.expiry) } else { self.reached };
         match (self.is_in_doubt, reached) {
@@ -67,24 +65,23 @@ impl OwedRelease {
     }
 }
 
-/// Releases and extensions that have to reach a node when it answers again.
+/// Releases and extensions to repeat when the node answers again.
 #[derive(Debug)]
 pub(crate) struct Pending<C, K> {
     releases: VecDeque<C>,
-    /// Releases that are sent alone, by their numbers of unanswered connections. The lowest is first: most of these
-    /// only shared a pipeline with a command that closes connections.
+    /// Releases that are sent alone, with the number of connections that did not answer them. The lowest number is
+    /// first: most of these only shared a pipeline with a command that closes connections.
     isolated: VecDeque<(u8, C)>,
-    /// By claim, the longest, with until when that is.
+    /// The longest extension of each claim, with its `until`.
     extensions: BTreeMap<K, (Time, C)>,
 }
 
 impl<C, K: Ord> Pending<C, K> {
-    /// Nothing is owed.
     pub(crate) fn new() -> Self {
         Self { releases: VecDeque::new(), isolated: VecDeque::new(), extensions: BTreeMap::new() }
     }
 
-    /// Keeps `command`, if it is owed.
+    /// Keeps `command`, unless nothing is pending.
     pub(crate) fn keep(&mut self, command: C, owed: Owed<K>) {
         match owed {
             Owed::Release(OwedRelease { isolated: Some(unanswered), .. }) => {
@@ -107,7 +104,7 @@ impl<C, K: Ord> Pending<C, K> {
         }
     }
 
-    /// How many releases are owed.
+    /// Number of pending releases.
     pub(crate) fn releases(&self) -> usize {
         self.releases.len() + self.isolated.len()
     }
@@ -116,18 +113,17 @@ impl<C, K: Ord> Pending<C, K> {
         !self.has_shared() && !self.has_isolated()
     }
 
-    /// True if there are commands that can be in one pipeline.
+    /// True if there are commands that can share a pipeline.
     pub(crate) fn has_shared(&self) -> bool {
         !self.releases.is_empty() || !self.extensions.is_empty()
     }
 
-    /// True if there are releases that are sent alone.
     pub(crate) fn has_isolated(&self) -> bool {
         !self.isolated.is_empty()
     }
 
-    /// Drops what has no use any more by what `owed` says of it now. `last` says that there is nobody left
-    /// to serve.
+    /// Drops commands that have become useless; `owed` returns their current state. `last` is true when the client
+    /// was closed.
     pub(crate) fn prune(&mut self, now: Time, last: bool, owed: impl Fn(&C) -> Owed<K>) {
         let is_of_use = |command: &C| match owed(command) {
             Owed::Release(release) => release.is_of_use(now, last),
@@ -139,7 +135,7 @@ impl<C, K: Ord> Pending<C, K> {
         self.extensions.retain(|_, (_, command)| is_of_use(command));
     }
 
-    /// Takes up to `most` commands that can be in one pipeline, releases first.
+    /// Takes up to `most` commands that can share a pipeline, releases first.
     pub(crate) fn take(&mut self, most: usize) -> Vec<C> {
         let releases = self.releases.len().min(most);
         let mut taken: Vec<_> = self.releases.drain(..releases).collect();
@@ -151,12 +147,12 @@ impl<C, K: Ord> Pending<C, K> {
         taken
     }
 
-    /// Takes the release that is sent alone next.
+    /// Takes the next release to be sent alone.
     pub(crate) fn take_isolated(&mut self) -> Option<C> {
         self.isolated.pop_front().map(|(_, command)| command)
     }
 
-    /// Takes all releases, to be kept elsewhere.
+    /// Takes all releases, for example to move them to another queue.
     pub(crate) fn take_releases(&mut self) -> impl Iterator<Item = C> {
         self.releases.drain(..).chain(self.isolated.drain(..).map(|(_, command)| command))
     }
@@ -217,11 +213,11 @@ mod tests {
             (true, Some(5), true, 11),
         ] {
             let mut it = pending(&[release(1, is_in_doubt, reached)]);
-            it.prune(at(until - 1), last, |(_, owed)| *owed);
+            assert!(!it.is_empty(), "useful before {until} s");
             assert!(!it.is_empty(), "of use before {until} s");
             if until < 1_000 {
                 it.prune(at(until), last, |(_, owed)| *owed);
-                assert!(it.is_empty(), "no more: {is_in_doubt} {reached:?} {last}");
+                assert!(it.is_empty(), "useless: {is_in_doubt} {reached:?} {last}");
             }
         }
     }
@@ -263,12 +259,12 @@ mod tests {
         assert!(it.is_empty());
         let mut it = pending(&[extension(1, 5), extension(2, 6)]);
         it.prune(at(5), false, |(_, owed)| *owed);
-        assert_eq!(ids(it.take(9)), [1], "the lease of the other has ended");
+        assert_eq!(ids(it.take(9)), [1], "the other lease has ended");
         let mut it = pending(&[extension(1, 5), extension(1, 5)]);
-        assert_eq!(ids(it.take(9)), [0], "the other brings nothing more");
+        assert_eq!(ids(it.take(9)), [0], "the second is not longer");
         let mut it = pending(&[extension(1, 5)]);
         it.prune(at(1), false, |_| gone);
-        assert!(it.is_empty(), "given up since");
+        assert!(it.is_empty(), "withdrawn since");
     }
 
     #[test]
@@ -290,7 +286,7 @@ mod tests {
 
     #[test]
     fn of_too_many_releases_the_oldest_is_dropped() {
-        let most = u32::try_from(MAX_RELEASES).expect("not so many");
+        let most = u32::try_from(MAX_RELEASES).expect("the maximum fits");
         let mut it = Pending::new();
         for id in 0..most + 2 {
             it.keep((id, release(9, true, None)), release(9, true, None));
@@ -326,8 +322,8 @@ mod tests {
     }
 
     proptest! {
-        /// The truth is a plain list of all that was ever kept. Whatever a node needs to be told is told
-        /// once, and nothing else is.
+        /// Compares with a plain list of all commands. Each command that is still useful is taken
+        /// once, and no other is.
         #[test]
         fn what_is_needed_is_told_once(deeds in deeds()) {
             let (mut it, mut now) = (Pending::new(), 0);
@@ -378,7 +374,7 @@ mod tests {
                         prop_assert!(taken.is_sorted_by_key(|(_, owed)| !is_release(owed)));
                         for (id, owed) in &taken {
                             prop_assert!(truth.iter().any(|(known, _)| known == id), "{id}");
-                            // One extension stands for all that are not longer.
+                            // One extension replaces all that are not longer.
                             truth.retain(|(known, other)| match (owed, other) {
                                 (
                                     Owed::Extension { claim, until, .. },

@@ -1,16 +1,16 @@
-//! The life of a lease: held, extended, lost or released.
+//! The state of a lease: held, extended, lost or released.
 //!
-//! Make one when the lock is won ([`Renewal::new`]), [kept up](Renewal::kept_up) if it is to be extended
-//! without being asked. Whoever wants to extend it takes a round from [`begin`](Renewal::begin), and whoever
-//! wants to know whether it is still held from [`begin_check`](Renewal::begin_check). Both report how that
-//! round went by [`handle_outcome`](Renewal::handle_outcome). A failed one changes nothing (I9).
+//! Create a [`Renewal`] when the lock is won ([`Renewal::new`]). [`kept_up`](Renewal::kept_up) enables auto-extension.
+//! [`begin`](Renewal::begin) returns the round of an extension, [`begin_check`](Renewal::begin_check) the round that
+//! checks whether the lease is still held. Report the outcome of either with
+//! [`handle_outcome`](Renewal::handle_outcome). A failed round changes nothing (I9).
 //!
-//! For one that is kept up, [`step`](Renewal::step) says what is next: extend it, or wait until a time, which
-//! is the next timeout. Report how its rounds went by [`handle_upkeep`](Renewal::handle_upkeep);
-//! [`hasten`](Renewal::hasten) makes the next one due at once.
+//! With auto-extension, [`step`](Renewal::step) returns what to do next: extend, or wait until a given time. Report the
+//! outcome of these rounds with [`handle_upkeep`](Renewal::handle_upkeep). [`hasten`](Renewal::hasten) makes the next
+//! extension due at once.
 //!
-//! It ends by [`release`](Renewal::release), by [`lose`](Renewal::lose), or by itself when its validity does
-//! (I10): [`tenure`](Renewal::tenure) says where it stands at any time.
+//! A lease ends by [`release`](Renewal::release), by [`lose`](Renewal::lose), or when its validity ends
+//! (I10). [`tenure`](Renewal::tenure) returns its state at any time.
 
 use super::quorum::Quorum;
 use super::round::{Goal, Outcome, Round};
@@ -24,11 +24,11 @@ use std::time::Duration;
 pub enum Loss {
     /// Its validity ended.
     Expired,
-    /// The key was gone from a majority of the nodes before the validity ended.
+    /// The key was missing on a majority of the nodes before the validity ended.
     QuorumLost,
-    /// A majority of the nodes holds another value at the key.
+    /// A majority of the nodes has another value at the key.
     TakenOver,
-    /// It was held for as long as it may be: the limit given to
+    /// The maximum hold time was reached: the limit given to
     /// [`auto_extend`](crate::Acquire::auto_extend).
     MaxHold,
     /// Its client was [closed](crate::Redlock::close), or
@@ -37,7 +37,7 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// One word in small letters, as a label.
+    /// The name in snake case, for use as a label.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Expired => "expired",
@@ -61,7 +61,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Where a lease stands.
+/// State of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tenure {
     Held { valid_until: Time },
@@ -69,48 +69,47 @@ pub(crate) enum Tenure {
     Released,
 }
 
-/// What an extension came to.
+/// Result of an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extended {
-    /// Valid until then; never earlier than before.
+    /// The new end of validity; never earlier than before.
     Until(Time),
-    /// Nothing has changed: valid until then, as before.
+    /// The extension failed. The end of validity is as before.
     Unchanged(Time),
     /// The lease has ended.
     Ended(Tenure),
 }
 
-/// What a lease wants next.
+/// The next step of a lease's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Extend it now, to this ttl; then tell how that ended.
+    /// Extend it to this ttl now, and report the outcome.
     Extend { ttl: Ttl },
-    /// Look again at this time.
+    /// Call `step` again at this time.
     Wait { until: Time },
-    /// It has ended: tell whoever waits for that.
+    /// It has ended: notify the holder.
     Ended(Tenure),
 }
 
-/// A loss is told this much before the validity ends, so that it has been told when it ends. Of a lease
-/// that is kept up not more than [`EARLY_SHARE`] of its validity: so that one of a few milliseconds can
-/// be renewed.
+/// How long before the end of validity a loss is reported, so that the holder is notified in time. With auto-extension
+/// at most [`EARLY_SHARE`] of the validity, so that a lease of a few milliseconds can be renewed.
 const EARLY: Duration = Duration::from_millis(2);
 const EARLY_SHARE: u32 = 4;
 
-/// An extension that failed is tried again after this share of what is left, but not sooner than
+/// A failed extension is retried after this share of the remaining validity, but not sooner than
 /// [`LEAST_PAUSE`].
 const PAUSE_SHARE: u32 = 8;
 const LEAST_PAUSE: Duration = Duration::from_millis(10);
 
-/// Renewal without being asked.
+/// State of auto-extension.
 #[derive(Clone, Copy, Debug)]
 struct Upkeep {
     ttl: Ttl,
-    /// The lease ends then at the latest.
+    /// The latest end of the lease.
     ends: Time,
     /// When to extend next.
     due: Time,
-    /// How many nanoseconds before the end it is told: those of [`EARLY`] at most.
+    /// How many nanoseconds before the end of validity a loss is reported: [`EARLY`] at most.
     early: u32,
     is_extending: bool,
 }
@@ -121,7 +120,7 @@ impl Upkeep {
     }
 }
 
-/// A lease's tenure, from acquire to its one end (I9: once lost, it stays lost).
+/// State of a lease, from acquire to its single end (I9: once lost, it stays lost).
 #[derive(Clone, Debug)]
 pub(crate) struct Renewal {
     quorum: Quorum,
@@ -135,8 +134,8 @@ impl Renewal {
         Self { quorum, drift, tenure: Tenure::Held { valid_until }, upkeep: None }
     }
 
-    /// A lease acquired at `t1` that is extended to `ttl` again and again, each time a third of its
-    /// validity has passed, until `most` has passed.
+    /// Enables auto-extension of a lease acquired at `t1`: it is extended to `ttl` whenever a third of its
+    /// validity has passed, until `most` has passed since `t1`.
     pub(crate) fn kept_up(mut self, ttl: Ttl, t1: Time, most: Duration) -> Self {
         if let Tenure::Held { valid_until } = &mut self.tenure {
             let ends = t1.after(most);
@@ -149,7 +148,7 @@ impl Renewal {
         self
     }
 
-    /// What is to be done at `now`. A lease is said to have ended a little early, and then it has.
+    /// Returns what to do at `now`. Reports the loss of a lease slightly before its validity ends, and ends it then.
     pub(crate) fn step(&mut self, now: Time) -> Step {
         let Tenure::Held { valid_until } = self.tenure else { return Step::Ended(self.tenure) };
         let early = self.upkeep.map_or(EARLY, |upkeep| upkeep.early());
@@ -158,7 +157,7 @@ impl Renewal {
             return Step::Ended(self.tenure);
         }
         let end = Time::default().after(valid_until.since(Time::default().after(early)));
-        // What an extension gives grows until it is due.
+        // The validity that an extension gives grows until the extension is due.
         let mut useful =
             self.upkeep.and_then(|upkeep| self.useful_ttl(now.max(upkeep.due), valid_until));
         if useful.is_none() {
@@ -176,9 +175,9 @@ impl Renewal {
         }
     }
 
-    /// An extension by the holder to a longer ttl may reach beyond what one of the upkeep would give when
-    /// that is due: then it is due when no more is left than after a third of an extension's own validity.
-    /// Its ttl, if it will lengthen the lease then.
+    /// A manual extension to a longer ttl may reach beyond what an auto-extension would give when it is due. Then
+    /// postpones the auto-extension until as much validity is left as after a third of its own. Returns its ttl, if it
+    /// will lengthen the lease then.
     fn put_off(&mut self, now: Time, current: Time) -> Option<Ttl> {
         let upkeep = self.upkeep?;
         let validity = valid_until(Time::default(), upkeep.ttl, self.drift).since(Time::default());
@@ -191,14 +190,14 @@ impl Renewal {
         Some(ttl)
     }
 
-    /// The ttl of an extension that lengthens the lease, and not beyond its end.
+    /// The ttl of an auto-extension, if it lengthens the lease. The ttl does not exceed the maximum hold time.
     fn useful_ttl(&self, now: Time, current: Time) -> Option<Ttl> {
         let upkeep = self.upkeep?;
         let ttl = upkeep.ttl.min(Ttl::within(upkeep.ends.since(now))?);
         (valid_until(now, ttl, self.drift) > current).then_some(ttl)
     }
 
-    /// Takes how an extension of the [upkeep](Self::kept_up) ended.
+    /// Handles the outcome of an [auto-extension](Self::kept_up).
     pub(crate) fn handle_upkeep(&mut self, round: &Round, t1: Time, now: Time) -> Extended {
         let extended = self.handle_outcome(round, now);
         if let Some(upkeep) = &mut self.upkeep {
@@ -214,7 +213,7 @@ impl Renewal {
         extended
     }
 
-    /// Where the lease stands at `now`: a validity that has ended is a loss (I10).
+    /// State of the lease at `now`. A validity that has ended is a loss (I10).
     pub(crate) fn tenure(&self, now: Time) -> Tenure {
         match self.tenure {
             Tenure::Held { valid_until } if now >= valid_until => {
@@ -224,16 +223,16 @@ impl Renewal {
         }
     }
 
-    /// Why a validity that ended then was not longer.
+    /// Why the validity ended at `valid_until`.
     fn loss_at(&self, valid_until: Time) -> Loss {
-        // The last extension reaches to the limit, less the drift.
+        // The last extension reaches to the maximum hold time, less the drift.
         let is_over = self.upkeep.is_some_and(|upkeep| {
             valid_until.after(self.drift.allowance(upkeep.ttl).saturating_add(EARLY)) >= upkeep.ends
         });
         if is_over { Loss::MaxHold } else { Loss::Expired }
     }
 
-    /// The end of validity while it is held; `now` or earlier says that it is not.
+    /// The end of validity; `None` if the lease is not held at `now`.
     pub(crate) fn valid_until(&self, now: Time) -> Option<Time> {
         match self.tenure(now) {
             Tenure::Held { valid_until } => Some(valid_until),
@@ -241,7 +240,7 @@ impl Renewal {
         }
     }
 
-    /// Starts an extension to `ttl` from `t1`, read before its first command is sent.
+    /// Starts an extension to `ttl`. `t1` is read before its first command is sent.
     pub(crate) fn begin(&mut self, ttl: Ttl, t1: Time) -> Result<Round, Tenure> {
         match self.observe(t1) {
             Tenure::Held { valid_until: current } => {
@@ -252,8 +251,8 @@ impl Renewal {
         }
     }
 
-    /// Starts an extension that finds out at `t1` whether it is still held, and does not make it longer.
-    /// The ttl is the shortest that lets the keys outlive the validity by the allowance for drift.
+    /// Starts an extension that only checks whether the lease is still held, without making it longer.
+    /// Its ttl is the shortest with which the keys outlive the validity by the drift allowance.
     pub(crate) fn begin_check(&mut self, t1: Time) -> Result<(Ttl, Round), Tenure> {
         match self.observe(t1) {
             Tenure::Held { valid_until: current } => {
@@ -265,7 +264,7 @@ impl Renewal {
         }
     }
 
-    /// Takes how an extension's round stands at `now`, after its decision.
+    /// Handles the outcome of an extension's round at `now`.
     pub(crate) fn handle_outcome(&mut self, round: &Round, now: Time) -> Extended {
         let Tenure::Held { valid_until } = self.observe(now) else {
             return Extended::Ended(self.tenure);
@@ -285,7 +284,7 @@ impl Renewal {
         Extended::Ended(self.tenure)
     }
 
-    /// Ends the tenure by the holder's will; what it was at `now`.
+    /// Ends a held lease as released. Returns its previous state at `now`.
     pub(crate) fn release(&mut self, now: Time) -> Tenure {
         let was = self.observe(now);
         if matches!(was, Tenure::Held { .. }) {
@@ -294,7 +293,7 @@ impl Renewal {
         was
     }
 
-    /// Ends a tenure that is held at `now` by this `loss`. Returns how it ended, then or before.
+    /// Ends a held lease with this `loss`. Returns its final state.
     pub(crate) fn lose(&mut self, loss: Loss, now: Time) -> Tenure {
         if matches!(self.observe(now), Tenure::Held { .. }) {
             self.tenure = Tenure::Lost(loss);
@@ -302,14 +301,14 @@ impl Renewal {
         self.tenure
     }
 
-    /// The upkeep is due by `now`.
+    /// Makes the next auto-extension due at `now`, or earlier if it already is.
     pub(crate) fn hasten(&mut self, now: Time) {
         if let Some(upkeep) = &mut self.upkeep {
             upkeep.due = upkeep.due.min(now);
         }
     }
 
-    /// Writes an expiry down, so that no later, smaller `now` can undo it.
+    /// Stores an expiry, so that an earlier `now` cannot undo it.
     fn observe(&mut self, now: Time) -> Tenure {
         self.tenure = self.tenure(now);
         self.tenure

@@ -1,16 +1,16 @@
-//! How far nodes' clocks have stepped ahead lately: what of a lease's keys may have gone before their time.
+//! How far nodes' clocks have stepped ahead lately, so that keys of a lease may have expired early.
 //!
-//! A step that the drift allowance covers does no harm, and several of them do together: so what counts for a lease is
-//! how far one node's clock has stepped since the nodes were last asked to keep its keys. Report each step by
-//! [`handle_step`](Steps::handle_step); [`since`](Steps::since) says what they come to.
+//! The drift allowance covers a small step, but not the sum of several. So the relevant value for a lease is the total
+//! of one node's steps since the nodes were last asked to keep its keys. Report each step with
+//! [`handle_step`](Steps::handle_step); [`since`](Steps::since) returns the total.
 
 use super::quorum::NodeId;
 use super::validity::Time;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// So many steps of one node are told apart. More are taken for later than they were, which makes leases be extended
-/// that need not be.
+/// Maximum number of steps kept for one node. Beyond it the oldest is merged into the next one, and so gets a later
+/// time: leases may be extended without need.
 const MOST: usize = 16;
 
 /// The latest steps of all nodes' clocks.
@@ -22,12 +22,12 @@ pub(crate) struct Steps {
 #[derive(Clone, Copy, Debug)]
 struct Step {
     ahead: Duration,
-    /// When it was seen: it had happened by then.
+    /// When it was detected; it had happened before.
     seen: Time,
 }
 
 impl Steps {
-    /// The clock of `node` was seen at `seen` to have stepped ahead, by so much at most.
+    /// The clock of `node` has stepped ahead by at most `ahead`, as detected at `seen`.
     pub(crate) fn handle_step(&mut self, node: NodeId, ahead: Duration, seen: Time) {
         let known = self.nodes.iter().position(|(known, _)| *known == node);
         let index = known.unwrap_or_else(|| {
@@ -44,7 +44,7 @@ impl Steps {
         }
     }
 
-    /// The farthest that the clock of one node may have stepped since `t1`, in all.
+    /// Upper bound of the total steps since `t1` of the node that stepped the most.
     pub(crate) fn since(&self, t1: Time) -> Duration {
         let of_one = |steps: &VecDeque<Step>| {
             let later = steps.iter().filter(|step| step.seen >= t1);
@@ -94,8 +94,8 @@ mod tests {
             steps.handle_step(one, ms(1), at(step));
             assert!(steps.nodes[0].1.len() <= MOST);
             for t1 in 1..=step {
-                let (told, is) = (steps.since(at(t1)), ms(step - t1 + 1));
-                assert!(told >= is, "{told:?} since {t1}, and it is {is:?}");
+                let (found, actual) = (steps.since(at(t1)), ms(step - t1 + 1));
+                assert!(found >= actual, "{found:?} since {t1}, but it is {actual:?}");
             }
         }
         assert_eq!(steps.since(at(0)), ms(many));

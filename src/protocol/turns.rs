@@ -1,38 +1,38 @@
-//! Whose turn it is among those who wait for one key in this process, and when it is the turn of others.
+//! Turns of the waiters for one key in this process, and when to let other processes go first.
 //!
-//! Of those who stand in one queue only the first competes on the nodes. When a lease of this process
-//! ends, the lock passes to the next in the queue, which is the quickest way, and unfair to other
-//! processes. So after some times in a row the first in the queue holds back for a moment.
+//! Only the first waiter of a queue competes on the nodes. When a lease of this process
+//! ends, the lock passes to the next waiter in the queue. This is the fastest way, but unfair to other
+//! processes. So after several times in a row the first waiter holds back for a moment.
 //!
-//! - Events in: [`Turns::handle_release`] when a lease of this process ends, and it says when the first in
-//!   the queue may try; [`Turns::handle_freed_by_others`] when another process let go of the lock;
-//!   [`Turns::handle_bypassed`] when one whose turn it was did not move.
-//! - Question: [`Turns::admitted`] is how many may compete.
+//! - Events: [`Turns::handle_release`] when a lease of this process ends; it returns when the first waiter may try.
+//!   [`Turns::handle_freed_by_others`] when another process released the lock.
+//!   [`Turns::handle_bypassed`] when a waiter that may compete was not polled.
+//! - Query: [`Turns::admitted`] is how many waiters may compete.
 
 use super::validity::Time;
 use std::time::Duration;
 
-/// So often in a row a lock passes from lease to lease inside this process; then the first in the queue
-/// holds back for [`YIELD_DELAY`], so that other processes get a turn (they know within a round trip).
-/// Each time nobody took the turn, the number doubles, up to [`MAX_ALONE`]. Short runs are what
-/// makes waiting fair: the time to a process's turn is a matter of luck, which many turns even out.
+/// How often in a row a lock passes from lease to lease inside this process. Then the first waiter
+/// holds back for [`YIELD_DELAY`], so that other processes get a turn (they are notified within a round trip).
+/// Each time no other process takes the turn, the number doubles, up to [`MAX_ALONE`]. Short runs make
+/// waiting fair: when a process gets its turn is random, and many turns even that out.
 const MAX_IN_A_ROW: u32 = 4;
 const MAX_ALONE: u32 = 1 << 8;
 const YIELD_DELAY: Duration = Duration::from_millis(5);
 
-/// So many of a queue compete at most because those before them did not move.
+/// Maximum number of waiters that compete because those before them were not polled.
 const MAX_ADMITTED: usize = 1 << 4;
 
-/// The turns at one key.
+/// The turns for one key.
 #[derive(Debug)]
 pub(crate) struct Turns {
     in_a_row: u32,
-    /// How many in a row before others get a turn.
+    /// How many in a row before other processes get a turn.
     limit: u32,
-    /// True since others were given a turn, until it is known whether they took it.
+    /// True after a turn was given to others, until it is known whether they took it.
     has_yielded: bool,
-    /// How many may compete. One, and twice as many with each that is bypassed: those who do not move
-    /// stand together often, and must not cost whoever is behind them a pause each.
+    /// How many waiters may compete: one, doubled with each that is bypassed. Unpolled waiters are often next to
+    /// each other, and should not cost the waiters behind them one pause each.
     admitted: usize,
 }
 
@@ -43,16 +43,16 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// How many may compete on the nodes.
+    /// How many waiters may compete on the nodes.
     pub(crate) fn admitted(&self) -> usize {
         self.admitted
     }
 
-    /// A lease of this process has ended, and the lock can be had from `at` on. When the first in the
-    /// queue may try.
+    /// A lease of this process has ended, and the lock is free from `at` on. Returns when the first waiter
+    /// may try.
     pub(crate) fn handle_release(&mut self, at: Time) -> Time {
         if std::mem::take(&mut self.has_yielded) {
-            // It was ours again: nobody else wanted it.
+            // This process acquired the lock again, so no other process wanted it.
             self.limit = (self.limit * 2).min(MAX_ALONE);
         }
         self.admitted = 1;
@@ -65,7 +65,7 @@ impl Turns {
         at.after(YIELD_DELAY)
     }
 
-    /// Another process has let go of the lock: nodes do not tell us of our own releases.
+    /// Another process has released the lock. Nodes do not push the client's own releases.
     pub(crate) fn handle_freed_by_others(&mut self) {
         if std::mem::take(&mut self.has_yielded) {
             self.limit = MAX_IN_A_ROW;
@@ -74,7 +74,7 @@ impl Turns {
         self.in_a_row = 0;
     }
 
-    /// One whose turn it was did not move.
+    /// A waiter that may compete was not polled.
     pub(crate) fn handle_bypassed(&mut self) {
         self.admitted = (self.admitted * 2).min(MAX_ADMITTED);
     }
@@ -97,7 +97,7 @@ mod tests {
             assert_eq!(releases(&mut turns, 1_000), run);
         }
         turns.handle_freed_by_others();
-        assert_eq!(releases(&mut turns, 1_000), 4, "somebody took it");
+        assert_eq!(releases(&mut turns, 1_000), 4, "another process took it");
     }
 
     #[test]
