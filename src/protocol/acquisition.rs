@@ -18,7 +18,7 @@ const WATCHED_DELAY: Duration = Duration::from_secs(1);
 /// Why an acquire ended without a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// Other clients hold the lock on so many nodes that a quorum is impossible.
+    /// A quorum is impossible because other clients hold the lock.
     Contended,
     /// Too few nodes replied.
     NoQuorum,
@@ -28,7 +28,7 @@ pub(crate) enum Refusal {
     Timeout,
 }
 
-/// What to do after an attempt.
+/// The next step of an acquire after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// The lock is held until `valid_until`, with a fencing token if one was requested.
@@ -129,8 +129,8 @@ impl Acquisition {
         self.schedule.is_endless()
     }
 
-    /// Only one node was asked: other clients hold the lock there until `free_at`, and it pushes if that changes
-    /// earlier. Returns the latest time of the next attempt. No other node will push, so that is within
+    /// The attempt was sent to one node only. Other clients hold the lock there until `free_at`, and the node pushes if
+    /// that changes earlier. Returns the latest time of the next attempt. No other node will push, so that is within
     /// [`WATCHED_DELAY`]. `random` is uniformly distributed.
     pub(crate) fn handle_held(&self, free_at: Time, now: Time, random: u64) -> Time {
         let at = now.after(draw(WATCHED_DELAY / 2, WATCHED_DELAY, random));

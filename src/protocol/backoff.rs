@@ -109,7 +109,7 @@ pub(crate) enum LossCause {
     Refused,
 }
 
-/// What the loss of a connection means for waiting commands.
+/// The effect of a lost connection on waiting commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionLoss {
     /// It had lasted: it is replaced at once, and commands wait for the new connection.
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_double_to_the_longest_and_begin_anew_after_a_success() {
+    fn pauses_double_to_maximum_and_reset_after_success() {
         let mut backoff = Backoff::of_repeats();
         assert_eq!(backoff.next_try(), at(0));
         assert_eq!(pauses(&mut backoff, LOW, 8), [5, 10, 20, 40, 80, 160, 250, 250]);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_together_counts_once() {
+    fn concurrent_failures_count_once() {
         let mut backoff = Backoff::of_repeats();
         backoff.handle_failure(at(1), LOW);
         for now in [1, 3, 5] {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_had_lasted_is_replaced_at_once() {
+    fn connection_that_lasted_is_replaced_at_once() {
         let mut it = Reconnect::new();
         it.handle_unreachable(false, at(0), LOW);
         it.handle_unreachable(false, at(10), LOW);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_while_connections_serve_nothing() {
+    fn pauses_grow_while_connections_serve_no_commands() {
         for cause in [LossCause::Refused, LossCause::Hung(ms(1_500))] {
             let mut it = Reconnect::new();
             let mut now = at(0);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_connection_is_made_beside_one_that_served() {
+    fn second_connection_requires_recent_service() {
         let mut it = Reconnect::new();
         it.handle_connected(at(0));
         assert!(it.may_make_second(ms(150), at(150)), "the first unresponsive connection");
@@ -326,7 +326,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pauses_follow_from_how_often_it_went_wrong_in_a_row(fates in fates()) {
+        fn pauses_depend_on_failures_in_a_row(fates in fates()) {
             let mut it = Reconnect::new();
             // Expected failures in a row: since the start, or since a connection was lost that had lasted.
             let mut failures = 0;

@@ -20,7 +20,7 @@ pub(crate) struct Checks {
     wanted: Wanted,
 }
 
-/// What the next check has to do.
+/// The task of the next check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Wanted {
     #[default]
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_are_made_when_wanted_one_at_a_time_and_not_too_often() {
+    fn checks_run_one_at_a_time_at_a_limited_rate() {
         let mut checks = Checks::default();
         assert_eq!((checks.due(), checks.begin(at(9))), (None, None), "no check is needed");
         checks.want(Wanted::Check);

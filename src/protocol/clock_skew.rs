@@ -5,7 +5,7 @@
 //! one time source. So both are allowed for. The node's grants count later, as after a step of its clock. The client's
 //! leases are extended again, as after a pause of the process.
 //!
-//! The methods are those of [`NodeClock`], for each node.
+//! Each method calls the [`NodeClock`] method of the same name, for one node.
 
 use super::node_clock::{Fast, NodeClock, Reading, Told};
 use super::quorum::{NodeId, Quorum};
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn each_clock_is_judged_by_its_own_readings() {
+    fn each_node_clock_is_independent() {
         let term = Duration::from_mins(1);
         let mut clocks = ClockSkew::new(Quorum::majority(3), Drift::DEFAULT, term);
         let [good, stepped, fast] = [0, 1, 2].map(NodeId::new);

@@ -9,7 +9,7 @@
 
 use super::quorum::{NodeId, NodeSet, Quorum};
 
-/// What is known against nodes holding the keys, since they were last asked.
+/// The nodes suspected of having lost the keys since the last request to them.
 #[derive(Debug)]
 pub(crate) struct Doubt {
     quorum: Quorum,
@@ -30,7 +30,7 @@ enum Asked {
 }
 
 impl Doubt {
-    /// A lease whose nodes were asked by the acquire.
+    /// A new lease: the acquire was the latest request.
     pub(crate) fn new(quorum: Quorum) -> Self {
         Self { quorum, touched: NodeSet::default(), asked: Asked::ByAcquire }
     }
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_doubted_until_they_grant_also_late_and_from_a_touch_on() {
+    fn suspected_nodes_are_touched_or_have_not_granted() {
         let node = NodeId::new;
         let none = NodeSet::default();
         let mut doubt = Doubt::new(Quorum::majority(3));
@@ -102,9 +102,9 @@ mod tests {
     }
 
     proptest! {
-        /// Compares with the definition: changed since it was asked, or asked without a grant.
+        /// Compares with the definition: changed since the last request, or no grant of it.
         #[test]
-        fn a_node_is_doubted_when_it_was_touched_or_not_heard_of(
+        fn suspected_nodes_match_definition(
             story in prop::collection::vec((0..4_u8, 0..5_usize, prop::collection::vec(0..5_usize, 0..5)), 1..40),
         ) {
             let mut doubt = Doubt::new(Quorum::majority(5));

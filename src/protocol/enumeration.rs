@@ -110,7 +110,7 @@ fn acquire_wins_if_and_only_if_a_quorum_granted_in_time() {
 }
 
 #[test]
-fn a_grant_counts_from_its_time_on_and_the_round_waits_for_that_if_it_needs_it() {
+fn deferred_grants_count_later_and_the_round_waits() {
     const SOON: Time = Time::from_nanos(600);
     const LATER: Time = Time::from_nanos(700);
     let mut seen = 0;
@@ -164,7 +164,7 @@ fn a_grant_counts_from_its_time_on_and_the_round_waits_for_that_if_it_needs_it()
 }
 
 #[test]
-fn extension_counts_all_nodes_and_must_beat_the_old_end() {
+fn extension_needs_quorum_before_the_old_end() {
     let later = Time::from_nanos(2_000);
     let goal = Goal::Extend { current: END, proposed: later };
     let rounds = each_round(4, |votes, order| {
@@ -184,7 +184,7 @@ fn extension_counts_all_nodes_and_must_beat_the_old_end() {
 }
 
 #[test]
-fn release_tells_deleted_expired_taken_over_and_unknown_apart() {
+fn release_outcome_is_exact() {
     each_round(4, |votes, order| {
         let quorum = Quorum::majority(votes.len());
         let (deleted, failed) = (count(votes, Vote::Granted), count(votes, Vote::Failed));
@@ -206,7 +206,7 @@ fn release_tells_deleted_expired_taken_over_and_unknown_apart() {
 }
 
 #[test]
-fn closing_at_any_moment_decides_once_and_late_votes_change_nothing() {
+fn closing_decides_once_and_late_votes_change_nothing() {
     let extend = Goal::Extend { current: END, proposed: Time::from_nanos(2_000) };
     for goal in [Goal::Acquire { valid_until: END }, extend, Goal::Release] {
         each_round(4, |votes, order| {

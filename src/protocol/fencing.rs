@@ -48,8 +48,9 @@ pub(crate) fn can_agree(quorum: Quorum, mut numbers: Vec<u64>, silent: usize) ->
     alike.any(|alike| quorum.reached(alike.len() + silent))
 }
 
-/// A number that all nodes are asked to raise their counters to, so that they reply with the same: higher than the last
-/// one `seen`, and not below the wall clock in microseconds. Safety depends on it only after counters were lost.
+/// The minimum that a grant sends for the counters, so that all nodes reply with the same number. It is higher than the
+/// last number `seen`, and not below the wall clock in microseconds. Safety depends on it only if counters
+/// were lost.
 pub(crate) fn hint(seen: u64, wall_clock_us: u64) -> u64 {
     let sound = |number: &u64| *number < MAX_HINT;
     let after_seen = Some(seen.saturating_add(1)).filter(sound);
@@ -63,7 +64,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_number_of_a_quorum_is_the_token_at_once() {
+    fn number_of_a_quorum_is_committed() {
         let quorum = Quorum::majority(5);
         for (numbers, choice) in [
             (vec![], None),
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hint_is_after_what_was_seen_and_never_near_the_end() {
+    fn hint_exceeds_seen_and_stays_below_maximum() {
         for (seen, clock, hinted) in [
             (0, 0, 1),
             (5, 1_700_000_000_000_000, 1_700_000_000_000_000),
@@ -99,7 +100,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_quorum_has_answered_no_more_than_the_token(
+        fn quorum_numbers_do_not_exceed_token(
             nodes in 1..=7usize, numbers in proptest::collection::vec(0..6u64, 1..=7),
         ) {
             let quorum = Quorum::majority(nodes);

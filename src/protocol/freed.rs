@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_has_gone_where_a_node_says_so_and_only_for_who_began_before() {
+    fn deletion_counts_on_its_node_for_earlier_attempts() {
         let [first, second] = [0, 1].map(NodeId::new);
         let [start, one, two, three] = moments();
         let mut key = FreedKey::default();
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_is_one_on_all_nodes() {
+    fn release_frees_all_nodes() {
         let [start, one, two, three] = moments();
         let mut key = FreedKey::default();
         key.handle_release(at(70), two);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_has_let_go_by_itself_need_not_be_waited_for() {
+    fn deletion_on_a_node_overrides_a_delayed_release() {
         let [start, one, two, _] = moments();
         let [first, second] = [0, 1].map(NodeId::new);
         let mut key = FreedKey::default();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn several_nodes_are_free_once_the_last_is() {
+    fn free_nodes_count_from_the_latest_time() {
         let [first, second, third] = [0, 1, 2].map(NodeId::new);
         let mut free = Free::default();
         for (node, ms) in [(first, 30), (second, 70), (third, 0)] {

@@ -58,14 +58,14 @@ pub(crate) struct Liveness {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Suspicion {
     None,
-    /// A reply is overdue, and other tasks were let run, which may read it.
+    /// A reply is overdue. Other tasks get a turn first, because one of them may read it.
     LookingAgain,
     Stalled,
     /// A second connection was made, or there was no reason for one.
     TriedSecond,
 }
 
-/// What to do with a connection.
+/// An action that a connection needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Write a heartbeat: any command that has a reply.
@@ -136,7 +136,7 @@ impl Liveness {
         }
     }
 
-    /// What to do now. Each action is returned once, except [`Action::GiveUp`].
+    /// The action that is due at `now`. Each is returned once, except [`Action::GiveUp`].
     /// `is_quorum_silent` is true if a quorum of nodes is stalled.
     pub(crate) fn poll(&mut self, now: Time, is_quorum_silent: bool) -> Option<Action> {
         let Some(oldest) = self.oldest else {

@@ -55,7 +55,7 @@ pub(crate) struct Offset {
     pub(crate) highest: i64,
 }
 
-/// What a reading means for the grants that came with it.
+/// The effect of a reading on the grants that came with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
     /// When they begin to count: from then on, no holder relies on a key that was dropped early.

@@ -1,12 +1,12 @@
 use super::*;
 
-/// What a reading without any way brings to light.
+/// The step that a reading without a network delay reveals.
 fn ahead(node: &mut NodeClock, shown: i64, at: i64) -> Option<Duration> {
     node.handle_reading(reading(shown, at, 0, 0)).ahead
 }
 
 #[test]
-fn a_step_is_told_once_with_its_length_and_one_back_is_not() {
+fn step_ahead_is_reported_once_and_step_back_is_not() {
     let mut two = Two::new();
     two.read(10 * S);
     let node = &mut two.node;
@@ -17,26 +17,26 @@ fn a_step_is_told_once_with_its_length_and_one_back_is_not() {
 }
 
 #[test]
-fn a_clock_that_is_read_often_hides_no_small_step_however_long_it_goes_well() {
+fn small_step_is_detected_after_many_readings() {
     let mut two = Two::new();
     for at in 1..200 {
         two.read(at * 5 * S);
     }
-    // In all that time it could have wandered off by 200 ms.
+    // In all that time, wander could have been 200 ms.
     assert!(ahead(&mut two.node, EPOCH + 1_000 * S + 50 * MS, 1_000 * S).is_some());
 }
 
 #[test]
-fn of_two_readings_that_come_together_the_narrower_one_is_known() {
+fn narrower_of_two_readings_is_kept() {
     let mut two = Two::new();
     two.read(10 * S);
     two.node.handle_reading(reading(EPOCH + 100 * S, 20 * S, 4 * S, 0));
     assert_eq!(ahead(&mut two.node, EPOCH + 100 * S, 20 * S), None);
-    assert!(ahead(&mut two.node, EPOCH + 102 * S, 21 * S).is_some(), "less than the way of one");
+    assert!(ahead(&mut two.node, EPOCH + 102 * S, 21 * S).is_some(), "less than one delay");
 }
 
 #[test]
-fn between_readings_a_grant_counts_as_much_later_as_with_one() {
+fn lag_between_readings_equals_that_of_a_reading() {
     let mut two = Two::new();
     two.read(10 * S);
     assert_eq!(two.node.lag(time(10 * S + MS)), Duration::ZERO);
@@ -48,7 +48,7 @@ fn between_readings_a_grant_counts_as_much_later_as_with_one() {
 }
 
 #[test]
-fn a_step_is_forgotten_a_term_after_it_was_seen_also_between_readings() {
+fn step_is_forgotten_after_term_between_readings() {
     let mut two = Two::new();
     two.read(10 * S);
     two.ahead += 3_600 * S;
@@ -58,8 +58,8 @@ fn a_step_is_forgotten_a_term_after_it_was_seen_also_between_readings() {
     assert_eq!(two.node.lag(over), Duration::ZERO);
 }
 
-/// A clock that gains so many microseconds in each second, and is read once in each; whether it runs fast
-/// after so many of them.
+/// A clock that gains `gain_us` in each second, with one reading per second. Returns whether it runs fast after
+/// `seconds`.
 fn is_fast(gain_us: i64, seconds: i64) -> bool {
     let mut node = NodeClock::new(Drift::DEFAULT, TERM);
     for second in 0..=seconds {
@@ -70,15 +70,15 @@ fn is_fast(gain_us: i64, seconds: i64) -> bool {
 }
 
 #[test]
-fn a_clock_runs_fast_that_gains_more_than_is_allowed_for_in_three_whole_intervals() {
-    // A hundredth, and the microsecond that it does not show.
-    assert!(!is_fast(10_001, 9), "no more than is allowed for");
+fn clock_is_fast_after_three_fast_intervals() {
+    // One per cent, and the microsecond of its resolution.
+    assert!(!is_fast(10_001, 9), "within the allowance");
     assert!(is_fast(10_002, 3));
-    assert!(!is_fast(10_002, 2), "twice is not often");
+    assert!(!is_fast(10_002, 2), "only two intervals");
 }
 
 #[test]
-fn what_a_clock_gains_within_a_second_is_a_step_and_no_pace() {
+fn gain_within_a_second_is_a_step() {
     let mut two = Two::new();
     two.read(10 * S);
     for at in 1..9 {
@@ -88,7 +88,7 @@ fn what_a_clock_gains_within_a_second_is_a_step_and_no_pace() {
     assert_eq!(two.node.fast(time(11 * S)), None);
 }
 
-/// What is remembered of steps that were seen at these times, in milliseconds: until when each was so.
+/// The `until` of each offset that is kept after steps at these times, in milliseconds.
 fn remembered(steps: impl IntoIterator<Item = i64>) -> Vec<i64> {
     let mut node = NodeClock::new(Drift::DEFAULT, TERM);
     node.handle_reading(reading(EPOCH, 0, 0, 0));
@@ -100,21 +100,21 @@ fn remembered(steps: impl IntoIterator<Item = i64>) -> Vec<i64> {
 }
 
 #[test]
-fn as_many_steps_as_there_is_room_for_are_remembered_each_by_itself() {
+fn steps_up_to_maximum_are_kept_separately() {
     let steps: Vec<_> = (1..=64).map(|step| step * 100).collect();
     assert_eq!(remembered(steps.clone()), steps);
     assert_eq!(remembered(steps.into_iter().chain([6_500])).len(), MAX_PAST);
 }
 
 #[test]
-fn those_steps_are_remembered_together_that_lie_closest_for_their_age() {
-    // Evenly apart: the oldest.
+fn closest_steps_for_their_age_are_merged() {
+    // At equal distances: the oldest two are merged.
     assert_eq!(remembered((1..=65).map(|step| step * 100))[0], 200);
-    // One that comes soon after another, in the middle.
+    // One that follows another closely, in the middle: these two.
     let close = (1..=65).map(|step| if step == 31 { 3_005 } else { step * 100 });
     let kept = remembered(close);
     assert!(kept.contains(&100) && kept.contains(&3_005) && !kept.contains(&3_000), "{kept:?}");
-    // One that comes a little sooner than the others, just now: there it matters more.
+    // One that follows slightly closer than the others, but recently: it matters more there.
     let recent = (1..=65).map(|step| if step == 64 { 6_380 } else { step * 100 });
     let kept = remembered(recent);
     assert!(!kept.contains(&100) && kept.contains(&6_300) && kept.contains(&6_380), "{kept:?}");

@@ -5,13 +5,13 @@ use proptest::prelude::*;
 const MS: i64 = 1_000_000;
 const S: i64 = 1_000 * MS;
 const TERM: Duration = Duration::from_millis(62_200);
-/// What the node's clock shows when ours begins.
+/// The time on the node's clock when the client's clock starts.
 const EPOCH: i64 = 1_700_000_000 * S;
 
-/// A node's clock and ours, with nothing between them but the way.
+/// A node's clock and the client's, without drift.
 struct Two {
     node: NodeClock,
-    /// How far the node's is ahead of where it began.
+    /// How far the node's clock has stepped ahead since the start.
     ahead: i64,
 }
 
@@ -20,8 +20,8 @@ impl Two {
         Self { node: NodeClock::new(Drift::DEFAULT, TERM), ahead: 0 }
     }
 
-    /// Reads it at `at`, half a millisecond there and half back; for how long what it grants then does
-    /// not count, in milliseconds rounded up.
+    /// Reads the clock at `at`, with a delay of half a millisecond in each direction. Returns for how long its grants
+    /// do not count, in milliseconds rounded up.
     fn read(&mut self, at: i64) -> u128 {
         let told = self.node.handle_reading(reading(EPOCH + at + self.ahead, at, MS / 2, MS / 2));
         told.counts_from.since(time(at + MS / 2)).as_nanos().div_ceil(1_000_000)
@@ -29,7 +29,7 @@ impl Two {
 }
 
 fn time(at: i64) -> Time {
-    Time::from_nanos(u64::try_from(at).expect("not before the beginning"))
+    Time::from_nanos(u64::try_from(at).expect("not negative"))
 }
 
 fn reading(shown: i64, at: i64, there: i64, back: i64) -> Reading {
@@ -38,7 +38,7 @@ fn reading(shown: i64, at: i64, there: i64, back: i64) -> Reading {
 }
 
 #[test]
-fn what_a_clock_grants_that_goes_well_counts_at_once() {
+fn grants_of_good_clock_count_at_once() {
     let mut two = Two::new();
     for at in 1..100 {
         assert_eq!(two.read(at * 5 * S), 0);
@@ -49,44 +49,44 @@ fn what_a_clock_grants_that_goes_well_counts_at_once() {
 }
 
 #[test]
-fn after_a_step_grants_count_by_its_length_later_and_by_less_and_less() {
+fn step_delays_grants_and_the_delay_shrinks() {
     let mut two = Two::new();
     two.read(10 * S);
     two.ahead += 150 * MS;
-    // What is not known of the clock is added: the way, and what it may have done in five seconds.
+    // The uncertainty is added: the network delay, and the possible wander in five seconds.
     assert!((148..=153).contains(&two.read(15 * S)));
-    // A key that was granted before the step and was to stand until now was granted for five seconds at
-    // the least: its holder has given up a hundredth of that.
+    // A key that was granted before the step and expires now had a ttl of at least five seconds: its holder has given
+    // up one per cent of that.
     assert!((100..=106).contains(&two.read(20 * S)));
     assert!((52..=60).contains(&two.read(25 * S)));
     assert_eq!(two.read(33 * S), 0);
 }
 
 #[test]
-fn steps_add_up_and_those_that_go_back_are_taken_off() {
+fn steps_ahead_add_up_and_steps_back_subtract() {
     let mut two = Two::new();
     two.read(10 * S);
     for (at, step) in [(11, 100), (12, 100), (13, -50), (14, 20)] {
         two.ahead += step * MS;
         two.read(at * S);
     }
-    // 170 in all, less two or three hundredths of a second.
+    // 170 in all, less 2 % or 3 % of a second.
     let late = two.read(14 * S + MS);
     assert!((138..=145).contains(&late), "{late}");
     two.ahead -= 10 * S;
     let late = two.read(16 * S);
     assert!(
         (100..=150).contains(&late),
-        "what was dropped is relied on for as long as before: {late}"
+        "the holders of dropped keys rely on them as before: {late}"
     );
-    assert_eq!(two.read(16 * S + 200 * MS), 0, "nothing is dropped early any more");
+    assert_eq!(two.read(16 * S + 200 * MS), 0, "no key is dropped early any more");
     two.ahead += 10 * S;
     let late = two.read(17 * S);
-    assert!((9_890..10_010).contains(&late), "what was granted meanwhile is: {late}");
+    assert!((9_890..10_010).contains(&late), "later grants can be dropped early: {late}");
 }
 
 #[test]
-fn a_step_is_forgotten_when_everything_has_ended_that_was_granted_before() {
+fn step_is_forgotten_after_all_earlier_keys_expired() {
     let mut two = Two::new();
     two.read(10 * S);
     two.ahead += 3_600 * S;
@@ -96,7 +96,7 @@ fn a_step_is_forgotten_when_everything_has_ended_that_was_granted_before() {
 }
 
 #[test]
-fn a_late_reply_is_no_step() {
+fn late_reply_is_not_a_step() {
     let mut two = Two::new();
     two.read(10 * S);
     for back in [0, 40, 400, 4_000] {
@@ -110,17 +110,17 @@ fn a_late_reply_is_no_step() {
 }
 
 #[test]
-fn a_clock_that_runs_fast_is_told_from_one_that_has_stepped() {
+fn fast_clock_is_distinguished_from_steps() {
     let mut two = Two::new();
     two.read(10 * S);
-    // Three steps that are far more than a hundredth, with calm between them.
+    // Three steps of far more than one per cent, with pauses between them.
     for at in [15, 25, 35] {
         two.ahead += 150 * MS;
         two.read(at * S);
         two.read((at + 5) * S);
         assert_eq!(two.node.fast(time((at + 5) * S)), None);
     }
-    // Two per cent fast: told after three intervals in a row, whatever their lengths.
+    // Two per cent fast: detected after three intervals in a row, of any length.
     for (at, is_fast) in [(41, false), (46, false), (47, true)] {
         two.ahead += (at - two_at(at)) * S / 50;
         two.read(at * S);
@@ -130,7 +130,7 @@ fn a_clock_that_runs_fast_is_told_from_one_that_has_stepped() {
     assert!(fast.ahead >= Duration::from_millis(100), "{fast:?}");
     assert_eq!(fast.until, time(47 * S + MS / 2).after(TERM));
     assert_eq!(two.node.fast(fast.until), None);
-    // Half a per cent is no more than is allowed for.
+    // Half a per cent is within the allowance.
     let mut slow = Two::new();
     for at in 1..50 {
         slow.ahead += S / 200;
@@ -139,7 +139,7 @@ fn a_clock_that_runs_fast_is_told_from_one_that_has_stepped() {
     assert_eq!(slow.node.fast(time(50 * S)), None);
 }
 
-/// When it was read before `at`, in the test above.
+/// The time of the reading before `at`, in the test above.
 fn two_at(at: i64) -> i64 {
     match at {
         41 => 40,
@@ -149,7 +149,7 @@ fn two_at(at: i64) -> i64 {
 }
 
 #[test]
-fn an_older_reading_of_another_task_brings_nothing_new() {
+fn older_reading_of_another_task_changes_nothing() {
     let mut two = Two::new();
     two.read(10 * S);
     two.ahead += S;
@@ -160,18 +160,18 @@ fn an_older_reading_of_another_task_brings_nothing_new() {
         two.node.handle_reading(reading(EPOCH + 12_001 * MS, 11_001 * MS, 1, 1)).ahead,
         None
     );
-    assert!(two.read(11 * S + 2 * MS) >= 980, "the step stays known");
+    assert!(two.read(11 * S + 2 * MS) >= 980, "the step is not forgotten");
 }
 
 #[test]
-fn however_often_it_steps_little_is_kept_and_nothing_overflows() {
+fn many_steps_use_bounded_memory_without_overflow() {
     let mut two = Two::new();
     for at in 1..20_000 {
         two.ahead += 20 * MS;
         two.read(at * 10 * MS);
         assert!(two.node.past.len() <= MAX_PAST);
     }
-    // A tenth of a second every second, for three minutes: 60 s of that are remembered.
+    // A tenth of a second every second, for three minutes: the steps of the last 60 s count.
     let mut two = Two::new();
     let mut late = 0;
     for at in 1..1_800 {
@@ -193,17 +193,17 @@ fn however_often_it_steps_little_is_kept_and_nothing_overflows() {
 #[path = "node_clock_limits_tests.rs"]
 mod limits;
 
-/// What is drawn of a run in the world: clocks that wander by up to 100 parts per million, steps of the
-/// node's, and a client that reads it now and then.
+/// A random history: clocks that wander by up to 100 parts per million, steps of the
+/// node's clock, and readings by a client.
 #[derive(Clone, Debug)]
 struct World {
-    /// In parts per million: the node's, the holder's and the reader's.
+    /// Rates in parts per million: of the node, the holder and the reader.
     rates: [i64; 3],
-    /// When, and by how much.
+    /// Time and size of each step.
     steps: Vec<(i64, i64)>,
-    /// After how long, and how long the ways there and back take.
+    /// The pause before each reading, and its network delays in both directions.
     readings: Vec<(i64, i64, i64)>,
-    /// When a key was granted to the holder, and for how many milliseconds.
+    /// When each key was granted to the holder, and its ttl in milliseconds.
     grants: Vec<(i64, u64)>,
 }
 
@@ -218,17 +218,17 @@ impl World {
         at + at / 1_000_000 * self.rates[2]
     }
 
-    /// True if the key that was granted at `granted` for `ttl` is gone at `at`, or was before.
+    /// True if the key that was granted at `granted` for `ttl` has been dropped by `at`.
     fn is_gone(&self, (granted, ttl): (i64, u64), at: i64) -> bool {
         let end = self.shown(granted) / MS + i64::try_from(ttl).expect("short");
         let after =
             self.steps.iter().map(|(when, _)| *when).filter(|when| (granted..at).contains(when));
-        // Just before each step back it was as late as it got.
+        // The clock is at a local maximum just before each step back.
         let moments = after.map(|when| when - 1).chain([at]);
         moments.filter(|moment| *moment >= granted).any(|moment| self.shown(moment) / MS >= end)
     }
 
-    /// Until when its holder relies on it, who was granted it over no way at all, in true time.
+    /// The end of the holder's validity, in true time, if the grant had no network delay.
     fn relied_on_until(&self, (granted, ttl): (i64, u64)) -> i64 {
         let ttl = Ttl::from_duration(Duration::from_millis(ttl)).expect("a good ttl");
         let validity = ttl.as_duration().saturating_sub(Drift::DEFAULT.allowance(ttl));
@@ -239,7 +239,7 @@ impl World {
 
 fn world() -> impl Strategy<Value = World> {
     let rates = prop::array::uniform3(-100..=100_i64);
-    // From seven milliseconds on: what is less is hidden by the ways.
+    // From seven milliseconds on: smaller steps are hidden by the network delays.
     let by = prop_oneof![7..200_i64, -200..-7_i64, 200..10_000_i64, -10_000..-200_i64];
     let steps = prop::collection::vec((0..120_000_i64, by), 0..8);
     let reading = (1..5_000_i64, 20..2_000_i64, 20..2_000_i64);
@@ -256,8 +256,8 @@ fn world() -> impl Strategy<Value = World> {
     })
 }
 
-/// The first step between any two readings: how far a clock was put ahead that was put back before it was
-/// read, nobody can know.
+/// The first step between any two readings. A client cannot detect a step ahead that was set back before the next
+/// reading.
 fn apart(mut steps: Vec<(i64, i64)>, readings: &[(i64, i64, i64)]) -> Vec<(i64, i64)> {
     let mut at = 1_000 * MS;
     let reads: Vec<_> = readings
@@ -276,7 +276,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn no_grant_counts_while_a_holder_relies_on_a_key_that_was_dropped(world in world()) {
+    fn grants_wait_for_holders_of_dropped_keys(world in world()) {
         let mut node = NodeClock::new(Drift::DEFAULT, TERM);
         let mut at = 1_000 * MS;
         let first = at;
@@ -300,7 +300,7 @@ proptest! {
     }
 
     #[test]
-    fn without_steps_every_grant_counts_at_once(world in world()) {
+    fn grants_without_steps_count_at_once(world in world()) {
         let world = World { steps: Vec::new(), ..world };
         let mut node = NodeClock::new(Drift::DEFAULT, TERM);
         let mut at = 1_000 * MS;
@@ -313,7 +313,7 @@ proptest! {
     }
 
     #[test]
-    fn after_steps_service_is_back_within_what_they_come_to(world in world()) {
+    fn delay_is_bounded_by_the_sum_of_steps(world in world()) {
         let mut node = NodeClock::new(Drift::DEFAULT, TERM);
         let mut at = 1_000 * MS;
         let most = world.steps.iter().map(|(_, by)| by.max(&0)).sum::<i64>();

@@ -19,11 +19,11 @@ use super::validity::Time;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Maximum number of releases kept for one node (I12). Only commands that were written need a release,
-/// and nothing is written to an unreachable node, so only a node that fails again and again under load
-/// comes near it. Beyond it the oldest is dropped: its key exists until its ttl ends.
+/// and an unreachable node gets no commands. So only a node that fails again and again under load
+/// comes near the maximum. Beyond it the oldest is dropped: its key exists until its ttl ends.
 const MAX_RELEASES: usize = 1 << 16;
 
-/// What an unanswered command leaves pending on a node. `K` identifies a claim.
+/// The work that an unanswered command leaves pending on a node. `K` identifies a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owed<K> {
     Release(OwedRelease),
@@ -81,7 +81,7 @@ impl<C, K: Ord> Pending<C, K> {
         Self { releases: VecDeque::new(), isolated: VecDeque::new(), extensions: BTreeMap::new() }
     }
 
-    /// Keeps `command`, unless nothing is pending.
+    /// Keeps `command` if `owed` is a release or an extension that is not withdrawn.
     pub(crate) fn keep(&mut self, command: C, owed: Owed<K>) {
         match owed {
             Owed::Release(OwedRelease { isolated: Some(unanswered), .. }) => {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_extensions_of_a_claim_the_longest_is_kept_while_it_is_of_use() {
+    fn longest_useful_extension_of_a_claim_is_kept() {
         let gone = Owed::Extension { claim: 3, until: at(9), is_withdrawn: true };
         let mut it = pending(&[
             extension(1, 5),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_releases_the_oldest_is_dropped() {
+    fn oldest_release_is_dropped_at_the_maximum() {
         let most = u32::try_from(MAX_RELEASES).expect("the maximum fits");
         let mut it = Pending::new();
         for id in 0..most + 2 {
@@ -325,7 +325,7 @@ mod tests {
         /// Compares with a plain list of all commands. Each command that is still useful is taken
         /// once, and no other is.
         #[test]
-        fn what_is_needed_is_told_once(deeds in deeds()) {
+        fn useful_commands_are_taken_once(deeds in deeds()) {
             let (mut it, mut now) = (Pending::new(), 0);
             let mut truth: Vec<Command> = Vec::new();
             let mut withdrawn = [false; 4];

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_drift_cannot_explain_is_a_deviation() {
+    fn deviation_exceeds_drift_allowance() {
         let ahead = |now, left| {
             let ahead = suspects(3).ahead(promise(0, 10_000), Duration::from_millis(left), at(now));
             ahead.map(|ahead| ahead.as_millis())
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn few_are_suspect_and_too_many_are_our_own_clock() {
+    fn few_deviations_suspect_nodes_many_the_own_clock() {
         let mut five = suspects(5);
         assert_eq!(deviate(&mut five, 1, 0, 1_000), Verdict::Suspect);
         assert_eq!(deviate(&mut five, 3, 0, 1_100), Verdict::Suspect);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_apart_has_causes_of_its_own() {
+    fn separate_deviations_have_separate_causes() {
         let mut three = suspects(3);
         assert_eq!(deviate(&mut three, 0, 0, 1_000), Verdict::Suspect);
         assert_eq!(deviate(&mut three, 1, 0, 2_000), Verdict::Suspect);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suspicion_ends_and_is_not_renewed_by_what_is_known() {
+    fn suspicion_ends_and_old_promises_do_not_renew_it() {
         let mut three = suspects(3);
         deviate(&mut three, 0, 0, 1_000);
         assert_eq!(deviate(&mut three, 0, 900, 30_000), Verdict::Known, "promised before the jump");

@@ -11,7 +11,7 @@
 //! client ignores the node by itself, on its own clock.
 //!
 //! A server reports its uptime when a client first connects to it. If the uptime is less than the quarantine period
-//! (`term`), the server is *young*: it may have been restarted, or the deployment is new and nothing was forgotten. The
+//! (`term`), the server is *young*: it may have been restarted, or the deployment is new and no lock was forgotten. The
 //! deployment is not new if this client has known any server for longer than the term, or if any server had a longer
 //! uptime when it was first met. It does not matter whether that server still exists.
 //!
@@ -55,7 +55,7 @@ const UPTIMES_ERROR: Duration = Duration::from_secs(3);
 /// One part in this many of that time is added: clocks wander by 200 ppm.
 const WANDER: u32 = 5_000;
 
-/// What a server reported about itself when a connection was set up. `R` identifies its runs.
+/// A server's report about itself when a connection was set up. `R` identifies its runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Server<R> {
     /// The run of the server, if it reports one.
@@ -72,7 +72,7 @@ pub(crate) struct Server<R> {
     pub(crate) is_trusted: bool,
 }
 
-/// What a client knows about restarts and flushes of its nodes.
+/// Restarts and flushes of a client's nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Quarantine<R> {
     rule: Rule,
@@ -164,7 +164,7 @@ impl<R: PartialEq> Server<R> {
     /// - Both uptimes must agree on the start. A machine can boot with a wrong clock that is set while the server
     ///   runs: its uptime is then an arbitrary number.
     /// - The ID of the data set must not have changed: a restarted master and a promoted replica take new ones. An
-    ///   unchanged ID alone proves nothing, because some versions restore it with their data, which may lack the latest
+    ///   unchanged ID alone is no proof, because some versions restore it with their data, which may lack the latest
     ///   writes.
     fn identity_by_uptime(&self, before: &Self, now: Time, term: Duration) -> Identity {
         let (Some(uptime), Some(known)) = (self.uptime, before.uptime) else {
@@ -285,7 +285,7 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         self.nodes[node.index()].was_lost = true;
     }
 
-    /// `node` pushed that keys were flushed, maybe those of another database.
+    /// `node` pushed a flush, maybe of another database.
     pub(crate) fn handle_flush(&mut self, node: NodeId, now: Time) {
         let record = &mut self.nodes[node.index()];
         record.flushed = Some(now);

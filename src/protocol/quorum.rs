@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn majority_is_more_than_half_and_any_two_meet() {
+    fn majorities_exceed_half_and_intersect() {
         for (nodes, needed) in [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4), (7, 4), (31, 16)] {
             let quorum = Quorum::majority(nodes);
             assert_eq!(quorum.needed(), needed, "N = {nodes}");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn blocked_is_the_complement_of_a_quorum() {
+    fn blocked_means_the_rest_is_no_quorum() {
         for nodes in 1..=MAX_NODES {
             let quorum = Quorum::majority(nodes);
             for against in 0..=nodes {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_counts_each_node_once() {
+    fn set_counts_each_node_once() {
         let mut set = NodeSet::default();
         assert!(set.insert(NodeId::new(30)));
         assert!(!set.insert(NodeId::new(30)));

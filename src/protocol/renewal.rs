@@ -176,7 +176,7 @@ impl Renewal {
     }
 
     /// A manual extension to a longer ttl may reach beyond what an auto-extension would give when it is due. Then
-    /// postpones the auto-extension until as much validity is left as after a third of its own. Returns its ttl, if it
+    /// postpones the auto-extension until two thirds of its usual validity are left. Returns its ttl, if it
     /// will lengthen the lease then.
     fn put_off(&mut self, now: Time, current: Time) -> Option<Ttl> {
         let upkeep = self.upkeep?;

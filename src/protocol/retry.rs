@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn each_policy_gives_its_delays() {
+    fn policies_return_their_delays() {
         let (low, high) = (0, u64::MAX);
         assert!(delays(&RetryPolicy::none(), high, 9).is_empty());
         assert_eq!(delays(&RetryPolicy::fixed(ms(7)), high, 2), [ms(7), ms(7)]);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_attempt_is_possible_unless_the_policy_says_none() {
+    fn retries_is_false_only_without_retries() {
         for (policy, retries, says) in [
             (RetryPolicy::none(), false, "none"),
             (RetryPolicy::fixed(ms(7)), true, "fixed 7ms"),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zero_or_upside_down_delay_is_a_millisecond_and_never_panics() {
+    fn zero_and_reversed_delays_are_valid() {
         let zero = Duration::ZERO;
         for policy in [
             RetryPolicy::fixed(zero),
@@ -251,7 +251,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn delays_stay_in_their_range(from in 1..1_000_u64, span in 0..1_000_u64, random in any::<u64>()) {
+        fn jittered_delays_stay_in_range(from in 1..1_000_u64, span in 0..1_000_u64, random in any::<u64>()) {
             let policy = RetryPolicy::jittered(ms(from)..ms(from + span));
             for delay in delays(&policy, random, 3) {
                 prop_assert!(delay >= ms(from) && delay <= ms(from + span));
@@ -259,7 +259,7 @@ mod tests {
         }
 
         #[test]
-        fn no_duration_overflows(random in any::<u64>(), n in 0..200_usize) {
+        fn maximum_delays_do_not_overflow(random in any::<u64>(), n in 0..200_usize) {
             for policy in [
                 RetryPolicy::exponential(Duration::MAX, Duration::MAX),
                 RetryPolicy::linear(Duration::MAX, Duration::MAX),

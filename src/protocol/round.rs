@@ -270,7 +270,7 @@ impl Round {
         if self.outcome.is_some() {
             return None;
         }
-        // Several tasks read the clock, so `now` can be older than that of an earlier event.
+        // Several tasks read the clock, so `now` can be older than in an earlier event.
         let now = self.now.max(now);
         self.now = now;
         if self.goal == Goal::Survey && !self.is_over() {

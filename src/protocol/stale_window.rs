@@ -39,7 +39,7 @@ impl<R: PartialEq> Broken<R> {
         self.client_id.filter(|_| is_same)
     }
 
-    /// True if it certainly delivers nothing more after a successful kill, or after the end of its run.
+    /// True if a successful kill, or the end of its run, proves that it delivers no more commands.
     fn can_be_ended(&self) -> bool {
         self.run.is_some() && self.client_id.is_some()
     }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_went_to_the_same_process_is_killed() {
+    fn only_connections_to_the_same_process_are_killed() {
         assert_eq!(broken(Some(1), Some(7)).to_kill(Some(&1)), Some(7));
         assert_eq!(broken(Some(1), Some(7)).to_kill(Some(&2)), None, "it ended with its process");
         assert_eq!(broken(None, Some(7)).to_kill(None), None, "its process is unknown");
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_is_repeated_that_was_written_before_the_window_ended() {
+    fn release_written_within_the_window_is_repeated() {
         for (old, run, are_killed, is_sure) in [
             (broken(Some(1), Some(7)), Some(1), true, true),
             (broken(Some(1), Some(7)), Some(2), true, true),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_meanwhile_is_not_forgotten() {
+    fn connection_that_breaks_during_kill_is_kept() {
         let (one, other) = (broken(Some(1), Some(7)), broken(Some(1), Some(8)));
         let mut it = window();
         it.handle_broken(one.clone());
@@ -186,7 +186,7 @@ mod tests {
         /// Compares with the sockets that are really open. A release may be written once every broken connection was
         /// handled. Anything that an open socket delivers arrives while the release is repeated.
         #[test]
-        fn nothing_is_delivered_behind_a_release_that_is_not_repeated(deeds in deeds()) {
+        fn releases_before_late_deliveries_are_repeated(deeds in deeds()) {
             let mut it = window();
             let (mut now, mut run, mut last_id) = (0, 0, 0);
             // By client ID: the run that it was connected to, and when it broke.
@@ -215,7 +215,7 @@ mod tests {
                         it.handle_killed(&seen_to, here.as_ref(), are_killed, at(now));
                     }
                 }
-                // The network delivers nothing after the stale window.
+                // After the stale window the network delivers no more commands.
                 open.retain(|(.., broke)| now < broke + STALE_WINDOW.as_secs());
                 let is_repeated = it.has_unseen(&[]) || it.may_undo(at(now));
                 prop_assert!(open.is_empty() || is_repeated, "{open:?}");

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_steps_of_a_node_are_added_up_and_those_of_several_are_not() {
+    fn steps_add_up_per_node() {
         let [one, other] = nodes();
         let mut steps = Steps::default();
         assert_eq!(steps.since(Time::default()), Duration::ZERO);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn of_very_many_steps_none_is_lost() {
+    fn merged_steps_are_not_lost() {
         let [one, _] = nodes();
         let mut steps = Steps::default();
         let many = 4 * MOST as u64;

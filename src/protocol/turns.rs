@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn others_get_a_turn_after_four_in_a_row_and_less_often_while_nobody_takes_it() {
+    fn others_get_turns_less_often_while_none_takes_them() {
         let mut turns = Turns::default();
         for run in [4, 8, 16, 32, 64, 128, 256, 256] {
             assert_eq!(releases(&mut turns, 1_000), run);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_others_took_before_we_yielded_starts_the_count_anew() {
+    fn turn_of_others_resets_the_count() {
         let mut turns = Turns::default();
         assert_eq!(releases(&mut turns, 3), 0);
         turns.handle_freed_by_others();
@@ -118,7 +118,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn one_is_admitted_whenever_the_lock_was_free_and_never_more_than_sixteen(
+        fn admitted_resets_when_free_and_stays_bounded(
             story in prop::collection::vec(
                 prop::sample::select(&[Happens::Release, Happens::Others, Happens::Bypassed][..]), 1..200,
             ),

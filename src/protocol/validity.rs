@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn ttl_takes_whole_milliseconds_within_its_range() {
+    fn ttl_is_truncated_to_milliseconds_within_range() {
         let cases = [
             (Duration::ZERO, Err(TtlError::TooShort)),
             (Duration::from_micros(999), Err(TtlError::TooShort)),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_before_another_is_never_before_the_first() {
+    fn time_before_origin_saturates() {
         let time = Time::from_nanos(9_000_000);
         assert_eq!(time.before(ms(2)), Time::from_nanos(7_000_000));
         assert_eq!(time.before(ms(10)), Time::from_nanos(0));
@@ -220,12 +220,12 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_ttl_is_a_hundred_years() {
+    fn longest_ttl_is_a_hundred_years() {
         assert_eq!(ms(Ttl::MAX_MS), Duration::from_hours(100 * 365 * 24));
     }
 
     #[test]
-    fn drift_is_a_hundredth_and_two_milliseconds() {
+    fn default_drift_is_one_percent_and_two_milliseconds() {
         let ttl = Ttl::from_duration(ms(10_000)).expect("a good ttl");
         assert_eq!(Drift::DEFAULT.constant(), ms(2));
         assert_eq!(Drift::DEFAULT.allowance(ttl), ms(102));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ttl_for_a_validity_counts_the_allowance_at_the_edges_too() {
+    fn ttl_for_validity_is_exact_at_the_limits() {
         let exact = Drift { parts_per_million: 0, constant: Duration::ZERO };
         let (ns, max) = (Duration::from_nanos(1), ms(Ttl::MAX_MS));
         let cases = [
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_factor_must_be_a_share_of_the_ttl() {
+    fn drift_factor_must_be_between_zero_and_one() {
         for bad in [-0.1, 1.0, 2.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             assert_eq!(Drift::DEFAULT.with_factor(bad), None, "{bad}");
         }
@@ -281,7 +281,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sums_saturate_and_never_go_back(t in any::<u64>(), s in any::<u64>(), n in 0..1_000_000_000u32) {
+        fn time_sums_saturate(t in any::<u64>(), s in any::<u64>(), n in 0..1_000_000_000u32) {
             let start = Time::from_nanos(t);
             let later = start.after(Duration::new(s, n));
             prop_assert!(later >= start);
@@ -290,7 +290,7 @@ mod tests {
         }
 
         #[test]
-        fn validity_lies_between_t1_and_the_expiry_on_a_node(
+        fn validity_ends_between_t1_and_expiry(
             t in any::<u64>(), ttl_ms in 1..=Ttl::MAX_MS, factor in 0.0..1.0f64, constant in any::<u64>(),
         ) {
             let t1 = Time::from_nanos(t);
@@ -306,7 +306,7 @@ mod tests {
         }
 
         #[test]
-        fn a_ttl_covers_what_it_is_for_and_is_the_shortest_that_does(nanos in any::<u128>()) {
+        fn covering_ttl_is_the_shortest_sufficient(nanos in any::<u128>()) {
             let most = Duration::from_millis(Ttl::MAX_MS).as_nanos();
             let nanos = nanos % (2 * most);
             let duration = Duration::from_nanos_u128(nanos);
@@ -316,7 +316,7 @@ mod tests {
         }
 
         #[test]
-        fn the_ttl_for_a_validity_is_the_shortest_that_gives_it(
+        fn ttl_for_validity_is_the_shortest_sufficient(
             of in 1..=Ttl::MAX_MS, off in 0..=1_000_000u64, factor in 0.0..1.0f64, constant in any::<u64>(),
         ) {
             let drift = Drift::DEFAULT.with_factor(factor).expect("in range");
@@ -334,7 +334,7 @@ mod tests {
         }
 
         #[test]
-        fn any_duration_is_a_ttl_or_a_reason(s in any::<u64>(), n in 0..1_000_000_000u32) {
+        fn any_duration_gives_ttl_or_error(s in any::<u64>(), n in 0..1_000_000_000u32) {
             let given = Duration::new(s, n);
             match Ttl::from_duration(given) {
                 Ok(ttl) => prop_assert!(ttl.as_duration() <= given && given < ttl.as_duration() + ms(1)),

@@ -5,8 +5,8 @@
 //!
 //! - **queued**: other waiters of this process are before it;
 //! - **first**: it may compete;
-//! - **bypassed**: it was first, held nothing and was not polled. It is in no queue. When it is polled, it gets its
-//!   old place back;
+//! - **bypassed**: it was first, had no attempt under way and was not polled. It is in no queue. When it is
+//!   polled, it gets its old place back;
 //! - **given up**: it was first and was not polled, and what its attempt may have won was released. It is in no queue.
 //!   When it is polled, it enters the queue at the end.
 //!
@@ -99,10 +99,10 @@ enum Phase {
     GivenUp,
 }
 
-/// What to do with a waiter that is not polled.
+/// The treatment of a waiter that is not polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Neglect {
-    /// It holds nothing: let the waiters behind it go first.
+    /// It has no attempt under way: let the waiters behind it go first.
     Bypass,
     /// Its attempt can no longer be used: release what it holds.
     GiveUp,
@@ -263,7 +263,7 @@ impl Waiting {
         }
     }
 
-    /// What to do with it at `now`, if it is first, was woken, and was not polled since.
+    /// How to treat it at `now`. `None` unless it is first, was woken, and was not polled since.
     pub(crate) fn neglect(&self, now: Time) -> Option<Neglect> {
         let idle = self.idle(now).filter(|idle| *idle >= BYPASS_AFTER)?;
         match self.attempt_until {
