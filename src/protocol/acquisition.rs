@@ -6,7 +6,7 @@
 
 use super::fencing::Choice;
 use super::quorum::Quorum;
-use super::retry::{MIN_DELAY, Schedule, draw};
+use super::retry::{MIN_DELAY, Schedule, random_between};
 use super::round::{Goal, Outcome, Round};
 use super::validity::{Drift, Time, Ttl, valid_until};
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub(crate) struct Acquisition {
     /// True if a quorum of nodes was going to push changes when the last attempt was refused.
     was_watched: bool,
     /// The maximum hold time of the lease.
-    most: Option<Duration>,
+    max_hold: Option<Duration>,
     /// Minimum pause before the next attempt if nodes refuse but report that the lock is free.
     pause: Duration,
 }
@@ -85,13 +85,13 @@ impl Acquisition {
             refused,
             was_watched: false,
             pause: MIN_DELAY,
-            most: None,
+            max_hold: None,
         }
     }
 
     /// Limits the hold time of the lease: an attempt cannot be won after it.
-    pub(crate) fn held_for(self, most: Option<Duration>) -> Self {
-        Self { most, ..self }
+    pub(crate) fn held_for(self, max_hold: Option<Duration>) -> Self {
+        Self { max_hold, ..self }
     }
 
     /// Gives up as soon as it is clear that the holders' ttls outlast the deadline.
@@ -108,7 +108,8 @@ impl Acquisition {
     /// the time to close it.
     pub(crate) fn begin(&mut self, t1: Time) -> (Round, Time) {
         let valid_until = valid_until(t1, self.ttl, self.drift);
-        let valid_until = self.most.map_or(valid_until, |most| valid_until.min(t1.after(most)));
+        let valid_until =
+            self.max_hold.map_or(valid_until, |max_hold| valid_until.min(t1.after(max_hold)));
         self.close_at = t1.after(self.node_timeout).min(self.deadline);
         (Round::new(self.quorum, Goal::Acquire { valid_until }), self.close_at)
     }
@@ -133,7 +134,7 @@ impl Acquisition {
     /// that changes earlier. Returns the latest time of the next attempt. No other node will push, so that is within
     /// [`WATCHED_DELAY`]. `random` is uniformly distributed.
     pub(crate) fn handle_held(&self, free_at: Time, now: Time, random: u64) -> Time {
-        let at = now.after(draw(WATCHED_DELAY / 2, WATCHED_DELAY, random));
+        let at = now.after(random_between(WATCHED_DELAY / 2, WATCHED_DELAY, random));
         at.min(free_at.max(now.after(MIN_DELAY))).min(self.deadline)
     }
 
@@ -185,9 +186,9 @@ impl Acquisition {
             let is_watched = refusal == Some(Refusal::Contended) && round.is_watched();
             // The second attempt comes without the additional delay: its replies name the holder.
             let is_known = std::mem::replace(&mut self.was_watched, is_watched) && is_watched;
-            let is_idle = is_known && self.schedule.is_endless();
-            let idle = if is_idle { WATCHED_DELAY } else { Duration::ZERO };
-            let at = now.after(idle.saturating_add(delay));
+            let is_delayed = is_known && self.schedule.is_endless();
+            let delay_if_watched = if is_delayed { WATCHED_DELAY } else { Duration::ZERO };
+            let at = now.after(delay_if_watched.saturating_add(delay));
             // 1. A SET is refused. 2. The key is deleted. 3. PTTL reports no key. 4. Another client sets it again.
             // So a reply that the key is free is no reason to retry at once, again and again.
             let soonest = now.after(self.pause);

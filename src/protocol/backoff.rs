@@ -12,12 +12,12 @@
 //! not reported as an outage. If a node drops each connection as soon as it is made, the pauses grow.
 //!
 //! A server can accept connections and serve no commands over them: a replica, or a server whose writes are
-//! paused. Such connections have a separate backoff, which grows to [`LAST_RETURN`](Reconnect::LAST_RETURN). A
+//! paused. Such connections have a separate backoff, which grows to [`LAST_UNSERVED_PAUSE`](Reconnect::LAST_UNSERVED_PAUSE). A
 //! connection that served for longer than that resets it.
 //!
 //! Neither type draws random numbers: the caller passes a uniformly drawn `u64` where a pause begins.
 
-use super::retry::draw;
+use super::retry::random_between;
 use super::validity::Time;
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ impl Backoff {
         if now >= self.next_try {
             let span = self.first.saturating_mul(1 << self.failures.min(16)).min(self.last);
             self.failures = self.failures.saturating_add(1);
-            self.next_try = now.after(draw(span / 2, span, random));
+            self.next_try = now.after(random_between(span / 2, span, random));
         }
     }
 
@@ -94,7 +94,7 @@ impl Backoff {
 pub(crate) struct Reconnect {
     backoff: Backoff,
     /// For a server that accepts connections and serves no commands over them.
-    returns: Backoff,
+    unserved: Backoff,
     connected_at: Option<Time>,
 }
 
@@ -126,14 +126,14 @@ impl Reconnect {
 
     /// Pauses for a server that accepts connections and serves no commands over them. The first pause is
     /// long enough for a change of its configuration. The last pause bounds the time to follow a failover.
-    const FIRST_RETURN: Duration = Duration::from_millis(100);
-    pub(crate) const LAST_RETURN: Duration = Duration::from_secs(4);
+    const FIRST_UNSERVED_PAUSE: Duration = Duration::from_millis(100);
+    pub(crate) const LAST_UNSERVED_PAUSE: Duration = Duration::from_secs(4);
 
     /// The first try may come at once.
     pub(crate) fn new() -> Self {
         Self {
             backoff: Backoff::new(Self::FIRST_PAUSE, Self::LAST_PAUSE),
-            returns: Backoff::new(Self::FIRST_RETURN, Self::LAST_RETURN),
+            unserved: Backoff::new(Self::FIRST_UNSERVED_PAUSE, Self::LAST_UNSERVED_PAUSE),
             connected_at: None,
         }
     }
@@ -145,7 +145,7 @@ impl Reconnect {
 
     /// No connection could be made. `is_refused`: the server accepted it but is a replica.
     pub(crate) fn handle_unreachable(&mut self, is_refused: bool, now: Time, random: u64) {
-        let backoff = if is_refused { &mut self.returns } else { &mut self.backoff };
+        let backoff = if is_refused { &mut self.unserved } else { &mut self.backoff };
         backoff.handle_failure(now, random);
     }
 
@@ -163,11 +163,11 @@ impl Reconnect {
         if has_lasted {
             self.backoff.recover(now);
         }
-        if served > Some(Self::LAST_RETURN) {
-            self.returns.handle_success();
+        if served > Some(Self::LAST_UNSERVED_PAUSE) {
+            self.unserved.handle_success();
         }
         if cause != LossCause::Closed {
-            self.returns.handle_failure(now, random);
+            self.unserved.handle_failure(now, random);
             return ConnectionLoss::Outage;
         }
         if has_lasted {
@@ -187,12 +187,12 @@ impl Reconnect {
     /// serves no commands over its latest connections would serve none over that one.
     pub(crate) fn may_make_second(&self, silence: Duration, now: Time) -> bool {
         let served = self.served_for(LossCause::Hung(silence), now);
-        self.returns.failures == 0 || served > Some(Self::LAST_RETURN)
+        self.unserved.failures == 0 || served > Some(Self::LAST_UNSERVED_PAUSE)
     }
 
     /// When to try to connect.
     pub(crate) fn next_try(&self) -> Time {
-        self.backoff.next_try().max(self.returns.next_try())
+        self.backoff.next_try().max(self.unserved.next_try())
     }
 }
 
@@ -320,17 +320,17 @@ mod tests {
     }
 
     /// Reconnects: whether a try succeeds, after how many milliseconds the connection is lost, and a random number.
-    fn fates() -> impl Strategy<Value = Vec<(bool, u64, u64)>> {
+    fn tries() -> impl Strategy<Value = Vec<(bool, u64, u64)>> {
         proptest::collection::vec((any::<bool>(), 0..3_000_u64, any::<u64>()), 1..60)
     }
 
     proptest! {
         #[test]
-        fn pauses_depend_on_failures_in_a_row(fates in fates()) {
+        fn pauses_depend_on_failures_in_a_row(tries in tries()) {
             let mut it = Reconnect::new();
             // Expected failures in a row: since the start, or since a connection was lost that had lasted.
             let mut failures = 0;
-            for (is_taken, lasts, random) in fates {
+            for (is_taken, lasts, random) in tries {
                 let tried = it.next_try();
                 let mut ended = tried;
                 let mut is_at_once = false;

@@ -17,7 +17,7 @@ pub(crate) struct Checks {
     next: Time,
     /// Set while a check is under way: when it ends at the latest.
     under_way: Option<Time>,
-    wanted: Wanted,
+    requested: Wanted,
 }
 
 /// The task of the next check.
@@ -34,20 +34,20 @@ pub(crate) enum Wanted {
 impl Checks {
     /// Requests a check.
     pub(crate) fn want(&mut self, what: Wanted) {
-        self.wanted = self.wanted.max(what);
+        self.requested = self.requested.max(what);
     }
 
     /// When the next check may begin, if one is needed.
     pub(crate) fn due(&self) -> Option<Time> {
         let next = self.under_way.map_or(self.next, |until| until.max(self.next));
-        (self.wanted != Wanted::Nothing).then_some(next)
+        (self.requested != Wanted::Nothing).then_some(next)
     }
 
     /// Starts the requested check, if it may begin at `now`.
     pub(crate) fn begin(&mut self, now: Time) -> Option<Wanted> {
         self.due().filter(|due| now >= *due)?;
         let next = Self { next: now.after(CHECK_PAUSE), ..Self::default() };
-        Some(std::mem::replace(self, next).wanted)
+        Some(std::mem::replace(self, next).requested)
     }
 
     /// Requests were sent, and end by `close_at`.

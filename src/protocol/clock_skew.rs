@@ -19,9 +19,9 @@ pub(crate) struct ClockSkew {
 }
 
 impl ClockSkew {
-    /// Clocks without readings. A key exists for at most `term`.
-    pub(crate) fn new(quorum: Quorum, drift: Drift, term: Duration) -> Self {
-        Self { nodes: quorum.ids().map(|_| NodeClock::new(drift, term)).collect() }
+    /// Clocks without readings. A key exists for at most `key_lifetime`.
+    pub(crate) fn new(quorum: Quorum, drift: Drift, key_lifetime: Duration) -> Self {
+        Self { nodes: quorum.ids().map(|_| NodeClock::new(drift, key_lifetime)).collect() }
     }
 
     /// Evaluates a reading of the clock of `node` for the grants that came before it over the same connection.
@@ -55,8 +55,8 @@ mod tests {
 
     #[test]
     fn each_node_clock_is_independent() {
-        let term = Duration::from_mins(1);
-        let mut clocks = ClockSkew::new(Quorum::majority(3), Drift::DEFAULT, term);
+        let key_lifetime = Duration::from_mins(1);
+        let mut clocks = ClockSkew::new(Quorum::majority(3), Drift::DEFAULT, key_lifetime);
         let [good, stepped, fast] = [0, 1, 2].map(NodeId::new);
         for second in 1..=5 {
             let now = second * 1_000;

@@ -14,55 +14,55 @@ use super::quorum::{NodeId, NodeSet, Quorum};
 pub(crate) struct Doubt {
     quorum: Quorum,
     /// Nodes that pushed a change of a key.
-    touched: NodeSet,
-    asked: Asked,
+    invalidated: NodeSet,
+    latest: LatestRequest,
 }
 
 /// The latest request to the nodes.
 #[derive(Debug)]
-enum Asked {
+enum LatestRequest {
     ByAcquire,
     UnderWay,
-    /// An extension was decided; the `unheard` nodes have not granted it.
+    /// An extension was decided; the `not_granted` nodes have not granted it.
     ByExtension {
-        unheard: NodeSet,
+        not_granted: NodeSet,
     },
 }
 
 impl Doubt {
     /// A new lease: the acquire was the latest request.
     pub(crate) fn new(quorum: Quorum) -> Self {
-        Self { quorum, touched: NodeSet::default(), asked: Asked::ByAcquire }
+        Self { quorum, invalidated: NodeSet::default(), latest: LatestRequest::ByAcquire }
     }
 
     /// An extension is sent to the nodes.
     pub(crate) fn handle_asked(&mut self) {
-        (self.touched, self.asked) = (NodeSet::default(), Asked::UnderWay);
+        (self.invalidated, self.latest) = (NodeSet::default(), LatestRequest::UnderWay);
     }
 
     /// An extension was decided, with grants of these nodes.
     pub(crate) fn handle_outcome(&mut self, granted: NodeSet) {
-        self.asked = Asked::ByExtension { unheard: self.all().without(granted) };
+        self.latest = LatestRequest::ByExtension { not_granted: self.all().without(granted) };
     }
 
     /// `node` has granted, maybe after the decision.
     pub(crate) fn handle_grant(&mut self, node: NodeId) {
-        if let Asked::ByExtension { unheard } = &mut self.asked {
+        if let LatestRequest::ByExtension { not_granted } = &mut self.latest {
             let granted = [node].into_iter().collect();
-            *unheard = unheard.without(granted);
+            *not_granted = not_granted.without(granted);
         }
     }
 
     /// A key changed on `node`. `acquired` are the nodes that have granted the acquire so far. Returns the number
     /// of nodes that may have lost their keys.
     pub(crate) fn handle_touch(&mut self, node: NodeId, acquired: NodeSet) -> usize {
-        self.touched.insert(node);
-        let unheard = match self.asked {
-            Asked::ByAcquire => self.all().without(acquired),
-            Asked::UnderWay => NodeSet::default(),
-            Asked::ByExtension { unheard } => unheard,
+        self.invalidated.insert(node);
+        let not_granted = match self.latest {
+            LatestRequest::ByAcquire => self.all().without(acquired),
+            LatestRequest::UnderWay => NodeSet::default(),
+            LatestRequest::ByExtension { not_granted } => not_granted,
         };
-        self.touched.union(unheard).len()
+        self.invalidated.union(not_granted).len()
     }
 
     fn all(&self) -> NodeSet {
@@ -83,22 +83,26 @@ mod tests {
     fn suspected_nodes_are_touched_or_have_not_granted() {
         let node = NodeId::new;
         let none = NodeSet::default();
-        let mut doubt = Doubt::new(Quorum::majority(3));
+        let mut suspected = Doubt::new(Quorum::majority(3));
         assert_eq!(
-            doubt.handle_touch(node(0), set(&[0, 1])),
+            suspected.handle_touch(node(0), set(&[0, 1])),
             2,
             "node 0, and node 2 did not grant"
         );
-        assert_eq!(doubt.handle_touch(node(0), set(&[0, 1, 2])), 1, "node 2 has granted late");
-        doubt.handle_asked();
-        assert_eq!(doubt.handle_touch(node(1), none), 1, "the others are being asked");
-        doubt.handle_grant(node(1));
-        assert_eq!(doubt.handle_touch(node(0), none), 2, "a touch may have come after the grant");
-        doubt.handle_asked();
-        doubt.handle_outcome(set(&[0]));
-        doubt.handle_grant(node(2));
-        assert_eq!(doubt.handle_touch(node(0), none), 2, "node 0, and node 1 did not grant");
-        assert_eq!(doubt.handle_touch(node(1), none), 2);
+        assert_eq!(suspected.handle_touch(node(0), set(&[0, 1, 2])), 1, "node 2 has granted late");
+        suspected.handle_asked();
+        assert_eq!(suspected.handle_touch(node(1), none), 1, "the others are being asked");
+        suspected.handle_grant(node(1));
+        assert_eq!(
+            suspected.handle_touch(node(0), none),
+            2,
+            "a touch may have come after the grant"
+        );
+        suspected.handle_asked();
+        suspected.handle_outcome(set(&[0]));
+        suspected.handle_grant(node(2));
+        assert_eq!(suspected.handle_touch(node(0), none), 2, "node 0, and node 1 did not grant");
+        assert_eq!(suspected.handle_touch(node(1), none), 2);
     }
 
     proptest! {
@@ -107,28 +111,28 @@ mod tests {
         fn suspected_nodes_match_definition(
             story in prop::collection::vec((0..4_u8, 0..5_usize, prop::collection::vec(0..5_usize, 0..5)), 1..40),
         ) {
-            let mut doubt = Doubt::new(Quorum::majority(5));
-            let (mut touched, mut unheard) = (NodeSet::default(), None);
-            for (what, node, granted) in story {
+            let mut suspected = Doubt::new(Quorum::majority(5));
+            let (mut invalidated, mut not_granted) = (NodeSet::default(), None);
+            for (action, node, granted) in story {
                 let (id, granted) = (NodeId::new(node), set(&granted));
-                match what {
+                match action {
                     0 => {
-                        doubt.handle_asked();
-                        (touched, unheard) = (NodeSet::default(), Some(NodeSet::default()));
+                        suspected.handle_asked();
+                        (invalidated, not_granted) = (NodeSet::default(), Some(NodeSet::default()));
                     }
                     1 => {
-                        doubt.handle_outcome(granted);
-                        unheard = Some(set(&[0, 1, 2, 3, 4]).without(granted));
+                        suspected.handle_outcome(granted);
+                        not_granted = Some(set(&[0, 1, 2, 3, 4]).without(granted));
                     }
                     2 => {
-                        doubt.handle_grant(id);
-                        unheard = unheard.map(|unheard| unheard.without(set(&[node])));
+                        suspected.handle_grant(id);
+                        not_granted = not_granted.map(|not_granted| not_granted.without(set(&[node])));
                     }
                     _ => {
-                        touched.insert(id);
+                        invalidated.insert(id);
                         let all = set(&[0, 1, 2, 3, 4]);
-                        let doubted = touched.union(unheard.unwrap_or(all.without(granted)));
-                        prop_assert_eq!(doubt.handle_touch(id, granted), doubted.len());
+                        let expected = invalidated.union(not_granted.unwrap_or(all.without(granted)));
+                        prop_assert_eq!(suspected.handle_touch(id, granted), expected.len());
                     }
                 }
             }

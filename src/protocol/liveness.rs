@@ -27,20 +27,20 @@ use std::time::Duration;
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// A node that leaves a command unanswered for this many node timeouts, but at least
-/// [`LEAST_PATIENCE`], gets a new connection.
+/// [`MIN_PATIENCE`], gets a new connection.
 const PATIENCE: u32 = 10;
-const LEAST_PATIENCE: Duration = Duration::from_secs(1);
+const MIN_PATIENCE: Duration = Duration::from_secs(1);
 
 /// If a quorum is silent, a second connection is made beside the first after this many node timeouts, but at least
-/// [`LEAST_TRUST`].
-const TRUST: u32 = 3;
-const LEAST_TRUST: Duration = Duration::from_millis(150);
+/// [`MIN_SECOND_DELAY`].
+const SECOND_DELAY: u32 = 3;
+const MIN_SECOND_DELAY: Duration = Duration::from_millis(150);
 
 /// An alarm that is late by more than this part of the node timeout was delayed by a pause of the process.
-const LATE_PART: u32 = 2;
+const LATE_DIVISOR: u32 = 2;
 
 /// If a yield takes longer than this part of the node timeout, other tasks kept this process from reading.
-const SLOW_PART: u32 = 8;
+const SLOW_DIVISOR: u32 = 8;
 
 /// State of one connection.
 #[derive(Clone, Debug)]
@@ -59,10 +59,10 @@ pub(crate) struct Liveness {
 enum Suspicion {
     None,
     /// A reply is overdue. Other tasks get a turn first, because one of them may read it.
-    LookingAgain,
+    Yielded,
     Stalled,
     /// A second connection was made, or there was no reason for one.
-    TriedSecond,
+    SecondTried,
 }
 
 /// An action that a connection needs.
@@ -83,12 +83,12 @@ pub(crate) enum Action {
 impl Liveness {
     /// How long a node may be silent before its connection is abandoned.
     pub(crate) fn patience(timeout: Duration) -> Duration {
-        timeout.saturating_mul(PATIENCE).max(LEAST_PATIENCE)
+        timeout.saturating_mul(PATIENCE).max(MIN_PATIENCE)
     }
 
     /// How long a node may be silent before a second connection is made, if a quorum is silent.
-    fn trust(timeout: Duration) -> Duration {
-        timeout.saturating_mul(TRUST).max(LEAST_TRUST).min(Self::patience(timeout))
+    fn second_delay(timeout: Duration) -> Duration {
+        timeout.saturating_mul(SECOND_DELAY).max(MIN_SECOND_DELAY).min(Self::patience(timeout))
     }
 
     /// A connection that was set up at `now`. `timeout` is the node timeout.
@@ -122,7 +122,7 @@ impl Liveness {
 
     /// An alarm fires that was set to `due`.
     pub(crate) fn handle_timeout(&mut self, due: Time, now: Time) {
-        if now.since(due) > self.timeout / LATE_PART {
+        if now.since(due) > self.timeout / LATE_DIVISOR {
             // Replies may be waiting to be read.
             self.awake_since = now;
         }
@@ -130,7 +130,7 @@ impl Liveness {
 
     /// A [yield](Action::LetOthersRun) took this long.
     pub(crate) fn handle_others_ran(&mut self, took: Duration, now: Time) {
-        if took > self.timeout / SLOW_PART {
+        if took > self.timeout / SLOW_DIVISOR {
             self.awake_since = now;
             self.suspicion = Suspicion::None;
         }
@@ -150,16 +150,16 @@ impl Liveness {
         let is_overdue = silence >= self.timeout;
         match self.suspicion {
             Suspicion::None if is_overdue => {
-                self.suspicion = Suspicion::LookingAgain;
+                self.suspicion = Suspicion::Yielded;
                 Some(Action::LetOthersRun)
             }
             _ if silence >= Self::patience(self.timeout) => Some(Action::GiveUp(silence)),
-            Suspicion::LookingAgain if is_overdue => {
+            Suspicion::Yielded if is_overdue => {
                 self.suspicion = Suspicion::Stalled;
                 Some(Action::Stall)
             }
-            Suspicion::Stalled if silence >= Self::trust(self.timeout) => {
-                self.suspicion = Suspicion::TriedSecond;
+            Suspicion::Stalled if silence >= Self::second_delay(self.timeout) => {
+                self.suspicion = Suspicion::SecondTried;
                 is_quorum_silent.then_some(Action::MakeSecond)
             }
             _ => None,
@@ -169,9 +169,9 @@ impl Liveness {
     /// When to call [`poll`](Self::poll) if no event happens before.
     pub(crate) fn next_timeout(&self) -> Time {
         let silence = match self.suspicion {
-            Suspicion::None | Suspicion::LookingAgain => self.timeout,
-            Suspicion::Stalled => Self::trust(self.timeout),
-            Suspicion::TriedSecond => Self::patience(self.timeout),
+            Suspicion::None | Suspicion::Yielded => self.timeout,
+            Suspicion::Stalled => Self::second_delay(self.timeout),
+            Suspicion::SecondTried => Self::patience(self.timeout),
         };
         match self.oldest {
             Some(oldest) => oldest.max(self.awake_since).after(silence),
@@ -181,7 +181,7 @@ impl Liveness {
 
     /// True while a reply has been overdue for longer than the node timeout.
     pub(crate) fn is_stalled(&self) -> bool {
-        matches!(self.suspicion, Suspicion::Stalled | Suspicion::TriedSecond)
+        matches!(self.suspicion, Suspicion::Stalled | Suspicion::SecondTried)
     }
 
     /// How long the oldest pipeline has been unanswered; zero if there is none.

@@ -137,7 +137,7 @@ fn slow_yield_does_not_count_as_node_silence() {
 
 #[test]
 fn patience_is_bounded_for_short_and_long_timeouts() {
-    let bounds = |timeout| (Liveness::trust(ms(timeout)), Liveness::patience(ms(timeout)));
+    let bounds = |timeout| (Liveness::second_delay(ms(timeout)), Liveness::patience(ms(timeout)));
     assert_eq!(bounds(1), (ms(150), ms(1_000)));
     assert_eq!(bounds(1_000), (ms(3_000), ms(10_000)));
     assert_eq!(Liveness::patience(Duration::MAX), Duration::MAX);
@@ -147,7 +147,7 @@ fn patience_is_bounded_for_short_and_long_timeouts() {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Deed {
+enum Operation {
     Pass(u64),
     Write,
     Reply,
@@ -155,15 +155,15 @@ enum Deed {
     Stop(u64),
 }
 
-fn deeds() -> impl Strategy<Value = Vec<Deed>> {
-    let deed = prop_oneof![
-        4 => (0..900_u64).prop_map(Deed::Pass),
-        1 => (900..9_000_u64).prop_map(Deed::Pass),
-        4 => Just(Deed::Write),
-        4 => Just(Deed::Reply),
-        1 => (0..5_000_u64).prop_map(Deed::Stop),
+fn operations() -> impl Strategy<Value = Vec<Operation>> {
+    let operation = prop_oneof![
+        4 => (0..900_u64).prop_map(Operation::Pass),
+        1 => (900..9_000_u64).prop_map(Operation::Pass),
+        4 => Just(Operation::Write),
+        4 => Just(Operation::Reply),
+        1 => (0..5_000_u64).prop_map(Operation::Stop),
     ];
-    proptest::collection::vec(deed, 1..60)
+    proptest::collection::vec(operation, 1..60)
 }
 
 /// Drives a [`Liveness`] as a connection's task does, beside a model: when the unanswered pipelines were written, and
@@ -270,7 +270,7 @@ impl Play {
 
 proptest! {
     #[test]
-    fn liveness_matches_model(deeds in deeds(), is_quorum_silent in any::<bool>()) {
+    fn liveness_matches_model(operations in operations(), is_quorum_silent in any::<bool>()) {
         let mut play = Play {
             it: new(),
             now: 0,
@@ -282,12 +282,12 @@ proptest! {
             is_over: false,
             is_quorum_silent,
         };
-        for deed in deeds {
-            match deed {
-                Deed::Pass(span) => play.pass(play.now + span),
-                Deed::Write => play.write(),
-                Deed::Reply => play.reply(),
-                Deed::Stop(span) => play.now += span,
+        for operation in operations {
+            match operation {
+                Operation::Pass(span) => play.pass(play.now + span),
+                Operation::Write => play.write(),
+                Operation::Reply => play.reply(),
+                Operation::Stop(span) => play.now += span,
             }
             // A reply that is overdue after a stop or another reply makes the alarm fire at once.
             play.pass(play.now);

@@ -25,16 +25,16 @@ use std::time::Duration;
 
 /// How fast a clock may wander by itself, in parts per million. A larger change is a step. Crystals keep within
 /// 100 ppm, and there are two.
-const WANDER: u32 = 200;
+const WANDER_PPM: u32 = 200;
 
 /// Redis truncates expiry times to milliseconds.
 const PRECISION: Duration = Duration::from_millis(1);
 
 /// Length of the intervals in which the clock's rate is measured.
-const INTERVAL: Duration = Duration::from_secs(1);
+const RATE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The clock runs fast if it gains too much in this many intervals in a row. Otherwise it has stepped.
-const SEVERAL: u32 = 3;
+const FAST_INTERVALS: u32 = 3;
 
 /// Maximum number of earlier offsets (I12). Beyond it, neighbours are merged.
 const MAX_PAST: usize = 64;
@@ -79,13 +79,13 @@ pub(crate) struct Fast {
 pub(crate) struct NodeClock {
     rates: Rates,
     /// How long after a step a key can exist that was granted before it.
-    term: Duration,
-    now: Option<Known>,
+    key_lifetime: Duration,
+    now: Option<CurrentOffset>,
     /// Earlier offsets, each further ahead than the previous one. Others do not matter.
-    past: VecDeque<Past>,
+    past: VecDeque<PastOffset>,
     /// Earliest time at which grants count, because of keys that were dropped before the clock was set back.
     dropped: Time,
-    pace: Option<Pace>,
+    interval: Option<RateInterval>,
     fast: Option<Fast>,
 }
 
@@ -102,7 +102,7 @@ struct Rates {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct CurrentOffset {
     offset: Offset,
     /// When the first reading with this offset was received, and the last one sent.
     since: Time,
@@ -110,21 +110,21 @@ struct Known {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Past {
+struct PastOffset {
     lowest: i64,
     /// When this offset ended, at the latest.
     until: Time,
     /// The `until` of the earliest offset that was merged into this one.
-    begun: Time,
+    earliest: Time,
 }
 
 /// Start of the interval in which the clock's rate is measured.
 #[derive(Clone, Copy, Debug)]
-struct Pace {
+struct RateInterval {
     offset: Offset,
     at: Time,
     /// Number of intervals in a row in which it ran fast, and its total gain in them.
-    run: u32,
+    fast_intervals: u32,
     gained: i64,
 }
 
@@ -146,7 +146,7 @@ impl Reading {
 
 impl Offset {
     fn widened(self, by: Duration) -> Self {
-        let by = length(by);
+        let by = signed_nanos(by);
         let (lowest, highest) = (self.lowest.saturating_sub(by), self.highest.saturating_add(by));
         Self { lowest, highest }
     }
@@ -167,26 +167,28 @@ impl Offset {
 }
 
 impl NodeClock {
-    /// A clock without a reading. A key that was granted before a step can exist for `term` after it.
-    pub(crate) fn new(drift: Drift, term: Duration) -> Self {
+    /// A clock without a reading. A key that was granted before a step can exist for `key_lifetime` after it.
+    pub(crate) fn new(drift: Drift, key_lifetime: Duration) -> Self {
         let factor = drift.parts_per_million();
-        let wander = WANDER.min(factor / 4);
+        let wander = WANDER_PPM.min(factor / 4);
         let constant = drift.constant().saturating_sub(PRECISION);
         let rates = Rates { factor, wander, spare: factor - 3 * wander, constant };
-        let (now, past, dropped, pace, fast) = Default::default();
-        Self { rates, term, now, past, dropped, pace, fast }
+        let (now, past, dropped, interval, fast) = Default::default();
+        Self { rates, key_lifetime, now, past, dropped, interval, fast }
     }
 
     /// Evaluates a reading for the grants that came before it over the same connection.
     pub(crate) fn handle_reading(&mut self, reading: Reading) -> Told {
         let received = reading.received;
         let seen = reading.offset();
-        while self.past.front().is_some_and(|past| past.until.after(self.term) <= received) {
+        while self.past.front().is_some_and(|past| past.until.after(self.key_lifetime) <= received)
+        {
             self.past.pop_front();
         }
         let Some(known) = self.now else {
-            self.now = Some(Known { offset: seen, since: received, at: reading.sent });
-            self.pace = Some(Pace { offset: seen, at: reading.sent, run: 0, gained: 0 });
+            self.now = Some(CurrentOffset { offset: seen, since: received, at: reading.sent });
+            self.interval =
+                Some(RateInterval { offset: seen, at: reading.sent, fast_intervals: 0, gained: 0 });
             return Told { counts_from: received, ahead: None };
         };
         if received < known.since {
@@ -195,32 +197,33 @@ impl NodeClock {
         }
         let before = known.offset.widened(share(received.since(known.at), self.rates.wander));
         let ahead = if let Some(offset) = before.narrowed(seen) {
-            self.now = Some(Known { offset, at: known.at.max(reading.sent), ..known });
+            self.now = Some(CurrentOffset { offset, at: known.at.max(reading.sent), ..known });
             None
         } else {
             if seen.highest < before.lowest {
                 // The grants that came with this reading may be from before the step.
                 let shown = before.highest.saturating_add(nanos(received.as_nanos()));
                 let relied_until = self.relied_until(shown, received);
-                self.dropped = self.dropped.max(relied_until.min(received.after(self.term)));
+                self.dropped =
+                    self.dropped.max(relied_until.min(received.after(self.key_lifetime)));
             }
-            self.note_past(before.lowest, received);
-            self.now = Some(Known { offset: seen, since: received, at: reading.sent });
+            self.record_past(before.lowest, received);
+            self.now = Some(CurrentOffset { offset: seen, since: received, at: reading.sent });
             let by = seen.beyond(before);
             let most = Duration::from_nanos(u64::try_from(by.highest).unwrap_or_default());
             (by.lowest > 0).then_some(most)
         };
-        self.look_at_pace(reading);
+        self.check_rate(reading);
         Told { counts_from: self.counts_from(reading), ahead }
     }
 
     /// Records that the clock was at least `lowest` ahead until `until`.
-    fn note_past(&mut self, lowest: i64, until: Time) {
+    fn record_past(&mut self, lowest: i64, until: Time) {
         // Keys that were granted later with the same or a smaller offset are the worse case.
         while self.past.back().is_some_and(|past| past.lowest >= lowest) {
             self.past.pop_back();
         }
-        self.past.push_back(Past { lowest, until, begun: until });
+        self.past.push_back(PastOffset { lowest, until, earliest: until });
         if self.past.len() > MAX_PAST {
             self.merge_past(until);
         }
@@ -229,11 +232,11 @@ impl NodeClock {
     /// Merges the two neighbours for which that matters least: close together and long ago. The result has the smaller
     /// offset of the earlier one, until the end of the later one.
     fn merge_past(&mut self, now: Time) {
-        let apart = |index: &usize| {
-            let (begun, until) = (self.past[*index].begun, self.past[index + 1].until);
-            until.since(begun).as_nanos() * 1_000 / (now.since(until).as_nanos() + 1)
+        let distance = |index: &usize| {
+            let (earliest, until) = (self.past[*index].earliest, self.past[index + 1].until);
+            until.since(earliest).as_nanos() * 1_000 / (now.since(until).as_nanos() + 1)
         };
-        if let Some(index) = (0..self.past.len() - 1).min_by_key(apart)
+        if let Some(index) = (0..self.past.len() - 1).min_by_key(distance)
             && let Some(later) = self.past.remove(index + 1)
         {
             self.past[index].until = later.until;
@@ -249,7 +252,7 @@ impl NodeClock {
     /// The latest time at which any holder still relies on a key that expired before the clock showed `shown`,
     /// and that was granted with a smaller offset.
     fn relied_until(&self, shown: i64, now: Time) -> Time {
-        let recent = self.past.iter().filter(|past| now < past.until.after(self.term));
+        let recent = self.past.iter().filter(|past| now < past.until.after(self.key_lifetime));
         let ends = recent.map(|past| {
             let over = u64::try_from(shown.saturating_sub(past.lowest)).unwrap_or_default();
             let over = Time::from_nanos(over);
@@ -262,20 +265,24 @@ impl NodeClock {
     }
 
     /// Checks whether the clock has gained too much in several intervals in a row.
-    fn look_at_pace(&mut self, reading: Reading) {
-        let (Some(pace), Some(known)) = (self.pace, self.now) else { return };
-        let went_by = reading.received.since(pace.at);
-        if went_by < INTERVAL {
+    fn check_rate(&mut self, reading: Reading) {
+        let (Some(interval), Some(known)) = (self.interval, self.now) else { return };
+        let went_by = reading.received.since(interval.at);
+        if went_by < RATE_INTERVAL {
             return;
         }
-        let gained = known.offset.lowest.saturating_sub(pace.offset.highest);
-        let is_fast = gained > length(share(went_by, self.rates.factor));
-        let (run, gained) =
-            if is_fast { (pace.run + 1, pace.gained.saturating_add(gained)) } else { (0, 0) };
-        self.pace = Some(Pace { offset: known.offset, at: reading.sent, run, gained });
-        if run >= SEVERAL {
+        let gained = known.offset.lowest.saturating_sub(interval.offset.highest);
+        let is_fast = gained > signed_nanos(share(went_by, self.rates.factor));
+        let (fast_intervals, gained) = if is_fast {
+            (interval.fast_intervals + 1, interval.gained.saturating_add(gained))
+        } else {
+            (0, 0)
+        };
+        self.interval =
+            Some(RateInterval { offset: known.offset, at: reading.sent, fast_intervals, gained });
+        if fast_intervals >= FAST_INTERVALS {
             let ahead = Duration::from_nanos(u64::try_from(gained).unwrap_or_default());
-            self.fast = Some(Fast { ahead, until: reading.received.after(self.term) });
+            self.fast = Some(Fast { ahead, until: reading.received.after(self.key_lifetime) });
         }
     }
 
@@ -302,7 +309,7 @@ fn nanos_of(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn length(duration: Duration) -> i64 {
+fn signed_nanos(duration: Duration) -> i64 {
     nanos(nanos_of(duration))
 }
 

@@ -7,9 +7,9 @@ fn ahead(node: &mut NodeClock, shown: i64, at: i64) -> Option<Duration> {
 
 #[test]
 fn step_ahead_is_reported_once_and_step_back_is_not() {
-    let mut two = Two::new();
-    two.read(10 * S);
-    let node = &mut two.node;
+    let mut clocks = Clocks::new();
+    clocks.read(10 * S);
+    let node = &mut clocks.node;
     let by = ahead(node, EPOCH + 11 * S + 150 * MS, 11 * S).expect("it has stepped");
     assert!((150..=153).contains(&by.as_millis()), "{by:?}");
     assert_eq!(ahead(node, EPOCH + 12 * S + 150 * MS, 12 * S), None);
@@ -18,50 +18,50 @@ fn step_ahead_is_reported_once_and_step_back_is_not() {
 
 #[test]
 fn small_step_is_detected_after_many_readings() {
-    let mut two = Two::new();
+    let mut clocks = Clocks::new();
     for at in 1..200 {
-        two.read(at * 5 * S);
+        clocks.read(at * 5 * S);
     }
     // In all that time, wander could have been 200 ms.
-    assert!(ahead(&mut two.node, EPOCH + 1_000 * S + 50 * MS, 1_000 * S).is_some());
+    assert!(ahead(&mut clocks.node, EPOCH + 1_000 * S + 50 * MS, 1_000 * S).is_some());
 }
 
 #[test]
 fn narrower_of_two_readings_is_kept() {
-    let mut two = Two::new();
-    two.read(10 * S);
-    two.node.handle_reading(reading(EPOCH + 100 * S, 20 * S, 4 * S, 0));
-    assert_eq!(ahead(&mut two.node, EPOCH + 100 * S, 20 * S), None);
-    assert!(ahead(&mut two.node, EPOCH + 102 * S, 21 * S).is_some(), "less than one delay");
+    let mut clocks = Clocks::new();
+    clocks.read(10 * S);
+    clocks.node.handle_reading(reading(EPOCH + 100 * S, 20 * S, 4 * S, 0));
+    assert_eq!(ahead(&mut clocks.node, EPOCH + 100 * S, 20 * S), None);
+    assert!(ahead(&mut clocks.node, EPOCH + 102 * S, 21 * S).is_some(), "less than one delay");
 }
 
 #[test]
 fn lag_between_readings_equals_that_of_a_reading() {
-    let mut two = Two::new();
-    two.read(10 * S);
-    assert_eq!(two.node.lag(time(10 * S + MS)), Duration::ZERO);
-    two.ahead += S;
-    two.read(11 * S);
-    let lag = two.node.lag(time(11 * S + MS)).as_millis();
+    let mut clocks = Clocks::new();
+    clocks.read(10 * S);
+    assert_eq!(clocks.node.lag(time(10 * S + MS)), Duration::ZERO);
+    clocks.ahead += S;
+    clocks.read(11 * S);
+    let lag = clocks.node.lag(time(11 * S + MS)).as_millis();
     assert!((980..=1_010).contains(&lag), "{lag}");
-    assert_eq!(NodeClock::new(Drift::DEFAULT, TERM).lag(time(S)), Duration::ZERO);
+    assert_eq!(NodeClock::new(Drift::DEFAULT, KEY_LIFETIME).lag(time(S)), Duration::ZERO);
 }
 
 #[test]
 fn step_is_forgotten_after_term_between_readings() {
-    let mut two = Two::new();
-    two.read(10 * S);
-    two.ahead += 3_600 * S;
-    two.read(11 * S);
-    let over = time(11 * S + MS / 2).after(TERM);
-    assert!(two.node.lag(Time::from_nanos(over.as_nanos() - 1)) > Duration::from_mins(50));
-    assert_eq!(two.node.lag(over), Duration::ZERO);
+    let mut clocks = Clocks::new();
+    clocks.read(10 * S);
+    clocks.ahead += 3_600 * S;
+    clocks.read(11 * S);
+    let over = time(11 * S + MS / 2).after(KEY_LIFETIME);
+    assert!(clocks.node.lag(Time::from_nanos(over.as_nanos() - 1)) > Duration::from_mins(50));
+    assert_eq!(clocks.node.lag(over), Duration::ZERO);
 }
 
 /// A clock that gains `gain_us` in each second, with one reading per second. Returns whether it runs fast after
 /// `seconds`.
 fn is_fast(gain_us: i64, seconds: i64) -> bool {
-    let mut node = NodeClock::new(Drift::DEFAULT, TERM);
+    let mut node = NodeClock::new(Drift::DEFAULT, KEY_LIFETIME);
     for second in 0..=seconds {
         let at = (10 + second) * S;
         node.handle_reading(reading(EPOCH + at + second * gain_us * 1_000, at, 0, 0));
@@ -79,18 +79,18 @@ fn clock_is_fast_after_three_fast_intervals() {
 
 #[test]
 fn gain_within_a_second_is_a_step() {
-    let mut two = Two::new();
-    two.read(10 * S);
+    let mut clocks = Clocks::new();
+    clocks.read(10 * S);
     for at in 1..9 {
-        two.ahead += 50 * MS;
-        two.read(10 * S + at * 100 * MS);
+        clocks.ahead += 50 * MS;
+        clocks.read(10 * S + at * 100 * MS);
     }
-    assert_eq!(two.node.fast(time(11 * S)), None);
+    assert_eq!(clocks.node.fast(time(11 * S)), None);
 }
 
 /// The `until` of each offset that is kept after steps at these times, in milliseconds.
 fn remembered(steps: impl IntoIterator<Item = i64>) -> Vec<i64> {
-    let mut node = NodeClock::new(Drift::DEFAULT, TERM);
+    let mut node = NodeClock::new(Drift::DEFAULT, KEY_LIFETIME);
     node.handle_reading(reading(EPOCH, 0, 0, 0));
     for (at, count) in steps.into_iter().zip(1..) {
         node.handle_reading(reading(EPOCH + (at + count * 20) * MS, at * MS, 0, 0));

@@ -55,7 +55,7 @@ impl OwedRelease {
     /// True while there may be a key to delete. If a command may still run late, the release is kept until the node is
     /// reachable, and from then on for as long as a broken connection can deliver bytes. At the `last` chance, when the
     /// client was closed, the expiry replaces the time at which the node was reachable.
-    pub(crate) fn is_of_use(self, now: Time, last: bool) -> bool {
+    pub(crate) fn is_useful(self, now: Time, last: bool) -> bool {
         let reached = if last { Some(self.expiry) } else { self.reached };
         match (self.is_in_doubt, reached) {
             (false, _) => now < self.expiry,
@@ -125,14 +125,14 @@ impl<C, K: Ord> Pending<C, K> {
     /// Drops commands that have become useless; `owed` returns their current state. `last` is true when the client
     /// was closed.
     pub(crate) fn prune(&mut self, now: Time, last: bool, owed: impl Fn(&C) -> Owed<K>) {
-        let is_of_use = |command: &C| match owed(command) {
-            Owed::Release(release) => release.is_of_use(now, last),
+        let is_useful = |command: &C| match owed(command) {
+            Owed::Release(release) => release.is_useful(now, last),
             Owed::Extension { until, is_withdrawn, .. } => now < until && !is_withdrawn,
             Owed::Nothing => false,
         };
-        self.releases.retain(is_of_use);
-        self.isolated.retain(|(_, command)| is_of_use(command));
-        self.extensions.retain(|_, (_, command)| is_of_use(command));
+        self.releases.retain(is_useful);
+        self.isolated.retain(|(_, command)| is_useful(command));
+        self.extensions.retain(|_, (_, command)| is_useful(command));
     }
 
     /// Takes up to `most` commands that can share a pipeline, releases first.
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[derive(Clone, Copy, Debug)]
-    enum Deed {
+    enum Operation {
         Release { lasts: u64, is_in_doubt: bool, is_reached: bool },
         Extend { claim: u32, lasts: u64 },
         Withdraw(u32),
@@ -307,38 +307,38 @@ mod tests {
         Take(usize),
     }
 
-    fn deeds() -> impl Strategy<Value = Vec<Deed>> {
+    fn operations() -> impl Strategy<Value = Vec<Operation>> {
         let coin = any::<bool>;
-        let deed = prop_oneof![
+        let operation = prop_oneof![
             (0..40_u64, coin(), coin()).prop_map(|(lasts, is_in_doubt, is_reached)| {
-                Deed::Release { lasts, is_in_doubt, is_reached }
+                Operation::Release { lasts, is_in_doubt, is_reached }
             }),
-            (0..4_u32, 0..40_u64).prop_map(|(claim, lasts)| Deed::Extend { claim, lasts }),
-            (0..4_u32).prop_map(Deed::Withdraw),
-            (0..20_u64, coin()).prop_map(|(pause, last)| Deed::Prune { pause, last }),
-            (0..6_usize).prop_map(Deed::Take),
+            (0..4_u32, 0..40_u64).prop_map(|(claim, lasts)| Operation::Extend { claim, lasts }),
+            (0..4_u32).prop_map(Operation::Withdraw),
+            (0..20_u64, coin()).prop_map(|(pause, last)| Operation::Prune { pause, last }),
+            (0..6_usize).prop_map(Operation::Take),
         ];
-        proptest::collection::vec(deed, 1..60)
+        proptest::collection::vec(operation, 1..60)
     }
 
     proptest! {
         /// Compares with a plain list of all commands. Each command that is still useful is taken
         /// once, and no other is.
         #[test]
-        fn useful_commands_are_taken_once(deeds in deeds()) {
+        fn useful_commands_are_taken_once(operations in operations()) {
             let (mut it, mut now) = (Pending::new(), 0);
             let mut truth: Vec<Command> = Vec::new();
             let mut withdrawn = [false; 4];
             let mut ids = 0..;
-            for deed in deeds {
+            for operation in operations {
                 let id = ids.next().unwrap_or_default();
-                match deed {
-                    Deed::Release { lasts, is_in_doubt, is_reached } => {
+                match operation {
+                    Operation::Release { lasts, is_in_doubt, is_reached } => {
                         let owed = release(now + lasts, is_in_doubt, is_reached.then_some(now));
                         it.keep((id, owed), owed);
                         truth.push((id, owed));
                     }
-                    Deed::Extend { claim, lasts } => {
+                    Operation::Extend { claim, lasts } => {
                         let is_withdrawn = withdrawn[claim as usize];
                         let owed = Owed::Extension { claim, until: at(now + lasts), is_withdrawn };
                         it.keep((id, owed), owed);
@@ -346,8 +346,8 @@ mod tests {
                             truth.push((id, owed));
                         }
                     }
-                    Deed::Withdraw(claim) => withdrawn[claim as usize] = true,
-                    Deed::Prune { pause, last } => {
+                    Operation::Withdraw(claim) => withdrawn[claim as usize] = true,
+                    Operation::Prune { pause, last } => {
                         now += pause;
                         it.prune(at(now), last, |(_, owed)| match *owed {
                             Owed::Extension { claim, until, .. } => {
@@ -367,7 +367,7 @@ mod tests {
                             Owed::Nothing => false,
                         });
                     }
-                    Deed::Take(most) => {
+                    Operation::Take(most) => {
                         let taken = it.take(most);
                         prop_assert!(taken.len() <= most);
                         let is_release = |owed: &Owed<u32>| matches!(owed, Owed::Release(_));

@@ -29,7 +29,7 @@ impl Promise {
 
 /// Deviations within this time of each other have one cause. The nodes reply to an extension within a
 /// node timeout, and each lease is extended on all nodes at once.
-const TOGETHER: Duration = Duration::from_secs(1);
+const SAME_CAUSE_WINDOW: Duration = Duration::from_secs(1);
 
 /// `PTTL` is truncated to milliseconds.
 const PRECISION: Duration = Duration::from_millis(1);
@@ -40,7 +40,7 @@ pub(crate) struct PromiseSkew {
     quorum: Quorum,
     drift: Drift,
     /// How long a node stays suspect after a deviation.
-    span: Duration,
+    suspect_period: Duration,
     marks: Vec<Option<Mark>>,
     /// When the client's clock was last found to have stood still. Earlier promises cannot be measured by it.
     stood_still: Option<Time>,
@@ -64,8 +64,8 @@ pub(crate) enum Verdict {
 }
 
 impl PromiseSkew {
-    pub(crate) fn new(quorum: Quorum, drift: Drift, span: Duration) -> Self {
-        Self { quorum, drift, span, marks: vec![None; quorum.nodes()], stood_still: None }
+    pub(crate) fn new(quorum: Quorum, drift: Drift, suspect_period: Duration) -> Self {
+        Self { quorum, drift, suspect_period, marks: vec![None; quorum.nodes()], stood_still: None }
     }
 
     /// How far a node's clock is ahead at least, if a promised key has only `left` to live; `None` if drift can explain
@@ -89,7 +89,7 @@ impl PromiseSkew {
             return Verdict::Known;
         }
         self.marks[node.index()] = Some(Mark { at: now, ahead });
-        let is_recent = |mark: &Mark| now.since(mark.at) < TOGETHER;
+        let is_recent = |mark: &Mark| now.since(mark.at) < SAME_CAUSE_WINDOW;
         let recent = self.marks.iter().flatten().filter(|mark| is_recent(mark)).count();
         if recent <= self.quorum.nodes() - self.quorum.needed() {
             return Verdict::Suspect;
@@ -109,7 +109,7 @@ impl PromiseSkew {
     /// How far `node` is ahead, and for how long its grants do not count.
     pub(crate) fn suspect(&self, node: NodeId, now: Time) -> Option<(Duration, Duration)> {
         let Mark { at, ahead } = self.marks[node.index()]?;
-        let counts_in = at.after(self.span).since(now);
+        let counts_in = at.after(self.suspect_period).since(now);
         (!counts_in.is_zero()).then_some((ahead, counts_in))
     }
 }
@@ -118,7 +118,7 @@ impl PromiseSkew {
 mod tests {
     use super::*;
 
-    const SPAN: Duration = Duration::from_mins(1);
+    const SUSPECT_PERIOD: Duration = Duration::from_mins(1);
 
     fn at(ms: u64) -> Time {
         Time::default().after(Duration::from_millis(ms))
@@ -130,7 +130,7 @@ mod tests {
     }
 
     fn suspects(nodes: usize) -> PromiseSkew {
-        PromiseSkew::new(Quorum::majority(nodes), Drift::DEFAULT, SPAN)
+        PromiseSkew::new(Quorum::majority(nodes), Drift::DEFAULT, SUSPECT_PERIOD)
     }
 
     fn deviate(suspects: &mut PromiseSkew, node: usize, written: u64, now: u64) -> Verdict {

@@ -11,7 +11,7 @@
 //! client ignores the node by itself, on its own clock.
 //!
 //! A server reports its uptime when a client first connects to it. If the uptime is less than the quarantine period
-//! (`term`), the server is *young*: it may have been restarted, or the deployment is new and no lock was forgotten. The
+//! (`period`), the server is *young*: it may have been restarted, or the deployment is new and no lock was forgotten. The
 //! deployment is not new if this client has known any server for longer than the term, or if any server had a longer
 //! uptime when it was first met. It does not matter whether that server still exists.
 //!
@@ -43,17 +43,17 @@ pub(crate) enum Rule {
 
 /// A flush and the missing keys are reported over different connections. Reports within this time of each other, in
 /// either order, belong together.
-const TOGETHER: Duration = Duration::from_secs(1);
+const FLUSH_WINDOW: Duration = Duration::from_secs(1);
 
 /// `uptime_in_seconds` is a difference of whole seconds.
 const UPTIME_ERROR: Duration = Duration::from_secs(1);
 
 /// How far two uptimes of one run can differ from the time between them: the errors of both, and the duration of the
 /// earlier request.
-const UPTIMES_ERROR: Duration = Duration::from_secs(3);
+const UPTIME_PAIR_ERROR: Duration = Duration::from_secs(3);
 
 /// One part in this many of that time is added: clocks wander by 200 ppm.
-const WANDER: u32 = 5_000;
+const WANDER_DIVISOR: u32 = 5_000;
 
 /// A server's report about itself when a connection was set up. `R` identifies its runs.
 #[derive(Clone, Debug)]
@@ -75,9 +75,9 @@ pub(crate) struct Server<R> {
 /// Restarts and flushes of a client's nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Quarantine<R> {
-    rule: Rule,
+    policy: Rule,
     /// How long after a restart a holder can still rely on a forgotten lock.
-    term: Duration,
+    period: Duration,
     nodes: Vec<Record<R>>,
     /// Nodes that were connected to, or could not be.
     tried: NodeSet,
@@ -95,9 +95,9 @@ struct Record<R> {
     /// Set while the node is young.
     recent_start: Option<Sentence>,
     /// The node counts although it is young: it was there when the deployment was new.
-    is_native: bool,
-    flushed: Option<Time>,
-    missed: Option<Time>,
+    is_bootstrap: bool,
+    flushed_at: Option<Time>,
+    missing_at: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -144,13 +144,13 @@ enum Identity {
 
 impl<R: PartialEq> Server<R> {
     /// Compares with the server `before`. `was_lost` is true if a connection to that one has ended since.
-    fn identity(&self, before: &Self, was_lost: bool, now: Time, term: Duration) -> Identity {
+    fn identity(&self, before: &Self, was_lost: bool, now: Time, period: Duration) -> Identity {
         match (&before.run, &self.run) {
             (Some(before), Some(run)) if before == run => Identity::Same,
             (Some(_), Some(_)) => Identity::Another,
             (Some(_), None) => Identity::Unknown(self.unnamed),
             // Also if this one reports its run: the set-up without `INFO` may have reached another process.
-            (None, _) if was_lost => self.identity_by_uptime(before, now, term),
+            (None, _) if was_lost => self.identity_by_uptime(before, now, period),
             // The previous server is unknown, and no connection has ended since.
             (None, Some(_)) => Identity::First,
             (None, None) => Identity::Same,
@@ -166,19 +166,19 @@ impl<R: PartialEq> Server<R> {
     /// - The ID of the data set must not have changed: a restarted master and a promoted replica take new ones. An
     ///   unchanged ID alone is no proof, because some versions restore it with their data, which may lack the latest
     ///   writes.
-    fn identity_by_uptime(&self, before: &Self, now: Time, term: Duration) -> Identity {
+    fn identity_by_uptime(&self, before: &Self, now: Time, period: Duration) -> Identity {
         let (Some(uptime), Some(known)) = (self.uptime, before.uptime) else {
             let is_named = self.run.is_some();
             return Identity::Unknown(if is_named { before.unnamed } else { self.unnamed });
         };
         let elapsed = now.since(before.asked);
-        if uptime.saturating_sub(UPTIME_ERROR) < elapsed.min(term) {
+        if uptime.saturating_sub(UPTIME_ERROR) < elapsed.min(period) {
             return Identity::Another;
         }
         let apart = uptime.abs_diff(known.saturating_add(elapsed));
         if self.replid != before.replid {
             Identity::Unknown("INFO reports no run_id, and another master_replid")
-        } else if apart > UPTIMES_ERROR.saturating_add(elapsed / WANDER) {
+        } else if apart > UPTIME_PAIR_ERROR.saturating_add(elapsed / WANDER_DIVISOR) {
             Identity::Unknown("INFO reports no run_id, and an uptime of another start")
         } else {
             Identity::Same
@@ -188,18 +188,18 @@ impl<R: PartialEq> Server<R> {
 
 impl<R: PartialEq + Clone> Quarantine<R> {
     /// No node was met yet.
-    pub(crate) fn new(quorum: Quorum, rule: Rule, term: Duration) -> Self {
+    pub(crate) fn new(quorum: Quorum, policy: Rule, period: Duration) -> Self {
         let record = |_| Record {
             server: None,
             was_lost: false,
             sentence: None,
             recent_start: None,
-            is_native: false,
-            flushed: None,
-            missed: None,
+            is_bootstrap: false,
+            flushed_at: None,
+            missing_at: None,
         };
         let nodes = quorum.ids().map(record).collect();
-        Self { rule, term, nodes, tried: NodeSet::default(), oldest: None }
+        Self { policy, period, nodes, tried: NodeSet::default(), oldest: None }
     }
 
     /// A connection to `node` was set up before `now`, and `server` is its report.
@@ -208,31 +208,31 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         let record = &mut self.nodes[node.index()];
         let was_lost = std::mem::take(&mut record.was_lost);
         let known = record.server.as_ref();
-        let identity =
-            known.map_or(Identity::First, |known| server.identity(known, was_lost, now, self.term));
+        let identity = known
+            .map_or(Identity::First, |known| server.identity(known, was_lost, now, self.period));
         if let Some(age) = age
             && self.oldest.is_none_or(|oldest| oldest.now(now) < age)
         {
             self.oldest = Some(Age { at: now, age });
             // A known server only reports its age more precisely: an uptime is in whole seconds.
-            if age >= self.term && identity != Identity::Same {
+            if age >= self.period && identity != Identity::Same {
                 // An old server that was unreachable before: the deployment is not new.
-                self.nodes.iter_mut().for_each(|record| record.is_native = false);
+                self.nodes.iter_mut().for_each(|record| record.is_bootstrap = false);
             }
         }
-        self.judge(node, server, identity, now);
+        self.update_exclusion(node, server, identity, now);
         self.tried.insert(node);
-        self.settle(now);
+        self.mark_bootstrap_nodes(now);
     }
 
     /// The node cannot be connected to.
     pub(crate) fn handle_unreachable(&mut self, node: NodeId, now: Time) {
         self.tried.insert(node);
-        self.settle(now);
+        self.mark_bootstrap_nodes(now);
     }
 
     /// Excludes `node` for a term, unless `server` is the same as before or is trusted.
-    fn judge(&mut self, node: NodeId, server: Server<R>, identity: Identity, now: Time) {
+    fn update_exclusion(&mut self, node: NodeId, server: Server<R>, identity: Identity, now: Time) {
         let record = &mut self.nodes[node.index()];
         let was_trusted = record.server.as_ref().is_none_or(|before| before.is_trusted);
         let is_trusted = server.is_trusted && was_trusted;
@@ -246,39 +246,39 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         // For a possible restart, only the time of the new connection is known.
         let uptime = server.uptime.filter(|_| event == Event::Restart).unwrap_or_default();
         record.server = Some(server);
-        if identity == Identity::Same || is_trusted || self.rule == Rule::Off {
+        if identity == Identity::Same || is_trusted || self.policy == Rule::Off {
             return;
         }
         let is_first = identity == Identity::First;
         let age = if is_first { uptime.saturating_sub(UPTIME_ERROR) } else { Duration::ZERO };
-        let until = now.after(self.term.saturating_sub(age));
+        let until = now.after(self.period.saturating_sub(age));
         let sentence = Sentence { event, noticed: now, before: uptime, until };
-        if is_first && self.rule == Rule::Observed {
-            (record.recent_start, record.is_native) = (Some(sentence), false);
+        if is_first && self.policy == Rule::Observed {
+            (record.recent_start, record.is_bootstrap) = (Some(sentence), false);
         } else {
-            record.pass(sentence);
+            record.exclude(sentence);
         }
     }
 
     /// Once every node was tried, it is known whether the deployment is new. Then the young nodes are its first
     /// servers and count, even after the first of them has become old.
-    fn settle(&mut self, now: Time) {
+    fn mark_bootstrap_nodes(&mut self, now: Time) {
         if self.tried.len() == self.nodes.len() && self.is_new(now) {
             self.nodes
                 .iter_mut()
-                .for_each(|record| record.is_native = record.recent_start.is_some());
+                .for_each(|record| record.is_bootstrap = record.recent_start.is_some());
         }
     }
 
     /// True if no known server is older than the term.
     fn is_new(&self, now: Time) -> bool {
-        self.oldest.is_none_or(|oldest| oldest.now(now) < self.term)
+        self.oldest.is_none_or(|oldest| oldest.now(now) < self.period)
     }
 
     /// True if it is known which young nodes count: every node was tried, or one of them is old. Nodes that were
     /// not met yet may be young.
     pub(crate) fn is_settled(&self, now: Time) -> bool {
-        self.tried.len() == self.nodes.len() || !self.is_new(now) || self.rule != Rule::Observed
+        self.tried.len() == self.nodes.len() || !self.is_new(now) || self.policy != Rule::Observed
     }
 
     pub(crate) fn handle_loss(&mut self, node: NodeId) {
@@ -288,9 +288,9 @@ impl<R: PartialEq + Clone> Quarantine<R> {
     /// `node` pushed a flush, maybe of another database.
     pub(crate) fn handle_flush(&mut self, node: NodeId, now: Time) {
         let record = &mut self.nodes[node.index()];
-        record.flushed = Some(now);
-        if record.missed.is_some_and(|at| now.since(at) < TOGETHER) {
-            self.handle_amnesia(node, now);
+        record.flushed_at = Some(now);
+        if record.missing_at.is_some_and(|at| now.since(at) < FLUSH_WINDOW) {
+            self.exclude_after_flush(node, now);
         }
     }
 
@@ -298,19 +298,19 @@ impl<R: PartialEq + Clone> Quarantine<R> {
     /// may have deleted it, or it was flushed.
     pub(crate) fn handle_missing(&mut self, node: NodeId, now: Time) {
         let record = &mut self.nodes[node.index()];
-        record.missed = Some(now);
-        match record.flushed {
+        record.missing_at = Some(now);
+        match record.flushed_at {
             // Locks that an earlier flush deleted have ended.
-            Some(at) if now.since(at) < self.term => self.handle_amnesia(node, at),
+            Some(at) if now.since(at) < self.period => self.exclude_after_flush(node, at),
             _ => {}
         }
     }
 
-    fn handle_amnesia(&mut self, node: NodeId, at: Time) {
-        if self.rule != Rule::Off {
-            let (noticed, until) = (at, at.after(self.term));
+    fn exclude_after_flush(&mut self, node: NodeId, at: Time) {
+        if self.policy != Rule::Off {
+            let (noticed, until) = (at, at.after(self.period));
             let sentence = Sentence { event: Event::Flush, noticed, before: Duration::ZERO, until };
-            self.nodes[node.index()].pass(sentence);
+            self.nodes[node.index()].exclude(sentence);
         }
     }
 
@@ -322,7 +322,7 @@ impl<R: PartialEq + Clone> Quarantine<R> {
     /// Why the grants of `node` do not count at `now` because it was young when it was first met.
     pub(crate) fn recent_start(&self, node: NodeId, now: Time) -> Option<Sentence> {
         let record = &self.nodes[node.index()];
-        record.recent_start.filter(|sentence| !record.is_native && now < sentence.until)
+        record.recent_start.filter(|sentence| !record.is_bootstrap && now < sentence.until)
     }
 
     /// When the grants of `node` count again, as known now.
@@ -334,7 +334,7 @@ impl<R: PartialEq + Clone> Quarantine<R> {
 }
 
 impl<R> Record<R> {
-    fn pass(&mut self, sentence: Sentence) {
+    fn exclude(&mut self, sentence: Sentence) {
         if self.sentence.is_none_or(|known| known.until < sentence.until) {
             self.sentence = Some(sentence);
         }

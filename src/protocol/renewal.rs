@@ -92,31 +92,31 @@ pub(crate) enum Step {
 }
 
 /// How long before the end of validity a loss is reported, so that the holder is notified in time. With auto-extension
-/// at most [`EARLY_SHARE`] of the validity, so that a lease of a few milliseconds can be renewed.
-const EARLY: Duration = Duration::from_millis(2);
-const EARLY_SHARE: u32 = 4;
+/// at most [`LOSS_MARGIN_SHARE`] of the validity, so that a lease of a few milliseconds can be renewed.
+const LOSS_MARGIN: Duration = Duration::from_millis(2);
+const LOSS_MARGIN_SHARE: u32 = 4;
 
 /// A failed extension is retried after this share of the remaining validity, but not sooner than
-/// [`LEAST_PAUSE`].
+/// [`MIN_PAUSE`].
 const PAUSE_SHARE: u32 = 8;
-const LEAST_PAUSE: Duration = Duration::from_millis(10);
+const MIN_PAUSE: Duration = Duration::from_millis(10);
 
 /// State of auto-extension.
 #[derive(Clone, Copy, Debug)]
-struct Upkeep {
+struct AutoExtension {
     ttl: Ttl,
     /// The latest end of the lease.
     ends: Time,
     /// When to extend next.
     due: Time,
-    /// How many nanoseconds before the end of validity a loss is reported: [`EARLY`] at most.
-    early: u32,
+    /// How many nanoseconds before the end of validity a loss is reported: [`LOSS_MARGIN`] at most.
+    margin: u32,
     is_extending: bool,
 }
 
-impl Upkeep {
-    fn early(&self) -> Duration {
-        Duration::from_nanos(self.early.into())
+impl AutoExtension {
+    fn margin(&self) -> Duration {
+        Duration::from_nanos(self.margin.into())
     }
 }
 
@@ -126,12 +126,12 @@ pub(crate) struct Renewal {
     quorum: Quorum,
     drift: Drift,
     tenure: Tenure,
-    upkeep: Option<Upkeep>,
+    auto_extension: Option<AutoExtension>,
 }
 
 impl Renewal {
     pub(crate) fn new(quorum: Quorum, drift: Drift, valid_until: Time) -> Self {
-        Self { quorum, drift, tenure: Tenure::Held { valid_until }, upkeep: None }
+        Self { quorum, drift, tenure: Tenure::Held { valid_until }, auto_extension: None }
     }
 
     /// Enables auto-extension of a lease acquired at `t1`: it is extended to `ttl` whenever a third of its
@@ -141,9 +141,11 @@ impl Renewal {
             let ends = t1.after(most);
             *valid_until = ends.min(*valid_until);
             let validity = valid_until.since(t1);
-            let (due, early) = (t1.after(validity / 3), EARLY.min(validity / EARLY_SHARE));
-            let early = early.subsec_nanos();
-            self.upkeep = Some(Upkeep { ttl, ends, due, early, is_extending: false });
+            let (due, margin) =
+                (t1.after(validity / 3), LOSS_MARGIN.min(validity / LOSS_MARGIN_SHARE));
+            let margin = margin.subsec_nanos();
+            self.auto_extension =
+                Some(AutoExtension { ttl, ends, due, margin, is_extending: false });
         }
         self
     }
@@ -151,25 +153,29 @@ impl Renewal {
     /// Returns what to do at `now`. Reports the loss of a lease slightly before its validity ends, and ends it then.
     pub(crate) fn step(&mut self, now: Time) -> Step {
         let Tenure::Held { valid_until } = self.tenure else { return Step::Ended(self.tenure) };
-        let early = self.upkeep.map_or(EARLY, |upkeep| upkeep.early());
-        if now.after(early) >= valid_until {
+        let margin =
+            self.auto_extension.map_or(LOSS_MARGIN, |auto_extension| auto_extension.margin());
+        if now.after(margin) >= valid_until {
             self.tenure = Tenure::Lost(self.loss_at(valid_until));
             return Step::Ended(self.tenure);
         }
-        let end = Time::default().after(valid_until.since(Time::default().after(early)));
+        let end = Time::default().after(valid_until.since(Time::default().after(margin)));
         // The validity that an extension gives grows until the extension is due.
-        let mut useful =
-            self.upkeep.and_then(|upkeep| self.useful_ttl(now.max(upkeep.due), valid_until));
+        let mut useful = self
+            .auto_extension
+            .and_then(|auto_extension| self.useful_ttl(now.max(auto_extension.due), valid_until));
         if useful.is_none() {
-            useful = self.put_off(now, valid_until);
+            useful = self.postpone(now, valid_until);
         }
-        match (&mut self.upkeep, useful) {
-            (Some(upkeep), Some(ttl)) if !upkeep.is_extending && now >= upkeep.due => {
-                upkeep.is_extending = true;
+        match (&mut self.auto_extension, useful) {
+            (Some(auto_extension), Some(ttl))
+                if !auto_extension.is_extending && now >= auto_extension.due =>
+            {
+                auto_extension.is_extending = true;
                 Step::Extend { ttl }
             }
-            (Some(upkeep), Some(_)) if !upkeep.is_extending => {
-                Step::Wait { until: upkeep.due.min(end) }
+            (Some(auto_extension), Some(_)) if !auto_extension.is_extending => {
+                Step::Wait { until: auto_extension.due.min(end) }
             }
             _ => Step::Wait { until: end },
         }
@@ -178,36 +184,37 @@ impl Renewal {
     /// A manual extension to a longer ttl may reach beyond what an auto-extension would give when it is due. Then
     /// postpones the auto-extension until two thirds of its usual validity are left. Returns its ttl, if it
     /// will lengthen the lease then.
-    fn put_off(&mut self, now: Time, current: Time) -> Option<Ttl> {
-        let upkeep = self.upkeep?;
-        let validity = valid_until(Time::default(), upkeep.ttl, self.drift).since(Time::default());
+    fn postpone(&mut self, now: Time, current: Time) -> Option<Ttl> {
+        let auto_extension = self.auto_extension?;
+        let validity =
+            valid_until(Time::default(), auto_extension.ttl, self.drift).since(Time::default());
         let due = current.before(validity / 3 * 2);
-        if due <= now.max(upkeep.due) {
+        if due <= now.max(auto_extension.due) {
             return None;
         }
         let ttl = self.useful_ttl(due, current)?;
-        self.upkeep = Some(Upkeep { due, ..upkeep });
+        self.auto_extension = Some(AutoExtension { due, ..auto_extension });
         Some(ttl)
     }
 
     /// The ttl of an auto-extension, if it lengthens the lease. The ttl does not exceed the maximum hold time.
     fn useful_ttl(&self, now: Time, current: Time) -> Option<Ttl> {
-        let upkeep = self.upkeep?;
-        let ttl = upkeep.ttl.min(Ttl::within(upkeep.ends.since(now))?);
+        let auto_extension = self.auto_extension?;
+        let ttl = auto_extension.ttl.min(Ttl::within(auto_extension.ends.since(now))?);
         (valid_until(now, ttl, self.drift) > current).then_some(ttl)
     }
 
     /// Handles the outcome of an [auto-extension](Self::kept_up).
     pub(crate) fn handle_upkeep(&mut self, round: &Round, t1: Time, now: Time) -> Extended {
         let extended = self.handle_outcome(round, now);
-        if let Some(upkeep) = &mut self.upkeep {
-            upkeep.is_extending = false;
-            upkeep.due = match extended {
+        if let Some(auto_extension) = &mut self.auto_extension {
+            auto_extension.is_extending = false;
+            auto_extension.due = match extended {
                 Extended::Until(until) => t1.after(until.since(t1) / 3),
                 Extended::Unchanged(until) => {
-                    now.after((until.since(now) / PAUSE_SHARE).max(LEAST_PAUSE))
+                    now.after((until.since(now) / PAUSE_SHARE).max(MIN_PAUSE))
                 }
-                Extended::Ended(_) => upkeep.due,
+                Extended::Ended(_) => auto_extension.due,
             };
         }
         extended
@@ -226,8 +233,9 @@ impl Renewal {
     /// Why the validity ended at `valid_until`.
     fn loss_at(&self, valid_until: Time) -> Loss {
         // The last extension reaches to the maximum hold time, less the drift.
-        let is_over = self.upkeep.is_some_and(|upkeep| {
-            valid_until.after(self.drift.allowance(upkeep.ttl).saturating_add(EARLY)) >= upkeep.ends
+        let is_over = self.auto_extension.is_some_and(|auto_extension| {
+            valid_until.after(self.drift.allowance(auto_extension.ttl).saturating_add(LOSS_MARGIN))
+                >= auto_extension.ends
         });
         if is_over { Loss::MaxHold } else { Loss::Expired }
     }
@@ -242,7 +250,7 @@ impl Renewal {
 
     /// Starts an extension to `ttl`. `t1` is read before its first command is sent.
     pub(crate) fn begin(&mut self, ttl: Ttl, t1: Time) -> Result<Round, Tenure> {
-        match self.observe(t1) {
+        match self.record_expiry(t1) {
             Tenure::Held { valid_until: current } => {
                 let proposed = valid_until(t1, ttl, self.drift);
                 Ok(Round::new(self.quorum, Goal::Extend { current, proposed }))
@@ -254,7 +262,7 @@ impl Renewal {
     /// Starts an extension that only checks whether the lease is still held, without making it longer.
     /// Its ttl is the shortest with which the keys outlive the validity by the drift allowance.
     pub(crate) fn begin_check(&mut self, t1: Time) -> Result<(Ttl, Round), Tenure> {
-        match self.observe(t1) {
+        match self.record_expiry(t1) {
             Tenure::Held { valid_until: current } => {
                 let ttl = self.drift.ttl_for(current.since(t1)).unwrap_or(Ttl::LONGEST);
                 let goal = Goal::Extend { current, proposed: current };
@@ -266,7 +274,7 @@ impl Renewal {
 
     /// Handles the outcome of an extension's round at `now`.
     pub(crate) fn handle_outcome(&mut self, round: &Round, now: Time) -> Extended {
-        let Tenure::Held { valid_until } = self.observe(now) else {
+        let Tenure::Held { valid_until } = self.record_expiry(now) else {
             return Extended::Ended(self.tenure);
         };
         match (round.outcome(), round.goal()) {
@@ -286,7 +294,7 @@ impl Renewal {
 
     /// Ends a held lease as released. Returns its previous state at `now`.
     pub(crate) fn release(&mut self, now: Time) -> Tenure {
-        let was = self.observe(now);
+        let was = self.record_expiry(now);
         if matches!(was, Tenure::Held { .. }) {
             self.tenure = Tenure::Released;
         }
@@ -295,7 +303,7 @@ impl Renewal {
 
     /// Ends a held lease with this `loss`. Returns its final state.
     pub(crate) fn lose(&mut self, loss: Loss, now: Time) -> Tenure {
-        if matches!(self.observe(now), Tenure::Held { .. }) {
+        if matches!(self.record_expiry(now), Tenure::Held { .. }) {
             self.tenure = Tenure::Lost(loss);
         }
         self.tenure
@@ -303,13 +311,13 @@ impl Renewal {
 
     /// Makes the next auto-extension due at `now`, or earlier if it already is.
     pub(crate) fn hasten(&mut self, now: Time) {
-        if let Some(upkeep) = &mut self.upkeep {
-            upkeep.due = upkeep.due.min(now);
+        if let Some(auto_extension) = &mut self.auto_extension {
+            auto_extension.due = auto_extension.due.min(now);
         }
     }
 
     /// Stores an expiry, so that an earlier `now` cannot undo it.
-    fn observe(&mut self, now: Time) -> Tenure {
+    fn record_expiry(&mut self, now: Time) -> Tenure {
         self.tenure = self.tenure(now);
         self.tenure
     }

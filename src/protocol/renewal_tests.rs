@@ -307,11 +307,14 @@ fn auto_extension_works_with_extreme_settings() {
             if let Some((tenure, at)) = end.filter(|(_, at)| at.since(t1) < CENTURIES) {
                 assert_eq!(tenure, Tenure::Lost(Loss::MaxHold), "{settings}");
                 let unused = ends.since(at);
-                assert!(unused <= drift.allowance(ttl).saturating_add(EARLY), "{settings}");
+                assert!(unused <= drift.allowance(ttl).saturating_add(LOSS_MARGIN), "{settings}");
             }
             let in_vain = life(&mut new(), t1, ends, &[Vote::Failed]);
             let at = in_vain.end.map(|(_, at)| at);
-            assert!(at.is_some_and(|at| at.after(EARLY) >= until.min(ends)), "{settings}: {at:?}");
+            assert!(
+                at.is_some_and(|at| at.after(LOSS_MARGIN) >= until.min(ends)),
+                "{settings}: {at:?}"
+            );
         }
     }
 }
@@ -326,7 +329,7 @@ fn limit_above_node_timeout_ends_lease_at_the_limit() {
         assert!(matches!(lease.step(t1), Step::Wait { .. }), "it starts as a valid lease");
         let (tenure, at) = life(&mut lease, t1, ends, &[Vote::Granted]).end.expect("it ends");
         assert_eq!(tenure, Tenure::Lost(Loss::MaxHold));
-        assert!(ends.since(at) <= EARLY.min(most / EARLY_SHARE));
+        assert!(ends.since(at) <= LOSS_MARGIN.min(most / LOSS_MARGIN_SHARE));
     }
 }
 

@@ -165,9 +165,9 @@ impl Schedule {
             }
             Shape::Exponential { base, most } => {
                 let factor = 1_u32.checked_shl(self.drawn).unwrap_or(u32::MAX);
-                draw(Duration::ZERO, base.saturating_mul(factor).min(*most), random)
+                random_between(Duration::ZERO, base.saturating_mul(factor).min(*most), random)
             }
-            Shape::Jittered(range) => draw(range.start, range.end, random),
+            Shape::Jittered(range) => random_between(range.start, range.end, random),
             Shape::Custom(_) => self.custom.as_mut()?.next()?,
         };
         self.drawn = self.drawn.saturating_add(1);
@@ -176,7 +176,7 @@ impl Schedule {
 }
 
 /// Maps `random` to a point between `from` and `to`; `from` if the range is empty.
-pub(super) fn draw(from: Duration, to: Duration, random: u64) -> Duration {
+pub(super) fn random_between(from: Duration, to: Duration, random: u64) -> Duration {
     let span = to.saturating_sub(from).as_nanos();
     let nanos = (span.min(u128::from(u64::MAX)) * u128::from(random)) >> 64;
     from.saturating_add(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))

@@ -77,7 +77,7 @@ pub(crate) struct Round {
     /// The nodes that will push when the conflicting key changes.
     watching: NodeSet,
     /// Usually `None`, to keep leases small: a lease keeps the round that it was acquired in.
-    told: Option<Box<Told>>,
+    details: Option<Box<ReplyDetails>>,
     /// The latest `now` of an event.
     now: Time,
     closed: bool,
@@ -86,7 +86,7 @@ pub(crate) struct Round {
 
 /// Details that only some replies contain.
 #[derive(Clone, Debug)]
-struct Told {
+struct ReplyDetails {
     /// When the conflicting keys expire, for each denial that reported it.
     free_at: Vec<Time>,
     /// The fencing counters that nodes reported.
@@ -95,7 +95,8 @@ struct Told {
     deferred: Vec<(NodeId, Time)>,
 }
 
-static NOTHING: Told = Told { free_at: Vec::new(), numbers: Vec::new(), deferred: Vec::new() };
+static NO_DETAILS: ReplyDetails =
+    ReplyDetails { free_at: Vec::new(), numbers: Vec::new(), deferred: Vec::new() };
 
 impl Round {
     pub(crate) fn new(quorum: Quorum, goal: Goal) -> Self {
@@ -107,7 +108,7 @@ impl Round {
             missing: NodeSet::default(),
             failed: NodeSet::default(),
             watching: NodeSet::default(),
-            told: None,
+            details: None,
             now: Time::default(),
             closed: false,
             outcome: None,
@@ -137,7 +138,7 @@ impl Round {
         let (all, needed) = (self.quorum.nodes(), self.quorum.needed());
         let spare = (all - needed).checked_sub(self.failed.len())?;
         let place = self.denied.len().checked_sub(spare + 1)?;
-        let mut free_at = self.told().free_at.clone();
+        let mut free_at = self.details().free_at.clone();
         free_at.sort_unstable();
         free_at.get(place).copied()
     }
@@ -174,18 +175,18 @@ impl Round {
         self.decide(now)
     }
 
-    fn told(&self) -> &Told {
-        self.told.as_deref().unwrap_or(&NOTHING)
+    fn details(&self) -> &ReplyDetails {
+        self.details.as_deref().unwrap_or(&NO_DETAILS)
     }
 
-    fn told_mut(&mut self) -> &mut Told {
-        self.told.get_or_insert_with(|| Box::new(NOTHING.clone()))
+    fn details_mut(&mut self) -> &mut ReplyDetails {
+        self.details.get_or_insert_with(|| Box::new(NO_DETAILS.clone()))
     }
 
     /// Records when the conflicting key on a node that denied expires, unless its holder extends it. Call this before
     /// that node's vote.
     pub(crate) fn note_free_at(&mut self, at: Time) {
-        self.told_mut().free_at.push(at);
+        self.details_mut().free_at.push(at);
     }
 
     /// Records that `node` will push when the conflicting key changes.
@@ -200,13 +201,13 @@ impl Round {
 
     /// Records the fencing counter of `node`. Call this before that node's vote.
     pub(crate) fn note_number(&mut self, node: NodeId, number: u64) {
-        self.told_mut().numbers.push((node, number));
+        self.details_mut().numbers.push((node, number));
     }
 
     /// Records that a grant of `node` counts only from `at` on: its clock stepped ahead, and a former holder may rely
     /// on the lock until then. Call this before that node's vote.
     pub(crate) fn note_counts_from(&mut self, node: NodeId, at: Time) {
-        self.told_mut().deferred.push((node, at));
+        self.details_mut().deferred.push((node, at));
     }
 
     /// Re-evaluates the round at `now`; deferred grants may count since.
@@ -242,7 +243,7 @@ impl Round {
     /// The counters of the nodes whose grants count.
     fn counted_numbers(&self) -> Vec<u64> {
         let counted = self.counted();
-        let numbers = self.told().numbers.iter().filter(|(node, _)| counted.contains(*node));
+        let numbers = self.details().numbers.iter().filter(|(node, _)| counted.contains(*node));
         numbers.map(|(_, number)| *number).collect()
     }
 
@@ -250,7 +251,7 @@ impl Round {
     /// round, which would take about as long as this round took since `t1`. `None` if no number can reach a quorum
     /// any more, or if one already has.
     pub(crate) fn may_agree_until(&self, t1: Time) -> Option<Time> {
-        self.told.as_deref()?;
+        self.details.as_deref()?;
         let is_won = self.outcome == Some(Outcome::Won) && !self.is_over();
         if !is_won || !matches!(self.choice(), Some(Choice::Raise(_))) {
             return None;
@@ -279,7 +280,7 @@ impl Round {
         let outcome = if self.quorum.reached(self.counted().len()) {
             if self.in_time(now) { Outcome::Won } else { Outcome::TooLate }
         } else {
-            self.lost()?
+            self.impossible()?
         };
         debug_assert!(outcome != Outcome::Won || self.in_time(now), "I3");
         self.outcome = Some(outcome);
@@ -290,40 +291,40 @@ impl Round {
     /// of this client whose reply was not received.
     fn is_confirmed(&self, node: NodeId) -> bool {
         match self.goal {
-            Goal::Raise { token, .. } => self.told().numbers.contains(&(node, token)),
+            Goal::Raise { token, .. } => self.details().numbers.contains(&(node, token)),
             _ => true,
         }
     }
 
     /// The nodes whose grant counts at `self.now`, which stays fixed after the decision.
     fn counted(&self) -> NodeSet {
-        let deferred = self.told().deferred.iter().filter(|(_, at)| *at > self.now);
+        let deferred = self.details().deferred.iter().filter(|(_, at)| *at > self.now);
         self.granted.without(deferred.map(|(node, _)| *node).collect())
     }
 
     /// Number of grants that can no longer count in this round.
-    fn void(&self) -> usize {
+    fn never_counting(&self) -> usize {
         let end = self.goal.valid_until();
         let is_void =
             |at: Time| if self.closed { at > self.now } else { end.is_some_and(|end| at >= end) };
-        let void = self
-            .told()
+        let never_counting = self
+            .details()
             .deferred
             .iter()
             .filter(|(node, at)| self.granted.contains(*node) && is_void(*at));
-        void.count()
+        never_counting.count()
     }
 
     /// When a grant of `node` begins to count.
     fn counts_from(&self, node: NodeId) -> Time {
-        let deferred = self.told().deferred.iter().find(|(deferred, _)| *deferred == node);
+        let deferred = self.details().deferred.iter().find(|(deferred, _)| *deferred == node);
         deferred.map_or(Time::default(), |(_, at)| *at)
     }
 
     /// True if `node` granted, its grant does not count, and all grants together would be a quorum.
     pub(crate) fn is_void(&self, node: NodeId) -> bool {
-        let void = self.granted.without(self.counted());
-        self.quorum.reached(self.granted.len()) && void.contains(node)
+        let never_counting = self.granted.without(self.counted());
+        self.quorum.reached(self.granted.len()) && never_counting.contains(node)
     }
 
     /// True if no further votes are expected.
@@ -341,11 +342,12 @@ impl Round {
 
     /// Why a quorum is impossible. `None` while it is possible, and while it is open whether holders or failures are
     /// the reason. A release waits for every vote, so that it reports the exact reason.
-    fn lost(&self) -> Option<Outcome> {
+    fn impossible(&self) -> Option<Outcome> {
         let silent = self.quorum.nodes() - self.votes().len();
         let is_over = self.is_over();
         // A grant that can no longer count is like a failure.
-        let failed = self.failed.len() + self.void() + if self.closed { silent } else { 0 };
+        let failed =
+            self.failed.len() + self.never_counting() + if self.closed { silent } else { 0 };
         let (denied, missing) = (self.denied.len(), self.missing.len());
         if self.goal == Goal::Release && !is_over {
             return None;

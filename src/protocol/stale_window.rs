@@ -40,7 +40,7 @@ impl<R: PartialEq> Broken<R> {
     }
 
     /// True if a successful kill, or the end of its run, proves that it delivers no more commands.
-    fn can_be_ended(&self) -> bool {
+    fn is_identified(&self) -> bool {
         self.run.is_some() && self.client_id.is_some()
     }
 }
@@ -84,7 +84,7 @@ impl<R: PartialEq> StaleWindow<R> {
         are_killed: bool,
         now: Time,
     ) {
-        let are_known = run.is_some() && seen_to.iter().all(Broken::can_be_ended);
+        let are_known = run.is_some() && seen_to.iter().all(Broken::is_identified);
         if !(are_killed && are_known) {
             self.until = self.until.max(Some(now.after(self.window)));
         }
@@ -165,45 +165,45 @@ mod tests {
     }
 
     #[derive(Clone, Debug)]
-    enum Deed {
+    enum Operation {
         Break { knows_run: bool, knows_id: bool },
         Restart,
         Kill { knows_run: bool, obeys: bool, late: usize },
     }
 
-    fn deeds() -> impl Strategy<Value = Vec<(u64, Deed)>> {
+    fn operations() -> impl Strategy<Value = Vec<(u64, Operation)>> {
         let coin = any::<bool>;
-        let deed = prop_oneof![
-            3 => (coin(), coin()).prop_map(|(knows_run, knows_id)| Deed::Break { knows_run, knows_id }),
-            1 => Just(Deed::Restart),
+        let operation = prop_oneof![
+            3 => (coin(), coin()).prop_map(|(knows_run, knows_id)| Operation::Break { knows_run, knows_id }),
+            1 => Just(Operation::Restart),
             3 => (coin(), coin(), 0..3_usize)
-                .prop_map(|(knows_run, obeys, late)| Deed::Kill { knows_run, obeys, late }),
+                .prop_map(|(knows_run, obeys, late)| Operation::Kill { knows_run, obeys, late }),
         ];
-        proptest::collection::vec((0..6_u64, deed), 1..40)
+        proptest::collection::vec((0..6_u64, operation), 1..40)
     }
 
     proptest! {
         /// Compares with the sockets that are really open. A release may be written once every broken connection was
         /// handled. Anything that an open socket delivers arrives while the release is repeated.
         #[test]
-        fn releases_before_late_deliveries_are_repeated(deeds in deeds()) {
+        fn releases_before_late_deliveries_are_repeated(operations in operations()) {
             let mut it = window();
             let (mut now, mut run, mut last_id) = (0, 0, 0);
             // By client ID: the run that it was connected to, and when it broke.
             let mut open: Vec<(i64, u8, u64)> = Vec::new();
-            for (pause, deed) in deeds {
+            for (pause, operation) in operations {
                 now += pause;
-                match deed {
-                    Deed::Break { knows_run, knows_id } => {
+                match operation {
+                    Operation::Break { knows_run, knows_id } => {
                         last_id += 1;
                         open.push((last_id, run, now));
                         it.handle_broken(broken(knows_run.then_some(run), knows_id.then_some(last_id)));
                     }
-                    Deed::Restart => {
+                    Operation::Restart => {
                         run += 1;
                         open.clear();
                     }
-                    Deed::Kill { knows_run, obeys, late } => {
+                    Operation::Kill { knows_run, obeys, late } => {
                         let seen_to = it.broken()[..it.broken().len().saturating_sub(late)].to_vec();
                         let here = knows_run.then_some(run);
                         let ids: Vec<_> =

@@ -11,16 +11,16 @@ use std::time::Duration;
 
 /// Maximum number of steps kept for one node. Beyond it the oldest is merged into the next one, and so gets a later
 /// time: leases may be extended without need.
-const MOST: usize = 16;
+const MAX_STEPS: usize = 16;
 
 /// The latest steps of all nodes' clocks.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
-    nodes: Vec<(NodeId, VecDeque<Step>)>,
+    nodes: Vec<(NodeId, VecDeque<ClockStep>)>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct ClockStep {
     ahead: Duration,
     /// When it was detected; it had happened before.
     seen: Time,
@@ -35,8 +35,8 @@ impl Steps {
             self.nodes.len() - 1
         });
         let steps = &mut self.nodes[index].1;
-        steps.push_back(Step { ahead, seen });
-        if steps.len() > MOST
+        steps.push_back(ClockStep { ahead, seen });
+        if steps.len() > MAX_STEPS
             && let Some(first) = steps.pop_front()
             && let Some(second) = steps.front_mut()
         {
@@ -46,7 +46,7 @@ impl Steps {
 
     /// Upper bound of the total steps since `t1` of the node that stepped the most.
     pub(crate) fn since(&self, t1: Time) -> Duration {
-        let of_one = |steps: &VecDeque<Step>| {
+        let of_one = |steps: &VecDeque<ClockStep>| {
             let later = steps.iter().filter(|step| step.seen >= t1);
             later.fold(Duration::ZERO, |sum, step| sum.saturating_add(step.ahead))
         };
@@ -89,10 +89,10 @@ mod tests {
     fn merged_steps_are_not_lost() {
         let [one, _] = nodes();
         let mut steps = Steps::default();
-        let many = 4 * MOST as u64;
+        let many = 4 * MAX_STEPS as u64;
         for step in 1..=many {
             steps.handle_step(one, ms(1), at(step));
-            assert!(steps.nodes[0].1.len() <= MOST);
+            assert!(steps.nodes[0].1.len() <= MAX_STEPS);
             for t1 in 1..=step {
                 let (found, actual) = (steps.since(at(t1)), ms(step - t1 + 1));
                 assert!(found >= actual, "{found:?} since {t1}, but it is {actual:?}");

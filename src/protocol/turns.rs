@@ -14,10 +14,10 @@ use std::time::Duration;
 
 /// How often in a row a lock passes from lease to lease inside this process. Then the first waiter
 /// holds back for [`YIELD_DELAY`], so that other processes get a turn (they are notified within a round trip).
-/// Each time no other process takes the turn, the number doubles, up to [`MAX_ALONE`]. Short runs make
+/// Each time no other process takes the turn, the number doubles, up to [`MAX_LIMIT`]. Short runs make
 /// waiting fair: when a process gets its turn is random, and many turns even that out.
-const MAX_IN_A_ROW: u32 = 4;
-const MAX_ALONE: u32 = 1 << 8;
+const INITIAL_LIMIT: u32 = 4;
+const MAX_LIMIT: u32 = 1 << 8;
 const YIELD_DELAY: Duration = Duration::from_millis(5);
 
 /// Maximum number of waiters that compete because those before them were not polled.
@@ -38,7 +38,7 @@ pub(crate) struct Turns {
 
 impl Default for Turns {
     fn default() -> Self {
-        Self { in_a_row: 0, limit: MAX_IN_A_ROW, has_yielded: false, admitted: 1 }
+        Self { in_a_row: 0, limit: INITIAL_LIMIT, has_yielded: false, admitted: 1 }
     }
 }
 
@@ -53,7 +53,7 @@ impl Turns {
     pub(crate) fn handle_release(&mut self, at: Time) -> Time {
         if std::mem::take(&mut self.has_yielded) {
             // This process acquired the lock again, so no other process wanted it.
-            self.limit = (self.limit * 2).min(MAX_ALONE);
+            self.limit = (self.limit * 2).min(MAX_LIMIT);
         }
         self.admitted = 1;
         self.in_a_row += 1;
@@ -68,7 +68,7 @@ impl Turns {
     /// Another process has released the lock. Nodes do not push the client's own releases.
     pub(crate) fn handle_freed_by_others(&mut self) {
         if std::mem::take(&mut self.has_yielded) {
-            self.limit = MAX_IN_A_ROW;
+            self.limit = INITIAL_LIMIT;
         }
         self.admitted = 1;
         self.in_a_row = 0;
@@ -110,45 +110,45 @@ mod tests {
     }
 
     #[derive(Clone, Copy, Debug)]
-    enum Happens {
+    enum TurnEvent {
         Release,
         Others,
-        Bypassed,
+        Skipped,
     }
 
     proptest! {
         #[test]
         fn admitted_resets_when_free_and_stays_bounded(
             story in prop::collection::vec(
-                prop::sample::select(&[Happens::Release, Happens::Others, Happens::Bypassed][..]), 1..200,
+                prop::sample::select(&[TurnEvent::Release, TurnEvent::Others, TurnEvent::Skipped][..]), 1..200,
             ),
         ) {
             let mut turns = Turns::default();
-            let (mut bypassed, mut run) = (0, 0);
+            let (mut skipped, mut run) = (0, 0);
             let at = Time::from_nanos(7);
-            for happens in story {
-                match happens {
-                    Happens::Release => {
+            for event in story {
+                match event {
+                    TurnEvent::Release => {
                         run += 1;
-                        bypassed = 0;
+                        skipped = 0;
                         let may_try = turns.handle_release(at);
                         prop_assert!(may_try == at || may_try == at.after(YIELD_DELAY));
-                        prop_assert!(run < MAX_ALONE || may_try > at, "others never get a turn");
+                        prop_assert!(run < MAX_LIMIT || may_try > at, "others never get a turn");
                         if may_try > at {
-                            prop_assert!(run >= MAX_IN_A_ROW, "after {run}");
+                            prop_assert!(run >= INITIAL_LIMIT, "after {run}");
                             run = 0;
                         }
                     }
-                    Happens::Others => {
-                        (bypassed, run) = (0, 0);
+                    TurnEvent::Others => {
+                        (skipped, run) = (0, 0);
                         turns.handle_freed_by_others();
                     }
-                    Happens::Bypassed => {
-                        bypassed += 1;
+                    TurnEvent::Skipped => {
+                        skipped += 1;
                         turns.handle_bypassed();
                     }
                 }
-                prop_assert_eq!(turns.admitted(), (1_usize << bypassed.min(4)).min(MAX_ADMITTED));
+                prop_assert_eq!(turns.admitted(), (1_usize << skipped.min(4)).min(MAX_ADMITTED));
             }
         }
     }

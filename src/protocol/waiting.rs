@@ -34,12 +34,12 @@
 
 use super::freed::Free;
 use super::quorum::{NodeId, NodeSet, Quorum};
-use super::retry::draw;
+use super::retry::random_between;
 use super::validity::Time;
 use std::time::Duration;
 
 /// After the first lost race the longest rest is twice this. It doubles with each further one.
-const REST: Duration = Duration::from_micros(3_500);
+const BASE_REST: Duration = Duration::from_micros(3_500);
 
 /// A lost race adds this to [`Waiting::lost`]. A won race takes away 1, so that clients which win by chance do not soon
 /// compete more often than others.
@@ -57,11 +57,11 @@ const HOLD_BACK: Duration = Duration::from_millis(1);
 
 /// How long a woken future may stay unpolled before the next waiter in the queue may go first. If it is polled after
 /// all, the two may collide, which is harmless.
-const BYPASS_AFTER: Duration = Duration::from_millis(100);
+const SKIP_AFTER: Duration = Duration::from_millis(100);
 
 /// How long an unpolled future may keep what its attempt has won while other waiters of this process want it. Long
 /// enough for a `select!` whose other branches are slow, and which polls its acquire only from time to time.
-const PATIENCE: Duration = Duration::from_secs(2);
+const UNPOLLED_HOLD_LIMIT: Duration = Duration::from_secs(2);
 
 /// State of one acquire that may wait.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ pub(crate) struct Waiting {
     /// End of the rest after the last lost race. Pushes before this time cause no attempt until it ends.
     rests_until: Time,
     /// True before the first attempt, if others competed for the lock when this client used it last.
-    is_back: bool,
+    is_returning: bool,
     /// True if a push caused the next attempt.
     is_pushed: bool,
     /// True if a push causes the next attempt at once, and not after a rest.
@@ -95,7 +95,7 @@ pub(crate) struct Waiting {
 enum Phase {
     Queued,
     First,
-    Bypassed,
+    Skipped,
     GivenUp,
 }
 
@@ -133,7 +133,7 @@ impl Waiting {
             freed: NodeSet::default(),
             lost: 0,
             rests_until: Time::default(),
-            is_back: false,
+            is_returning: false,
             is_pushed: false,
             is_race: false,
             watched: None,
@@ -182,7 +182,7 @@ impl Waiting {
     /// Like [`handle_rivals`](Self::handle_rivals), for a client that used the lock just before `now`: it holds back.
     pub(crate) fn handle_return(&mut self, lost: u32, now: Time) {
         self.handle_rivals(lost);
-        self.is_back = true;
+        self.is_returning = true;
         self.rests_until = now.after(HOLD_BACK);
     }
 
@@ -197,7 +197,7 @@ impl Waiting {
 
     /// True if the next attempt asks one node first, and the others once that one has granted.
     pub(crate) fn asks_one_first(&self) -> bool {
-        self.is_back || self.is_pushed && self.lost > 0
+        self.is_returning || self.is_pushed && self.lost > 0
     }
 
     /// The nodes that reported the key deleted since the last attempt began.
@@ -218,13 +218,13 @@ impl Waiting {
     /// The attempt was refused. If a quorum has become free since it began, schedules another one.
     pub(crate) fn handle_refusal(&mut self, free: Free, quorum: Quorum, now: Time, random: u64) {
         let is_race = std::mem::take(&mut self.is_race);
-        let is_back = std::mem::take(&mut self.is_back);
+        let is_returning = std::mem::take(&mut self.is_returning);
         if is_race {
             self.lost = MAX_LOST.min(self.lost + LOST_RACE);
         }
-        if is_race || is_back && self.lost >= CROWD {
-            let longest = REST * (1 << (self.lost / LOST_RACE));
-            self.rests_until = now.after(draw(Duration::ZERO, longest, random));
+        if is_race || is_returning && self.lost >= CROWD {
+            let longest = BASE_REST * (1 << (self.lost / LOST_RACE));
+            self.rests_until = now.after(random_between(Duration::ZERO, longest, random));
         }
         if let Some(at) = self.worth_while_at(free, quorum, now) {
             self.handle_news(at);
@@ -258,24 +258,24 @@ impl Waiting {
     /// When it next has a reason to try. At once, if its turn was taken away.
     pub(crate) fn try_at(&self) -> Option<Time> {
         match self.phase {
-            Phase::Bypassed | Phase::GivenUp => Some(Time::default()),
+            Phase::Skipped | Phase::GivenUp => Some(Time::default()),
             Phase::Queued | Phase::First => self.try_at,
         }
     }
 
     /// How to treat it at `now`. `None` unless it is first, was woken, and was not polled since.
     pub(crate) fn neglect(&self, now: Time) -> Option<Neglect> {
-        let idle = self.idle(now).filter(|idle| *idle >= BYPASS_AFTER)?;
+        let idle = self.idle(now).filter(|idle| *idle >= SKIP_AFTER)?;
         match self.attempt_until {
             None => Some(Neglect::Bypass),
             Some(until) if now >= until || now >= self.deadline => Some(Neglect::GiveUp),
-            Some(_) => (idle >= PATIENCE).then_some(Neglect::GiveUpIfWanted),
+            Some(_) => (idle >= UNPOLLED_HOLD_LIMIT).then_some(Neglect::GiveUpIfWanted),
         }
     }
 
     /// Takes its turn away, unless it was polled recently. Returns false if it was.
     pub(crate) fn set_aside(&mut self, now: Time) -> bool {
-        let is_idle = self.idle(now).is_some_and(|idle| idle >= BYPASS_AFTER);
+        let is_idle = self.idle(now).is_some_and(|idle| idle >= SKIP_AFTER);
         if is_idle {
             self.give_up();
         }
@@ -285,7 +285,7 @@ impl Waiting {
     /// Takes its turn away, even if it was polled.
     pub(crate) fn give_up(&mut self) {
         let had_attempt = self.attempt_until.take().is_some();
-        self.phase = if had_attempt { Phase::GivenUp } else { Phase::Bypassed };
+        self.phase = if had_attempt { Phase::GivenUp } else { Phase::Skipped };
     }
 
     /// Its future is polled. Returns whether it may compete, or where it has to queue.
@@ -294,7 +294,7 @@ impl Waiting {
             Phase::First => Move::Compete,
             Phase::Queued => Move::Wait,
             // It had its turn, and gets it back.
-            Phase::Bypassed => {
+            Phase::Skipped => {
                 self.phase = Phase::First;
                 Move::Enter { at_end: false }
             }
