@@ -1,7 +1,7 @@
 //! One acquire: attempts one after the other, until a lease or a refusal.
 //!
 //! - Commands: [`Acquisition::begin`] starts an attempt and returns when its round has to be closed.
-//!   [`Acquisition::begin_raise`] starts the second round that a fenced attempt may need.
+//!   [`Acquisition::begin_confirm`] starts the second round that a fenced attempt may need.
 //! - Events: [`Acquisition::handle_outcome`] handles the outcome of the round and returns what to do next.
 
 use super::fencing::Choice;
@@ -34,7 +34,7 @@ pub(crate) enum Next {
     /// The lock is held until `valid_until`, with a fencing token if one was requested.
     Lease { valid_until: Time, token: Option<u64> },
     /// The lock is held until `valid_until`, once a quorum has confirmed this token.
-    Raise { valid_until: Time, token: u64 },
+    Confirm { valid_until: Time, token: u64 },
     /// Try again at this time, or when the lock may have become free.
     Retry { at: Time },
     /// End the acquire. `latest` is false if an earlier attempt is the reason.
@@ -90,7 +90,7 @@ impl Acquisition {
     }
 
     /// Limits the hold time of the lease: an attempt cannot be won after it.
-    pub(crate) fn held_for(self, max_hold: Option<Duration>) -> Self {
+    pub(crate) fn with_max_hold(self, max_hold: Option<Duration>) -> Self {
         Self { max_hold, ..self }
     }
 
@@ -115,9 +115,14 @@ impl Acquisition {
     }
 
     /// Starts the round that confirms `token`. Returns it and the time to close it.
-    pub(crate) fn begin_raise(&mut self, valid_until: Time, token: u64, t1: Time) -> (Round, Time) {
+    pub(crate) fn begin_confirm(
+        &mut self,
+        valid_until: Time,
+        token: u64,
+        t1: Time,
+    ) -> (Round, Time) {
         self.close_at = t1.after(self.node_timeout).min(self.deadline);
-        (Round::new(self.quorum, Goal::Raise { valid_until, token }), self.close_at)
+        (Round::new(self.quorum, Goal::Confirm { valid_until, token }), self.close_at)
     }
 
     /// Why there is no lease, if the deadline has passed at `now`.
@@ -133,14 +138,14 @@ impl Acquisition {
     /// The attempt was sent to one node only. Other clients hold the lock there until `free_at`, and the node pushes if
     /// that changes earlier. Returns the latest time of the next attempt. No other node will push, so that is within
     /// [`WATCHED_DELAY`]. `random` is uniformly distributed.
-    pub(crate) fn handle_held(&self, free_at: Time, now: Time, random: u64) -> Time {
+    pub(crate) fn handle_single_refusal(&self, free_at: Time, now: Time, random: u64) -> Time {
         let at = now.after(random_between(WATCHED_DELAY / 2, WATCHED_DELAY, random));
         at.min(free_at.max(now.after(MIN_DELAY))).min(self.deadline)
     }
 
     /// Handles an attempt that was abandoned before its round was evaluated. Returns true if another may start at
     /// once.
-    pub(crate) fn handle_given_up(&mut self, now: Time, random: u64) -> bool {
+    pub(crate) fn handle_abandoned(&mut self, now: Time, random: u64) -> bool {
         now < self.deadline && self.schedule.next_delay(random).is_some()
     }
 
@@ -154,16 +159,16 @@ impl Acquisition {
                     Some(Choice::Committed(token)) => {
                         return Next::Lease { valid_until, token: Some(token) };
                     }
-                    Some(Choice::Raise(token)) if now < self.deadline => {
-                        return Next::Raise { valid_until, token };
+                    Some(Choice::Confirm(token)) if now < self.deadline => {
+                        return Next::Confirm { valid_until, token };
                     }
                     // The future was not polled in time: there is no time left for a second round.
-                    Some(Choice::Raise(_)) => None,
+                    Some(Choice::Confirm(_)) => None,
                     // Too few nodes reported their counters.
                     None => Some(Refusal::NoQuorum),
                 }
             }
-            (Some(Outcome::Won), Goal::Raise { valid_until, token }) if now < valid_until => {
+            (Some(Outcome::Won), Goal::Confirm { valid_until, token }) if now < valid_until => {
                 return Next::Lease { valid_until, token: Some(token) };
             }
             (Some(Outcome::Won | Outcome::TooLate), _) => Some(Refusal::Expired),

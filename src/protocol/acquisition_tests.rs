@@ -42,7 +42,7 @@ fn lease_after_long_wait_has_full_validity() {
 
 #[test]
 fn hold_limit_below_ttl_shortens_validity() {
-    let limited = |most| acquisition(&fixed(300)).held_for(Some(Duration::from_millis(most)));
+    let limited = |most| acquisition(&fixed(300)).with_max_hold(Some(Duration::from_millis(most)));
     for (most, valid_until) in [(80, 80), (493, 493), (494, 493), (60_000, 493)] {
         let won = attempt(&mut limited(most), ms(0), &[Vote::Granted; 3]);
         assert_eq!(won.goal().valid_until(), Some(ms(valid_until)), "{most}");
@@ -142,9 +142,9 @@ fn retries_end_at_the_deadline() {
 #[test]
 fn abandoned_attempt_counts_as_attempt() {
     let mut it = acquisition(&fixed(10).limit(1));
-    assert!(it.handle_given_up(ms(1), 0) && !it.handle_given_up(ms(2), 0));
-    assert!(!acquisition(&RetryPolicy::none()).handle_given_up(ms(1), 0));
-    assert!(!acquisition(&fixed(10)).handle_given_up(DEADLINE, 0));
+    assert!(it.handle_abandoned(ms(1), 0) && !it.handle_abandoned(ms(2), 0));
+    assert!(!acquisition(&RetryPolicy::none()).handle_abandoned(ms(1), 0));
+    assert!(!acquisition(&fixed(10)).handle_abandoned(DEADLINE, 0));
 }
 
 /// A round that nodes deny, with keys that expire at `free_at`, and in which `failures` nodes fail.
@@ -211,7 +211,7 @@ fn giving_up_early_refuses_if_holder_outlasts_deadline() {
 fn numbered(it: &mut Acquisition, numbers: &[u64]) -> Next {
     let (mut round, _) = it.begin(ms(0));
     for (node, number) in numbers.iter().enumerate() {
-        round.note_number(NodeId::new(node), *number);
+        round.note_counter(NodeId::new(node), *number);
         round.handle_vote(NodeId::new(node), Vote::Granted, ms(1));
     }
     round.handle_close(ms(1));
@@ -221,10 +221,10 @@ fn numbered(it: &mut Acquisition, numbers: &[u64]) -> Next {
 /// The round that confirms `token`, in which the nodes hold the key with these counters.
 fn raised(it: &mut Acquisition, token: u64, numbers: &[u64]) -> Next {
     let valid_until = ms(493);
-    let (mut round, close_at) = it.begin_raise(valid_until, token, ms(1));
+    let (mut round, close_at) = it.begin_confirm(valid_until, token, ms(1));
     assert_eq!(close_at, ms(51));
     for (node, number) in numbers.iter().enumerate() {
-        round.note_number(NodeId::new(node), *number);
+        round.note_counter(NodeId::new(node), *number);
         round.handle_vote(NodeId::new(node), Vote::Granted, ms(2));
     }
     round.handle_close(ms(2));
@@ -239,7 +239,7 @@ fn token_is_committed_at_once_or_by_second_round() {
     let fenced = || acquisition(&RetryPolicy::none()).fenced(true);
     assert_eq!(numbered(&mut fenced(), &[7, 7]), lease(7));
     assert_eq!(numbered(&mut fenced(), &[7, 9, 7]), lease(7), "a later number does not matter");
-    assert_eq!(numbered(&mut fenced(), &[7, 9]), Next::Raise { valid_until, token: 9 });
+    assert_eq!(numbered(&mut fenced(), &[7, 9]), Next::Confirm { valid_until, token: 9 });
     assert_eq!(raised(&mut fenced(), 9, &[9, 9]), lease(9));
     assert_eq!(raised(&mut fenced(), 9, &[9, 10, 9]), lease(9));
     assert_eq!(raised(&mut fenced(), 9, &[9, 10, 12]), refusal, "higher than the token");
@@ -251,17 +251,17 @@ fn token_is_committed_at_once_or_by_second_round() {
 #[test]
 fn token_confirmed_after_validity_is_expired() {
     let mut it = acquisition(&RetryPolicy::none()).fenced(true);
-    let (mut round, _) = it.begin_raise(ms(493), 9, ms(480));
+    let (mut round, _) = it.begin_confirm(ms(493), 9, ms(480));
     for node in 0..2 {
-        round.note_number(NodeId::new(node), 9);
+        round.note_counter(NodeId::new(node), 9);
         round.handle_vote(NodeId::new(node), Vote::Granted, ms(493));
     }
     assert_eq!(round.outcome(), Some(Outcome::TooLate));
     let refusal = Next::Refuse { refusal: Refusal::Expired, latest: true };
     assert_eq!(it.handle_outcome(&round, ms(493), 0), refusal);
-    let (mut round, _) = it.begin_raise(ms(493), 9, ms(480));
+    let (mut round, _) = it.begin_confirm(ms(493), 9, ms(480));
     for node in 0..2 {
-        round.note_number(NodeId::new(node), 9);
+        round.note_counter(NodeId::new(node), 9);
         round.handle_vote(NodeId::new(node), Vote::Granted, ms(481));
     }
     assert_eq!(round.outcome(), Some(Outcome::Won));
@@ -273,10 +273,10 @@ fn confirming_round_never_begins_after_deadline() {
     let mut it = acquisition(&RetryPolicy::none()).fenced(true);
     let (mut round, _) = it.begin(ms(960));
     for (node, number) in [7, 9].into_iter().enumerate() {
-        round.note_number(NodeId::new(node), number);
+        round.note_counter(NodeId::new(node), number);
         round.handle_vote(NodeId::new(node), Vote::Granted, ms(961));
     }
-    assert!(matches!(it.handle_outcome(&round, ms(999), 0), Next::Raise { token: 9, .. }));
+    assert!(matches!(it.handle_outcome(&round, ms(999), 0), Next::Confirm { token: 9, .. }));
     let refusal = Next::Refuse { refusal: Refusal::Timeout, latest: true };
     assert_eq!(it.handle_outcome(&round, DEADLINE, 0), refusal);
 }
@@ -294,12 +294,16 @@ fn attempt_held_by_one_node_retries_within_a_second() {
     let it = acquisition(&fixed(7));
     assert!(it.may_ask_one_first());
     let far = Time::END;
-    assert_eq!(it.handle_held(far, ms(100), 0), ms(600));
-    let latest = it.handle_held(far, ms(100), u64::MAX);
+    assert_eq!(it.handle_single_refusal(far, ms(100), 0), ms(600));
+    let latest = it.handle_single_refusal(far, ms(100), u64::MAX);
     assert!(latest > ms(999) && latest <= DEADLINE, "{latest:?}");
-    assert_eq!(it.handle_held(ms(130), ms(100), 0), ms(130), "the key expires");
-    assert_eq!(it.handle_held(ms(90), ms(100), 0), ms(101), "the key seems to have expired");
-    assert_eq!(it.handle_held(far, ms(700), u64::MAX), DEADLINE);
+    assert_eq!(it.handle_single_refusal(ms(130), ms(100), 0), ms(130), "the key expires");
+    assert_eq!(
+        it.handle_single_refusal(ms(90), ms(100), 0),
+        ms(101),
+        "the key seems to have expired"
+    );
+    assert_eq!(it.handle_single_refusal(far, ms(700), u64::MAX), DEADLINE);
     let limited = acquisition(&fixed(7).limit(5));
     assert!(!limited.may_ask_one_first(), "the number of attempts is limited");
 }

@@ -11,8 +11,8 @@
 //! ([`handle_loss`](Reconnect::handle_loss)). A connection that had lasted is replaced at once, and its loss is
 //! not reported as an outage. If a node drops each connection as soon as it is made, the pauses grow.
 //!
-//! A server can accept connections and serve no commands over them: a replica, or a server whose writes are
-//! paused. Such connections have a separate backoff, which grows to [`LAST_UNSERVED_PAUSE`](Reconnect::LAST_UNSERVED_PAUSE). A
+//! A server can accept connections and serve no commands over them: a replica, or a server whose writes are paused.
+//! Such connections have a separate backoff, which grows to [`LAST_UNSERVED_PAUSE`](Reconnect::LAST_UNSERVED_PAUSE). A
 //! connection that served for longer than that resets it.
 //!
 //! Neither type draws random numbers: the caller passes a uniformly drawn `u64` where a pause begins.
@@ -48,17 +48,17 @@ impl Backoff {
     }
 
     /// For commands that a node refuses and that must be repeated until they succeed.
-    pub(crate) fn of_repeats() -> Self {
+    pub(crate) fn for_refused_commands() -> Self {
         Self::new(Self::FIRST_REPEAT, Self::LAST_REPEAT)
     }
 
     /// For reconnects because of `MOVED`.
-    pub(crate) fn of_moves() -> Self {
+    pub(crate) fn for_moved() -> Self {
         Self::new(Self::FIRST_MOVE, Self::LAST_MOVE)
     }
 
     /// For a release that may have caused the loss of connections.
-    pub(crate) fn of_isolated() -> Self {
+    pub(crate) fn for_isolated_releases() -> Self {
         Self::new(Self::ISOLATED_REPEAT, Self::ISOLATED_REPEAT)
     }
 
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn pauses_double_to_maximum_and_reset_after_success() {
-        let mut backoff = Backoff::of_repeats();
+        let mut backoff = Backoff::for_refused_commands();
         assert_eq!(backoff.next_try(), at(0));
         assert_eq!(pauses(&mut backoff, LOW, 8), [5, 10, 20, 40, 80, 160, 250, 250]);
         backoff.handle_success();
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn concurrent_failures_count_once() {
-        let mut backoff = Backoff::of_repeats();
+        let mut backoff = Backoff::for_refused_commands();
         backoff.handle_failure(at(1), LOW);
         for now in [1, 3, 5] {
             backoff.handle_failure(at(now), HIGH);

@@ -1,6 +1,6 @@
 //! When to ask the nodes whether a lease is still held, at a limited rate.
 //!
-//! - Events: [`Checks::want`] when a check is needed; [`Checks::begin`] when one may begin;
+//! - Events: [`Checks::request`] when a check is needed; [`Checks::begin`] when one may begin;
 //!   [`Checks::handle_begun`] and [`Checks::handle_end`] around the requests.
 //! - The next timeout is [`Checks::due`].
 
@@ -17,14 +17,14 @@ pub(crate) struct Checks {
     next: Time,
     /// Set while a check is under way: when it ends at the latest.
     under_way: Option<Time>,
-    requested: Wanted,
+    requested: CheckKind,
 }
 
 /// The task of the next check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Wanted {
+pub(crate) enum CheckKind {
     #[default]
-    Nothing,
+    None,
     /// Check whether the lease is still held.
     Check,
     /// Check it and extend the lease.
@@ -33,18 +33,18 @@ pub(crate) enum Wanted {
 
 impl Checks {
     /// Requests a check.
-    pub(crate) fn want(&mut self, what: Wanted) {
+    pub(crate) fn request(&mut self, what: CheckKind) {
         self.requested = self.requested.max(what);
     }
 
     /// When the next check may begin, if one is needed.
     pub(crate) fn due(&self) -> Option<Time> {
         let next = self.under_way.map_or(self.next, |until| until.max(self.next));
-        (self.requested != Wanted::Nothing).then_some(next)
+        (self.requested != CheckKind::None).then_some(next)
     }
 
     /// Starts the requested check, if it may begin at `now`.
-    pub(crate) fn begin(&mut self, now: Time) -> Option<Wanted> {
+    pub(crate) fn begin(&mut self, now: Time) -> Option<CheckKind> {
         self.due().filter(|due| now >= *due)?;
         let next = Self { next: now.after(CHECK_PAUSE), ..Self::default() };
         Some(std::mem::replace(self, next).requested)
@@ -73,17 +73,17 @@ mod tests {
     fn checks_run_one_at_a_time_at_a_limited_rate() {
         let mut checks = Checks::default();
         assert_eq!((checks.due(), checks.begin(at(9))), (None, None), "no check is needed");
-        checks.want(Wanted::Check);
-        checks.want(Wanted::Renewal);
-        checks.want(Wanted::Check);
-        assert_eq!(checks.begin(at(1_000)), Some(Wanted::Renewal), "the strongest request");
+        checks.request(CheckKind::Check);
+        checks.request(CheckKind::Renewal);
+        checks.request(CheckKind::Check);
+        assert_eq!(checks.begin(at(1_000)), Some(CheckKind::Renewal), "the strongest request");
         checks.handle_begun(at(1_500));
         assert_eq!(checks.due(), None);
-        checks.want(Wanted::Check);
+        checks.request(CheckKind::Check);
         assert_eq!(checks.due(), Some(at(1_500)), "one is under way");
         assert_eq!(checks.begin(at(1_499)), None);
         checks.handle_end();
         assert_eq!(checks.due(), Some(at(1_100)), "100 ms apart");
-        assert_eq!(checks.begin(at(1_100)), Some(Wanted::Check));
+        assert_eq!(checks.begin(at(1_100)), Some(CheckKind::Check));
     }
 }

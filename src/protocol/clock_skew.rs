@@ -7,7 +7,7 @@
 //!
 //! Each method calls the [`NodeClock`] method of the same name, for one node.
 
-use super::node_clock::{Fast, NodeClock, Reading, Told};
+use super::node_clock::{Fast, NodeClock, Reading, ReadingResult};
 use super::quorum::{NodeId, Quorum};
 use super::validity::{Drift, Time};
 use std::time::Duration;
@@ -25,7 +25,7 @@ impl ClockSkew {
     }
 
     /// Evaluates a reading of the clock of `node` for the grants that came before it over the same connection.
-    pub(crate) fn handle_reading(&mut self, node: NodeId, reading: Reading) -> Told {
+    pub(crate) fn handle_reading(&mut self, node: NodeId, reading: Reading) -> ReadingResult {
         self.nodes[node.index()].handle_reading(reading)
     }
 

@@ -1,17 +1,18 @@
 //! Which nodes may have lost the keys of a lease.
 //!
-//! - Events: [`Doubt::handle_asked`] when an extension is sent to the nodes, [`Doubt::handle_outcome`] when it is
-//!   decided, [`Doubt::handle_grant`] when a vote comes later, and [`Doubt::handle_touch`] when a node pushes that a
-//!   key changed. The last one returns how many nodes may have lost their keys.
+//! - Events: [`SuspectedLoss::handle_request`] when an extension is sent to the nodes, [`SuspectedLoss::handle_outcome`]
+//!   when it is decided, [`SuspectedLoss::handle_grant`] when a vote comes later, and
+//!   [`SuspectedLoss::handle_invalidation`] when a node pushes that a key changed. The last one returns how many nodes
+//!   may have lost their keys.
 //!
 //! Before the first extension, the votes of the acquire are the latest knowledge. They still arrive while the lease is
-//! held, so each touch passes the nodes that have granted so far.
+//! held, so each call passes the nodes that have granted so far.
 
 use super::quorum::{NodeId, NodeSet, Quorum};
 
 /// The nodes suspected of having lost the keys since the last request to them.
 #[derive(Debug)]
-pub(crate) struct Doubt {
+pub(crate) struct SuspectedLoss {
     quorum: Quorum,
     /// Nodes that pushed a change of a key.
     invalidated: NodeSet,
@@ -29,14 +30,14 @@ enum LatestRequest {
     },
 }
 
-impl Doubt {
+impl SuspectedLoss {
     /// A new lease: the acquire was the latest request.
     pub(crate) fn new(quorum: Quorum) -> Self {
         Self { quorum, invalidated: NodeSet::default(), latest: LatestRequest::ByAcquire }
     }
 
     /// An extension is sent to the nodes.
-    pub(crate) fn handle_asked(&mut self) {
+    pub(crate) fn handle_request(&mut self) {
         (self.invalidated, self.latest) = (NodeSet::default(), LatestRequest::UnderWay);
     }
 
@@ -55,7 +56,7 @@ impl Doubt {
 
     /// A key changed on `node`. `acquired` are the nodes that have granted the acquire so far. Returns the number
     /// of nodes that may have lost their keys.
-    pub(crate) fn handle_touch(&mut self, node: NodeId, acquired: NodeSet) -> usize {
+    pub(crate) fn handle_invalidation(&mut self, node: NodeId, acquired: NodeSet) -> usize {
         self.invalidated.insert(node);
         let not_granted = match self.latest {
             LatestRequest::ByAcquire => self.all().without(acquired),
@@ -80,29 +81,37 @@ mod tests {
     }
 
     #[test]
-    fn suspected_nodes_are_touched_or_have_not_granted() {
+    fn suspected_nodes_are_invalidated_or_have_not_granted() {
         let node = NodeId::new;
         let none = NodeSet::default();
-        let mut suspected = Doubt::new(Quorum::majority(3));
+        let mut suspected = SuspectedLoss::new(Quorum::majority(3));
         assert_eq!(
-            suspected.handle_touch(node(0), set(&[0, 1])),
+            suspected.handle_invalidation(node(0), set(&[0, 1])),
             2,
             "node 0, and node 2 did not grant"
         );
-        assert_eq!(suspected.handle_touch(node(0), set(&[0, 1, 2])), 1, "node 2 has granted late");
-        suspected.handle_asked();
-        assert_eq!(suspected.handle_touch(node(1), none), 1, "the others are being asked");
+        assert_eq!(
+            suspected.handle_invalidation(node(0), set(&[0, 1, 2])),
+            1,
+            "node 2 has granted late"
+        );
+        suspected.handle_request();
+        assert_eq!(suspected.handle_invalidation(node(1), none), 1, "the others are being asked");
         suspected.handle_grant(node(1));
         assert_eq!(
-            suspected.handle_touch(node(0), none),
+            suspected.handle_invalidation(node(0), none),
             2,
-            "a touch may have come after the grant"
+            "a push may have come after the grant"
         );
-        suspected.handle_asked();
+        suspected.handle_request();
         suspected.handle_outcome(set(&[0]));
         suspected.handle_grant(node(2));
-        assert_eq!(suspected.handle_touch(node(0), none), 2, "node 0, and node 1 did not grant");
-        assert_eq!(suspected.handle_touch(node(1), none), 2);
+        assert_eq!(
+            suspected.handle_invalidation(node(0), none),
+            2,
+            "node 0, and node 1 did not grant"
+        );
+        assert_eq!(suspected.handle_invalidation(node(1), none), 2);
     }
 
     proptest! {
@@ -111,13 +120,13 @@ mod tests {
         fn suspected_nodes_match_definition(
             story in prop::collection::vec((0..4_u8, 0..5_usize, prop::collection::vec(0..5_usize, 0..5)), 1..40),
         ) {
-            let mut suspected = Doubt::new(Quorum::majority(5));
+            let mut suspected = SuspectedLoss::new(Quorum::majority(5));
             let (mut invalidated, mut not_granted) = (NodeSet::default(), None);
             for (action, node, granted) in story {
                 let (id, granted) = (NodeId::new(node), set(&granted));
                 match action {
                     0 => {
-                        suspected.handle_asked();
+                        suspected.handle_request();
                         (invalidated, not_granted) = (NodeSet::default(), Some(NodeSet::default()));
                     }
                     1 => {
@@ -132,7 +141,7 @@ mod tests {
                         invalidated.insert(id);
                         let all = set(&[0, 1, 2, 3, 4]);
                         let expected = invalidated.union(not_granted.unwrap_or(all.without(granted)));
-                        prop_assert_eq!(suspected.handle_touch(id, granted), expected.len());
+                        prop_assert_eq!(suspected.handle_invalidation(id, granted), expected.len());
                     }
                 }
             }

@@ -22,7 +22,7 @@ pub(crate) enum Choice {
     Committed(u64),
     /// The token, once a quorum of the nodes has raised its counter to it while the key there still holds this client's
     /// value.
-    Raise(u64),
+    Confirm(u64),
 }
 
 /// Chooses the token from the numbers of the nodes that granted, in any order; `None` if they are
@@ -37,7 +37,7 @@ pub(crate) fn choose(quorum: Quorum, mut numbers: Vec<u64>) -> Option<Choice> {
     Some(
         agreed
             .and_then(<[u64]>::first)
-            .map_or(Choice::Raise(highest_of_lowest), |v| Choice::Committed(*v)),
+            .map_or(Choice::Confirm(highest_of_lowest), |v| Choice::Committed(*v)),
     )
 }
 
@@ -71,9 +71,9 @@ mod tests {
             (vec![7, 7], None),
             (vec![7, 7, 7], Some(Choice::Committed(7))),
             (vec![9, 7, 3, 7, 7], Some(Choice::Committed(7))),
-            (vec![7, 8, 7], Some(Choice::Raise(8))),
-            (vec![9, 3, 8, 5], Some(Choice::Raise(8))),
-            (vec![9, 3, 8, 5, 4], Some(Choice::Raise(5))),
+            (vec![7, 8, 7], Some(Choice::Confirm(8))),
+            (vec![9, 3, 8, 5], Some(Choice::Confirm(8))),
+            (vec![9, 3, 8, 5, 4], Some(Choice::Confirm(5))),
         ] {
             assert_eq!(choose(quorum, numbers.clone()), choice, "{numbers:?}");
         }
@@ -107,7 +107,7 @@ mod tests {
             let numbers: Vec<_> = numbers.into_iter().take(nodes).collect();
             let choice = choose(quorum, numbers.clone());
             prop_assert_eq!(choice.is_some(), quorum.reached(numbers.len()));
-            if let Some(Choice::Committed(token) | Choice::Raise(token)) = choice {
+            if let Some(Choice::Committed(token) | Choice::Confirm(token)) = choice {
                 let not_above = numbers.iter().filter(|number| **number <= token).count();
                 prop_assert!(quorum.reached(not_above), "{numbers:?}: {token}");
                 prop_assert!(numbers.contains(&token));

@@ -3,14 +3,14 @@
 //! A node pushes when a key is deleted. If several keys are to be locked, a node reports one that is in conflict, and
 //! nodes may report different ones. So only pushes for the reported key matter. The report may arrive after the push:
 //! both are kept and compared on request. Deletions are kept once for each key, for all attempts, with their
-//! [`Moment`]. An attempt asks for deletions since it began.
+//! [`Epoch`]. An attempt asks for deletions since it began.
 //!
 //! Events:
 //!
-//! - [`FreedKey::handle_freed`]: a node reports that the key was deleted there;
-//! - [`FreedKey::handle_release`]: a lease of this process has ended, and its deletes are on their way to all nodes.
+//! - [`ReleaseLog::handle_freed`]: a node reports that the key was deleted there;
+//! - [`ReleaseLog::handle_release`]: a lease of this process has ended, and its deletes are on their way to all nodes.
 //!
-//! Query: [`FreedKey::free_from`] is when a node is free of the key.
+//! Query: [`ReleaseLog::free_from`] is when a node is free of the key.
 
 use super::quorum::{NodeId, NodeSet};
 use super::validity::Time;
@@ -18,13 +18,13 @@ use std::collections::BTreeMap;
 
 /// Nodes that are free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Free {
+pub(crate) struct FreeNodes {
     pub(crate) nodes: NodeSet,
     /// When the last of them is free.
     pub(crate) from: Time,
 }
 
-impl Free {
+impl FreeNodes {
     /// Adds `node`, which is free from `at` on.
     pub(crate) fn insert(&mut self, node: NodeId, at: Time) {
         self.nodes.insert(node);
@@ -34,9 +34,9 @@ impl Free {
 
 /// A logical time: a counter that orders events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Moment(u64);
+pub(crate) struct Epoch(u64);
 
-impl Moment {
+impl Epoch {
     pub(crate) fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
@@ -44,25 +44,25 @@ impl Moment {
 
 /// The latest deletions of one key.
 #[derive(Debug, Default)]
-pub(crate) struct FreedKey {
-    freed: BTreeMap<NodeId, Moment>,
+pub(crate) struct ReleaseLog {
+    freed: BTreeMap<NodeId, Epoch>,
     /// The latest release by this process, and when the key is free after it.
-    released: Option<(Moment, Time)>,
+    released: Option<(Epoch, Time)>,
 }
 
-impl FreedKey {
+impl ReleaseLog {
     /// `node` reports that the key was deleted.
-    pub(crate) fn handle_freed(&mut self, node: NodeId, moment: Moment) {
+    pub(crate) fn handle_freed(&mut self, node: NodeId, moment: Epoch) {
         self.freed.insert(node, moment);
     }
 
     /// A lease of this process ends. The key is free on all nodes from `at` on.
-    pub(crate) fn handle_release(&mut self, at: Time, moment: Moment) {
+    pub(crate) fn handle_release(&mut self, at: Time, moment: Epoch) {
         self.released = Some((moment, at));
     }
 
     /// When the key is free on `node`, if it was deleted after `began`.
-    pub(crate) fn free_from(&self, node: NodeId, began: Moment) -> Option<Time> {
+    pub(crate) fn free_from(&self, node: NodeId, began: Epoch) -> Option<Time> {
         if self.freed.get(&node).is_some_and(|moment| *moment > began) {
             return Some(Time::default());
         }
@@ -79,8 +79,8 @@ mod tests {
         Time::default().after(Duration::from_millis(ms))
     }
 
-    fn moments() -> [Moment; 4] {
-        let first = Moment::default();
+    fn moments() -> [Epoch; 4] {
+        let first = Epoch::default();
         [first, first.next(), first.next().next(), first.next().next().next()]
     }
 
@@ -88,7 +88,7 @@ mod tests {
     fn deletion_counts_on_its_node_for_earlier_attempts() {
         let [first, second] = [0, 1].map(NodeId::new);
         let [start, one, two, three] = moments();
-        let mut key = FreedKey::default();
+        let mut key = ReleaseLog::default();
         assert_eq!(key.free_from(first, start), None);
         key.handle_freed(first, two);
         assert_eq!(key.free_from(first, one), Some(Time::default()));
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn release_frees_all_nodes() {
         let [start, one, two, three] = moments();
-        let mut key = FreedKey::default();
+        let mut key = ReleaseLog::default();
         key.handle_release(at(70), two);
         for node in [0, 1].map(NodeId::new) {
             assert_eq!(key.free_from(node, one), Some(at(70)));
@@ -115,7 +115,7 @@ mod tests {
     fn deletion_on_a_node_overrides_a_delayed_release() {
         let [start, one, two, _] = moments();
         let [first, second] = [0, 1].map(NodeId::new);
-        let mut key = FreedKey::default();
+        let mut key = ReleaseLog::default();
         key.handle_release(at(9), one);
         key.handle_freed(first, two);
         assert_eq!(key.free_from(first, start), Some(Time::default()));
@@ -125,11 +125,11 @@ mod tests {
     #[test]
     fn free_nodes_count_from_the_latest_time() {
         let [first, second, third] = [0, 1, 2].map(NodeId::new);
-        let mut free = Free::default();
+        let mut free = FreeNodes::default();
         for (node, ms) in [(first, 30), (second, 70), (third, 0)] {
             free.insert(node, at(ms));
         }
         let nodes = [first, second, third].into_iter().collect();
-        assert_eq!(free, Free { nodes, from: at(70) });
+        assert_eq!(free, FreeNodes { nodes, from: at(70) });
     }
 }

@@ -14,9 +14,9 @@
 //! [`poll`](Liveness::poll) until it returns `None`.
 //!
 //! Before a node counts as stalled, [`poll`](Liveness::poll) returns
-//! [`LetOthersRun`](Action::LetOthersRun): there may be tens of thousands of ready tasks, and the one that reads the
+//! [`Yield`](Action::Yield): there may be tens of thousands of ready tasks, and the one that reads the
 //! socket had no turn yet. Yield, report how long that took with
-//! [`handle_others_ran`](Liveness::handle_others_ran), read the replies that have arrived, and only then poll
+//! [`handle_yielded`](Liveness::handle_yielded), read the replies that have arrived, and only then poll
 //! again. If the yield takes long, this process is slow and not the node.
 
 use super::validity::Time;
@@ -69,15 +69,15 @@ enum Suspicion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Write a heartbeat: any command that has a reply.
-    Beat,
+    Heartbeat,
     /// Yield, then read the replies that have arrived.
-    LetOthersRun,
+    Yield,
     /// Stop writing. The unanswered commands may still run at any time.
     Stall,
     /// Make a second connection beside this one.
     MakeSecond,
     /// Replace this connection, which was silent for this long.
-    GiveUp(Duration),
+    Abandon(Duration),
 }
 
 impl Liveness {
@@ -128,22 +128,22 @@ impl Liveness {
         }
     }
 
-    /// A [yield](Action::LetOthersRun) took this long.
-    pub(crate) fn handle_others_ran(&mut self, took: Duration, now: Time) {
+    /// A [yield](Action::Yield) took this long.
+    pub(crate) fn handle_yielded(&mut self, took: Duration, now: Time) {
         if took > self.timeout / SLOW_DIVISOR {
             self.awake_since = now;
             self.suspicion = Suspicion::None;
         }
     }
 
-    /// The action that is due at `now`. Each is returned once, except [`Action::GiveUp`].
+    /// The action that is due at `now`. Each is returned once, except [`Action::Abandon`].
     /// `is_quorum_silent` is true if a quorum of nodes is stalled.
     pub(crate) fn poll(&mut self, now: Time, is_quorum_silent: bool) -> Option<Action> {
         let Some(oldest) = self.oldest else {
             let is_idle = now.since(self.last_traffic) >= HEARTBEAT;
             return is_idle.then(|| {
                 self.last_traffic = now;
-                Action::Beat
+                Action::Heartbeat
             });
         };
         let silence = now.since(oldest.max(self.awake_since));
@@ -151,9 +151,9 @@ impl Liveness {
         match self.suspicion {
             Suspicion::None if is_overdue => {
                 self.suspicion = Suspicion::Yielded;
-                Some(Action::LetOthersRun)
+                Some(Action::Yield)
             }
-            _ if silence >= Self::patience(self.timeout) => Some(Action::GiveUp(silence)),
+            _ if silence >= Self::patience(self.timeout) => Some(Action::Abandon(silence)),
             Suspicion::Yielded if is_overdue => {
                 self.suspicion = Suspicion::Stalled;
                 Some(Action::Stall)

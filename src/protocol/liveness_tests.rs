@@ -29,7 +29,7 @@ fn ring(it: &mut Liveness, is_quorum_silent: bool) -> Vec<Action> {
 fn stalled() -> Liveness {
     let mut it = new();
     it.handle_written(at(0));
-    assert_eq!(ring(&mut it, true), [Action::LetOthersRun, Action::Stall]);
+    assert_eq!(ring(&mut it, true), [Action::Yield, Action::Stall]);
     it
 }
 
@@ -40,9 +40,9 @@ fn silence_stalls_then_second_connection_then_give_up() {
     it.handle_written(at(9));
     assert_eq!(it.next_timeout(), at(207));
     assert_eq!(it.poll(at(206), true), None);
-    assert_eq!(it.poll(at(207), true), Some(Action::LetOthersRun));
+    assert_eq!(it.poll(at(207), true), Some(Action::Yield));
     assert!(!it.is_stalled());
-    it.handle_others_ran(TIMEOUT / 8, at(208));
+    it.handle_yielded(TIMEOUT / 8, at(208));
     assert_eq!(it.next_timeout(), at(207), "poll again at once");
     assert_eq!(it.poll(at(208), true), Some(Action::Stall));
     assert!(it.is_stalled());
@@ -50,14 +50,14 @@ fn silence_stalls_then_second_connection_then_give_up() {
     assert_eq!((it.next_timeout(), it.poll(at(606), true)), (at(607), None));
     assert_eq!(it.poll(at(607), true), Some(Action::MakeSecond));
     assert_eq!((it.next_timeout(), it.poll(at(2_006), true)), (at(2_007), None));
-    assert_eq!(it.poll(at(2_007), true), Some(Action::GiveUp(ms(2_000))));
+    assert_eq!(it.poll(at(2_007), true), Some(Action::Abandon(ms(2_000))));
 }
 
 #[test]
 fn pause_noticed_during_yield_restarts_the_timeout() {
     let mut it = new();
     it.handle_written(at(0));
-    assert_eq!(it.poll(at(200), true), Some(Action::LetOthersRun));
+    assert_eq!(it.poll(at(200), true), Some(Action::Yield));
     it.handle_timeout(at(200), at(900));
     assert_eq!((it.poll(at(1_099), true), it.is_stalled()), (None, false));
     assert_eq!(it.poll(at(1_100), true), Some(Action::Stall));
@@ -69,7 +69,7 @@ fn second_connection_requires_a_silent_quorum() {
     assert_eq!(ring(&mut it, false), []);
     assert_eq!(it.poll(at(700), true), None, "this is decided once");
     assert_eq!(it.next_timeout(), at(PATIENT));
-    assert_eq!(it.poll(at(PATIENT), true), Some(Action::GiveUp(ms(PATIENT))));
+    assert_eq!(it.poll(at(PATIENT), true), Some(Action::Abandon(ms(PATIENT))));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn reply_ends_stall_unless_next_is_overdue() {
     assert_eq!(ring(&mut it, true), [Action::MakeSecond]);
     assert!(it.handle_reply(None, at(700)));
     it.handle_written(at(800));
-    assert_eq!(ring(&mut it, true), [Action::LetOthersRun, Action::Stall]);
+    assert_eq!(ring(&mut it, true), [Action::Yield, Action::Stall]);
     assert_eq!(ring(&mut it, true), [Action::MakeSecond]);
 }
 
@@ -95,7 +95,7 @@ fn reply_ends_stall_unless_next_is_overdue() {
 fn idle_connection_gets_heartbeats() {
     let mut it = new();
     assert_eq!((it.next_timeout(), it.poll(at(4_999), false)), (at(5_000), None));
-    assert_eq!(ring(&mut it, false), [Action::Beat]);
+    assert_eq!(ring(&mut it, false), [Action::Heartbeat]);
     assert_eq!(it.next_timeout(), at(10_000));
     it.handle_written(at(5_001));
     assert_eq!(it.next_timeout(), at(5_201), "the heartbeat needs a reply");
@@ -111,7 +111,7 @@ fn process_pause_does_not_count_as_node_silence() {
     assert_eq!(it.poll(at(301), true), None);
     assert_eq!(it.next_timeout(), at(501));
     it.handle_timeout(at(501), at(601));
-    assert_eq!(it.poll(at(601), true), Some(Action::LetOthersRun), "half a timeout is not late");
+    assert_eq!(it.poll(at(601), true), Some(Action::Yield), "half a timeout is not late");
     // A late alarm does not end a stall. It only delays the end of the connection.
     let mut it = stalled();
     it.handle_timeout(at(TRUSTED), at(PATIENT));
@@ -126,9 +126,9 @@ fn slow_yield_does_not_count_as_node_silence() {
     it.handle_written(at(0));
     let mut now = 200;
     for _ in 0..9 {
-        assert_eq!(it.poll(at(now), true), Some(Action::LetOthersRun));
+        assert_eq!(it.poll(at(now), true), Some(Action::Yield));
         now += 26;
-        it.handle_others_ran(ms(26), at(now));
+        it.handle_yielded(ms(26), at(now));
         assert_eq!((it.poll(at(now), true), it.next_timeout()), (None, at(now + 200)));
         now += 200;
     }
@@ -198,14 +198,14 @@ impl Play {
         while let Some(action) = self.it.poll(at(self.now), self.is_quorum_silent) {
             let silence = self.silence();
             match action {
-                Action::Beat => {
+                Action::Heartbeat => {
                     assert!(silence.is_none() && self.now - self.last_traffic >= 5_000);
                     self.write();
                 }
-                Action::LetOthersRun => {
+                Action::Yield => {
                     assert!(silence >= Some(200) && !self.it.is_stalled());
                     self.looks += 1;
-                    self.it.handle_others_ran(Duration::ZERO, at(self.now));
+                    self.it.handle_yielded(Duration::ZERO, at(self.now));
                 }
                 Action::Stall => assert!(silence >= Some(200) && self.looks > 0),
                 Action::MakeSecond => {
@@ -213,7 +213,7 @@ impl Play {
                     assert!(self.is_quorum_silent && self.seconds == 0);
                     self.seconds += 1;
                 }
-                Action::GiveUp(told) => {
+                Action::Abandon(told) => {
                     assert!(silence >= Some(PATIENT) && told == ms(silence.unwrap_or_default()));
                     self.is_over = true;
                     return;

@@ -48,7 +48,7 @@
 //! - **I15** A node whose clock may have dropped keys early counts only after every holder of such a key has
 //!   stopped relying on it.
 //!
-//! I1-I4, I9, I10 and I13-I15 are enforced here. I5-I8 are enforced by `round` and `node`, with [`Pending`] and
+//! I1-I4, I9, I10 and I13-I15 are enforced here. I5-I8 are enforced by `round` and `node`, with [`PendingCommands`] and
 //! [`StaleWindow`]; I11 by `wire`.
 
 mod acquisition;
@@ -78,16 +78,16 @@ mod enumeration;
 
 pub(crate) use acquisition::{Acquisition, Next, Refusal};
 pub(crate) use backoff::{Backoff, ConnectionLoss, LossCause, Reconnect};
-pub(crate) use checks::{Checks, Wanted};
+pub(crate) use checks::{CheckKind, Checks};
 pub(crate) use clock_skew::ClockSkew;
-pub(crate) use doubt::Doubt;
+pub(crate) use doubt::SuspectedLoss;
 pub(crate) use fencing::{LIMIT, hint};
-pub(crate) use freed::{Free, FreedKey, Moment};
+pub(crate) use freed::{Epoch, FreeNodes, ReleaseLog};
 pub(crate) use liveness::{Action, HEARTBEAT, Liveness};
-pub(crate) use node_clock::{Offset, Reading, Told};
-pub(crate) use pending::{Owed, OwedRelease, Pending};
+pub(crate) use node_clock::{Offset, Reading, ReadingResult};
+pub(crate) use pending::{PendingCommands, PendingRelease, PendingWork};
 pub(crate) use promise_skew::{Promise, PromiseSkew, Verdict};
-pub(crate) use quarantine::{Event, Quarantine, Rule, Sentence, Server};
+pub(crate) use quarantine::{Event, Exclusion, Policy, Quarantine, Server};
 pub(crate) use quorum::{MAX_NODES, NodeId, NodeSet, Quorum};
 pub use renewal::Loss;
 pub(crate) use renewal::{Extended, Renewal, Step, Tenure};
@@ -97,7 +97,7 @@ pub(crate) use round::{Goal, Outcome, Round, Vote};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use stale_window::STALE_WINDOW;
 pub(crate) use stale_window::{Broken, StaleWindow};
-pub(crate) use steps::Steps;
+pub(crate) use steps::ClockSteps;
 pub(crate) use turns::Turns;
 pub(crate) use validity::{Drift, Time, Ttl, TtlError, valid_until};
-pub(crate) use waiting::{Move, Neglect, Waiting};
+pub(crate) use waiting::{IdleAction, Turn, Waiting};

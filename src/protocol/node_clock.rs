@@ -57,7 +57,7 @@ pub(crate) struct Offset {
 
 /// The effect of a reading on the grants that came with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct ReadingResult {
     /// When they begin to count: from then on, no holder relies on a key that was dropped early.
     pub(crate) counts_from: Time,
     /// Upper bound of a step ahead that this reading revealed. It may also be the client's clock that stood still:
@@ -178,7 +178,7 @@ impl NodeClock {
     }
 
     /// Evaluates a reading for the grants that came before it over the same connection.
-    pub(crate) fn handle_reading(&mut self, reading: Reading) -> Told {
+    pub(crate) fn handle_reading(&mut self, reading: Reading) -> ReadingResult {
         let received = reading.received;
         let seen = reading.offset();
         while self.past.front().is_some_and(|past| past.until.after(self.key_lifetime) <= received)
@@ -189,11 +189,11 @@ impl NodeClock {
             self.now = Some(CurrentOffset { offset: seen, since: received, at: reading.sent });
             self.interval =
                 Some(RateInterval { offset: seen, at: reading.sent, fast_intervals: 0, gained: 0 });
-            return Told { counts_from: received, ahead: None };
+            return ReadingResult { counts_from: received, ahead: None };
         };
         if received < known.since {
             // Another task reported a later reading first: this one is from before the last step.
-            return Told { counts_from: self.counts_from(reading), ahead: None };
+            return ReadingResult { counts_from: self.counts_from(reading), ahead: None };
         }
         let before = known.offset.widened(share(received.since(known.at), self.rates.wander));
         let ahead = if let Some(offset) = before.narrowed(seen) {
@@ -214,7 +214,7 @@ impl NodeClock {
             (by.lowest > 0).then_some(most)
         };
         self.check_rate(reading);
-        Told { counts_from: self.counts_from(reading), ahead }
+        ReadingResult { counts_from: self.counts_from(reading), ahead }
     }
 
     /// Records that the clock was at least `lowest` ahead until `until`.

@@ -11,9 +11,9 @@
 //! client ignores the node by itself, on its own clock.
 //!
 //! A server reports its uptime when a client first connects to it. If the uptime is less than the quarantine period
-//! (`period`), the server is *young*: it may have been restarted, or the deployment is new and no lock was forgotten. The
-//! deployment is not new if this client has known any server for longer than the term, or if any server had a longer
-//! uptime when it was first met. It does not matter whether that server still exists.
+//! (`period`), the server is *young*: it may have been restarted, or the deployment is new and no lock was forgotten.
+//! The deployment is not new if this client has known any server for longer than the period, or if any server had a
+//! longer uptime when it was first met. It does not matter whether that server still exists.
 //!
 //! Report each connection: [`handle_set_up`](Quarantine::handle_set_up) with the server's identity,
 //! [`handle_unreachable`](Quarantine::handle_unreachable) if the node cannot be connected to, and
@@ -22,7 +22,7 @@
 //! [`handle_missing`](Quarantine::handle_missing): only both together mean that locks were forgotten.
 //!
 //! Before a first attempt, [`is_settled`](Quarantine::is_settled) returns whether it is known which young nodes count.
-//! Then [`sentence`](Quarantine::sentence) and [`recent_start`](Quarantine::recent_start) return why the grants of a
+//! Then [`exclusion`](Quarantine::exclusion) and [`recent_start`](Quarantine::recent_start) return why the grants of a
 //! node do not count now; [`ends`](Quarantine::ends) is when they count again.
 
 use super::quorum::{NodeId, NodeSet, Quorum};
@@ -31,7 +31,7 @@ use std::time::Duration;
 
 /// How nodes are treated that were restarted, and may have forgotten locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rule {
+pub(crate) enum Policy {
     /// Restarts are ignored.
     Off,
     /// Nodes with another server process than before do not count. Young nodes do not count either, unless
@@ -75,7 +75,7 @@ pub(crate) struct Server<R> {
 /// Restarts and flushes of a client's nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Quarantine<R> {
-    policy: Rule,
+    policy: Policy,
     /// How long after a restart a holder can still rely on a forgotten lock.
     period: Duration,
     nodes: Vec<Record<R>>,
@@ -91,9 +91,9 @@ struct Record<R> {
     server: Option<Server<R>>,
     /// A connection has ended since the report.
     was_lost: bool,
-    sentence: Option<Sentence>,
+    exclusion: Option<Exclusion>,
     /// Set while the node is young.
-    recent_start: Option<Sentence>,
+    recent_start: Option<Exclusion>,
     /// The node counts although it is young: it was there when the deployment was new.
     is_bootstrap: bool,
     flushed_at: Option<Time>,
@@ -114,7 +114,7 @@ impl Age {
 
 /// Why the grants of a node do not count, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sentence {
+pub(crate) struct Exclusion {
     pub(crate) event: Event,
     /// When the event was noticed, and how long before that it had happened.
     pub(crate) noticed: Time,
@@ -158,8 +158,9 @@ impl<R: PartialEq> Server<R> {
     }
 
     /// [`identity`](Self::identity) of servers that do not both report a run. A server that was up at the set-up of
-    /// `before` is the same one. A server that has been up for a term has forgotten no lock that still counts. There
-    /// are two exceptions: a wrong clock makes the uptime wrong, or another server has taken over the address. Hence:
+    /// `before` is the same one. A server that has been up for the period has forgotten no lock that still counts.
+    /// There are two exceptions: a wrong clock makes the uptime wrong, or another server has taken over the address.
+    /// Hence:
     ///
     /// - Both uptimes must agree on the start. A machine can boot with a wrong clock that is set while the server
     ///   runs: its uptime is then an arbitrary number.
@@ -188,11 +189,11 @@ impl<R: PartialEq> Server<R> {
 
 impl<R: PartialEq + Clone> Quarantine<R> {
     /// No node was met yet.
-    pub(crate) fn new(quorum: Quorum, policy: Rule, period: Duration) -> Self {
+    pub(crate) fn new(quorum: Quorum, policy: Policy, period: Duration) -> Self {
         let record = |_| Record {
             server: None,
             was_lost: false,
-            sentence: None,
+            exclusion: None,
             recent_start: None,
             is_bootstrap: false,
             flushed_at: None,
@@ -231,7 +232,7 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         self.mark_bootstrap_nodes(now);
     }
 
-    /// Excludes `node` for a term, unless `server` is the same as before or is trusted.
+    /// Excludes `node` for the period, unless `server` is the same as before or is trusted.
     fn update_exclusion(&mut self, node: NodeId, server: Server<R>, identity: Identity, now: Time) {
         let record = &mut self.nodes[node.index()];
         let was_trusted = record.server.as_ref().is_none_or(|before| before.is_trusted);
@@ -246,17 +247,17 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         // For a possible restart, only the time of the new connection is known.
         let uptime = server.uptime.filter(|_| event == Event::Restart).unwrap_or_default();
         record.server = Some(server);
-        if identity == Identity::Same || is_trusted || self.policy == Rule::Off {
+        if identity == Identity::Same || is_trusted || self.policy == Policy::Off {
             return;
         }
         let is_first = identity == Identity::First;
         let age = if is_first { uptime.saturating_sub(UPTIME_ERROR) } else { Duration::ZERO };
         let until = now.after(self.period.saturating_sub(age));
-        let sentence = Sentence { event, noticed: now, before: uptime, until };
-        if is_first && self.policy == Rule::Observed {
-            (record.recent_start, record.is_bootstrap) = (Some(sentence), false);
+        let exclusion = Exclusion { event, noticed: now, before: uptime, until };
+        if is_first && self.policy == Policy::Observed {
+            (record.recent_start, record.is_bootstrap) = (Some(exclusion), false);
         } else {
-            record.exclude(sentence);
+            record.exclude(exclusion);
         }
     }
 
@@ -270,7 +271,7 @@ impl<R: PartialEq + Clone> Quarantine<R> {
         }
     }
 
-    /// True if no known server is older than the term.
+    /// True if no known server is older than the period.
     fn is_new(&self, now: Time) -> bool {
         self.oldest.is_none_or(|oldest| oldest.now(now) < self.period)
     }
@@ -278,7 +279,7 @@ impl<R: PartialEq + Clone> Quarantine<R> {
     /// True if it is known which young nodes count: every node was tried, or one of them is old. Nodes that were
     /// not met yet may be young.
     pub(crate) fn is_settled(&self, now: Time) -> bool {
-        self.tried.len() == self.nodes.len() || !self.is_new(now) || self.policy != Rule::Observed
+        self.tried.len() == self.nodes.len() || !self.is_new(now) || self.policy != Policy::Observed
     }
 
     pub(crate) fn handle_loss(&mut self, node: NodeId) {
@@ -307,36 +308,37 @@ impl<R: PartialEq + Clone> Quarantine<R> {
     }
 
     fn exclude_after_flush(&mut self, node: NodeId, at: Time) {
-        if self.policy != Rule::Off {
+        if self.policy != Policy::Off {
             let (noticed, until) = (at, at.after(self.period));
-            let sentence = Sentence { event: Event::Flush, noticed, before: Duration::ZERO, until };
-            self.nodes[node.index()].exclude(sentence);
+            let exclusion =
+                Exclusion { event: Event::Flush, noticed, before: Duration::ZERO, until };
+            self.nodes[node.index()].exclude(exclusion);
         }
     }
 
     /// Why the grants of `node` do not count at `now` after a restart or a flush.
-    pub(crate) fn sentence(&self, node: NodeId, now: Time) -> Option<Sentence> {
-        self.nodes[node.index()].sentence.filter(|sentence| now < sentence.until)
+    pub(crate) fn exclusion(&self, node: NodeId, now: Time) -> Option<Exclusion> {
+        self.nodes[node.index()].exclusion.filter(|exclusion| now < exclusion.until)
     }
 
     /// Why the grants of `node` do not count at `now` because it was young when it was first met.
-    pub(crate) fn recent_start(&self, node: NodeId, now: Time) -> Option<Sentence> {
+    pub(crate) fn recent_start(&self, node: NodeId, now: Time) -> Option<Exclusion> {
         let record = &self.nodes[node.index()];
-        record.recent_start.filter(|sentence| !record.is_bootstrap && now < sentence.until)
+        record.recent_start.filter(|exclusion| !record.is_bootstrap && now < exclusion.until)
     }
 
     /// When the grants of `node` count again, as known now.
     pub(crate) fn ends(&self, node: NodeId) -> Time {
         let record = &self.nodes[node.index()];
-        let both = [record.sentence, record.recent_start].into_iter().flatten();
-        both.map(|sentence| sentence.until).max().unwrap_or_default()
+        let both = [record.exclusion, record.recent_start].into_iter().flatten();
+        both.map(|exclusion| exclusion.until).max().unwrap_or_default()
     }
 }
 
 impl<R> Record<R> {
-    fn exclude(&mut self, sentence: Sentence) {
-        if self.sentence.is_none_or(|known| known.until < sentence.until) {
-            self.sentence = Some(sentence);
+    fn exclude(&mut self, exclusion: Exclusion) {
+        if self.exclusion.is_none_or(|known| known.until < exclusion.until) {
+            self.exclusion = Some(exclusion);
         }
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use Rule::{Observed, Off, Strict};
+use Policy::{Observed, Off, Strict};
 use proptest::prelude::*;
 
 const TERM: Duration = Duration::from_mins(1);
@@ -18,7 +18,7 @@ fn n(node: usize) -> NodeId {
     NodeId::new(node)
 }
 
-fn nodes(count: usize, policy: Rule) -> Nodes {
+fn nodes(count: usize, policy: Policy) -> Nodes {
     Quarantine::new(Quorum::majority(count), policy, TERM)
 }
 
@@ -36,7 +36,7 @@ fn report<R>(run: Option<R>, uptime: Option<Duration>, asked: Time) -> Server<R>
 }
 
 /// One node, with the reports of its servers and their times.
-fn one(policy: Rule, report: &[(Server<&'static str>, u64)]) -> Nodes {
+fn one(policy: Policy, report: &[(Server<&'static str>, u64)]) -> Nodes {
     let mut nodes = nodes(1, policy);
     for (server, when) in report {
         nodes.handle_loss(n(0));
@@ -47,7 +47,7 @@ fn one(policy: Rule, report: &[(Server<&'static str>, u64)]) -> Nodes {
 
 /// Why its grants do not count, how long ago that happened, and how long until they count.
 fn why(nodes: &Nodes, node: usize, now: u64) -> Option<(Event, u64, u64)> {
-    let found = nodes.sentence(n(node), at(now)).or(nodes.recent_start(n(node), at(now)))?;
+    let found = nodes.exclusion(n(node), at(now)).or(nodes.recent_start(n(node), at(now)))?;
     let ago = at(now).since(found.noticed) + found.before;
     assert!(found.until <= nodes.ends(n(node)));
     Some((found.event, ago.as_secs(), found.until.since(at(now)).as_secs()))
@@ -163,7 +163,7 @@ fn vanished_old_server_proves_an_old_deployment() {
         assert_eq!(why(&three, node, 2), Some((Event::Restart, 0, 60)));
     }
     assert!(three.is_settled(at(2)));
-    // The client itself has known the first server for a term.
+    // The client itself has known the first server for the period.
     let mut grown = nodes(3, Observed);
     grown.handle_set_up(n(0), server("a", 0), at(0));
     grown.handle_unreachable(n(1), at(0));
@@ -177,7 +177,7 @@ fn vanished_old_server_proves_an_old_deployment() {
 
 /// 1. Two servers are met whose uptimes are in whole seconds: the assumed age of each is a second less.
 /// 2. The deployment is new, and both count.
-/// 3. The first is met again and reports a more precise age: it is now older than a term.
+/// 3. The first is met again and reports a more precise age: it is now older than the period.
 /// 4. It was mistaken for an old server that was unreachable before, and the second did not count any more.
 #[test]
 fn more_precise_age_keeps_the_deployment_new() {
@@ -257,7 +257,7 @@ fn unnamed_server_that_was_up_before_is_the_same() {
         let unnamed = |up, replid, met| Server { replid, ..report(None, Some(secs(up)), at(met)) };
         let (first, then) = (unnamed(known, Some("a"), 100), unnamed(uptime, replid, met));
         let it = one(Observed, &[(first, 100), (then, met)]);
-        let event = it.sentence(n(0), at(met)).map(|it| it.event);
+        let event = it.exclusion(n(0), at(met)).map(|it| it.event);
         assert_eq!(event, expected, "{known} {met} {uptime} {replid:?}");
     }
 }
@@ -290,11 +290,11 @@ struct World {
     /// When the client starts, and the delay until it meets each node after that or after a restart.
     comes: u64,
     delays: Vec<u64>,
-    policy: Rule,
+    policy: Policy,
 }
 
 const BEGIN: u64 = 1_000_000;
-/// The longest ttl. The term is this plus a second, the error of an uptime.
+/// The longest ttl. The period is this plus a second, the error of an uptime.
 const LONGEST: u64 = 59_000;
 
 impl World {
@@ -361,7 +361,7 @@ proptest! {
             prop_assert!(nodes.is_settled(time));
             for node in 0..count {
                 let started = world.started(node, now);
-                let counts = nodes.sentence(n(node), time).is_none() && nodes.recent_start(n(node), time).is_none();
+                let counts = nodes.exclusion(n(node), time).is_none() && nodes.recent_start(n(node), time).is_none();
                 // The client has met it since its start.
                 let is_known = started < first_met || seen.contains(&(started + world.delays[node], node));
                 if counts && can_know && is_known {
@@ -393,7 +393,7 @@ proptest! {
             nodes.handle_set_up(n(node), report(Some(node), uptime, at(now)), at(now));
             for later in [now, now + 10_000, now + 100_000] {
                 prop_assert!(nodes.recent_start(n(node), at(later)).is_none(), "{node} at {later}");
-                prop_assert!(nodes.sentence(n(node), at(later)).is_none());
+                prop_assert!(nodes.exclusion(n(node), at(later)).is_none());
             }
         }
     }

@@ -1,13 +1,13 @@
 //! The state of a lease: held, extended, lost or released.
 //!
-//! Create a [`Renewal`] when the lock is won ([`Renewal::new`]). [`kept_up`](Renewal::kept_up) enables auto-extension.
-//! [`begin`](Renewal::begin) returns the round of an extension, [`begin_check`](Renewal::begin_check) the round that
-//! checks whether the lease is still held. Report the outcome of either with
+//! Create a [`Renewal`] when the lock is won ([`Renewal::new`]). [`auto_extended`](Renewal::auto_extended) enables
+//! auto-extension. [`begin`](Renewal::begin) returns the round of an extension, [`begin_check`](Renewal::begin_check)
+//! the round that checks whether the lease is still held. Report the outcome of either with
 //! [`handle_outcome`](Renewal::handle_outcome). A failed round changes nothing (I9).
 //!
-//! With auto-extension, [`step`](Renewal::step) returns what to do next: extend, or wait until a given time. Report the
-//! outcome of these rounds with [`handle_upkeep`](Renewal::handle_upkeep). [`hasten`](Renewal::hasten) makes the next
-//! extension due at once.
+//! With auto-extension, [`step`](Renewal::step) returns what to do next: extend, or wait until a given time. Report
+//! the outcome of these rounds with [`handle_auto_extension`](Renewal::handle_auto_extension).
+//! [`make_due`](Renewal::make_due) makes the next extension due at once.
 //!
 //! A lease ends by [`release`](Renewal::release), by [`lose`](Renewal::lose), or when its validity ends
 //! (I10). [`tenure`](Renewal::tenure) returns its state at any time.
@@ -136,7 +136,7 @@ impl Renewal {
 
     /// Enables auto-extension of a lease acquired at `t1`: it is extended to `ttl` whenever a third of its
     /// validity has passed, until `most` has passed since `t1`.
-    pub(crate) fn kept_up(mut self, ttl: Ttl, t1: Time, most: Duration) -> Self {
+    pub(crate) fn auto_extended(mut self, ttl: Ttl, t1: Time, most: Duration) -> Self {
         if let Tenure::Held { valid_until } = &mut self.tenure {
             let ends = t1.after(most);
             *valid_until = ends.min(*valid_until);
@@ -204,8 +204,8 @@ impl Renewal {
         (valid_until(now, ttl, self.drift) > current).then_some(ttl)
     }
 
-    /// Handles the outcome of an [auto-extension](Self::kept_up).
-    pub(crate) fn handle_upkeep(&mut self, round: &Round, t1: Time, now: Time) -> Extended {
+    /// Handles the outcome of an [auto-extension](Self::auto_extended).
+    pub(crate) fn handle_auto_extension(&mut self, round: &Round, t1: Time, now: Time) -> Extended {
         let extended = self.handle_outcome(round, now);
         if let Some(auto_extension) = &mut self.auto_extension {
             auto_extension.is_extending = false;
@@ -310,7 +310,7 @@ impl Renewal {
     }
 
     /// Makes the next auto-extension due at `now`, or earlier if it already is.
-    pub(crate) fn hasten(&mut self, now: Time) {
+    pub(crate) fn make_due(&mut self, now: Time) {
         if let Some(auto_extension) = &mut self.auto_extension {
             auto_extension.due = auto_extension.due.min(now);
         }

@@ -34,19 +34,19 @@ fn live(lease: &mut Renewal, range: std::ops::Range<u64>, answer: Vote) -> (Vec<
             (0..3).for_each(|node| {
                 round.handle_vote(NodeId::new(node), answer, ms(at));
             });
-            lease.handle_upkeep(&round, ms(at), ms(at));
+            lease.handle_auto_extension(&round, ms(at), ms(at));
         }
     }
     (begun, lease.tenure)
 }
 
-fn kept_up(most: u64) -> Renewal {
-    held().kept_up(ttl(102), ms(0), Duration::from_millis(most))
+fn auto_extended(most: u64) -> Renewal {
+    held().auto_extended(ttl(102), ms(0), Duration::from_millis(most))
 }
 
 #[test]
 fn auto_extension_runs_each_third_until_the_limit() {
-    let mut lease = kept_up(1_000);
+    let mut lease = auto_extended(1_000);
     let (begun, tenure) = live(&mut lease, 0..400, Vote::Granted);
     assert!(begun.windows(2).all(|pair| (32..=34).contains(&(pair[1] - pair[0]))), "{begun:?}");
     assert!(begun[0] >= 33 && matches!(tenure, Tenure::Held { .. }));
@@ -58,7 +58,7 @@ fn auto_extension_runs_each_third_until_the_limit() {
 
 #[test]
 fn auto_extension_retries_until_the_end_with_pauses() {
-    let mut lease = kept_up(10_000);
+    let mut lease = auto_extended(10_000);
     let (begun, tenure) = live(&mut lease, 0..200, Vote::Failed);
     assert!((3..=8).contains(&begun.len()), "{begun:?}");
     assert!(begun.windows(2).all(|pair| pair[1] - pair[0] >= 8), "{begun:?}");
@@ -69,7 +69,7 @@ fn auto_extension_retries_until_the_end_with_pauses() {
 #[test]
 fn auto_extension_continues_after_longer_manual_extension() {
     for (at, longer) in [(0, 134), (0, 1_000), (20, 400), (90, 3_000)] {
-        let mut lease = kept_up(10_000);
+        let mut lease = auto_extended(10_000);
         let (before, _) = live(&mut lease, 0..at, Vote::Granted);
         let mut round = lease.begin(ttl(longer), ms(at)).expect("still held");
         (0..3).for_each(|node| {
@@ -92,7 +92,7 @@ fn auto_extension_continues_after_longer_manual_extension() {
 
 #[test]
 fn step_during_extension_waits_for_the_end() {
-    let mut lease = kept_up(10_000);
+    let mut lease = auto_extended(10_000);
     let begins = |at: &u64| matches!(lease.step(ms(*at)), Step::Extend { .. });
     let begun = (0..100).find(begins).expect("an extension");
     let Step::Wait { until } = lease.step(ms(begun + 1)) else { panic!("another extension") };
@@ -103,7 +103,7 @@ fn step_during_extension_waits_for_the_end() {
 fn useless_auto_extension_is_skipped() {
     let none = drift(0.0, Duration::ZERO);
     let lease = Renewal::new(Quorum::majority(3), none, ms(100));
-    let mut lease = lease.kept_up(ttl(100), ms(0), Duration::from_millis(250));
+    let mut lease = lease.auto_extended(ttl(100), ms(0), Duration::from_millis(250));
     let (begun, _) = live(&mut lease, 0..240, Vote::Granted);
     let last = begun.last().expect("it was extended");
     assert!((150..=170).contains(last), "the last one reaches the limit: {begun:?}");
@@ -112,9 +112,9 @@ fn useless_auto_extension_is_skipped() {
 
 #[test]
 fn hastened_auto_extension_is_due_at_once() {
-    let mut lease = kept_up(10_000);
+    let mut lease = auto_extended(10_000);
     assert!(matches!(lease.step(ms(5)), Step::Wait { .. }));
-    lease.hasten(ms(5));
+    lease.make_due(ms(5));
     assert!(matches!(lease.step(ms(5)), Step::Extend { .. }));
 }
 
@@ -147,7 +147,7 @@ fn loss_is_reported_early_and_is_final() {
     assert_eq!(lease.step(ms(0)), Step::Wait { until: ms(98) });
     assert_eq!(lease.step(ms(98)), Step::Ended(Tenure::Lost(Loss::Expired)));
     assert_eq!(lease.valid_until(ms(98)), None, "the reported loss is final");
-    let mut short = held().kept_up(ttl(102), ms(0), Duration::from_millis(20));
+    let mut short = held().auto_extended(ttl(102), ms(0), Duration::from_millis(20));
     assert_eq!(short.step(ms(0)), Step::Wait { until: ms(18) }, "a limit below the ttl");
     assert_eq!(short.step(ms(18)), Step::Ended(Tenure::Lost(Loss::MaxHold)));
 }
@@ -260,7 +260,7 @@ fn life(lease: &mut Renewal, t1: Time, ends: Time, answers: &[Vote]) -> Life {
                     round.handle_vote(NodeId::new(node), answer, now);
                 }
                 round.handle_close(now);
-                lease.handle_upkeep(&round, now, now);
+                lease.handle_auto_extension(&round, now, now);
                 begun += 1;
                 let later = lease.valid_until(now);
                 assert!(later >= until, "it was shortened from {until:?} to {later:?}");
@@ -299,7 +299,8 @@ fn auto_extension_works_with_extreme_settings() {
         let (t1, ttl_long) = (ms(7), ttl.as_duration());
         for most in [ttl_long * 4, ttl_long * 100, 100 * year, 101 * year, Duration::MAX] {
             let (until, ends) = (valid_until(t1, ttl, drift), t1.after(most));
-            let new = || Renewal::new(Quorum::majority(3), drift, until).kept_up(ttl, t1, most);
+            let new =
+                || Renewal::new(Quorum::majority(3), drift, until).auto_extended(ttl, t1, most);
             let settings = format!("{ttl:?} {drift:?} {most:?}");
             let Life { begun, end } = life(&mut new(), t1, ends, &[Vote::Granted]);
             assert!(begun >= 2 || most < ttl_long * 4, "{settings}: {begun}, {end:?}");
@@ -325,7 +326,7 @@ fn limit_above_node_timeout_ends_lease_at_the_limit() {
         let (t1, ends) = (ms(7), ms(7).after(most));
         let until = valid_until(t1, ttl(10_000), Drift::DEFAULT);
         let lease = Renewal::new(Quorum::majority(3), Drift::DEFAULT, until);
-        let mut lease = lease.kept_up(ttl(10_000), t1, most);
+        let mut lease = lease.auto_extended(ttl(10_000), t1, most);
         assert!(matches!(lease.step(t1), Step::Wait { .. }), "it starts as a valid lease");
         let (tenure, at) = life(&mut lease, t1, ends, &[Vote::Granted]).end.expect("it ends");
         assert_eq!(tenure, Tenure::Lost(Loss::MaxHold));
@@ -351,7 +352,7 @@ proptest! {
             .map(|answer| if answer == 0 { Vote::Failed } else { Vote::Granted })
             .collect();
         let until = valid_until(t1, ttl, drift);
-        let mut lease = Renewal::new(Quorum::majority(3), drift, until).kept_up(ttl, t1, most);
+        let mut lease = Renewal::new(Quorum::majority(3), drift, until).auto_extended(ttl, t1, most);
         life(&mut lease, t1, t1.after(most), &answers);
         let mut lease = Renewal::new(Quorum::majority(3), drift, until);
         if let Ok((asked, round)) = lease.begin_check(t1) {

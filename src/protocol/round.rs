@@ -1,6 +1,6 @@
 //! A round: one request to all nodes, with at most one decision.
 //!
-//! - Details of a node's reply, recorded before its vote: [`Round::note_free_at`], [`Round::note_number`],
+//! - Details of a node's reply, recorded before its vote: [`Round::note_free_at`], [`Round::note_counter`],
 //!   [`Round::note_counts_from`].
 //! - Events: [`Round::handle_vote`], [`Round::handle_time`], [`Round::handle_close`]. Each returns the outcome if, and
 //!   only if, this event decided the round.
@@ -31,7 +31,7 @@ pub(crate) enum Goal {
     Acquire { valid_until: Time },
     /// Confirm on a quorum, before `valid_until`, that the key still holds this client's value and its counter is
     /// `token` (I13).
-    Raise { valid_until: Time, token: u64 },
+    Confirm { valid_until: Time, token: u64 },
     /// Extend on a quorum before the `current` validity ends (I9). The new validity ends at `proposed`.
     Extend { current: Time, proposed: Time },
     /// Delete the key on every node where it holds this client's value. Has no time limit.
@@ -44,7 +44,7 @@ impl Goal {
     /// The time from which a won acquire is useless.
     pub(crate) fn valid_until(self) -> Option<Time> {
         match self {
-            Self::Acquire { valid_until } | Self::Raise { valid_until, .. } => Some(valid_until),
+            Self::Acquire { valid_until } | Self::Confirm { valid_until, .. } => Some(valid_until),
             Self::Extend { .. } | Self::Release | Self::Survey => None,
         }
     }
@@ -200,7 +200,7 @@ impl Round {
     }
 
     /// Records the fencing counter of `node`. Call this before that node's vote.
-    pub(crate) fn note_number(&mut self, node: NodeId, number: u64) {
+    pub(crate) fn note_counter(&mut self, node: NodeId, number: u64) {
         self.details_mut().numbers.push((node, number));
     }
 
@@ -253,7 +253,7 @@ impl Round {
     pub(crate) fn may_agree_until(&self, t1: Time) -> Option<Time> {
         self.details.as_deref()?;
         let is_won = self.outcome == Some(Outcome::Won) && !self.is_over();
-        if !is_won || !matches!(self.choice(), Some(Choice::Raise(_))) {
+        if !is_won || !matches!(self.choice(), Some(Choice::Confirm(_))) {
             return None;
         }
         let silent = self.quorum.nodes() - self.votes().len();
@@ -291,7 +291,7 @@ impl Round {
     /// of this client whose reply was not received.
     fn is_confirmed(&self, node: NodeId) -> bool {
         match self.goal {
-            Goal::Raise { token, .. } => self.details().numbers.contains(&(node, token)),
+            Goal::Confirm { token, .. } => self.details().numbers.contains(&(node, token)),
             _ => true,
         }
     }
@@ -334,7 +334,7 @@ impl Round {
 
     fn in_time(&self, now: Time) -> bool {
         match self.goal {
-            Goal::Acquire { valid_until } | Goal::Raise { valid_until, .. } => now < valid_until,
+            Goal::Acquire { valid_until } | Goal::Confirm { valid_until, .. } => now < valid_until,
             Goal::Extend { current, .. } => now < current,
             Goal::Release | Goal::Survey => true,
         }
@@ -360,7 +360,7 @@ impl Round {
             Some(Outcome::Missing)
         } else if !is_over || self.due().is_some() {
             None
-        } else if matches!(self.goal, Goal::Acquire { .. } | Goal::Raise { .. }) {
+        } else if matches!(self.goal, Goal::Acquire { .. } | Goal::Confirm { .. }) {
             // A quorum replied without a failure, so at least one node denied.
             Some(Outcome::Denied)
         } else {

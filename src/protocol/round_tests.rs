@@ -95,7 +95,7 @@ fn fenced(numbers: &[Option<u64>]) -> Round {
     let mut it = round(5, Goal::Acquire { valid_until: ms(1_000) });
     for (at, (node, number)) in (1..).zip(it.quorum().ids().zip(numbers)) {
         let vote = if let Some(number) = number {
-            it.note_number(node, *number);
+            it.note_counter(node, *number);
             Vote::Granted
         } else {
             Vote::Failed

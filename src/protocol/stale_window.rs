@@ -14,7 +14,7 @@
 //! [`handle_broken`](StaleWindow::handle_broken). On a new connection,
 //! [`broken`](StaleWindow::broken) and [`Broken::to_kill`] return which to kill; report the result with
 //! [`handle_killed`](StaleWindow::handle_killed). Before a pending command of a broken connection is written,
-//! [`has_unseen`](StaleWindow::has_unseen) must be false. When a release is answered,
+//! [`has_unhandled`](StaleWindow::has_unhandled) must be false. When a release is answered,
 //! [`may_undo`](StaleWindow::may_undo) returns whether it has to be repeated.
 
 use super::validity::Time;
@@ -69,26 +69,26 @@ impl<R: PartialEq> StaleWindow<R> {
         &self.broken
     }
 
-    /// True if a connection broke that is not among those `seen_to`: its commands could run after
+    /// True if a connection broke that is not among those `handled`: its commands could run after
     /// a command that is written now.
-    pub(crate) fn has_unseen(&self, seen_to: &[Broken<R>]) -> bool {
-        self.broken.iter().any(|broken| !seen_to.contains(broken))
+    pub(crate) fn has_unhandled(&self, handled: &[Broken<R>]) -> bool {
+        self.broken.iter().any(|broken| !handled.contains(broken))
     }
 
-    /// The connections `seen_to` were handled over a connection to `run`. `are_killed`: all that are
+    /// The connections `handled` were handled over a connection to `run`. `are_killed`: all that are
     /// [known there](Broken::to_kill) were killed.
     pub(crate) fn handle_killed(
         &mut self,
-        seen_to: &[Broken<R>],
+        handled: &[Broken<R>],
         run: Option<&R>,
         are_killed: bool,
         now: Time,
     ) {
-        let are_known = run.is_some() && seen_to.iter().all(Broken::is_identified);
+        let are_known = run.is_some() && handled.iter().all(Broken::is_identified);
         if !(are_killed && are_known) {
             self.until = self.until.max(Some(now.after(self.window)));
         }
-        self.broken.retain(|broken| !seen_to.contains(broken));
+        self.broken.retain(|broken| !handled.contains(broken));
     }
 
     /// True if a broken connection may deliver commands after a command that was written at `written`. The time of the
@@ -142,10 +142,10 @@ mod tests {
         ] {
             let mut it = window();
             it.handle_broken(old.clone());
-            assert!(it.has_unseen(&[]) && !it.has_unseen(std::slice::from_ref(&old)));
+            assert!(it.has_unhandled(&[]) && !it.has_unhandled(std::slice::from_ref(&old)));
             assert!(!it.may_undo(at(0)), "no release is written before it is handled");
             it.handle_killed(&[old], run.as_ref(), are_killed, at(5));
-            assert!(it.broken().is_empty() && !it.has_unseen(&[]));
+            assert!(it.broken().is_empty() && !it.has_unhandled(&[]));
             assert_eq!(it.may_undo(at(14)), !is_sure, "{run:?} {are_killed}");
             assert!(!it.may_undo(at(15)));
         }
@@ -156,12 +156,12 @@ mod tests {
         let (one, other) = (broken(Some(1), Some(7)), broken(Some(1), Some(8)));
         let mut it = window();
         it.handle_broken(one.clone());
-        let seen_to = it.broken().to_vec();
+        let handled = it.broken().to_vec();
         it.handle_broken(other.clone());
-        assert!(it.has_unseen(&seen_to));
-        it.handle_killed(&seen_to, Some(&1), true, at(1));
+        assert!(it.has_unhandled(&handled));
+        it.handle_killed(&handled, Some(&1), true, at(1));
         assert_eq!(it.broken(), [other]);
-        assert!(it.has_unseen(&seen_to) && !it.may_undo(at(1)));
+        assert!(it.has_unhandled(&handled) && !it.may_undo(at(1)));
     }
 
     #[derive(Clone, Debug)]
@@ -204,20 +204,20 @@ mod tests {
                         open.clear();
                     }
                     Operation::Kill { knows_run, obeys, late } => {
-                        let seen_to = it.broken()[..it.broken().len().saturating_sub(late)].to_vec();
+                        let handled = it.broken()[..it.broken().len().saturating_sub(late)].to_vec();
                         let here = knows_run.then_some(run);
                         let ids: Vec<_> =
-                            seen_to.iter().filter_map(|one| one.to_kill(here.as_ref())).collect();
+                            handled.iter().filter_map(|one| one.to_kill(here.as_ref())).collect();
                         if obeys {
                             open.retain(|(id, ..)| !ids.contains(id));
                         }
                         let are_killed = obeys || ids.is_empty();
-                        it.handle_killed(&seen_to, here.as_ref(), are_killed, at(now));
+                        it.handle_killed(&handled, here.as_ref(), are_killed, at(now));
                     }
                 }
                 // After the stale window the network delivers no more commands.
                 open.retain(|(.., broke)| now < broke + STALE_WINDOW.as_secs());
-                let is_repeated = it.has_unseen(&[]) || it.may_undo(at(now));
+                let is_repeated = it.has_unhandled(&[]) || it.may_undo(at(now));
                 prop_assert!(open.is_empty() || is_repeated, "{open:?}");
             }
             prop_assert!(!it.may_undo(at(now + 11)), "the window ends");

@@ -2,7 +2,7 @@
 //!
 //! The drift allowance covers a small step, but not the sum of several. So the relevant value for a lease is the total
 //! of one node's steps since the nodes were last asked to keep its keys. Report each step with
-//! [`handle_step`](Steps::handle_step); [`since`](Steps::since) returns the total.
+//! [`handle_step`](ClockSteps::handle_step); [`since`](ClockSteps::since) returns the total.
 
 use super::quorum::NodeId;
 use super::validity::Time;
@@ -15,7 +15,7 @@ const MAX_STEPS: usize = 16;
 
 /// The latest steps of all nodes' clocks.
 #[derive(Debug, Default)]
-pub(crate) struct Steps {
+pub(crate) struct ClockSteps {
     nodes: Vec<(NodeId, VecDeque<ClockStep>)>,
 }
 
@@ -26,7 +26,7 @@ struct ClockStep {
     seen: Time,
 }
 
-impl Steps {
+impl ClockSteps {
     /// The clock of `node` has stepped ahead by at most `ahead`, as detected at `seen`.
     pub(crate) fn handle_step(&mut self, node: NodeId, ahead: Duration, seen: Time) {
         let known = self.nodes.iter().position(|(known, _)| *known == node);
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn steps_add_up_per_node() {
         let [one, other] = nodes();
-        let mut steps = Steps::default();
+        let mut steps = ClockSteps::default();
         assert_eq!(steps.since(Time::default()), Duration::ZERO);
         for (node, ahead, seen) in [(one, 40, 10), (other, 40, 11), (one, 50, 20), (other, 45, 30)]
         {
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn merged_steps_are_not_lost() {
         let [one, _] = nodes();
-        let mut steps = Steps::default();
+        let mut steps = ClockSteps::default();
         let many = 4 * MAX_STEPS as u64;
         for step in 1..=many {
             steps.handle_step(one, ms(1), at(step));

@@ -6,7 +6,7 @@
 //!
 //! - Events: [`Turns::handle_release`] when a lease of this process ends; it returns when the first waiter may try.
 //!   [`Turns::handle_freed_by_others`] when another process released the lock.
-//!   [`Turns::handle_bypassed`] when a waiter that may compete was not polled.
+//!   [`Turns::handle_skipped`] when a waiter that may compete was not polled.
 //! - Query: [`Turns::admitted`] is how many waiters may compete.
 
 use super::validity::Time;
@@ -31,7 +31,7 @@ pub(crate) struct Turns {
     limit: u32,
     /// True after a turn was given to others, until it is known whether they took it.
     has_yielded: bool,
-    /// How many waiters may compete: one, doubled with each that is bypassed. Unpolled waiters are often next to
+    /// How many waiters may compete: one, doubled with each that is skipped. Unpolled waiters are often next to
     /// each other, and should not cost the waiters behind them one pause each.
     admitted: usize,
 }
@@ -75,7 +75,7 @@ impl Turns {
     }
 
     /// A waiter that may compete was not polled.
-    pub(crate) fn handle_bypassed(&mut self) {
+    pub(crate) fn handle_skipped(&mut self) {
         self.admitted = (self.admitted * 2).min(MAX_ADMITTED);
     }
 }
@@ -145,7 +145,7 @@ mod tests {
                     }
                     TurnEvent::Skipped => {
                         skipped += 1;
-                        turns.handle_bypassed();
+                        turns.handle_skipped();
                     }
                 }
                 prop_assert_eq!(turns.admitted(), (1_usize << skipped.min(4)).min(MAX_ADMITTED));

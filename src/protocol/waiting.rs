@@ -5,7 +5,7 @@
 //!
 //! - **queued**: other waiters of this process are before it;
 //! - **first**: it may compete;
-//! - **bypassed**: it was first, had no attempt under way and was not polled. It is in no queue. When it is
+//! - **skipped**: it was first, had no attempt under way and was not polled. It is in no queue. When it is
 //!   polled, it gets its old place back;
 //! - **given up**: it was first and was not polled, and what its attempt may have won was released. It is in no queue.
 //!   When it is polled, it enters the queue at the end.
@@ -17,14 +17,14 @@
 //! - [`Waiting::handle_begin`], [`Waiting::handle_end`]: an attempt begins, or ends;
 //! - [`Waiting::handle_refusal`]: the attempt was refused. If a quorum has become free since, it tries again soon;
 //! - [`Waiting::handle_freed`]: a node has no conflicting keys any more;
-//! - [`Waiting::handle_news`]: there is a reason to try again at a given time;
+//! - [`Waiting::schedule_try`]: there is a reason to try again at a given time;
 //! - [`Waiting::handle_rivals`]: other clients compete for the lock;
-//! - [`Waiting::handle_held`]: the first node has refused, and no other node received the attempt;
-//! - [`Waiting::set_aside`]: takes the turn from a waiter that is not polled;
-//! - [`Waiting::handle_move`]: the future is polled. Returns whether it may compete, or where it has to queue.
+//! - [`Waiting::handle_single_refusal`]: the first node has refused, and no other node received the attempt;
+//! - [`Waiting::suspend`]: takes the turn from a waiter that is not polled;
+//! - [`Waiting::next_turn`]: the future is polled. Returns whether it may compete, or where it has to queue.
 //!
-//! Queries: [`Waiting::neglect`] is what to do with a waiter that is not polled. [`Waiting::try_at`] is when it next
-//! has a reason to try. [`Waiting::worth_while_at`] checks whether enough nodes are free for an attempt.
+//! Queries: [`Waiting::idle_action`] is how to treat a waiter that is not polled. [`Waiting::try_at`] is when it
+//! next has a reason to try. [`Waiting::next_useful_try`] checks whether enough nodes are free for an attempt.
 //! [`Waiting::asks_one_first`] is whether the next attempt asks one node before the others.
 //!
 //! Clients that receive the same push compete. Each client that loses such a race rests for a random time before it
@@ -32,7 +32,7 @@
 //! release. A client that acquires the lock again begins with nearly the same rest. Otherwise two clients would take
 //! turns while the others rest. A waiter that has lost a race asks one node first: that node grants only one of them.
 
-use super::freed::Free;
+use super::freed::FreeNodes;
 use super::quorum::{NodeId, NodeSet, Quorum};
 use super::retry::random_between;
 use super::validity::Time;
@@ -101,24 +101,24 @@ enum Phase {
 
 /// The treatment of a waiter that is not polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Neglect {
+pub(crate) enum IdleAction {
     /// It has no attempt under way: let the waiters behind it go first.
-    Bypass,
+    Skip,
     /// Its attempt can no longer be used: release what it holds.
-    GiveUp,
+    Release,
     /// Release what its attempt holds if other waiters of this process want it.
-    GiveUpIfWanted,
+    ReleaseIfWanted,
 }
 
 /// The place of a waiter that is polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Move {
+pub(crate) enum Turn {
     /// It may compete.
     Compete,
     /// It has to wait until it is first.
     Wait,
     /// It has to enter the queue again, at its old place or at the end.
-    Enter { at_end: bool },
+    Requeue { at_end: bool },
 }
 
 impl Waiting {
@@ -206,9 +206,15 @@ impl Waiting {
     }
 
     /// Only `node` received the attempt. It has refused, and pushes when the key is deleted.
-    pub(crate) fn handle_held(&mut self, node: NodeId, quorum: Quorum, now: Time, random: u64) {
+    pub(crate) fn handle_single_refusal(
+        &mut self,
+        node: NodeId,
+        quorum: Quorum,
+        now: Time,
+        random: u64,
+    ) {
         self.watched = Some(node);
-        self.handle_refusal(Free::default(), quorum, now, random);
+        self.handle_refusal(FreeNodes::default(), quorum, now, random);
     }
 
     pub(crate) fn handle_end(&mut self) {
@@ -216,7 +222,13 @@ impl Waiting {
     }
 
     /// The attempt was refused. If a quorum has become free since it began, schedules another one.
-    pub(crate) fn handle_refusal(&mut self, free: Free, quorum: Quorum, now: Time, random: u64) {
+    pub(crate) fn handle_refusal(
+        &mut self,
+        free: FreeNodes,
+        quorum: Quorum,
+        now: Time,
+        random: u64,
+    ) {
         let is_race = std::mem::take(&mut self.is_race);
         let is_returning = std::mem::take(&mut self.is_returning);
         if is_race {
@@ -226,13 +238,13 @@ impl Waiting {
             let longest = BASE_REST * (1 << (self.lost / LOST_RACE));
             self.rests_until = now.after(random_between(Duration::ZERO, longest, random));
         }
-        if let Some(at) = self.worth_while_at(free, quorum, now) {
-            self.handle_news(at);
+        if let Some(at) = self.next_useful_try(free, quorum, now) {
+            self.schedule_try(at);
         }
     }
 
     /// There is a reason to try again at `at`.
-    pub(crate) fn handle_news(&mut self, at: Time) {
+    pub(crate) fn schedule_try(&mut self, at: Time) {
         self.try_at = Some(self.try_at.map_or(at, |known| known.min(at)));
     }
 
@@ -244,7 +256,12 @@ impl Waiting {
     /// When another attempt is worth while: once a quorum is known to be free. `None` if it is not, or if one is due as
     /// early anyway. `free` are the nodes that granted the last attempt, and those that have no conflicting key any
     /// more.
-    pub(crate) fn worth_while_at(&mut self, free: Free, quorum: Quorum, now: Time) -> Option<Time> {
+    pub(crate) fn next_useful_try(
+        &mut self,
+        free: FreeNodes,
+        quorum: Quorum,
+        now: Time,
+    ) -> Option<Time> {
         let is_watched_free = self.watched.is_some_and(|node| self.freed.contains(node));
         let is_free = is_watched_free || quorum.reached(free.nodes.union(self.freed).len());
         let at = now.max(self.rests_until).max(free.from);
@@ -264,17 +281,17 @@ impl Waiting {
     }
 
     /// How to treat it at `now`. `None` unless it is first, was woken, and was not polled since.
-    pub(crate) fn neglect(&self, now: Time) -> Option<Neglect> {
+    pub(crate) fn idle_action(&self, now: Time) -> Option<IdleAction> {
         let idle = self.idle(now).filter(|idle| *idle >= SKIP_AFTER)?;
         match self.attempt_until {
-            None => Some(Neglect::Bypass),
-            Some(until) if now >= until || now >= self.deadline => Some(Neglect::GiveUp),
-            Some(_) => (idle >= UNPOLLED_HOLD_LIMIT).then_some(Neglect::GiveUpIfWanted),
+            None => Some(IdleAction::Skip),
+            Some(until) if now >= until || now >= self.deadline => Some(IdleAction::Release),
+            Some(_) => (idle >= UNPOLLED_HOLD_LIMIT).then_some(IdleAction::ReleaseIfWanted),
         }
     }
 
     /// Takes its turn away, unless it was polled recently. Returns false if it was.
-    pub(crate) fn set_aside(&mut self, now: Time) -> bool {
+    pub(crate) fn suspend(&mut self, now: Time) -> bool {
         let is_idle = self.idle(now).is_some_and(|idle| idle >= SKIP_AFTER);
         if is_idle {
             self.give_up();
@@ -289,18 +306,18 @@ impl Waiting {
     }
 
     /// Its future is polled. Returns whether it may compete, or where it has to queue.
-    pub(crate) fn handle_move(&mut self) -> Move {
+    pub(crate) fn next_turn(&mut self) -> Turn {
         match self.phase {
-            Phase::First => Move::Compete,
-            Phase::Queued => Move::Wait,
+            Phase::First => Turn::Compete,
+            Phase::Queued => Turn::Wait,
             // It had its turn, and gets it back.
             Phase::Skipped => {
                 self.phase = Phase::First;
-                Move::Enter { at_end: false }
+                Turn::Requeue { at_end: false }
             }
             Phase::GivenUp => {
                 self.phase = Phase::Queued;
-                Move::Enter { at_end: true }
+                Turn::Requeue { at_end: true }
             }
         }
     }
