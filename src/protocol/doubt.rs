@@ -1,9 +1,9 @@
 //! Which nodes may have lost the keys of a lease.
 //!
-//! - Events: [`SuspectedLoss::handle_request`] when an extension is sent to the nodes, [`SuspectedLoss::handle_outcome`]
-//!   when it is decided, [`SuspectedLoss::handle_grant`] when a vote comes later, and
-//!   [`SuspectedLoss::handle_invalidation`] when a node pushes that a key changed. The last one returns how many nodes
-//!   may have lost their keys.
+//! - Events: [`SuspectedLoss::handle_request`] when an extension is sent to the nodes,
+//!   [`SuspectedLoss::handle_outcome`] when it is decided, [`SuspectedLoss::handle_grant`] when a vote comes later,
+//!   and [`SuspectedLoss::handle_invalidation`] when a node pushes that a key changed. The last one returns how many
+//!   nodes may have lost their keys.
 //!
 //! Before the first extension, the votes of the acquire are the latest knowledge. They still arrive while the lease is
 //! held, so each call passes the nodes that have granted so far.

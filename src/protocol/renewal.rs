@@ -55,8 +55,8 @@ impl fmt::Display for Loss {
             Self::Expired => "its validity ended",
             Self::QuorumLost => "the key is gone from a majority of the nodes",
             Self::TakenOver => "another holds it on a majority of the nodes",
-            Self::MaxHold => "it was held for as long as it may be",
-            Self::Closed => "its client has released all leases",
+            Self::MaxHold => "the maximum hold time was reached",
+            Self::Closed => "its client was closed or released all leases",
         })
     }
 }

@@ -134,7 +134,7 @@ fn losses_display_their_reason() {
         (Loss::Expired, "its validity ended"),
         (Loss::QuorumLost, "gone from a majority"),
         (Loss::TakenOver, "another holds it"),
-        (Loss::MaxHold, "as long as it may be"),
+        (Loss::MaxHold, "maximum hold time"),
         (Loss::Closed, "released all leases"),
     ] {
         assert!(loss.to_string().contains(says), "{loss}");

@@ -267,8 +267,8 @@ proptest! {
     #[test]
     fn waiting_matches_model(
         story in prop::collection::vec((0..500_u64, prop::sample::select(&[
-            WaiterEvent::Wake, WaiterEvent::Poll, WaiterEvent::Begin, WaiterEvent::End, WaiterEvent::First, WaiterEvent::Suspend,
-            WaiterEvent::Take,
+            WaiterEvent::Wake, WaiterEvent::Poll, WaiterEvent::Begin, WaiterEvent::End, WaiterEvent::First,
+            WaiterEvent::Suspend, WaiterEvent::Take,
         ][..])), 1..60),
     ) {
         let mut waiting = waiting();
