@@ -141,11 +141,11 @@ impl<'a> Attempt<'a> {
                     return AttemptResult::Won(Acquired { guard, valid_until, tally, tag });
                 }
                 // Once: what follows a raise is never another.
-                Next::Raise { valid_until, token } => {
+                Next::Confirm { valid_until, token } => {
                     #[cfg(feature = "test-util")]
                     self.context.raises.fetch_add(1, Ordering::Relaxed);
                     let t1 = self.nodes.clock().now();
-                    let begun = acquisition.begin_raise(valid_until, token, t1);
+                    let begun = acquisition.begin_confirm(valid_until, token, t1);
                     let raise = |claim, ballot| QueuedCommand::raise(claim, token, ballot);
                     (guard, reason) = match self.round(guard, t1, begun, None, raise).await {
                         Ok(raised) => raised,

@@ -47,7 +47,7 @@ impl<'a> Course<'a> {
             Acquisition::new(context.quorum, terms, context.node_timeout, deadline, schedule)
                 .giving_up_early(request.gives_up_early)
                 .fenced(request.counters.is_some())
-                .held_for(request.max_hold);
+                .with_max_hold(request.max_hold);
         let join = |deadline| QueueSlot::join(&context.queues, &request.keys, deadline);
         let slot = request.deadline.map(join);
         let (begun, watch) = (driver.now(), WaitWatch::new(driver, request));
@@ -111,7 +111,7 @@ impl<'a> Course<'a> {
                 }
                 AttemptResult::GivenUp(tally) => {
                     let random = nodes.random().number();
-                    if !self.acquisition.handle_given_up(self.driver.now(), random) {
+                    if !self.acquisition.handle_abandoned(self.driver.now(), random) {
                         return Err(given_up(tally));
                     }
                 }
@@ -206,9 +206,9 @@ impl<'a> Course<'a> {
     async fn rest_after(&mut self, nodes: &Nodes, node: NodeId, free_at: Option<Time>) {
         self.asks_all = free_at.is_none();
         let Some((slot, free_at)) = self.slot.as_ref().zip(free_at) else { return };
-        slot.handle_held(node);
+        slot.handle_single_refusal(node);
         let (now, random) = (self.driver.now(), nodes.random().number());
-        let mut until = self.acquisition.handle_held(free_at, now, random);
+        let mut until = self.acquisition.handle_single_refusal(free_at, now, random);
         if self.refused.is_none() {
             // No other node has refused yet. A key left behind on this one must not hold up the acquire.
             self.asks_all = true;

@@ -107,8 +107,8 @@ impl Queue {
     }
 
     /// One whose turn it was did not move.
-    pub(super) fn handle_bypassed(&mut self) {
-        self.turns.handle_bypassed();
+    pub(super) fn handle_skipped(&mut self) {
+        self.turns.handle_skipped();
     }
 
     /// A lease of this process has ended, and the lock can be had from `at` on. Who may try, and when.

@@ -3,7 +3,7 @@
 use super::queue::Ticket;
 use super::wait_queue::WaitQueues;
 use super::waiter::{AttemptGuard, Waiter};
-use crate::protocol::{Move, NodeId, Time};
+use crate::protocol::{NodeId, Time, Turn};
 use crate::round::Tally;
 use crate::wire::{Key, Keys};
 use std::future::poll_fn;
@@ -46,10 +46,10 @@ impl QueueSlot {
     /// Resolves when it is this one's turn.
     pub(super) async fn turn(&mut self) {
         poll_fn(|_| {
-            let at_end = match self.waiter.handle_move() {
-                Move::Compete => return Poll::Ready(()),
-                Move::Wait => return Poll::Pending,
-                Move::Enter { at_end } => at_end,
+            let at_end = match self.waiter.next_turn() {
+                Turn::Compete => return Poll::Ready(()),
+                Turn::Wait => return Poll::Pending,
+                Turn::Requeue { at_end } => at_end,
             };
             if at_end {
                 self.ticket = self.queues.next_ticket();
@@ -112,8 +112,8 @@ impl QueueSlot {
     }
 
     /// Others were faster, as `node` says.
-    pub(super) fn handle_held(&self, node: NodeId) {
-        self.queues.handle_held(&self.waiter, node);
+    pub(super) fn handle_single_refusal(&self, node: NodeId) {
+        self.queues.handle_single_refusal(&self.waiter, node);
     }
 
     /// When something happened that makes a new attempt worth while; pending until it does.

@@ -11,7 +11,7 @@
 use super::queue::{Ticket, Told, tell};
 use super::wait_queue::{Queues, WaitQueues};
 use super::waiter::Waiter;
-use crate::protocol::{Free, FreedKey, Moment, NodeId, Time};
+use crate::protocol::{Epoch, FreeNodes, NodeId, ReleaseLog, Time};
 use crate::wire::{Key, Keys};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) struct Sets {
     by_key: BTreeMap<Key, Wanted>,
     /// Each by when it joined.
     members: BTreeMap<Ticket, Member>,
-    now: Moment,
+    now: Epoch,
 }
 
 /// A key that is wanted together with others.
@@ -34,9 +34,9 @@ pub(super) struct Sets {
 struct Wanted {
     /// By how many.
     count: usize,
-    freed: FreedKey,
+    freed: ReleaseLog,
     /// Who watches it: by the node that named it, and in the order in which they were refused.
-    watchers: BTreeMap<NodeId, BTreeMap<Moment, Arc<Waiter>>>,
+    watchers: BTreeMap<NodeId, BTreeMap<Epoch, Arc<Waiter>>>,
     /// The one of them that was told last, until it has tried.
     told: Option<Ticket>,
 }
@@ -45,9 +45,9 @@ struct Wanted {
 struct Member {
     keys: Keys,
     /// When its last attempt began.
-    began: Moment,
+    began: Epoch,
     /// What it watches, on which node, and since when. A key is known by its place.
-    watches: Vec<(NodeId, usize, Moment)>,
+    watches: Vec<(NodeId, usize, Epoch)>,
     /// The keys that it was told of. Others may wait for it to try.
     told: Vec<usize>,
 }
@@ -66,7 +66,7 @@ impl Sets {
         }
         let member = self.members.entry(joined).or_insert_with(|| Member {
             keys: keys.clone(),
-            began: Moment::default(),
+            began: Epoch::default(),
             watches: Vec::new(),
             told: Vec::new(),
         });
@@ -106,8 +106,8 @@ impl Sets {
     }
 
     /// The nodes where what was in the way of `waiter` has gone since its last attempt began.
-    pub(super) fn free_for(&self, waiter: &Waiter) -> Free {
-        let mut free = Free::default();
+    pub(super) fn free_for(&self, waiter: &Waiter) -> FreeNodes {
+        let mut free = FreeNodes::default();
         let member = waiter.joined().and_then(|joined| self.members.get(&joined));
         let Some(member) = member else { return free };
         for (node, place) in waiter.obstacles() {
@@ -195,7 +195,7 @@ impl Sets {
 
 impl Wanted {
     /// The first that watches it on a node where it has gone since, and from when on it can be had there.
-    fn first(&self) -> Option<(Moment, NodeId, Time)> {
+    fn first(&self) -> Option<(Epoch, NodeId, Time)> {
         let firsts = self.watchers.iter().filter_map(|(node, line)| {
             let (since, _) = line.first_key_value()?;
             self.freed.free_from(*node, *since).map(|from| (*since, *node, from))
@@ -203,7 +203,7 @@ impl Wanted {
         firsts.min()
     }
 
-    fn take(&mut self, node: NodeId, since: Moment) -> Option<Arc<Waiter>> {
+    fn take(&mut self, node: NodeId, since: Epoch) -> Option<Arc<Waiter>> {
         let line = self.watchers.get_mut(&node)?;
         let waiter = line.remove(&since);
         if line.is_empty() {
@@ -218,10 +218,10 @@ impl WaitQueues {
     pub(super) fn handle_obstacles(&self, waiter: &Arc<Waiter>, queue: Option<&Key>) {
         let mut all = self.queues();
         all.sets.watch(waiter, queue);
-        let at = self.worth_while_at(&all, waiter);
+        let at = self.next_useful_try(&all, waiter);
         drop(all);
         if let Some(at) = at {
-            waiter.handle_news(at);
+            waiter.schedule_try(at);
         }
     }
 
@@ -251,7 +251,7 @@ impl WaitQueues {
         let mut told = Told::new();
         while let Some((waiter, from)) = all.sets.next(key) {
             // Who has lost its turn tries when it moves.
-            let at = if waiter.is_first() { self.worth_while_at(all, &waiter) } else { None };
+            let at = if waiter.is_first() { self.next_useful_try(all, &waiter) } else { None };
             let Some(at) = at else { continue };
             told.push((waiter.clone(), at));
             if at <= from.max(self.clock().now()).after(PROMPT) {

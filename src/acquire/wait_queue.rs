@@ -13,7 +13,7 @@ use super::queue::{Queue, Ticket, Woken, tell};
 use super::sets::Sets;
 use super::waiter::{AttemptGuard, Waiter};
 use crate::node::{Environment, PushSink};
-use crate::protocol::{Neglect, NodeId, Quorum, Time};
+use crate::protocol::{IdleAction, NodeId, Quorum, Time};
 use crate::random::Random;
 use crate::round::ReleaseListener;
 use crate::sync::lock;
@@ -78,16 +78,16 @@ impl WaitQueues {
     }
 
     /// When it is worth while for `waiter` to try again, if it is.
-    pub(super) fn worth_while_at(&self, all: &Queues, waiter: &Waiter) -> Option<Time> {
+    pub(super) fn next_useful_try(&self, all: &Queues, waiter: &Waiter) -> Option<Time> {
         #[cfg(feature = "test-util")]
         self.looks.fetch_add(1, Ordering::Relaxed);
         let freed = all.sets.free_for(waiter);
-        waiter.worth_while_at(freed, self.quorum)
+        waiter.next_useful_try(freed, self.quorum)
     }
 
     /// `node` has told `waiter` that others were faster.
-    pub(super) fn handle_held(&self, waiter: &Waiter, node: NodeId) {
-        waiter.handle_held(node, self.quorum, self.random.number());
+    pub(super) fn handle_single_refusal(&self, waiter: &Waiter, node: NodeId) {
+        waiter.handle_single_refusal(node, self.quorum, self.random.number());
     }
 
     pub(crate) fn new(quorum: Quorum, environment: &Environment) -> Arc<Self> {
@@ -191,20 +191,20 @@ impl Queues {
         self.swept = next;
         let (mut given_up, mut told) = (Vec::new(), Vec::new());
         for (ticket, queue, waiter) in seen {
-            let is_due = match waiter.neglect(now) {
+            let is_due = match waiter.idle_action(now) {
                 None => false,
-                Some(Neglect::GiveUp) => true,
+                Some(IdleAction::Release) => true,
                 // It is in nobody's way while nobody stands behind it.
-                Some(Neglect::Bypass) => {
+                Some(IdleAction::Skip) => {
                     let queue = queue.as_ref().and_then(|key| self.by_key.get(key));
                     queue.is_some_and(|queue| queue.has_others(ticket))
                         || waiter.joined().is_some_and(|joined| self.sets.holds_up(joined))
                 }
-                Some(Neglect::GiveUpIfWanted) => self.is_wanted(&waiter, ticket),
+                Some(IdleAction::ReleaseIfWanted) => self.is_wanted(&waiter, ticket),
             };
-            if is_due && waiter.set_aside(now, &mut given_up) {
+            if is_due && waiter.suspend(now, &mut given_up) {
                 if let Some(queue) = queue.as_ref().and_then(|key| self.by_key.get_mut(key)) {
-                    queue.handle_bypassed();
+                    queue.handle_skipped();
                 }
                 self.remove(queue.as_deref(), ticket, now, woken);
                 told.extend(waiter.joined().map(|joined| self.sets.hand_on(joined)));
@@ -345,7 +345,7 @@ impl PushSink for WaitQueues {
                 if first.joined().is_none() {
                     first.handle_freed(node);
                 }
-                if let Some(at) = self.worth_while_at(&all, &first) {
+                if let Some(at) = self.next_useful_try(&all, &first) {
                     let now = self.clock.now();
                     if let Some(queue) = all.by_key.get_mut(key) {
                         queue.handle_freed_by_others(now);
@@ -358,7 +358,7 @@ impl PushSink for WaitQueues {
             let firsts = all.by_key.values().filter_map(Queue::first);
             for waiter in firsts.chain(all.roaming.values()) {
                 waiter.handle_freed(node);
-                let at = self.worth_while_at(&all, waiter);
+                let at = self.next_useful_try(&all, waiter);
                 told.extend(at.map(|at| (waiter.clone(), at)));
             }
         }

@@ -3,7 +3,7 @@
 use super::adoption::PreviousGuard;
 use super::queue::Ticket;
 use crate::node::Claim;
-use crate::protocol::{Free, Move, Neglect, NodeId, NodeSet, Quorum, Round, Time, Waiting};
+use crate::protocol::{FreeNodes, IdleAction, NodeId, NodeSet, Quorum, Round, Time, Turn, Waiting};
 use crate::round::{ReleaseGuard, Tally};
 use crate::sync::{contain, lock};
 use crate::time::Clock;
@@ -81,7 +81,7 @@ impl Waiter {
 
     /// There is a reason to try again at `at`.
     pub(super) fn wake_for(self: &Arc<Self>, at: Time) {
-        self.state().waiting.handle_news(at);
+        self.state().waiting.schedule_try(at);
         self.wake_by_ref();
     }
 
@@ -131,8 +131,8 @@ impl Waiter {
     }
 
     /// Its future moves: whether it may compete, and where it stands from now on.
-    pub(super) fn handle_move(&self) -> Move {
-        self.state().waiting.handle_move()
+    pub(super) fn next_turn(&self) -> Turn {
+        self.state().waiting.next_turn()
     }
 
     /// When it next has a reason to try.
@@ -141,14 +141,14 @@ impl Waiter {
     }
 
     /// What is to become of it at `now`, if it does not move.
-    pub(super) fn neglect(&self, now: Time) -> Option<Neglect> {
-        self.state().waiting.neglect(now)
+    pub(super) fn idle_action(&self, now: Time) -> Option<IdleAction> {
+        self.state().waiting.idle_action(now)
     }
 
     /// Takes its turn away, and what its attempt holds, unless it has moved by `now`. False if it has.
-    pub(super) fn set_aside(&self, now: Time, given_up: &mut Vec<AttemptGuard>) -> bool {
+    pub(super) fn suspend(&self, now: Time, given_up: &mut Vec<AttemptGuard>) -> bool {
         let mut state = self.state();
-        let is_idle = state.waiting.set_aside(now);
+        let is_idle = state.waiting.suspend(now);
         if is_idle {
             given_up.extend(state.attempt.take());
         }
@@ -181,7 +181,7 @@ impl Waiter {
     /// Its attempt was refused.
     pub(super) fn handle_refusal(&self, quorum: Quorum, random: u64) {
         let mut state = self.state();
-        let free = Free { nodes: state.granted(), ..Free::default() };
+        let free = FreeNodes { nodes: state.granted(), ..FreeNodes::default() };
         state.waiting.handle_refusal(free, quorum, self.clock.now(), random);
     }
 
@@ -193,11 +193,11 @@ impl Waiter {
     }
 
     /// Only `node` received the attempt, and refused it. It pushes when the key is deleted.
-    pub(super) fn handle_held(&self, node: NodeId, quorum: Quorum, random: u64) {
+    pub(super) fn handle_single_refusal(&self, node: NodeId, quorum: Quorum, random: u64) {
         let mut state = self.state();
         // What the last attempt was granted is of the past.
         let past = state.tally.take();
-        state.waiting.handle_held(node, quorum, self.clock.now(), random);
+        state.waiting.handle_single_refusal(node, quorum, self.clock.now(), random);
         drop(state);
         drop(past);
     }
@@ -213,15 +213,15 @@ impl Waiter {
     }
 
     /// When it is worth while to try again, if it is. `freed` is where the one of several keys has gone that was in its way.
-    pub(super) fn worth_while_at(&self, freed: Free, quorum: Quorum) -> Option<Time> {
+    pub(super) fn next_useful_try(&self, freed: FreeNodes, quorum: Quorum) -> Option<Time> {
         let mut state = self.state();
-        let free = Free { nodes: state.granted().union(freed.nodes), ..freed };
-        state.waiting.worth_while_at(free, quorum, self.clock.now())
+        let free = FreeNodes { nodes: state.granted().union(freed.nodes), ..freed };
+        state.waiting.next_useful_try(free, quorum, self.clock.now())
     }
 
     /// There is a reason to try again at `at`, as its future sees itself.
-    pub(super) fn handle_news(&self, at: Time) {
-        self.state().waiting.handle_news(at);
+    pub(super) fn schedule_try(&self, at: Time) {
+        self.state().waiting.schedule_try(at);
     }
 
     /// Which of several keys was in the way of its last attempt, by node.

@@ -1,6 +1,6 @@
 //! Which nodes may not hold the keys of a lease any more, as its threads tell and ask it.
 
-use crate::protocol::{Doubt, NodeId, Quorum, Round};
+use crate::protocol::{NodeId, Quorum, Round, SuspectedLoss};
 use crate::round::Tally;
 use crate::sync::lock;
 use std::sync::{Arc, Mutex};
@@ -9,21 +9,21 @@ use std::sync::{Arc, Mutex};
 pub(super) struct Doubts(Mutex<State>);
 
 struct State {
-    doubt: Doubt,
+    doubt: SuspectedLoss,
     /// The round that acquired it, until the nodes are asked again: its votes still come in.
     acquired: Option<Arc<Tally>>,
 }
 
 impl Doubts {
     pub(super) fn new(quorum: Quorum, acquired: Arc<Tally>) -> Self {
-        Self(Mutex::new(State { doubt: Doubt::new(quorum), acquired: Some(acquired) }))
+        Self(Mutex::new(State { doubt: SuspectedLoss::new(quorum), acquired: Some(acquired) }))
     }
 
     /// The nodes are being asked.
     pub(super) fn handle_asked(&self) {
         let acquired = {
             let mut state = lock(&self.0);
-            state.doubt.handle_asked();
+            state.doubt.handle_request();
             state.acquired.take()
         };
         drop(acquired);
@@ -41,9 +41,9 @@ impl Doubts {
     }
 
     /// Something happened to a key on `node`. How many nodes may have lost theirs now.
-    pub(super) fn handle_touch(&self, node: NodeId) -> usize {
+    pub(super) fn handle_invalidation(&self, node: NodeId) -> usize {
         let mut state = lock(&self.0);
         let acquired = state.acquired.as_ref().map(|tally| tally.with_round(Round::granted));
-        state.doubt.handle_touch(node, acquired.unwrap_or_default())
+        state.doubt.handle_invalidation(node, acquired.unwrap_or_default())
     }
 }

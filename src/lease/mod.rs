@@ -72,7 +72,7 @@ impl Lease {
         }
         let mut renewal = Renewal::new(backing.quorum, backing.limits.drift, valid_until);
         if let Some(most) = max_hold {
-            renewal = renewal.kept_up(ttl, tally.t1(), most);
+            renewal = renewal.auto_extended(ttl, tally.t1(), most);
         }
         let state = LeaseState::new(backing.clone(), release, (ttl, renewal), tally.clone(), tag);
         if !backing.registry.enter(&state) {

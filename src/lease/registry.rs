@@ -3,7 +3,7 @@
 use super::state::LeaseState;
 use crate::acquire::PreviousLease;
 use crate::node::{Claim, PushSink};
-use crate::protocol::{NodeId, Steps, Tenure, Time};
+use crate::protocol::{ClockSteps, NodeId, Tenure, Time};
 use crate::sync::lock;
 use crate::wire::Value;
 use std::borrow::Borrow;
@@ -17,7 +17,7 @@ use std::time::Duration;
 pub(crate) struct LeaseRegistry {
     state: Mutex<State>,
     /// How far nodes' clocks have stepped ahead.
-    steps: Mutex<Steps>,
+    steps: Mutex<ClockSteps>,
 }
 
 #[derive(Default)]

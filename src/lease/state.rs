@@ -8,7 +8,7 @@ use super::observed::Observed;
 use crate::node::{Ballot, Claim, Nodes, QueuedCommand};
 use crate::observe::Tag;
 use crate::protocol::{
-    Checks, Extended, Goal, Loss, NodeId, Renewal, Round, Step, Tenure, Time, Ttl, Wanted,
+    CheckKind, Checks, Extended, Goal, Loss, NodeId, Renewal, Round, Step, Tenure, Time, Ttl,
 };
 use crate::round::{ReleaseGuard, Tally};
 use crate::sync::lock;
@@ -244,7 +244,7 @@ impl LeaseState {
         self.doubts.handle_outcome(&extension.tally);
         let (t1, now) = (extension.tally.t1(), self.origin.clock.now());
         let slack = self.slack(now);
-        let upkeep = |round: &Round| self.renewal().handle_upkeep(round, t1, now);
+        let upkeep = |round: &Round| self.renewal().handle_auto_extension(round, t1, now);
         let extended = extension.tally.with_round(upkeep);
         self.kept.note(extension, extended);
         self.tell(extended);
@@ -293,10 +293,10 @@ impl LeaseState {
             // Nobody waits to be told.
             return;
         }
-        let doubtful = self.doubts.handle_touch(node);
+        let doubtful = self.doubts.handle_invalidation(node);
         let quorum = lock(&self.bond).as_ref().map(|bond| bond.backing.quorum);
         if quorum.is_some_and(|quorum| quorum.blocked(doubtful)) {
-            lock(&self.checks).want(Wanted::Check);
+            lock(&self.checks).request(CheckKind::Check);
             if let Some(due) = self.check(self.origin.clock.now()) {
                 self.hasten(due);
             }
@@ -309,8 +309,8 @@ impl LeaseState {
         if let Some(wanted) = wanted {
             // If it has ended meanwhile, that is told elsewhere.
             let _ = self.begin(None, Cause::Check);
-            if wanted == Wanted::Renewal {
-                self.renewal().hasten(now);
+            if wanted == CheckKind::Renewal {
+                self.renewal().make_due(now);
                 self.hasten(now);
             }
         }
@@ -330,7 +330,7 @@ impl LeaseState {
     /// extends it at once if it is to be kept up. Or as soon as that is allowed again: who shortens keys
     /// all the time looks like a clock that stands still.
     fn refresh(self: &Arc<Self>) {
-        lock(&self.checks).want(Wanted::Renewal);
+        lock(&self.checks).request(CheckKind::Renewal);
         if let Some(due) = self.check(self.origin.clock.now()) {
             // From now on something is to be done in time, whoever waits for it.
             self.watch();

@@ -6,7 +6,7 @@ use super::links::{Links, Phase};
 use super::queued_command::QueuedCommand;
 use super::shared::{NodeShared, NodeState};
 use super::timer_clock::Moment;
-use crate::protocol::{Backoff, NodeId, Owed, Pending, Time};
+use crate::protocol::{Backoff, NodeId, PendingCommands, PendingWork, Time};
 use crate::wire::{NodeFailure, Value};
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(super) struct Backlog {
     /// Taken from the mailbox and not yet written.
     pub(super) inbox: Vec<QueuedCommand>,
     /// By the value of their claim, which no other has.
-    pub(super) owed: Pending<QueuedCommand, Value>,
+    pub(super) owed: PendingCommands<QueuedCommand, Value>,
     /// When what is owed is written again.
     pub(super) repeats: Backoff,
     /// When a `MOVED` is followed by a new connection again.
@@ -39,12 +39,12 @@ pub(super) struct Backlog {
 
 impl QueuedCommand {
     /// What this is to a node that has not done it.
-    fn owed(&self, node: NodeId) -> Owed<Value> {
+    fn owed(&self, node: NodeId) -> PendingWork<Value> {
         if self.is_release() {
-            return Owed::Release(self.pending_release(node));
+            return PendingWork::Release(self.pending_release(node));
         }
         let claim = self.claim();
-        self.extends_until().map_or(Owed::Nothing, |until| Owed::Extension {
+        self.extends_until().map_or(PendingWork::None, |until| PendingWork::Extension {
             claim: claim.value().clone(),
             until,
             is_withdrawn: claim.is_withdrawn(),
@@ -55,10 +55,10 @@ impl QueuedCommand {
 impl Backlog {
     pub(super) fn new(node: Arc<NodeShared>, links: Arc<Links>) -> Self {
         Self {
-            repeats: Backoff::of_repeats(),
-            moves: Backoff::of_moves(),
-            isolated: Backoff::of_isolated(),
-            owed: Pending::new(),
+            repeats: Backoff::for_refused_commands(),
+            moves: Backoff::for_moved(),
+            isolated: Backoff::for_isolated_releases(),
+            owed: PendingCommands::new(),
             node,
             links,
             is_closed: false,
@@ -146,7 +146,7 @@ impl Backlog {
     /// Keeps a command whose vote has been cast, if it is owed to the node.
     pub(super) fn keep(&mut self, command: QueuedCommand) {
         let owed = command.owed(self.node.id);
-        self.owed.keep(command, owed);
+        self.owed.add(command, owed);
     }
 
     /// Keeps what others have left, if no further task will be started.

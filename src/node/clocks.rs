@@ -1,7 +1,7 @@
 //! The nodes' clocks, as a client reads them: with what they grant, and when they are idle.
 
 use crate::protocol::{
-    ClockSkew, Drift, NodeId, Promise, PromiseSkew, Quorum, Reading, Time, Told, Verdict,
+    ClockSkew, Drift, NodeId, Promise, PromiseSkew, Quorum, Reading, ReadingResult, Time, Verdict,
 };
 use crate::sync::lock;
 use crate::wire::NodeFailure;
@@ -38,7 +38,11 @@ impl Clocks {
     }
 
     /// Takes what the clock of `node` shows, if it may be read.
-    pub(super) fn handle_reading(&self, node: NodeId, reading: Option<Reading>) -> Option<Told> {
+    pub(super) fn handle_reading(
+        &self,
+        node: NodeId,
+        reading: Option<Reading>,
+    ) -> Option<ReadingResult> {
         let Some(reading) = reading else {
             self.told.fetch_and(!node.bit(), Ordering::Relaxed);
             return None;

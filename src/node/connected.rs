@@ -164,9 +164,9 @@ impl Connected {
         self.line.handle_timeout(self.alarm_due, now);
         while let Some(chore) = self.line.poll_chore(backlog, now)? {
             match chore {
-                Chore::LetOthersRun => {
+                Chore::Yield => {
                     yield_now().await;
-                    self.line.handle_others_ran(now, backlog.node.moment());
+                    self.line.handle_yielded(now, backlog.node.moment());
                     // What has come meanwhile is read before this is looked at again.
                     return Ok(());
                 }

@@ -1,6 +1,6 @@
 //! What nodes may have forgotten in a restart or a flush, as a client is told of it.
 
-use crate::protocol::{Event, NodeId, Quarantine, Quorum, Rule, Sentence, Server, Time};
+use crate::protocol::{Event, Exclusion, NodeId, Policy, Quarantine, Quorum, Server, Time};
 use crate::sync::lock;
 use crate::wire::{NodeFailure, ServerInfo};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -76,9 +76,9 @@ impl Guard {
     /// Whatever was forgotten in a restart has ended after `term`.
     pub(crate) fn new(quorum: Quorum, guard: RestartGuard, term: Duration) -> Self {
         let rule = match guard {
-            RestartGuard::Off => Rule::Off,
-            RestartGuard::Observed => Rule::Observed,
-            RestartGuard::Strict => Rule::Strict,
+            RestartGuard::Off => Policy::Off,
+            RestartGuard::Observed => Policy::Observed,
+            RestartGuard::Strict => Policy::Strict,
         };
         let ends = quorum.ids().map(|_| AtomicU64::new(0)).collect();
         let quarantine = Mutex::new(Quarantine::new(quorum, rule, term));
@@ -171,19 +171,19 @@ impl Guard {
         let quarantine = lock(&self.quarantine);
         let recent_start = quarantine
             .recent_start(node, now)
-            .filter(|_| quarantine.sentence(node, now).is_none())?;
+            .filter(|_| quarantine.exclusion(node, now).is_none())?;
         Some((recent_start.ago(now), recent_start.until.since(now)))
     }
 }
 
 impl Quarantine<Arc<str>> {
     fn failure(&self, node: NodeId, now: Time) -> Option<NodeFailure> {
-        let sentence = self.sentence(node, now).or_else(|| self.recent_start(node, now));
-        sentence.map(|it| it.failure(now))
+        let exclusion = self.exclusion(node, now).or_else(|| self.recent_start(node, now));
+        exclusion.map(|it| it.failure(now))
     }
 }
 
-impl Sentence {
+impl Exclusion {
     fn ago(self, now: Time) -> Duration {
         now.since(self.noticed).saturating_add(self.before)
     }

@@ -104,17 +104,17 @@ impl Handover {
     }
 
     /// Takes up to `most` commands, to be written at once. `None` if there are broken connections that
-    /// were not `seen_to`: what they may still deliver must not come after what is written now (I8).
+    /// were not `handled`: what they may still deliver must not come after what is written now (I8).
     pub(super) fn take(
         &self,
         most: usize,
-        seen_to: &[Broken<Arc<str>>],
+        handled: &[Broken<Arc<str>>],
     ) -> Option<Vec<QueuedCommand>> {
         if !self.has_left() && !self.has_broken() {
             return Some(Vec::new());
         }
         let mut state = lock(&self.state);
-        if state.stale.has_unseen(seen_to) {
+        if state.stale.has_unhandled(handled) {
             return None;
         }
         let count = state.left.len().min(most);
@@ -165,16 +165,16 @@ impl Handover {
         lock(&self.state).stale.broken().to_vec()
     }
 
-    /// The connections `seen_to` were killed over one to `run`, or not: see [`StaleWindow`].
+    /// The connections `handled` were killed over one to `run`, or not: see [`StaleWindow`].
     pub(super) fn handle_killed(
         &self,
-        seen_to: &[Broken<Arc<str>>],
+        handled: &[Broken<Arc<str>>],
         run: Option<&Arc<str>>,
         are_killed: bool,
         now: Time,
     ) {
         let mut state = lock(&self.state);
-        state.stale.handle_killed(seen_to, run, are_killed, now);
+        state.stale.handle_killed(handled, run, are_killed, now);
         self.has_broken.store(!state.stale.broken().is_empty(), Ordering::Release);
     }
 
@@ -233,13 +233,13 @@ mod tests {
         handover.leave(release());
         handover.note_broken(broken(1));
         assert!(handover.take(5, &[]).is_none(), "its SET may come after the release");
-        let seen_to = handover.broken();
+        let handled = handover.broken();
         handover.note_broken(broken(2));
-        assert!(handover.take(5, &seen_to).is_none(), "another broke meanwhile");
+        assert!(handover.take(5, &handled).is_none(), "another broke meanwhile");
         let now = Time::from_nanos(1);
-        handover.handle_killed(&seen_to, Some(&"a server".into()), true, now);
+        handover.handle_killed(&handled, Some(&"a server".into()), true, now);
         assert_eq!(handover.broken(), [broken(2)]);
-        assert!(handover.take(5, &seen_to).is_none());
+        assert!(handover.take(5, &handled).is_none());
         assert_eq!(handover.take(5, &[broken(2)]).map(|left| left.len()), Some(1));
         assert!(!handover.has_left() && handover.has_broken() && !handover.may_undo(now));
         handover.handle_killed(&[broken(2)], None, true, now);

@@ -9,7 +9,7 @@
 //! - bytes, by way of the [conversation](Line::conversation);
 //! - [`Line::handle_answered`]: the oldest pipeline was answered;
 //! - [`Line::handle_timeout`]: the alarm rings that was set to [`Line::next_timeout`];
-//! - [`Line::handle_others_ran`]: others were let run.
+//! - [`Line::handle_yielded`]: others were let run.
 //!
 //! Then, until there is nothing: [`Line::poll_chore`] is what the task has to do, and [`Line::write`] adds the
 //! next pipeline to the bytes that are to be sent.
@@ -61,9 +61,9 @@ pub(super) type Answered = (Written, Vec<Value>);
 
 /// What a line needs its task for.
 pub(super) enum Chore {
-    /// Yield, and tell [how long that took](Line::handle_others_ran). What has come meanwhile is read before
+    /// Yield, and tell [how long that took](Line::handle_yielded). What has come meanwhile is read before
     /// anything else is decided.
-    LetOthersRun,
+    Yield,
     /// Make another connection, beside this one.
     MakeSecond,
 }
@@ -204,8 +204,8 @@ impl Line {
     }
 
     /// Others were let run from `since` on.
-    pub(super) fn handle_others_ran(&mut self, since: Moment, now: Moment) {
-        self.liveness.handle_others_ran(now.timer.since(since.timer), now.timer);
+    pub(super) fn handle_yielded(&mut self, since: Moment, now: Moment) {
+        self.liveness.handle_yielded(now.timer.since(since.timer), now.timer);
     }
 
     /// What its task has to do now, if anything; an error if the connection is to be given up.
@@ -217,11 +217,11 @@ impl Line {
         let is_quorum_silent = || backlog.links.is_quorum_silent();
         while let Some(action) = self.liveness.poll(now.timer, is_quorum_silent()) {
             match action {
-                Action::Beat => self.beat(now),
+                Action::Heartbeat => self.beat(now),
                 Action::Stall => self.stall(backlog),
-                Action::LetOthersRun => return Ok(Some(Chore::LetOthersRun)),
+                Action::Yield => return Ok(Some(Chore::Yield)),
                 Action::MakeSecond => return Ok(Some(Chore::MakeSecond)),
-                Action::GiveUp(silence) => return Err(NodeFailure::Stalled(silence)),
+                Action::Abandon(silence) => return Err(NodeFailure::Stalled(silence)),
             }
         }
         Ok(None)

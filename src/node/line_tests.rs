@@ -118,8 +118,8 @@ impl Bench {
     fn ring(&mut self, now: Moment) -> Result<Option<Chore>, NodeFailure> {
         self.line.handle_timeout(now.timer, now);
         match self.line.poll_chore(&self.backlog, now)? {
-            Some(Chore::LetOthersRun) => {
-                self.line.handle_others_ran(now, now);
+            Some(Chore::Yield) => {
+                self.line.handle_yielded(now, now);
                 self.line.poll_chore(&self.backlog, now)
             }
             chore => Ok(chore),
@@ -219,9 +219,9 @@ fn what_has_come_is_read_before_a_node_is_called_stalled() {
     bench.sent(at(0));
     bench.line.handle_timeout(at(TIMEOUT).timer, at(TIMEOUT));
     let chore = bench.line.poll_chore(&bench.backlog, at(TIMEOUT));
-    assert!(matches!(chore, Ok(Some(Chore::LetOthersRun))));
+    assert!(matches!(chore, Ok(Some(Chore::Yield))));
     assert_eq!(bench.come(&format!("+OK\r\n{TOLD}"), at(TIMEOUT + 1)), Ok(false));
-    bench.line.handle_others_ran(at(TIMEOUT), at(TIMEOUT + 1));
+    bench.line.handle_yielded(at(TIMEOUT), at(TIMEOUT + 1));
     assert!(matches!(bench.line.poll_chore(&bench.backlog, at(TIMEOUT + 1)), Ok(None)));
     assert!(!bench.line.is_stalled());
     assert_eq!(bench.votes(), ["granted"]);

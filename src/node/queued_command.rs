@@ -3,7 +3,7 @@
 use super::ballot::Ballot;
 use super::claim::Claim;
 use crate::observe::Asked;
-use crate::protocol::{NodeId, OwedRelease, Promise, Time, Ttl};
+use crate::protocol::{NodeId, PendingRelease, Promise, Time, Ttl};
 use crate::wire::{
     Answer, Capabilities, Command, Conflict, CoolDown, Form, NodeFailure, ReplyShape, Requests,
     Value, Wants,
@@ -18,7 +18,7 @@ pub(crate) struct QueuedCommand {
     /// The vote, while it is still to be cast.
     ballot: Option<Ballot>,
     form: Form,
-    pending: Option<PendingRelease>,
+    pending: Option<PendingCount>,
     /// On how many connections in a row it was written and not answered.
     unanswered: u8,
     /// When the node was first reachable with this unfinished: it answered with an error, or a later connection
@@ -51,9 +51,9 @@ struct Written {
 }
 
 /// A release that has not been delivered yet, counted while it exists.
-struct PendingRelease(Arc<AtomicUsize>);
+struct PendingCount(Arc<AtomicUsize>);
 
-impl Drop for PendingRelease {
+impl Drop for PendingCount {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Release);
     }
@@ -116,7 +116,7 @@ impl QueuedCommand {
     pub(super) fn count_in(&mut self, pending: &Arc<AtomicUsize>) {
         if self.is_release() && self.pending.is_none() {
             pending.fetch_add(1, Ordering::Release);
-            self.pending = Some(PendingRelease(pending.clone()));
+            self.pending = Some(PendingCount(pending.clone()));
         }
     }
 
@@ -172,10 +172,10 @@ impl QueuedCommand {
     }
 
     /// This release, as one that `node` has not confirmed.
-    pub(super) fn pending_release(&self, node: NodeId) -> OwedRelease {
-        OwedRelease {
+    pub(super) fn pending_release(&self, node: NodeId) -> PendingRelease {
+        PendingRelease {
             expiry: self.claim.expiry(),
-            is_in_doubt: self.claim.is_in_doubt(node),
+            may_run_late: self.claim.is_in_doubt(node),
             reached: self.reached,
             isolated: self.is_isolated().then_some(self.unanswered),
         }
@@ -202,7 +202,7 @@ impl QueuedCommand {
     /// lease has ended. A release is of use while a command may still run late there.
     pub(super) fn is_of_use(&self, node: NodeId, now: Time) -> bool {
         match self.command {
-            Command::Release { .. } => self.pending_release(node).is_of_use(now, false),
+            Command::Release { .. } => self.pending_release(node).is_useful(now, false),
             _ => !self.is_void(node, now),
         }
     }

@@ -14,7 +14,7 @@ fn acquisition(retry: &RetryPolicy) -> Acquisition {
     Acquisition::new(Quorum::majority(3), timings, node_timeout, DEADLINE, retry.schedule())
 }
 
-/// An attempt at `t1` in which the nodes vote so at once, and the round closes at its time.
+/// An attempt at `t1`: all votes arrive at `t1`, and the round is closed on time.
 fn attempt(acquisition: &mut Acquisition, t1: Time, votes: &[Vote]) -> Round {
     let (mut round, close_at) = acquisition.begin(t1);
     for (node, vote) in votes.iter().enumerate() {
@@ -29,7 +29,7 @@ fn fixed(delay_ms: u64) -> RetryPolicy {
 }
 
 #[test]
-fn a_lease_after_a_long_wait_has_its_full_validity() {
+fn lease_after_long_wait_has_full_validity() {
     let mut it = acquisition(&fixed(300));
     let held = attempt(&mut it, ms(0), &[Vote::Denied; 3]);
     assert_eq!(it.handle_outcome(&held, ms(1), 0), Next::Retry { at: ms(301) });
@@ -41,8 +41,8 @@ fn a_lease_after_a_long_wait_has_its_full_validity() {
 }
 
 #[test]
-fn what_may_be_held_for_a_shorter_time_than_its_ttl_is_valid_for_that_or_not_won() {
-    let limited = |most| acquisition(&fixed(300)).held_for(Some(Duration::from_millis(most)));
+fn hold_limit_below_ttl_shortens_validity() {
+    let limited = |most| acquisition(&fixed(300)).with_max_hold(Some(Duration::from_millis(most)));
     for (most, valid_until) in [(80, 80), (493, 493), (494, 493), (60_000, 493)] {
         let won = attempt(&mut limited(most), ms(0), &[Vote::Granted; 3]);
         assert_eq!(won.goal().valid_until(), Some(ms(valid_until)), "{most}");
@@ -53,10 +53,10 @@ fn what_may_be_held_for_a_shorter_time_than_its_ttl_is_valid_for_that_or_not_won
         late.handle_vote(NodeId::new(node), Vote::Granted, ms(60));
     });
     late.handle_close(ms(60));
-    assert!(!matches!(it.handle_outcome(&late, ms(60), 0), Next::Lease { .. }), "it has ended");
+    assert!(!matches!(it.handle_outcome(&late, ms(60), 0), Next::Lease { .. }), "the limit passed");
 }
 
-/// An attempt at `t1` that all nodes refuse, so many of which will tell when the key changes.
+/// An attempt at `t1` that all nodes refuse; `watching` of them will push when the key changes.
 fn refused(acquisition: &mut Acquisition, t1: Time, watching: usize) -> Round {
     let mut round = attempt(acquisition, t1, &[Vote::Denied; 3]);
     (0..watching).for_each(|node| round.note_watching(NodeId::new(node)));
@@ -64,7 +64,7 @@ fn refused(acquisition: &mut Acquisition, t1: Time, watching: usize) -> Round {
 }
 
 #[test]
-fn where_a_quorum_tells_of_changes_the_nodes_are_asked_a_second_later() {
+fn watched_quorum_delays_retries_by_a_second() {
     for (watching, policy, at) in [
         (3, fixed(7), 1_008),
         (2, fixed(7), 1_008),
@@ -86,12 +86,12 @@ fn where_a_quorum_tells_of_changes_the_nodes_are_asked_a_second_later() {
         ending.note_free_at(ms(90));
         ending.note_free_at(ms(70));
         let next = it.handle_outcome(&ending, ms(3), 0);
-        assert_eq!(next, Next::Retry { at: ms((at + 2).min(90)) }, "what holds it ends");
+        assert_eq!(next, Next::Retry { at: ms((at + 2).min(90)) }, "when the key expires");
     }
 }
 
 #[test]
-fn a_win_that_is_seen_too_late_is_not_a_lease() {
+fn win_evaluated_after_validity_is_expired() {
     let mut it = acquisition(&RetryPolicy::none());
     let won = attempt(&mut it, ms(0), &[Vote::Granted; 3]);
     assert_eq!(won.outcome(), Some(Outcome::Won));
@@ -100,7 +100,7 @@ fn a_win_that_is_seen_too_late_is_not_a_lease() {
 }
 
 #[test]
-fn contention_outage_and_timeout_are_told_apart() {
+fn refusals_distinguish_contention_outage_and_timeout() {
     use Vote::{Denied, Failed, Granted};
     let cases: [(u64, &[Vote], Refusal); 6] = [
         (0, &[Denied, Denied], Refusal::Contended),
@@ -119,7 +119,7 @@ fn contention_outage_and_timeout_are_told_apart() {
 }
 
 #[test]
-fn an_attempt_cut_short_by_the_deadline_leaves_the_earlier_reason() {
+fn attempt_cut_by_deadline_keeps_earlier_refusal() {
     let mut it = acquisition(&fixed(985));
     let held = attempt(&mut it, ms(0), &[Vote::Denied; 3]);
     assert_eq!(it.handle_outcome(&held, ms(1), 0), Next::Retry { at: ms(986) });
@@ -129,25 +129,25 @@ fn an_attempt_cut_short_by_the_deadline_leaves_the_earlier_reason() {
 }
 
 #[test]
-fn it_waits_to_the_deadline_and_makes_no_attempt_from_then_on() {
+fn retries_end_at_the_deadline() {
     let mut it = acquisition(&fixed(5_000));
     let held = attempt(&mut it, ms(0), &[Vote::Denied; 3]);
     assert_eq!(it.handle_outcome(&held, ms(1), 0), Next::Retry { at: DEADLINE });
     assert_eq!(it.is_over(ms(999)), None);
     assert_eq!(it.is_over(DEADLINE), Some(Refusal::Contended));
     let unasked = acquisition(&RetryPolicy::none());
-    assert_eq!(unasked.is_over(DEADLINE), Some(Refusal::Timeout), "no attempt was decided");
+    assert_eq!(unasked.is_over(DEADLINE), Some(Refusal::Timeout), "no attempt completed");
 }
 
 #[test]
-fn an_attempt_that_was_given_up_counts_as_one() {
+fn abandoned_attempt_counts_as_attempt() {
     let mut it = acquisition(&fixed(10).limit(1));
-    assert!(it.handle_given_up(ms(1), 0) && !it.handle_given_up(ms(2), 0));
-    assert!(!acquisition(&RetryPolicy::none()).handle_given_up(ms(1), 0));
-    assert!(!acquisition(&fixed(10)).handle_given_up(DEADLINE, 0));
+    assert!(it.handle_abandoned(ms(1), 0) && !it.handle_abandoned(ms(2), 0));
+    assert!(!acquisition(&RetryPolicy::none()).handle_abandoned(ms(1), 0));
+    assert!(!acquisition(&fixed(10)).handle_abandoned(DEADLINE, 0));
 }
 
-/// A round in which nodes deny, with keys that live until then, and others fail.
+/// A round that nodes deny, with keys that expire at `free_at`, and in which `failures` nodes fail.
 fn held(it: &mut Acquisition, free_at: &[u64], failures: usize) -> Round {
     let (mut round, _) = it.begin(ms(0));
     for (node, at) in free_at.iter().enumerate() {
@@ -161,14 +161,14 @@ fn held(it: &mut Acquisition, free_at: &[u64], failures: usize) -> Round {
 }
 
 #[test]
-fn the_earliest_useful_time_is_when_a_quorum_can_be_free() {
-    // N = 3: of three busy nodes the second to be free makes the quorum; with one failed, both.
+fn retry_comes_when_a_quorum_can_be_free() {
+    // N = 3: with three keys, a quorum is free when the second expires. With two keys and a failure, when both have.
     for (free_at, failures, at) in [
         (vec![70, 30, 50], 0, 50),
         (vec![70, 30], 0, 30),
         (vec![70, 30], 1, 70),
         (vec![300, 400], 0, 100),
-        // Gone already: not sooner than any policy may ask again.
+        // Expired already: not sooner than the minimum delay.
         (vec![0, 0], 0, 1),
     ] {
         let mut it = acquisition(&fixed(100));
@@ -180,7 +180,7 @@ fn the_earliest_useful_time_is_when_a_quorum_can_be_free() {
 }
 
 #[test]
-fn who_is_refused_a_lock_that_is_said_to_be_free_asks_ever_less_often() {
+fn refusals_of_free_lock_double_the_pause() {
     let mut it = acquisition(&fixed(10));
     for (free_at, at) in [(0, 1), (0, 2), (0, 4), (0, 8), (0, 10), (0, 10), (9, 10), (400, 10)] {
         let round = held(&mut it, &[free_at; 3], 0);
@@ -188,17 +188,17 @@ fn who_is_refused_a_lock_that_is_said_to_be_free_asks_ever_less_often() {
         assert_eq!(next, Next::Retry { at: ms(at) }, "free at {free_at} ms");
     }
     let round = held(&mut it, &[0; 3], 0);
-    assert_eq!(it.handle_outcome(&round, ms(0), 0), Next::Retry { at: ms(1) }, "it was held");
+    assert_eq!(it.handle_outcome(&round, ms(0), 0), Next::Retry { at: ms(1) }, "was not free");
     let mut it = acquisition(&fixed(10));
     for _ in 0..3 {
-        // Free when it may ask anyhow.
+        // Free only when the policy retries anyway.
         let round = held(&mut it, &[1; 3], 0);
         assert_eq!(it.handle_outcome(&round, ms(0), 0), Next::Retry { at: ms(1) });
     }
 }
 
 #[test]
-fn giving_up_early_does_not_wait_for_a_holder_that_outlasts_the_wait() {
+fn giving_up_early_refuses_if_holder_outlasts_deadline() {
     let refusal = Next::Refuse { refusal: Refusal::Contended, latest: true };
     for (free_at, next) in [(2_000, refusal), (500, Next::Retry { at: ms(100) })] {
         let mut it = acquisition(&fixed(100)).giving_up_early(true);
@@ -207,24 +207,24 @@ fn giving_up_early_does_not_wait_for_a_holder_that_outlasts_the_wait() {
     }
 }
 
-/// A fenced attempt in which nodes grant and answer these numbers.
+/// A fenced attempt in which the nodes grant with these counters.
 fn numbered(it: &mut Acquisition, numbers: &[u64]) -> Next {
     let (mut round, _) = it.begin(ms(0));
     for (node, number) in numbers.iter().enumerate() {
-        round.note_number(NodeId::new(node), *number);
+        round.note_counter(NodeId::new(node), *number);
         round.handle_vote(NodeId::new(node), Vote::Granted, ms(1));
     }
     round.handle_close(ms(1));
     it.handle_outcome(&round, ms(1), 0)
 }
 
-/// The round that confirms `token`, in which nodes say that they hold the key with these numbers.
+/// The round that confirms `token`, in which the nodes hold the key with these counters.
 fn raised(it: &mut Acquisition, token: u64, numbers: &[u64]) -> Next {
     let valid_until = ms(493);
-    let (mut round, close_at) = it.begin_raise(valid_until, token, ms(1));
+    let (mut round, close_at) = it.begin_confirm(valid_until, token, ms(1));
     assert_eq!(close_at, ms(51));
     for (node, number) in numbers.iter().enumerate() {
-        round.note_number(NodeId::new(node), *number);
+        round.note_counter(NodeId::new(node), *number);
         round.handle_vote(NodeId::new(node), Vote::Granted, ms(2));
     }
     round.handle_close(ms(2));
@@ -232,57 +232,57 @@ fn raised(it: &mut Acquisition, token: u64, numbers: &[u64]) -> Next {
 }
 
 #[test]
-fn a_token_is_committed_at_once_or_by_a_second_round() {
+fn token_is_committed_at_once_or_by_second_round() {
     let valid_until = ms(493);
     let lease = |token| Next::Lease { valid_until, token: Some(token) };
     let refusal = Next::Refuse { refusal: Refusal::NoQuorum, latest: true };
     let fenced = || acquisition(&RetryPolicy::none()).fenced(true);
     assert_eq!(numbered(&mut fenced(), &[7, 7]), lease(7));
     assert_eq!(numbered(&mut fenced(), &[7, 9, 7]), lease(7), "a later number does not matter");
-    assert_eq!(numbered(&mut fenced(), &[7, 9]), Next::Raise { valid_until, token: 9 });
+    assert_eq!(numbered(&mut fenced(), &[7, 9]), Next::Confirm { valid_until, token: 9 });
     assert_eq!(raised(&mut fenced(), 9, &[9, 9]), lease(9));
     assert_eq!(raised(&mut fenced(), 9, &[9, 10, 9]), lease(9));
-    assert_eq!(raised(&mut fenced(), 9, &[9, 10, 12]), refusal, "beyond the token");
+    assert_eq!(raised(&mut fenced(), 9, &[9, 10, 12]), refusal, "higher than the token");
     let mut unheard = fenced();
     let won = attempt(&mut unheard, ms(0), &[Vote::Granted; 3]);
-    assert_eq!(unheard.handle_outcome(&won, ms(1), 0), refusal, "no numbers, no token");
+    assert_eq!(unheard.handle_outcome(&won, ms(1), 0), refusal, "no counters, no token");
 }
 
 #[test]
-fn a_token_confirmed_after_the_end_of_validity_is_none() {
+fn token_confirmed_after_validity_is_expired() {
     let mut it = acquisition(&RetryPolicy::none()).fenced(true);
-    let (mut round, _) = it.begin_raise(ms(493), 9, ms(480));
+    let (mut round, _) = it.begin_confirm(ms(493), 9, ms(480));
     for node in 0..2 {
-        round.note_number(NodeId::new(node), 9);
+        round.note_counter(NodeId::new(node), 9);
         round.handle_vote(NodeId::new(node), Vote::Granted, ms(493));
     }
     assert_eq!(round.outcome(), Some(Outcome::TooLate));
     let refusal = Next::Refuse { refusal: Refusal::Expired, latest: true };
     assert_eq!(it.handle_outcome(&round, ms(493), 0), refusal);
-    let (mut round, _) = it.begin_raise(ms(493), 9, ms(480));
+    let (mut round, _) = it.begin_confirm(ms(493), 9, ms(480));
     for node in 0..2 {
-        round.note_number(NodeId::new(node), 9);
+        round.note_counter(NodeId::new(node), 9);
         round.handle_vote(NodeId::new(node), Vote::Granted, ms(481));
     }
     assert_eq!(round.outcome(), Some(Outcome::Won));
-    assert_eq!(it.handle_outcome(&round, ms(493), 0), refusal, "it is looked at too late");
+    assert_eq!(it.handle_outcome(&round, ms(493), 0), refusal, "evaluated too late");
 }
 
 #[test]
-fn no_second_round_begins_after_the_deadline() {
+fn confirming_round_never_begins_after_deadline() {
     let mut it = acquisition(&RetryPolicy::none()).fenced(true);
     let (mut round, _) = it.begin(ms(960));
     for (node, number) in [7, 9].into_iter().enumerate() {
-        round.note_number(NodeId::new(node), number);
+        round.note_counter(NodeId::new(node), number);
         round.handle_vote(NodeId::new(node), Vote::Granted, ms(961));
     }
-    assert!(matches!(it.handle_outcome(&round, ms(999), 0), Next::Raise { token: 9, .. }));
+    assert!(matches!(it.handle_outcome(&round, ms(999), 0), Next::Confirm { token: 9, .. }));
     let refusal = Next::Refuse { refusal: Refusal::Timeout, latest: true };
     assert_eq!(it.handle_outcome(&round, DEADLINE, 0), refusal);
 }
 
 #[test]
-fn a_round_is_closed_at_the_node_timeout_or_the_deadline() {
+fn round_closes_at_node_timeout_or_deadline() {
     let mut it = acquisition(&RetryPolicy::none());
     assert_eq!(it.begin(ms(0)).1, ms(50));
     assert_eq!(it.begin(ms(960)).1, DEADLINE);
@@ -290,16 +290,20 @@ fn a_round_is_closed_at_the_node_timeout_or_the_deadline() {
 }
 
 #[test]
-fn who_is_told_by_one_node_alone_asks_all_within_a_second() {
+fn attempt_held_by_one_node_retries_within_a_second() {
     let it = acquisition(&fixed(7));
     assert!(it.may_ask_one_first());
     let far = Time::END;
-    assert_eq!(it.handle_held(far, ms(100), 0), ms(600));
-    let latest = it.handle_held(far, ms(100), u64::MAX);
+    assert_eq!(it.handle_single_refusal(far, ms(100), 0), ms(600));
+    let latest = it.handle_single_refusal(far, ms(100), u64::MAX);
     assert!(latest > ms(999) && latest <= DEADLINE, "{latest:?}");
-    assert_eq!(it.handle_held(ms(130), ms(100), 0), ms(130), "it ends by itself");
-    assert_eq!(it.handle_held(ms(90), ms(100), 0), ms(101), "it seems to have ended");
-    assert_eq!(it.handle_held(far, ms(700), u64::MAX), DEADLINE);
+    assert_eq!(it.handle_single_refusal(ms(130), ms(100), 0), ms(130), "the key expires");
+    assert_eq!(
+        it.handle_single_refusal(ms(90), ms(100), 0),
+        ms(101),
+        "the key seems to have expired"
+    );
+    assert_eq!(it.handle_single_refusal(far, ms(700), u64::MAX), DEADLINE);
     let limited = acquisition(&fixed(7).limit(5));
-    assert!(!limited.may_ask_one_first(), "attempts are counted");
+    assert!(!limited.may_ask_one_first(), "the number of attempts is limited");
 }

@@ -1,25 +1,23 @@
-//! When to try again: what a node refused, and to connect to it.
+//! When to retry a command that a node refused, and when to reconnect.
 //!
 //! [`Backoff`] is exponential backoff with equal jitter: each pause is drawn from the upper half of a span
-//! that doubles with every failure up to the longest. Tell it of failures by
-//! [`handle_failure`](Backoff::handle_failure) and of what went well by
-//! [`handle_success`](Backoff::handle_success); ask it by [`next_try`](Backoff::next_try) when to try
-//! again. [`recover`](Backoff::recover) says that there is no reason any more to wait.
+//! that doubles with every failure, up to a maximum. Report failures with
+//! [`handle_failure`](Backoff::handle_failure) and successes with [`handle_success`](Backoff::handle_success).
+//! [`next_try`](Backoff::next_try) is when to try again. [`recover`](Backoff::recover) ends the pause.
 //!
-//! [`Reconnect`] is that for connections. It is told of each that was made
+//! [`Reconnect`] applies this to connections. Report each connection that was made
 //! ([`handle_connected`](Reconnect::handle_connected)), could not be made
 //! ([`handle_unreachable`](Reconnect::handle_unreachable)) or was lost
-//! ([`handle_loss`](Reconnect::handle_loss)). One that had lasted is replaced at once, without a pause and
-//! without a word to anybody; a node that drops each connection as soon as it is made is met with longer
-//! and longer pauses.
+//! ([`handle_loss`](Reconnect::handle_loss)). A connection that had lasted is replaced at once, and its loss is
+//! not reported as an outage. If a node drops each connection as soon as it is made, the pauses grow.
 //!
-//! A server can accept connections and serve no commands over them: a replica, or a server whose writes are
-//! paused. Such connections have a separate backoff, which grows to [`LAST_RETURN`](Reconnect::LAST_RETURN). A
+//! A server can accept connections and serve no commands over them: a replica, or a server whose writes are paused.
+//! Such connections have a separate backoff, which grows to [`LAST_UNSERVED_PAUSE`](Reconnect::LAST_UNSERVED_PAUSE). A
 //! connection that served for longer than that resets it.
 //!
-//! Neither draws random numbers: where a pause begins, the caller gives a word drawn evenly from all.
+//! Neither type draws random numbers: the caller passes a uniformly drawn `u64` where a pause begins.
 
-use super::retry::draw;
+use super::retry::random_between;
 use super::validity::Time;
 use std::time::Duration;
 
@@ -33,15 +31,15 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Between two tries of a command that the node answered with an error, such as `BUSY`.
+    /// Pauses between two tries of a command that the node answered with an error, such as `BUSY`.
     const FIRST_REPEAT: Duration = Duration::from_millis(10);
     const LAST_REPEAT: Duration = Duration::from_millis(500);
 
-    /// Between two reconnects because of `MOVED`, which may concern one key or the whole server.
+    /// Pauses between two reconnects because of `MOVED`, which may concern one key or the whole server.
     const FIRST_MOVE: Duration = Duration::from_secs(1);
     const LAST_MOVE: Duration = Duration::from_secs(45);
-    /// Between two tries of a release that is sent alone, because connections were closed when it was sent: longer
-    /// than a connection has to last to be replaced at once.
+    /// Pause between two tries of a release that is sent alone, because connections were closed when it was sent:
+    /// longer than a connection has to last to be replaced at once.
     const ISOLATED_REPEAT: Duration = Duration::from_secs(3);
 
     /// The first try may come at once.
@@ -49,44 +47,43 @@ impl Backoff {
         Self { first, last, failures: 0, next_try: Time::default() }
     }
 
-    /// For commands that a node refuses, and that have to reach it all the same.
-    pub(crate) fn of_repeats() -> Self {
+    /// For commands that a node refuses and that must be repeated until they succeed.
+    pub(crate) fn for_refused_commands() -> Self {
         Self::new(Self::FIRST_REPEAT, Self::LAST_REPEAT)
     }
 
     /// For reconnects because of `MOVED`.
-    pub(crate) fn of_moves() -> Self {
+    pub(crate) fn for_moved() -> Self {
         Self::new(Self::FIRST_MOVE, Self::LAST_MOVE)
     }
 
-    /// For a release that may be the reason why connections were closed.
-    pub(crate) fn of_isolated() -> Self {
+    /// For a release that may have caused the loss of connections.
+    pub(crate) fn for_isolated_releases() -> Self {
         Self::new(Self::ISOLATED_REPEAT, Self::ISOLATED_REPEAT)
     }
 
-    /// A try has failed at `now`. Several that were under way together count once: those that fail
-    /// before the next try is due.
+    /// A try has failed. Concurrent tries count once: a failure before the next try is due is ignored.
     pub(crate) fn handle_failure(&mut self, now: Time, random: u64) {
         if now >= self.next_try {
             let span = self.first.saturating_mul(1 << self.failures.min(16)).min(self.last);
             self.failures = self.failures.saturating_add(1);
-            self.next_try = now.after(draw(span / 2, span, random));
+            self.next_try = now.after(random_between(span / 2, span, random));
         }
     }
 
-    /// It went well: the next pause is a short one again. One that has begun is not cut short.
+    /// A try succeeded: the next pause is the shortest again. A pause that has begun is not cut short.
     pub(crate) fn handle_success(&mut self) {
         self.failures = 0;
     }
 
-    /// There is news of the other side: the next try may come at once, and the pause after it is a short
-    /// one.
+    /// The other side may be reachable again: the next try may come at once, and the pause after it is the
+    /// shortest.
     pub(crate) fn recover(&mut self, now: Time) {
         self.failures = 0;
         self.next_try = now;
     }
 
-    /// No try before then.
+    /// The earliest time of the next try.
     pub(crate) fn next_try(&self) -> Time {
         self.next_try
     }
@@ -97,7 +94,7 @@ impl Backoff {
 pub(crate) struct Reconnect {
     backoff: Backoff,
     /// For a server that accepts connections and serves no commands over them.
-    returns: Backoff,
+    unserved: Backoff,
     connected_at: Option<Time>,
 }
 
@@ -112,31 +109,31 @@ pub(crate) enum LossCause {
     Refused,
 }
 
-/// What the loss of a connection means for those who wait.
+/// The effect of a lost connection on waiting commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionLoss {
-    /// It had lasted: another is made at once, and commands wait for that.
+    /// It had lasted: it is replaced at once, and commands wait for the new connection.
     Blip,
     /// The node is down.
     Outage,
 }
 
 impl Reconnect {
-    /// Between two tries: a node that comes back is found within a second, and is not met by all clients
-    /// at once. A connection has lasted if it was longer than the last pause.
+    /// Pauses between two tries: short enough to find a recovered node within a second, with jitter so that
+    /// clients do not reconnect at the same time. A connection has lasted if it existed for longer than the last pause.
     const FIRST_PAUSE: Duration = Duration::from_millis(20);
     pub(crate) const LAST_PAUSE: Duration = Duration::from_secs(1);
 
-    /// The same for a server that accepts connections and serves no commands over them: the first pause is
-    /// long enough for a change of its configuration, the last bounds the time to follow a failover.
-    const FIRST_RETURN: Duration = Duration::from_millis(100);
-    pub(crate) const LAST_RETURN: Duration = Duration::from_secs(4);
+    /// Pauses for a server that accepts connections and serves no commands over them. The first pause is
+    /// long enough for a change of its configuration. The last pause bounds the time to follow a failover.
+    const FIRST_UNSERVED_PAUSE: Duration = Duration::from_millis(100);
+    pub(crate) const LAST_UNSERVED_PAUSE: Duration = Duration::from_secs(4);
 
     /// The first try may come at once.
     pub(crate) fn new() -> Self {
         Self {
             backoff: Backoff::new(Self::FIRST_PAUSE, Self::LAST_PAUSE),
-            returns: Backoff::new(Self::FIRST_RETURN, Self::LAST_RETURN),
+            unserved: Backoff::new(Self::FIRST_UNSERVED_PAUSE, Self::LAST_UNSERVED_PAUSE),
             connected_at: None,
         }
     }
@@ -146,14 +143,14 @@ impl Reconnect {
         self.connected_at = Some(now);
     }
 
-    /// No connection could be made. `is_refused` says that the server accepted it and is a replica.
+    /// No connection could be made. `is_refused`: the server accepted it but is a replica.
     pub(crate) fn handle_unreachable(&mut self, is_refused: bool, now: Time, random: u64) {
-        let backoff = if is_refused { &mut self.returns } else { &mut self.backoff };
+        let backoff = if is_refused { &mut self.unserved } else { &mut self.backoff };
         backoff.handle_failure(now, random);
     }
 
-    /// The connection was lost. If the node hung or refused all writes, it is down, also if the connection
-    /// had lasted.
+    /// The connection was lost. If the node left commands unanswered or refuses all writes, it is down, even if the
+    /// connection had lasted.
     pub(crate) fn handle_loss(
         &mut self,
         cause: LossCause,
@@ -166,11 +163,11 @@ impl Reconnect {
         if has_lasted {
             self.backoff.recover(now);
         }
-        if served > Some(Self::LAST_RETURN) {
-            self.returns.handle_success();
+        if served > Some(Self::LAST_UNSERVED_PAUSE) {
+            self.unserved.handle_success();
         }
         if cause != LossCause::Closed {
-            self.returns.handle_failure(now, random);
+            self.unserved.handle_failure(now, random);
             return ConnectionLoss::Outage;
         }
         if has_lasted {
@@ -180,7 +177,7 @@ impl Reconnect {
         ConnectionLoss::Outage
     }
 
-    /// How long the connection was of use, the silence at its end excluded.
+    /// How long the connection served commands, without the silence at its end.
     fn served_for(&self, cause: LossCause, now: Time) -> Option<Duration> {
         let silence = if let LossCause::Hung(silence) = cause { silence } else { Duration::ZERO };
         self.connected_at.map(|since| now.since(since).saturating_sub(silence))
@@ -190,12 +187,12 @@ impl Reconnect {
     /// serves no commands over its latest connections would serve none over that one.
     pub(crate) fn may_make_second(&self, silence: Duration, now: Time) -> bool {
         let served = self.served_for(LossCause::Hung(silence), now);
-        self.returns.failures == 0 || served > Some(Self::LAST_RETURN)
+        self.unserved.failures == 0 || served > Some(Self::LAST_UNSERVED_PAUSE)
     }
 
     /// When to try to connect.
     pub(crate) fn next_try(&self) -> Time {
-        self.backoff.next_try().max(self.returns.next_try())
+        self.backoff.next_try().max(self.unserved.next_try())
     }
 }
 
@@ -215,7 +212,7 @@ mod tests {
         Time::default().after(Duration::from_millis(ms))
     }
 
-    /// Fails whenever a try is due; how long it waited each time, in milliseconds rounded up.
+    /// Fails whenever a try is due; returns the pauses, in milliseconds rounded up.
     fn pauses(backoff: &mut Backoff, random: u64, count: usize) -> Vec<u128> {
         let mut pause = || {
             let now = backoff.next_try();
@@ -226,13 +223,13 @@ mod tests {
     }
 
     #[test]
-    fn pauses_double_to_the_longest_and_begin_anew_after_a_success() {
-        let mut backoff = Backoff::of_repeats();
+    fn pauses_double_to_maximum_and_reset_after_success() {
+        let mut backoff = Backoff::for_refused_commands();
         assert_eq!(backoff.next_try(), at(0));
         assert_eq!(pauses(&mut backoff, LOW, 8), [5, 10, 20, 40, 80, 160, 250, 250]);
         backoff.handle_success();
         assert_eq!(pauses(&mut backoff, HIGH, 8), [10, 20, 40, 80, 160, 320, 500, 500]);
-        assert_eq!(pauses(&mut backoff, LOW, 100)[99], 250, "for ever");
+        assert_eq!(pauses(&mut backoff, LOW, 100)[99], 250, "the maximum stays");
         let begun = backoff.next_try();
         backoff.handle_success();
         assert_eq!(backoff.next_try(), begun, "a success does not end the pause");
@@ -242,8 +239,8 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_together_counts_once() {
-        let mut backoff = Backoff::of_repeats();
+    fn concurrent_failures_count_once() {
+        let mut backoff = Backoff::for_refused_commands();
         backoff.handle_failure(at(1), LOW);
         for now in [1, 3, 5] {
             backoff.handle_failure(at(now), HIGH);
@@ -254,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_had_lasted_is_replaced_at_once() {
+    fn connection_that_lasted_is_replaced_at_once() {
         let mut it = Reconnect::new();
         it.handle_unreachable(false, at(0), LOW);
         it.handle_unreachable(false, at(10), LOW);
@@ -263,7 +260,7 @@ mod tests {
         assert_eq!(
             it.handle_loss(LossCause::Closed, at(1_040), LOW),
             ConnectionLoss::Outage,
-            "not longer than a pause"
+            "exactly the last pause is not long enough"
         );
         assert_eq!(it.next_try(), at(1_080), "the third pause");
         it.handle_connected(at(2_000));
@@ -276,15 +273,15 @@ mod tests {
         assert_eq!(it.handle_loss(hung, at(9_001), LOW), ConnectionLoss::Outage);
         assert_eq!(it.next_try(), at(9_051));
         let lost = it.handle_loss(LossCause::Closed, at(9_100), LOW);
-        assert_eq!(lost, ConnectionLoss::Outage, "there was none");
+        assert_eq!(lost, ConnectionLoss::Outage, "no connection existed");
     }
 
     #[test]
-    fn pauses_grow_while_connections_serve_nothing() {
+    fn pauses_grow_while_connections_serve_no_commands() {
         for cause in [LossCause::Refused, LossCause::Hung(ms(1_500))] {
             let mut it = Reconnect::new();
             let mut now = at(0);
-            // A silence of any length is no service. Each connection served for three seconds.
+            // Silence of any length is not service. Each connection served for three seconds.
             let silence = if let LossCause::Hung(silence) = cause { silence } else { ms(0) };
             let mut pause = |it: &mut Reconnect| {
                 it.handle_connected(now);
@@ -296,7 +293,7 @@ mod tests {
             };
             let pauses: Vec<_> = (0..8).map(|_| pause(&mut it)).collect();
             assert_eq!(pauses, [50, 100, 200, 400, 800, 1_600, 2_000, 2_000], "{cause:?}");
-            // A replica is refused at the set-up: the same pauses go on.
+            // The set-up finds a replica: the same backoff continues.
             it.handle_unreachable(true, now, LOW);
             assert_eq!(it.next_try().since(now), ms(2_000));
             // A connection that is closed after some seconds of service is replaced at once.
@@ -311,30 +308,29 @@ mod tests {
     }
 
     #[test]
-    fn a_second_connection_is_made_beside_one_that_served() {
+    fn second_connection_requires_recent_service() {
         let mut it = Reconnect::new();
         it.handle_connected(at(0));
-        assert!(it.may_make_second(ms(150), at(150)), "it is the first that hangs");
+        assert!(it.may_make_second(ms(150), at(150)), "the first unresponsive connection");
         it.handle_loss(LossCause::Hung(ms(150)), at(150), LOW);
         it.handle_connected(at(150));
         assert!(!it.may_make_second(ms(150), at(300)));
-        assert!(!it.may_make_second(ms(9_000), at(10_000)), "silence is no service");
+        assert!(!it.may_make_second(ms(9_000), at(10_000)), "silence is not service");
         assert!(it.may_make_second(ms(150), at(4_301)), "it served for longer than the last pause");
     }
 
-    /// What happens to somebody who connects again and again: each try is taken, or not; a connection is
-    /// lost after so many milliseconds.
-    fn fates() -> impl Strategy<Value = Vec<(bool, u64, u64)>> {
+    /// Reconnects: whether a try succeeds, after how many milliseconds the connection is lost, and a random number.
+    fn tries() -> impl Strategy<Value = Vec<(bool, u64, u64)>> {
         proptest::collection::vec((any::<bool>(), 0..3_000_u64, any::<u64>()), 1..60)
     }
 
     proptest! {
         #[test]
-        fn pauses_follow_from_how_often_it_went_wrong_in_a_row(fates in fates()) {
+        fn pauses_depend_on_failures_in_a_row(tries in tries()) {
             let mut it = Reconnect::new();
-            // The truth: failures since the start, or since a connection was lost that had lasted.
+            // Expected failures in a row: since the start, or since a connection was lost that had lasted.
             let mut failures = 0;
-            for (is_taken, lasts, random) in fates {
+            for (is_taken, lasts, random) in tries {
                 let tried = it.next_try();
                 let mut ended = tried;
                 let mut is_at_once = false;

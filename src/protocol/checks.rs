@@ -1,61 +1,61 @@
-//! When the nodes are asked whether a lease is still held: not more often than they can bear.
+//! When to ask the nodes whether a lease is still held, at a limited rate.
 //!
-//! - Events in: [`Checks::want`] when something happened; [`Checks::begin`] when one may begin;
-//!   [`Checks::handle_begun`] and [`Checks::handle_end`] for one under way.
+//! - Events: [`Checks::request`] when a check is needed; [`Checks::begin`] when one may begin;
+//!   [`Checks::handle_begun`] and [`Checks::handle_end`] around the requests.
 //! - The next timeout is [`Checks::due`].
 
 use super::validity::Time;
 use std::time::Duration;
 
-/// The least time between two checks: others can touch a key thousands of times a second.
+/// Minimum time between two checks: other clients can change a key thousands of times a second.
 const CHECK_PAUSE: Duration = Duration::from_millis(100);
 
-/// The checks of one lease.
+/// The pending and running checks of one lease.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
-    /// Not before then again.
+    /// Earliest time of the next check.
     next: Time,
-    /// One is under way, until then at the latest.
+    /// Set while a check is under way: when it ends at the latest.
     under_way: Option<Time>,
-    wanted: Wanted,
+    requested: CheckKind,
 }
 
-/// What is wanted since the last one.
+/// The task of the next check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Wanted {
+pub(crate) enum CheckKind {
     #[default]
-    Nothing,
-    /// To know whether it is still held.
+    None,
+    /// Check whether the lease is still held.
     Check,
-    /// That, and to extend it.
+    /// Check it and extend the lease.
     Renewal,
 }
 
 impl Checks {
-    /// Something happened that makes one worth while.
-    pub(crate) fn want(&mut self, what: Wanted) {
-        self.wanted = self.wanted.max(what);
+    /// Requests a check.
+    pub(crate) fn request(&mut self, what: CheckKind) {
+        self.requested = self.requested.max(what);
     }
 
-    /// When the next one may begin, if one is wanted.
+    /// When the next check may begin, if one is needed.
     pub(crate) fn due(&self) -> Option<Time> {
         let next = self.under_way.map_or(self.next, |until| until.max(self.next));
-        (self.wanted != Wanted::Nothing).then_some(next)
+        (self.requested != CheckKind::None).then_some(next)
     }
 
-    /// What was wanted, if that may begin at `now`: it is then taken as begun.
-    pub(crate) fn begin(&mut self, now: Time) -> Option<Wanted> {
+    /// Starts the requested check, if it may begin at `now`.
+    pub(crate) fn begin(&mut self, now: Time) -> Option<CheckKind> {
         self.due().filter(|due| now >= *due)?;
         let next = Self { next: now.after(CHECK_PAUSE), ..Self::default() };
-        Some(std::mem::replace(self, next).wanted)
+        Some(std::mem::replace(self, next).requested)
     }
 
-    /// The nodes are asked, until `close_at` at the latest.
+    /// Requests were sent, and end by `close_at`.
     pub(crate) fn handle_begun(&mut self, close_at: Time) {
         self.under_way = Some(close_at);
     }
 
-    /// They have answered.
+    /// The requests have ended.
     pub(crate) fn handle_end(&mut self) {
         self.under_way = None;
     }
@@ -70,20 +70,20 @@ mod tests {
     }
 
     #[test]
-    fn checks_are_made_when_wanted_one_at_a_time_and_not_too_often() {
+    fn checks_run_one_at_a_time_at_a_limited_rate() {
         let mut checks = Checks::default();
-        assert_eq!((checks.due(), checks.begin(at(9))), (None, None), "nothing is wanted");
-        checks.want(Wanted::Check);
-        checks.want(Wanted::Renewal);
-        checks.want(Wanted::Check);
-        assert_eq!(checks.begin(at(1_000)), Some(Wanted::Renewal), "the most that was wanted");
+        assert_eq!((checks.due(), checks.begin(at(9))), (None, None), "no check is needed");
+        checks.request(CheckKind::Check);
+        checks.request(CheckKind::Renewal);
+        checks.request(CheckKind::Check);
+        assert_eq!(checks.begin(at(1_000)), Some(CheckKind::Renewal), "the strongest request");
         checks.handle_begun(at(1_500));
         assert_eq!(checks.due(), None);
-        checks.want(Wanted::Check);
+        checks.request(CheckKind::Check);
         assert_eq!(checks.due(), Some(at(1_500)), "one is under way");
         assert_eq!(checks.begin(at(1_499)), None);
         checks.handle_end();
-        assert_eq!(checks.due(), Some(at(1_100)), "a tenth of a second apart");
-        assert_eq!(checks.begin(at(1_100)), Some(Wanted::Check));
+        assert_eq!(checks.due(), Some(at(1_100)), "100 ms apart");
+        assert_eq!(checks.begin(at(1_100)), Some(CheckKind::Check));
     }
 }

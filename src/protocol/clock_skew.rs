@@ -1,41 +1,40 @@
 //! The clocks of all nodes of a client.
 //!
-//! Where a node's clock has got ahead, it may have stepped, or ours has stood still, as when a virtual
-//! machine is frozen. No reading tells the two apart, also where all nodes deviate alike: they may have
-//! one source of time. So both are allowed for. What the node grants counts later, as if it had stepped;
-//! and our leases are mended, as if we had slept.
+//! If a node's clock has got ahead, either it has stepped, or the client's clock has stood still, for example while a
+//! virtual machine was frozen. Readings cannot tell the two apart, even if all nodes deviate alike: they may have
+//! one time source. So both are allowed for. The node's grants count later, as after a step of its clock. The client's
+//! leases are extended again, as after a pause of the process.
 //!
-//! Its methods are those of [`NodeClock`], for each node.
+//! Each method calls the [`NodeClock`] method of the same name, for one node.
 
-use super::node_clock::{Fast, NodeClock, Reading, Told};
+use super::node_clock::{Fast, NodeClock, Reading, ReadingResult};
 use super::quorum::{NodeId, Quorum};
 use super::validity::{Drift, Time};
 use std::time::Duration;
 
-/// What the clocks of a client's nodes show.
+/// The clocks of a client's nodes.
 #[derive(Debug)]
 pub(crate) struct ClockSkew {
     nodes: Vec<NodeClock>,
 }
 
 impl ClockSkew {
-    /// Clocks that were not read yet. A key stands for `term` at most.
-    pub(crate) fn new(quorum: Quorum, drift: Drift, term: Duration) -> Self {
-        Self { nodes: quorum.ids().map(|_| NodeClock::new(drift, term)).collect() }
+    /// Clocks without readings. A key exists for at most `key_lifetime`.
+    pub(crate) fn new(quorum: Quorum, drift: Drift, key_lifetime: Duration) -> Self {
+        Self { nodes: quorum.ids().map(|_| NodeClock::new(drift, key_lifetime)).collect() }
     }
 
-    /// Takes what the clock of `node` showed, and says what the grants are worth that came before that
-    /// over the same connection.
-    pub(crate) fn handle_reading(&mut self, node: NodeId, reading: Reading) -> Told {
+    /// Evaluates a reading of the clock of `node` for the grants that came before it over the same connection.
+    pub(crate) fn handle_reading(&mut self, node: NodeId, reading: Reading) -> ReadingResult {
         self.nodes[node.index()].handle_reading(reading)
     }
 
-    /// How much later what `node` grants at `now` counts.
+    /// How much later a grant of `node` at `now` counts.
     pub(crate) fn lag(&self, node: NodeId, now: Time) -> Duration {
         self.nodes[node.index()].lag(now)
     }
 
-    /// Why nothing that `node` grants counts at `now`.
+    /// Set while the grants of `node` do not count because its clock runs fast.
     pub(crate) fn fast(&self, node: NodeId, now: Time) -> Option<Fast> {
         self.nodes[node.index()].fast(now)
     }
@@ -49,15 +48,15 @@ mod tests {
         Time::default().after(Duration::from_millis(ms))
     }
 
-    /// A clock that shows this, without any way to it.
+    /// A reading without a network delay.
     fn reading(shown_ms: u64, ms: u64) -> Reading {
         Reading { sent: at(ms), shown_us: shown_ms * 1_000, received: at(ms) }
     }
 
     #[test]
-    fn each_clock_is_judged_by_its_own_readings() {
-        let term = Duration::from_mins(1);
-        let mut clocks = ClockSkew::new(Quorum::majority(3), Drift::DEFAULT, term);
+    fn each_node_clock_is_independent() {
+        let key_lifetime = Duration::from_mins(1);
+        let mut clocks = ClockSkew::new(Quorum::majority(3), Drift::DEFAULT, key_lifetime);
         let [good, stepped, fast] = [0, 1, 2].map(NodeId::new);
         for second in 1..=5 {
             let now = second * 1_000;

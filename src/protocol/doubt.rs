@@ -1,69 +1,69 @@
-//! Which nodes may not hold the keys of a lease any more.
+//! Which nodes may have lost the keys of a lease.
 //!
-//! - Events in: [`Doubt::handle_asked`] when the nodes are asked whether they hold them, and
-//!   [`Doubt::handle_outcome`] when that is decided; [`Doubt::handle_grant`] when a vote comes later;
-//!   [`Doubt::handle_touch`] when a node tells that something happened to a key. It says how many may have
-//!   lost theirs by then.
+//! - Events: [`SuspectedLoss::handle_request`] when an extension is sent to the nodes,
+//!   [`SuspectedLoss::handle_outcome`] when it is decided, [`SuspectedLoss::handle_grant`] when a vote comes later,
+//!   and [`SuspectedLoss::handle_invalidation`] when a node pushes that a key changed. The last one returns how many
+//!   nodes may have lost their keys.
 //!
-//! Before the first question it is the acquire that has asked. Its votes still come in while the lease is
-//! held, so whoever holds them says at each touch which nodes have granted.
+//! Before the first extension, the votes of the acquire are the latest knowledge. They still arrive while the lease is
+//! held, so each call passes the nodes that have granted so far.
 
 use super::quorum::{NodeId, NodeSet, Quorum};
 
-/// What speaks against nodes holding the keys, since they were last asked.
+/// The nodes suspected of having lost the keys since the last request to them.
 #[derive(Debug)]
-pub(crate) struct Doubt {
+pub(crate) struct SuspectedLoss {
     quorum: Quorum,
-    /// They told that something happened to a key.
-    touched: NodeSet,
-    asked: Asked,
+    /// Nodes that pushed a change of a key.
+    invalidated: NodeSet,
+    latest: LatestRequest,
 }
 
-/// When they were last asked.
+/// The latest request to the nodes.
 #[derive(Debug)]
-enum Asked {
+enum LatestRequest {
     ByAcquire,
     UnderWay,
-    /// By an extension: these have not said that they hold the keys.
+    /// An extension was decided; the `not_granted` nodes have not granted it.
     ByExtension {
-        unheard: NodeSet,
+        not_granted: NodeSet,
     },
 }
 
-impl Doubt {
-    /// They were asked by the acquire.
+impl SuspectedLoss {
+    /// A new lease: the acquire was the latest request.
     pub(crate) fn new(quorum: Quorum) -> Self {
-        Self { quorum, touched: NodeSet::default(), asked: Asked::ByAcquire }
+        Self { quorum, invalidated: NodeSet::default(), latest: LatestRequest::ByAcquire }
     }
 
-    /// They are being asked.
-    pub(crate) fn handle_asked(&mut self) {
-        (self.touched, self.asked) = (NodeSet::default(), Asked::UnderWay);
+    /// An extension is sent to the nodes.
+    pub(crate) fn handle_request(&mut self) {
+        (self.invalidated, self.latest) = (NodeSet::default(), LatestRequest::UnderWay);
     }
 
-    /// An extension was decided, which these have granted.
+    /// An extension was decided, with grants of these nodes.
     pub(crate) fn handle_outcome(&mut self, granted: NodeSet) {
-        self.asked = Asked::ByExtension { unheard: self.all().without(granted) };
+        self.latest = LatestRequest::ByExtension { not_granted: self.all().without(granted) };
     }
 
-    /// `node` holds the keys: its vote has come, maybe late.
+    /// `node` has granted, maybe after the decision.
     pub(crate) fn handle_grant(&mut self, node: NodeId) {
-        if let Asked::ByExtension { unheard } = &mut self.asked {
+        if let LatestRequest::ByExtension { not_granted } = &mut self.latest {
             let granted = [node].into_iter().collect();
-            *unheard = unheard.without(granted);
+            *not_granted = not_granted.without(granted);
         }
     }
 
-    /// Something happened to a key on `node`; `acquired` are the nodes that have granted the acquire by
-    /// now. How many nodes may have lost theirs.
-    pub(crate) fn handle_touch(&mut self, node: NodeId, acquired: NodeSet) -> usize {
-        self.touched.insert(node);
-        let unheard = match self.asked {
-            Asked::ByAcquire => self.all().without(acquired),
-            Asked::UnderWay => NodeSet::default(),
-            Asked::ByExtension { unheard } => unheard,
+    /// A key changed on `node`. `acquired` are the nodes that have granted the acquire so far. Returns the number
+    /// of nodes that may have lost their keys.
+    pub(crate) fn handle_invalidation(&mut self, node: NodeId, acquired: NodeSet) -> usize {
+        self.invalidated.insert(node);
+        let not_granted = match self.latest {
+            LatestRequest::ByAcquire => self.all().without(acquired),
+            LatestRequest::UnderWay => NodeSet::default(),
+            LatestRequest::ByExtension { not_granted } => not_granted,
         };
-        self.touched.union(unheard).len()
+        self.invalidated.union(not_granted).len()
     }
 
     fn all(&self) -> NodeSet {
@@ -81,55 +81,67 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_doubted_until_they_grant_also_late_and_from_a_touch_on() {
+    fn suspected_nodes_are_invalidated_or_have_not_granted() {
         let node = NodeId::new;
-        let nobody = NodeSet::default();
-        let mut doubt = Doubt::new(Quorum::majority(3));
-        assert_eq!(doubt.handle_touch(node(0), set(&[0, 1])), 2, "that, and the one not heard of");
-        assert_eq!(doubt.handle_touch(node(0), set(&[0, 1, 2])), 1, "it has granted late");
-        doubt.handle_asked();
-        assert_eq!(doubt.handle_touch(node(1), nobody), 1, "the others are being asked");
-        doubt.handle_grant(node(1));
-        assert_eq!(doubt.handle_touch(node(0), nobody), 2, "a touch may have come after the grant");
-        doubt.handle_asked();
-        doubt.handle_outcome(set(&[0]));
-        doubt.handle_grant(node(2));
+        let none = NodeSet::default();
+        let mut suspected = SuspectedLoss::new(Quorum::majority(3));
         assert_eq!(
-            doubt.handle_touch(node(0), nobody),
+            suspected.handle_invalidation(node(0), set(&[0, 1])),
             2,
-            "that and the one that was not heard of"
+            "node 0, and node 2 did not grant"
         );
-        assert_eq!(doubt.handle_touch(node(1), nobody), 2);
+        assert_eq!(
+            suspected.handle_invalidation(node(0), set(&[0, 1, 2])),
+            1,
+            "node 2 has granted late"
+        );
+        suspected.handle_request();
+        assert_eq!(suspected.handle_invalidation(node(1), none), 1, "the others are being asked");
+        suspected.handle_grant(node(1));
+        assert_eq!(
+            suspected.handle_invalidation(node(0), none),
+            2,
+            "a push may have come after the grant"
+        );
+        suspected.handle_request();
+        suspected.handle_outcome(set(&[0]));
+        suspected.handle_grant(node(2));
+        assert_eq!(
+            suspected.handle_invalidation(node(0), none),
+            2,
+            "node 0, and node 1 did not grant"
+        );
+        assert_eq!(suspected.handle_invalidation(node(1), none), 2);
     }
 
     proptest! {
-        /// Against the plain rule: touched since it was asked, or asked and not heard of.
+        /// Compares with the definition: changed since the last request, or no grant of it.
         #[test]
-        fn a_node_is_doubted_when_it_was_touched_or_not_heard_of(
+        fn suspected_nodes_match_definition(
             story in prop::collection::vec((0..4_u8, 0..5_usize, prop::collection::vec(0..5_usize, 0..5)), 1..40),
         ) {
-            let mut doubt = Doubt::new(Quorum::majority(5));
-            let (mut touched, mut unheard) = (NodeSet::default(), None);
-            for (what, node, granted) in story {
+            let mut suspected = SuspectedLoss::new(Quorum::majority(5));
+            let (mut invalidated, mut not_granted) = (NodeSet::default(), None);
+            for (action, node, granted) in story {
                 let (id, granted) = (NodeId::new(node), set(&granted));
-                match what {
+                match action {
                     0 => {
-                        doubt.handle_asked();
-                        (touched, unheard) = (NodeSet::default(), Some(NodeSet::default()));
+                        suspected.handle_request();
+                        (invalidated, not_granted) = (NodeSet::default(), Some(NodeSet::default()));
                     }
                     1 => {
-                        doubt.handle_outcome(granted);
-                        unheard = Some(set(&[0, 1, 2, 3, 4]).without(granted));
+                        suspected.handle_outcome(granted);
+                        not_granted = Some(set(&[0, 1, 2, 3, 4]).without(granted));
                     }
                     2 => {
-                        doubt.handle_grant(id);
-                        unheard = unheard.map(|unheard| unheard.without(set(&[node])));
+                        suspected.handle_grant(id);
+                        not_granted = not_granted.map(|not_granted| not_granted.without(set(&[node])));
                     }
                     _ => {
-                        touched.insert(id);
+                        invalidated.insert(id);
                         let all = set(&[0, 1, 2, 3, 4]);
-                        let doubted = touched.union(unheard.unwrap_or(all.without(granted)));
-                        prop_assert_eq!(doubt.handle_touch(id, granted), doubted.len());
+                        let expected = invalidated.union(not_granted.unwrap_or(all.without(granted)));
+                        prop_assert_eq!(suspected.handle_invalidation(id, granted), expected.len());
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! Every vote vector in every arrival order, for N = 1..5, against the invariants.
+//! Checks the invariants for every combination of votes in every arrival order, for N = 1..5.
 
 use super::quorum::{NodeId, Quorum};
 use super::round::{Goal, Outcome, Round, Vote};
@@ -36,7 +36,7 @@ fn count(votes: &[Vote], wanted: Vote) -> usize {
     votes.iter().filter(|vote| **vote == wanted).count()
 }
 
-/// Plays `order` of `votes` into a round at `now`; returns how often it decided, and the outcome.
+/// Plays the votes into a round in `order`, all at `now`. Returns how often it decided, and the round.
 fn play(goal: Goal, votes: &[Vote], order: &[usize], now: Time) -> (usize, Round) {
     let mut round = Round::new(Quorum::majority(votes.len()), goal);
     let mut decisions = 0;
@@ -45,7 +45,7 @@ fn play(goal: Goal, votes: &[Vote], order: &[usize], now: Time) -> (usize, Round
         let before = round.outcome();
         let decided = round.handle_vote(id, votes[node], now);
         decisions += usize::from(decided.is_some());
-        assert!(before.is_none() || round.outcome() == before, "I2: a decision stands");
+        assert!(before.is_none() || round.outcome() == before, "I2: a decision is final");
         assert_eq!(round.votes().len(), arrived + 1, "later votes are recorded");
         for other in VOTES {
             assert_eq!(round.handle_vote(id, other, now), None, "I1: a node votes once");
@@ -77,7 +77,7 @@ fn each_round(kinds: usize, mut check: impl FnMut(&[Vote], &[usize])) -> usize {
 #[test]
 fn acquire_wins_if_and_only_if_a_quorum_granted_in_time() {
     let goal = Goal::Acquire { valid_until: END };
-    // Missing is no answer to an acquire, so three votes out of four: skip vectors that have it.
+    // An acquire has no Missing votes: skip vectors that contain one.
     let mut seen = 0;
     each_round(4, |votes, order| {
         if votes.contains(&Vote::Missing) {
@@ -97,7 +97,7 @@ fn acquire_wins_if_and_only_if_a_quorum_granted_in_time() {
             _ => assert_eq!(outcome, Outcome::Won),
         }
         if quorum.blocked(failed) && !quorum.blocked(denied) {
-            assert_eq!(outcome, Outcome::NoQuorum, "in whatever order: {votes:?} {order:?}");
+            assert_eq!(outcome, Outcome::NoQuorum, "in any order: {votes:?} {order:?}");
         }
         for late in [END, Time::END] {
             let (_, round) = play(goal, votes, order, late);
@@ -110,7 +110,7 @@ fn acquire_wins_if_and_only_if_a_quorum_granted_in_time() {
 }
 
 #[test]
-fn a_grant_counts_from_its_time_on_and_the_round_waits_for_that_if_it_needs_it() {
+fn deferred_grants_count_later_and_the_round_waits() {
     const SOON: Time = Time::from_nanos(600);
     const LATER: Time = Time::from_nanos(700);
     let mut seen = 0;
@@ -119,7 +119,7 @@ fn a_grant_counts_from_its_time_on_and_the_round_waits_for_that_if_it_needs_it()
             return;
         }
         let quorum = Quorum::majority(votes.len());
-        // From when on each node's grant counts: at once, later, or too late for this round.
+        // When each node's grant counts: at once, later, or too late for this round.
         for kinds in 0..3_usize.pow(u32::try_from(votes.len()).expect("few")) {
             seen += 1;
             let counts_from =
@@ -164,7 +164,7 @@ fn a_grant_counts_from_its_time_on_and_the_round_waits_for_that_if_it_needs_it()
 }
 
 #[test]
-fn extension_counts_all_nodes_and_must_beat_the_old_end() {
+fn extension_needs_quorum_before_the_old_end() {
     let later = Time::from_nanos(2_000);
     let goal = Goal::Extend { current: END, proposed: later };
     let rounds = each_round(4, |votes, order| {
@@ -184,7 +184,7 @@ fn extension_counts_all_nodes_and_must_beat_the_old_end() {
 }
 
 #[test]
-fn release_tells_deleted_expired_taken_over_and_unknown_apart() {
+fn release_outcome_is_exact() {
     each_round(4, |votes, order| {
         let quorum = Quorum::majority(votes.len());
         let (deleted, failed) = (count(votes, Vote::Granted), count(votes, Vote::Failed));
@@ -206,7 +206,7 @@ fn release_tells_deleted_expired_taken_over_and_unknown_apart() {
 }
 
 #[test]
-fn closing_at_any_moment_decides_once_and_late_votes_change_nothing() {
+fn closing_decides_once_and_late_votes_change_nothing() {
     let extend = Goal::Extend { current: END, proposed: Time::from_nanos(2_000) };
     for goal in [Goal::Acquire { valid_until: END }, extend, Goal::Release] {
         each_round(4, |votes, order| {

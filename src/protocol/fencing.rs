@@ -1,35 +1,35 @@
-//! Fencing tokens: how the numbers that nodes answer become one token.
+//! Fencing tokens: how one token is chosen from the counters of the nodes.
 //!
-//! Each node keeps a counter beside a resource's key. A grant draws a number there that is higher
+//! Each node keeps a counter beside a resource's key. A grant increments it to a number that is higher
 //! than all that were drawn or confirmed on this node before. The token is **committed** once a
-//! quorum of nodes holds our key with a counter that is not lower than the token, and each of them
-//! had answered a number that is not higher. So any later holder draws a higher number on a node of
-//! both quorums, and its token is not lower than what it drew there.
+//! quorum of nodes holds this client's key with a counter that is not lower than the token, and each of them
+//! had replied with a number that is not higher. So any later holder draws a higher number on a node of
+//! both quorums, and its token is not lower than that number.
 
 use super::quorum::Quorum;
 
-/// What no counter reaches: beyond it, the nodes' scripts could not tell neighbours apart (their
-/// numbers are doubles).
+/// Upper bound of all counters: from here on the nodes' Lua scripts could not distinguish consecutive numbers, which
+/// are doubles.
 pub(crate) const LIMIT: u64 = 1 << 53;
 
-/// Hints stay below this, so that no clock and no foreign counter can bring one near its end.
+/// Hints stay below this, so that a wrong clock or a foreign counter cannot bring a counter near [`LIMIT`].
 const MAX_HINT: u64 = LIMIT / 2;
 
-/// What the numbers of an acquire round come to.
+/// The result of an acquire round's counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// A quorum answered this number: it is the token, and committed.
+    /// A quorum replied with this number: it is the token, and committed.
     Committed(u64),
-    /// This is the token once a quorum of the nodes has raised its counter to it, while the key there
-    /// is still ours.
-    Raise(u64),
+    /// The token, once a quorum of the nodes has raised its counter to it while the key there still holds this client's
+    /// value.
+    Confirm(u64),
 }
 
 /// Chooses the token from the numbers of the nodes that granted, in any order; `None` if they are
 /// no quorum.
 ///
-/// A number above the token is not confirmed by raising: a holder before us may have got it, or one
-/// between, on that node alone. So of the numbers the lowest are taken.
+/// Raising cannot confirm a number above the token: an earlier holder may have got that number, or one in between, on
+/// that node alone. So the lowest numbers are used.
 pub(crate) fn choose(quorum: Quorum, mut numbers: Vec<u64>) -> Option<Choice> {
     numbers.sort_unstable();
     let highest_of_lowest = *numbers.get(quorum.needed() - 1)?;
@@ -37,20 +37,20 @@ pub(crate) fn choose(quorum: Quorum, mut numbers: Vec<u64>) -> Option<Choice> {
     Some(
         agreed
             .and_then(<[u64]>::first)
-            .map_or(Choice::Raise(highest_of_lowest), |v| Choice::Committed(*v)),
+            .map_or(Choice::Confirm(highest_of_lowest), |v| Choice::Committed(*v)),
     )
 }
 
-/// True if one of the numbers can be that of a quorum once the `silent` nodes have answered.
+/// True if one of the numbers can reach a quorum once the `silent` nodes have replied.
 pub(crate) fn can_agree(quorum: Quorum, mut numbers: Vec<u64>, silent: usize) -> bool {
     numbers.sort_unstable();
-    let mut alike = numbers.chunk_by(|a, b| a == b);
-    alike.any(|alike| quorum.reached(alike.len() + silent))
+    let mut equal = numbers.chunk_by(|a, b| a == b);
+    equal.any(|equal| quorum.reached(equal.len() + silent))
 }
 
-/// A number to which all nodes are asked to go, so that they answer the same: above the last one
-/// that was `seen`, and not below the wall clock in microseconds. No safety hangs on it, but for
-/// counters that were lost.
+/// The minimum that a grant sends for the counters, so that all nodes reply with the same number. It is higher than the
+/// last number `seen`, and not below the wall clock in microseconds. Safety depends on it only if counters
+/// were lost.
 pub(crate) fn hint(seen: u64, wall_clock_us: u64) -> u64 {
     let sound = |number: &u64| *number < MAX_HINT;
     let after_seen = Some(seen.saturating_add(1)).filter(sound);
@@ -64,16 +64,16 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_number_of_a_quorum_is_the_token_at_once() {
+    fn number_of_a_quorum_is_committed() {
         let quorum = Quorum::majority(5);
         for (numbers, choice) in [
             (vec![], None),
             (vec![7, 7], None),
             (vec![7, 7, 7], Some(Choice::Committed(7))),
             (vec![9, 7, 3, 7, 7], Some(Choice::Committed(7))),
-            (vec![7, 8, 7], Some(Choice::Raise(8))),
-            (vec![9, 3, 8, 5], Some(Choice::Raise(8))),
-            (vec![9, 3, 8, 5, 4], Some(Choice::Raise(5))),
+            (vec![7, 8, 7], Some(Choice::Confirm(8))),
+            (vec![9, 3, 8, 5], Some(Choice::Confirm(8))),
+            (vec![9, 3, 8, 5, 4], Some(Choice::Confirm(5))),
         ] {
             assert_eq!(choose(quorum, numbers.clone()), choice, "{numbers:?}");
         }
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hint_is_after_what_was_seen_and_never_near_the_end() {
+    fn hint_exceeds_seen_and_stays_below_maximum() {
         for (seen, clock, hinted) in [
             (0, 0, 1),
             (5, 1_700_000_000_000_000, 1_700_000_000_000_000),
@@ -100,14 +100,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_quorum_has_answered_no_more_than_the_token(
+        fn quorum_numbers_do_not_exceed_token(
             nodes in 1..=7usize, numbers in proptest::collection::vec(0..6u64, 1..=7),
         ) {
             let quorum = Quorum::majority(nodes);
             let numbers: Vec<_> = numbers.into_iter().take(nodes).collect();
             let choice = choose(quorum, numbers.clone());
             prop_assert_eq!(choice.is_some(), quorum.reached(numbers.len()));
-            if let Some(Choice::Committed(token) | Choice::Raise(token)) = choice {
+            if let Some(Choice::Committed(token) | Choice::Confirm(token)) = choice {
                 let not_above = numbers.iter().filter(|number| **number <= token).count();
                 prop_assert!(quorum.reached(not_above), "{numbers:?}: {token}");
                 prop_assert!(numbers.contains(&token));

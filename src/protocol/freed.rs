@@ -1,16 +1,16 @@
-//! Which nodes are free for an attempt that was refused, as far as is known.
+//! When each node became free of the keys that blocked an attempt.
 //!
-//! One key has gone where a node says so. Of several keys a node names one that is in its way, and nodes may
-//! name different ones: what tells of another key says nothing. What a node names may be heard after what
-//! tells that it has gone, so both are kept and compared when they are asked for. What has gone is kept once for
-//! each key, whoever wants it, with the [`Moment`]: an attempt asks for what has gone since it began.
+//! A node pushes when a key is deleted. If several keys are to be locked, a node reports one that is in conflict, and
+//! nodes may report different ones. So only pushes for the reported key matter. The report may arrive after the push:
+//! both are kept and compared on request. Deletions are kept once for each key, for all attempts, with their
+//! [`Epoch`]. An attempt asks for deletions since it began.
 //!
-//! Events in:
+//! Events:
 //!
-//! - [`FreedKey::handle_freed`]: a node says that the key is gone there;
-//! - [`FreedKey::handle_release`]: a lease of this process has ended, and its deletes are on their way to all nodes.
+//! - [`ReleaseLog::handle_freed`]: a node reports that the key was deleted there;
+//! - [`ReleaseLog::handle_release`]: a lease of this process has ended, and its deletes are on their way to all nodes.
 //!
-//! Question: [`FreedKey::free_from`] is from when on a node is free of it.
+//! Query: [`ReleaseLog::free_from`] is when a node is free of the key.
 
 use super::quorum::{NodeId, NodeSet};
 use super::validity::Time;
@@ -18,52 +18,51 @@ use std::collections::BTreeMap;
 
 /// Nodes that are free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Free {
+pub(crate) struct FreeNodes {
     pub(crate) nodes: NodeSet,
-    /// From then on.
+    /// When the last of them is free.
     pub(crate) from: Time,
 }
 
-impl Free {
-    /// `node` is free, too, from `at` on.
+impl FreeNodes {
+    /// Adds `node`, which is free from `at` on.
     pub(crate) fn insert(&mut self, node: NodeId, at: Time) {
         self.nodes.insert(node);
         self.from = self.from.max(at);
     }
 }
 
-/// What comes after what: it counts up, and is no time.
+/// A logical time: a counter that orders events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Moment(u64);
+pub(crate) struct Epoch(u64);
 
-impl Moment {
-    /// The next.
+impl Epoch {
     pub(crate) fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 }
 
-/// When one key has gone last.
+/// The latest deletions of one key.
 #[derive(Debug, Default)]
-pub(crate) struct FreedKey {
-    freed: BTreeMap<NodeId, Moment>,
-    /// By a release of this process, and from when on it can be had.
-    released: Option<(Moment, Time)>,
+pub(crate) struct ReleaseLog {
+    freed: BTreeMap<NodeId, Epoch>,
+    /// The latest release by this process, and when the key is free after it.
+    released: Option<(Epoch, Time)>,
 }
 
-impl FreedKey {
-    /// `node` says at that moment that it is gone there.
-    pub(crate) fn handle_freed(&mut self, node: NodeId, moment: Moment) {
+impl ReleaseLog {
+    /// `node` reports that the key was deleted.
+    pub(crate) fn handle_freed(&mut self, node: NodeId, moment: Epoch) {
         self.freed.insert(node, moment);
     }
 
-    /// A lease ends at that moment, so that it can be had from `at` on, on all nodes.
-    pub(crate) fn handle_release(&mut self, at: Time, moment: Moment) {
+    /// A lease of this process ends. The key is free on all nodes from `at` on.
+    pub(crate) fn handle_release(&mut self, at: Time, moment: Epoch) {
         self.released = Some((moment, at));
     }
 
-    /// From when on it can be had on `node`, if it has gone there after `began`.
-    pub(crate) fn free_from(&self, node: NodeId, began: Moment) -> Option<Time> {
+    /// When the key is free on `node`, if it was deleted after `began`.
+    pub(crate) fn free_from(&self, node: NodeId, began: Epoch) -> Option<Time> {
         if self.freed.get(&node).is_some_and(|moment| *moment > began) {
             return Some(Time::default());
         }
@@ -80,43 +79,43 @@ mod tests {
         Time::default().after(Duration::from_millis(ms))
     }
 
-    fn moments() -> [Moment; 4] {
-        let first = Moment::default();
+    fn moments() -> [Epoch; 4] {
+        let first = Epoch::default();
         [first, first.next(), first.next().next(), first.next().next().next()]
     }
 
     #[test]
-    fn a_key_has_gone_where_a_node_says_so_and_only_for_who_began_before() {
+    fn deletion_counts_on_its_node_for_earlier_attempts() {
         let [first, second] = [0, 1].map(NodeId::new);
         let [start, one, two, three] = moments();
-        let mut key = FreedKey::default();
+        let mut key = ReleaseLog::default();
         assert_eq!(key.free_from(first, start), None);
         key.handle_freed(first, two);
         assert_eq!(key.free_from(first, one), Some(Time::default()));
-        assert_eq!(key.free_from(second, one), None, "nobody says that of this one");
-        assert_eq!(key.free_from(first, two), None, "the next attempt has seen that");
+        assert_eq!(key.free_from(second, one), None, "another node reported it");
+        assert_eq!(key.free_from(first, two), None, "the next attempt began after it");
         key.handle_freed(first, three);
         assert_eq!(key.free_from(first, two), Some(Time::default()));
     }
 
     #[test]
-    fn a_release_is_one_on_all_nodes() {
+    fn release_frees_all_nodes() {
         let [start, one, two, three] = moments();
-        let mut key = FreedKey::default();
+        let mut key = ReleaseLog::default();
         key.handle_release(at(70), two);
         for node in [0, 1].map(NodeId::new) {
             assert_eq!(key.free_from(node, one), Some(at(70)));
-            assert_eq!(key.free_from(node, two), None, "the next attempt has seen that");
+            assert_eq!(key.free_from(node, two), None, "the next attempt began after it");
         }
         key.handle_release(at(30), three);
-        assert_eq!(key.free_from(NodeId::new(0), start), Some(at(30)), "it was taken meanwhile");
+        assert_eq!(key.free_from(NodeId::new(0), start), Some(at(30)), "acquired in between");
     }
 
     #[test]
-    fn what_a_node_has_let_go_by_itself_need_not_be_waited_for() {
+    fn deletion_on_a_node_overrides_a_delayed_release() {
         let [start, one, two, _] = moments();
         let [first, second] = [0, 1].map(NodeId::new);
-        let mut key = FreedKey::default();
+        let mut key = ReleaseLog::default();
         key.handle_release(at(9), one);
         key.handle_freed(first, two);
         assert_eq!(key.free_from(first, start), Some(Time::default()));
@@ -124,13 +123,13 @@ mod tests {
     }
 
     #[test]
-    fn several_nodes_are_free_once_the_last_is() {
+    fn free_nodes_count_from_the_latest_time() {
         let [first, second, third] = [0, 1, 2].map(NodeId::new);
-        let mut free = Free::default();
+        let mut free = FreeNodes::default();
         for (node, ms) in [(first, 30), (second, 70), (third, 0)] {
             free.insert(node, at(ms));
         }
         let nodes = [first, second, third].into_iter().collect();
-        assert_eq!(free, Free { nodes, from: at(70) });
+        assert_eq!(free, FreeNodes { nodes, from: at(70) });
     }
 }

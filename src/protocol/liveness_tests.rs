@@ -18,101 +18,101 @@ fn new() -> Liveness {
     Liveness::new(TIMEOUT, at(0))
 }
 
-/// An alarm rings in time, and others are quick: what is done then.
+/// The alarm fires on time, and the yield takes no time. Returns the actions.
 fn ring(it: &mut Liveness, is_quorum_silent: bool) -> Vec<Action> {
     let now = it.next_timeout();
     it.handle_timeout(now, now);
     std::iter::from_fn(|| it.poll(now, is_quorum_silent)).take(9).collect()
 }
 
-/// One that has been stalled since 200 ms.
+/// A connection that has been stalled since 200 ms.
 fn stalled() -> Liveness {
     let mut it = new();
     it.handle_written(at(0));
-    assert_eq!(ring(&mut it, true), [Action::LetOthersRun, Action::Stall]);
+    assert_eq!(ring(&mut it, true), [Action::Yield, Action::Stall]);
     it
 }
 
 #[test]
-fn silence_is_a_stall_then_a_second_connection_then_the_end() {
+fn silence_stalls_then_second_connection_then_give_up() {
     let mut it = new();
     it.handle_written(at(7));
     it.handle_written(at(9));
     assert_eq!(it.next_timeout(), at(207));
     assert_eq!(it.poll(at(206), true), None);
-    assert_eq!(it.poll(at(207), true), Some(Action::LetOthersRun));
+    assert_eq!(it.poll(at(207), true), Some(Action::Yield));
     assert!(!it.is_stalled());
-    it.handle_others_ran(TIMEOUT / 8, at(208));
-    assert_eq!(it.next_timeout(), at(207), "look again at once");
+    it.handle_yielded(TIMEOUT / 8, at(208));
+    assert_eq!(it.next_timeout(), at(207), "poll again at once");
     assert_eq!(it.poll(at(208), true), Some(Action::Stall));
     assert!(it.is_stalled());
     assert_eq!(it.silence(at(300)), ms(293));
     assert_eq!((it.next_timeout(), it.poll(at(606), true)), (at(607), None));
     assert_eq!(it.poll(at(607), true), Some(Action::MakeSecond));
     assert_eq!((it.next_timeout(), it.poll(at(2_006), true)), (at(2_007), None));
-    assert_eq!(it.poll(at(2_007), true), Some(Action::GiveUp(ms(2_000))));
+    assert_eq!(it.poll(at(2_007), true), Some(Action::Abandon(ms(2_000))));
 }
 
 #[test]
-fn who_finds_out_that_it_has_slept_while_it_looks_again_gives_the_node_its_time() {
+fn pause_noticed_during_yield_restarts_the_timeout() {
     let mut it = new();
     it.handle_written(at(0));
-    assert_eq!(it.poll(at(200), true), Some(Action::LetOthersRun));
+    assert_eq!(it.poll(at(200), true), Some(Action::Yield));
     it.handle_timeout(at(200), at(900));
     assert_eq!((it.poll(at(1_099), true), it.is_stalled()), (None, false));
     assert_eq!(it.poll(at(1_100), true), Some(Action::Stall));
 }
 
 #[test]
-fn a_second_connection_is_tried_only_where_a_quorum_is_silent_when_it_is_time() {
+fn second_connection_requires_a_silent_quorum() {
     let mut it = stalled();
     assert_eq!(ring(&mut it, false), []);
-    assert_eq!(it.poll(at(700), true), None, "that is decided once");
+    assert_eq!(it.poll(at(700), true), None, "this is decided once");
     assert_eq!(it.next_timeout(), at(PATIENT));
-    assert_eq!(it.poll(at(PATIENT), true), Some(Action::GiveUp(ms(PATIENT))));
+    assert_eq!(it.poll(at(PATIENT), true), Some(Action::Abandon(ms(PATIENT))));
 }
 
 #[test]
-fn a_reply_ends_a_stall_unless_the_next_is_overdue_as_well() {
+fn reply_ends_stall_unless_next_is_overdue() {
     let mut it = stalled();
     assert!(!it.handle_reply(Some(at(50)), at(250)), "the next one is overdue");
     assert!(it.is_stalled());
     assert!(it.handle_reply(Some(at(51)), at(250)));
     assert!(!it.is_stalled());
     assert_eq!(it.next_timeout(), at(251));
-    assert!(!it.handle_reply(None, at(251)), "it was back already");
+    assert!(!it.handle_reply(None, at(251)), "it was not stalled any more");
     assert_eq!((it.next_timeout(), it.silence(at(300))), (at(5_251), Duration::ZERO));
-    // The next stall may have a second connection of its own.
+    // The next stall may have another second connection.
     let mut it = stalled();
     assert_eq!(ring(&mut it, true), [Action::MakeSecond]);
     assert!(it.handle_reply(None, at(700)));
     it.handle_written(at(800));
-    assert_eq!(ring(&mut it, true), [Action::LetOthersRun, Action::Stall]);
+    assert_eq!(ring(&mut it, true), [Action::Yield, Action::Stall]);
     assert_eq!(ring(&mut it, true), [Action::MakeSecond]);
 }
 
 #[test]
-fn what_is_idle_beats() {
+fn idle_connection_gets_heartbeats() {
     let mut it = new();
     assert_eq!((it.next_timeout(), it.poll(at(4_999), false)), (at(5_000), None));
-    assert_eq!(ring(&mut it, false), [Action::Beat]);
+    assert_eq!(ring(&mut it, false), [Action::Heartbeat]);
     assert_eq!(it.next_timeout(), at(10_000));
     it.handle_written(at(5_001));
-    assert_eq!(it.next_timeout(), at(5_201), "the beat has to be answered");
+    assert_eq!(it.next_timeout(), at(5_201), "the heartbeat needs a reply");
     assert!(!it.handle_reply(None, at(5_002)));
     assert_eq!(it.next_timeout(), at(10_002));
 }
 
 #[test]
-fn what_a_stopped_process_did_not_read_is_not_the_nodes_silence() {
+fn process_pause_does_not_count_as_node_silence() {
     let mut it = new();
     it.handle_written(at(0));
     it.handle_timeout(at(200), at(301));
     assert_eq!(it.poll(at(301), true), None);
     assert_eq!(it.next_timeout(), at(501));
     it.handle_timeout(at(501), at(601));
-    assert_eq!(it.poll(at(601), true), Some(Action::LetOthersRun), "half a timeout is not late");
-    // Who is stalled is so all the same; it is only not given up.
+    assert_eq!(it.poll(at(601), true), Some(Action::Yield), "half a timeout is not late");
+    // A late alarm does not end a stall. It only delays the end of the connection.
     let mut it = stalled();
     it.handle_timeout(at(TRUSTED), at(PATIENT));
     assert_eq!(it.poll(at(PATIENT), true), None);
@@ -121,14 +121,14 @@ fn what_a_stopped_process_did_not_read_is_not_the_nodes_silence() {
 }
 
 #[test]
-fn while_others_run_for_long_it_is_we_who_are_slow() {
+fn slow_yield_does_not_count_as_node_silence() {
     let mut it = new();
     it.handle_written(at(0));
     let mut now = 200;
     for _ in 0..9 {
-        assert_eq!(it.poll(at(now), true), Some(Action::LetOthersRun));
+        assert_eq!(it.poll(at(now), true), Some(Action::Yield));
         now += 26;
-        it.handle_others_ran(ms(26), at(now));
+        it.handle_yielded(ms(26), at(now));
         assert_eq!((it.poll(at(now), true), it.next_timeout()), (None, at(now + 200)));
         now += 200;
     }
@@ -136,8 +136,8 @@ fn while_others_run_for_long_it_is_we_who_are_slow() {
 }
 
 #[test]
-fn short_and_long_timeouts_have_their_bounds() {
-    let bounds = |timeout| (Liveness::trust(ms(timeout)), Liveness::patience(ms(timeout)));
+fn patience_is_bounded_for_short_and_long_timeouts() {
+    let bounds = |timeout| (Liveness::second_delay(ms(timeout)), Liveness::patience(ms(timeout)));
     assert_eq!(bounds(1), (ms(150), ms(1_000)));
     assert_eq!(bounds(1_000), (ms(3_000), ms(10_000)));
     assert_eq!(Liveness::patience(Duration::MAX), Duration::MAX);
@@ -147,34 +147,34 @@ fn short_and_long_timeouts_have_their_bounds() {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Deed {
+enum Operation {
     Pass(u64),
     Write,
     Reply,
-    /// The process stands still for so long.
+    /// The process is stopped for this many milliseconds.
     Stop(u64),
 }
 
-fn deeds() -> impl Strategy<Value = Vec<Deed>> {
-    let deed = prop_oneof![
-        4 => (0..900_u64).prop_map(Deed::Pass),
-        1 => (900..9_000_u64).prop_map(Deed::Pass),
-        4 => Just(Deed::Write),
-        4 => Just(Deed::Reply),
-        1 => (0..5_000_u64).prop_map(Deed::Stop),
+fn operations() -> impl Strategy<Value = Vec<Operation>> {
+    let operation = prop_oneof![
+        4 => (0..900_u64).prop_map(Operation::Pass),
+        1 => (900..9_000_u64).prop_map(Operation::Pass),
+        4 => Just(Operation::Write),
+        4 => Just(Operation::Reply),
+        1 => (0..5_000_u64).prop_map(Operation::Stop),
     ];
-    proptest::collection::vec(deed, 1..60)
+    proptest::collection::vec(operation, 1..60)
 }
 
-/// A node that is driven as a task does it, beside the truth: what is unanswered since when, and since
-/// when the process has run.
+/// Drives a [`Liveness`] as a connection's task does, beside a model: when the unanswered pipelines were written, and
+/// since when the process has been running.
 struct Play {
     it: Liveness,
     now: u64,
     unanswered: VecDeque<u64>,
     awake: u64,
     last_traffic: u64,
-    /// How often others were let run since the last reply, and second connections made in this stall.
+    /// Number of yields since the last reply, and of second connections in this stall.
     looks: u32,
     seconds: u32,
     is_over: bool,
@@ -182,12 +182,12 @@ struct Play {
 }
 
 impl Play {
-    /// How long the node has been silent, while we were there to hear it.
+    /// How long the node has been silent while the process was running.
     fn silence(&self) -> Option<u64> {
         self.unanswered.front().map(|oldest| self.now - (*oldest).max(self.awake))
     }
 
-    /// The alarm rings, as late as the process was stopped.
+    /// The alarm fires, late if the process was stopped.
     fn ring(&mut self) {
         let due = self.it.next_timeout();
         assert!(due <= at(self.now));
@@ -198,14 +198,14 @@ impl Play {
         while let Some(action) = self.it.poll(at(self.now), self.is_quorum_silent) {
             let silence = self.silence();
             match action {
-                Action::Beat => {
+                Action::Heartbeat => {
                     assert!(silence.is_none() && self.now - self.last_traffic >= 5_000);
                     self.write();
                 }
-                Action::LetOthersRun => {
+                Action::Yield => {
                     assert!(silence >= Some(200) && !self.it.is_stalled());
                     self.looks += 1;
-                    self.it.handle_others_ran(Duration::ZERO, at(self.now));
+                    self.it.handle_yielded(Duration::ZERO, at(self.now));
                 }
                 Action::Stall => assert!(silence >= Some(200) && self.looks > 0),
                 Action::MakeSecond => {
@@ -213,21 +213,21 @@ impl Play {
                     assert!(self.is_quorum_silent && self.seconds == 0);
                     self.seconds += 1;
                 }
-                Action::GiveUp(told) => {
+                Action::Abandon(told) => {
                     assert!(silence >= Some(PATIENT) && told == ms(silence.unwrap_or_default()));
                     self.is_over = true;
                     return;
                 }
             }
         }
-        assert!(self.it.next_timeout() > at(self.now), "it does not ring again and again");
+        assert!(self.it.next_timeout() > at(self.now), "the alarm fires again and again");
     }
 
-    /// Time passes, and every alarm rings in time.
+    /// Time passes, and every alarm fires on time.
     fn pass(&mut self, until: u64) {
         while !self.is_over && self.it.next_timeout() <= at(until) {
             let due = self.it.next_timeout().since(at(0));
-            let due = u64::try_from(due.as_millis()).expect("a short play");
+            let due = u64::try_from(due.as_millis()).expect("a short run");
             self.now = self.now.max(due);
             self.ring();
         }
@@ -253,7 +253,7 @@ impl Play {
         self.seconds *= u32::from(self.it.is_stalled());
     }
 
-    /// All that is due was done: what is known is true.
+    /// Compares with the model, after all actions that were due.
     fn check(&self) {
         let silence = self.silence();
         if self.awake == 0 {
@@ -261,16 +261,16 @@ impl Play {
         } else if silence >= Some(200) {
             assert!(self.it.is_stalled());
         }
-        assert!(silence < Some(PATIENT), "it was given up by then");
+        assert!(silence < Some(PATIENT), "it should have been abandoned");
         assert!(silence < Some(TRUSTED) || self.seconds > 0 || !self.is_quorum_silent);
         let idle = self.now - self.last_traffic;
-        assert!(silence.is_some() || idle < 5_000, "nothing was asked for {idle} ms");
+        assert!(silence.is_some() || idle < 5_000, "no heartbeat for {idle} ms");
     }
 }
 
 proptest! {
     #[test]
-    fn it_says_what_is_true_and_in_time(deeds in deeds(), is_quorum_silent in any::<bool>()) {
+    fn liveness_matches_model(operations in operations(), is_quorum_silent in any::<bool>()) {
         let mut play = Play {
             it: new(),
             now: 0,
@@ -282,14 +282,14 @@ proptest! {
             is_over: false,
             is_quorum_silent,
         };
-        for deed in deeds {
-            match deed {
-                Deed::Pass(span) => play.pass(play.now + span),
-                Deed::Write => play.write(),
-                Deed::Reply => play.reply(),
-                Deed::Stop(span) => play.now += span,
+        for operation in operations {
+            match operation {
+                Operation::Pass(span) => play.pass(play.now + span),
+                Operation::Write => play.write(),
+                Operation::Reply => play.reply(),
+                Operation::Stop(span) => play.now += span,
             }
-            // What is overdue after a stop or a reply rings at once.
+            // A reply that is overdue after a stop or another reply makes the alarm fire at once.
             play.pass(play.now);
             if play.is_over {
                 break;

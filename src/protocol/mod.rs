@@ -1,56 +1,55 @@
-//! The Redlock algorithm without Redis: votes in, decisions out.
+//! The Redlock algorithm, independent of Redis: votes in, decisions out.
 //!
-//! Here live the rules: what a quorum is, how long a lock is valid, when to try again, which nodes count;
-//! and of each node whether it is alive, what it is owed, and what broken connections may still deliver
-//! there. No Redis, no task, no waiting.
+//! This module computes quorums, validity, retry times, and which nodes count. For each node it tracks whether the
+//! node is alive, which releases are pending, and what broken connections may still deliver. It contains no Redis
+//! commands and no tasks.
 //!
-//! Nothing here reads a clock, draws a random number, does I/O, waits, or logs. **The rule of
-//! time**: every method that needs to know the time takes it as a parameter `now`, read by the
-//! caller from one clock (`crate::time::clock`) after whatever it reports happened; calls are made in
-//! the order of their `now`. The same objects are therefore driven by the library, by enumeration
-//! of every arrival order, and by simulation. What only paces connections ([`Liveness`], [`Backoff`],
-//! [`Reconnect`], [`StaleWindow`]) is told the time of the clock that timers run by, which need not be that
-//! one.
+//! Code in this module reads no clock, draws no random numbers, does no I/O, never waits and never logs. **The rule of
+//! time**: a method that needs the time takes it as a parameter `now`. The caller reads `now` from one clock
+//! (`crate::time::clock`) after the event that it reports, and makes its calls in the order of `now`. So the same types
+//! run in the library, in an enumeration of every arrival order, and in the simulation. [`Liveness`], [`Backoff`],
+//! [`Reconnect`] and [`StaleWindow`] only pace connections: they take the time of the clock that timers use, which can
+//! be a different clock.
 //!
 //! # The invariants
 //!
 //! Rounds
 //! - **I1** A node votes at most once in a round.
-//! - **I2** A round decides at most once; votes after the decision are recorded, and change nothing.
+//! - **I2** A round decides at most once. Votes after the decision are recorded, but do not change it.
 //! - **I3** *Won* implies granted >= quorum and now < `valid_until`, with `now` read after the
 //!   deciding reply.
 //! - **I4** `valid_until` = T1 + ttl - drift, with T1 read before the first command is sent.
-//! - **I5** Any other end of an attempt sends a release to every node that its command was written
+//! - **I5** An attempt that does not win sends a release to every node that its command was written
 //!   to. The clean-up is armed before the first send.
-//! - **I6** A quorum decides early, but commands already asked for are not cancelled, and a node
+//! - **I6** A quorum decides early, but commands that were already sent are not cancelled. A node
 //!   that missed an extension is extended again until it answers.
-//! - **I7** Every attempt has a fresh value, so a late packet of an earlier one is harmless.
+//! - **I7** Every attempt uses a fresh value, so a late packet of an earlier attempt is harmless.
 //!
 //! Order on a node
 //! - **I8** Commands to a node are first in, first out: a release never overtakes the `SET` it
 //!   undoes.
 //!
 //! Extension
-//! - **I9** A failed extension changes nothing. It counts only if a quorum of all N nodes still
-//!   holds the value and it is decided before the old `valid_until`. Once lost, a lease stays lost.
-//!   An extension never shortens.
-//! - **I10** A lease is not valid from `valid_until` on, without any I/O.
+//! - **I9** A failed extension changes nothing. An extension counts only if a quorum of all N nodes still
+//!   holds the value and the round is decided before the old `valid_until`. Once lost, a lease stays lost.
+//!   An extension never shortens a lease.
+//! - **I10** From `valid_until` on, a lease is invalid. This needs no I/O.
 //!
 //! Votes and bounds
-//! - **I11** Only `OK` is Granted; only nil (and a foreign type at the key) is Denied; every error,
-//!   timeout or broken connection is Failed, and Failed is never reported as contention.
+//! - **I11** Only `OK` is Granted. Only nil (or a key of another type) is Denied. Every error, timeout or broken
+//!   connection is Failed, and Failed is never reported as contention.
 //! - **I12** Every loop, queue, retry and spawned task has a named bound.
 //!
 //! Fencing and restarts
-//! - **I13** A fencing token is committed by a quorum that holds our value, with counters that are not
-//!   lower than the token and answers that were not higher.
-//! - **I14** A node that may have forgotten locks in a restart does not count, unless it is known of no
-//!   node that it is older than any lock: then the deployment itself is new.
-//! - **I15** A grant counts only when everybody whose key the node's clock can have dropped early has
-//!   stopped to rely on it.
+//! - **I13** A fencing token is committed by a quorum of nodes that hold the attempt's value, whose counters are not
+//!   lower than the token, and whose replies were not higher.
+//! - **I14** A node that may have forgotten locks in a restart does not count. Exception: if no known node is older
+//!   than the longest ttl, the deployment is new and there was no lock to forget.
+//! - **I15** A node whose clock may have dropped keys early counts only after every holder of such a key has
+//!   stopped relying on it.
 //!
-//! I1-I4, I9, I10 and I13-I15 are kept here; I5-I8 by `driver` and `node`, by the rules of [`Pending`] and
-//! [`StaleWindow`]; I11 by `node::reply`.
+//! I1-I4, I9, I10 and I13-I15 are enforced here. I5-I8 are enforced by `round` and `node`, with [`PendingCommands`] and
+//! [`StaleWindow`]; I11 by `wire`.
 
 mod acquisition;
 mod backoff;
@@ -79,16 +78,16 @@ mod enumeration;
 
 pub(crate) use acquisition::{Acquisition, Next, Refusal};
 pub(crate) use backoff::{Backoff, ConnectionLoss, LossCause, Reconnect};
-pub(crate) use checks::{Checks, Wanted};
+pub(crate) use checks::{CheckKind, Checks};
 pub(crate) use clock_skew::ClockSkew;
-pub(crate) use doubt::Doubt;
+pub(crate) use doubt::SuspectedLoss;
 pub(crate) use fencing::{LIMIT, hint};
-pub(crate) use freed::{Free, FreedKey, Moment};
+pub(crate) use freed::{Epoch, FreeNodes, ReleaseLog};
 pub(crate) use liveness::{Action, HEARTBEAT, Liveness};
-pub(crate) use node_clock::{Offset, Reading, Told};
-pub(crate) use pending::{Owed, OwedRelease, Pending};
+pub(crate) use node_clock::{Offset, Reading, ReadingResult};
+pub(crate) use pending::{PendingCommands, PendingRelease, PendingWork};
 pub(crate) use promise_skew::{Promise, PromiseSkew, Verdict};
-pub(crate) use quarantine::{Event, Quarantine, Rule, Sentence, Server};
+pub(crate) use quarantine::{Event, Exclusion, Policy, Quarantine, Server};
 pub(crate) use quorum::{MAX_NODES, NodeId, NodeSet, Quorum};
 pub use renewal::Loss;
 pub(crate) use renewal::{Extended, Renewal, Step, Tenure};
@@ -98,7 +97,7 @@ pub(crate) use round::{Goal, Outcome, Round, Vote};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use stale_window::STALE_WINDOW;
 pub(crate) use stale_window::{Broken, StaleWindow};
-pub(crate) use steps::Steps;
+pub(crate) use steps::ClockSteps;
 pub(crate) use turns::Turns;
 pub(crate) use validity::{Drift, Time, Ttl, TtlError, valid_until};
-pub(crate) use waiting::{Move, Neglect, Waiting};
+pub(crate) use waiting::{IdleAction, Turn, Waiting};

@@ -1,15 +1,15 @@
 use super::*;
 
-/// What a reading without any way brings to light.
+/// The step that a reading without a network delay reveals.
 fn ahead(node: &mut NodeClock, shown: i64, at: i64) -> Option<Duration> {
     node.handle_reading(reading(shown, at, 0, 0)).ahead
 }
 
 #[test]
-fn a_step_is_told_once_with_its_length_and_one_back_is_not() {
-    let mut two = Two::new();
-    two.read(10 * S);
-    let node = &mut two.node;
+fn step_ahead_is_reported_once_and_step_back_is_not() {
+    let mut clocks = Clocks::new();
+    clocks.read(10 * S);
+    let node = &mut clocks.node;
     let by = ahead(node, EPOCH + 11 * S + 150 * MS, 11 * S).expect("it has stepped");
     assert!((150..=153).contains(&by.as_millis()), "{by:?}");
     assert_eq!(ahead(node, EPOCH + 12 * S + 150 * MS, 12 * S), None);
@@ -17,51 +17,51 @@ fn a_step_is_told_once_with_its_length_and_one_back_is_not() {
 }
 
 #[test]
-fn a_clock_that_is_read_often_hides_no_small_step_however_long_it_goes_well() {
-    let mut two = Two::new();
+fn small_step_is_detected_after_many_readings() {
+    let mut clocks = Clocks::new();
     for at in 1..200 {
-        two.read(at * 5 * S);
+        clocks.read(at * 5 * S);
     }
-    // In all that time it could have wandered off by 200 ms.
-    assert!(ahead(&mut two.node, EPOCH + 1_000 * S + 50 * MS, 1_000 * S).is_some());
+    // In all that time, wander could have been 200 ms.
+    assert!(ahead(&mut clocks.node, EPOCH + 1_000 * S + 50 * MS, 1_000 * S).is_some());
 }
 
 #[test]
-fn of_two_readings_that_come_together_the_narrower_one_is_known() {
-    let mut two = Two::new();
-    two.read(10 * S);
-    two.node.handle_reading(reading(EPOCH + 100 * S, 20 * S, 4 * S, 0));
-    assert_eq!(ahead(&mut two.node, EPOCH + 100 * S, 20 * S), None);
-    assert!(ahead(&mut two.node, EPOCH + 102 * S, 21 * S).is_some(), "less than the way of one");
+fn narrower_of_two_readings_is_kept() {
+    let mut clocks = Clocks::new();
+    clocks.read(10 * S);
+    clocks.node.handle_reading(reading(EPOCH + 100 * S, 20 * S, 4 * S, 0));
+    assert_eq!(ahead(&mut clocks.node, EPOCH + 100 * S, 20 * S), None);
+    assert!(ahead(&mut clocks.node, EPOCH + 102 * S, 21 * S).is_some(), "less than one delay");
 }
 
 #[test]
-fn between_readings_a_grant_counts_as_much_later_as_with_one() {
-    let mut two = Two::new();
-    two.read(10 * S);
-    assert_eq!(two.node.lag(time(10 * S + MS)), Duration::ZERO);
-    two.ahead += S;
-    two.read(11 * S);
-    let lag = two.node.lag(time(11 * S + MS)).as_millis();
+fn lag_between_readings_equals_that_of_a_reading() {
+    let mut clocks = Clocks::new();
+    clocks.read(10 * S);
+    assert_eq!(clocks.node.lag(time(10 * S + MS)), Duration::ZERO);
+    clocks.ahead += S;
+    clocks.read(11 * S);
+    let lag = clocks.node.lag(time(11 * S + MS)).as_millis();
     assert!((980..=1_010).contains(&lag), "{lag}");
-    assert_eq!(NodeClock::new(Drift::DEFAULT, TERM).lag(time(S)), Duration::ZERO);
+    assert_eq!(NodeClock::new(Drift::DEFAULT, KEY_LIFETIME).lag(time(S)), Duration::ZERO);
 }
 
 #[test]
-fn a_step_is_forgotten_a_term_after_it_was_seen_also_between_readings() {
-    let mut two = Two::new();
-    two.read(10 * S);
-    two.ahead += 3_600 * S;
-    two.read(11 * S);
-    let over = time(11 * S + MS / 2).after(TERM);
-    assert!(two.node.lag(Time::from_nanos(over.as_nanos() - 1)) > Duration::from_mins(50));
-    assert_eq!(two.node.lag(over), Duration::ZERO);
+fn step_is_forgotten_after_term_between_readings() {
+    let mut clocks = Clocks::new();
+    clocks.read(10 * S);
+    clocks.ahead += 3_600 * S;
+    clocks.read(11 * S);
+    let over = time(11 * S + MS / 2).after(KEY_LIFETIME);
+    assert!(clocks.node.lag(Time::from_nanos(over.as_nanos() - 1)) > Duration::from_mins(50));
+    assert_eq!(clocks.node.lag(over), Duration::ZERO);
 }
 
-/// A clock that gains so many microseconds in each second, and is read once in each; whether it runs fast
-/// after so many of them.
+/// A clock that gains `gain_us` in each second, with one reading per second. Returns whether it runs fast after
+/// `seconds`.
 fn is_fast(gain_us: i64, seconds: i64) -> bool {
-    let mut node = NodeClock::new(Drift::DEFAULT, TERM);
+    let mut node = NodeClock::new(Drift::DEFAULT, KEY_LIFETIME);
     for second in 0..=seconds {
         let at = (10 + second) * S;
         node.handle_reading(reading(EPOCH + at + second * gain_us * 1_000, at, 0, 0));
@@ -70,27 +70,27 @@ fn is_fast(gain_us: i64, seconds: i64) -> bool {
 }
 
 #[test]
-fn a_clock_runs_fast_that_gains_more_than_is_allowed_for_in_three_whole_intervals() {
-    // A hundredth, and the microsecond that it does not show.
-    assert!(!is_fast(10_001, 9), "no more than is allowed for");
+fn clock_is_fast_after_three_fast_intervals() {
+    // One per cent, and the microsecond of its resolution.
+    assert!(!is_fast(10_001, 9), "within the allowance");
     assert!(is_fast(10_002, 3));
-    assert!(!is_fast(10_002, 2), "twice is not often");
+    assert!(!is_fast(10_002, 2), "only two intervals");
 }
 
 #[test]
-fn what_a_clock_gains_within_a_second_is_a_step_and_no_pace() {
-    let mut two = Two::new();
-    two.read(10 * S);
+fn gain_within_a_second_is_a_step() {
+    let mut clocks = Clocks::new();
+    clocks.read(10 * S);
     for at in 1..9 {
-        two.ahead += 50 * MS;
-        two.read(10 * S + at * 100 * MS);
+        clocks.ahead += 50 * MS;
+        clocks.read(10 * S + at * 100 * MS);
     }
-    assert_eq!(two.node.fast(time(11 * S)), None);
+    assert_eq!(clocks.node.fast(time(11 * S)), None);
 }
 
-/// What is remembered of steps that were seen at these times, in milliseconds: until when each was so.
+/// The `until` of each offset that is kept after steps at these times, in milliseconds.
 fn remembered(steps: impl IntoIterator<Item = i64>) -> Vec<i64> {
-    let mut node = NodeClock::new(Drift::DEFAULT, TERM);
+    let mut node = NodeClock::new(Drift::DEFAULT, KEY_LIFETIME);
     node.handle_reading(reading(EPOCH, 0, 0, 0));
     for (at, count) in steps.into_iter().zip(1..) {
         node.handle_reading(reading(EPOCH + (at + count * 20) * MS, at * MS, 0, 0));
@@ -100,21 +100,21 @@ fn remembered(steps: impl IntoIterator<Item = i64>) -> Vec<i64> {
 }
 
 #[test]
-fn as_many_steps_as_there_is_room_for_are_remembered_each_by_itself() {
+fn steps_up_to_maximum_are_kept_separately() {
     let steps: Vec<_> = (1..=64).map(|step| step * 100).collect();
     assert_eq!(remembered(steps.clone()), steps);
     assert_eq!(remembered(steps.into_iter().chain([6_500])).len(), MAX_PAST);
 }
 
 #[test]
-fn those_steps_are_remembered_together_that_lie_closest_for_their_age() {
-    // Evenly apart: the oldest.
+fn closest_steps_for_their_age_are_merged() {
+    // At equal distances: the oldest two are merged.
     assert_eq!(remembered((1..=65).map(|step| step * 100))[0], 200);
-    // One that comes soon after another, in the middle.
+    // One that follows another closely, in the middle: these two.
     let close = (1..=65).map(|step| if step == 31 { 3_005 } else { step * 100 });
     let kept = remembered(close);
     assert!(kept.contains(&100) && kept.contains(&3_005) && !kept.contains(&3_000), "{kept:?}");
-    // One that comes a little sooner than the others, just now: there it matters more.
+    // One that follows slightly closer than the others, but recently: it matters more there.
     let recent = (1..=65).map(|step| if step == 64 { 6_380 } else { step * 100 });
     let kept = remembered(recent);
     assert!(!kept.contains(&100) && kept.contains(&6_300) && kept.contains(&6_380), "{kept:?}");

@@ -4,32 +4,32 @@ use proptest::prelude::*;
 
 const MS: i64 = 1_000_000;
 const S: i64 = 1_000 * MS;
-const TERM: Duration = Duration::from_millis(62_200);
-/// What the node's clock shows when ours begins.
+const KEY_LIFETIME: Duration = Duration::from_millis(62_200);
+/// The time on the node's clock when the client's clock starts.
 const EPOCH: i64 = 1_700_000_000 * S;
 
-/// A node's clock and ours, with nothing between them but the way.
-struct Two {
+/// A node's clock and the client's, without drift.
+struct Clocks {
     node: NodeClock,
-    /// How far the node's is ahead of where it began.
+    /// How far the node's clock has stepped ahead since the start.
     ahead: i64,
 }
 
-impl Two {
+impl Clocks {
     fn new() -> Self {
-        Self { node: NodeClock::new(Drift::DEFAULT, TERM), ahead: 0 }
+        Self { node: NodeClock::new(Drift::DEFAULT, KEY_LIFETIME), ahead: 0 }
     }
 
-    /// Reads it at `at`, half a millisecond there and half back; for how long what it grants then does
-    /// not count, in milliseconds rounded up.
+    /// Reads the clock at `at`, with a delay of half a millisecond in each direction. Returns for how long its grants
+    /// do not count, in milliseconds rounded up.
     fn read(&mut self, at: i64) -> u128 {
-        let told = self.node.handle_reading(reading(EPOCH + at + self.ahead, at, MS / 2, MS / 2));
-        told.counts_from.since(time(at + MS / 2)).as_nanos().div_ceil(1_000_000)
+        let result = self.node.handle_reading(reading(EPOCH + at + self.ahead, at, MS / 2, MS / 2));
+        result.counts_from.since(time(at + MS / 2)).as_nanos().div_ceil(1_000_000)
     }
 }
 
 fn time(at: i64) -> Time {
-    Time::from_nanos(u64::try_from(at).expect("not before the beginning"))
+    Time::from_nanos(u64::try_from(at).expect("not negative"))
 }
 
 fn reading(shown: i64, at: i64, there: i64, back: i64) -> Reading {
@@ -38,100 +38,100 @@ fn reading(shown: i64, at: i64, there: i64, back: i64) -> Reading {
 }
 
 #[test]
-fn what_a_clock_grants_that_goes_well_counts_at_once() {
-    let mut two = Two::new();
+fn grants_of_good_clock_count_at_once() {
+    let mut clocks = Clocks::new();
     for at in 1..100 {
-        assert_eq!(two.read(at * 5 * S), 0);
+        assert_eq!(clocks.read(at * 5 * S), 0);
         // 100 parts per million.
-        two.ahead += S / 2_000;
+        clocks.ahead += S / 2_000;
     }
-    assert_eq!(two.node.fast(time(500 * S)), None);
+    assert_eq!(clocks.node.fast(time(500 * S)), None);
 }
 
 #[test]
-fn after_a_step_grants_count_by_its_length_later_and_by_less_and_less() {
-    let mut two = Two::new();
-    two.read(10 * S);
-    two.ahead += 150 * MS;
-    // What is not known of the clock is added: the way, and what it may have done in five seconds.
-    assert!((148..=153).contains(&two.read(15 * S)));
-    // A key that was granted before the step and was to stand until now was granted for five seconds at
-    // the least: its holder has given up a hundredth of that.
-    assert!((100..=106).contains(&two.read(20 * S)));
-    assert!((52..=60).contains(&two.read(25 * S)));
-    assert_eq!(two.read(33 * S), 0);
+fn step_delays_grants_and_the_delay_shrinks() {
+    let mut clocks = Clocks::new();
+    clocks.read(10 * S);
+    clocks.ahead += 150 * MS;
+    // The uncertainty is added: the network delay, and the possible wander in five seconds.
+    assert!((148..=153).contains(&clocks.read(15 * S)));
+    // A key that was granted before the step and expires now had a ttl of at least five seconds: its holder has given
+    // up one per cent of that.
+    assert!((100..=106).contains(&clocks.read(20 * S)));
+    assert!((52..=60).contains(&clocks.read(25 * S)));
+    assert_eq!(clocks.read(33 * S), 0);
 }
 
 #[test]
-fn steps_add_up_and_those_that_go_back_are_taken_off() {
-    let mut two = Two::new();
-    two.read(10 * S);
+fn steps_ahead_add_up_and_steps_back_subtract() {
+    let mut clocks = Clocks::new();
+    clocks.read(10 * S);
     for (at, step) in [(11, 100), (12, 100), (13, -50), (14, 20)] {
-        two.ahead += step * MS;
-        two.read(at * S);
+        clocks.ahead += step * MS;
+        clocks.read(at * S);
     }
-    // 170 in all, less two or three hundredths of a second.
-    let late = two.read(14 * S + MS);
+    // 170 in all, less 2 % or 3 % of a second.
+    let late = clocks.read(14 * S + MS);
     assert!((138..=145).contains(&late), "{late}");
-    two.ahead -= 10 * S;
-    let late = two.read(16 * S);
+    clocks.ahead -= 10 * S;
+    let late = clocks.read(16 * S);
     assert!(
         (100..=150).contains(&late),
-        "what was dropped is relied on for as long as before: {late}"
+        "the holders of dropped keys rely on them as before: {late}"
     );
-    assert_eq!(two.read(16 * S + 200 * MS), 0, "nothing is dropped early any more");
-    two.ahead += 10 * S;
-    let late = two.read(17 * S);
-    assert!((9_890..10_010).contains(&late), "what was granted meanwhile is: {late}");
+    assert_eq!(clocks.read(16 * S + 200 * MS), 0, "no key is dropped early any more");
+    clocks.ahead += 10 * S;
+    let late = clocks.read(17 * S);
+    assert!((9_890..10_010).contains(&late), "later grants can be dropped early: {late}");
 }
 
 #[test]
-fn a_step_is_forgotten_when_everything_has_ended_that_was_granted_before() {
-    let mut two = Two::new();
-    two.read(10 * S);
-    two.ahead += 3_600 * S;
-    assert!(two.read(11 * S) > 3_500_000);
-    assert!(two.read(73 * S) > 3_500_000);
-    assert_eq!(two.read(74 * S), 0);
+fn step_is_forgotten_after_all_earlier_keys_expired() {
+    let mut clocks = Clocks::new();
+    clocks.read(10 * S);
+    clocks.ahead += 3_600 * S;
+    assert!(clocks.read(11 * S) > 3_500_000);
+    assert!(clocks.read(73 * S) > 3_500_000);
+    assert_eq!(clocks.read(74 * S), 0);
 }
 
 #[test]
-fn a_late_reply_is_no_step() {
-    let mut two = Two::new();
-    two.read(10 * S);
+fn late_reply_is_not_a_step() {
+    let mut clocks = Clocks::new();
+    clocks.read(10 * S);
     for back in [0, 40, 400, 4_000] {
         let at = 20 * S + back * 3 * MS;
-        let told = two.node.handle_reading(reading(EPOCH + at, at, MS, back * MS));
-        assert_eq!((told.ahead, told.counts_from), (None, time(at + back * MS)));
+        let result = clocks.node.handle_reading(reading(EPOCH + at, at, MS, back * MS));
+        assert_eq!((result.ahead, result.counts_from), (None, time(at + back * MS)));
     }
-    let told = two.node.handle_reading(reading(EPOCH + 40 * S, 40 * S, 4 * S, MS));
-    assert_eq!((told.ahead, told.counts_from), (None, time(40 * S + MS)), "a late request");
-    assert_eq!(two.read(45 * S), 0);
+    let result = clocks.node.handle_reading(reading(EPOCH + 40 * S, 40 * S, 4 * S, MS));
+    assert_eq!((result.ahead, result.counts_from), (None, time(40 * S + MS)), "a late request");
+    assert_eq!(clocks.read(45 * S), 0);
 }
 
 #[test]
-fn a_clock_that_runs_fast_is_told_from_one_that_has_stepped() {
-    let mut two = Two::new();
-    two.read(10 * S);
-    // Three steps that are far more than a hundredth, with calm between them.
+fn fast_clock_is_distinguished_from_steps() {
+    let mut clocks = Clocks::new();
+    clocks.read(10 * S);
+    // Three steps of far more than one per cent, with pauses between them.
     for at in [15, 25, 35] {
-        two.ahead += 150 * MS;
-        two.read(at * S);
-        two.read((at + 5) * S);
-        assert_eq!(two.node.fast(time((at + 5) * S)), None);
+        clocks.ahead += 150 * MS;
+        clocks.read(at * S);
+        clocks.read((at + 5) * S);
+        assert_eq!(clocks.node.fast(time((at + 5) * S)), None);
     }
-    // Two per cent fast: told after three intervals in a row, whatever their lengths.
+    // Two per cent fast: detected after three intervals in a row, of any length.
     for (at, is_fast) in [(41, false), (46, false), (47, true)] {
-        two.ahead += (at - two_at(at)) * S / 50;
-        two.read(at * S);
-        assert_eq!(two.node.fast(time(at * S + MS)).is_some(), is_fast, "{at}");
+        clocks.ahead += (at - previous_reading(at)) * S / 50;
+        clocks.read(at * S);
+        assert_eq!(clocks.node.fast(time(at * S + MS)).is_some(), is_fast, "{at}");
     }
-    let fast = two.node.fast(time(47 * S + MS)).expect("it runs fast");
+    let fast = clocks.node.fast(time(47 * S + MS)).expect("it runs fast");
     assert!(fast.ahead >= Duration::from_millis(100), "{fast:?}");
-    assert_eq!(fast.until, time(47 * S + MS / 2).after(TERM));
-    assert_eq!(two.node.fast(fast.until), None);
-    // Half a per cent is no more than is allowed for.
-    let mut slow = Two::new();
+    assert_eq!(fast.until, time(47 * S + MS / 2).after(KEY_LIFETIME));
+    assert_eq!(clocks.node.fast(fast.until), None);
+    // Half a per cent is within the allowance.
+    let mut slow = Clocks::new();
     for at in 1..50 {
         slow.ahead += S / 200;
         slow.read(at * S);
@@ -139,8 +139,8 @@ fn a_clock_that_runs_fast_is_told_from_one_that_has_stepped() {
     assert_eq!(slow.node.fast(time(50 * S)), None);
 }
 
-/// When it was read before `at`, in the test above.
-fn two_at(at: i64) -> i64 {
+/// The time of the reading before `at`, in the test above.
+fn previous_reading(at: i64) -> i64 {
     match at {
         41 => 40,
         46 => 41,
@@ -149,43 +149,43 @@ fn two_at(at: i64) -> i64 {
 }
 
 #[test]
-fn an_older_reading_of_another_task_brings_nothing_new() {
-    let mut two = Two::new();
-    two.read(10 * S);
-    two.ahead += S;
-    two.read(11 * S);
-    let late = two.node.handle_reading(reading(EPOCH + 10_900 * MS, 10_900 * MS, MS, MS));
+fn older_reading_of_another_task_changes_nothing() {
+    let mut clocks = Clocks::new();
+    clocks.read(10 * S);
+    clocks.ahead += S;
+    clocks.read(11 * S);
+    let late = clocks.node.handle_reading(reading(EPOCH + 10_900 * MS, 10_900 * MS, MS, MS));
     assert_eq!(late.ahead, None);
     assert_eq!(
-        two.node.handle_reading(reading(EPOCH + 12_001 * MS, 11_001 * MS, 1, 1)).ahead,
+        clocks.node.handle_reading(reading(EPOCH + 12_001 * MS, 11_001 * MS, 1, 1)).ahead,
         None
     );
-    assert!(two.read(11 * S + 2 * MS) >= 980, "the step stays known");
+    assert!(clocks.read(11 * S + 2 * MS) >= 980, "the step is not forgotten");
 }
 
 #[test]
-fn however_often_it_steps_little_is_kept_and_nothing_overflows() {
-    let mut two = Two::new();
+fn many_steps_use_bounded_memory_without_overflow() {
+    let mut clocks = Clocks::new();
     for at in 1..20_000 {
-        two.ahead += 20 * MS;
-        two.read(at * 10 * MS);
-        assert!(two.node.past.len() <= MAX_PAST);
+        clocks.ahead += 20 * MS;
+        clocks.read(at * 10 * MS);
+        assert!(clocks.node.past.len() <= MAX_PAST);
     }
-    // A tenth of a second every second, for three minutes: 60 s of that are remembered.
-    let mut two = Two::new();
+    // A tenth of a second every second, for three minutes: the steps of the last 60 s count.
+    let mut clocks = Clocks::new();
     let mut late = 0;
     for at in 1..1_800 {
-        two.ahead += 10 * MS;
-        late = two.read(at * 100 * MS);
+        clocks.ahead += 10 * MS;
+        late = clocks.read(at * 100 * MS);
     }
     assert!((5_000..6_000).contains(&late), "{late}");
-    let mut two = Two::new();
+    let mut clocks = Clocks::new();
     for shown_us in [0, u64::MAX, 1, u64::MAX / 1_000, 7] {
         for received in [1, u64::MAX] {
             let received = Time::from_nanos(received);
-            let told =
-                two.node.handle_reading(Reading { sent: Time::default(), shown_us, received });
-            assert!(told.counts_from >= received);
+            let result =
+                clocks.node.handle_reading(Reading { sent: Time::default(), shown_us, received });
+            assert!(result.counts_from >= received);
         }
     }
 }
@@ -193,17 +193,17 @@ fn however_often_it_steps_little_is_kept_and_nothing_overflows() {
 #[path = "node_clock_limits_tests.rs"]
 mod limits;
 
-/// What is drawn of a run in the world: clocks that wander by up to 100 parts per million, steps of the
-/// node's, and a client that reads it now and then.
+/// A random history: clocks that wander by up to 100 parts per million, steps of the
+/// node's clock, and readings by a client.
 #[derive(Clone, Debug)]
 struct World {
-    /// In parts per million: the node's, the holder's and the reader's.
+    /// Rates in parts per million: of the node, the holder and the reader.
     rates: [i64; 3],
-    /// When, and by how much.
+    /// Time and size of each step.
     steps: Vec<(i64, i64)>,
-    /// After how long, and how long the ways there and back take.
+    /// The pause before each reading, and its network delays in both directions.
     readings: Vec<(i64, i64, i64)>,
-    /// When a key was granted to the holder, and for how many milliseconds.
+    /// When each key was granted to the holder, and its ttl in milliseconds.
     grants: Vec<(i64, u64)>,
 }
 
@@ -218,17 +218,17 @@ impl World {
         at + at / 1_000_000 * self.rates[2]
     }
 
-    /// True if the key that was granted at `granted` for `ttl` is gone at `at`, or was before.
+    /// True if the key that was granted at `granted` for `ttl` has been dropped by `at`.
     fn is_gone(&self, (granted, ttl): (i64, u64), at: i64) -> bool {
         let end = self.shown(granted) / MS + i64::try_from(ttl).expect("short");
         let after =
             self.steps.iter().map(|(when, _)| *when).filter(|when| (granted..at).contains(when));
-        // Just before each step back it was as late as it got.
+        // The clock is at a local maximum just before each step back.
         let moments = after.map(|when| when - 1).chain([at]);
         moments.filter(|moment| *moment >= granted).any(|moment| self.shown(moment) / MS >= end)
     }
 
-    /// Until when its holder relies on it, who was granted it over no way at all, in true time.
+    /// The end of the holder's validity, in true time, if the grant had no network delay.
     fn relied_on_until(&self, (granted, ttl): (i64, u64)) -> i64 {
         let ttl = Ttl::from_duration(Duration::from_millis(ttl)).expect("a good ttl");
         let validity = ttl.as_duration().saturating_sub(Drift::DEFAULT.allowance(ttl));
@@ -239,7 +239,7 @@ impl World {
 
 fn world() -> impl Strategy<Value = World> {
     let rates = prop::array::uniform3(-100..=100_i64);
-    // From seven milliseconds on: what is less is hidden by the ways.
+    // From seven milliseconds on: smaller steps are hidden by the network delays.
     let by = prop_oneof![7..200_i64, -200..-7_i64, 200..10_000_i64, -10_000..-200_i64];
     let steps = prop::collection::vec((0..120_000_i64, by), 0..8);
     let reading = (1..5_000_i64, 20..2_000_i64, 20..2_000_i64);
@@ -247,7 +247,10 @@ fn world() -> impl Strategy<Value = World> {
     let grants = prop::collection::vec((1..120_000_i64, 10..60_000_u64), 1..20);
     (rates, steps, readings, grants).prop_map(|(rates, steps, readings, grants)| World {
         rates,
-        steps: apart(steps.into_iter().map(|(at, by)| (at * MS + 7, by * MS)).collect(), &readings),
+        steps: separated(
+            steps.into_iter().map(|(at, by)| (at * MS + 7, by * MS)).collect(),
+            &readings,
+        ),
         readings: readings
             .into_iter()
             .map(|(after, to, from)| (after * MS, to * 1_000, from * 1_000))
@@ -256,9 +259,9 @@ fn world() -> impl Strategy<Value = World> {
     })
 }
 
-/// The first step between any two readings: how far a clock was put ahead that was put back before it was
-/// read, nobody can know.
-fn apart(mut steps: Vec<(i64, i64)>, readings: &[(i64, i64, i64)]) -> Vec<(i64, i64)> {
+/// The first step between any two readings. A client cannot detect a step ahead that was set back before the next
+/// reading.
+fn separated(mut steps: Vec<(i64, i64)>, readings: &[(i64, i64, i64)]) -> Vec<(i64, i64)> {
     let mut at = 1_000 * MS;
     let reads: Vec<_> = readings
         .iter()
@@ -276,8 +279,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn no_grant_counts_while_a_holder_relies_on_a_key_that_was_dropped(world in world()) {
-        let mut node = NodeClock::new(Drift::DEFAULT, TERM);
+    fn grants_wait_for_holders_of_dropped_keys(world in world()) {
+        let mut node = NodeClock::new(Drift::DEFAULT, KEY_LIFETIME);
         let mut at = 1_000 * MS;
         let first = at;
         for (after, there, back) in &world.readings {
@@ -287,8 +290,8 @@ proptest! {
                 shown_us: u64::try_from(world.shown(at) / 1_000).expect("after 1970"),
                 received: time(world.on_reader(at + back)),
             };
-            let told = node.handle_reading(reading);
-            let counts_from = i64::try_from(told.counts_from.as_nanos()).expect("soon");
+            let result = node.handle_reading(reading);
+            let counts_from = i64::try_from(result.counts_from.as_nanos()).expect("soon");
             let first_read = first + world.readings[0].0;
             for grant in world.grants.iter().filter(|(granted, _)| (first_read..at).contains(granted)) {
                 if world.is_gone(*grant, at) {
@@ -300,28 +303,28 @@ proptest! {
     }
 
     #[test]
-    fn without_steps_every_grant_counts_at_once(world in world()) {
+    fn grants_without_steps_count_at_once(world in world()) {
         let world = World { steps: Vec::new(), ..world };
-        let mut node = NodeClock::new(Drift::DEFAULT, TERM);
+        let mut node = NodeClock::new(Drift::DEFAULT, KEY_LIFETIME);
         let mut at = 1_000 * MS;
         for (after, there, back) in &world.readings {
             at += after;
             let reading = reading(world.shown(at), at, *there, *back);
-            let told = node.handle_reading(reading);
-            prop_assert_eq!((told.counts_from, told.ahead), (reading.received, None));
+            let result = node.handle_reading(reading);
+            prop_assert_eq!((result.counts_from, result.ahead), (reading.received, None));
         }
     }
 
     #[test]
-    fn after_steps_service_is_back_within_what_they_come_to(world in world()) {
-        let mut node = NodeClock::new(Drift::DEFAULT, TERM);
+    fn delay_is_bounded_by_the_sum_of_steps(world in world()) {
+        let mut node = NodeClock::new(Drift::DEFAULT, KEY_LIFETIME);
         let mut at = 1_000 * MS;
         let most = world.steps.iter().map(|(_, by)| by.max(&0)).sum::<i64>();
         for (after, there, back) in &world.readings {
             at += after;
             let reading = reading(world.shown(at), at, *there, *back);
-            let told = node.handle_reading(reading);
-            let late = told.counts_from.since(reading.received).as_nanos();
+            let result = node.handle_reading(reading);
+            let late = result.counts_from.since(reading.received).as_nanos();
             prop_assert!(late <= u128::try_from(most + 20 * MS).expect("not negative"));
         }
     }

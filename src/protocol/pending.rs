@@ -1,65 +1,64 @@
-//! What a node that is away still has to be told.
+//! Pending releases and extensions of one node: commands to repeat until the node answers.
 //!
 //! A release has to reach every node that its `SET` was written to, and an extension every node that missed
-//! it (I5, I6). What a node did not answer, or answered with an error, is kept here and written again.
+//! it (I5, I6). Commands that a node did not answer, or answered with an error, are kept here and sent again.
 //!
-//! Give each command that a node is still owed to [`keep`](Pending::keep), with what [`Owed`] says of it: a
-//! release is kept beside the others, of the extensions of a claim only the longest, and anything else is
-//! owed to nobody. When a try is due, [`prune`](Pending::prune) drops what has no use any more, and
-//! [`take`](Pending::take) returns the rest, releases first: they free locks for others. While the node is
-//! away, prune from time to time.
+//! Pass each such command to [`add`](PendingCommands::add) with its [`PendingWork`]. All releases are kept; of the
+//! extensions of one claim only the longest; other commands are dropped. When a try is due,
+//! [`prune`](PendingCommands::prune) drops commands that have become useless, and [`take`](PendingCommands::take)
+//! returns the rest, releases first because they free locks for other clients. While the node is unreachable, prune
+//! from time to time.
 //!
 //! A server or proxy can refuse a command by closing the connection. Such a release would be repeated first on each
 //! new connection, and close it again for all other commands. So a release that two connections in a row did not
-//! answer is isolated: [`take_isolated`](Pending::take_isolated) returns it, to be sent alone.
+//! answer is isolated: [`take_isolated`](PendingCommands::take_isolated) returns it, to be sent alone.
 //!
-//! When the next try is due is the business of a [`Backoff`](super::Backoff): that is about the node, this
-//! is about keys.
+//! [`Backoff`](super::Backoff) decides when the next try is due.
 
 use super::stale_window::STALE_WINDOW;
 use super::validity::Time;
 use std::collections::{BTreeMap, VecDeque};
 
-/// The most releases kept for one node (I12). Only commands that were written are owed a release,
-/// and nothing is written to a node that is away, so a node has to fail again and again under load
-/// to come near. Beyond, the oldest is dropped: its key lives for its ttl.
+/// Maximum number of releases kept for one node (I12). Only commands that were written need a release,
+/// and an unreachable node gets no commands. So only a node that fails again and again under load
+/// comes near the maximum. Beyond it the oldest is dropped: its key exists until its ttl ends.
 const MAX_RELEASES: usize = 1 << 16;
 
-/// What a command is to a node that has not done it. `K` tells claims apart.
+/// The work that an unanswered command leaves pending on a node. `K` identifies a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owed<K> {
-    Release(OwedRelease),
-    /// The keys of the claim are to stand until then.
+pub(crate) enum PendingWork<K> {
+    Release(PendingRelease),
+    /// The keys of the claim must not expire before `until`.
     Extension {
         claim: K,
         until: Time,
-        /// The claim was given up: its keys are to go.
+        /// The claim was released, so its keys need no extension.
         is_withdrawn: bool,
     },
-    Nothing,
+    None,
 }
 
-/// A release that is owed.
+/// A pending release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OwedRelease {
-    /// When the last key must have expired that was written for its claim.
+pub(crate) struct PendingRelease {
+    /// When the last key of its claim must have expired.
     pub(crate) expiry: Time,
-    /// A command of its claim was left unanswered, and may still run late on the node.
-    pub(crate) is_in_doubt: bool,
-    /// When the node was first reachable with this release pending, if it was: it answered with an error, or a
-    /// later connection was set up after one that did not answer.
+    /// A command of its claim was not answered, and may still run late on the node.
+    pub(crate) may_run_late: bool,
+    /// When the node was first reachable with this release pending: it replied with an error, or a
+    /// new connection was set up after one that did not answer.
     pub(crate) reached: Option<Time>,
-    /// The number of connections in a row that were closed without an answer to it, if it is to be sent alone.
+    /// If it is to be sent alone: the number of connections in a row that were closed without answering it.
     pub(crate) isolated: Option<u8>,
 }
 
-impl OwedRelease {
-    /// True while there may be a key to be released. A command that may still run late is waited for until the
-    /// node is reachable, and from then on for as long as a connection that broke can deliver bytes. The same
-    /// from the expiry on, at the `last` chance, when the client was closed.
-    pub(crate) fn is_of_use(self, now: Time, last: bool) -> bool {
+impl PendingRelease {
+    /// True while there may be a key to delete. If a command may still run late, the release is kept until the node is
+    /// reachable, and from then on for as long as a broken connection can deliver bytes. At the `last` chance, when the
+    /// client was closed, the expiry replaces the time at which the node was reachable.
+    pub(crate) fn is_useful(self, now: Time, last: bool) -> bool {
         let reached = if last { Some(self.expiry) } else { self.reached };
-        match (self.is_in_doubt, reached) {
+        match (self.may_run_late, reached) {
             (false, _) => now < self.expiry,
             (true, None) => true,
             (true, Some(reached)) => now < self.expiry.max(reached).after(STALE_WINDOW),
@@ -67,47 +66,46 @@ impl OwedRelease {
     }
 }
 
-/// Releases and extensions that have to reach a node when it answers again.
+/// Releases and extensions to repeat when the node answers again.
 #[derive(Debug)]
-pub(crate) struct Pending<C, K> {
+pub(crate) struct PendingCommands<C, K> {
     releases: VecDeque<C>,
-    /// Releases that are sent alone, by their numbers of unanswered connections. The lowest is first: most of these
-    /// only shared a pipeline with a command that closes connections.
+    /// Releases that are sent alone, with the number of connections that did not answer them. The lowest number is
+    /// first: most of these only shared a pipeline with a command that closes connections.
     isolated: VecDeque<(u8, C)>,
-    /// By claim, the longest, with until when that is.
+    /// The longest extension of each claim, with its `until`.
     extensions: BTreeMap<K, (Time, C)>,
 }
 
-impl<C, K: Ord> Pending<C, K> {
-    /// Nothing is owed.
+impl<C, K: Ord> PendingCommands<C, K> {
     pub(crate) fn new() -> Self {
         Self { releases: VecDeque::new(), isolated: VecDeque::new(), extensions: BTreeMap::new() }
     }
 
-    /// Keeps `command`, if it is owed.
-    pub(crate) fn keep(&mut self, command: C, owed: Owed<K>) {
-        match owed {
-            Owed::Release(OwedRelease { isolated: Some(unanswered), .. }) => {
+    /// Keeps `command` if `work` is a release or an extension that is not withdrawn.
+    pub(crate) fn add(&mut self, command: C, work: PendingWork<K>) {
+        match work {
+            PendingWork::Release(PendingRelease { isolated: Some(unanswered), .. }) => {
                 let place = self.isolated.partition_point(|(other, _)| *other <= unanswered);
                 self.isolated.insert(place, (unanswered, command));
                 self.isolated.truncate(MAX_RELEASES);
             }
-            Owed::Release(_) => {
+            PendingWork::Release(_) => {
                 self.releases.push_back(command);
                 if self.releases.len() > MAX_RELEASES {
                     self.releases.pop_front();
                 }
             }
-            Owed::Extension { claim, until, is_withdrawn: false } => {
+            PendingWork::Extension { claim, until, is_withdrawn: false } => {
                 if self.extensions.get(&claim).is_none_or(|(known, _)| *known < until) {
                     self.extensions.insert(claim, (until, command));
                 }
             }
-            Owed::Extension { .. } | Owed::Nothing => {}
+            PendingWork::Extension { .. } | PendingWork::None => {}
         }
     }
 
-    /// How many releases are owed.
+    /// Number of pending releases.
     pub(crate) fn releases(&self) -> usize {
         self.releases.len() + self.isolated.len()
     }
@@ -116,30 +114,29 @@ impl<C, K: Ord> Pending<C, K> {
         !self.has_shared() && !self.has_isolated()
     }
 
-    /// True if there are commands that can be in one pipeline.
+    /// True if there are commands that can share a pipeline.
     pub(crate) fn has_shared(&self) -> bool {
         !self.releases.is_empty() || !self.extensions.is_empty()
     }
 
-    /// True if there are releases that are sent alone.
     pub(crate) fn has_isolated(&self) -> bool {
         !self.isolated.is_empty()
     }
 
-    /// Drops what has no use any more by what `owed` says of it now. `last` says that there is nobody left
-    /// to serve.
-    pub(crate) fn prune(&mut self, now: Time, last: bool, owed: impl Fn(&C) -> Owed<K>) {
-        let is_of_use = |command: &C| match owed(command) {
-            Owed::Release(release) => release.is_of_use(now, last),
-            Owed::Extension { until, is_withdrawn, .. } => now < until && !is_withdrawn,
-            Owed::Nothing => false,
+    /// Drops commands that have become useless; `work` returns their current state. `last` is true when the client
+    /// was closed.
+    pub(crate) fn prune(&mut self, now: Time, last: bool, work: impl Fn(&C) -> PendingWork<K>) {
+        let is_useful = |command: &C| match work(command) {
+            PendingWork::Release(release) => release.is_useful(now, last),
+            PendingWork::Extension { until, is_withdrawn, .. } => now < until && !is_withdrawn,
+            PendingWork::None => false,
         };
-        self.releases.retain(is_of_use);
-        self.isolated.retain(|(_, command)| is_of_use(command));
-        self.extensions.retain(|_, (_, command)| is_of_use(command));
+        self.releases.retain(is_useful);
+        self.isolated.retain(|(_, command)| is_useful(command));
+        self.extensions.retain(|_, (_, command)| is_useful(command));
     }
 
-    /// Takes up to `most` commands that can be in one pipeline, releases first.
+    /// Takes up to `most` commands that can share a pipeline, releases first.
     pub(crate) fn take(&mut self, most: usize) -> Vec<C> {
         let releases = self.releases.len().min(most);
         let mut taken: Vec<_> = self.releases.drain(..releases).collect();
@@ -151,12 +148,12 @@ impl<C, K: Ord> Pending<C, K> {
         taken
     }
 
-    /// Takes the release that is sent alone next.
+    /// Takes the next release to be sent alone.
     pub(crate) fn take_isolated(&mut self) -> Option<C> {
         self.isolated.pop_front().map(|(_, command)| command)
     }
 
-    /// Takes all releases, to be kept elsewhere.
+    /// Takes all releases, for example to move them to another queue.
     pub(crate) fn take_releases(&mut self) -> impl Iterator<Item = C> {
         self.releases.drain(..).chain(self.isolated.drain(..).map(|(_, command)| command))
     }
@@ -168,35 +165,35 @@ mod tests {
     use proptest::prelude::*;
     use std::time::Duration;
 
-    type Command = (u32, Owed<u32>);
+    type Command = (u32, PendingWork<u32>);
 
     fn at(secs: u64) -> Time {
         Time::default().after(Duration::from_secs(secs))
     }
 
-    fn release(expiry: u64, is_in_doubt: bool, reached: Option<u64>) -> Owed<u32> {
+    fn release(expiry: u64, may_run_late: bool, reached: Option<u64>) -> PendingWork<u32> {
         let (expiry, reached) = (at(expiry), reached.map(at));
-        Owed::Release(OwedRelease { expiry, is_in_doubt, reached, isolated: None })
+        PendingWork::Release(PendingRelease { expiry, may_run_late, reached, isolated: None })
     }
 
-    fn isolated(expiry: u64, unanswered: u8) -> Owed<u32> {
+    fn isolated(expiry: u64, unanswered: u8) -> PendingWork<u32> {
         let (expiry, reached) = (at(expiry), Some(at(0)));
-        Owed::Release(OwedRelease {
+        PendingWork::Release(PendingRelease {
             expiry,
-            is_in_doubt: true,
+            may_run_late: true,
             reached,
             isolated: Some(unanswered),
         })
     }
 
-    fn extension(claim: u32, until: u64) -> Owed<u32> {
-        Owed::Extension { claim, until: at(until), is_withdrawn: false }
+    fn extension(claim: u32, until: u64) -> PendingWork<u32> {
+        PendingWork::Extension { claim, until: at(until), is_withdrawn: false }
     }
 
-    fn pending(commands: &[Owed<u32>]) -> Pending<Command, u32> {
-        let mut pending = Pending::new();
+    fn pending(commands: &[PendingWork<u32>]) -> PendingCommands<Command, u32> {
+        let mut pending = PendingCommands::new();
         for (command, id) in commands.iter().zip(0..) {
-            pending.keep((id, *command), *command);
+            pending.add((id, *command), *command);
         }
         pending
     }
@@ -207,7 +204,7 @@ mod tests {
 
     #[test]
     fn pending_release_ends_with_the_stale_window_of_a_reachable_node() {
-        for (is_in_doubt, reached, last, until) in [
+        for (may_run_late, reached, last, until) in [
             (false, None, false, 1),
             (false, Some(5), false, 1),
             (true, None, false, 1_000_000),
@@ -216,12 +213,12 @@ mod tests {
             (true, None, true, 11),
             (true, Some(5), true, 11),
         ] {
-            let mut it = pending(&[release(1, is_in_doubt, reached)]);
-            it.prune(at(until - 1), last, |(_, owed)| *owed);
+            let mut it = pending(&[release(1, may_run_late, reached)]);
+            assert!(!it.is_empty(), "useful before {until} s");
             assert!(!it.is_empty(), "of use before {until} s");
             if until < 1_000 {
-                it.prune(at(until), last, |(_, owed)| *owed);
-                assert!(it.is_empty(), "no more: {is_in_doubt} {reached:?} {last}");
+                it.prune(at(until), last, |(_, work)| *work);
+                assert!(it.is_empty(), "useless: {may_run_late} {reached:?} {last}");
             }
         }
     }
@@ -233,7 +230,7 @@ mod tests {
         assert!(it.has_isolated() && it.has_shared());
         assert_eq!((it.releases(), ids(it.take(9))), (3, vec![1, 3]));
         assert!(it.has_isolated() && !it.has_shared() && !it.is_empty());
-        it.prune(at(11), false, |(_, owed)| *owed);
+        it.prune(at(11), false, |(_, work)| *work);
         assert_eq!(it.take_isolated().map(|(id, _)| id), Some(2));
         assert!(it.take_isolated().is_none() && it.is_empty());
         let mut it = pending(&[isolated(1, 2)]);
@@ -248,27 +245,27 @@ mod tests {
     }
 
     #[test]
-    fn of_the_extensions_of_a_claim_the_longest_is_kept_while_it_is_of_use() {
-        let gone = Owed::Extension { claim: 3, until: at(9), is_withdrawn: true };
+    fn longest_useful_extension_of_a_claim_is_kept() {
+        let gone = PendingWork::Extension { claim: 3, until: at(9), is_withdrawn: true };
         let mut it = pending(&[
             extension(1, 5),
             extension(1, 4),
             extension(2, 3),
             extension(2, 6),
             gone,
-            Owed::Nothing,
+            PendingWork::None,
         ]);
-        it.prune(at(4), false, |(_, owed)| *owed);
+        it.prune(at(4), false, |(_, work)| *work);
         assert_eq!(ids(it.take(9)), [0, 3]);
         assert!(it.is_empty());
         let mut it = pending(&[extension(1, 5), extension(2, 6)]);
-        it.prune(at(5), false, |(_, owed)| *owed);
-        assert_eq!(ids(it.take(9)), [1], "the lease of the other has ended");
+        it.prune(at(5), false, |(_, work)| *work);
+        assert_eq!(ids(it.take(9)), [1], "the other lease has ended");
         let mut it = pending(&[extension(1, 5), extension(1, 5)]);
-        assert_eq!(ids(it.take(9)), [0], "the other brings nothing more");
+        assert_eq!(ids(it.take(9)), [0], "the second is not longer");
         let mut it = pending(&[extension(1, 5)]);
         it.prune(at(1), false, |_| gone);
-        assert!(it.is_empty(), "given up since");
+        assert!(it.is_empty(), "withdrawn since");
     }
 
     #[test]
@@ -289,11 +286,11 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_releases_the_oldest_is_dropped() {
-        let most = u32::try_from(MAX_RELEASES).expect("not so many");
-        let mut it = Pending::new();
+    fn oldest_release_is_dropped_at_the_maximum() {
+        let most = u32::try_from(MAX_RELEASES).expect("the maximum fits");
+        let mut it = PendingCommands::new();
         for id in 0..most + 2 {
-            it.keep((id, release(9, true, None)), release(9, true, None));
+            it.add((id, release(9, true, None)), release(9, true, None));
         }
         let kept = ids(it.take(usize::MAX));
         assert_eq!(
@@ -303,86 +300,86 @@ mod tests {
     }
 
     #[derive(Clone, Copy, Debug)]
-    enum Deed {
-        Release { lasts: u64, is_in_doubt: bool, is_reached: bool },
+    enum Operation {
+        Release { lasts: u64, may_run_late: bool, is_reached: bool },
         Extend { claim: u32, lasts: u64 },
         Withdraw(u32),
         Prune { pause: u64, last: bool },
         Take(usize),
     }
 
-    fn deeds() -> impl Strategy<Value = Vec<Deed>> {
+    fn operations() -> impl Strategy<Value = Vec<Operation>> {
         let coin = any::<bool>;
-        let deed = prop_oneof![
-            (0..40_u64, coin(), coin()).prop_map(|(lasts, is_in_doubt, is_reached)| {
-                Deed::Release { lasts, is_in_doubt, is_reached }
+        let operation = prop_oneof![
+            (0..40_u64, coin(), coin()).prop_map(|(lasts, may_run_late, is_reached)| {
+                Operation::Release { lasts, may_run_late, is_reached }
             }),
-            (0..4_u32, 0..40_u64).prop_map(|(claim, lasts)| Deed::Extend { claim, lasts }),
-            (0..4_u32).prop_map(Deed::Withdraw),
-            (0..20_u64, coin()).prop_map(|(pause, last)| Deed::Prune { pause, last }),
-            (0..6_usize).prop_map(Deed::Take),
+            (0..4_u32, 0..40_u64).prop_map(|(claim, lasts)| Operation::Extend { claim, lasts }),
+            (0..4_u32).prop_map(Operation::Withdraw),
+            (0..20_u64, coin()).prop_map(|(pause, last)| Operation::Prune { pause, last }),
+            (0..6_usize).prop_map(Operation::Take),
         ];
-        proptest::collection::vec(deed, 1..60)
+        proptest::collection::vec(operation, 1..60)
     }
 
     proptest! {
-        /// The truth is a plain list of all that was ever kept. Whatever a node needs to be told is told
-        /// once, and nothing else is.
+        /// Compares with a plain list of all commands. Each command that is still useful is taken
+        /// once, and no other is.
         #[test]
-        fn what_is_needed_is_told_once(deeds in deeds()) {
-            let (mut it, mut now) = (Pending::new(), 0);
+        fn useful_commands_are_taken_once(operations in operations()) {
+            let (mut it, mut now) = (PendingCommands::new(), 0);
             let mut truth: Vec<Command> = Vec::new();
             let mut withdrawn = [false; 4];
             let mut ids = 0..;
-            for deed in deeds {
+            for operation in operations {
                 let id = ids.next().unwrap_or_default();
-                match deed {
-                    Deed::Release { lasts, is_in_doubt, is_reached } => {
-                        let owed = release(now + lasts, is_in_doubt, is_reached.then_some(now));
-                        it.keep((id, owed), owed);
-                        truth.push((id, owed));
+                match operation {
+                    Operation::Release { lasts, may_run_late, is_reached } => {
+                        let work = release(now + lasts, may_run_late, is_reached.then_some(now));
+                        it.add((id, work), work);
+                        truth.push((id, work));
                     }
-                    Deed::Extend { claim, lasts } => {
+                    Operation::Extend { claim, lasts } => {
                         let is_withdrawn = withdrawn[claim as usize];
-                        let owed = Owed::Extension { claim, until: at(now + lasts), is_withdrawn };
-                        it.keep((id, owed), owed);
+                        let work = PendingWork::Extension { claim, until: at(now + lasts), is_withdrawn };
+                        it.add((id, work), work);
                         if !is_withdrawn {
-                            truth.push((id, owed));
+                            truth.push((id, work));
                         }
                     }
-                    Deed::Withdraw(claim) => withdrawn[claim as usize] = true,
-                    Deed::Prune { pause, last } => {
+                    Operation::Withdraw(claim) => withdrawn[claim as usize] = true,
+                    Operation::Prune { pause, last } => {
                         now += pause;
-                        it.prune(at(now), last, |(_, owed)| match *owed {
-                            Owed::Extension { claim, until, .. } => {
-                                Owed::Extension { claim, until, is_withdrawn: withdrawn[claim as usize] }
+                        it.prune(at(now), last, |(_, work)| match *work {
+                            PendingWork::Extension { claim, until, .. } => {
+                                PendingWork::Extension { claim, until, is_withdrawn: withdrawn[claim as usize] }
                             }
-                            owed => owed,
+                            work => work,
                         });
-                        truth.retain(|(_, owed)| match *owed {
-                            Owed::Release(it) => {
+                        truth.retain(|(_, work)| match *work {
+                            PendingWork::Release(it) => {
                                 let hangs = if it.reached.is_some() || last { 10 } else { u64::MAX };
-                                let more = if it.is_in_doubt { hangs } else { 0 };
+                                let more = if it.may_run_late { hangs } else { 0 };
                                 at(now) < it.expiry.after(Duration::from_secs(more))
                             }
-                            Owed::Extension { claim, until, .. } => {
+                            PendingWork::Extension { claim, until, .. } => {
                                 at(now) < until && !withdrawn[claim as usize]
                             }
-                            Owed::Nothing => false,
+                            PendingWork::None => false,
                         });
                     }
-                    Deed::Take(most) => {
+                    Operation::Take(most) => {
                         let taken = it.take(most);
                         prop_assert!(taken.len() <= most);
-                        let is_release = |owed: &Owed<u32>| matches!(owed, Owed::Release(_));
-                        prop_assert!(taken.is_sorted_by_key(|(_, owed)| !is_release(owed)));
-                        for (id, owed) in &taken {
+                        let is_release = |work: &PendingWork<u32>| matches!(work, PendingWork::Release(_));
+                        prop_assert!(taken.is_sorted_by_key(|(_, work)| !is_release(work)));
+                        for (id, work) in &taken {
                             prop_assert!(truth.iter().any(|(known, _)| known == id), "{id}");
-                            // One extension stands for all that are not longer.
-                            truth.retain(|(known, other)| match (owed, other) {
+                            // One extension replaces all that are not longer.
+                            truth.retain(|(known, other)| match (work, other) {
                                 (
-                                    Owed::Extension { claim, until, .. },
-                                    Owed::Extension { claim: of, until: to, .. },
+                                    PendingWork::Extension { claim, until, .. },
+                                    PendingWork::Extension { claim: of, until: to, .. },
                                 ) => {
                                     assert!(claim != of || to <= until, "there was a longer one");
                                     claim != of

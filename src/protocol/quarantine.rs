@@ -1,103 +1,103 @@
-//! I14: what nodes may have forgotten in a restart or a flush, and for how long their grants do not
+//! I14: which nodes may have forgotten locks in a restart or a flush, and for how long their grants do not
 //! count.
 //!
-//! Why (the trace that the Redlock page answers with *delayed restarts*):
-//! 1. A holds the lock on a bare quorum, the nodes a, b and c of five.
-//! 2. c is restarted, and comes back empty.
-//! 3. B is granted the lock by c, d and e: a quorum, while A holds it.
+//! The problem (the Redlock page answers it with *delayed restarts*):
+//! 1. A holds the lock on a bare quorum: the nodes a, b and c of five.
+//! 2. c restarts, and comes back empty.
+//! 3. c, d and e grant the lock to B: a quorum, while A holds it.
 //!
-//! So a node that came back without its memory grants nothing that counts until every lock that it
-//! may have forgotten has ended. Redlock leaves it to the operator not to start the server before;
-//! here each client sees to it by itself, on its own clock.
+//! So the grants of a node that came back without its data do not count until every lock that it may have
+//! forgotten has ended. With plain Redlock the operator has to delay the restart of the server. Here each
+//! client ignores the node by itself, on its own clock.
 //!
-//! A server that a client meets for the first time tells how long it has been up. If that is less than
-//! the term, it is *young*: it may have been restarted, or its deployment is new and nothing was
-//! forgotten. What speaks against the second is any server that this client has known for longer than
-//! the term, or that had been up for longer when it was met, whatever has become of it since.
+//! A server reports its uptime when a client first connects to it. If the uptime is less than the quarantine period
+//! (`period`), the server is *young*: it may have been restarted, or the deployment is new and no lock was forgotten.
+//! The deployment is not new if this client has known any server for longer than the period, or if any server had a
+//! longer uptime when it was first met. It does not matter whether that server still exists.
 //!
-//! Report each connection: [`handle_set_up`](Quarantine::handle_set_up) with what the server said of itself,
-//! [`handle_unreachable`](Quarantine::handle_unreachable) if none could be made, and
-//! [`handle_loss`](Quarantine::handle_loss) when one has ended. Report a flush by
-//! [`handle_flush`](Quarantine::handle_flush), and keys that went before their time by
+//! Report each connection: [`handle_set_up`](Quarantine::handle_set_up) with the server's identity,
+//! [`handle_unreachable`](Quarantine::handle_unreachable) if the node cannot be connected to, and
+//! [`handle_loss`](Quarantine::handle_loss) when a connection has ended. Report a flush with
+//! [`handle_flush`](Quarantine::handle_flush), and keys that disappeared before their expiry with
 //! [`handle_missing`](Quarantine::handle_missing): only both together mean that locks were forgotten.
 //!
-//! Before a first attempt, [`is_settled`](Quarantine::is_settled) says whether it is clear which nodes count.
-//! Then [`sentence`](Quarantine::sentence) and [`recent_start`](Quarantine::recent_start) say why what a node
-//! grants does not count now; [`ends`](Quarantine::ends) is when all of it counts again.
+//! Before a first attempt, [`is_settled`](Quarantine::is_settled) returns whether it is known which young nodes count.
+//! Then [`exclusion`](Quarantine::exclusion) and [`recent_start`](Quarantine::recent_start) return why the grants of a
+//! node do not count now; [`ends`](Quarantine::ends) is when they count again.
 
 use super::quorum::{NodeId, NodeSet, Quorum};
 use super::validity::Time;
 use std::time::Duration;
 
-/// What is done about nodes that were restarted, and may have forgotten locks in that.
+/// How nodes are treated that were restarted, and may have forgotten locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rule {
-    /// Nothing.
+pub(crate) enum Policy {
+    /// Restarts are ignored.
     Off,
-    /// Nodes that are seen to be another process than before do not count, and young ones do not, unless
+    /// Nodes with another server process than before do not count. Young nodes do not count either, unless
     /// the deployment is new.
     Observed,
-    /// Young ones never count.
+    /// Young nodes never count.
     Strict,
 }
 
-/// A missing lock and the push of a flush come by different ways: so far apart they belong together
-/// in whichever order.
-const TOGETHER: Duration = Duration::from_secs(1);
+/// A flush and the missing keys are reported over different connections. Reports within this time of each other, in
+/// either order, belong together.
+const FLUSH_WINDOW: Duration = Duration::from_secs(1);
 
 /// `uptime_in_seconds` is a difference of whole seconds.
 const UPTIME_ERROR: Duration = Duration::from_secs(1);
 
-/// How far two uptimes of one run can be apart from the time between them: the errors of both, and the time that
-/// the earlier answer took.
-const UPTIMES_ERROR: Duration = Duration::from_secs(3);
+/// How far two uptimes of one run can differ from the time between them: the errors of both, and the duration of the
+/// earlier request.
+const UPTIME_PAIR_ERROR: Duration = Duration::from_secs(3);
 
-/// By how much more, as a share of that time: clocks wander by 200 ppm.
-const WANDER: u32 = 5_000;
+/// One part in this many of that time is added: clocks wander by 200 ppm.
+const WANDER_DIVISOR: u32 = 5_000;
 
-/// What a server said of itself when a connection to it was set up. `R` tells its runs apart.
+/// A server's report about itself when a connection was set up. `R` identifies its runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Server<R> {
-    /// Which run of the server it is, if it tells.
+    /// The run of the server, if it reports one.
     pub(crate) run: Option<R>,
-    /// Why that is unknown.
+    /// Why the run is unknown.
     pub(crate) unnamed: &'static str,
-    /// The name of its data set, if it reports one.
+    /// The ID of its data set (`master_replid`), if it reports one.
     pub(crate) replid: Option<R>,
-    /// How long it has been up, in whole seconds, if it tells.
+    /// Its uptime in whole seconds, if it reports one.
     pub(crate) uptime: Option<Duration>,
-    /// When the set-up was sent, by our clock.
+    /// When the set-up was sent, by this client's clock.
     pub(crate) asked: Time,
-    /// True if its owner vouches that it keeps all it has promised when it is restarted.
+    /// True if its operator declares that it keeps all data over a restart.
     pub(crate) is_trusted: bool,
 }
 
-/// What a client knows of its nodes' memories.
+/// Restarts and flushes of a client's nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Quarantine<R> {
-    rule: Rule,
-    /// How long after a restart something that was forgotten can still be believed in.
-    term: Duration,
+    policy: Policy,
+    /// How long after a restart a holder can still rely on a forgotten lock.
+    period: Duration,
     nodes: Vec<Record<R>>,
-    /// Nodes that a connection was set up to, or could not be.
+    /// Nodes that were connected to, or could not be.
     tried: NodeSet,
-    /// The age of the oldest server that was met, as it was then.
+    /// The age of the oldest server that was met, whether or not it still exists.
     oldest: Option<Age>,
 }
 
 #[derive(Clone, Debug)]
 struct Record<R> {
-    /// What the server said when it was last connected to.
+    /// The report of the latest connection.
     server: Option<Server<R>>,
-    /// A connection has ended since.
+    /// A connection has ended since the report.
     was_lost: bool,
-    sentence: Option<Sentence>,
-    /// While it is young.
-    recent_start: Option<Sentence>,
-    /// It counts though it is young: it was there when the deployment was new.
-    is_native: bool,
-    flushed: Option<Time>,
-    missed: Option<Time>,
+    exclusion: Option<Exclusion>,
+    /// Set while the node is young.
+    recent_start: Option<Exclusion>,
+    /// The node counts although it is young: it was there when the deployment was new.
+    is_bootstrap: bool,
+    flushed_at: Option<Time>,
+    missing_at: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -112,73 +112,74 @@ impl Age {
     }
 }
 
-/// For how long grants do not count, and why.
+/// Why the grants of a node do not count, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sentence {
+pub(crate) struct Exclusion {
     pub(crate) event: Event,
-    /// When it was noticed, and how long it had been so by then.
+    /// When the event was noticed, and how long before that it had happened.
     pub(crate) noticed: Time,
     pub(crate) before: Duration,
     pub(crate) until: Time,
 }
 
-/// What a node may have forgotten locks in.
+/// An event in which a node may have forgotten locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Restart,
-    /// The server does not show whether it was restarted; with the missing proof.
+    /// The server does not show whether it was restarted. Names the missing proof.
     MaybeRestart(&'static str),
     Flush,
 }
 
-/// How a server is related to the previous one behind the same address.
+/// Relation of a server to the previous one at the same address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Identity {
-    /// None is known.
+    /// No previous server is known.
     First,
     Same,
     Another,
-    /// It may be the same; with the missing proof.
+    /// It may be the same. Names the missing proof.
     Unknown(&'static str),
 }
 
 impl<R: PartialEq> Server<R> {
-    /// Whether this is `before`. A connection to that one has ended since, if it `was_lost`.
-    fn identity(&self, before: &Self, was_lost: bool, now: Time, term: Duration) -> Identity {
+    /// Compares with the server `before`. `was_lost` is true if a connection to that one has ended since.
+    fn identity(&self, before: &Self, was_lost: bool, now: Time, period: Duration) -> Identity {
         match (&before.run, &self.run) {
             (Some(before), Some(run)) if before == run => Identity::Same,
             (Some(_), Some(_)) => Identity::Another,
             (Some(_), None) => Identity::Unknown(self.unnamed),
-            // Also if this one reports its run: a set-up without `INFO` can follow one that was to another process.
-            (None, _) if was_lost => self.identity_by_uptime(before, now, term),
-            // The previous server is unknown; this one reports its uptime.
+            // Also if this one reports its run: the set-up without `INFO` may have reached another process.
+            (None, _) if was_lost => self.identity_by_uptime(before, now, period),
+            // The previous server is unknown, and no connection has ended since.
             (None, Some(_)) => Identity::First,
             (None, None) => Identity::Same,
         }
     }
 
     /// [`identity`](Self::identity) of servers that do not both report a run. A server that was up at the set-up of
-    /// `before` is the same, and one that has been up for a term has forgotten no lock that still counts; unless the clock of the node makes its
-    /// uptime wrong, or another server has taken over the address:
+    /// `before` is the same one. A server that has been up for the period has forgotten no lock that still counts.
+    /// There are two exceptions: a wrong clock makes the uptime wrong, or another server has taken over the address.
+    /// Hence:
     ///
-    /// - Both uptimes have to agree on the start. A machine can boot with a wrong clock, which is set once the server
-    ///   runs: its uptime is then any number.
-    /// - The name of the data set must not have changed: a master that is restarted, and a replica that is promoted,
-    ///   take new ones. An unchanged name alone is no proof, as some versions restore it with their data, of
-    ///   which the last may be missing.
-    fn identity_by_uptime(&self, before: &Self, now: Time, term: Duration) -> Identity {
+    /// - Both uptimes must agree on the start. A machine can boot with a wrong clock that is set while the server
+    ///   runs: its uptime is then an arbitrary number.
+    /// - The ID of the data set must not have changed: a restarted master and a promoted replica take new ones. An
+    ///   unchanged ID alone is no proof, because some versions restore it with their data, which may lack the latest
+    ///   writes.
+    fn identity_by_uptime(&self, before: &Self, now: Time, period: Duration) -> Identity {
         let (Some(uptime), Some(known)) = (self.uptime, before.uptime) else {
             let is_named = self.run.is_some();
             return Identity::Unknown(if is_named { before.unnamed } else { self.unnamed });
         };
         let elapsed = now.since(before.asked);
-        if uptime.saturating_sub(UPTIME_ERROR) < elapsed.min(term) {
+        if uptime.saturating_sub(UPTIME_ERROR) < elapsed.min(period) {
             return Identity::Another;
         }
         let apart = uptime.abs_diff(known.saturating_add(elapsed));
         if self.replid != before.replid {
             Identity::Unknown("INFO reports no run_id, and another master_replid")
-        } else if apart > UPTIMES_ERROR.saturating_add(elapsed / WANDER) {
+        } else if apart > UPTIME_PAIR_ERROR.saturating_add(elapsed / WANDER_DIVISOR) {
             Identity::Unknown("INFO reports no run_id, and an uptime of another start")
         } else {
             Identity::Same
@@ -187,52 +188,52 @@ impl<R: PartialEq> Server<R> {
 }
 
 impl<R: PartialEq + Clone> Quarantine<R> {
-    /// Nodes that were not met yet.
-    pub(crate) fn new(quorum: Quorum, rule: Rule, term: Duration) -> Self {
+    /// No node was met yet.
+    pub(crate) fn new(quorum: Quorum, policy: Policy, period: Duration) -> Self {
         let record = |_| Record {
             server: None,
             was_lost: false,
-            sentence: None,
+            exclusion: None,
             recent_start: None,
-            is_native: false,
-            flushed: None,
-            missed: None,
+            is_bootstrap: false,
+            flushed_at: None,
+            missing_at: None,
         };
         let nodes = quorum.ids().map(record).collect();
-        Self { rule, term, nodes, tried: NodeSet::default(), oldest: None }
+        Self { policy, period, nodes, tried: NodeSet::default(), oldest: None }
     }
 
-    /// A connection to `node` was set up, and the server behind it said this before `now`.
+    /// A connection to `node` was set up before `now`, and `server` is its report.
     pub(crate) fn handle_set_up(&mut self, node: NodeId, server: Server<R>, now: Time) {
         let age = server.uptime.map(|uptime| uptime.saturating_sub(UPTIME_ERROR));
         let record = &mut self.nodes[node.index()];
         let was_lost = std::mem::take(&mut record.was_lost);
         let known = record.server.as_ref();
-        let identity =
-            known.map_or(Identity::First, |known| server.identity(known, was_lost, now, self.term));
+        let identity = known
+            .map_or(Identity::First, |known| server.identity(known, was_lost, now, self.period));
         if let Some(age) = age
             && self.oldest.is_none_or(|oldest| oldest.now(now) < age)
         {
             self.oldest = Some(Age { at: now, age });
-            // One that is known only says better how old it is: an uptime is in whole seconds.
-            if age >= self.term && identity != Identity::Same {
-                // It was there all the time, and could not be asked.
-                self.nodes.iter_mut().for_each(|record| record.is_native = false);
+            // A known server only reports its age more precisely: an uptime is in whole seconds.
+            if age >= self.period && identity != Identity::Same {
+                // An old server that was unreachable before: the deployment is not new.
+                self.nodes.iter_mut().for_each(|record| record.is_bootstrap = false);
             }
         }
-        self.judge(node, server, identity, now);
+        self.update_exclusion(node, server, identity, now);
         self.tried.insert(node);
-        self.settle(now);
+        self.mark_bootstrap_nodes(now);
     }
 
-    /// No connection to `node` could be made by `now`.
+    /// The node cannot be connected to.
     pub(crate) fn handle_unreachable(&mut self, node: NodeId, now: Time) {
         self.tried.insert(node);
-        self.settle(now);
+        self.mark_bootstrap_nodes(now);
     }
 
-    /// Excludes `node` for a term, unless `server` is the same as before.
-    fn judge(&mut self, node: NodeId, server: Server<R>, identity: Identity, now: Time) {
+    /// Excludes `node` for the period, unless `server` is the same as before or is trusted.
+    fn update_exclusion(&mut self, node: NodeId, server: Server<R>, identity: Identity, now: Time) {
         let record = &mut self.nodes[node.index()];
         let was_trusted = record.server.as_ref().is_none_or(|before| before.is_trusted);
         let is_trusted = server.is_trusted && was_trusted;
@@ -243,101 +244,101 @@ impl<R: PartialEq + Clone> Quarantine<R> {
             }
             _ => Event::Restart,
         };
-        // Of one that may have been restarted only the connection is known to be new.
+        // For a possible restart, only the time of the new connection is known.
         let uptime = server.uptime.filter(|_| event == Event::Restart).unwrap_or_default();
         record.server = Some(server);
-        if identity == Identity::Same || is_trusted || self.rule == Rule::Off {
+        if identity == Identity::Same || is_trusted || self.policy == Policy::Off {
             return;
         }
         let is_first = identity == Identity::First;
         let age = if is_first { uptime.saturating_sub(UPTIME_ERROR) } else { Duration::ZERO };
-        let until = now.after(self.term.saturating_sub(age));
-        let sentence = Sentence { event, noticed: now, before: uptime, until };
-        if is_first && self.rule == Rule::Observed {
-            (record.recent_start, record.is_native) = (Some(sentence), false);
+        let until = now.after(self.period.saturating_sub(age));
+        let exclusion = Exclusion { event, noticed: now, before: uptime, until };
+        if is_first && self.policy == Policy::Observed {
+            (record.recent_start, record.is_bootstrap) = (Some(exclusion), false);
         } else {
-            record.pass(sentence);
+            record.exclude(exclusion);
         }
     }
 
-    /// Once every node was tried, it is known whether the deployment is new: then those that are young
-    /// are its first servers, and count, also when the first of them is old.
-    fn settle(&mut self, now: Time) {
+    /// Once every node was tried, it is known whether the deployment is new. Then the young nodes are its first
+    /// servers and count, even after the first of them has become old.
+    fn mark_bootstrap_nodes(&mut self, now: Time) {
         if self.tried.len() == self.nodes.len() && self.is_new(now) {
             self.nodes
                 .iter_mut()
-                .for_each(|record| record.is_native = record.recent_start.is_some());
+                .for_each(|record| record.is_bootstrap = record.recent_start.is_some());
         }
     }
 
-    /// True if no server is known that has been up for longer than anything stands.
+    /// True if no known server is older than the period.
     fn is_new(&self, now: Time) -> bool {
-        self.oldest.is_none_or(|oldest| oldest.now(now) < self.term)
+        self.oldest.is_none_or(|oldest| oldest.now(now) < self.period)
     }
 
-    /// True if it is clear which of the young nodes count: it is not before every node was tried, unless
-    /// one is old. Who was not met yet may be young.
+    /// True if it is known which young nodes count: every node was tried, or one of them is old. Nodes that were
+    /// not met yet may be young.
     pub(crate) fn is_settled(&self, now: Time) -> bool {
-        self.tried.len() == self.nodes.len() || !self.is_new(now) || self.rule != Rule::Observed
+        self.tried.len() == self.nodes.len() || !self.is_new(now) || self.policy != Policy::Observed
     }
 
-    /// A connection to `node` has ended.
     pub(crate) fn handle_loss(&mut self, node: NodeId) {
         self.nodes[node.index()].was_lost = true;
     }
 
-    /// `node` pushed, by `now`, that keys were flushed: maybe those of another database.
+    /// `node` pushed a flush, maybe of another database.
     pub(crate) fn handle_flush(&mut self, node: NodeId, now: Time) {
         let record = &mut self.nodes[node.index()];
-        record.flushed = Some(now);
-        if record.missed.is_some_and(|at| now.since(at) < TOGETHER) {
-            self.handle_amnesia(node, now);
+        record.flushed_at = Some(now);
+        if record.missing_at.is_some_and(|at| now.since(at) < FLUSH_WINDOW) {
+            self.exclude_after_flush(node, now);
         }
     }
 
-    /// A key was missing at `now` that `node` had granted, that nobody has released, and whose time is
-    /// not over. Somebody may have taken it away; or it went in a flush.
+    /// A key was missing that `node` had granted, that was not released, and whose ttl has not ended. Another client
+    /// may have deleted it, or it was flushed.
     pub(crate) fn handle_missing(&mut self, node: NodeId, now: Time) {
         let record = &mut self.nodes[node.index()];
-        record.missed = Some(now);
-        match record.flushed {
-            // What went in an earlier one has ended by now.
-            Some(at) if now.since(at) < self.term => self.handle_amnesia(node, at),
+        record.missing_at = Some(now);
+        match record.flushed_at {
+            // Locks that an earlier flush deleted have ended.
+            Some(at) if now.since(at) < self.period => self.exclude_after_flush(node, at),
             _ => {}
         }
     }
 
-    fn handle_amnesia(&mut self, node: NodeId, at: Time) {
-        if self.rule != Rule::Off {
-            let (noticed, until) = (at, at.after(self.term));
-            let sentence = Sentence { event: Event::Flush, noticed, before: Duration::ZERO, until };
-            self.nodes[node.index()].pass(sentence);
+    fn exclude_after_flush(&mut self, node: NodeId, at: Time) {
+        if self.policy != Policy::Off {
+            let (noticed, until) = (at, at.after(self.period));
+            let exclusion =
+                Exclusion { event: Event::Flush, noticed, before: Duration::ZERO, until };
+            self.nodes[node.index()].exclude(exclusion);
         }
     }
 
-    /// Why what `node` grants does not count at `now`: it was restarted or flushed.
-    pub(crate) fn sentence(&self, node: NodeId, now: Time) -> Option<Sentence> {
-        self.nodes[node.index()].sentence.filter(|sentence| now < sentence.until)
+    /// Why the grants of `node` do not count at `now` after a restart or a flush.
+    pub(crate) fn exclusion(&self, node: NodeId, now: Time) -> Option<Exclusion> {
+        self.nodes[node.index()].exclusion.filter(|exclusion| now < exclusion.until)
     }
 
-    /// The same, as the node was young when it was met first.
-    pub(crate) fn recent_start(&self, node: NodeId, now: Time) -> Option<Sentence> {
+    /// Why the grants of `node` do not count at `now` because it was young when it was first met.
+    pub(crate) fn recent_start(&self, node: NodeId, now: Time) -> Option<Exclusion> {
         let record = &self.nodes[node.index()];
-        record.recent_start.filter(|sentence| !record.is_native && now < sentence.until)
+        record.recent_start.filter(|exclusion| !record.is_bootstrap && now < exclusion.until)
     }
 
-    /// When everything that `node` grants counts again, as far as it is known now.
+    /// When the grants of `node` count again, as known now.
     pub(crate) fn ends(&self, node: NodeId) -> Time {
         let record = &self.nodes[node.index()];
-        let both = [record.sentence, record.recent_start].into_iter().flatten();
-        both.map(|sentence| sentence.until).max().unwrap_or_default()
+        let both = [record.exclusion, record.recent_start].into_iter().flatten();
+        both.map(|exclusion| exclusion.until).max().unwrap_or_default()
     }
 }
 
 impl<R> Record<R> {
-    fn pass(&mut self, sentence: Sentence) {
-        if self.sentence.is_none_or(|known| known.until < sentence.until) {
-            self.sentence = Some(sentence);
+    fn exclude(&mut self, exclusion: Exclusion) {
+        if self.exclusion.is_none_or(|known| known.until < exclusion.until) {
+            self.exclusion = Some(exclusion);
         }
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use Rule::{Observed, Off, Strict};
+use Policy::{Observed, Off, Strict};
 use proptest::prelude::*;
 
 const TERM: Duration = Duration::from_mins(1);
@@ -18,118 +18,118 @@ fn n(node: usize) -> NodeId {
     NodeId::new(node)
 }
 
-fn nodes(count: usize, rule: Rule) -> Nodes {
-    Quarantine::new(Quorum::majority(count), rule, TERM)
+fn nodes(count: usize, policy: Policy) -> Nodes {
+    Quarantine::new(Quorum::majority(count), policy, TERM)
 }
 
 fn server(run: &'static str, uptime: u64) -> Server<&'static str> {
-    said(Some(run), Some(secs(uptime)), at(0))
+    report(Some(run), Some(secs(uptime)), at(0))
 }
 
-fn silent() -> Server<&'static str> {
-    said(None, None, at(0))
+fn unnamed() -> Server<&'static str> {
+    report(None, None, at(0))
 }
 
-/// A server that reports this, and neither a data set nor that it may be trusted.
-fn said<R>(run: Option<R>, uptime: Option<Duration>, asked: Time) -> Server<R> {
+/// A server with this report, without a data set, that is not trusted.
+fn report<R>(run: Option<R>, uptime: Option<Duration>, asked: Time) -> Server<R> {
     Server { run, unnamed: "no INFO", replid: None, uptime, asked, is_trusted: false }
 }
 
-/// One node, which has said this at these times.
-fn one(rule: Rule, said: &[(Server<&'static str>, u64)]) -> Nodes {
-    let mut nodes = nodes(1, rule);
-    for (server, when) in said {
+/// One node, with the reports of its servers and their times.
+fn one(policy: Policy, report: &[(Server<&'static str>, u64)]) -> Nodes {
+    let mut nodes = nodes(1, policy);
+    for (server, when) in report {
         nodes.handle_loss(n(0));
         nodes.handle_set_up(n(0), server.clone(), at(*when));
     }
     nodes
 }
 
-/// What its grants are void for, how long ago that was, and how long until they count.
-fn void(nodes: &Nodes, node: usize, now: u64) -> Option<(Event, u64, u64)> {
-    let found = nodes.sentence(n(node), at(now)).or(nodes.recent_start(n(node), at(now)))?;
+/// Why its grants do not count, how long ago that happened, and how long until they count.
+fn why(nodes: &Nodes, node: usize, now: u64) -> Option<(Event, u64, u64)> {
+    let found = nodes.exclusion(n(node), at(now)).or(nodes.recent_start(n(node), at(now)))?;
     let ago = at(now).since(found.noticed) + found.before;
     assert!(found.until <= nodes.ends(n(node)));
     Some((found.event, ago.as_secs(), found.until.since(at(now)).as_secs()))
 }
 
 #[test]
-fn another_process_is_a_restart() {
-    for rule in [Observed, Strict] {
-        let mut it = one(rule, &[(server("a", 900), 0), (server("a", 910), 10)]);
-        assert_eq!(void(&it, 0, 10), None, "only the connection was lost");
+fn another_process_counts_as_restart() {
+    for policy in [Observed, Strict] {
+        let mut it = one(policy, &[(server("a", 900), 0), (server("a", 910), 10)]);
+        assert_eq!(why(&it, 0, 10), None, "only the connection ended");
         it.handle_set_up(n(0), server("b", 3), at(20));
-        assert_eq!(void(&it, 0, 20), Some((Event::Restart, 3, 60)));
-        assert_eq!(void(&it, 0, 79), Some((Event::Restart, 62, 1)));
-        assert_eq!(void(&it, 0, 80), None, "it counts again");
+        assert_eq!(why(&it, 0, 20), Some((Event::Restart, 3, 60)));
+        assert_eq!(why(&it, 0, 79), Some((Event::Restart, 62, 1)));
+        assert_eq!(why(&it, 0, 80), None, "it counts again");
         it.handle_set_up(n(0), server("old", 9_000), at(90));
-        assert_eq!(void(&it, 0, 90), Some((Event::Restart, 9_000, 60)), "however old the other is");
-        it.handle_set_up(n(0), silent(), at(200));
+        assert_eq!(why(&it, 0, 90), Some((Event::Restart, 9_000, 60)), "its age does not matter");
+        it.handle_set_up(n(0), unnamed(), at(200));
         let unknown = Some((Event::MaybeRestart("no INFO"), 0, 60));
-        assert_eq!(void(&it, 0, 200), unknown, "also if no connection was lost");
+        assert_eq!(why(&it, 0, 200), unknown, "even if no connection was lost");
         it.handle_loss(n(0));
         it.handle_set_up(n(0), server("c", 9_000), at(300));
-        assert_eq!(void(&it, 0, 300), unknown, "after one without INFO, however old it is");
+        assert_eq!(why(&it, 0, 300), unknown, "after a server without INFO, at any age");
     }
     let it = one(Off, &[(server("a", 900), 0), (server("b", 0), 10)]);
-    assert_eq!(void(&it, 0, 10), None);
+    assert_eq!(why(&it, 0, 10), None);
 }
 
 #[test]
-fn at_first_sight_a_young_server_counts_only_in_a_new_deployment() {
-    // Of the uptime, up to a second is not true.
+fn young_server_counts_only_in_new_deployment() {
+    // An uptime can be up to a second too high.
     let it = one(Strict, &[(server("a", 11), 0)]);
-    assert_eq!((void(&it, 0, 0), void(&it, 0, 50)), (Some((Event::Restart, 11, 50)), None));
-    assert_eq!(void(&one(Observed, &[(server("a", 11), 0)]), 0, 0), None, "it is new");
-    for rule in [Observed, Strict] {
-        assert_eq!(void(&one(rule, &[(server("a", 61), 0)]), 0, 0), None, "old enough");
+    assert_eq!((why(&it, 0, 0), why(&it, 0, 50)), (Some((Event::Restart, 11, 50)), None));
+    assert_eq!(why(&one(Observed, &[(server("a", 11), 0)]), 0, 0), None, "new deployment");
+    for policy in [Observed, Strict] {
+        assert_eq!(why(&one(policy, &[(server("a", 61), 0)]), 0, 0), None, "old enough");
     }
     let mut three = nodes(3, Observed);
-    assert!(!three.is_settled(at(0)), "those that it meets may be young");
+    assert!(!three.is_settled(at(0)), "servers that were not met may be young");
     assert!(nodes(3, Strict).is_settled(at(0)) && nodes(3, Off).is_settled(at(0)));
     three.handle_set_up(n(0), server("a", 5), at(0));
     three.handle_set_up(n(1), server("b", 4), at(0));
     assert!(!three.is_settled(at(0)), "the third may be old");
-    assert_eq!(void(&three, 0, 0), Some((Event::Restart, 5, 56)));
+    assert_eq!(why(&three, 0, 0), Some((Event::Restart, 5, 56)));
     let mut old = three;
     old.handle_set_up(n(2), server("c", 70), at(1));
     assert!(old.is_settled(at(1)));
-    assert_eq!(void(&old, 0, 1), Some((Event::Restart, 6, 55)), "it was restarted");
-    assert_eq!((void(&old, 2, 1), void(&old, 0, 56)), (None, None));
+    assert_eq!(why(&old, 0, 1), Some((Event::Restart, 6, 55)), "it was restarted");
+    assert_eq!((why(&old, 2, 1), why(&old, 0, 56)), (None, None));
 }
 
 #[test]
-fn a_server_as_old_as_the_oldest_known_does_not_make_a_deployment_older() {
+fn server_of_same_age_keeps_deployment_age() {
     for (uptime, counts) in [(71, true), (900, false)] {
         let mut three = nodes(3, Observed);
         three.handle_set_up(n(0), server("a", 51), at(0));
         three.handle_set_up(n(1), server("b", 1), at(0));
         three.handle_unreachable(n(2), at(0));
         three.handle_set_up(n(2), server("c", uptime), at(20));
-        assert_eq!(void(&three, 1, 20).is_none(), counts, "{uptime}");
+        assert_eq!(why(&three, 1, 20).is_none(), counts, "{uptime}");
     }
 }
 
 #[test]
-fn a_lock_that_was_missed_a_second_before_a_flush_did_not_go_in_it() {
+fn key_missing_a_second_before_flush_is_unrelated() {
     for (flushed_ms, is_void) in [(10_999, true), (11_000, false)] {
         let mut it = one(Observed, &[(server("a", 900), 0)]);
         it.handle_missing(n(0), at(10));
         it.handle_flush(n(0), Time::default().after(Duration::from_millis(flushed_ms)));
-        assert_eq!(void(&it, 0, 11).is_some(), is_void, "{flushed_ms}");
+        assert_eq!(why(&it, 0, 11).is_some(), is_void, "{flushed_ms}");
     }
 }
 
 #[test]
-fn of_two_reasons_that_end_together_the_first_is_told() {
+fn first_of_two_exclusions_with_equal_end_is_kept() {
     let mut it = one(Observed, &[(server("a", 900), 0), (server("b", 0), 20)]);
     it.handle_flush(n(0), at(20));
     it.handle_missing(n(0), at(20));
-    assert_eq!(void(&it, 0, 20), Some((Event::Restart, 0, 60)));
+    assert_eq!(why(&it, 0, 20), Some((Event::Restart, 0, 60)));
 }
 
 #[test]
-fn a_new_deployment_counts_when_every_node_was_tried_and_goes_on_counting() {
+fn new_deployment_counts_once_every_node_was_tried() {
     let mut five = nodes(5, Observed);
     for (node, when) in [(0, 40), (1, 40), (2, 41)] {
         five.handle_set_up(
@@ -142,102 +142,102 @@ fn a_new_deployment_counts_when_every_node_was_tried_and_goes_on_counting() {
     assert!(!five.is_settled(at(41)));
     five.handle_unreachable(n(4), at(41));
     assert!(five.is_settled(at(41)));
-    assert!((0..3).all(|node| void(&five, node, 41).is_none()));
-    // The fourth comes while the deployment is new, the fifth when the first is old.
+    assert!((0..3).all(|node| why(&five, node, 41).is_none()));
+    // The fourth node is met while the deployment is new, the fifth when the first node is old.
     five.handle_set_up(n(3), server("d", 0), at(59));
     five.handle_set_up(n(4), server("e", 0), at(80));
-    assert!((0..4).all(|node| void(&five, node, 80).is_none()), "the first ones go on counting");
-    assert_eq!(void(&five, 4, 80), Some((Event::Restart, 0, 60)));
+    assert!((0..4).all(|node| why(&five, node, 80).is_none()), "the first nodes still count");
+    assert_eq!(why(&five, 4, 80), Some((Event::Restart, 0, 60)));
     five.handle_set_up(n(1), server("f", 0), at(81));
-    assert_eq!(void(&five, 1, 81), Some((Event::Restart, 0, 60)), "restarts are seen all the same");
+    assert_eq!(why(&five, 1, 81), Some((Event::Restart, 0, 60)), "restarts are still detected");
 }
 
 #[test]
-fn what_was_old_speaks_against_newness_whatever_becomes_of_it() {
+fn vanished_old_server_proves_an_old_deployment() {
     let mut three = nodes(3, Observed);
     three.handle_set_up(n(0), server("a", 900), at(0));
     three.handle_loss(n(0));
     three.handle_unreachable(n(0), at(1));
     for node in [1, 2] {
         three.handle_set_up(n(node), server("b", 0), at(2));
-        assert_eq!(void(&three, node, 2), Some((Event::Restart, 0, 60)));
+        assert_eq!(why(&three, node, 2), Some((Event::Restart, 0, 60)));
     }
     assert!(three.is_settled(at(2)));
-    // It has watched the first grow old itself.
+    // The client itself has known the first server for the period.
     let mut grown = nodes(3, Observed);
     grown.handle_set_up(n(0), server("a", 0), at(0));
     grown.handle_unreachable(n(1), at(0));
     grown.handle_unreachable(n(2), at(0));
-    assert_eq!(void(&grown, 0, 0), None);
+    assert_eq!(why(&grown, 0, 0), None);
     grown.handle_set_up(n(1), server("b", 0), at(59));
     grown.handle_set_up(n(2), server("c", 0), at(60));
-    assert_eq!((void(&grown, 1, 60), void(&grown, 0, 60)), (None, None));
-    assert_eq!(void(&grown, 2, 60), Some((Event::Restart, 0, 60)));
+    assert_eq!((why(&grown, 1, 60), why(&grown, 0, 60)), (None, None));
+    assert_eq!(why(&grown, 2, 60), Some((Event::Restart, 0, 60)));
 }
 
-/// 1. Two servers are met whose uptimes are in whole seconds: each is taken for a second younger than it says.
+/// 1. Two servers are met whose uptimes are in whole seconds: the assumed age of each is a second less.
 /// 2. The deployment is new, and both count.
-/// 3. The first is met again, on another connection, and says its age better: it is older than a term by now.
-/// 4. That was taken for an old server that turned up, and the second did not count any more.
+/// 3. The first is met again and reports a more precise age: it is now older than the period.
+/// 4. It was mistaken for an old server that was unreachable before, and the second did not count any more.
 #[test]
-fn who_says_its_age_better_is_no_old_server_that_turns_up() {
+fn more_precise_age_keeps_the_deployment_new() {
     let mut it = nodes(2, Observed);
     it.handle_set_up(n(0), server("a", 1), at(0));
     it.handle_set_up(n(1), server("b", 0), at(1));
-    assert_eq!(void(&it, 1, 1), None, "the deployment is new");
+    assert_eq!(why(&it, 1, 1), None, "the deployment is new");
     it.handle_loss(n(0));
     it.handle_set_up(n(0), server("a", 61), at(59));
-    assert_eq!((void(&it, 0, 59), void(&it, 1, 59)), (None, None), "it still is the first of them");
+    assert_eq!((why(&it, 0, 59), why(&it, 1, 59)), (None, None), "the same server, more precise");
     it.handle_set_up(n(0), server("c", 70), at(60));
-    assert!(void(&it, 1, 60).is_some(), "another server is");
+    assert!(why(&it, 1, 60).is_some(), "another server is old");
 }
 
 #[test]
-fn an_old_server_that_could_not_be_asked_before_takes_the_newness_back() {
+fn late_found_old_server_makes_deployment_old() {
     let mut three = nodes(3, Observed);
     three.handle_unreachable(n(2), at(0));
     three.handle_set_up(n(0), server("a", 2), at(0));
     three.handle_set_up(n(1), server("b", 1), at(0));
-    assert_eq!((void(&three, 0, 0), void(&three, 1, 0)), (None, None));
+    assert_eq!((why(&three, 0, 0), why(&three, 1, 0)), (None, None));
     three.handle_set_up(n(2), server("c", 900), at(3));
-    assert_eq!(void(&three, 0, 3), Some((Event::Restart, 5, 56)));
-    assert_eq!(void(&three, 1, 3), Some((Event::Restart, 4, 57)));
+    assert_eq!(why(&three, 0, 3), Some((Event::Restart, 5, 56)));
+    assert_eq!(why(&three, 1, 3), Some((Event::Restart, 4, 57)));
 }
 
 #[test]
-fn a_server_that_is_vouched_for_forgets_nothing_and_has_its_age() {
+fn trusted_server_counts_after_restart() {
     let vouched = |run| Server { is_trusted: true, ..server(run, 0) };
-    for rule in [Observed, Strict] {
-        let mut it = one(rule, &[(vouched("a"), 0), (vouched("b"), 10)]);
-        assert_eq!(void(&it, 0, 10), None);
+    for policy in [Observed, Strict] {
+        let mut it = one(policy, &[(vouched("a"), 0), (vouched("b"), 10)]);
+        assert_eq!(why(&it, 0, 10), None);
         it.handle_set_up(n(0), server("c", 0), at(20));
-        assert_eq!(void(&it, 0, 20), Some((Event::Restart, 0, 60)), "not any more");
+        assert_eq!(why(&it, 0, 20), Some((Event::Restart, 0, 60)), "no longer trusted");
         it.handle_set_up(n(0), vouched("d"), at(30));
-        assert_eq!(void(&it, 0, 79), Some((Event::Restart, 49, 11)), "the one before was not");
+        assert_eq!(why(&it, 0, 79), Some((Event::Restart, 49, 11)), "the previous was not trusted");
     }
     let mut two = nodes(2, Observed);
     two.handle_set_up(n(0), Server { uptime: Some(secs(900)), ..vouched("a") }, at(0));
     two.handle_set_up(n(1), server("b", 0), at(0));
-    assert_eq!(void(&two, 1, 0), Some((Event::Restart, 0, 60)));
+    assert_eq!(why(&two, 1, 0), Some((Event::Restart, 0, 60)));
 }
 
 #[test]
-fn a_server_that_does_not_tell_may_have_been_restarted_whenever_it_was_away() {
+fn unnamed_server_may_restart_with_each_lost_connection() {
     let mut it = nodes(2, Observed);
     let unknown = Some((Event::MaybeRestart("no INFO"), 0, 60));
-    it.handle_set_up(n(0), silent(), at(0));
-    assert_eq!(void(&it, 0, 0), unknown, "nothing is known yet");
+    it.handle_set_up(n(0), unnamed(), at(0));
+    assert_eq!(why(&it, 0, 0), unknown, "not every node was tried");
     it.handle_unreachable(n(1), at(0));
-    assert_eq!(void(&it, 0, 0), None, "nothing speaks against newness");
-    it.handle_set_up(n(0), silent(), at(10));
-    assert_eq!(void(&it, 0, 10), None, "another connection, and none was lost");
+    assert_eq!(why(&it, 0, 0), None, "the deployment may be new");
+    it.handle_set_up(n(0), unnamed(), at(10));
+    assert_eq!(why(&it, 0, 10), None, "another connection, but none was lost");
     it.handle_loss(n(0));
-    it.handle_set_up(n(0), silent(), at(20));
-    assert_eq!(void(&it, 0, 20), unknown);
+    it.handle_set_up(n(0), unnamed(), at(20));
+    assert_eq!(why(&it, 0, 20), unknown);
     let mut told = it;
     told.handle_set_up(n(0), server("a", 900), at(90));
-    assert_eq!(void(&told, 0, 90), None, "it has been up for long, as it says now");
-    assert_eq!(void(&one(Strict, &[(silent(), 0)]), 0, 0), unknown);
+    assert_eq!(why(&told, 0, 90), None, "it now reports a long uptime");
+    assert_eq!(why(&one(Strict, &[(unnamed(), 0)]), 0, 0), unknown);
 }
 
 #[test]
@@ -254,47 +254,47 @@ fn unnamed_server_that_was_up_before_is_the_same() {
         (50, (1_100, 1_050), Some("b"), data),
         (50, (1_100, 1_050), None, data),
     ] {
-        let unnamed = |up, replid, met| Server { replid, ..said(None, Some(secs(up)), at(met)) };
+        let unnamed = |up, replid, met| Server { replid, ..report(None, Some(secs(up)), at(met)) };
         let (first, then) = (unnamed(known, Some("a"), 100), unnamed(uptime, replid, met));
         let it = one(Observed, &[(first, 100), (then, met)]);
-        let event = it.sentence(n(0), at(met)).map(|it| it.event);
+        let event = it.exclusion(n(0), at(met)).map(|it| it.event);
         assert_eq!(event, expected, "{known} {met} {uptime} {replid:?}");
     }
 }
 
 #[test]
-fn a_flush_counts_with_a_key_that_is_missing() {
-    let flushed = |ago, counts_in| Some((Event::Flush, ago, counts_in));
+fn flush_with_missing_key_excludes_node() {
+    let flushed_at = |ago, counts_in| Some((Event::Flush, ago, counts_in));
     let old = [(server("a", 900), 0)];
     let mut it = one(Observed, &old);
     it.handle_flush(n(0), at(10));
-    assert_eq!(void(&it, 0, 10), None, "maybe those of another database");
+    assert_eq!(why(&it, 0, 10), None, "maybe the flush of another database");
     it.handle_missing(n(0), at(30));
-    assert_eq!(void(&it, 0, 30), flushed(20, 40), "from the flush on");
-    assert_eq!(void(&it, 0, 70), None);
+    assert_eq!(why(&it, 0, 30), flushed_at(20, 40), "from the flush on");
+    assert_eq!(why(&it, 0, 70), None);
     it.handle_missing(n(0), at(75));
-    assert_eq!(void(&it, 0, 75), None, "somebody has taken it away");
+    assert_eq!(why(&it, 0, 75), None, "maybe deleted by another client");
     it.handle_flush(n(0), at(75));
-    assert_eq!(void(&it, 0, 75), flushed(0, 60), "the push came after the answer");
+    assert_eq!(why(&it, 0, 75), flushed_at(0, 60), "the push came after the reply");
     let mut it = one(Off, &old);
     it.handle_flush(n(0), at(10));
     it.handle_missing(n(0), at(10));
-    assert_eq!(void(&it, 0, 10), None);
+    assert_eq!(why(&it, 0, 10), None);
 }
 
-/// When servers are started, from a thousand seconds on, in milliseconds; and what a client does with it.
+/// Starts of servers, in milliseconds from 1,000 s on, and the times at which a client meets them.
 #[derive(Clone, Debug)]
 struct World {
-    /// For each node, when it was restarted. It was first started at the beginning.
+    /// For each node, when it was restarted. Its first start is at the beginning.
     restarts: Vec<Vec<u64>>,
-    /// When the client comes, and when it meets each node after that, or after a restart.
+    /// When the client starts, and the delay until it meets each node after that or after a restart.
     comes: u64,
     delays: Vec<u64>,
-    rule: Rule,
+    policy: Policy,
 }
 
 const BEGIN: u64 = 1_000_000;
-/// No lock is granted for longer: the term is that and the second which uptimes are wrong by.
+/// The longest ttl. The period is this plus a second, the error of an uptime.
 const LONGEST: u64 = 59_000;
 
 impl World {
@@ -303,12 +303,12 @@ impl World {
         self.restarts[node].iter().copied().filter(|at| *at <= by).max().unwrap_or_default()
     }
 
-    /// As Redis tells it: a difference of whole seconds.
+    /// As Redis reports it: a difference of whole seconds.
     fn uptime(&self, node: usize, at: u64) -> Duration {
         secs(at / 1_000 - self.started(node, at) / 1_000)
     }
 
-    /// Everything that the client sees, in the order in which it does.
+    /// When the client meets which node, in ascending order.
     fn sights(&self) -> Vec<(u64, usize)> {
         let of = |(node, restarts): (usize, &Vec<u64>)| {
             let met = self.comes + self.delays[node];
@@ -325,34 +325,34 @@ impl World {
 fn world() -> impl Strategy<Value = World> {
     let restarts = prop::collection::vec(prop::collection::vec(BEGIN..BEGIN + 200_000, 0..3), 1..6);
     let delays = prop::collection::vec(0..1_500_u64, 5);
-    let rule = prop_oneof![Just(Observed), Just(Strict)];
-    (restarts, BEGIN..BEGIN + 200_000, delays, rule)
-        .prop_map(|(restarts, comes, delays, rule)| World { restarts, comes, delays, rule })
+    let policy = prop_oneof![Just(Observed), Just(Strict)];
+    (restarts, BEGIN..BEGIN + 200_000, delays, policy)
+        .prop_map(|(restarts, comes, delays, policy)| World { restarts, comes, delays, policy })
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]
 
     #[test]
-    fn what_counts_remembers_every_lock_unless_every_node_was_restarted_before_it_came(world in world()) {
+    fn counting_nodes_remember_every_lock(world in world()) {
         let count = world.restarts.len();
-        let mut nodes = Quarantine::new(Quorum::majority(count), world.rule, TERM);
+        let mut nodes = Quarantine::new(Quorum::majority(count), world.policy, TERM);
         let (mut met, mut seen) = (0, Vec::new());
         let first_met = world.sights().iter().map(|(at, _)| *at).min().expect("a node");
-        // The client cannot know better where all are young when it comes, or restarted while it does.
+        // If all nodes are young when the client starts, or restart soon after, the deployment seems new.
         let is_old = |node: usize| {
             let met = world.comes + world.delays[node];
             met - world.started(node, met) > u64::try_from(TERM.as_millis()).expect("short") + 1_000
         };
-        let can_know = world.rule == Strict || (0..count).any(is_old);
+        let can_know = world.policy == Strict || (0..count).any(is_old);
         for (now, node) in world.sights() {
             let time = Time::default().after(Duration::from_millis(now));
             let run = Some(world.started(node, now));
-            // In half of the worlds servers report no run.
+            // In half of the cases servers report no run.
             let run = run.filter(|_| world.comes % 2 == 0);
             let uptime = Some(world.uptime(node, now));
             nodes.handle_loss(n(node));
-            nodes.handle_set_up(n(node), said(run, uptime, time), time);
+            nodes.handle_set_up(n(node), report(run, uptime, time), time);
             seen.push((now, node));
             met += usize::from(now == world.comes + world.delays[node]);
             if met < count {
@@ -361,8 +361,8 @@ proptest! {
             prop_assert!(nodes.is_settled(time));
             for node in 0..count {
                 let started = world.started(node, now);
-                let counts = nodes.sentence(n(node), time).is_none() && nodes.recent_start(n(node), time).is_none();
-                // It was met since it was started.
+                let counts = nodes.exclusion(n(node), time).is_none() && nodes.recent_start(n(node), time).is_none();
+                // The client has met it since its start.
                 let is_known = started < first_met || seen.contains(&(started + world.delays[node], node));
                 if counts && can_know && is_known {
                     prop_assert!(now >= started + LONGEST, "{node} at {now}, started at {started}");
@@ -372,10 +372,10 @@ proptest! {
     }
 
     #[test]
-    fn a_deployment_is_served_from_the_beginning_and_never_stops(
+    fn new_deployment_counts_from_the_start(
         starts in prop::collection::vec(0..58_000_u64, 1..6), comes in 0..60_000_u64, delay in 0..900_u64,
     ) {
-        // A client that is there before the first node is old meets each as soon as it is started.
+        // A client that starts before the first node is old meets each node as soon as it starts.
         let count = starts.len();
         let mut nodes = Quarantine::new(Quorum::majority(count), Observed, TERM);
         let begin = starts.iter().min().copied().expect("a node");
@@ -388,12 +388,12 @@ proptest! {
         }
         for (now, node) in sights {
             let at = |now| Time::default().after(Duration::from_millis(now));
-            // Seconds begin anywhere.
+            // A random fraction of a second, which is truncated.
             let uptime = Some(secs((now + 250) / 1_000 - (starts[node] + 250) / 1_000));
-            nodes.handle_set_up(n(node), said(Some(node), uptime, at(now)), at(now));
+            nodes.handle_set_up(n(node), report(Some(node), uptime, at(now)), at(now));
             for later in [now, now + 10_000, now + 100_000] {
                 prop_assert!(nodes.recent_start(n(node), at(later)).is_none(), "{node} at {later}");
-                prop_assert!(nodes.sentence(n(node), at(later)).is_none());
+                prop_assert!(nodes.exclusion(n(node), at(later)).is_none());
             }
         }
     }

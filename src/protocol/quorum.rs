@@ -1,8 +1,8 @@
-//! Who votes, and how many votes decide.
+//! Nodes, sets of nodes, and how many votes decide.
 
 use std::fmt;
 
-/// The most nodes a client can have. The Redlock page speaks of five; 31 fits one word.
+/// Maximum number of nodes of a client. The Redlock page suggests five; 31 fit one word.
 pub(crate) const MAX_NODES: usize = 31;
 
 /// One of the N nodes, by its position in the list given to the builder.
@@ -20,7 +20,7 @@ impl NodeId {
         usize::from(self.0)
     }
 
-    /// This node's bit in a word that has a bit for each node.
+    /// This node's bit in a bit set of nodes.
     pub(crate) fn bit(self) -> u32 {
         1 << self.0
     }
@@ -32,12 +32,11 @@ impl fmt::Debug for NodeId {
     }
 }
 
-/// A set of nodes.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct NodeSet(u32);
 
 impl NodeSet {
-    /// Adds `node`; false if it was in the set already.
+    /// Adds `node`. Returns false if it was already in the set.
     pub(crate) fn insert(&mut self, node: NodeId) -> bool {
         let added = !self.contains(node);
         self.0 |= node.bit();
@@ -48,7 +47,7 @@ impl NodeSet {
         self.0 & node.bit() != 0
     }
 
-    /// Its nodes, in their order.
+    /// The nodes in ascending order.
     pub(crate) fn iter(self) -> impl Iterator<Item = NodeId> {
         (0..MAX_NODES).map(NodeId::new).filter(move |node| self.contains(*node))
     }
@@ -82,7 +81,7 @@ impl fmt::Debug for NodeSet {
     }
 }
 
-/// How many of how many: floor(N/2) + 1, so that any two quorums share a node.
+/// The number of nodes and the majority: floor(N/2) + 1, so that any two quorums share a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quorum {
     nodes: u8,
@@ -102,7 +101,7 @@ impl Quorum {
         self.nodes.into()
     }
 
-    /// The votes that decide.
+    /// The number of votes that decide.
     pub(crate) fn needed(self) -> usize {
         self.needed.into()
     }
@@ -112,7 +111,7 @@ impl Quorum {
         count >= self.needed()
     }
 
-    /// True if `count` nodes against are enough to make a quorum of the others impossible.
+    /// True if `count` nodes against make a quorum of the others impossible.
     pub(crate) fn blocked(self, count: usize) -> bool {
         self.nodes().saturating_sub(count) < self.needed()
     }
@@ -127,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn majority_is_more_than_half_and_any_two_meet() {
+    fn majorities_exceed_half_and_intersect() {
         for (nodes, needed) in [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4), (7, 4), (31, 16)] {
             let quorum = Quorum::majority(nodes);
             assert_eq!(quorum.needed(), needed, "N = {nodes}");
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn blocked_is_the_complement_of_a_quorum() {
+    fn blocked_means_the_rest_is_no_quorum() {
         for nodes in 1..=MAX_NODES {
             let quorum = Quorum::majority(nodes);
             for against in 0..=nodes {
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_counts_each_node_once() {
+    fn set_counts_each_node_once() {
         let mut set = NodeSet::default();
         assert!(set.insert(NodeId::new(30)));
         assert!(!set.insert(NodeId::new(30)));

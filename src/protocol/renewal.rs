@@ -1,16 +1,16 @@
-//! The life of a lease: held, extended, lost or released.
+//! The state of a lease: held, extended, lost or released.
 //!
-//! Make one when the lock is won ([`Renewal::new`]), [kept up](Renewal::kept_up) if it is to be extended
-//! without being asked. Whoever wants to extend it takes a round from [`begin`](Renewal::begin), and whoever
-//! wants to know whether it is still held from [`begin_check`](Renewal::begin_check). Both report how that
-//! round went by [`handle_outcome`](Renewal::handle_outcome). A failed one changes nothing (I9).
+//! Create a [`Renewal`] when the lock is won ([`Renewal::new`]). [`auto_extended`](Renewal::auto_extended) enables
+//! auto-extension. [`begin`](Renewal::begin) returns the round of an extension, [`begin_check`](Renewal::begin_check)
+//! the round that checks whether the lease is still held. Report the outcome of either with
+//! [`handle_outcome`](Renewal::handle_outcome). A failed round changes nothing (I9).
 //!
-//! For one that is kept up, [`step`](Renewal::step) says what is next: extend it, or wait until a time, which
-//! is the next timeout. Report how its rounds went by [`handle_upkeep`](Renewal::handle_upkeep);
-//! [`hasten`](Renewal::hasten) makes the next one due at once.
+//! With auto-extension, [`step`](Renewal::step) returns what to do next: extend, or wait until a given time. Report
+//! the outcome of these rounds with [`handle_auto_extension`](Renewal::handle_auto_extension).
+//! [`make_due`](Renewal::make_due) makes the next extension due at once.
 //!
-//! It ends by [`release`](Renewal::release), by [`lose`](Renewal::lose), or by itself when its validity does
-//! (I10): [`tenure`](Renewal::tenure) says where it stands at any time.
+//! A lease ends by [`release`](Renewal::release), by [`lose`](Renewal::lose), or when its validity ends
+//! (I10). [`tenure`](Renewal::tenure) returns its state at any time.
 
 use super::quorum::Quorum;
 use super::round::{Goal, Outcome, Round};
@@ -24,11 +24,11 @@ use std::time::Duration;
 pub enum Loss {
     /// Its validity ended.
     Expired,
-    /// The key was gone from a majority of the nodes before the validity ended.
+    /// The key was missing on a majority of the nodes before the validity ended.
     QuorumLost,
-    /// A majority of the nodes holds another value at the key.
+    /// A majority of the nodes has another value at the key.
     TakenOver,
-    /// It was held for as long as it may be: the limit given to
+    /// The maximum hold time was reached: the limit given to
     /// [`auto_extend`](crate::Acquire::auto_extend).
     MaxHold,
     /// Its client was [closed](crate::Redlock::close), or
@@ -37,7 +37,7 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// One word in small letters, as a label.
+    /// The name in snake case, for use as a label.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Expired => "expired",
@@ -55,13 +55,13 @@ impl fmt::Display for Loss {
             Self::Expired => "its validity ended",
             Self::QuorumLost => "the key is gone from a majority of the nodes",
             Self::TakenOver => "another holds it on a majority of the nodes",
-            Self::MaxHold => "it was held for as long as it may be",
-            Self::Closed => "its client has released all leases",
+            Self::MaxHold => "the maximum hold time was reached",
+            Self::Closed => "its client was closed or released all leases",
         })
     }
 }
 
-/// Where a lease stands.
+/// State of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tenure {
     Held { valid_until: Time },
@@ -69,152 +69,158 @@ pub(crate) enum Tenure {
     Released,
 }
 
-/// What an extension came to.
+/// Result of an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extended {
-    /// Valid until then; never earlier than before.
+    /// The new end of validity; never earlier than before.
     Until(Time),
-    /// Nothing has changed: valid until then, as before.
+    /// The extension failed. The end of validity is as before.
     Unchanged(Time),
     /// The lease has ended.
     Ended(Tenure),
 }
 
-/// What a lease wants next.
+/// The next step of a lease's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Extend it now, to this ttl; then tell how that ended.
+    /// Extend it to this ttl now, and report the outcome.
     Extend { ttl: Ttl },
-    /// Look again at this time.
+    /// Call `step` again at this time.
     Wait { until: Time },
-    /// It has ended: tell whoever waits for that.
+    /// It has ended: notify the holder.
     Ended(Tenure),
 }
 
-/// A loss is told this much before the validity ends, so that it has been told when it ends. Of a lease
-/// that is kept up not more than [`EARLY_SHARE`] of its validity: so that one of a few milliseconds can
-/// be renewed.
-const EARLY: Duration = Duration::from_millis(2);
-const EARLY_SHARE: u32 = 4;
+/// How long before the end of validity a loss is reported, so that the holder is notified in time. With auto-extension
+/// at most [`LOSS_MARGIN_SHARE`] of the validity, so that a lease of a few milliseconds can be renewed.
+const LOSS_MARGIN: Duration = Duration::from_millis(2);
+const LOSS_MARGIN_SHARE: u32 = 4;
 
-/// An extension that failed is tried again after this share of what is left, but not sooner than
-/// [`LEAST_PAUSE`].
+/// A failed extension is retried after this share of the remaining validity, but not sooner than
+/// [`MIN_PAUSE`].
 const PAUSE_SHARE: u32 = 8;
-const LEAST_PAUSE: Duration = Duration::from_millis(10);
+const MIN_PAUSE: Duration = Duration::from_millis(10);
 
-/// Renewal without being asked.
+/// State of auto-extension.
 #[derive(Clone, Copy, Debug)]
-struct Upkeep {
+struct AutoExtension {
     ttl: Ttl,
-    /// The lease ends then at the latest.
+    /// The latest end of the lease.
     ends: Time,
     /// When to extend next.
     due: Time,
-    /// How many nanoseconds before the end it is told: those of [`EARLY`] at most.
-    early: u32,
+    /// How many nanoseconds before the end of validity a loss is reported: [`LOSS_MARGIN`] at most.
+    margin: u32,
     is_extending: bool,
 }
 
-impl Upkeep {
-    fn early(&self) -> Duration {
-        Duration::from_nanos(self.early.into())
+impl AutoExtension {
+    fn margin(&self) -> Duration {
+        Duration::from_nanos(self.margin.into())
     }
 }
 
-/// A lease's tenure, from acquire to its one end (I9: once lost, it stays lost).
+/// State of a lease, from acquire to its single end (I9: once lost, it stays lost).
 #[derive(Clone, Debug)]
 pub(crate) struct Renewal {
     quorum: Quorum,
     drift: Drift,
     tenure: Tenure,
-    upkeep: Option<Upkeep>,
+    auto_extension: Option<AutoExtension>,
 }
 
 impl Renewal {
     pub(crate) fn new(quorum: Quorum, drift: Drift, valid_until: Time) -> Self {
-        Self { quorum, drift, tenure: Tenure::Held { valid_until }, upkeep: None }
+        Self { quorum, drift, tenure: Tenure::Held { valid_until }, auto_extension: None }
     }
 
-    /// A lease acquired at `t1` that is extended to `ttl` again and again, each time a third of its
-    /// validity has passed, until `most` has passed.
-    pub(crate) fn kept_up(mut self, ttl: Ttl, t1: Time, most: Duration) -> Self {
+    /// Enables auto-extension of a lease acquired at `t1`: it is extended to `ttl` whenever a third of its
+    /// validity has passed, until `most` has passed since `t1`.
+    pub(crate) fn auto_extended(mut self, ttl: Ttl, t1: Time, most: Duration) -> Self {
         if let Tenure::Held { valid_until } = &mut self.tenure {
             let ends = t1.after(most);
             *valid_until = ends.min(*valid_until);
             let validity = valid_until.since(t1);
-            let (due, early) = (t1.after(validity / 3), EARLY.min(validity / EARLY_SHARE));
-            let early = early.subsec_nanos();
-            self.upkeep = Some(Upkeep { ttl, ends, due, early, is_extending: false });
+            let (due, margin) =
+                (t1.after(validity / 3), LOSS_MARGIN.min(validity / LOSS_MARGIN_SHARE));
+            let margin = margin.subsec_nanos();
+            self.auto_extension =
+                Some(AutoExtension { ttl, ends, due, margin, is_extending: false });
         }
         self
     }
 
-    /// What is to be done at `now`. A lease is said to have ended a little early, and then it has.
+    /// Returns what to do at `now`. Reports the loss of a lease slightly before its validity ends, and ends it then.
     pub(crate) fn step(&mut self, now: Time) -> Step {
         let Tenure::Held { valid_until } = self.tenure else { return Step::Ended(self.tenure) };
-        let early = self.upkeep.map_or(EARLY, |upkeep| upkeep.early());
-        if now.after(early) >= valid_until {
+        let margin =
+            self.auto_extension.map_or(LOSS_MARGIN, |auto_extension| auto_extension.margin());
+        if now.after(margin) >= valid_until {
             self.tenure = Tenure::Lost(self.loss_at(valid_until));
             return Step::Ended(self.tenure);
         }
-        let end = Time::default().after(valid_until.since(Time::default().after(early)));
-        // What an extension gives grows until it is due.
-        let mut useful =
-            self.upkeep.and_then(|upkeep| self.useful_ttl(now.max(upkeep.due), valid_until));
+        let end = Time::default().after(valid_until.since(Time::default().after(margin)));
+        // The validity that an extension gives grows until the extension is due.
+        let mut useful = self
+            .auto_extension
+            .and_then(|auto_extension| self.useful_ttl(now.max(auto_extension.due), valid_until));
         if useful.is_none() {
-            useful = self.put_off(now, valid_until);
+            useful = self.postpone(now, valid_until);
         }
-        match (&mut self.upkeep, useful) {
-            (Some(upkeep), Some(ttl)) if !upkeep.is_extending && now >= upkeep.due => {
-                upkeep.is_extending = true;
+        match (&mut self.auto_extension, useful) {
+            (Some(auto_extension), Some(ttl))
+                if !auto_extension.is_extending && now >= auto_extension.due =>
+            {
+                auto_extension.is_extending = true;
                 Step::Extend { ttl }
             }
-            (Some(upkeep), Some(_)) if !upkeep.is_extending => {
-                Step::Wait { until: upkeep.due.min(end) }
+            (Some(auto_extension), Some(_)) if !auto_extension.is_extending => {
+                Step::Wait { until: auto_extension.due.min(end) }
             }
             _ => Step::Wait { until: end },
         }
     }
 
-    /// An extension by the holder to a longer ttl may reach beyond what one of the upkeep would give when
-    /// that is due: then it is due when no more is left than after a third of an extension's own validity.
-    /// Its ttl, if it will lengthen the lease then.
-    fn put_off(&mut self, now: Time, current: Time) -> Option<Ttl> {
-        let upkeep = self.upkeep?;
-        let validity = valid_until(Time::default(), upkeep.ttl, self.drift).since(Time::default());
+    /// A manual extension to a longer ttl may reach beyond what an auto-extension would give when it is due. Then
+    /// postpones the auto-extension until two thirds of its usual validity are left. Returns its ttl, if it
+    /// will lengthen the lease then.
+    fn postpone(&mut self, now: Time, current: Time) -> Option<Ttl> {
+        let auto_extension = self.auto_extension?;
+        let validity =
+            valid_until(Time::default(), auto_extension.ttl, self.drift).since(Time::default());
         let due = current.before(validity / 3 * 2);
-        if due <= now.max(upkeep.due) {
+        if due <= now.max(auto_extension.due) {
             return None;
         }
         let ttl = self.useful_ttl(due, current)?;
-        self.upkeep = Some(Upkeep { due, ..upkeep });
+        self.auto_extension = Some(AutoExtension { due, ..auto_extension });
         Some(ttl)
     }
 
-    /// The ttl of an extension that lengthens the lease, and not beyond its end.
+    /// The ttl of an auto-extension, if it lengthens the lease. The ttl does not exceed the maximum hold time.
     fn useful_ttl(&self, now: Time, current: Time) -> Option<Ttl> {
-        let upkeep = self.upkeep?;
-        let ttl = upkeep.ttl.min(Ttl::within(upkeep.ends.since(now))?);
+        let auto_extension = self.auto_extension?;
+        let ttl = auto_extension.ttl.min(Ttl::within(auto_extension.ends.since(now))?);
         (valid_until(now, ttl, self.drift) > current).then_some(ttl)
     }
 
-    /// Takes how an extension of the [upkeep](Self::kept_up) ended.
-    pub(crate) fn handle_upkeep(&mut self, round: &Round, t1: Time, now: Time) -> Extended {
+    /// Handles the outcome of an [auto-extension](Self::auto_extended).
+    pub(crate) fn handle_auto_extension(&mut self, round: &Round, t1: Time, now: Time) -> Extended {
         let extended = self.handle_outcome(round, now);
-        if let Some(upkeep) = &mut self.upkeep {
-            upkeep.is_extending = false;
-            upkeep.due = match extended {
+        if let Some(auto_extension) = &mut self.auto_extension {
+            auto_extension.is_extending = false;
+            auto_extension.due = match extended {
                 Extended::Until(until) => t1.after(until.since(t1) / 3),
                 Extended::Unchanged(until) => {
-                    now.after((until.since(now) / PAUSE_SHARE).max(LEAST_PAUSE))
+                    now.after((until.since(now) / PAUSE_SHARE).max(MIN_PAUSE))
                 }
-                Extended::Ended(_) => upkeep.due,
+                Extended::Ended(_) => auto_extension.due,
             };
         }
         extended
     }
 
-    /// Where the lease stands at `now`: a validity that has ended is a loss (I10).
+    /// State of the lease at `now`. A validity that has ended is a loss (I10).
     pub(crate) fn tenure(&self, now: Time) -> Tenure {
         match self.tenure {
             Tenure::Held { valid_until } if now >= valid_until => {
@@ -224,16 +230,17 @@ impl Renewal {
         }
     }
 
-    /// Why a validity that ended then was not longer.
+    /// Why the validity ended at `valid_until`.
     fn loss_at(&self, valid_until: Time) -> Loss {
-        // The last extension reaches to the limit, less the drift.
-        let is_over = self.upkeep.is_some_and(|upkeep| {
-            valid_until.after(self.drift.allowance(upkeep.ttl).saturating_add(EARLY)) >= upkeep.ends
+        // The last extension reaches to the maximum hold time, less the drift.
+        let is_over = self.auto_extension.is_some_and(|auto_extension| {
+            valid_until.after(self.drift.allowance(auto_extension.ttl).saturating_add(LOSS_MARGIN))
+                >= auto_extension.ends
         });
         if is_over { Loss::MaxHold } else { Loss::Expired }
     }
 
-    /// The end of validity while it is held; `now` or earlier says that it is not.
+    /// The end of validity; `None` if the lease is not held at `now`.
     pub(crate) fn valid_until(&self, now: Time) -> Option<Time> {
         match self.tenure(now) {
             Tenure::Held { valid_until } => Some(valid_until),
@@ -241,9 +248,9 @@ impl Renewal {
         }
     }
 
-    /// Starts an extension to `ttl` from `t1`, read before its first command is sent.
+    /// Starts an extension to `ttl`. `t1` is read before its first command is sent.
     pub(crate) fn begin(&mut self, ttl: Ttl, t1: Time) -> Result<Round, Tenure> {
-        match self.observe(t1) {
+        match self.record_expiry(t1) {
             Tenure::Held { valid_until: current } => {
                 let proposed = valid_until(t1, ttl, self.drift);
                 Ok(Round::new(self.quorum, Goal::Extend { current, proposed }))
@@ -252,10 +259,10 @@ impl Renewal {
         }
     }
 
-    /// Starts an extension that finds out at `t1` whether it is still held, and does not make it longer.
-    /// The ttl is the shortest that lets the keys outlive the validity by the allowance for drift.
+    /// Starts an extension that only checks whether the lease is still held, without making it longer.
+    /// Its ttl is the shortest with which the keys outlive the validity by the drift allowance.
     pub(crate) fn begin_check(&mut self, t1: Time) -> Result<(Ttl, Round), Tenure> {
-        match self.observe(t1) {
+        match self.record_expiry(t1) {
             Tenure::Held { valid_until: current } => {
                 let ttl = self.drift.ttl_for(current.since(t1)).unwrap_or(Ttl::LONGEST);
                 let goal = Goal::Extend { current, proposed: current };
@@ -265,9 +272,9 @@ impl Renewal {
         }
     }
 
-    /// Takes how an extension's round stands at `now`, after its decision.
+    /// Handles the outcome of an extension's round at `now`.
     pub(crate) fn handle_outcome(&mut self, round: &Round, now: Time) -> Extended {
-        let Tenure::Held { valid_until } = self.observe(now) else {
+        let Tenure::Held { valid_until } = self.record_expiry(now) else {
             return Extended::Ended(self.tenure);
         };
         match (round.outcome(), round.goal()) {
@@ -285,32 +292,32 @@ impl Renewal {
         Extended::Ended(self.tenure)
     }
 
-    /// Ends the tenure by the holder's will; what it was at `now`.
+    /// Ends a held lease as released. Returns its previous state at `now`.
     pub(crate) fn release(&mut self, now: Time) -> Tenure {
-        let was = self.observe(now);
+        let was = self.record_expiry(now);
         if matches!(was, Tenure::Held { .. }) {
             self.tenure = Tenure::Released;
         }
         was
     }
 
-    /// Ends a tenure that is held at `now` by this `loss`. Returns how it ended, then or before.
+    /// Ends a held lease with this `loss`. Returns its final state.
     pub(crate) fn lose(&mut self, loss: Loss, now: Time) -> Tenure {
-        if matches!(self.observe(now), Tenure::Held { .. }) {
+        if matches!(self.record_expiry(now), Tenure::Held { .. }) {
             self.tenure = Tenure::Lost(loss);
         }
         self.tenure
     }
 
-    /// The upkeep is due by `now`.
-    pub(crate) fn hasten(&mut self, now: Time) {
-        if let Some(upkeep) = &mut self.upkeep {
-            upkeep.due = upkeep.due.min(now);
+    /// Makes the next auto-extension due at `now`, or earlier if it already is.
+    pub(crate) fn make_due(&mut self, now: Time) {
+        if let Some(auto_extension) = &mut self.auto_extension {
+            auto_extension.due = auto_extension.due.min(now);
         }
     }
 
-    /// Writes an expiry down, so that no later, smaller `now` can undo it.
-    fn observe(&mut self, now: Time) -> Tenure {
+    /// Stores an expiry, so that an earlier `now` cannot undo it.
+    fn record_expiry(&mut self, now: Time) -> Tenure {
         self.tenure = self.tenure(now);
         self.tenure
     }

@@ -23,8 +23,8 @@ fn extend(renewal: &mut Renewal, at: u64, votes: &[Vote]) -> Extended {
     renewal.handle_outcome(&round, ms(at))
 }
 
-/// Asks for steps every millisecond from `from` to `to`; `answer` says whether an extension
-/// succeeds. Returns when extensions began, and how it ended.
+/// Calls `step` every millisecond of `range`; the nodes answer each extension with `answer`.
+/// Returns when extensions began, and the final state.
 fn live(lease: &mut Renewal, range: std::ops::Range<u64>, answer: Vote) -> (Vec<u64>, Tenure) {
     let mut begun = Vec::new();
     for at in range {
@@ -34,42 +34,42 @@ fn live(lease: &mut Renewal, range: std::ops::Range<u64>, answer: Vote) -> (Vec<
             (0..3).for_each(|node| {
                 round.handle_vote(NodeId::new(node), answer, ms(at));
             });
-            lease.handle_upkeep(&round, ms(at), ms(at));
+            lease.handle_auto_extension(&round, ms(at), ms(at));
         }
     }
     (begun, lease.tenure)
 }
 
-fn kept_up(most: u64) -> Renewal {
-    held().kept_up(ttl(102), ms(0), Duration::from_millis(most))
+fn auto_extended(most: u64) -> Renewal {
+    held().auto_extended(ttl(102), ms(0), Duration::from_millis(most))
 }
 
 #[test]
-fn upkeep_extends_at_each_third_and_stops_at_its_limit() {
-    let mut lease = kept_up(1_000);
+fn auto_extension_runs_each_third_until_the_limit() {
+    let mut lease = auto_extended(1_000);
     let (begun, tenure) = live(&mut lease, 0..400, Vote::Granted);
     assert!(begun.windows(2).all(|pair| (32..=34).contains(&(pair[1] - pair[0]))), "{begun:?}");
     assert!(begun[0] >= 33 && matches!(tenure, Tenure::Held { .. }));
     let (begun, tenure) = live(&mut lease, 400..1_100, Vote::Granted);
-    assert!(begun.last().is_some_and(|last| *last < 1_000), "never beyond the limit: {begun:?}");
+    assert!(begun.last().is_some_and(|last| *last < 1_000), "none after the limit: {begun:?}");
     assert_eq!(tenure, Tenure::Lost(Loss::MaxHold));
     assert_eq!(lease.valid_until(ms(1_000)), None);
 }
 
 #[test]
-fn upkeep_tries_again_until_the_end_and_never_hot() {
-    let mut lease = kept_up(10_000);
+fn auto_extension_retries_until_the_end_with_pauses() {
+    let mut lease = auto_extended(10_000);
     let (begun, tenure) = live(&mut lease, 0..200, Vote::Failed);
     assert!((3..=8).contains(&begun.len()), "{begun:?}");
     assert!(begun.windows(2).all(|pair| pair[1] - pair[0] >= 8), "{begun:?}");
     assert_eq!(tenure, Tenure::Lost(Loss::Expired));
-    assert!(begun.last().is_some_and(|last| *last >= 80), "to the end: {begun:?}");
+    assert!(begun.last().is_some_and(|last| *last >= 80), "until the end: {begun:?}");
 }
 
 #[test]
-fn upkeep_goes_on_after_the_holder_has_extended_to_a_longer_ttl() {
+fn auto_extension_continues_after_longer_manual_extension() {
     for (at, longer) in [(0, 134), (0, 1_000), (20, 400), (90, 3_000)] {
-        let mut lease = kept_up(10_000);
+        let mut lease = auto_extended(10_000);
         let (before, _) = live(&mut lease, 0..at, Vote::Granted);
         let mut round = lease.begin(ttl(longer), ms(at)).expect("still held");
         (0..3).for_each(|node| {
@@ -91,8 +91,8 @@ fn upkeep_goes_on_after_the_holder_has_extended_to_a_longer_ttl() {
 }
 
 #[test]
-fn while_an_extension_is_under_way_there_is_nothing_to_do_but_to_tell_the_end() {
-    let mut lease = kept_up(10_000);
+fn step_during_extension_waits_for_the_end() {
+    let mut lease = auto_extended(10_000);
     let begins = |at: &u64| matches!(lease.step(ms(*at)), Step::Extend { .. });
     let begun = (0..100).find(begins).expect("an extension");
     let Step::Wait { until } = lease.step(ms(begun + 1)) else { panic!("another extension") };
@@ -100,26 +100,26 @@ fn while_an_extension_is_under_way_there_is_nothing_to_do_but_to_tell_the_end() 
 }
 
 #[test]
-fn an_extension_that_would_not_lengthen_it_is_not_made() {
+fn useless_auto_extension_is_skipped() {
     let none = drift(0.0, Duration::ZERO);
     let lease = Renewal::new(Quorum::majority(3), none, ms(100));
-    let mut lease = lease.kept_up(ttl(100), ms(0), Duration::from_millis(250));
+    let mut lease = lease.auto_extended(ttl(100), ms(0), Duration::from_millis(250));
     let (begun, _) = live(&mut lease, 0..240, Vote::Granted);
     let last = begun.last().expect("it was extended");
-    assert!((150..=170).contains(last), "the last reaches the limit: {begun:?}");
+    assert!((150..=170).contains(last), "the last one reaches the limit: {begun:?}");
     assert_eq!(lease.valid_until(ms(240)), Some(ms(250)));
 }
 
 #[test]
-fn what_is_hastened_is_due_at_once() {
-    let mut lease = kept_up(10_000);
+fn hastened_auto_extension_is_due_at_once() {
+    let mut lease = auto_extended(10_000);
     assert!(matches!(lease.step(ms(5)), Step::Wait { .. }));
-    lease.hasten(ms(5));
+    lease.make_due(ms(5));
     assert!(matches!(lease.step(ms(5)), Step::Extend { .. }));
 }
 
 #[test]
-fn a_client_that_is_closed_takes_what_is_held_and_nothing_else() {
+fn lose_ends_only_held_leases() {
     let mut lease = held();
     lease.lose(Loss::Closed, ms(5));
     assert_eq!(lease.tenure(ms(5)), Tenure::Lost(Loss::Closed));
@@ -129,12 +129,12 @@ fn a_client_that_is_closed_takes_what_is_held_and_nothing_else() {
 }
 
 #[test]
-fn each_loss_says_why() {
+fn losses_display_their_reason() {
     for (loss, says) in [
         (Loss::Expired, "its validity ended"),
         (Loss::QuorumLost, "gone from a majority"),
         (Loss::TakenOver, "another holds it"),
-        (Loss::MaxHold, "as long as it may be"),
+        (Loss::MaxHold, "maximum hold time"),
         (Loss::Closed, "released all leases"),
     ] {
         assert!(loss.to_string().contains(says), "{loss}");
@@ -142,18 +142,18 @@ fn each_loss_says_why() {
 }
 
 #[test]
-fn an_end_is_told_a_little_early_and_stays() {
+fn loss_is_reported_early_and_is_final() {
     let mut lease = held();
     assert_eq!(lease.step(ms(0)), Step::Wait { until: ms(98) });
     assert_eq!(lease.step(ms(98)), Step::Ended(Tenure::Lost(Loss::Expired)));
-    assert_eq!(lease.valid_until(ms(98)), None, "who was told so is right");
-    let mut short = held().kept_up(ttl(102), ms(0), Duration::from_millis(20));
+    assert_eq!(lease.valid_until(ms(98)), None, "the reported loss is final");
+    let mut short = held().auto_extended(ttl(102), ms(0), Duration::from_millis(20));
     assert_eq!(short.step(ms(0)), Step::Wait { until: ms(18) }, "a limit below the ttl");
     assert_eq!(short.step(ms(18)), Step::Ended(Tenure::Lost(Loss::MaxHold)));
 }
 
 #[test]
-fn a_quorum_in_time_extends() {
+fn quorum_in_time_extends() {
     let mut lease = held();
     let until = extend(&mut lease, 50, &[Vote::Granted, Vote::Failed, Vote::Granted]);
     assert_eq!(until, Extended::Until(ms(50 + 196)));
@@ -162,7 +162,7 @@ fn a_quorum_in_time_extends() {
 }
 
 #[test]
-fn a_failed_extension_changes_nothing() {
+fn failed_extension_changes_nothing() {
     let mut lease = held();
     let failed = extend(&mut lease, 50, &[Vote::Granted, Vote::Failed, Vote::Failed]);
     assert_eq!(failed, Extended::Unchanged(ms(100)));
@@ -171,7 +171,7 @@ fn a_failed_extension_changes_nothing() {
 }
 
 #[test]
-fn a_majority_without_the_key_is_a_loss_that_stays() {
+fn missing_key_on_majority_is_a_final_loss() {
     use Vote::{Denied, Granted, Missing};
     for (votes, loss) in [
         ([Denied, Denied, Granted], Loss::TakenOver),
@@ -187,13 +187,13 @@ fn a_majority_without_the_key_is_a_loss_that_stays() {
 }
 
 #[test]
-fn an_extension_never_shortens() {
+fn extension_never_shortens() {
     let mut lease = Renewal::new(Quorum::majority(3), Drift::DEFAULT, ms(10_000));
     assert_eq!(extend(&mut lease, 50, &[Vote::Granted; 3]), Extended::Until(ms(10_000)));
 }
 
 #[test]
-fn a_win_seen_after_the_old_end_is_a_loss() {
+fn win_evaluated_after_old_end_is_a_loss() {
     let mut lease = held();
     let mut round = lease.begin(ttl(200), ms(50)).expect("still held");
     for node in 0..3 {
@@ -202,11 +202,11 @@ fn a_win_seen_after_the_old_end_is_a_loss() {
     assert_eq!(round.outcome(), Some(Outcome::Won));
     let lost = Tenure::Lost(Loss::Expired);
     assert_eq!(lease.handle_outcome(&round, ms(100)), Extended::Ended(lost));
-    assert_eq!(lease.tenure(ms(0)), lost, "an expiry that was seen is not undone");
+    assert_eq!(lease.tenure(ms(0)), lost, "an observed expiry is final");
 }
 
 #[test]
-fn a_release_ends_it_once() {
+fn release_ends_a_lease_once() {
     let mut lease = held();
     assert_eq!(lease.release(ms(50)), Tenure::Held { valid_until: ms(100) });
     assert_eq!(lease.release(ms(51)), Tenure::Released);
@@ -215,14 +215,14 @@ fn a_release_ends_it_once() {
 }
 
 #[test]
-fn a_check_leaves_the_keys_the_allowance_and_the_lease_as_it_was() {
-    // What is left of a ttl of 10 s, at several times, and of one that no whole millisecond gives.
+fn check_keeps_validity_and_covers_drift() {
+    // The rest of a ttl of 10 s, at several times, and a validity that no whole millisecond gives.
     let until = valid_until(ms(0), ttl(10_000), Drift::DEFAULT);
     for (at, expected) in [(0, 10_000), (1, 9_999), (98, 9_902), (99, 9_900), (9_897, 4)] {
         let mut lease = Renewal::new(Quorum::majority(3), Drift::DEFAULT, until);
         let (asked, mut round) = lease.begin_check(ms(at)).expect("still held");
         assert_eq!(asked, ttl(expected), "at {at} ms");
-        assert!(valid_until(ms(at), asked, Drift::DEFAULT) >= until, "the keys end too early");
+        assert!(valid_until(ms(at), asked, Drift::DEFAULT) >= until, "the keys expire too early");
         for node in 0..2 {
             round.handle_vote(NodeId::new(node), Vote::Granted, ms(at));
         }
@@ -232,14 +232,14 @@ fn a_check_leaves_the_keys_the_allowance_and_the_lease_as_it_was() {
     assert_eq!(lease.begin_check(ms(100)).err(), Some(Tenure::Lost(Loss::Expired)));
 }
 
-/// A life of a lease that is kept up, from event to event.
+/// The events of an auto-extended lease.
 struct Life {
     begun: usize,
-    /// How it ended, and when.
+    /// The final state, and its time.
     end: Option<(Tenure, Time)>,
 }
 
-/// Lives it for at most so many steps. `answers` says how the extensions end, in turn.
+/// Runs it for a limited number of steps. `answers` are the votes on the extensions, in turn.
 fn life(lease: &mut Renewal, t1: Time, ends: Time, answers: &[Vote]) -> Life {
     let (mut now, mut begun) = (t1, 0);
     let mut until = lease.valid_until(now);
@@ -260,7 +260,7 @@ fn life(lease: &mut Renewal, t1: Time, ends: Time, answers: &[Vote]) -> Life {
                     round.handle_vote(NodeId::new(node), answer, now);
                 }
                 round.handle_close(now);
-                lease.handle_upkeep(&round, now, now);
+                lease.handle_auto_extension(&round, now, now);
                 begun += 1;
                 let later = lease.valid_until(now);
                 assert!(later >= until, "it was shortened from {until:?} to {later:?}");
@@ -276,11 +276,11 @@ fn drift(factor: f64, constant: Duration) -> Drift {
     Drift::DEFAULT.with_factor(factor).expect("in range").with_constant(constant)
 }
 
-/// Half of what a [`Time`] can tell.
+/// Half of the range of a [`Time`].
 const CENTURIES: Duration = Duration::from_nanos(u64::MAX / 2);
 
 #[test]
-fn a_lease_is_kept_up_with_settings_at_their_edges() {
+fn auto_extension_works_with_extreme_settings() {
     let (ns, year) = (Duration::from_nanos(1), Duration::from_hours(24 * 365));
     let (long, longest) = (Duration::from_mins(1), Ttl::LONGEST.as_duration());
     for (ttl, factor, constant) in [
@@ -299,45 +299,49 @@ fn a_lease_is_kept_up_with_settings_at_their_edges() {
         let (t1, ttl_long) = (ms(7), ttl.as_duration());
         for most in [ttl_long * 4, ttl_long * 100, 100 * year, 101 * year, Duration::MAX] {
             let (until, ends) = (valid_until(t1, ttl, drift), t1.after(most));
-            let new = || Renewal::new(Quorum::majority(3), drift, until).kept_up(ttl, t1, most);
+            let new =
+                || Renewal::new(Quorum::majority(3), drift, until).auto_extended(ttl, t1, most);
             let settings = format!("{ttl:?} {drift:?} {most:?}");
             let Life { begun, end } = life(&mut new(), t1, ends, &[Vote::Granted]);
             assert!(begun >= 2 || most < ttl_long * 4, "{settings}: {begun}, {end:?}");
-            // With those that end after centuries, time itself ends first.
+            // With limits of centuries, the range of `Time` ends first.
             if let Some((tenure, at)) = end.filter(|(_, at)| at.since(t1) < CENTURIES) {
                 assert_eq!(tenure, Tenure::Lost(Loss::MaxHold), "{settings}");
                 let unused = ends.since(at);
-                assert!(unused <= drift.allowance(ttl).saturating_add(EARLY), "{settings}");
+                assert!(unused <= drift.allowance(ttl).saturating_add(LOSS_MARGIN), "{settings}");
             }
             let in_vain = life(&mut new(), t1, ends, &[Vote::Failed]);
             let at = in_vain.end.map(|(_, at)| at);
-            assert!(at.is_some_and(|at| at.after(EARLY) >= until.min(ends)), "{settings}: {at:?}");
+            assert!(
+                at.is_some_and(|at| at.after(LOSS_MARGIN) >= until.min(ends)),
+                "{settings}: {at:?}"
+            );
         }
     }
 }
 
 #[test]
-fn a_limit_just_above_the_node_timeout_ends_the_lease_then() {
+fn limit_above_node_timeout_ends_lease_at_the_limit() {
     for most in [Duration::from_micros(2), Duration::from_micros(501), Duration::from_millis(51)] {
         let (t1, ends) = (ms(7), ms(7).after(most));
         let until = valid_until(t1, ttl(10_000), Drift::DEFAULT);
         let lease = Renewal::new(Quorum::majority(3), Drift::DEFAULT, until);
-        let mut lease = lease.kept_up(ttl(10_000), t1, most);
-        assert!(matches!(lease.step(t1), Step::Wait { .. }), "it is no dead lease");
+        let mut lease = lease.auto_extended(ttl(10_000), t1, most);
+        assert!(matches!(lease.step(t1), Step::Wait { .. }), "it starts as a valid lease");
         let (tenure, at) = life(&mut lease, t1, ends, &[Vote::Granted]).end.expect("it ends");
         assert_eq!(tenure, Tenure::Lost(Loss::MaxHold));
-        assert!(ends.since(at) <= EARLY.min(most / EARLY_SHARE));
+        assert!(ends.since(at) <= LOSS_MARGIN.min(most / LOSS_MARGIN_SHARE));
     }
 }
 
 proptest! {
     #[test]
-    fn whatever_the_settings_a_lease_is_never_shortened_nor_held_beyond_its_limit(
+    fn lease_never_shortens_nor_exceeds_its_limit(
         t1 in 0..u64::MAX, of in 1..=Ttl::MAX_MS, sizes in (0..37u32, 0..64u32, 0..96u32),
         factor in 0.0..1.0f64, constant in any::<u64>(), most in any::<u128>(),
         answers in proptest::collection::vec(0..3u8, 1..9),
     ) {
-        // Of any order of magnitude.
+        // Any order of magnitude.
         let ttl = Ttl::within(Duration::from_millis((of >> sizes.0).max(1))).expect("a good ttl");
         let drift = drift(factor, Duration::from_nanos(constant >> sizes.1));
         let most = u64::try_from(most >> 64 >> (sizes.2 % 64)).expect("64 bits");
@@ -348,12 +352,12 @@ proptest! {
             .map(|answer| if answer == 0 { Vote::Failed } else { Vote::Granted })
             .collect();
         let until = valid_until(t1, ttl, drift);
-        let mut lease = Renewal::new(Quorum::majority(3), drift, until).kept_up(ttl, t1, most);
+        let mut lease = Renewal::new(Quorum::majority(3), drift, until).auto_extended(ttl, t1, most);
         life(&mut lease, t1, t1.after(most), &answers);
         let mut lease = Renewal::new(Quorum::majority(3), drift, until);
         if let Ok((asked, round)) = lease.begin_check(t1) {
             prop_assert_eq!(round.goal(), Goal::Extend { current: until, proposed: until });
-            prop_assert!(asked <= ttl, "a check asks for no more than was granted");
+            prop_assert!(asked <= ttl, "a check requests no longer ttl than was granted");
         }
     }
 }

@@ -1,26 +1,26 @@
 //! How long to wait between attempts.
 //!
-//! A [`RetryPolicy`] is what users choose. Each acquire takes a [`Schedule`] of it, which gives the delays one
-//! after the other, with jitter from a number that the caller has drawn, until there are no more.
+//! Users choose a [`RetryPolicy`]. Each acquire creates a [`Schedule`] from it, which returns one delay after the
+//! other until the retries end. The caller passes the random numbers for jitter.
 
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// No delay is shorter than this, so that no policy can turn waiting into a hot loop.
+/// Minimum delay: no policy can make an acquire spin.
 pub(super) const MIN_DELAY: Duration = Duration::from_millis(1);
 
-/// When a refused attempt is tried again, within the wait bound of the call.
+/// When a refused attempt is retried, within the maximum wait of the call.
 ///
-/// A policy is a recipe: each acquire starts its own sequence of delays. Every delay is at least
-/// one millisecond. Delays that are drawn at random keep clients that collided from colliding
-/// again, which is what the Redlock page asks for ("retry after a random delay").
+/// Each acquire starts its own sequence of delays. Every delay is at least one millisecond. Random
+/// delays keep clients that collided from colliding again: the Redlock page asks for
+/// "retry after a random delay".
 ///
-/// Who waits is not bound to it: a lock that is let go of, or expires, is asked for at once, as the nodes
-/// tell. While a quorum of nodes has promised to tell, one more second passes before each retry but the
-/// first that nothing else calls for: asking more often brings nothing, and costs every node. That second is left out where the
-/// number of retries is [limited](Self::limit), and for [custom](Self::custom) delays.
+/// A waiting acquire does not depend on the delays alone. The nodes push when the lock is released or expires, and a
+/// retry follows soon after. While a quorum of nodes has promised such a push, each retry but the first waits one
+/// second longer, unless a push comes earlier. More frequent retries would only load the nodes. The extra second does
+/// not apply to policies with a [limit](Self::limit) or with [custom](Self::custom) delays.
 ///
 /// # Default
 ///
@@ -61,7 +61,7 @@ impl RetryPolicy {
         Self::of(Shape::Never)
     }
 
-    /// The same `delay` every time. Clients that use the same fixed delay can collide again and
+    /// Always `delay`. Clients with the same fixed delay can collide again and
     /// again; prefer [`jittered`](Self::jittered).
     pub fn fixed(delay: Duration) -> Self {
         Self::of(Shape::Fixed(delay))
@@ -72,18 +72,18 @@ impl RetryPolicy {
         Self::of(Shape::Linear { step, most })
     }
 
-    /// Drawn from zero to `base`, then to 2 x `base`, then to 4 x `base`, up to `most` ("full
+    /// A random delay from zero to `base`, then to 2 x `base`, then to 4 x `base`, up to `most` ("full
     /// jitter").
     pub fn exponential(base: Duration, most: Duration) -> Self {
         Self::of(Shape::Exponential { base, most })
     }
 
-    /// Drawn evenly from `range`. An empty range stands for its start.
+    /// A random delay from `range`, uniformly distributed. An empty range gives its start.
     pub fn jittered(range: Range<Duration>) -> Self {
         Self::of(Shape::Jittered(range))
     }
 
-    /// The delays of an iterator made anew for each acquire; when it ends, so do the retries.
+    /// Delays from an iterator, which is created for each acquire. The retries end when the iterator does.
     pub fn custom<F, I>(delays: F) -> Self
     where
         F: Fn() -> I + Send + Sync + 'static,
@@ -98,7 +98,7 @@ impl RetryPolicy {
         Self { limit: Some(retries), ..self }
     }
 
-    /// True if there can be a second attempt.
+    /// True if the policy allows a second attempt.
     pub(crate) fn retries(&self) -> bool {
         !matches!(self.shape, Shape::Never) && self.limit != Some(0)
     }
@@ -145,13 +145,12 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// True if it goes on for ever, at delays of ours.
+    /// True if the delays never end and are not custom ones.
     pub(super) fn is_endless(&self) -> bool {
         self.left.is_none() && self.custom.is_none()
     }
 
-    /// The next delay, `None` when there is to be no further attempt. `random` is drawn evenly from
-    /// all words by the caller.
+    /// The next delay; `None` if there is no further attempt. `random` is uniformly distributed over all `u64`.
     pub(crate) fn next_delay(&mut self, random: u64) -> Option<Duration> {
         match &mut self.left {
             Some(0) => return None,
@@ -166,9 +165,9 @@ impl Schedule {
             }
             Shape::Exponential { base, most } => {
                 let factor = 1_u32.checked_shl(self.drawn).unwrap_or(u32::MAX);
-                draw(Duration::ZERO, base.saturating_mul(factor).min(*most), random)
+                random_between(Duration::ZERO, base.saturating_mul(factor).min(*most), random)
             }
-            Shape::Jittered(range) => draw(range.start, range.end, random),
+            Shape::Jittered(range) => random_between(range.start, range.end, random),
             Shape::Custom(_) => self.custom.as_mut()?.next()?,
         };
         self.drawn = self.drawn.saturating_add(1);
@@ -176,8 +175,8 @@ impl Schedule {
     }
 }
 
-/// The point that `random` marks between `from` and `to`; `from` if there is nothing between.
-pub(super) fn draw(from: Duration, to: Duration, random: u64) -> Duration {
+/// Maps `random` to a point between `from` and `to`; `from` if the range is empty.
+pub(super) fn random_between(from: Duration, to: Duration, random: u64) -> Duration {
     let span = to.saturating_sub(from).as_nanos();
     let nanos = (span.min(u128::from(u64::MAX)) * u128::from(random)) >> 64;
     from.saturating_add(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn each_policy_gives_its_delays() {
+    fn policies_return_their_delays() {
         let (low, high) = (0, u64::MAX);
         assert!(delays(&RetryPolicy::none(), high, 9).is_empty());
         assert_eq!(delays(&RetryPolicy::fixed(ms(7)), high, 2), [ms(7), ms(7)]);
@@ -216,11 +215,11 @@ mod tests {
         assert_eq!(delays(&RetryPolicy::fixed(ms(7)).limit(2), high, 9).len(), 2);
         let custom = RetryPolicy::custom(|| [ms(1), ms(2), ms(3)].into_iter());
         assert_eq!(delays(&custom, high, 9), [ms(1), ms(2), ms(3)]);
-        assert_eq!(delays(&custom, high, 9).len(), 3, "each acquire starts anew");
+        assert_eq!(delays(&custom, high, 9).len(), 3, "each acquire starts from the beginning");
     }
 
     #[test]
-    fn a_second_attempt_is_possible_unless_the_policy_says_none() {
+    fn retries_is_false_only_without_retries() {
         for (policy, retries, says) in [
             (RetryPolicy::none(), false, "none"),
             (RetryPolicy::fixed(ms(7)), true, "fixed 7ms"),
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zero_or_upside_down_delay_is_a_millisecond_and_never_panics() {
+    fn zero_and_reversed_delays_are_valid() {
         let zero = Duration::ZERO;
         for policy in [
             RetryPolicy::fixed(zero),
@@ -252,7 +251,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn delays_stay_in_their_range(from in 1..1_000_u64, span in 0..1_000_u64, random in any::<u64>()) {
+        fn jittered_delays_stay_in_range(from in 1..1_000_u64, span in 0..1_000_u64, random in any::<u64>()) {
             let policy = RetryPolicy::jittered(ms(from)..ms(from + span));
             for delay in delays(&policy, random, 3) {
                 prop_assert!(delay >= ms(from) && delay <= ms(from + span));
@@ -260,7 +259,7 @@ mod tests {
         }
 
         #[test]
-        fn no_duration_overflows(random in any::<u64>(), n in 0..200_usize) {
+        fn maximum_delays_do_not_overflow(random in any::<u64>(), n in 0..200_usize) {
             for policy in [
                 RetryPolicy::exponential(Duration::MAX, Duration::MAX),
                 RetryPolicy::linear(Duration::MAX, Duration::MAX),

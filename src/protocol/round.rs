@@ -1,66 +1,65 @@
-//! A round: one fan-out to all nodes, with at most one decision.
+//! A round: one request to all nodes, with at most one decision.
 //!
-//! - Notes on a vote that is about to come: [`Round::note_free_at`], [`Round::note_number`],
+//! - Details of a node's reply, recorded before its vote: [`Round::note_free_at`], [`Round::note_counter`],
 //!   [`Round::note_counts_from`].
-//! - Events in: [`Round::handle_vote`], [`Round::handle_time`], [`Round::handle_close`]; each returns the
-//!   outcome if, and only if, it is the event that decided.
-//! - Getters: [`Round::outcome`], [`Round::due`], [`Round::votes`], [`Round::choice`], and the sets of
-//!   nodes by vote.
+//! - Events: [`Round::handle_vote`], [`Round::handle_time`], [`Round::handle_close`]. Each returns the outcome if, and
+//!   only if, this event decided the round.
+//! - Getters: [`Round::outcome`], [`Round::due`], [`Round::votes`], [`Round::choice`], and the sets of nodes by vote.
 
 use super::fencing::{Choice, can_agree, choose};
 use super::quorum::{MAX_NODES, NodeId, NodeSet, Quorum};
 use super::validity::Time;
 
-/// One node's answer in a round.
+/// One node's reply in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Vote {
-    /// Acquire: the key was set. Extend: it was ours, and its ttl is at least what was asked.
-    /// Release: it was ours, and was deleted.
+    /// Acquire: the key was set. Extend: the key held this client's value, and its ttl is now at least the requested
+    /// one. Release: the key held this client's value, and was deleted.
     Granted,
-    /// Another value, or a foreign type, is at the key.
+    /// The key has another value, or another type.
     Denied,
-    /// Extend, release and look only: there is no such key.
+    /// Extend, release and survey only: the key does not exist.
     Missing,
-    /// Anything else: nothing is known of the key.
+    /// Any error: the state of the key is unknown.
     Failed,
 }
 
-/// What a round is for, and until when winning it means anything.
+/// The purpose of a round, and the time until which it can be won.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
     /// Set the key on a quorum before `valid_until` (I3).
     Acquire { valid_until: Time },
-    /// Confirm on a quorum, before `valid_until`, that the key is still ours and its counter stands at
+    /// Confirm on a quorum, before `valid_until`, that the key still holds this client's value and its counter is
     /// `token` (I13).
-    Raise { valid_until: Time, token: u64 },
-    /// Extend on a quorum before the `current` validity ends (I9); then it ends at `proposed`.
+    Confirm { valid_until: Time, token: u64 },
+    /// Extend on a quorum before the `current` validity ends (I9). The new validity ends at `proposed`.
     Extend { current: Time, proposed: Time },
-    /// Delete the key wherever it is ours. There is no "too late" for that.
+    /// Delete the key on every node where it holds this client's value. Has no time limit.
     Release,
-    /// Hear every node: there is no majority to be had.
+    /// Collect the replies of all nodes. Decides only when all have voted.
     Survey,
 }
 
 impl Goal {
-    /// Until when winning an acquire means anything.
+    /// The time from which a won acquire is useless.
     pub(crate) fn valid_until(self) -> Option<Time> {
         match self {
-            Self::Acquire { valid_until } | Self::Raise { valid_until, .. } => Some(valid_until),
+            Self::Acquire { valid_until } | Self::Confirm { valid_until, .. } => Some(valid_until),
             Self::Extend { .. } | Self::Release | Self::Survey => None,
         }
     }
 }
 
-/// How a round was decided.
+/// The decision of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// A quorum granted, in time.
     Won,
-    /// A quorum granted, but when it did, the time it could have counted for was over.
+    /// A quorum granted, but only after the validity had ended.
     TooLate,
     /// A quorum is impossible because of other holders.
     Denied,
-    /// A quorum is impossible because the key is gone (extend and release).
+    /// A quorum is impossible because the key does not exist (extend and release).
     Missing,
     /// A quorum is impossible because of nodes that failed or did not answer.
     NoQuorum,
@@ -75,28 +74,29 @@ pub(crate) struct Round {
     denied: NodeSet,
     missing: NodeSet,
     failed: NodeSet,
-    /// The nodes that will tell when a key that is in the way changes.
+    /// The nodes that will push when the conflicting key changes.
     watching: NodeSet,
-    /// Nothing, as a rule: a lease keeps the round that it was acquired in.
-    told: Option<Box<Told>>,
-    /// The time of the latest event.
+    /// Usually `None`, to keep leases small: a lease keeps the round that it was acquired in.
+    details: Option<Box<ReplyDetails>>,
+    /// The latest `now` of an event.
     now: Time,
     closed: bool,
     outcome: Option<Outcome>,
 }
 
-/// What only some nodes tell with their votes.
+/// Details that only some replies contain.
 #[derive(Clone, Debug)]
-struct Told {
-    /// When keys that are in the way are gone, as far as nodes that denied have told.
+struct ReplyDetails {
+    /// When the conflicting keys expire, for each denial that reported it.
     free_at: Vec<Time>,
-    /// Where counters stand, as nodes have told that were asked for it.
+    /// The fencing counters that nodes reported.
     numbers: Vec<(NodeId, u64)>,
-    /// The nodes whose grant counts only from some time on, as their clocks have stepped ahead.
+    /// Nodes whose clocks stepped ahead, with the time from which their grant counts.
     deferred: Vec<(NodeId, Time)>,
 }
 
-static NOTHING: Told = Told { free_at: Vec::new(), numbers: Vec::new(), deferred: Vec::new() };
+static NO_DETAILS: ReplyDetails =
+    ReplyDetails { free_at: Vec::new(), numbers: Vec::new(), deferred: Vec::new() };
 
 impl Round {
     pub(crate) fn new(quorum: Quorum, goal: Goal) -> Self {
@@ -108,7 +108,7 @@ impl Round {
             missing: NodeSet::default(),
             failed: NodeSet::default(),
             watching: NodeSet::default(),
-            told: None,
+            details: None,
             now: Time::default(),
             closed: false,
             outcome: None,
@@ -131,24 +131,24 @@ impl Round {
         self.granted
     }
 
-    /// When a quorum can be free at the earliest, if everybody who holds a key keeps it to its end:
-    /// with b nodes busy and f failed, when the (b - (N - quorum - f))-th of the b is gone. `None` if
-    /// too few have told.
+    /// The earliest time at which a quorum can be free if every holder keeps its key to the end: with b nodes
+    /// busy and f failed, when (b - (N - quorum - f)) of the b keys have expired. `None` if too few nodes
+    /// reported an expiry.
     pub(crate) fn earliest_free(&self) -> Option<Time> {
         let (all, needed) = (self.quorum.nodes(), self.quorum.needed());
         let spare = (all - needed).checked_sub(self.failed.len())?;
         let place = self.denied.len().checked_sub(spare + 1)?;
-        let mut free_at = self.told().free_at.clone();
+        let mut free_at = self.details().free_at.clone();
         free_at.sort_unstable();
         free_at.get(place).copied()
     }
 
-    /// The nodes that said that there is no such key.
+    /// The nodes on which the key does not exist.
     pub(crate) fn missing(&self) -> NodeSet {
         self.missing
     }
 
-    /// True if failed nodes alone make a quorum impossible, the silent ones not counted.
+    /// True if failed nodes alone make a quorum impossible. Nodes that have not voted do not count as failed.
     pub(crate) fn blocked_by_failures(&self) -> bool {
         self.quorum.blocked(self.failed.len())
     }
@@ -158,8 +158,8 @@ impl Round {
         self.granted.union(self.denied).union(self.missing).union(self.failed)
     }
 
-    /// Records what `node` said at `now`. A second vote of a node is ignored (I1); a vote after the
-    /// decision is recorded, and decides nothing (I2).
+    /// Records the vote of `node`. A second vote of a node is ignored (I1). A vote after the
+    /// decision is recorded, but does not change it (I2).
     pub(crate) fn handle_vote(&mut self, node: NodeId, vote: Vote, now: Time) -> Option<Outcome> {
         if self.votes().contains(node) {
             return None;
@@ -175,53 +175,51 @@ impl Round {
         self.decide(now)
     }
 
-    fn told(&self) -> &Told {
-        self.told.as_deref().unwrap_or(&NOTHING)
+    fn details(&self) -> &ReplyDetails {
+        self.details.as_deref().unwrap_or(&NO_DETAILS)
     }
 
-    fn told_mut(&mut self) -> &mut Told {
-        self.told.get_or_insert_with(|| Box::new(NOTHING.clone()))
+    fn details_mut(&mut self) -> &mut ReplyDetails {
+        self.details.get_or_insert_with(|| Box::new(NO_DETAILS.clone()))
     }
 
-    /// Records that the key which is in the way on a node that denied is gone at `at`, if it is not
-    /// extended. Comes before that node's vote.
+    /// Records when the conflicting key on a node that denied expires, unless its holder extends it. Call this before
+    /// that node's vote.
     pub(crate) fn note_free_at(&mut self, at: Time) {
-        self.told_mut().free_at.push(at);
+        self.details_mut().free_at.push(at);
     }
 
-    /// `node` will tell when the key that is in the way changes.
+    /// Records that `node` will push when the conflicting key changes.
     pub(crate) fn note_watching(&mut self, node: NodeId) {
         self.watching.insert(node);
     }
 
-    /// True if a quorum of nodes will tell when keys change that are in the way: nobody can let go of the lock
-    /// without a word.
+    /// True if a quorum of nodes will push when the conflicting keys change. Then no release can go unnoticed.
     pub(crate) fn is_watched(&self) -> bool {
         self.quorum.reached(self.watching.len())
     }
 
-    /// Records where the counter on `node` stands. Comes before that node's vote.
-    pub(crate) fn note_number(&mut self, node: NodeId, number: u64) {
-        self.told_mut().numbers.push((node, number));
+    /// Records the fencing counter of `node`. Call this before that node's vote.
+    pub(crate) fn note_counter(&mut self, node: NodeId, number: u64) {
+        self.details_mut().numbers.push((node, number));
     }
 
-    /// Records that a grant of `node` counts from `at` on, and not before: its clock has stepped ahead,
-    /// and a former holder may rely on the lock until then. Comes before that node's vote.
+    /// Records that a grant of `node` counts only from `at` on: its clock stepped ahead, and a former holder may rely
+    /// on the lock until then. Call this before that node's vote.
     pub(crate) fn note_counts_from(&mut self, node: NodeId, at: Time) {
-        self.told_mut().deferred.push((node, at));
+        self.details_mut().deferred.push((node, at));
     }
 
-    /// Takes that it is `now`: grants may have begun to count.
+    /// Re-evaluates the round at `now`; deferred grants may count since.
     pub(crate) fn handle_time(&mut self, now: Time) -> Option<Outcome> {
         self.decide(now)
     }
 
-    /// When a quorum of those that have granted up to now counts, if not all of them count yet: whoever
-    /// waits for the round looks again then, with [`handle_time`](Self::handle_time). `None` if they are
-    /// no quorum, or count too late.
+    /// When the current grants will be a quorum that counts, if some are still deferred. The caller then calls
+    /// [`handle_time`](Self::handle_time). `None` if the grants are no quorum, or count too late.
     pub(crate) fn due(&self) -> Option<Time> {
         let is_open = self.outcome.is_none() && !self.closed;
-        // It is asked with each vote.
+        // This runs for each vote, so it must not allocate.
         let may_be = is_open && self.granted.len() >= self.quorum.needed();
         let valid_until = self.goal.valid_until().filter(|_| may_be)?;
         let granted = self.quorum.ids().filter(|node| self.granted.contains(*node));
@@ -237,25 +235,25 @@ impl Round {
         due.copied().filter(|due| *due < valid_until)
     }
 
-    /// What the numbers of the nodes that granted come to; `None` while they are no quorum.
+    /// The token chosen from the counters of the nodes that granted; `None` while they are no quorum.
     pub(crate) fn choice(&self) -> Option<Choice> {
         choose(self.quorum, self.counted_numbers())
     }
 
-    /// The numbers of the nodes whose grants count.
+    /// The counters of the nodes whose grants count.
     fn counted_numbers(&self) -> Vec<u64> {
         let counted = self.counted();
-        let numbers = self.told().numbers.iter().filter(|(node, _)| counted.contains(*node));
+        let numbers = self.details().numbers.iter().filter(|(node, _)| counted.contains(*node));
         numbers.map(|(_, number)| *number).collect()
     }
 
-    /// Until when an answer is worth waiting for that may agree with those which decided: then the token need not be
-    /// confirmed in a round of its own, which takes about as long as this one did from `t1` on. `None` if no number can
-    /// be that of a quorum any more, or one is.
+    /// How long to wait for more replies that may agree with the deciding ones. Then the token needs no confirming
+    /// round, which would take about as long as this round took since `t1`. `None` if no number can reach a quorum
+    /// any more, or if one already has.
     pub(crate) fn may_agree_until(&self, t1: Time) -> Option<Time> {
-        self.told.as_deref()?;
+        self.details.as_deref()?;
         let is_won = self.outcome == Some(Outcome::Won) && !self.is_over();
-        if !is_won || !matches!(self.choice(), Some(Choice::Raise(_))) {
+        if !is_won || !matches!(self.choice(), Some(Choice::Confirm(_))) {
             return None;
         }
         let silent = self.quorum.nodes() - self.votes().len();
@@ -263,7 +261,7 @@ impl Round {
         may_agree.then(|| self.now.after(self.now.since(t1)))
     }
 
-    /// Ends the waiting: from now on, nodes that have not voted count as failed.
+    /// Closes the round: nodes that have not voted count as failed.
     pub(crate) fn handle_close(&mut self, now: Time) -> Option<Outcome> {
         self.closed = true;
         self.decide(now)
@@ -273,7 +271,7 @@ impl Round {
         if self.outcome.is_some() {
             return None;
         }
-        // What was read by several tasks is not counted in the order in which it was read.
+        // Several tasks read the clock, so `now` can be older than in an earlier event.
         let now = self.now.max(now);
         self.now = now;
         if self.goal == Goal::Survey && !self.is_over() {
@@ -282,74 +280,74 @@ impl Round {
         let outcome = if self.quorum.reached(self.counted().len()) {
             if self.in_time(now) { Outcome::Won } else { Outcome::TooLate }
         } else {
-            self.lost()?
+            self.impossible()?
         };
         debug_assert!(outcome != Outcome::Won || self.in_time(now), "I3");
         self.outcome = Some(outcome);
         Some(outcome)
     }
 
-    /// False if this is a raise, and the counter on `node` is not where it was to go: another number,
-    /// which we have not heard of, was drawn for us there.
+    /// False if this is a raise and the counter on `node` is not `token`: another number was drawn there, by a command
+    /// of this client whose reply was not received.
     fn is_confirmed(&self, node: NodeId) -> bool {
         match self.goal {
-            Goal::Raise { token, .. } => self.told().numbers.contains(&(node, token)),
+            Goal::Confirm { token, .. } => self.details().numbers.contains(&(node, token)),
             _ => true,
         }
     }
 
-    /// The nodes whose grant counts: at the decision, and before it by now.
+    /// The nodes whose grant counts at `self.now`, which stays fixed after the decision.
     fn counted(&self) -> NodeSet {
-        let deferred = self.told().deferred.iter().filter(|(_, at)| *at > self.now);
+        let deferred = self.details().deferred.iter().filter(|(_, at)| *at > self.now);
         self.granted.without(deferred.map(|(node, _)| *node).collect())
     }
 
-    /// How many nodes granted and will not count in this round any more.
-    fn void(&self) -> usize {
+    /// Number of grants that can no longer count in this round.
+    fn never_counting(&self) -> usize {
         let end = self.goal.valid_until();
         let is_void =
             |at: Time| if self.closed { at > self.now } else { end.is_some_and(|end| at >= end) };
-        let void = self
-            .told()
+        let never_counting = self
+            .details()
             .deferred
             .iter()
             .filter(|(node, at)| self.granted.contains(*node) && is_void(*at));
-        void.count()
+        never_counting.count()
     }
 
-    /// From when on a grant of `node` counts.
+    /// When a grant of `node` begins to count.
     fn counts_from(&self, node: NodeId) -> Time {
-        let deferred = self.told().deferred.iter().find(|(deferred, _)| *deferred == node);
+        let deferred = self.details().deferred.iter().find(|(deferred, _)| *deferred == node);
         deferred.map_or(Time::default(), |(_, at)| *at)
     }
 
-    /// True if `node` granted and does not count, and that makes a difference.
+    /// True if `node` granted, its grant does not count, and all grants together would be a quorum.
     pub(crate) fn is_void(&self, node: NodeId) -> bool {
-        let void = self.granted.without(self.counted());
-        self.quorum.reached(self.granted.len()) && void.contains(node)
+        let never_counting = self.granted.without(self.counted());
+        self.quorum.reached(self.granted.len()) && never_counting.contains(node)
     }
 
-    /// True if nobody else can vote.
+    /// True if no further votes are expected.
     fn is_over(&self) -> bool {
         self.closed || self.votes().len() == self.quorum.nodes()
     }
 
     fn in_time(&self, now: Time) -> bool {
         match self.goal {
-            Goal::Acquire { valid_until } | Goal::Raise { valid_until, .. } => now < valid_until,
+            Goal::Acquire { valid_until } | Goal::Confirm { valid_until, .. } => now < valid_until,
             Goal::Extend { current, .. } => now < current,
             Goal::Release | Goal::Survey => true,
         }
     }
 
-    /// Why a quorum cannot come any more; `None` while it still can, and while it is not clear yet
-    /// whether holders or failures are the reason. A release waits for all answers: it has no hurry
-    /// to say that it failed, and says more exactly why.
-    fn lost(&self) -> Option<Outcome> {
+    /// Why a quorum is impossible. `None` while it is possible, and while it is open whether holders or failures are
+    /// the reason. A release waits for every vote, so that it reports the exact reason.
+    fn impossible(&self) -> Option<Outcome> {
         let silent = self.quorum.nodes() - self.votes().len();
         let is_over = self.is_over();
-        // Grants that never count in this round are no better than failures.
-        let failed = self.failed.len() + self.void() + if self.closed { silent } else { 0 };
+        // A grant that can no longer count is like a failure.
+        let failed =
+            self.failed.len() + self.never_counting() + if self.closed { silent } else { 0 };
         let (denied, missing) = (self.denied.len(), self.missing.len());
         if self.goal == Goal::Release && !is_over {
             return None;
@@ -362,8 +360,8 @@ impl Round {
             Some(Outcome::Missing)
         } else if !is_over || self.due().is_some() {
             None
-        } else if matches!(self.goal, Goal::Acquire { .. } | Goal::Raise { .. }) {
-            // Enough nodes answered, so at least one of them said that another holds it.
+        } else if matches!(self.goal, Goal::Acquire { .. } | Goal::Confirm { .. }) {
+            // A quorum replied without a failure, so at least one node denied.
             Some(Outcome::Denied)
         } else {
             Some(Outcome::NoQuorum)

@@ -1,4 +1,4 @@
-//! Rounds and their votes.
+//! Tests of [`Round`].
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn round(nodes: usize, goal: Goal) -> Round {
 }
 
 #[test]
-fn who_said_what_is_told_apart() {
+fn votes_are_kept_by_kind() {
     let mut it = round(5, Goal::Release);
     let votes = [Vote::Granted, Vote::Missing, Vote::Denied, Vote::Granted, Vote::Missing];
     for (node, vote) in votes.into_iter().enumerate() {
@@ -23,7 +23,7 @@ fn who_said_what_is_told_apart() {
 }
 
 #[test]
-fn a_quorum_one_of_whose_votes_was_read_too_late_has_not_won_in_whatever_order_they_are_counted() {
+fn late_vote_of_a_quorum_is_too_late_in_any_order() {
     for times in [[12, 8], [8, 12]] {
         let mut it = round(3, Goal::Acquire { valid_until: ms(10) });
         let [first, second] = times.map(ms);
@@ -34,7 +34,7 @@ fn a_quorum_one_of_whose_votes_was_read_too_late_has_not_won_in_whatever_order_t
 }
 
 #[test]
-fn of_five_nodes_as_many_must_be_free_as_a_quorum_lacks() {
+fn earliest_free_is_when_a_quorum_can_be_free() {
     for (failures, free_at) in [(0, 20), (1, 30), (2, 40)] {
         let mut it = round(5, Goal::Acquire { valid_until: ms(1_000) });
         for node in 0..failures {
@@ -50,14 +50,14 @@ fn of_five_nodes_as_many_must_be_free_as_a_quorum_lacks() {
     for node in 0..3 {
         blocked.handle_vote(NodeId::new(node), Vote::Failed, ms(1));
     }
-    assert_eq!(blocked.earliest_free(), None, "those who hold it are not the reason");
+    assert_eq!(blocked.earliest_free(), None, "failures are the reason, not holders");
 }
 
 #[test]
-fn a_survey_is_decided_when_nobody_else_can_vote() {
+fn survey_is_decided_by_the_last_vote() {
     let mut it = round(3, Goal::Survey);
     let vote = |it: &mut Round, node| it.handle_vote(NodeId::new(node), Vote::Granted, ms(1));
-    assert_eq!((vote(&mut it, 0), vote(&mut it, 1)), (None, None), "the third may answer");
+    assert_eq!((vote(&mut it, 0), vote(&mut it, 1)), (None, None), "the third may vote");
     assert_eq!(vote(&mut it.clone(), 2), Some(Outcome::Won));
     assert_eq!(it.handle_close(ms(5)), Some(Outcome::Won));
 }
@@ -73,30 +73,29 @@ fn deferred(nodes: usize, counts_from: u64) -> Round {
 }
 
 #[test]
-fn a_grant_that_is_deferred_counts_from_its_time_on() {
+fn deferred_grant_counts_from_its_time() {
     let mut it = deferred(3, 10);
     let is_void = |it: &Round| [0, 1].map(|node| it.is_void(NodeId::new(node)));
     assert_eq!((it.handle_time(ms(9)), is_void(&it)), (None, [false, true]));
     assert_eq!((it.handle_time(ms(10)), is_void(&it)), (Some(Outcome::Won), [false, false]));
-    assert_eq!(is_void(&deferred(5, 10)), [false, false], "without it, they are too few as well");
+    assert_eq!(is_void(&deferred(5, 10)), [false, false], "they are no quorum anyway");
 }
 
 #[test]
-fn a_grant_that_does_not_count_when_the_round_closes_is_as_good_as_a_failure() {
+fn grant_deferred_beyond_close_is_a_failure() {
     assert_eq!(deferred(3, 50).handle_close(ms(20)), Some(Outcome::NoQuorum));
-    // It counts just then: what is missing is the one that is held.
+    // It counts just in time: the denial is the reason.
     let mut it = deferred(5, 20);
     assert_eq!(it.handle_vote(NodeId::new(2), Vote::Denied, ms(2)), None);
     assert_eq!(it.handle_close(ms(20)), Some(Outcome::Denied));
 }
 
-/// Five nodes of which these have granted a fenced acquire, one each 10 ms, and told these numbers; `None`
-/// stands for a failure.
+/// Five nodes that grant a fenced acquire with these counters, one every 10 ms. `None` is a failure.
 fn fenced(numbers: &[Option<u64>]) -> Round {
     let mut it = round(5, Goal::Acquire { valid_until: ms(1_000) });
     for (at, (node, number)) in (1..).zip(it.quorum().ids().zip(numbers)) {
         let vote = if let Some(number) = number {
-            it.note_number(node, *number);
+            it.note_counter(node, *number);
             Vote::Granted
         } else {
             Vote::Failed
@@ -107,14 +106,14 @@ fn fenced(numbers: &[Option<u64>]) -> Round {
 }
 
 #[test]
-fn an_answer_is_waited_for_that_may_agree_as_long_again_as_the_decision_took() {
+fn waits_for_agreement_as_long_as_the_decision_took() {
     for (numbers, until) in [
         (&[Some(7), Some(8)][..], None),
         (&[Some(7), Some(8), Some(7)], Some(55)),
         (&[Some(7), Some(8), Some(9)], Some(55)),
         (&[Some(7), Some(8), Some(7), Some(8)], Some(55)),
         (&[Some(7), None, Some(7), Some(8)], Some(75)),
-        // It is clear that there will be no agreement, or that there is one.
+        // An agreement is impossible, or reached already.
         (&[Some(7), Some(8), Some(9), Some(6)], None),
         (&[Some(7), None, Some(9), Some(6)], None),
         (&[Some(7), Some(7), Some(7)], None),

@@ -1,52 +1,51 @@
-//! I8 beyond one connection: what connections that broke may still deliver.
+//! I8 beyond one connection: commands that broken connections may still deliver.
 //!
-//! Why (without it):
-//! 1. A `SET` is written to a connection, which breaks before the answer. Its bytes are held up in the
+//! The problem:
+//! 1. A `SET` is written to a connection, which breaks before the reply. Its bytes are delayed in the
 //!    network.
-//! 2. Over a new connection the release is written, and answered: there was nothing to delete.
-//! 3. The old bytes come, and set a key that nobody releases any more.
+//! 2. The release is written over a new connection, and answered: there was no key to delete.
+//! 3. The delayed bytes arrive and set a key. No further release is sent.
 //!
-//! So before anything is written that undoes what was written over a connection that broke, that one is
-//! ended: the server is told to close it. It need not be if its server process has ended. Where neither
-//! is sure, the old one may deliver until the [stale window](STALE_WINDOW) ends, and a release that was
-//! written before that is repeated.
+//! So before a release is written, the broken connection has to be ended: the client asks the server to kill
+//! it. This is not needed if the server process has ended. If neither is certain, the broken connection may deliver
+//! until the [stale window](STALE_WINDOW) ends, and a release that was written before that is repeated.
 //!
-//! Report each connection that breaks with commands unanswered by
-//! [`handle_broken`](StaleWindow::handle_broken). Over a new one, ask by
-//! [`broken`](StaleWindow::broken) and [`Broken::to_kill`] which to end, and report how that went by
-//! [`handle_killed`](StaleWindow::handle_killed). Before something is written that was left by
-//! others, [`has_unseen`](StaleWindow::has_unseen) must be false; and when a release is answered,
-//! [`may_undo`](StaleWindow::may_undo) says whether it has to be repeated.
+//! Report each connection that breaks with unanswered commands with
+//! [`handle_broken`](StaleWindow::handle_broken). On a new connection,
+//! [`broken`](StaleWindow::broken) and [`Broken::to_kill`] return which to kill; report the result with
+//! [`handle_killed`](StaleWindow::handle_killed). Before a pending command of a broken connection is written,
+//! [`has_unhandled`](StaleWindow::has_unhandled) must be false. When a release is answered,
+//! [`may_undo`](StaleWindow::may_undo) returns whether it has to be repeated.
 
 use super::validity::Time;
 use std::time::Duration;
 
-/// How long a connection of ours that broke can still deliver bytes to a live server: the user
-/// timeout set on its socket (`TCP_USER_TIMEOUT`, RFC 5482; on Linux, elsewhere the system's).
+/// How long a broken connection can still deliver bytes to a live server: the user
+/// timeout of its socket (`TCP_USER_TIMEOUT`, RFC 5482), which is set on Linux. Other systems use their own.
 pub(crate) const STALE_WINDOW: Duration = Duration::from_secs(10);
 
-/// A connection that broke with commands unanswered: they may still run. `R` tells runs of a server apart.
+/// A connection that broke with unanswered commands, which may still run. `R` identifies runs of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Broken<R> {
-    /// The run of the server that it went to, and its id there; if they are known.
+    /// The run of the server that it was connected to, and its client ID there, if known.
     pub(crate) run: Option<R>,
     pub(crate) client_id: Option<i64>,
 }
 
 impl<R: PartialEq> Broken<R> {
-    /// The id to be killed by, over a connection to `run`.
+    /// The client ID to kill, over a connection to `run`.
     pub(crate) fn to_kill(&self, run: Option<&R>) -> Option<i64> {
         let is_same = self.run.is_some() && self.run.as_ref() == run;
         self.client_id.filter(|_| is_same)
     }
 
-    /// True if there is no doubt that it delivers nothing, once what can be killed was killed.
-    fn can_be_ended(&self) -> bool {
+    /// True if a successful kill, or the end of its run, proves that it delivers no more commands.
+    fn is_identified(&self) -> bool {
         self.run.is_some() && self.client_id.is_some()
     }
 }
 
-/// What the broken connections to one node may still deliver.
+/// The broken connections of one node.
 #[derive(Debug)]
 pub(crate) struct StaleWindow<R> {
     window: Duration,
@@ -55,46 +54,46 @@ pub(crate) struct StaleWindow<R> {
 }
 
 impl<R: PartialEq> StaleWindow<R> {
-    /// Nothing has broken yet. What breaks delivers for as long as `window` at the most.
+    /// No connection has broken. A broken connection delivers for at most `window`.
     pub(crate) fn new(window: Duration) -> Self {
         Self { window, broken: Vec::new(), until: None }
     }
 
-    /// A connection broke with commands unanswered.
+    /// A connection broke with unanswered commands.
     pub(crate) fn handle_broken(&mut self, broken: Broken<R>) {
         self.broken.push(broken);
     }
 
-    /// The connections that broke and that nobody has seen to.
+    /// The broken connections that are not handled yet.
     pub(crate) fn broken(&self) -> &[Broken<R>] {
         &self.broken
     }
 
-    /// True if a connection broke that is not among those `seen_to`: what it may still deliver must not
-    /// come after what is written now.
-    pub(crate) fn has_unseen(&self, seen_to: &[Broken<R>]) -> bool {
-        self.broken.iter().any(|broken| !seen_to.contains(broken))
+    /// True if a connection broke that is not among those `handled`: its commands could run after
+    /// a command that is written now.
+    pub(crate) fn has_unhandled(&self, handled: &[Broken<R>]) -> bool {
+        self.broken.iter().any(|broken| !handled.contains(broken))
     }
 
-    /// Over a connection to `run`, the connections `seen_to` were killed, as far as they are
-    /// [known there](Broken::to_kill): of all of those, or not.
+    /// The connections `handled` were handled over a connection to `run`. `are_killed`: all that are
+    /// [known there](Broken::to_kill) were killed.
     pub(crate) fn handle_killed(
         &mut self,
-        seen_to: &[Broken<R>],
+        handled: &[Broken<R>],
         run: Option<&R>,
         are_killed: bool,
         now: Time,
     ) {
-        let are_known = run.is_some() && seen_to.iter().all(Broken::can_be_ended);
+        let are_known = run.is_some() && handled.iter().all(Broken::is_identified);
         if !(are_killed && are_known) {
             self.until = self.until.max(Some(now.after(self.window)));
         }
-        self.broken.retain(|broken| !seen_to.contains(broken));
+        self.broken.retain(|broken| !handled.contains(broken));
     }
 
-    /// True if what was written at `written` may come before what a broken connection delivers. When it
-    /// was answered says nothing: 1. A release is written and runs; its answer is slow. 2. A connection
-    /// that broke delivers its `SET`. 3. The window ends. 4. The answer comes.
+    /// True if a broken connection may deliver commands after a command that was written at `written`. The time of the
+    /// reply does not matter: 1. A release is written and runs, but its reply is slow. 2. A broken connection
+    /// delivers its `SET`. 3. The window ends. 4. The reply arrives.
     pub(crate) fn may_undo(&self, written: Time) -> bool {
         self.until.is_some_and(|until| written < until)
     }
@@ -124,15 +123,15 @@ mod tests {
     }
 
     #[test]
-    fn only_what_went_to_the_same_process_is_killed() {
+    fn only_connections_to_the_same_process_are_killed() {
         assert_eq!(broken(Some(1), Some(7)).to_kill(Some(&1)), Some(7));
-        assert_eq!(broken(Some(1), Some(7)).to_kill(Some(&2)), None, "it has ended with that");
-        assert_eq!(broken(None, Some(7)).to_kill(None), None, "which one is not known");
+        assert_eq!(broken(Some(1), Some(7)).to_kill(Some(&2)), None, "it ended with its process");
+        assert_eq!(broken(None, Some(7)).to_kill(None), None, "its process is unknown");
         assert_eq!(broken(Some(1), None).to_kill(Some(&1)), None);
     }
 
     #[test]
-    fn a_release_is_repeated_that_was_written_before_the_window_ended() {
+    fn release_written_within_the_window_is_repeated() {
         for (old, run, are_killed, is_sure) in [
             (broken(Some(1), Some(7)), Some(1), true, true),
             (broken(Some(1), Some(7)), Some(2), true, true),
@@ -143,82 +142,82 @@ mod tests {
         ] {
             let mut it = window();
             it.handle_broken(old.clone());
-            assert!(it.has_unseen(&[]) && !it.has_unseen(std::slice::from_ref(&old)));
-            assert!(!it.may_undo(at(0)), "nothing is written before it was seen to");
+            assert!(it.has_unhandled(&[]) && !it.has_unhandled(std::slice::from_ref(&old)));
+            assert!(!it.may_undo(at(0)), "no release is written before it is handled");
             it.handle_killed(&[old], run.as_ref(), are_killed, at(5));
-            assert!(it.broken().is_empty() && !it.has_unseen(&[]));
+            assert!(it.broken().is_empty() && !it.has_unhandled(&[]));
             assert_eq!(it.may_undo(at(14)), !is_sure, "{run:?} {are_killed}");
             assert!(!it.may_undo(at(15)));
         }
     }
 
     #[test]
-    fn what_breaks_meanwhile_is_not_forgotten() {
+    fn connection_that_breaks_during_kill_is_kept() {
         let (one, other) = (broken(Some(1), Some(7)), broken(Some(1), Some(8)));
         let mut it = window();
         it.handle_broken(one.clone());
-        let seen_to = it.broken().to_vec();
+        let handled = it.broken().to_vec();
         it.handle_broken(other.clone());
-        assert!(it.has_unseen(&seen_to));
-        it.handle_killed(&seen_to, Some(&1), true, at(1));
+        assert!(it.has_unhandled(&handled));
+        it.handle_killed(&handled, Some(&1), true, at(1));
         assert_eq!(it.broken(), [other]);
-        assert!(it.has_unseen(&seen_to) && !it.may_undo(at(1)));
+        assert!(it.has_unhandled(&handled) && !it.may_undo(at(1)));
     }
 
     #[derive(Clone, Debug)]
-    enum Deed {
+    enum Operation {
         Break { knows_run: bool, knows_id: bool },
         Restart,
         Kill { knows_run: bool, obeys: bool, late: usize },
     }
 
-    fn deeds() -> impl Strategy<Value = Vec<(u64, Deed)>> {
+    fn operations() -> impl Strategy<Value = Vec<(u64, Operation)>> {
         let coin = any::<bool>;
-        let deed = prop_oneof![
-            3 => (coin(), coin()).prop_map(|(knows_run, knows_id)| Deed::Break { knows_run, knows_id }),
-            1 => Just(Deed::Restart),
+        let operation = prop_oneof![
+            3 => (coin(), coin()).prop_map(|(knows_run, knows_id)| Operation::Break { knows_run, knows_id }),
+            1 => Just(Operation::Restart),
             3 => (coin(), coin(), 0..3_usize)
-                .prop_map(|(knows_run, obeys, late)| Deed::Kill { knows_run, obeys, late }),
+                .prop_map(|(knows_run, obeys, late)| Operation::Kill { knows_run, obeys, late }),
         ];
-        proptest::collection::vec((0..6_u64, deed), 1..40)
+        proptest::collection::vec((0..6_u64, operation), 1..40)
     }
 
     proptest! {
-        /// The truth is which sockets are open. A release may be written once every one that broke was
-        /// seen to; whatever a socket that is still open delivers comes while the release is repeated.
+        /// Compares with the sockets that are really open. A release may be written once every broken connection was
+        /// handled. Anything that an open socket delivers arrives while the release is repeated.
         #[test]
-        fn nothing_is_delivered_behind_a_release_that_is_not_repeated(deeds in deeds()) {
+        fn releases_before_late_deliveries_are_repeated(operations in operations()) {
             let mut it = window();
             let (mut now, mut run, mut last_id) = (0, 0, 0);
-            // By id: the run that it went to, and when it broke.
+            // By client ID: the run that it was connected to, and when it broke.
             let mut open: Vec<(i64, u8, u64)> = Vec::new();
-            for (pause, deed) in deeds {
+            for (pause, operation) in operations {
                 now += pause;
-                match deed {
-                    Deed::Break { knows_run, knows_id } => {
+                match operation {
+                    Operation::Break { knows_run, knows_id } => {
                         last_id += 1;
                         open.push((last_id, run, now));
                         it.handle_broken(broken(knows_run.then_some(run), knows_id.then_some(last_id)));
                     }
-                    Deed::Restart => {
+                    Operation::Restart => {
                         run += 1;
                         open.clear();
                     }
-                    Deed::Kill { knows_run, obeys, late } => {
-                        let seen_to = it.broken()[..it.broken().len().saturating_sub(late)].to_vec();
+                    Operation::Kill { knows_run, obeys, late } => {
+                        let handled = it.broken()[..it.broken().len().saturating_sub(late)].to_vec();
                         let here = knows_run.then_some(run);
                         let ids: Vec<_> =
-                            seen_to.iter().filter_map(|one| one.to_kill(here.as_ref())).collect();
+                            handled.iter().filter_map(|one| one.to_kill(here.as_ref())).collect();
                         if obeys {
                             open.retain(|(id, ..)| !ids.contains(id));
                         }
                         let are_killed = obeys || ids.is_empty();
-                        it.handle_killed(&seen_to, here.as_ref(), are_killed, at(now));
+                        it.handle_killed(&handled, here.as_ref(), are_killed, at(now));
                     }
                 }
-                // The network delivers nothing after so long.
+                // After the stale window the network delivers no more commands.
                 open.retain(|(.., broke)| now < broke + STALE_WINDOW.as_secs());
-                let is_repeated = it.has_unseen(&[]) || it.may_undo(at(now));
+                let is_repeated = it.has_unhandled(&[]) || it.may_undo(at(now));
                 prop_assert!(open.is_empty() || is_repeated, "{open:?}");
             }
             prop_assert!(!it.may_undo(at(now + 11)), "the window ends");

@@ -1,33 +1,33 @@
-//! How far nodes' clocks have stepped ahead lately: what of a lease's keys may have gone before their time.
+//! How far nodes' clocks have stepped ahead lately, so that keys of a lease may have expired early.
 //!
-//! A step that the drift allowance covers does no harm, and several of them do together: so what counts for a lease is
-//! how far one node's clock has stepped since the nodes were last asked to keep its keys. Report each step by
-//! [`handle_step`](Steps::handle_step); [`since`](Steps::since) says what they come to.
+//! The drift allowance covers a small step, but not the sum of several. So the relevant value for a lease is the total
+//! of one node's steps since the nodes were last asked to keep its keys. Report each step with
+//! [`handle_step`](ClockSteps::handle_step); [`since`](ClockSteps::since) returns the total.
 
 use super::quorum::NodeId;
 use super::validity::Time;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// So many steps of one node are told apart. More are taken for later than they were, which makes leases be extended
-/// that need not be.
-const MOST: usize = 16;
+/// Maximum number of steps kept for one node. Beyond it the oldest is merged into the next one, and so gets a later
+/// time: leases may be extended without need.
+const MAX_STEPS: usize = 16;
 
 /// The latest steps of all nodes' clocks.
 #[derive(Debug, Default)]
-pub(crate) struct Steps {
-    nodes: Vec<(NodeId, VecDeque<Step>)>,
+pub(crate) struct ClockSteps {
+    nodes: Vec<(NodeId, VecDeque<ClockStep>)>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct ClockStep {
     ahead: Duration,
-    /// When it was seen: it had happened by then.
+    /// When it was detected; it had happened before.
     seen: Time,
 }
 
-impl Steps {
-    /// The clock of `node` was seen at `seen` to have stepped ahead, by so much at most.
+impl ClockSteps {
+    /// The clock of `node` has stepped ahead by at most `ahead`, as detected at `seen`.
     pub(crate) fn handle_step(&mut self, node: NodeId, ahead: Duration, seen: Time) {
         let known = self.nodes.iter().position(|(known, _)| *known == node);
         let index = known.unwrap_or_else(|| {
@@ -35,8 +35,8 @@ impl Steps {
             self.nodes.len() - 1
         });
         let steps = &mut self.nodes[index].1;
-        steps.push_back(Step { ahead, seen });
-        if steps.len() > MOST
+        steps.push_back(ClockStep { ahead, seen });
+        if steps.len() > MAX_STEPS
             && let Some(first) = steps.pop_front()
             && let Some(second) = steps.front_mut()
         {
@@ -44,9 +44,9 @@ impl Steps {
         }
     }
 
-    /// The farthest that the clock of one node may have stepped since `t1`, in all.
+    /// Upper bound of the total steps since `t1` of the node that stepped the most.
     pub(crate) fn since(&self, t1: Time) -> Duration {
-        let of_one = |steps: &VecDeque<Step>| {
+        let of_one = |steps: &VecDeque<ClockStep>| {
             let later = steps.iter().filter(|step| step.seen >= t1);
             later.fold(Duration::ZERO, |sum, step| sum.saturating_add(step.ahead))
         };
@@ -71,9 +71,9 @@ mod tests {
     }
 
     #[test]
-    fn the_steps_of_a_node_are_added_up_and_those_of_several_are_not() {
+    fn steps_add_up_per_node() {
         let [one, other] = nodes();
-        let mut steps = Steps::default();
+        let mut steps = ClockSteps::default();
         assert_eq!(steps.since(Time::default()), Duration::ZERO);
         for (node, ahead, seen) in [(one, 40, 10), (other, 40, 11), (one, 50, 20), (other, 45, 30)]
         {
@@ -86,16 +86,16 @@ mod tests {
     }
 
     #[test]
-    fn of_very_many_steps_none_is_lost() {
+    fn merged_steps_are_not_lost() {
         let [one, _] = nodes();
-        let mut steps = Steps::default();
-        let many = 4 * MOST as u64;
+        let mut steps = ClockSteps::default();
+        let many = 4 * MAX_STEPS as u64;
         for step in 1..=many {
             steps.handle_step(one, ms(1), at(step));
-            assert!(steps.nodes[0].1.len() <= MOST);
+            assert!(steps.nodes[0].1.len() <= MAX_STEPS);
             for t1 in 1..=step {
-                let (told, is) = (steps.since(at(t1)), ms(step - t1 + 1));
-                assert!(told >= is, "{told:?} since {t1}, and it is {is:?}");
+                let (found, actual) = (steps.since(at(t1)), ms(step - t1 + 1));
+                assert!(found >= actual, "{found:?} since {t1}, but it is {actual:?}");
             }
         }
         assert_eq!(steps.since(at(0)), ms(many));

@@ -1,59 +1,59 @@
-//! Whose turn it is among those who wait for one key in this process, and when it is the turn of others.
+//! Turns of the waiters for one key in this process, and when to let other processes go first.
 //!
-//! Of those who stand in one queue only the first competes on the nodes. When a lease of this process
-//! ends, the lock passes to the next in the queue, which is the quickest way, and unfair to other
-//! processes. So after some times in a row the first in the queue holds back for a moment.
+//! Only the first waiter of a queue competes on the nodes. When a lease of this process
+//! ends, the lock passes to the next waiter in the queue. This is the fastest way, but unfair to other
+//! processes. So after several times in a row the first waiter holds back for a moment.
 //!
-//! - Events in: [`Turns::handle_release`] when a lease of this process ends, and it says when the first in
-//!   the queue may try; [`Turns::handle_freed_by_others`] when another process let go of the lock;
-//!   [`Turns::handle_bypassed`] when one whose turn it was did not move.
-//! - Question: [`Turns::admitted`] is how many may compete.
+//! - Events: [`Turns::handle_release`] when a lease of this process ends; it returns when the first waiter may try.
+//!   [`Turns::handle_freed_by_others`] when another process released the lock.
+//!   [`Turns::handle_skipped`] when a waiter that may compete was not polled.
+//! - Query: [`Turns::admitted`] is how many waiters may compete.
 
 use super::validity::Time;
 use std::time::Duration;
 
-/// So often in a row a lock passes from lease to lease inside this process; then the first in the queue
-/// holds back for [`YIELD_DELAY`], so that other processes get a turn (they know within a round trip).
-/// Each time nobody took the turn, the number doubles, up to [`MAX_ALONE`]. Short runs are what
-/// makes waiting fair: the time to a process's turn is a matter of luck, which many turns even out.
-const MAX_IN_A_ROW: u32 = 4;
-const MAX_ALONE: u32 = 1 << 8;
+/// How often in a row a lock passes from lease to lease inside this process. Then the first waiter
+/// holds back for [`YIELD_DELAY`], so that other processes get a turn (they are notified within a round trip).
+/// Each time no other process takes the turn, the number doubles, up to [`MAX_LIMIT`]. Short runs make
+/// waiting fair: when a process gets its turn is random, and many turns even that out.
+const INITIAL_LIMIT: u32 = 4;
+const MAX_LIMIT: u32 = 1 << 8;
 const YIELD_DELAY: Duration = Duration::from_millis(5);
 
-/// So many of a queue compete at most because those before them did not move.
+/// Maximum number of waiters that compete because those before them were not polled.
 const MAX_ADMITTED: usize = 1 << 4;
 
-/// The turns at one key.
+/// The turns for one key.
 #[derive(Debug)]
 pub(crate) struct Turns {
     in_a_row: u32,
-    /// How many in a row before others get a turn.
+    /// How many in a row before other processes get a turn.
     limit: u32,
-    /// True since others were given a turn, until it is known whether they took it.
+    /// True after a turn was given to others, until it is known whether they took it.
     has_yielded: bool,
-    /// How many may compete. One, and twice as many with each that is bypassed: those who do not move
-    /// stand together often, and must not cost whoever is behind them a pause each.
+    /// How many waiters may compete: one, doubled with each that is skipped. Unpolled waiters are often next to
+    /// each other, and should not cost the waiters behind them one pause each.
     admitted: usize,
 }
 
 impl Default for Turns {
     fn default() -> Self {
-        Self { in_a_row: 0, limit: MAX_IN_A_ROW, has_yielded: false, admitted: 1 }
+        Self { in_a_row: 0, limit: INITIAL_LIMIT, has_yielded: false, admitted: 1 }
     }
 }
 
 impl Turns {
-    /// How many may compete on the nodes.
+    /// How many waiters may compete on the nodes.
     pub(crate) fn admitted(&self) -> usize {
         self.admitted
     }
 
-    /// A lease of this process has ended, and the lock can be had from `at` on. When the first in the
-    /// queue may try.
+    /// A lease of this process has ended, and the lock is free from `at` on. Returns when the first waiter
+    /// may try.
     pub(crate) fn handle_release(&mut self, at: Time) -> Time {
         if std::mem::take(&mut self.has_yielded) {
-            // It was ours again: nobody else wanted it.
-            self.limit = (self.limit * 2).min(MAX_ALONE);
+            // This process acquired the lock again, so no other process wanted it.
+            self.limit = (self.limit * 2).min(MAX_LIMIT);
         }
         self.admitted = 1;
         self.in_a_row += 1;
@@ -65,17 +65,17 @@ impl Turns {
         at.after(YIELD_DELAY)
     }
 
-    /// Another process has let go of the lock: nodes do not tell us of our own releases.
+    /// Another process has released the lock. Nodes do not push the client's own releases.
     pub(crate) fn handle_freed_by_others(&mut self) {
         if std::mem::take(&mut self.has_yielded) {
-            self.limit = MAX_IN_A_ROW;
+            self.limit = INITIAL_LIMIT;
         }
         self.admitted = 1;
         self.in_a_row = 0;
     }
 
-    /// One whose turn it was did not move.
-    pub(crate) fn handle_bypassed(&mut self) {
+    /// A waiter that may compete was not polled.
+    pub(crate) fn handle_skipped(&mut self) {
         self.admitted = (self.admitted * 2).min(MAX_ADMITTED);
     }
 }
@@ -91,17 +91,17 @@ mod tests {
     }
 
     #[test]
-    fn others_get_a_turn_after_four_in_a_row_and_less_often_while_nobody_takes_it() {
+    fn others_get_turns_less_often_while_none_takes_them() {
         let mut turns = Turns::default();
         for run in [4, 8, 16, 32, 64, 128, 256, 256] {
             assert_eq!(releases(&mut turns, 1_000), run);
         }
         turns.handle_freed_by_others();
-        assert_eq!(releases(&mut turns, 1_000), 4, "somebody took it");
+        assert_eq!(releases(&mut turns, 1_000), 4, "another process took it");
     }
 
     #[test]
-    fn a_turn_that_others_took_before_we_yielded_starts_the_count_anew() {
+    fn turn_of_others_resets_the_count() {
         let mut turns = Turns::default();
         assert_eq!(releases(&mut turns, 3), 0);
         turns.handle_freed_by_others();
@@ -110,45 +110,45 @@ mod tests {
     }
 
     #[derive(Clone, Copy, Debug)]
-    enum Happens {
+    enum TurnEvent {
         Release,
         Others,
-        Bypassed,
+        Skipped,
     }
 
     proptest! {
         #[test]
-        fn one_is_admitted_whenever_the_lock_was_free_and_never_more_than_sixteen(
+        fn admitted_resets_when_free_and_stays_bounded(
             story in prop::collection::vec(
-                prop::sample::select(&[Happens::Release, Happens::Others, Happens::Bypassed][..]), 1..200,
+                prop::sample::select(&[TurnEvent::Release, TurnEvent::Others, TurnEvent::Skipped][..]), 1..200,
             ),
         ) {
             let mut turns = Turns::default();
-            let (mut bypassed, mut run) = (0, 0);
+            let (mut skipped, mut run) = (0, 0);
             let at = Time::from_nanos(7);
-            for happens in story {
-                match happens {
-                    Happens::Release => {
+            for event in story {
+                match event {
+                    TurnEvent::Release => {
                         run += 1;
-                        bypassed = 0;
+                        skipped = 0;
                         let may_try = turns.handle_release(at);
                         prop_assert!(may_try == at || may_try == at.after(YIELD_DELAY));
-                        prop_assert!(run < MAX_ALONE || may_try > at, "others never get a turn");
+                        prop_assert!(run < MAX_LIMIT || may_try > at, "others never get a turn");
                         if may_try > at {
-                            prop_assert!(run >= MAX_IN_A_ROW, "after {run}");
+                            prop_assert!(run >= INITIAL_LIMIT, "after {run}");
                             run = 0;
                         }
                     }
-                    Happens::Others => {
-                        (bypassed, run) = (0, 0);
+                    TurnEvent::Others => {
+                        (skipped, run) = (0, 0);
                         turns.handle_freed_by_others();
                     }
-                    Happens::Bypassed => {
-                        bypassed += 1;
-                        turns.handle_bypassed();
+                    TurnEvent::Skipped => {
+                        skipped += 1;
+                        turns.handle_skipped();
                     }
                 }
-                prop_assert_eq!(turns.admitted(), (1_usize << bypassed.min(4)).min(MAX_ADMITTED));
+                prop_assert_eq!(turns.admitted(), (1_usize << skipped.min(4)).min(MAX_ADMITTED));
             }
         }
     }

@@ -1,20 +1,20 @@
-//! Time, the ttl told to the nodes, and what of it a holder may rely on.
+//! Time, the ttl sent to the nodes, and the part of it that a holder may rely on (the validity).
 //!
-//! All arithmetic saturates: there is no duration a caller can give that wraps or panics.
+//! All arithmetic saturates: no duration wraps or panics.
 
 use std::fmt;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-/// A reading of the client's clock: nanoseconds since an origin fixed at boot. The word holds 584
-/// years; sums beyond stay at the end of it.
+/// A reading of the client's clock: nanoseconds since an origin fixed at boot. The range is 584 years; later sums
+/// saturate.
 ///
-/// It holds one more, so that a time that may be missing takes no more room.
+/// Stored plus one, so that `Option<Time>` has the same size.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Time(NonZeroU64);
 
 impl Time {
-    /// Where sums end that go beyond: no time is later.
+    /// The latest time: sums saturate here.
     pub(crate) const END: Self = Self(NonZeroU64::MAX);
 
     pub(crate) const fn from_nanos(nanos: u64) -> Self {
@@ -25,25 +25,23 @@ impl Time {
         self.0.get() - 1
     }
 
-    /// This time and `duration` more.
     pub(crate) fn after(self, duration: Duration) -> Self {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         Self(self.0.saturating_add(nanos))
     }
 
-    /// This time and `duration` less.
     pub(crate) fn before(self, duration: Duration) -> Self {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         Self::from_nanos(self.as_nanos().saturating_sub(nanos))
     }
 
-    /// How long after `earlier` this is; zero if it is not after it.
+    /// The time from `earlier` to this; zero if `earlier` is not before it.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
     }
 }
 
-/// The origin.
+/// The origin of the clock.
 impl Default for Time {
     fn default() -> Self {
         Self::from_nanos(0)
@@ -56,32 +54,29 @@ impl fmt::Debug for Time {
     }
 }
 
-/// A lifetime as the nodes are told it (`PX`): whole milliseconds, from 1 to [`Ttl::MAX_MS`].
+/// A lifetime as sent to the nodes (`PX`): whole milliseconds, from 1 to [`Ttl::MAX_MS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ttl(u64);
 
 /// Why a duration cannot be a ttl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TtlError {
-    /// Below one millisecond, the smallest that Redis can express.
+    /// Below one millisecond, the unit of `PX`.
     TooShort,
     /// Above [`Ttl::MAX_MS`].
     TooLong,
 }
 
 impl Ttl {
-    /// A hundred years of milliseconds: beyond any lease, and far from where Redis refuses `PX`
+    /// A hundred years in milliseconds: beyond any lease, and far below the limit of `PX` in Redis
     /// (its sum with the wall clock must fit 63 bits).
     pub(crate) const MAX_MS: u64 = 100 * 365 * 24 * 3600 * 1000;
 
-    /// One millisecond.
     pub(crate) const SHORTEST: Self = Self(1);
 
-    /// A hundred years.
     pub(crate) const LONGEST: Self = Self(Self::MAX_MS);
 
-    /// The whole milliseconds of `duration`; a fraction is cut off, so the nodes are never told
-    /// more than was asked for.
+    /// The whole milliseconds of `duration`. Fractions are cut off, so the nodes never get a longer ttl than requested.
     pub(crate) fn from_duration(duration: Duration) -> Result<Self, TtlError> {
         match duration.as_millis() {
             0 => Err(TtlError::TooShort),
@@ -92,14 +87,14 @@ impl Ttl {
         }
     }
 
-    /// The shortest that is not shorter than `duration`, for keys that must stand for so long: up to a
-    /// millisecond more is safe, and less is not. [`LONGEST`](Self::LONGEST) if there is none.
+    /// The shortest ttl that is not shorter than `duration`, for keys that must exist that long. Up to a
+    /// millisecond more is safe, less is not. [`LONGEST`](Self::LONGEST) if there is none.
     pub(crate) fn covering(duration: Duration) -> Self {
         let ms = duration.as_nanos().div_ceil(1_000_000);
         Self(u64::try_from(ms).unwrap_or(Self::MAX_MS).clamp(1, Self::MAX_MS))
     }
 
-    /// The longest that is not longer than `duration`, for leases that must end by then; `None` below
+    /// The longest ttl that is not longer than `duration`, for leases that must end in time; `None` below
     /// one millisecond.
     pub(crate) fn within(duration: Duration) -> Option<Self> {
         match Self::from_duration(duration) {
@@ -118,7 +113,7 @@ impl Ttl {
     }
 }
 
-/// The allowance for clocks that run at different rates: ttl x factor + a constant.
+/// The allowance for clocks that run at different rates: ttl x factor + constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Drift {
     parts_per_million: u32,
@@ -127,11 +122,11 @@ pub(crate) struct Drift {
 
 impl Drift {
     /// 1 % and 2 ms, as in the reference implementation that the Redlock page names
-    /// (`CLOCK_DRIFT_FACTOR = 0.01`, and 2 ms for the precision of Redis expiry on small ttls).
+    /// (`CLOCK_DRIFT_FACTOR = 0.01`, and 2 ms for the precision of Redis expiry with small ttls).
     pub(crate) const DEFAULT: Self =
         Self { parts_per_million: 10_000, constant: Duration::from_millis(2) };
 
-    /// An allowance of `factor` x ttl; `None` unless 0 <= factor < 1. Rounded up to a millionth.
+    /// An allowance of `factor` x ttl, rounded up to a millionth; `None` unless 0 <= factor < 1.
     pub(crate) fn with_factor(self, factor: f64) -> Option<Self> {
         if !(0.0..1.0).contains(&factor) {
             return None;
@@ -145,7 +140,6 @@ impl Drift {
         Self { constant, ..self }
     }
 
-    /// The factor, in millionths.
     pub(crate) fn parts_per_million(self) -> u32 {
         self.parts_per_million
     }
@@ -154,22 +148,22 @@ impl Drift {
         self.constant
     }
 
-    /// The allowance for `ttl`, rounded up to a nanosecond.
+    /// The allowance for `ttl`. The share of the ttl is rounded up to a nanosecond.
     pub(crate) fn allowance(self, ttl: Ttl) -> Duration {
         self.share(ttl).saturating_add(self.constant)
     }
 
-    /// How long to ignore grants of a node that may have lost keys. Each of them had at most `max_ttl`
-    /// to live: its own clock, that of whoever held the lock and ours may run at different rates. A
-    /// second is added for what is told in whole seconds.
+    /// How long to ignore grants of a node that may have lost keys. Each key had at most `max_ttl` to live, but the
+    /// clocks of the holder and of this client may run at different rates than the node's: twice the share is added.
+    /// A second is added for times that nodes report in whole seconds.
     pub(crate) fn quarantine(self, max_ttl: Ttl) -> Duration {
         let drifted = max_ttl.as_duration().saturating_add(self.share(max_ttl).saturating_mul(2));
         drifted.saturating_add(Duration::from_secs(1))
     }
 
-    /// The shortest ttl that gives a validity of at least so much; `None` if no ttl does.
+    /// The shortest ttl whose validity is at least `validity`; `None` if there is none.
     pub(crate) fn ttl_for(self, validity: Duration) -> Option<Ttl> {
-        // So many nanoseconds of each millisecond are not given away: a millionth of it is one.
+        // Nanoseconds of each millisecond that remain after the factor: one millionth of a millisecond is 1 ns.
         let left_per_ms = 1_000_000 - u128::from(self.parts_per_million);
         if left_per_ms == 0 {
             return None;
@@ -186,7 +180,7 @@ impl Drift {
     }
 }
 
-/// I4: T1 + ttl - drift. If the drift is larger than the ttl this is T1 itself: never valid.
+/// I4: T1 + ttl - drift. If the drift is larger than the ttl, this is T1: the lease is never valid.
 pub(crate) fn valid_until(t1: Time, ttl: Ttl, drift: Drift) -> Time {
     t1.after(ttl.as_duration().saturating_sub(drift.allowance(ttl)))
 }
@@ -201,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn ttl_takes_whole_milliseconds_within_its_range() {
+    fn ttl_is_truncated_to_milliseconds_within_range() {
         let cases = [
             (Duration::ZERO, Err(TtlError::TooShort)),
             (Duration::from_micros(999), Err(TtlError::TooShort)),
@@ -218,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_before_another_is_never_before_the_first() {
+    fn time_before_origin_saturates() {
         let time = Time::from_nanos(9_000_000);
         assert_eq!(time.before(ms(2)), Time::from_nanos(7_000_000));
         assert_eq!(time.before(ms(10)), Time::from_nanos(0));
@@ -226,12 +220,12 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_ttl_is_a_hundred_years() {
+    fn longest_ttl_is_a_hundred_years() {
         assert_eq!(ms(Ttl::MAX_MS), Duration::from_hours(100 * 365 * 24));
     }
 
     #[test]
-    fn drift_is_a_hundredth_and_two_milliseconds() {
+    fn default_drift_is_one_percent_and_two_milliseconds() {
         let ttl = Ttl::from_duration(ms(10_000)).expect("a good ttl");
         assert_eq!(Drift::DEFAULT.constant(), ms(2));
         assert_eq!(Drift::DEFAULT.allowance(ttl), ms(102));
@@ -240,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ttl_for_a_validity_counts_the_allowance_at_the_edges_too() {
+    fn ttl_for_validity_is_exact_at_the_limits() {
         let exact = Drift { parts_per_million: 0, constant: Duration::ZERO };
         let (ns, max) = (Duration::from_nanos(1), ms(Ttl::MAX_MS));
         let cases = [
@@ -260,7 +254,7 @@ mod tests {
             (exact.with_constant(Duration::MAX), Duration::MAX, None),
             (exact.with_factor(0.999_999).expect("below 1"), ns, Some(1)),
             (exact.with_factor(0.999_999).expect("below 1"), Duration::from_nanos(2), Some(2)),
-            // Rounded up to a millionth it is the whole.
+            // The factor is rounded up to a millionth, which makes it 1.
             (exact.with_factor(0.999_999_9).expect("below 1"), ns, None),
         ];
         for (drift, validity, expected) in cases {
@@ -270,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_factor_must_be_a_share_of_the_ttl() {
+    fn drift_factor_must_be_between_zero_and_one() {
         for bad in [-0.1, 1.0, 2.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             assert_eq!(Drift::DEFAULT.with_factor(bad), None, "{bad}");
         }
@@ -287,7 +281,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sums_saturate_and_never_go_back(t in any::<u64>(), s in any::<u64>(), n in 0..1_000_000_000u32) {
+        fn time_sums_saturate(t in any::<u64>(), s in any::<u64>(), n in 0..1_000_000_000u32) {
             let start = Time::from_nanos(t);
             let later = start.after(Duration::new(s, n));
             prop_assert!(later >= start);
@@ -296,7 +290,7 @@ mod tests {
         }
 
         #[test]
-        fn validity_lies_between_t1_and_the_expiry_on_a_node(
+        fn validity_ends_between_t1_and_expiry(
             t in any::<u64>(), ttl_ms in 1..=Ttl::MAX_MS, factor in 0.0..1.0f64, constant in any::<u64>(),
         ) {
             let t1 = Time::from_nanos(t);
@@ -305,14 +299,14 @@ mod tests {
             let end = valid_until(t1, ttl, drift);
             prop_assert!(end >= t1);
             prop_assert!(end <= t1.after(ttl.as_duration()));
-            // What is given away is at least the allowance, unless the ttl is smaller than it.
-            let given_away = t1.after(ttl.as_duration()).since(end);
+            // The validity is shorter than the ttl by at least the allowance, unless the ttl is smaller than it.
+            let allowed = t1.after(ttl.as_duration()).since(end);
             let saturated = t1.after(ttl.as_duration()) == Time::END;
-            prop_assert!(saturated || end == t1 || given_away >= drift.allowance(ttl));
+            prop_assert!(saturated || end == t1 || allowed >= drift.allowance(ttl));
         }
 
         #[test]
-        fn a_ttl_covers_what_it_is_for_and_is_the_shortest_that_does(nanos in any::<u128>()) {
+        fn covering_ttl_is_the_shortest_sufficient(nanos in any::<u128>()) {
             let most = Duration::from_millis(Ttl::MAX_MS).as_nanos();
             let nanos = nanos % (2 * most);
             let duration = Duration::from_nanos_u128(nanos);
@@ -322,11 +316,11 @@ mod tests {
         }
 
         #[test]
-        fn the_ttl_for_a_validity_is_the_shortest_that_gives_it(
+        fn ttl_for_validity_is_the_shortest_sufficient(
             of in 1..=Ttl::MAX_MS, off in 0..=1_000_000u64, factor in 0.0..1.0f64, constant in any::<u64>(),
         ) {
             let drift = Drift::DEFAULT.with_factor(factor).expect("in range");
-            // From nothing to decades.
+            // From nanoseconds to decades.
             let drift = drift.with_constant(Duration::from_nanos(constant >> (of % 64)));
             let validity = |ttl: Ttl| ttl.as_duration().saturating_sub(drift.allowance(ttl));
             let asked = validity(Ttl(of)).saturating_sub(Duration::from_nanos(off));
@@ -335,12 +329,12 @@ mod tests {
                 let is_shortest = ttl == Ttl::SHORTEST || validity(Ttl(ttl.0 - 1)) < asked;
                 prop_assert!(is_shortest || asked.is_zero(), "{ttl:?} for {asked:?}");
             } else {
-                prop_assert!(asked.is_zero(), "that of {of} ms is enough");
+                prop_assert!(asked.is_zero(), "a ttl of {of} ms has that validity");
             }
         }
 
         #[test]
-        fn any_duration_is_a_ttl_or_a_reason(s in any::<u64>(), n in 0..1_000_000_000u32) {
+        fn any_duration_gives_ttl_or_error(s in any::<u64>(), n in 0..1_000_000_000u32) {
             let given = Duration::new(s, n);
             match Ttl::from_duration(given) {
                 Ok(ttl) => prop_assert!(ttl.as_duration() <= given && given < ttl.as_duration() + ms(1)),

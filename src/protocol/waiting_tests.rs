@@ -17,72 +17,72 @@ fn first() -> Waiting {
     waiting
 }
 
-fn free(nodes: NodeSet) -> Free {
-    Free { nodes, ..Free::default() }
+fn free(nodes: NodeSet) -> FreeNodes {
+    FreeNodes { nodes, ..FreeNodes::default() }
 }
 
 #[test]
-fn who_is_woken_and_does_not_move_is_bypassed_and_keeps_its_place() {
+fn unpolled_waiter_is_skipped_and_keeps_its_place() {
     let mut waiting = first();
-    assert_eq!(waiting.neglect(at(1_000)), None, "it has nothing to do");
+    assert_eq!(waiting.idle_action(at(1_000)), None, "it was not woken");
     waiting.handle_wake(at(1_000));
     waiting.handle_wake(at(1_090));
-    assert_eq!(waiting.neglect(at(1_099)), None);
-    assert_eq!(waiting.neglect(at(1_100)), Some(Neglect::Bypass));
-    assert!(waiting.set_aside(at(1_100)) && !waiting.is_first() && !waiting.is_queued());
-    assert_eq!(waiting.try_at(), Some(Time::default()), "it has to find a place first");
-    assert_eq!(waiting.handle_move(), Move::Enter { at_end: false });
-    assert_eq!(waiting.handle_move(), Move::Compete);
+    assert_eq!(waiting.idle_action(at(1_099)), None);
+    assert_eq!(waiting.idle_action(at(1_100)), Some(IdleAction::Skip));
+    assert!(waiting.suspend(at(1_100)) && !waiting.is_first() && !waiting.is_queued());
+    assert_eq!(waiting.try_at(), Some(Time::default()), "it has to enter the queue first");
+    assert_eq!(waiting.next_turn(), Turn::Requeue { at_end: false });
+    assert_eq!(waiting.next_turn(), Turn::Compete);
 }
 
 #[test]
-fn who_goes_to_another_queue_waits_for_its_turn_there() {
+fn requeued_waiter_waits_for_its_turn() {
     let mut waiting = first();
     waiting.handle_requeued();
     assert!(waiting.is_queued() && !waiting.is_first());
-    assert_eq!(waiting.handle_move(), Move::Wait);
+    assert_eq!(waiting.next_turn(), Turn::Wait);
 }
 
 #[test]
-fn who_is_polled_in_time_is_not_neglected() {
+fn waiter_polled_in_time_is_not_idle() {
     let mut waiting = first();
     waiting.handle_wake(at(1_000));
     waiting.handle_poll();
-    assert_eq!(waiting.neglect(at(9_000)), None);
-    assert!(!waiting.set_aside(at(9_000)));
+    assert_eq!(waiting.idle_action(at(9_000)), None);
+    assert!(!waiting.suspend(at(9_000)));
     let mut queued = self::waiting();
     queued.handle_wake(at(0));
-    assert_eq!(queued.neglect(at(9_000)), None, "it could not have moved");
-    assert_eq!(queued.handle_move(), Move::Wait);
+    assert_eq!(queued.idle_action(at(9_000)), None, "it is not its turn");
+    assert_eq!(queued.next_turn(), Turn::Wait);
 }
 
 #[test]
-fn an_attempt_is_given_up_when_it_is_of_no_use_or_when_others_want_it() {
-    for (valid_until, now, neglect) in [
+fn unpolled_attempt_is_given_up_if_useless_or_wanted() {
+    for (valid_until, now, idle_action) in [
         (50_000, 100, None),
         (50_000, 1_999, None),
-        (50_000, 2_000, Some(Neglect::GiveUpIfWanted)),
+        (50_000, 2_000, Some(IdleAction::ReleaseIfWanted)),
         (500, 499, None),
-        (500, 500, Some(Neglect::GiveUp)),
-        (DEADLINE * 2, DEADLINE, Some(Neglect::GiveUp)),
+        (500, 500, Some(IdleAction::Release)),
+        (DEADLINE * 2, DEADLINE, Some(IdleAction::Release)),
     ] {
         let mut waiting = first();
         waiting.handle_begin(at(valid_until));
         waiting.handle_wake(at(0));
-        assert_eq!(waiting.neglect(at(now)), neglect, "at {now} ms");
+        assert_eq!(waiting.idle_action(at(now)), idle_action, "at {now} ms");
     }
     let mut waiting = first();
     waiting.handle_begin(at(500));
     waiting.handle_wake(at(0));
-    assert!(waiting.set_aside(at(500)));
+    assert!(waiting.suspend(at(500)));
     waiting.handle_end();
-    assert!(!waiting.is_first(), "it was given up before it ended");
-    assert_eq!(waiting.handle_move(), Move::Enter { at_end: true });
+    assert!(!waiting.is_first(), "its turn was taken before the attempt ended");
+    assert_eq!(waiting.next_turn(), Turn::Requeue { at_end: true });
     assert!(waiting.is_queued());
 }
 
 #[test]
-fn a_quorum_of_free_nodes_is_a_reason_to_try_once() {
+fn free_quorum_causes_one_attempt() {
     let quorum = Quorum::majority(5);
     let node = NodeId::new;
     let granted = [node(0), node(1)].into_iter().collect();
@@ -91,26 +91,25 @@ fn a_quorum_of_free_nodes_is_a_reason_to_try_once() {
     waiting.handle_end();
     let freed = |waiting: &mut Waiting, id| {
         waiting.handle_freed(node(id));
-        waiting.worth_while_at(free(granted), quorum, at(1_000))
+        waiting.next_useful_try(free(granted), quorum, at(1_000))
     };
-    assert_eq!(freed(&mut waiting, 1), None, "two of five");
+    assert_eq!(freed(&mut waiting, 1), None, "two of five nodes are free");
     assert_eq!(freed(&mut waiting, 4), Some(at(1_000)));
-    waiting.handle_news(at(1_000));
-    assert_eq!(freed(&mut waiting, 3), None, "it was told already");
+    waiting.schedule_try(at(1_000));
+    assert_eq!(freed(&mut waiting, 3), None, "an attempt is already due");
     waiting.handle_begin(at(10_000));
     assert_eq!(waiting.try_at(), None);
     waiting.handle_freed(node(4));
-    assert_eq!(waiting.worth_while_at(Free::default(), quorum, at(1_000)), None);
-    let later = Free { nodes: granted, from: at(1_700) };
+    assert_eq!(waiting.next_useful_try(FreeNodes::default(), quorum, at(1_000)), None);
+    let later = FreeNodes { nodes: granted, from: at(1_700) };
     waiting.handle_freed(node(3));
-    assert_eq!(waiting.worth_while_at(later, quorum, at(1_000)), Some(at(1_700)));
-    assert_eq!(waiting.worth_while_at(later, quorum, at(1_800)), Some(at(1_800)));
+    assert_eq!(waiting.next_useful_try(later, quorum, at(1_000)), Some(at(1_700)));
+    assert_eq!(waiting.next_useful_try(later, quorum, at(1_800)), Some(at(1_800)));
 }
 
-/// With two nodes, the one that refuses can tell that it is free, and the other one grant, before the refusal is looked
-/// at.
+/// With two nodes, the node that refuses can push and the other one grant before the refusal is evaluated.
 #[test]
-fn what_came_in_before_a_refusal_was_looked_at_is_a_reason_to_try_soon() {
+fn push_before_refusal_causes_an_attempt() {
     let quorum = Quorum::majority(2);
     let granted = [NodeId::new(1)].into_iter().collect();
     for (granted, is_freed, reason) in
@@ -120,7 +119,7 @@ fn what_came_in_before_a_refusal_was_looked_at_is_a_reason_to_try_soon() {
         waiting.handle_begin(at(10_000));
         if is_freed {
             waiting.handle_freed(NodeId::new(0));
-            assert_eq!(waiting.worth_while_at(Free::default(), quorum, at(999)), None);
+            assert_eq!(waiting.next_useful_try(FreeNodes::default(), quorum, at(999)), None);
         }
         waiting.handle_end();
         waiting.handle_refusal(free(granted), quorum, at(1_000), u64::MAX);
@@ -129,25 +128,25 @@ fn what_came_in_before_a_refusal_was_looked_at_is_a_reason_to_try_soon() {
     }
 }
 
-/// A waiter that was refused by a holder, which `node` alone has deleted since, as it reported at `now`.
+/// A push by `node` at `now`, after a refusal by the holder: only this node has deleted the key.
 fn pushed(waiting: &mut Waiting, now: u64) -> Option<Time> {
     waiting.handle_freed(NodeId::new(0));
-    let try_at = waiting.worth_while_at(Free::default(), Quorum::majority(1), at(now));
+    let try_at = waiting.next_useful_try(FreeNodes::default(), Quorum::majority(1), at(now));
     if let Some(at) = try_at {
-        waiting.handle_news(at);
+        waiting.schedule_try(at);
     }
     try_at
 }
 
-/// The attempt that follows, which is refused at `now`.
+/// The attempt after the push, which is refused at `now`.
 fn refused(waiting: &mut Waiting, now: u64, random: u64) {
     waiting.handle_begin(at(DEADLINE));
     waiting.handle_end();
-    waiting.handle_refusal(Free::default(), Quorum::majority(1), at(now), random);
+    waiting.handle_refusal(FreeNodes::default(), Quorum::majority(1), at(now), random);
 }
 
 #[test]
-fn waiter_that_has_lost_no_race_reacts_to_a_push_at_once_on_all_nodes() {
+fn waiter_without_lost_races_reacts_to_push_at_once() {
     let mut waiting = first();
     refused(&mut waiting, 999, u64::MAX);
     assert_eq!(pushed(&mut waiting, 1_000), Some(at(1_000)));
@@ -161,7 +160,7 @@ fn longest_rest(waiting: &mut Waiting, now: u64) -> u128 {
 }
 
 #[test]
-fn longest_rest_doubles_with_each_lost_race_up_to_its_bound() {
+fn longest_rest_doubles_with_each_lost_race() {
     let mut waiting = first();
     refused(&mut waiting, 0, u64::MAX);
     for race in 1..9 {
@@ -170,14 +169,14 @@ fn longest_rest_doubles_with_each_lost_race_up_to_its_bound() {
         assert_eq!(longest_rest(&mut waiting, now), 3_500 << race.min(6), "race {race}");
     }
     refused(&mut waiting, 9_000, u64::MAX);
-    assert!(waiting.rests_until() < at(9_000), "a refusal without a push is no lost race");
+    assert!(waiting.rests_until() < at(9_000), "a refusal without a push loses no race");
     assert_eq!(pushed(&mut waiting, 9_500), Some(at(9_500)));
     refused(&mut waiting, 9_500, 0);
-    assert_eq!(waiting.rests_until(), at(9_500), "the shortest rest is none");
+    assert_eq!(waiting.rests_until(), at(9_500), "the shortest rest is zero");
 }
 
 #[test]
-fn next_acquire_remembers_lost_races_and_counts_the_won_one() {
+fn next_acquire_keeps_lost_races_minus_one() {
     let mut waiting = first();
     refused(&mut waiting, 0, 0);
     for (now, lost) in [(1_000, 3), (2_000, 7), (3_000, 11), (4_000, 15)] {
@@ -189,29 +188,29 @@ fn next_acquire_remembers_lost_races_and_counts_the_won_one() {
         let mut next = first();
         next.handle_return(lost, at(5_000));
         assert_eq!(next.lost(), lost.saturating_sub(1));
-        // Its first attempt is no race.
+        // Its first attempt is not a race.
         next.handle_begin(at(DEADLINE));
         assert_eq!(longest_rest(&mut next, 5_002), longest, "after {lost}");
-        assert_eq!(next.lost(), lost.saturating_sub(1), "no race was lost");
+        assert_eq!(next.lost(), lost.saturating_sub(1), "no further race was lost");
     }
 }
 
 #[test]
-fn waiter_that_rests_reacts_to_pushes_once_when_its_rest_ends() {
+fn resting_waiter_reacts_once_when_its_rest_ends() {
     let mut waiting = first();
     refused(&mut waiting, 0, u64::MAX);
     pushed(&mut waiting, 1_000);
     refused(&mut waiting, 1_000, u64::MAX);
     let rests_until = waiting.rests_until();
     assert_eq!(pushed(&mut waiting, 1_001), Some(rests_until));
-    assert_eq!(pushed(&mut waiting, 1_002), None, "it tries then already");
+    assert_eq!(pushed(&mut waiting, 1_002), None, "an attempt is already due");
     assert!(waiting.asks_one_first());
     refused(&mut waiting, 1_006, u64::MAX);
-    assert_eq!(waiting.rests_until(), rests_until, "after a rest, it is no race");
+    assert_eq!(waiting.rests_until(), rests_until, "an attempt after a rest is not a race");
 }
 
 #[test]
-fn returning_client_holds_back_and_asks_one_node_first_once() {
+fn returning_client_holds_back_and_asks_one_node() {
     let mut waiting = first();
     assert!(!waiting.asks_one_first());
     waiting.handle_return(0, at(10));
@@ -219,7 +218,7 @@ fn returning_client_holds_back_and_asks_one_node_first_once() {
     refused(&mut waiting, 12, 0);
     assert!(!waiting.asks_one_first());
     assert_eq!(pushed(&mut waiting, 20), Some(at(20)));
-    assert!(waiting.asks_one_first(), "it has rivals");
+    assert!(waiting.asks_one_first(), "other clients compete");
     let mut waiting = first();
     waiting.handle_rivals(0);
     assert!(!waiting.asks_one_first(), "no node has sent a push");
@@ -230,7 +229,7 @@ fn returning_client_holds_back_and_asks_one_node_first_once() {
 }
 
 #[test]
-fn push_of_the_one_node_that_refused_is_a_reason_to_try() {
+fn push_of_the_refusing_node_causes_an_attempt() {
     let (quorum, node) = (Quorum::majority(5), NodeId::new);
     for freed_before in [false, true] {
         let mut waiting = first();
@@ -239,68 +238,68 @@ fn push_of_the_one_node_that_refused_is_a_reason_to_try() {
         if freed_before {
             waiting.handle_freed(node(3));
         }
-        waiting.handle_held(node(3), quorum, at(1_000), 0);
+        waiting.handle_single_refusal(node(3), quorum, at(1_000), 0);
         assert_eq!(waiting.try_at().is_some(), freed_before);
         waiting.handle_freed(node(1));
-        let by_another = waiting.worth_while_at(Free::default(), quorum, at(1_001));
-        assert_eq!(by_another, None, "another node alone is no reason");
+        let by_another = waiting.next_useful_try(FreeNodes::default(), quorum, at(1_001));
+        assert_eq!(by_another, None, "a push by another node is not enough");
         waiting.handle_freed(node(3));
-        let try_at = waiting.worth_while_at(Free::default(), quorum, at(1_002));
+        let try_at = waiting.next_useful_try(FreeNodes::default(), quorum, at(1_002));
         assert_eq!(try_at, Some(at(1_002)).filter(|_| !freed_before));
         assert_eq!(waiting.freed(), [node(1), node(3)].into_iter().collect());
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Happens {
+enum WaiterEvent {
     Wake,
     Poll,
     Begin,
     End,
-    Turn,
-    Aside,
-    Move,
+    First,
+    Suspend,
+    Take,
 }
 
 proptest! {
-    /// Whoever moves whenever it is asked to is never set aside, and whoever never moves holds nothing for
-    /// longer than its attempt is of use.
+    /// A waiter that is polled whenever it is woken never loses its turn. A waiter that is never polled keeps
+    /// its attempt only while that can be used.
     #[test]
-    fn states_follow_each_other_as_a_model_says(
+    fn waiting_matches_model(
         story in prop::collection::vec((0..500_u64, prop::sample::select(&[
-            Happens::Wake, Happens::Poll, Happens::Begin, Happens::End, Happens::Turn, Happens::Aside,
-            Happens::Move,
+            WaiterEvent::Wake, WaiterEvent::Poll, WaiterEvent::Begin, WaiterEvent::End, WaiterEvent::First,
+            WaiterEvent::Suspend, WaiterEvent::Take,
         ][..])), 1..60),
     ) {
         let mut waiting = waiting();
         let (mut now, mut woken, mut has_attempt) = (0, None, false);
-        for (passed, happens) in story {
+        for (passed, event) in story {
             now += passed;
-            match happens {
-                Happens::Wake => { waiting.handle_wake(at(now)); woken = woken.or(Some(now)); }
-                Happens::Poll => { waiting.handle_poll(); woken = None; }
-                Happens::Begin if waiting.is_first() => {
+            match event {
+                WaiterEvent::Wake => { waiting.handle_wake(at(now)); woken = woken.or(Some(now)); }
+                WaiterEvent::Poll => { waiting.handle_poll(); woken = None; }
+                WaiterEvent::Begin if waiting.is_first() => {
                     waiting.handle_begin(at(now + 1_000));
                     has_attempt = true;
                 }
-                Happens::End if waiting.is_first() => { waiting.handle_end(); has_attempt = false; }
-                Happens::Turn if waiting.is_queued() => waiting.handle_turn(),
-                Happens::Aside => {
+                WaiterEvent::End if waiting.is_first() => { waiting.handle_end(); has_attempt = false; }
+                WaiterEvent::First if waiting.is_queued() => waiting.handle_turn(),
+                WaiterEvent::Suspend => {
                     let is_idle = waiting.is_first() && woken.is_some_and(|at| now - at >= 100);
-                    prop_assert!(is_idle || waiting.neglect(at(now)).is_none());
-                    prop_assert!(!is_idle || has_attempt || waiting.neglect(at(now)).is_some());
-                    prop_assert_eq!(waiting.set_aside(at(now)), is_idle);
+                    prop_assert!(is_idle || waiting.idle_action(at(now)).is_none());
+                    prop_assert!(!is_idle || has_attempt || waiting.idle_action(at(now)).is_some());
+                    prop_assert_eq!(waiting.suspend(at(now)), is_idle);
                 }
-                Happens::Move => {
-                    let was_aside = !waiting.is_first() && !waiting.is_queued();
-                    let moved = waiting.handle_move();
-                    prop_assert_eq!(matches!(moved, Move::Enter { .. }), was_aside);
-                    if let Move::Enter { at_end } = moved {
-                        prop_assert_eq!(at_end, has_attempt, "who lost an attempt queues anew");
+                WaiterEvent::Take => {
+                    let was_suspended = !waiting.is_first() && !waiting.is_queued();
+                    let turn = waiting.next_turn();
+                    prop_assert_eq!(matches!(turn, Turn::Requeue { .. }), was_suspended);
+                    if let Turn::Requeue { at_end } = turn {
+                        prop_assert_eq!(at_end, has_attempt, "a lost attempt costs the place");
                         has_attempt = false;
                     }
                 }
-                Happens::Begin | Happens::End | Happens::Turn => {}
+                WaiterEvent::Begin | WaiterEvent::End | WaiterEvent::First => {}
             }
         }
     }

@@ -327,7 +327,7 @@ impl Tally {
             return None;
         }
         if let Some(number) = answer.number() {
-            count.round.note_number(node, number);
+            count.round.note_counter(node, number);
         }
         match &answer {
             Answer::Granted(Grant { counts_from: Some(counts_from), .. }) => {

@@ -2,7 +2,7 @@
 //! is made again from the state, and asked.
 
 use crate::NODES;
-use crate::protocol::{NodeId, Quarantine, Quorum, Rule, Sentence, Server, Time};
+use crate::protocol::{Exclusion, NodeId, Policy, Quarantine, Quorum, Server, Time};
 use crate::setting::{CountingRule, GuardPromises};
 use std::time::Duration;
 
@@ -116,9 +116,9 @@ fn whole(duration: Duration) -> u16 {
 
 pub(crate) fn new_quarantine(guard: GuardPromises) -> Quarantine<u16> {
     let rule = match guard.rule {
-        CountingRule::Off => Rule::Off,
-        CountingRule::Observed => Rule::Observed,
-        CountingRule::Strict => Rule::Strict,
+        CountingRule::Off => Policy::Off,
+        CountingRule::Observed => Policy::Observed,
+        CountingRule::Strict => Policy::Strict,
     };
     Quarantine::new(Quorum::majority(NODES), rule, ticks(u16::from(guard.term)))
 }
@@ -131,9 +131,9 @@ pub(crate) fn tell(of: &mut Quarantine<u16>, node: usize, run: u16, uptime: u16,
 }
 
 /// Why what `node` grants does not count.
-pub(crate) fn why_not(of: &Quarantine<u16>, node: usize, now: Time) -> Option<Sentence> {
+pub(crate) fn why_not(of: &Quarantine<u16>, node: usize, now: Time) -> Option<Exclusion> {
     let node = NodeId::new(node);
-    of.sentence(node, now).or_else(|| of.recent_start(node, now))
+    of.exclusion(node, now).or_else(|| of.recent_start(node, now))
 }
 
 /// The nodes that a client knows something of, and what.
