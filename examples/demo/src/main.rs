@@ -97,21 +97,21 @@ impl Demo {
 
 /// The votes of the nodes n1 to n5.
 fn votes(report: &Report) -> String {
-    let names = |is: fn(&NodeVote) -> bool| {
-        let nodes = (1..).zip(report.nodes()).filter(|(_, node)| is(node.vote()));
-        nodes.map(|(number, _)| format!(" n{number}")).collect::<String>()
+    let names = |vote: &NodeVote| {
+        let nodes = (1..).zip(report.nodes()).filter(|(_, node)| node.vote() == vote);
+        nodes.map(|(number, _)| format!("n{number}")).collect::<Vec<_>>().join(" ")
     };
-    let mut text = format!("granted by{}", names(|vote| *vote == NodeVote::Granted));
-    let held = names(|vote| *vote == NodeVote::Held);
+    let mut parts = vec![format!("granted by {}", names(&NodeVote::Granted))];
+    let held = names(&NodeVote::Held);
     if !held.is_empty() {
-        text += &format!("; held on{held}");
+        parts.push(format!("held on {held}"));
     }
     for (number, node) in (1..).zip(report.nodes()) {
         if let NodeVote::Failed(failure) = node.vote() {
-            text += &format!("; n{number}: {failure}");
+            parts.push(format!("n{number}: {failure}"));
         }
     }
-    text
+    parts.join("; ")
 }
 
 async fn work(worker: &'static str, redlock: Redlock, demo: Arc<Demo>) {
