@@ -1,6 +1,6 @@
 # The short way to everything. GNU make 3.81 or later; `make` alone lists the targets.
 #
-# ARGS is handed on: to the demo, to the test binaries (make test ARGS=name), to the simulation, to the torture, to the
+# ARGS is handed on: to the test binaries (make test ARGS=name), to the simulation, to the torture, to the
 # program of benches/peers, to the player of mutations. SEEDS is how many runs the simulation plays. How long the torture lasts, and its seed:
 # make torture SECONDS=600 SEED=7 ARGS="--mode outside".
 
@@ -18,9 +18,9 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
-demo: ## see the lock at work on Redis nodes that are started for it
-	$(WITH) cargo build --all-features --example demo
-	@$(WITH) cargo run --all-features --quiet --example demo -- $(ARGS)
+demo: ## watch a lock on five Redis servers while servers are killed and stopped
+	$(WITH) cargo build -p quorlock-demo
+	@$(WITH) cargo run --quiet -p quorlock-demo
 
 .PHONY: test
 test: ## run all tests, on real redis-server processes

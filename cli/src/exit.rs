@@ -1,4 +1,4 @@
-//! How the command ends: its exit codes, and the tables of them that the help shows.
+//! Exit codes, failures with their messages, and the tables of exit codes in the help.
 
 use crate::{output, settings};
 use clap::builder::StyledStr;
@@ -7,31 +7,31 @@ use std::fmt::Write as _;
 use std::io;
 use std::process::ExitCode;
 
-/// With what the command ends. A child's own code is passed on as it is.
+/// Exit code of the command. `run` and `lead` also pass on the exit code of the command they ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code(pub(crate) u8);
 
 impl Code {
-    /// All went well; `status`: nobody holds it.
+    /// Success; `status`: the lock is free.
     pub(crate) const OK: Self = Self(0);
-    /// Somebody else holds it; `check`: something was found; `release`: there was nothing to release.
-    pub(crate) const NO: Self = Self(1);
-    /// What was asked for cannot work: what the options, the variables or the file say.
+    /// Another client holds the lock; `check`, `torture`: findings; `release`: no lock to release.
+    pub(crate) const NEGATIVE: Self = Self(1);
+    /// An invalid option, variable, settings file or name.
     pub(crate) const USAGE: Self = Self(2);
-    /// Too few nodes answer (`EX_UNAVAILABLE` of `sysexits.h`).
+    /// Too few nodes reply (`EX_UNAVAILABLE` of `sysexits.h`).
     pub(crate) const NO_QUORUM: Self = Self(69);
-    /// The lock was lost, and what ran under it was ended: as timeout(1) says it.
+    /// The lock was lost and the command was terminated. timeout(1) uses the same code.
     pub(crate) const LOST: Self = Self(124);
-    /// The command itself failed.
+    /// quorlock itself failed.
     pub(crate) const FAILED: Self = Self(125);
-    /// What was to be run cannot be executed.
+    /// The command to run cannot be executed.
     pub(crate) const CANNOT_EXECUTE: Self = Self(126);
-    /// What was to be run was not found.
+    /// The command to run was not found.
     pub(crate) const NOT_FOUND: Self = Self(127);
-    /// Nobody reads what is printed, as if SIGPIPE had ended it.
+    /// The reader of the output has closed the pipe: the code of a process that SIGPIPE killed.
     pub(crate) const BROKEN_PIPE: Self = Self::of_signal(13);
 
-    /// What was run died of this signal.
+    /// The code that shells report for a process killed by `signal`.
     pub(crate) const fn of_signal(signal: u8) -> Self {
         Self(signal.saturating_add(128))
     }
@@ -43,7 +43,7 @@ impl From<Code> for ExitCode {
     }
 }
 
-/// Why a verb came to nothing: its exit code, and a sentence for people. An empty one is not told.
+/// An error that ends the command: exit code and message. An empty message is not printed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: Code,
@@ -59,10 +59,10 @@ impl Failure {
         Self::new(Code::USAGE, message)
     }
 
-    /// Tells it on the standard error.
-    pub(crate) fn tell(&self) -> ExitCode {
+    /// Prints the message on stderr.
+    pub(crate) fn print(&self) -> ExitCode {
         if !self.message.is_empty() {
-            output::complain(&self.message);
+            output::print_message(&self.message);
         }
         self.code.into()
     }
@@ -87,7 +87,7 @@ impl From<AcquireError> for Failure {
     fn from(error: AcquireError) -> Self {
         let code = match &error {
             AcquireError::Invalid(error) => return error.clone().into(),
-            AcquireError::Contended { .. } | AcquireError::NotHeld { .. } => Code::NO,
+            AcquireError::Contended { .. } | AcquireError::NotHeld { .. } => Code::NEGATIVE,
             outage if outage.is_unavailable() => Code::NO_QUORUM,
             _ => Code::FAILED,
         };
@@ -106,58 +106,58 @@ impl From<ReleaseError> for Failure {
     }
 }
 
-/// What was to be printed could not be.
+/// An error while printing results.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::new(Code::BROKEN_PIPE, "");
         }
-        Self::new(Code::FAILED, format!("cannot print: {error}"))
+        Self::new(Code::FAILED, format!("cannot write the output: {error}"))
     }
 }
 
-/// A line of a table: the code as it is shown, and what it means.
+/// A table row: exit code (or example) and its explanation.
 pub(crate) type Row = (&'static str, &'static str);
 
-/// What every verb can end with.
-pub(crate) const EVERY: [Row; 2] = [
-    ("2", "usage: an option, a variable, the file or a name cannot work"),
+/// Exit codes of every subcommand.
+pub(crate) const COMMON_CODES: [Row; 2] = [
+    ("2", "usage error: invalid option, variable, settings file or name"),
     ("125", "quorlock itself failed"),
 ];
 
-/// The table of all verbs.
-pub(crate) fn all() -> StyledStr {
+/// The examples and exit codes below the main help.
+pub(crate) fn overview() -> StyledStr {
     help(
         &[
-            ("quorlock run backup -- pg_dump shop", "one at a time, on whichever host"),
-            ("quorlock status backup", "who holds it?"),
-            ("quorlock check", "are the nodes fit for locks?"),
-            ("quorlock torture --for 30s", "do they keep them?"),
+            ("quorlock run backup -- pg_dump shop", "one run at a time across all hosts"),
+            ("quorlock status backup", "show the holder of the lock"),
+            ("quorlock check", "check the configuration of the nodes"),
+            ("quorlock torture --for 30s", "test locks on your nodes under load"),
         ],
         &[
-            ("0", "done; status: free; check, torture: nothing found"),
-            ("1", "held by another; check, torture: findings; release: nothing to release"),
-            ("69", "no quorum: too few nodes answer, or count after a restart"),
-            ("124", "run, hold: the lock was lost, and what ran under it was ended"),
-            ("126, 127", "run, lead: CMD cannot be executed; was not found"),
-            ("128+N", "run: CMD died of signal N; torture: ended by signal N"),
-            ("CMD's own", "run: it ran under the lock to its end"),
+            ("0", "success; status: free; check, torture: no findings"),
+            ("1", "held by another client; check, torture: findings; release: no lock to release"),
+            ("69", "no quorum: too few nodes reply, or too few count after a restart"),
+            ("124", "run, hold: the lock was lost; run has terminated CMD"),
+            ("126, 127", "run, lead: CMD cannot be executed (126) or was not found (127)"),
+            ("128+N", "run: signal N killed CMD; torture: ended by signal N"),
+            ("CMD's own", "run, lead: CMD ran under the lock until it ended by itself"),
         ],
     )
 }
 
-/// What stands below the options in a verb's help: examples, and the exit codes, with those of every verb.
+/// The text below the options in a subcommand's help: examples, then `codes` and the common exit codes.
 pub(crate) fn help(examples: &[Row], codes: &[Row]) -> StyledStr {
     let mut text = StyledStr::new();
-    // Writing to text cannot fail.
+    // Writing to a StyledStr cannot fail.
     let _ = section(&mut text, "Examples:", examples);
-    let mut codes: Vec<Row> = codes.iter().chain(&EVERY).copied().collect();
+    let mut codes: Vec<Row> = codes.iter().chain(&COMMON_CODES).copied().collect();
     codes.sort_by_key(|(code, _)| number(code));
     let _ = text.write_str("\n").and_then(|()| section(&mut text, "Exit codes:", &codes));
     text
 }
 
-/// The number that a code begins with; what begins with none comes first.
+/// The number at the start of a code; `None` sorts first.
 fn number(code: &str) -> Option<u8> {
     let end = code.find(|it: char| !it.is_ascii_digit()).unwrap_or(code.len());
     code[..end].parse().ok()

@@ -1,4 +1,4 @@
-//! Locks by options: acquired, held while something is done, and released; and the client, which is closed at the end.
+//! Acquires a lock as the options specify, runs work under it, releases it, and closes the client.
 
 use crate::exit::{Code, Failure};
 use crate::guard::{self, End, Guard, Signals, orphans};
@@ -9,18 +9,18 @@ use quorlock::{Acquire, AcquireError, Holder, Lease, ReleaseError, ReleaseOutcom
 use std::time::Duration;
 use tokio::select;
 
-/// A lock that is wanted, and how.
-pub(crate) struct Wanted<'a> {
+/// The resources to lock and the options of the lock.
+pub(crate) struct LockRequest<'a> {
     pub(crate) resources: &'a [&'a [u8]],
     pub(crate) lock: &'a LockOptions,
     pub(crate) wait: &'a WaitOptions,
-    /// True if it comes with a fencing token.
+    /// Whether to request a fencing token.
     pub(crate) fenced: bool,
 }
 
-/// Does `work` with a client and then closes the client, which delivers pending releases, also if the work failed. As
-/// process 1, reaps orphans as well.
-pub(crate) async fn closing<T>(
+/// Runs `work` and then closes the client, even if the work failed: closing delivers pending releases. As process 1,
+/// also reaps orphans.
+pub(crate) async fn with_client<T>(
     client: Client,
     work: impl AsyncFnOnce(&Client) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
@@ -30,33 +30,33 @@ pub(crate) async fn closing<T>(
     done
 }
 
-/// Acquires the lock, runs the command under it to its end or to that of the lease, and releases the lock.
-pub(crate) async fn guarded(
+/// Acquires the lock, runs the command until it ends or the lease is lost, and releases the lock.
+pub(crate) async fn run_guarded(
     client: &Client,
-    wanted: &Wanted<'_>,
+    wanted: &LockRequest<'_>,
     guard: &Guard<'_>,
     signals: &mut Signals,
 ) -> Result<End, Failure> {
-    under(client, wanted, signals, async |lease, signals| guard.run(lease, signals).await).await
+    with_lock(client, wanted, signals, async |lease, signals| guard.run(lease, signals).await).await
 }
 
-/// Acquires the lock, does `work` while it is held, and releases it, whatever came of that.
-pub(crate) async fn under<T>(
+/// Acquires the lock, runs `work`, and releases the lock even if the work failed.
+pub(crate) async fn with_lock<T>(
     client: &Client,
-    wanted: &Wanted<'_>,
+    wanted: &LockRequest<'_>,
     signals: &mut Signals,
     work: impl AsyncFnOnce(&Lease, &mut Signals) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let lease = wait(client, wanted, signals).await?;
+    let lease = acquire_or_signal(client, wanted, signals).await?;
     let done = work(&lease, signals).await;
-    tell_release(lease.release().await);
+    print_release_problem(lease.release().await);
     done
 }
 
-/// An acquire as the options say, kept up until it is released: one attempt with `--no-wait`, else for as long as
-/// `--wait` or the settings say, and for ever if neither does.
-fn acquire(client: &Client, wanted: &Wanted<'_>) -> Acquire {
-    let Wanted { resources, lock, wait, fenced } = wanted;
+/// An acquire with the options' limits, auto-extended until the release. `--no-wait` makes one attempt; otherwise the
+/// wait is bounded by `--wait` or the setting `wait`, or unlimited without both.
+fn acquire(client: &Client, wanted: &LockRequest<'_>) -> Acquire {
+    let LockRequest { resources, lock, wait, fenced } = wanted;
     let redlock = &client.redlock;
     let acquire = match (*resources, wait.no_wait) {
         ([one], true) => redlock.try_acquire(one),
@@ -74,11 +74,11 @@ fn acquire(client: &Client, wanted: &Wanted<'_>) -> Acquire {
     if *fenced { acquire.fenced() } else { acquire }
 }
 
-/// The lease, or why there is none: held by another ends with the code that the options name for it, and a signal with its
-/// own. On a terminal it is told what is waited for.
-async fn wait(
+/// Acquires the lease and shows progress on a terminal. If another client holds the lock, the failure has the exit code
+/// of `--conflict-exit-code`; a signal that ends the wait has its own exit code.
+async fn acquire_or_signal(
     client: &Client,
-    wanted: &Wanted<'_>,
+    wanted: &LockRequest<'_>,
     signals: &mut Signals,
 ) -> Result<Lease, Failure> {
     let acquire = acquire(client, wanted);
@@ -86,7 +86,7 @@ async fn wait(
     let acquired = async {
         match acquire.await {
             Ok(lease) => Ok(lease),
-            Err(error) => Err(refused(client, wanted, error).await),
+            Err(error) => Err(acquire_failure(client, wanted, error).await),
         }
     };
     select! {
@@ -98,7 +98,11 @@ async fn wait(
     }
 }
 
-async fn refused(client: &Client, wanted: &Wanted<'_>, error: AcquireError) -> Failure {
+async fn acquire_failure(
+    client: &Client,
+    wanted: &LockRequest<'_>,
+    error: AcquireError,
+) -> Failure {
     let AcquireError::Contended { report, .. } = &error else {
         let is_unavailable = error.is_unavailable();
         let mut failure = Failure::from(error);
@@ -111,15 +115,15 @@ async fn refused(client: &Client, wanted: &Wanted<'_>, error: AcquireError) -> F
     if wanted.lock.quiet {
         return Failure::new(code, "");
     }
-    let message = match holder(client, wanted.resources).await {
+    let message = match find_holder(client, wanted.resources).await {
         Some((name, holder)) => format!("{} is held by {holder}: {report}", resource::shown(name)),
         None => error.to_string(),
     };
     Failure::new(code, message)
 }
 
-/// The first of the resources that the nodes report as held, and its holder.
-pub(crate) async fn holder<'a>(
+/// The first of the resources that a quorum of nodes reports as held by one holder, and that holder.
+pub(crate) async fn find_holder<'a>(
     client: &Client,
     resources: &[&'a [u8]],
 ) -> Option<(&'a [u8], Holder)> {
@@ -132,13 +136,13 @@ pub(crate) async fn holder<'a>(
     None
 }
 
-/// Complains of a lock that was not held any more, or is not known to be released.
-fn tell_release(released: Result<ReleaseOutcome, ReleaseError>) {
+/// Prints a message if the lock had already expired or been taken over, or if its release is not confirmed.
+fn print_release_problem(released: Result<ReleaseOutcome, ReleaseError>) {
     match released {
         Ok(ReleaseOutcome::Expired | ReleaseOutcome::TakenOver) | Err(_) => {
-            let what =
+            let problem =
                 released.map_or_else(|error| error.to_string(), |outcome| outcome.to_string());
-            output::complain(format_args!("the lock: {what}"));
+            output::print_message(format_args!("the lock: {problem}"));
         }
         Ok(_) => {}
     }

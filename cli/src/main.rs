@@ -1,9 +1,7 @@
 //! `quorlock`: locks across N independent Redis masters, for scripts and operators.
 
 #[cfg(not(unix))]
-compile_error!(
-    "the command quorlock is for Unix: its `run` guards groups of processes, and signals"
-);
+compile_error!("the command quorlock supports only Unix: `run` uses process groups and signals");
 
 mod exit;
 mod guard;
@@ -25,28 +23,29 @@ use clap::error::{ContextKind, ContextValue, Error};
 use std::process::ExitCode;
 use verbs::Verb;
 
-/// Locks across N independent Redis masters: a command runs under a lock that survives nodes, and
-/// operators see who holds it.
+/// Distributed locks on N independent Redis masters: run commands under a lock, and inspect locks
+/// and nodes.
 ///
-/// A lock is granted by a majority of the nodes, and kept up for as long as it is held. The nodes
-/// are named by --node, by --nodes-file, or by the variable `QUORLOCK_NODES`.
+/// A lock is acquired when a majority of the nodes grants it, so it tolerates the failure of a
+/// minority. It is renewed automatically while it is held. Name the nodes with --node, with
+/// --nodes-file, or in the variable `QUORLOCK_NODES`.
 #[derive(Debug, Parser)]
-#[command(name = "quorlock", version, max_term_width = 100, after_long_help = exit::all())]
+#[command(name = "quorlock", version, max_term_width = 100, after_long_help = exit::overview())]
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::try_parse().unwrap_or_else(|error| hinted(error).exit());
+    let arguments = Arguments::try_parse().unwrap_or_else(|error| with_tip(error).exit());
     match arguments.verb.execute() {
         Ok(code) => code.into(),
-        Err(failure) => failure.tell(),
+        Err(failure) => failure.print(),
     }
 }
 
-/// Where a command is missing, it often stands there, without what sets it apart from the names.
-fn hinted(mut error: Error) -> Error {
+/// Adds a tip if `<CMD>` is missing: usually it was given without the `--` before it.
+fn with_tip(mut error: Error) -> Error {
     let is_command = |missing: &String| missing.starts_with("<CMD>");
     let lacks_command = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::Strings(missing)) => missing.iter().any(is_command),

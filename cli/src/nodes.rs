@@ -1,4 +1,4 @@
-//! Which nodes, and with which settings: from options, a file, and the environment.
+//! The client, with nodes and settings from options, a file and the environment.
 
 use crate::exit::Failure;
 use crate::options::{LockOptions, NodeOptions, RestartOptions};
@@ -14,45 +14,43 @@ use std::time::Duration;
 use tokio::select;
 use tokio::time::{sleep, timeout};
 
-/// The prefix of our variables.
+/// Prefix of the environment variables.
 const PREFIX: &str = "QUORLOCK";
 
-/// How long the nodes keep a lock, if nothing is said; see [`Builder`].
+/// Default ttl of [`Builder`].
 const TTL: Duration = Duration::from_secs(10);
 
-/// Some editors begin a file with it.
+/// Some editors write it at the start of a file.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// How often a client that is new is looked at.
-const STEP: Duration = Duration::from_millis(5);
+/// Interval at which `settle` reads the nodes' states.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-const NONE: &str = "no nodes: name them by --node URL (once for each), by --nodes-file FILE, or by the variable \
-                    QUORLOCK_NODES=\"redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3\"";
+const NO_NODES: &str = "no nodes given: use --node URL (once per node), --nodes-file FILE, or the variable \
+                        QUORLOCK_NODES=\"redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3\"";
 
-const SECRET: &str = "has a user or a password, which everybody can see in ps: write the URLs into a file and name it by \
-                      --nodes-file FILE, or use the variable QUORLOCK_NODES";
+const SECRET_IN_URL: &str = "contains a user or a password, and all users of this machine can read arguments with ps: put the URLs in a \
+                             file and use --nodes-file FILE, or use the variable QUORLOCK_NODES";
 
-/// A client of the nodes, and what its settings come to.
+/// A client of the nodes, with the settings that the command uses itself.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) redlock: Redlock,
-    /// How long the nodes keep a lock.
     pub(crate) ttl: Duration,
-    /// How long a lock is waited for, if a file or the environment says so.
+    /// The setting `wait` of the file or the environment.
     pub(crate) wait: Option<Duration>,
-    /// How long a client that is new waits for its nodes.
+    /// Limit of [`settle`](Self::settle).
     pub(crate) connect_timeout: Duration,
-    /// The nodes' URLs and the key prefix: two clients of the same compete for the same locks.
     pub(crate) config: Config,
 }
 
 impl Client {
-    /// A client for looking. `guard` counts before the settings.
+    /// A client that acquires no locks. `guard` overrides the settings.
     pub(crate) fn new(options: &NodeOptions, guard: Option<RestartGuard>) -> Result<Self, Failure> {
         Self::build(config(options)?, guard)
     }
 
-    /// A client for locks.
+    /// A client that acquires locks.
     pub(crate) fn for_locks(
         options: &NodeOptions,
         restarts: &RestartOptions,
@@ -69,7 +67,8 @@ impl Client {
         Self::build(config, restarts.guard())
     }
 
-    /// A client with the strict guard, unless an option or a setting names another: a new client has seen no restart.
+    /// Builds the client. The restart guard is strict unless an option or a setting names another, because a new client
+    /// has observed no restarts.
     fn build(mut config: Config, guard: Option<RestartGuard>) -> Result<Self, Failure> {
         config.restart_guard = guard.or(config.restart_guard).or(Some(RestartGuard::Strict));
         let builder = Builder::from_config(config.clone());
@@ -83,50 +82,53 @@ impl Client {
         })
     }
 
-    /// True for the guard under which no young node counts, whatever the others are.
+    /// True for the guard that excludes every recently started node, even if all nodes started recently.
     pub(crate) fn is_strict(&self) -> bool {
         self.config.restart_guard == Some(RestartGuard::Strict)
     }
 
-    /// Waits until each node is connected or could not be, at most one connect timeout: what is asked of a client that
-    /// is new would else be answered by those that are near.
+    /// Waits until every connection attempt has succeeded or failed, at most one connect timeout. Without this, a new
+    /// client would report on the nearest nodes only.
     ///
     /// # Errors
-    /// If no node can be connected to at all.
+    /// If the connection to every node has failed.
     pub(crate) async fn settle(&self) -> Result<(), Failure> {
         let mut ready = pin!(self.redlock.ready());
         let mut connecting = pin!(async {
             while self.redlock.nodes().iter().any(|node| *node.state() == NodeState::Connecting) {
-                sleep(STEP).await;
+                sleep(POLL_INTERVAL).await;
             }
         });
         let settled = async {
             select! {
-                // Or never, without a quorum.
+                // Stays pending without a quorum.
                 is_ready = &mut ready => is_ready?,
                 () = &mut connecting => return Ok(()),
             }
             connecting.await;
             Ok(())
         };
-        // Nodes that take longer are told of as such.
+        // The result of the request reports nodes that are still connecting.
         timeout(self.connect_timeout, settled).await.unwrap_or(Ok(()))
     }
 
-    /// Waits until every node has been told what it has to release: the process can then end. At most one connect
-    /// timeout; what is left expires by itself, and is complained of.
+    /// Delivers pending releases, for at most one connect timeout. Prints a message about locks that could not be
+    /// released; they expire after their ttl.
     pub(crate) async fn close(&self) {
         if let Err(error) = self.redlock.close().await {
-            output::complain(format_args!("{error}: these locks stand until their ttl ends"));
+            output::print_message(format_args!(
+                "{error}: these locks remain until their ttl has passed"
+            ));
         }
     }
 }
 
-/// The settings, from wherever they come: of the nodes one place counts, of the others the environment before the file.
+/// Merges the sources. The nodes come from one source: `--node`, the file, or else the environment. For other settings,
+/// the environment overrides the file.
 fn config(options: &NodeOptions) -> Result<Config, Failure> {
     let mut given = match &options.nodes_file {
         Some(file) => read("--nodes-file", file)?,
-        None => Config::new(plain(&options.node)?),
+        None => Config::new(urls_without_secrets(&options.node)?),
     };
     let nodes = std::mem::take(&mut given.nodes);
     let mut config = given.with_env(PREFIX)?;
@@ -134,7 +136,7 @@ fn config(options: &NodeOptions) -> Result<Config, Failure> {
         config.nodes = nodes;
     }
     if config.nodes.is_empty() {
-        return Err(Failure::usage(NONE));
+        return Err(Failure::usage(NO_NODES));
     }
     for (option, setting) in [
         (&options.cacert, &mut config.tls_ca_cert_file),
@@ -148,26 +150,26 @@ fn config(options: &NodeOptions) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// The URLs of the command line. One with a secret is refused, and not shown again.
-fn plain(urls: &[String]) -> Result<&[String], Failure> {
+/// Checks the URLs of `--node`. A URL with a secret is rejected, and not printed.
+fn urls_without_secrets(urls: &[String]) -> Result<&[String], Failure> {
     let has_secret = |url: &String| {
         let url = url.to_ascii_lowercase();
         ["@", "pass=", "password="].iter().any(|mark| url.contains(mark))
     };
     match urls.iter().position(has_secret) {
-        Some(at) => Err(Failure::usage(format!("--node {} {SECRET}", at + 1))),
+        Some(at) => Err(Failure::usage(format!("--node {} {SECRET_IN_URL}", at + 1))),
         None => Ok(urls),
     }
 }
 
-/// The settings of a file. No error shows a URL that may have a password.
+/// Reads a settings file. No error message contains a URL, because it may have a password.
 pub(crate) fn read(option: &str, file: &Path) -> Result<Config, Failure> {
     let failure =
         |what: &dyn std::fmt::Display| Failure::usage(format!("{option} {}{what}", file.display()));
     let text = fs::read_to_string(file).map_err(|error| failure(&format_args!(": {error}")))?;
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&text);
     let config = if is_list(text) {
-        Config::new(meaningful(text).flat_map(urls))
+        Config::new(uncommented_lines(text).flat_map(urls))
     } else {
         toml::from_str::<Config>(text).map_err(|error| {
             let line = error.span().map_or(0, |span| text[..span.start].matches('\n').count());
@@ -175,14 +177,14 @@ pub(crate) fn read(option: &str, file: &Path) -> Result<Config, Failure> {
         })?
     };
     if config.nodes.is_empty() {
-        return Err(failure(&": it names no nodes"));
+        return Err(failure(&": the file contains no nodes"));
     }
     Ok(config)
 }
 
-/// The lines without comments. A `#` begins one at the start of a line or after white space; elsewhere it is a part of
-/// the URL.
-fn meaningful(text: &str) -> impl Iterator<Item = &str> {
+/// The non-empty lines without comments. A `#` begins a comment at the start of a line or after white space; elsewhere
+/// it is a part of the URL.
+fn uncommented_lines(text: &str) -> impl Iterator<Item = &str> {
     let uncommented = |line: &str| {
         let mut marks = line.match_indices('#').map(|(at, _)| at);
         let comment =
@@ -192,21 +194,21 @@ fn meaningful(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(move |line| line[..uncommented(line)].trim()).filter(|line| !line.is_empty())
 }
 
-/// The URLs of a line, separated as in the variable.
+/// The URLs of a line, separated by commas or white space as in `QUORLOCK_NODES`.
 fn urls(line: &str) -> Vec<String> {
     let nodes = MapDeserializer::<_, ValueError>::new([("nodes", line)].into_iter());
     Config::deserialize(nodes).map_or_else(|_| vec![line.to_owned()], |config| config.nodes)
 }
 
-/// True for a list of URLs: the first of its lines begins with a scheme, or is nothing that TOML can begin with.
+/// True for a list of URLs: its first line begins with a scheme or cannot be the first line of a TOML file.
 fn is_list(text: &str) -> bool {
-    let Some(line) = meaningful(text).next() else { return true };
+    let Some(line) = uncommented_lines(text).next() else { return true };
     let is_part = |it: char| it.is_ascii_alphanumeric() || it == '+';
     let has_scheme = line.split_once("://").is_some_and(|(scheme, _)| scheme.chars().all(is_part));
     has_scheme || !(line.contains('=') || line.starts_with('['))
 }
 
-/// The number of the database that a good URL names: locks in two of them have nothing to do with each other.
+/// The database number in a valid URL, 0 by default. Locks in different databases are independent.
 pub(crate) fn database(url: &str) -> u32 {
     let (scheme, place) = url.trim().split_once("://").unwrap_or_default();
     let (place, query) = place.split_once('?').unwrap_or((place, ""));
@@ -225,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_may_name_a_database() {
+    fn database_number_is_read_from_path_or_query() {
         for (url, number) in [
             ("redis://10.0.0.1", 0),
             ("redis://10.0.0.1:6379/", 0),

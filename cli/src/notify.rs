@@ -1,27 +1,26 @@
-//! What systemd is told, as `sd_notify(3)` has it.
+//! Service notifications for systemd, as in `sd_notify(3)`.
 
 use std::env;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Who wants to be told.
+/// The variable with the socket's name.
 const SOCKET: &str = "NOTIFY_SOCKET";
 
-/// A service has begun, or ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum State {
     Ready,
     Stopping,
 }
 
-/// Tells it, if anybody wants to be told.
-pub(crate) fn tell(state: State) -> io::Result<()> {
+/// Sends the state to the socket in `NOTIFY_SOCKET`; does nothing if the variable is unset or empty.
+pub(crate) fn send(state: State) -> io::Result<()> {
     let named = env::var_os(SOCKET).filter(|name| !name.is_empty());
-    named.map_or(Ok(()), |name| tell_to(&name, state))
+    named.map_or(Ok(()), |name| send_to(&name, state))
 }
 
-fn tell_to(name: &OsStr, state: State) -> io::Result<()> {
+fn send_to(name: &OsStr, state: State) -> io::Result<()> {
     let text: &[u8] = match state {
         State::Ready => b"READY=1\n",
         State::Stopping => b"STOPPING=1\n",
@@ -29,7 +28,7 @@ fn tell_to(name: &OsStr, state: State) -> io::Result<()> {
     UnixDatagram::unbound()?.send_to_addr(text, &address(name)?).map(drop)
 }
 
-/// A path; or with an `@` a name of no file, which containers and older systems use.
+/// A path, or with a leading `@` an abstract name, which containers and older systems use.
 fn address(name: &OsStr) -> io::Result<SocketAddr> {
     #[cfg(target_os = "linux")]
     if let Some(name) = name.as_encoded_bytes().strip_prefix(b"@") {

@@ -1,4 +1,4 @@
-//! What several verbs can be told on the command line.
+//! Options that several subcommands share.
 
 use crate::exit::{Code, Failure};
 use clap::Args;
@@ -6,31 +6,31 @@ use quorlock::RestartGuard;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Which nodes: one of three places says so.
+/// The nodes, and the TLS files for them.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Nodes")]
 pub(crate) struct NodeOptions {
-    /// The URL of a node; once for each. It shows in ps: no user and no password here
+    /// URL of a node; repeat the option for each node. Must not contain a user or a password, since ps shows it
     #[arg(long, value_name = "URL", conflicts_with = "nodes_file")]
     pub(crate) node: Vec<String>,
-    /// A file of the nodes' URLs, one a line; or of settings, as TOML
+    /// File with the URLs of the nodes, one per line, or with settings as TOML
     ///
-    /// Several URLs of a line are separated by commas or white space. A # at the start of a line or after white space
-    /// begins a comment; within a URL it does not. As TOML it has `nodes = ["redis://…", …]`, and whatever settings are
-    /// wanted: `ttl = "10s"`, `key_prefix = "app:"`, `node_timeout = "250ms"`, and so on.
+    /// A line can contain several URLs, separated by commas or white space. A # at the start of a line or after white
+    /// space begins a comment. A TOML file contains `nodes = ["redis://…", …]` and any settings, such as `ttl = "10s"`,
+    /// `key_prefix = "app:"` or `node_timeout = "250ms"`.
     ///
-    /// Without --node and --nodes-file, the nodes are those of the variable `QUORLOCK_NODES`, with commas or white
-    /// space between them. A setting of the environment (`QUORLOCK_TTL`, `QUORLOCK_KEY_PREFIX` and so on) counts before that
-    /// of the file, and an option before both.
+    /// Without --node and --nodes-file, the variable `QUORLOCK_NODES` contains the URLs, separated by commas or white
+    /// space. Variables (`QUORLOCK_TTL`, `QUORLOCK_KEY_PREFIX` and so on) override settings in the file. Options
+    /// override both.
     #[arg(long, value_name = "FILE")]
     pub(crate) nodes_file: Option<PathBuf>,
-    /// PEM file with the certificates to trust on rediss:// nodes [default: the system's]
+    /// PEM file with the CA certificates to trust for rediss:// nodes [default: the system's]
     #[arg(long, value_name = "FILE")]
     pub(crate) cacert: Option<PathBuf>,
-    /// PEM file with the certificate chain to show to rediss:// nodes; needs --key
+    /// PEM file with the client certificate chain for rediss:// nodes; requires --key
     #[arg(long, value_name = "FILE")]
     pub(crate) cert: Option<PathBuf>,
-    /// PEM file with the private key of --cert
+    /// PEM file with the private key of the certificate in --cert
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
 }
@@ -39,10 +39,11 @@ pub(crate) struct NodeOptions {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Nodes")]
 pub(crate) struct RestartOptions {
-    /// Which recently started nodes have no vote: they may have forgotten locks [default: strict]
+    /// Which recently started nodes are excluded, since they may have forgotten locks [default: strict]
     ///
-    /// Each run of the command is a new client, which has seen no restart and can only ask how long a node has been up.
-    /// Therefore its default is stricter than the library's, which is observed. The variable is `QUORLOCK_RESTART_GUARD`.
+    /// A long-lived client observes when a node restarts. Each run of this command is a new client, which only knows
+    /// the uptime that a node reports. Therefore the default is stricter than the library's, which is observed. The
+    /// variable is `QUORLOCK_RESTART_GUARD`.
     #[arg(long, value_enum, value_name = "GUARD")]
     restart_guard: Option<RestartChoice>,
 }
@@ -50,11 +51,11 @@ pub(crate) struct RestartOptions {
 /// [`RestartGuard`] as an option.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum RestartChoice {
-    /// All nodes that started less than about `max_ttl` ago (62.2 s by default)
+    /// Excludes every node that started less than about --max-ttl ago (62.2 s by default)
     Strict,
-    /// As strict, but none if all nodes are that young: for a deployment that is known to be new
+    /// Like strict, but excludes no node if all nodes started recently: for a new deployment
     Observed,
-    /// None: for nodes whose start is delayed by other means
+    /// Excludes no node: for nodes that wait for --max-ttl before they start again
     Off,
 }
 
@@ -69,90 +70,93 @@ impl RestartOptions {
     }
 }
 
-/// How a lock is held.
+/// Options of the lock itself.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Lock")]
 pub(crate) struct LockOptions {
-    /// How long the nodes keep the lock if this process dies; it is renewed long before [default: 10s]
+    /// Time after which the nodes drop the lock if it is not renewed, for example because this process has died
+    /// [default: 10s]
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) ttl: Option<Duration>,
-    /// The longest ttl of any client of these nodes: the same for all of them [default: 60s]
+    /// Longest ttl that any client of these nodes uses; must be the same on all clients [default: 60s]
     ///
-    /// A node that was restarted is not counted until a lock of this ttl must have ended. Raise it on all clients before
-    /// any uses a longer --ttl.
+    /// After a restart, a node is excluded until a lock with this ttl must have expired. Increase --max-ttl on all
+    /// clients before any client uses a longer --ttl.
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) max_ttl: Option<Duration>,
-    /// Give the lock up after so long, whatever happens [default: never]
+    /// Maximum time to hold the lock: it is not renewed beyond it [default: no limit]
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) max_hold: Option<Duration>,
-    /// Keep others out for at least so long, however soon it is released; at most the ttl [default: 0s]
+    /// Minimum time for which the lock stays unavailable to others, even if it is released earlier; at most the ttl
+    /// [default: 0s]
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) at_least: Option<Duration>,
-    /// What to tell those who ask who holds the lock [default: HOST:PID]
+    /// Description of the holder that other clients see, for example in `quorlock status` [default: HOST:PID]
     #[arg(long, value_name = "TEXT")]
     pub(crate) metadata: Option<String>,
-    /// No progress, and no message if another holds the lock: the exit code says that. Errors are printed
+    /// Print no progress, and no message if another client holds the lock. Errors are still printed
     #[arg(short, long, help_heading = None::<&str>)]
     pub(crate) quiet: bool,
 }
 
-/// How long it is waited for.
+/// Options for waiting.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Waiting")]
 pub(crate) struct WaitOptions {
-    /// Do not wait: one attempt
+    /// Make one attempt and do not wait
     #[arg(short = 'n', long, visible_alias = "nonblock", conflicts_with = "wait")]
     pub(crate) no_wait: bool,
-    /// Wait for at most so long [default: for ever]
+    /// Maximum time to wait [default: no limit]
     #[arg(short, long, value_name = "DUR", visible_alias = "timeout", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
-    /// The exit code if another holds the lock
-    #[arg(short = 'E', long, value_name = "CODE", default_value_t = Code::NO.0)]
+    /// Exit code if another client holds the lock
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = Code::NEGATIVE.0)]
     pub(crate) conflict_exit_code: u8,
 }
 
 impl WaitOptions {
-    pub(crate) fn for_ever() -> Self {
+    pub(crate) fn unlimited() -> Self {
         let wait = Some(Duration::MAX);
-        Self { no_wait: false, wait, conflict_exit_code: Code::NO.0 }
+        Self { no_wait: false, wait, conflict_exit_code: Code::NEGATIVE.0 }
     }
 }
 
-/// What becomes of a child whose lock is lost.
+/// Options for the command that runs under the lock.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Command")]
 pub(crate) struct ChildOptions {
-    /// What CMD gets when its lock is being lost: TERM, then KILL before the validity ends; or KILL at once
+    /// First signal to CMD when the lock is about to be lost: term, followed by KILL before the validity ends, or kill
     #[arg(long, value_enum, value_name = "SIGNAL", default_value_t = OnLost::Term)]
     pub(crate) on_lost: OnLost,
-    /// How long before the end of the validity it gets TERM; at most half of the ttl [default: 3s, or half the ttl]
+    /// Time between TERM and the end of the validity; at most half of the ttl [default: 3s, or half of the ttl if that
+    /// is shorter]
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
-    /// Leave CMD in the foreground of the terminal, so that it can read from it
+    /// Keep CMD in the foreground process group, so that it can read from the terminal
     #[arg(long)]
     pub(crate) foreground: bool,
 }
 
-/// The first signal to a child whose lock is being lost.
+/// The first signal to a command whose lock is about to be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum OnLost {
     Term,
     Kill,
 }
 
-/// How long a child has to end, if nothing is said.
+/// Default of `--grace`.
 const GRACE: Duration = Duration::from_secs(3);
 
 impl ChildOptions {
-    /// How long before the end of the validity the child is told.
+    /// Time between the first signal and the end of the validity.
     ///
     /// # Errors
-    /// More than half of the `ttl` is refused: the renewal needs time to fail.
+    /// If it exceeds half of the `ttl`, because failing renewals need time for retries before the signal.
     pub(crate) fn grace(&self, ttl: Duration) -> Result<Duration, Failure> {
         let most = ttl / 2;
         match self.grace {
             Some(grace) if grace > most => Err(Failure::usage(format!(
-                "a --grace of {grace:?} is more than half of the ttl of {ttl:?}: use a longer --ttl, or at most {most:?}"
+                "--grace {grace:?} exceeds half of the ttl of {ttl:?}: increase --ttl, or reduce --grace to at most {most:?}"
             ))),
             Some(grace) => Ok(grace),
             None => Ok(GRACE.min(most)),
@@ -160,7 +164,7 @@ impl ChildOptions {
     }
 }
 
-/// How durations are written: as in files and variables.
+/// Parses a duration, in the format of settings files and variables.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let read = humantime::parse_duration(text.trim());
     read.map_err(|_| "write a duration with its unit, such as 10s, 250ms or 1m 30s".to_owned())

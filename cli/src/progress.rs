@@ -1,4 +1,4 @@
-//! What is shown on a terminal while a lock is waited for.
+//! The progress line on a terminal while the command waits for a lock.
 
 use crate::nodes::Client;
 use crate::{held, output, resource};
@@ -8,10 +8,10 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-/// How long it is waited in silence, and how often the nodes are asked then.
-const PACE: Duration = Duration::from_secs(1);
+/// Delay before the progress line appears, and interval of its updates.
+const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The line that is written over and over, with how wide it is. Gone when this is dropped.
+/// A line that each write replaces. Dropping it clears the line.
 #[derive(Default)]
 struct Line {
     width: usize,
@@ -19,7 +19,7 @@ struct Line {
 
 impl Line {
     fn write(&mut self, text: &str) {
-        // By spaces: not every terminal knows how to clear a line.
+        // Overwrites the old text with spaces, because not every terminal can clear a line.
         let (old, new) =
             (self.width, anstream::adapter::strip_str(text).to_string().chars().count());
         let _ = write!(anstream::stderr().lock(), "\r{:old$}\r{text}", "");
@@ -33,26 +33,26 @@ impl Drop for Line {
     }
 }
 
-/// Shows what is waited for, and who has it, until it is dropped. Shows nothing where nobody looks.
+/// Shows the time waited and the current holder until the future is dropped. Shows nothing if stderr is no terminal.
 pub(crate) async fn show(client: &Client, resources: &[&[u8]]) -> Infallible {
     if !io::stderr().is_terminal() {
         return pending().await;
     }
     let begun = Instant::now();
-    sleep(PACE).await;
+    sleep(INTERVAL).await;
     let mut line = Line::default();
     loop {
         let waited = humantime::format_duration(Duration::from_secs(begun.elapsed().as_secs()));
-        let mark = output::styled(output::WARNING, "waiting");
-        line.write(&match held::holder(client, resources).await {
-            Some((resource, who)) => {
+        let label = output::styled(output::WARNING, "waiting");
+        line.write(&match held::find_holder(client, resources).await {
+            Some((resource, holder)) => {
                 format!(
-                    "quorlock: {mark} for {waited}: {} is held by {who}",
+                    "quorlock: {label} for {waited}: {} is held by {holder}",
                     resource::shown(resource)
                 )
             }
-            None => format!("quorlock: {mark} for {waited}"),
+            None => format!("quorlock: {label} for {waited}"),
         });
-        sleep(PACE).await;
+        sleep(INTERVAL).await;
     }
 }

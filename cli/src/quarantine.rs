@@ -7,19 +7,18 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::time::Duration;
 
-/// Names the option for a deployment on which no lock was ever held.
+/// Advice for a new deployment.
 pub(crate) const IF_NEW: &str =
-    "on a new deployment, where no lock was held before, use --restart-guard observed";
+    "on a new deployment, where no lock has been held before, use --restart-guard observed";
 
-/// The permission for `INFO`, which has a node's uptime.
-const PERMIT: &str = "permit INFO (+info), which reports how long a node has been up";
+const PERMIT_INFO: &str = "permit INFO (+info), which reports how long a node has been up";
 
-/// Prints at once for how long no lock can be acquired, if that is so, and then waits to be dropped.
+/// Prints how long no lock can be acquired, if the restart guard excludes a majority. Then stays pending.
 pub(crate) async fn warn(client: &Client) -> Infallible {
     if client.settle().await.is_ok()
         && let Some(reason) = reason(client)
     {
-        output::complain(format_args!("waiting: {reason}"));
+        output::print_message(format_args!("waiting: {reason}"));
     }
     pending().await
 }
@@ -29,9 +28,9 @@ pub(crate) fn reason(client: &Client) -> Option<String> {
     let nodes = client.redlock.nodes();
     let up = || nodes.iter().filter(|node| *node.state() == NodeState::Up);
     let lasts = until_quorum(up().map(|node| node.eligibility().counts_in()), nodes.len())?;
-    let young = up().filter(|node| is_young(node)).count();
+    let recent = up().filter(|node| is_recently_started(node)).count();
     let mut reason = format!(
-        "no lock can be acquired for {}, as {young} of {} nodes may have forgotten locks in a restart",
+        "no lock can be acquired for {}, as {recent} of {} nodes may have forgotten locks in a restart",
         seconds(lasts),
         nodes.len()
     );
@@ -40,11 +39,11 @@ pub(crate) fn reason(client: &Client) -> Option<String> {
         _ => None,
     };
     if let Some(missing) = up().find_map(missing) {
-        let told = if missing == "INFO is not permitted" { PERMIT } else { missing };
-        reason = format!("{reason}; {told}");
+        let advice = if missing == "INFO is not permitted" { PERMIT_INFO } else { missing };
+        reason = format!("{reason}; {advice}");
     }
     // An older node would show that the deployment is not new.
-    if client.is_strict() && young == up().count() {
+    if client.is_strict() && recent == up().count() {
         reason = format!("{reason}; {IF_NEW}");
     }
     Some(reason)
@@ -58,8 +57,8 @@ fn until_quorum(waits: impl Iterator<Item = Duration>, all: usize) -> Option<Dur
     waits.get(all / 2).copied().filter(|wait| !wait.is_zero())
 }
 
-/// True for a node that was started, or may have been, a short time ago.
-fn is_young(node: &NodeInfo) -> bool {
+/// True for a node that started recently or may have.
+fn is_recently_started(node: &NodeInfo) -> bool {
     match node.eligibility() {
         VoteEligibility::RecentStart { .. } => true,
         VoteEligibility::Excluded(failure) => {

@@ -9,17 +9,17 @@ use std::thread;
 /// Prints a line when renewals begin to fail, and another when they succeed again.
 #[derive(Default)]
 pub(crate) struct Renewals {
-    /// Where the lines are sent, once there was one.
+    /// Sender to the printing thread, created with the first line.
     printer: Mutex<Option<Sender<String>>>,
 }
 
 impl Renewals {
-    /// Prints on another thread: an observer that blocks on a full pipe would delay renewals.
+    /// Prints on another thread, because an observer that blocks on a full pipe would delay renewals.
     fn print(&self, line: String) {
         let mut printer = self.printer.lock().unwrap_or_else(PoisonError::into_inner);
         let sender = printer.get_or_insert_with(|| {
             let (sender, lines) = channel::<String>();
-            thread::spawn(move || lines.iter().for_each(output::complain));
+            thread::spawn(move || lines.iter().for_each(output::print_message));
             sender
         });
         // Fails only if the thread has panicked.

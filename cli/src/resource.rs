@@ -1,28 +1,27 @@
-//! Names of resources, which are bytes.
+//! Resource names, which are arbitrary bytes.
 
 use crate::exit::Failure;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 
-/// The bytes of a name that was given: on Unix as they are.
+/// The bytes of a name.
 ///
 /// # Errors
-/// An empty name is refused: a variable that is not set makes one in scripts.
+/// If the name is empty: in scripts, this is usually an unset variable.
 pub(crate) fn bytes(name: &OsStr) -> Result<&[u8], Failure> {
     if name.is_empty() {
-        let told = "the name of a resource is empty: is a variable not set that should have it?";
-        return Err(Failure::usage(told));
+        let message = "the resource name is empty: check that the variable with the name is set";
+        return Err(Failure::usage(message));
     }
     raw(name)
 }
 
-/// The bytes of each of them.
 pub(crate) fn all_bytes(names: &[OsString]) -> Result<Vec<&[u8]>, Failure> {
     names.iter().map(|name| bytes(name)).collect()
 }
 
 #[cfg(unix)]
-#[expect(clippy::unnecessary_wraps, reason = "elsewhere not every name has bytes")]
+#[expect(clippy::unnecessary_wraps, reason = "on other systems a name can be invalid")]
 fn raw(name: &OsStr) -> Result<&[u8], Failure> {
     Ok(std::os::unix::ffi::OsStrExt::as_bytes(name))
 }
@@ -30,10 +29,10 @@ fn raw(name: &OsStr) -> Result<&[u8], Failure> {
 #[cfg(not(unix))]
 fn raw(name: &OsStr) -> Result<&[u8], Failure> {
     let text = name.to_str().map(str::as_bytes);
-    text.ok_or_else(|| Failure::usage("the name of a resource is no UTF-8"))
+    text.ok_or_else(|| Failure::usage("the resource name is not valid UTF-8"))
 }
 
-/// A name for people and for JSON: what is no UTF-8 is escaped, and so are control characters.
+/// A name for messages and JSON: control characters and bytes that are not UTF-8 are escaped.
 pub(crate) fn shown(name: &[u8]) -> String {
     let mut shown = String::new();
     for chunk in name.utf8_chunks() {
@@ -45,7 +44,7 @@ pub(crate) fn shown(name: &[u8]) -> String {
             }
         }
         for byte in chunk.invalid() {
-            // Writing to text cannot fail.
+            // Writing to a String cannot fail.
             let _ = write!(shown, "\\x{byte:02x}");
         }
     }
@@ -57,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_shown_on_one_line_and_no_two_alike() {
+    fn shown_name_is_unique_and_has_one_line() {
         for (name, text) in [
             (&b"orders/42"[..], "orders/42"),
             ("größe".as_bytes(), "größe"),
@@ -71,8 +70,8 @@ mod tests {
 
     #[test]
     fn an_empty_name_is_a_usage_error() {
-        let failure = bytes(OsStr::new("")).expect_err("it is refused");
+        let failure = bytes(OsStr::new("")).expect_err("an error");
         assert_eq!(failure.code, crate::exit::Code::USAGE);
-        assert_eq!(bytes(OsStr::new("a")).expect("it is taken"), b"a");
+        assert_eq!(bytes(OsStr::new("a")).expect("a valid name"), b"a");
     }
 }

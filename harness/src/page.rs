@@ -72,7 +72,7 @@ pub(crate) fn render(run: &Run) -> String {
 fn timeline(out: &mut Html, layout: &Layout<'_>, nemeses: &[Nemesis<'_>]) {
     out.raw("<section id=\"timeline\">\n<h2>Timeline</h2>\n");
     if layout.rows.is_empty() && layout.targets.is_empty() {
-        out.raw("<p>There is nothing to draw.</p>\n</section>\n");
+        out.raw("<p>No data.</p>\n</section>\n");
         return;
     }
     out.raw("<ul class=\"legend\" aria-label=\"Legend\">\n");
@@ -83,7 +83,7 @@ fn timeline(out: &mut Html, layout: &Layout<'_>, nemeses: &[Nemesis<'_>]) {
     }
     out.raw(
         "<li><span class=\"key held\" aria-hidden=\"true\"></span>held</li>\n\
-         <li class=\"live\"><span class=\"key ran-out\" aria-hidden=\"true\"></span>ran out, or lost\
+         <li class=\"live\"><span class=\"key ran-out\" aria-hidden=\"true\"></span>expired or lost\
          </li>\n<li><span class=\"key overlap\" aria-hidden=\"true\">▼</span>overlap</li>\n</ul>\n",
     );
     still::picture(out, layout, nemeses);

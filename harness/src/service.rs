@@ -87,7 +87,7 @@ impl Gap {
     pub(crate) fn complaint(self) -> Option<String> {
         let [lasts, from] = [self.lasts, self.from].map(Duration::from_nanos);
         let is_long = self.lasts > boot::nanos(LONGEST);
-        is_long.then(|| format!("nobody got a lock for {lasts:?} from {from:?} on"))
+        is_long.then(|| format!("no lock was acquired for {lasts:?} from {from:?} on"))
     }
 }
 
@@ -141,6 +141,6 @@ mod tests {
     fn only_a_long_gap_is_complained_of() {
         assert_eq!(gap(2, 7).complaint(), None);
         let complaint = gap(3, 7).complaint().expect("it is too long");
-        assert_eq!(complaint, "nobody got a lock for 3s from 7s on");
+        assert_eq!(complaint, "no lock was acquired for 3s from 7s on");
     }
 }

@@ -127,9 +127,9 @@ impl Session {
             let books = self.ledger().open();
             (books.over(), books.calls.len())
         };
-        let at_work = faults.iter().filter(|fault| fault.until == u64::MAX).count();
+        let active = faults.iter().filter(|fault| fault.until == u64::MAX).count();
         say!(
-            "{:6.1} s  {} nodes  {:6} calls  {:6} tenures  {:4} faults, {at_work} at work  {} \
+            "{:6.1} s  {} nodes  {:6} calls  {:6} tenures  {:4} faults, {active} active  {} \
              overlaps",
             Duration::from_nanos(boot::now() - self.origin).as_secs_f64(),
             self.nodes,
@@ -202,11 +202,11 @@ fn found(books: &ledger::Books, faults: &[Fault], steps: &Steps) -> Findings {
     let overdue = check::overdue(&books.calls, &books.pauses, steps);
     for call in &overdue {
         let bound = Duration::from_nanos(call.bound);
-        say!("took longer than {bound:?} and {SLACK} ns: {call:?}");
+        say!("overdue call, longer than {bound:?} and {SLACK} ns: {call:?}");
     }
     let late = check::late(&books.losses, &books.pauses);
     for told in &late {
-        say!("a loss was told late: {told:?}");
+        say!("late loss notification: {told:?}");
     }
     Findings {
         overlaps: check::overlaps(&books.holds, faults),

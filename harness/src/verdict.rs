@@ -60,30 +60,33 @@ fn work(run: &Run, tally: &Counted) {
         say!("{verb:?}: {}", outcomes.join(", "));
     }
     say!(
-        "{} losses told; of {} locks the keys went before the validity ended",
+        "{} losses reported; the keys of {} locks were deleted before the validity ended",
         tally.losses,
         tally.robbed
     );
     if run.setting.mode == "inside" {
         let [due, longest] = [tally.due, tally.longest_gap].map(Duration::from_nanos);
         say!(
-            "A majority was well for {due:.1?}, in which one lock followed another in {longest:.1?}"
+            "a majority was available for {due:.1?}; the longest time without a new lock was {longest:.1?}"
         );
     }
-    say!("{} writes landed after the validity, and were refused", tally.late_writes);
-    say!("{} releases were still owed when their client closed", tally.undelivered);
+    say!("{} writes arrived after the validity and were refused", tally.late_writes);
+    say!("{} releases were still pending when their client closed", tally.undelivered);
 }
 
 /// What the fenced cells and their tokens tell.
 fn fencing(run: &Run) {
     let Fencing { tokens, ordered, accepted, refused, late, slept_through, excused } = &run.fencing;
-    say!("{tokens} fencing tokens, {ordered} of them of an acquire later than another one");
+    say!("{tokens} fencing tokens; {ordered} had to be higher than an earlier one");
     say!("{accepted} writes with a token accepted, {refused} refused");
-    say!("{late} of these writes came after the lease, refused if others had written since");
-    say!("{slept_through} leases with a token ended while their client hung");
+    say!("{late} of these writes came after the lease; refused if a later holder had written");
+    say!("{slept_through} leases with a token expired while their client was stopped");
     let (refused, across): (Vec<_>, Vec<_>) =
         excused.iter().cloned().partition(|breach| breach.kind == BreachKind::HolderRefused);
-    say!("{} holders refused outside the promise, as others had the lock, too", refused.len());
+    say!(
+        "{} holders refused in outside mode, because another client held the lock as well",
+        refused.len()
+    );
     let wipes = run.faults.iter().filter(|fault| fault.nemesis == WIPE).count() as u64;
     if wipes > 0 {
         let (rate, kinds) = (share(across.len() as u64, wipes), kinds(&across));
@@ -118,7 +121,7 @@ fn nemeses(run: &Run) {
             }
         }
     }
-    say!("{:52} {:>6} {:>9} {:>10}", "nemesis", "faults", "overlaps", "per fault");
+    say!("{:52} {:>6} {:>9} {:>10}", "fault", "times", "overlaps", "per fault");
     for (nemesis, (faults, overlaps, is_promised)) in table {
         let rate = share(overlaps, faults);
         let note = if is_promised { "" } else { "  outside the promise" };
@@ -127,7 +130,9 @@ fn nemeses(run: &Run) {
     for SkippedFault { target, why, .. } in &run.skipped {
         say!("skipped, not applied to {target}: {why}");
     }
-    say!("an overlap counts with those outside the promise that were at work, else with all");
+    say!(
+        "an overlap counts for the active faults outside the promise, or else for all active faults"
+    );
 }
 
 fn findings(run: &Run) {
@@ -156,7 +161,7 @@ fn findings(run: &Run) {
     }
     for (count, what) in [
         (found.lost_updates, "lost updates"),
-        (found.late_losses, "losses told late"),
+        (found.late_losses, "losses reported late"),
         (found.overdue_calls, "calls that took longer than promised"),
         (found.panics, "panics"),
         (found.leaked_tasks, "leaked tasks"),
@@ -173,9 +178,9 @@ fn findings(run: &Run) {
     let unexplained = overlaps.filter(|overlap| !is_explained(&overlap.under)).count();
     let verdict = match (run.setting.mode.as_str(), found.is_clean()) {
         ("outside", false) if !found.breaches.is_empty() => "FENCING FAILED".to_owned(),
-        (_, true) => "nothing was found".to_owned(),
-        ("inside", false) => "SOMETHING WAS FOUND INSIDE THE PROMISE".to_owned(),
-        _ => format!("{unexplained} overlaps without a nemesis outside the promise at work"),
+        (_, true) => "no findings".to_owned(),
+        ("inside", false) => "FINDINGS INSIDE THE PROMISE".to_owned(),
+        _ => format!("{unexplained} overlaps without an active fault outside the promise"),
     };
     say!("{}, seed {}: {verdict}", run.setting.mode, run.setting.seed);
 }

@@ -46,6 +46,7 @@ impl Queue {
         self.waiters.values().next()
     }
 
+    #[cfg(feature = "test-util")]
     pub(super) fn len(&self) -> usize {
         self.waiters.len()
     }

@@ -1,7 +1,7 @@
-//! A command and what it has started.
+//! The process group of the command.
 
 use super::orphans;
-use super::signals::stop_ourselves;
+use super::signals::stop_self;
 use rustix::process::{
     Pid, Signal, WaitOptions, getpgrp, kill_process, kill_process_group, test_kill_process_group,
     waitpgid,
@@ -10,14 +10,14 @@ use rustix::termios::tcgetpgrp;
 use std::fs::File;
 use tokio::process::Child;
 
-/// The processes that are ended together.
+/// The processes that get signals together.
 #[derive(Debug)]
 pub(super) struct Group {
-    /// The command, which leads them; `None` if it has ended before it could be looked at.
+    /// The command, which is the group leader; `None` if it ended before its id was read.
     leader: Option<Pid>,
-    /// True if it is in our group: then it alone is ours to end.
+    /// True if the command is in the process group of quorlock: then only the command gets signals.
     foreground: bool,
-    /// True once the command was waited for: its number can be another's then.
+    /// True once the command was reaped: the kernel can then reuse its process id.
     is_reaped: bool,
 }
 
@@ -27,21 +27,21 @@ impl Group {
         Self { leader, foreground, is_reaped: false }
     }
 
-    /// The command was waited for.
-    pub(super) fn forget_leader(&mut self) {
+    /// Records that the command was reaped.
+    pub(super) fn mark_reaped(&mut self) {
         orphans::forget_command();
         self.is_reaped = true;
     }
 
-    /// True if others of the group run. While they do, nobody else can have its number.
-    pub(super) fn has_more(&self) -> bool {
+    /// True if other processes of the group are running. Until they end, the kernel does not reuse the group id.
+    pub(super) fn has_other_members(&self) -> bool {
         let Some(leader) = self.leader.filter(|_| !self.foreground) else { return false };
-        // Orphans that have ended are ours to wait for where we are process 1, as in a container; else they are counted.
+        // As process 1 (in a container), reaps ended orphans of the group: until then they count as members.
         while self.is_reaped && matches!(waitpgid(leader, WaitOptions::NOHANG), Ok(Some(_))) {}
         test_kill_process_group(leader).is_ok()
     }
 
-    /// Sends it to all of them. Who has ended does not hear it, and that is all that can go wrong.
+    /// Sends a signal to the group. An error only means that the processes have ended.
     pub(super) fn signal(&self, signal: Signal) {
         let Some(leader) = self.leader else { return };
         if !self.foreground {
@@ -51,21 +51,21 @@ impl Group {
         }
     }
 
-    /// Hands on what was sent to us.
-    pub(super) fn pass_on(&self, signal: Signal) {
-        // The terminal sends these to all that are in its foreground.
+    /// Forwards a signal that quorlock received.
+    pub(super) fn forward(&self, signal: Signal) {
+        // The terminal sends these signals to the whole foreground group, including the command.
         if self.foreground && matches!(signal, Signal::INT | Signal::QUIT) && is_at_terminal() {
             return;
         }
         self.signal(signal);
         if signal == Signal::TSTP {
-            stop_ourselves();
+            stop_self();
         }
     }
 }
 
-/// True if we have a terminal, and are in its foreground.
+/// True if this process is in the foreground group of its terminal.
 fn is_at_terminal() -> bool {
-    let ahead = File::open("/dev/tty").ok().and_then(|terminal| tcgetpgrp(terminal).ok());
-    ahead == Some(getpgrp())
+    let foreground = File::open("/dev/tty").ok().and_then(|terminal| tcgetpgrp(terminal).ok());
+    foreground == Some(getpgrp())
 }

@@ -1,12 +1,12 @@
-//! A command that runs under a lease, and does not outlive it.
+//! Runs a command under a lease, and terminates it before the lease expires.
 //!
-//! - It leads a process group of its own, and all of that group is ended with it.
-//! - When the validity falls below the grace, the group gets TERM; before the validity ends, KILL. The lease tells both
-//!   by its own clock, also when all nodes hang and when this process was stopped meanwhile.
-//! - Signals to this process go on to the group.
-//! - It becomes the command by way of a [shim](shim), which the kernel kills if this process dies first.
+//! - The command leads a process group of its own. When it ends, the rest of the group is terminated.
+//! - When the validity falls below the grace, the group gets TERM; before the validity ends, KILL. Both times come from
+//!   the lease's own clock, so they hold even if all nodes are unresponsive or this process was stopped.
+//! - Signals to this process are forwarded to the group.
+//! - A [shim](shim) executes the command; the kernel kills it if this process dies first.
 //!
-//! What leaves the group (`setsid`) is out of reach.
+//! Processes that leave the group (`setsid`) are not terminated.
 
 mod group;
 pub(crate) mod nested;
@@ -21,7 +21,7 @@ use crate::nodes::Client;
 use crate::options::{ChildOptions, OnLost};
 use crate::output;
 use group::Group;
-use nested::Mark;
+use nested::LockEnvironment;
 use quorlock::Lease;
 use rustix::process::Signal;
 use std::ffi::OsString;
@@ -32,24 +32,24 @@ use tokio::process::Child;
 use tokio::select;
 use tokio::time::{sleep, timeout};
 
-/// How long before the end of the validity the group gets KILL, at most: what is killed has to die, and this process has
-/// to be run for that.
-const LAST: Duration = Duration::from_millis(500);
+/// Maximum time between KILL and the end of the validity: the kernel needs time to schedule this process and to end the
+/// killed ones.
+const KILL_MARGIN: Duration = Duration::from_millis(500);
 
-/// How long those that were killed are waited for. Where nobody reaps orphans, they stay as zombies.
-const REAPED: Duration = Duration::from_secs(1);
+/// Maximum wait for killed processes. In a container whose process 1 reaps no orphans, they stay as zombies.
+const REAP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often a group is looked at that is ending.
-const PAUSE: Duration = Duration::from_millis(5);
+/// Polling interval while a group is ending.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What is run, and how it is ended.
+/// A command to run under a lock, and the options for its termination.
 pub(crate) struct Guard<'a> {
     command: &'a [OsString],
-    mark: Mark,
+    environment: LockEnvironment,
     on_lost: OnLost,
-    /// How long before the end of the validity it gets TERM.
+    /// Time between TERM and the end of the validity.
     grace: Duration,
-    /// True if it stays in our process group, in the foreground of the terminal.
+    /// True if the command stays in the process group of quorlock, in the foreground of the terminal.
     foreground: bool,
     ttl: Duration,
 }
@@ -57,14 +57,13 @@ pub(crate) struct Guard<'a> {
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// By itself.
     Exited(Code),
-    /// It was ended, because its lock was lost.
+    /// The command was terminated, because its lock was lost.
     Lost,
 }
 
-/// A command that runs.
-struct Guarded<'a> {
+/// A running command.
+struct Running<'a> {
     guard: &'a Guard<'a>,
     lease: &'a Lease,
     child: Child,
@@ -72,71 +71,73 @@ struct Guarded<'a> {
 }
 
 impl<'a> Guard<'a> {
-    /// Of a command that is to run under a lock with this `mark`. Options are checked before the lock is acquired.
+    /// Checks the options, before the lock is acquired.
     pub(crate) fn new(
         client: &Client,
-        mark: Mark,
+        environment: LockEnvironment,
         command: &'a [OsString],
         child: &ChildOptions,
     ) -> Result<Self, Failure> {
         Ok(Self {
             command,
             grace: child.grace(client.ttl)?,
-            mark,
+            environment,
             on_lost: child.on_lost,
             foreground: child.foreground,
             ttl: client.ttl,
         })
     }
 
-    /// Runs the command to its end, or to that of the lease. Then nothing of its group is left.
+    /// Runs the command until it ends or the lease is lost. When it returns, all processes of its group have ended.
     pub(crate) async fn run(&self, lease: &Lease, signals: &mut Signals) -> Result<End, Failure> {
         let child = shim::spawn(self, lease).map_err(|error| {
             Failure::new(Code::FAILED, format!("cannot start a process: {error}"))
         })?;
         let group = Group::of(&child, self.foreground);
-        Guarded { guard: self, lease, child, group }.watch(signals).await
+        Running { guard: self, lease, child, group }.watch(signals).await
     }
 
-    /// How long before the end of the validity it gets KILL.
-    fn last(&self) -> Duration {
-        LAST.min(self.ttl / 10)
+    /// Time between KILL and the end of the validity.
+    fn kill_margin(&self) -> Duration {
+        KILL_MARGIN.min(self.ttl / 10)
     }
 }
 
-impl Guarded<'_> {
+impl Running<'_> {
     async fn watch(&mut self, signals: &mut Signals) -> Result<End, Failure> {
         let is_gentle = self.guard.on_lost == OnLost::Term;
         let margin = if is_gentle { self.guard.grace } else { Duration::ZERO };
-        let status = self.until(margin.max(self.guard.last()), signals).await?;
+        let status = self.exit_status(margin.max(self.guard.kill_margin()), signals).await?;
         if let Some(status) = status {
-            if self.group.has_more() {
-                output::complain("CMD has ended; what it left running is ended with it");
+            if self.group.has_other_members() {
+                output::print_message("CMD has ended: the processes that it left running get TERM");
                 self.group.signal(Signal::TERM);
-                self.end(Signal::TERM).await;
+                self.await_end(Signal::TERM).await;
             }
             return Ok(End::Exited(code_of(status)));
         }
         let left = self.lease.validity();
         let signal =
-            if is_gentle && left > self.guard.last() { Signal::TERM } else { Signal::KILL };
+            if is_gentle && left > self.guard.kill_margin() { Signal::TERM } else { Signal::KILL };
         let name = if signal == Signal::TERM { "TERM" } else { "KILL" };
         if left.is_zero() {
-            output::complain(format_args!("the lock was lost: CMD gets {name}"));
+            output::print_message(format_args!("the lock was lost: CMD gets {name}"));
         } else {
             let left = left.as_secs_f64();
-            let what = "the lock is being lost, as it could not be renewed";
-            output::complain(format_args!("{what}: {left:.1} s are left, and CMD gets {name}"));
+            let message = "the lock was not renewed";
+            output::print_message(format_args!(
+                "{message} and expires in {left:.1} s: CMD gets {name}"
+            ));
         }
         self.group.signal(signal);
-        // One that is stopped hears nothing else.
+        // A stopped process handles TERM only after CONT.
         self.group.signal(Signal::CONT);
-        self.end(signal).await;
+        self.await_end(signal).await;
         Ok(End::Lost)
     }
 
-    /// Waits for its end: how it ended, or nothing if no more than `margin` of the validity is left.
-    async fn until(
+    /// Waits until the command ends: its status, or `None` once no more than `margin` of the validity is left.
+    async fn exit_status(
         &mut self,
         margin: Duration,
         signals: &mut Signals,
@@ -149,47 +150,46 @@ impl Guarded<'_> {
                     let status = status.map_err(|error| {
                         Failure::new(Code::FAILED, format!("cannot wait for CMD: {error}"))
                     })?;
-                    self.group.forget_leader();
+                    self.group.mark_reaped();
                     return Ok(Some(status));
                 }
-                signal = signals.next() => self.group.pass_on(signal),
+                signal = signals.next() => self.group.forward(signal),
             }
         }
     }
 
-    /// Waits until the group has ended after `signal`, at most for the grace and until shortly before the validity ends.
-    /// Then kills it.
-    async fn end(&mut self, signal: Signal) {
-        let (last, grace) = (self.guard.last(), self.guard.grace);
+    /// Waits until the group has ended after `signal`. Sends KILL after the grace, or shortly before the validity ends.
+    async fn await_end(&mut self, signal: Signal) {
+        let (kill_margin, grace) = (self.guard.kill_margin(), self.guard.grace);
         let lease = self.lease;
         select! {
             biased;
-            () = self.gone() => return,
-            _ = lease.endangered(last) => {}
+            () = self.group_end() => return,
+            _ = lease.endangered(kill_margin) => {}
             () = sleep(grace) => {}
         }
         if signal != Signal::KILL {
-            output::complain("not all processes of CMD have ended after TERM: they get KILL");
+            output::print_message("processes of CMD are still running after TERM: they get KILL");
         }
         self.group.signal(Signal::KILL);
-        let _ = timeout(REAPED, self.gone()).await;
+        let _ = timeout(REAP_TIMEOUT, self.group_end()).await;
     }
 
-    /// Resolves when nothing of the group is left.
-    async fn gone(&mut self) {
+    /// Resolves when all processes of the group have ended.
+    async fn group_end(&mut self) {
         loop {
             if !matches!(self.child.try_wait(), Ok(None)) {
-                self.group.forget_leader();
-                if !self.group.has_more() {
+                self.group.mark_reaped();
+                if !self.group.has_other_members() {
                     return;
                 }
             }
-            sleep(PAUSE).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 }
 
-/// The command's own code, or that of the signal that it died of.
+/// The command's own exit code, or the code for the signal that killed it.
 fn code_of(status: ExitStatus) -> Code {
     let of_signal =
         || Code::of_signal(status.signal().and_then(|it| it.try_into().ok()).unwrap_or(0));

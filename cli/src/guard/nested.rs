@@ -1,4 +1,4 @@
-//! Commands that run under the lock that they want: they would wait for themselves.
+//! Detects a `quorlock` that requests a lock held by a `quorlock` above it: it would wait for itself.
 
 use crate::exit::{Code, Failure};
 use crate::nodes::{self, Client};
@@ -10,71 +10,69 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt as _;
 
-/// Locks that this process was started under, as JSON.
+/// The variable with the locks of the processes above this one, as JSON.
 const HELD: &str = "QUORLOCK_HELD";
 
-/// A lock of a process above this one. A daemon that was started under it can outlive it.
+/// A lock of a process above this one. It can have been released: a daemon outlives the lock it was started under.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Held {
+struct HeldLock {
     /// The addresses of the nodes with their databases, sorted.
     nodes: Vec<String>,
-    /// The keys, as text: no two keys have the same.
+    /// The keys, escaped by `resource::shown`.
     keys: Vec<String>,
-    /// The value that the keys have while it is held.
+    /// The value of the keys while the lock is held.
     value: String,
 }
 
-/// The mark of a lock for the commands that run under it.
+/// The variables for a command that runs under a lock.
 #[derive(Debug)]
-pub(crate) struct Mark {
-    /// Locks that this process was started under.
-    above: Vec<Held>,
-    /// The wanted lock, without its value.
-    own: Held,
+pub(crate) struct LockEnvironment {
+    inherited: Vec<HeldLock>,
+    /// The requested lock; its value is not known yet.
+    own: HeldLock,
     /// The names of its resources, as lines.
     names: OsString,
 }
 
-impl Mark {
-    /// The mark of a lock of `resources`. Asks the nodes only if this process was started under such a lock.
+impl LockEnvironment {
+    /// Contacts the nodes only if this process was started under a lock on one of `resources`.
     ///
     /// # Errors
-    /// One with the exit code `conflict` if a `quorlock` that this process runs under still holds one of the `resources` on
-    /// the same nodes.
+    /// With the exit code `conflict` if a `quorlock` above this process still holds one of the `resources` on the same
+    /// nodes.
     pub(crate) async fn new(
         client: &Client,
         resources: &[&[u8]],
         conflict: Code,
     ) -> Result<Self, Failure> {
-        let (above, own) = (inherited()?, Held::new(client, resources));
+        let (inherited, own) = (inherited_locks()?, HeldLock::new(client, resources));
         for (resource, key) in resources.iter().zip(&own.keys) {
             let same =
-                above.iter().filter(|held| held.nodes == own.nodes && held.keys.contains(key));
+                inherited.iter().filter(|held| held.nodes == own.nodes && held.keys.contains(key));
             let values: Vec<&str> = same.map(|held| &*held.value).collect();
             if !values.is_empty() && is_held(client, resource, &values).await? {
                 return Err(Failure::new(
                     conflict,
                     format!(
-                        "{} is held by the quorlock that this command runs under: it would wait for itself",
+                        "{} is already held by a quorlock that runs this command: waiting for it would never end",
                         resource::shown(resource)
                     ),
                 ));
             }
         }
-        Ok(Self { above, own, names: OsString::from_vec(resources.join(&b'\n')) })
+        Ok(Self { inherited, own, names: OsString::from_vec(resources.join(&b'\n')) })
     }
 
     /// The variables for a command that runs under `lease`.
     pub(super) fn variables(&self, lease: &Lease) -> io::Result<[(&'static str, OsString); 2]> {
-        let own = Held { value: lease.value().to_owned(), ..self.own.clone() };
-        let held: Vec<&Held> = self.above.iter().chain([&own]).collect();
+        let own = HeldLock { value: lease.value().to_owned(), ..self.own.clone() };
+        let held: Vec<&HeldLock> = self.inherited.iter().chain([&own]).collect();
         let held = serde_json::to_string(&held)?;
         Ok([("QUORLOCK_RESOURCE", self.names.clone()), (HELD, held.into())])
     }
 }
 
-impl Held {
-    /// A lock of `resources` that is not held yet.
+impl HeldLock {
     fn new(client: &Client, resources: &[&[u8]]) -> Self {
         let nodes = client.redlock.nodes();
         let databases = client.config.nodes.iter().map(|url| nodes::database(url));
@@ -89,16 +87,16 @@ impl Held {
     }
 }
 
-/// Locks that this process was started under.
-fn inherited() -> Result<Vec<Held>, Failure> {
+fn inherited_locks() -> Result<Vec<HeldLock>, Failure> {
     let Some(text) = env::var_os(HELD) else { return Ok(Vec::new()) };
     let text = text.to_str().unwrap_or_default();
     serde_json::from_str(text).map_err(|error| {
-        Failure::usage(format!("{HELD} is quorlock's own, and is not as it was set: {error}"))
+        Failure::usage(format!("invalid {HELD}: {error}; only quorlock may set this variable"))
     })
 }
 
-/// True if any node has the lock with one of `values`. A minority is enough: the others may not answer now.
+/// True if any node has the lock with one of `values`. A minority is enough, because the other nodes may be
+/// unreachable.
 async fn is_held(client: &Client, resource: &[u8], values: &[&str]) -> Result<bool, Failure> {
     client.settle().await?;
     let status = client.redlock.status(resource).await?;

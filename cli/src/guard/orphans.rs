@@ -1,4 +1,4 @@
-//! Orphans, which the kernel gives to process 1: in a container that is this process, and reaps them.
+//! Reaps orphans if this is process 1, as in a container: the kernel makes them its children.
 
 use crate::exit::{Code, Failure};
 use rustix::process::{Pid, WaitOptions, getpid, waitpid};
@@ -8,7 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The guarded command, whose exit status tokio reads. Locked from before it is started, so that it is never reaped here.
+/// The guarded command, whose exit status tokio reads. The lock is taken before the command starts, so that
+/// `reap_ended` never reaps it.
 static COMMAND: Mutex<Option<Pid>> = Mutex::new(None);
 
 fn command() -> MutexGuard<'static, Option<Pid>> {
@@ -23,12 +24,12 @@ pub(super) fn spawn(command_line: &mut Command) -> io::Result<Child> {
     Ok(child)
 }
 
-/// The guarded command was reaped: an orphan can have its number now.
+/// Records that the guarded command was reaped: the kernel can then give its id to an orphan.
 pub(super) fn forget_command() {
     *command() = None;
 }
 
-/// Reaps orphans as long as the runtime works, if this is process 1.
+/// Spawns a task that reaps orphans, if this is process 1.
 pub(crate) fn reap() -> Result<(), Failure> {
     if !getpid().is_init() {
         return Ok(());
@@ -37,7 +38,7 @@ pub(crate) fn reap() -> Result<(), Failure> {
         Failure::new(Code::FAILED, format!("cannot listen to SIGCHLD: {error}"))
     })?;
     tokio::spawn(async move {
-        // The first ones may have ended before.
+        // Some may have ended before the signal handler was installed.
         reap_ended();
         while ended.recv().await.is_some() {
             reap_ended();
@@ -49,12 +50,12 @@ pub(crate) fn reap() -> Result<(), Failure> {
 fn reap_ended() {
     let command = command();
     for pid in zombies().filter(|pid| Some(*pid) != *command) {
-        // One whose threads still run is reaped at its next signal.
+        // A process with running threads is not ready: the next SIGCHLD reaps it.
         let _ = waitpid(Some(pid), WaitOptions::NOHANG);
     }
 }
 
-/// Children of process 1 that have ended. `waitpid` for any child would take the guarded command as well.
+/// The ended children of process 1. `waitpid` for any child would also reap the guarded command.
 fn zombies() -> impl Iterator<Item = Pid> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -64,7 +65,7 @@ fn zombies() -> impl Iterator<Item = Pid> {
     })
 }
 
-/// True for the line of `/proc/ID/stat` of such a child: its name, in brackets, can have spaces and brackets.
+/// Parses `/proc/ID/stat`. The process name, in parentheses, can contain spaces and parentheses.
 fn is_zombie_of_init(stat: &str) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with("Z 1 "))
 }
@@ -74,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zombies_of_process_1_are_recognised_by_state_and_parent() {
+    fn zombie_of_process_1_is_recognised_by_state_and_parent() {
         for (stat, is_one) in [
             ("7 (sh) Z 1 7 7 0", true),
             ("7 (a) Z 1 b) Z 1 7 7 0", true),

@@ -1,8 +1,8 @@
-//! How this process becomes a command: by a copy of itself that first asks the kernel to be killed if we die.
+//! Starts the command through a second `quorlock` process, which asks the kernel to kill it when its parent dies and
+//! then executes the command.
 //!
-//! It stays killed by that as the command, unless that is run as another user (setuid), which ends the wish. The wish is
-//! the command's alone: what that has started is not killed with us. Only Linux has it; elsewhere the command goes on
-//! when `kill -9` ends us, and the lock is free after its ttl.
+//! The parent death signal survives `exec`, except of a setuid program. Children of the command do not inherit it. Only
+//! Linux has it: elsewhere, the command keeps running after `kill -9` of quorlock, and the lock is free after its ttl.
 
 use super::{Guard, orphans};
 use crate::exit::{Code, Failure};
@@ -16,27 +16,27 @@ use std::path::PathBuf;
 use std::process::Command;
 use tokio::process::Child;
 
-/// The verb of the copy, which no help shows.
+/// Hidden subcommand that executes the command.
 pub(crate) const VERB: &str = "__exec";
 
-/// The verb of a client process of a torture, which no help shows either.
+/// Hidden subcommand of the client processes of a torture run.
 pub(crate) const CLIENT: &str = "__client";
 
-/// By what a command is told its fencing token.
+/// The variable with the fencing token.
 const TOKEN: &str = "QUORLOCK_TOKEN";
 
-/// Starts the copy that becomes the command. The thread that does so has to live as long as the command may: the kernel
-/// goes by that.
+/// Starts the second process. The calling thread must live as long as the command: the kernel sends the parent death
+/// signal when that thread ends.
 pub(super) fn spawn(guard: &Guard<'_>, lease: &Lease) -> io::Result<Child> {
-    let mut command = Command::new(ourselves()?);
+    let mut command = Command::new(own_program()?);
     command
         .arg0("quorlock")
         .arg(VERB)
         .arg(std::process::id().to_string())
         .arg("--")
         .args(guard.command);
-    command.envs(guard.mark.variables(lease)?);
-    // One that we were given ourselves is of another lock.
+    command.envs(guard.environment.variables(lease)?);
+    // An inherited token belongs to another lock.
     command.env_remove(TOKEN);
     command.envs(lease.token().map(|token| (TOKEN, token.to_string())));
     if !guard.foreground {
@@ -45,32 +45,32 @@ pub(super) fn spawn(guard: &Guard<'_>, lease: &Lease) -> io::Result<Child> {
     orphans::spawn(&mut command.into())
 }
 
-/// A client process of a torture.
+/// The command line of a client process of a torture run.
 pub(crate) fn client() -> Command {
-    let mut command = Command::new(ourselves().unwrap_or_else(|_| "quorlock".into()));
+    let mut command = Command::new(own_program().unwrap_or_else(|_| "quorlock".into()));
     command.arg(CLIENT);
     command
 }
 
-/// This very program, also where another one stands at its path by now.
-fn ourselves() -> io::Result<PathBuf> {
+/// The running program, even if its file was replaced.
+fn own_program() -> io::Result<PathBuf> {
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { env::current_exe() }
 }
 
-/// Becomes `command`, unless the process `parent` has died already. Comes back only if it cannot.
+/// Replaces this process by `command`, unless the process `parent` has died. Returns only on failure.
 pub(crate) fn exec(parent: u32, command: &[OsString]) -> Failure {
     #[cfg(target_os = "linux")]
     if let Err(error) =
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
     {
-        return Failure::new(Code::FAILED, format!("cannot be tied to quorlock: {error}"));
+        return Failure::new(Code::FAILED, format!("cannot set the parent death signal: {error}"));
     }
-    // It may have died before it was asked for.
+    // The parent may have died before the signal was set.
     if getppid().map(Pid::as_raw_nonzero).map(|pid| pid.get().cast_unsigned()) != Some(parent) {
-        return Failure::new(Code::FAILED, "quorlock has died before it began");
+        return Failure::new(Code::FAILED, "quorlock ended before the command was started");
     }
     let [program, arguments @ ..] = command else {
-        return Failure::usage("there is nothing to run");
+        return Failure::usage("no command given");
     };
     let error = Command::new(program).args(arguments).exec();
     let code = match error.kind() {

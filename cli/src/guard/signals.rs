@@ -1,4 +1,4 @@
-//! The signals that are sent to this process.
+//! Signals that this process receives.
 
 use crate::exit::{Code, Failure};
 use rustix::process::{Signal, getpid, kill_process};
@@ -8,64 +8,64 @@ use std::thread;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// Those that end a process which does not care for them.
+/// Signals that end a process by default.
 const ENDING: [Signal; 6] =
     [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1, Signal::USR2];
 
-/// Those of job control. A command in the foreground gets them from the terminal, as we do.
+/// Signals of job control. A command in the foreground gets them from the terminal.
 const STOPPING: [Signal; 2] = [Signal::TSTP, Signal::CONT];
 
-/// Signals, in the order in which they come.
+/// The received signals, in order.
 pub(crate) struct Signals {
-    heard: UnboundedReceiver<Signal>,
-    /// Keeps it open, and sends HUP when the standard input ends.
+    receiver: UnboundedReceiver<Signal>,
+    /// Keeps the channel open, and sends HUP when stdin ends.
     sender: UnboundedSender<Signal>,
 }
 
 impl Signals {
-    /// Listens from now on. What is ignored, as HUP is under nohup(1), stays so.
+    /// Installs the handlers. Ignored signals, such as HUP under nohup(1), stay ignored.
     pub(crate) fn listen(foreground: bool) -> Result<Self, Failure> {
-        let (sender, heard) = unbounded_channel();
+        let (sender, receiver) = unbounded_channel();
         let failed =
             |error| Failure::new(Code::FAILED, format!("cannot listen to signals: {error}"));
-        // Where it is ignored, nobody is told how a child ended. Once it was listened to, it stays so.
+        // If SIGCHLD is ignored, exit statuses are lost. Installing a handler once resets that.
         signal(SignalKind::child()).map(drop).map_err(failed)?;
         let ignored = ignored();
         let stopping = STOPPING.iter().filter(|_| !foreground);
         for kind in ENDING.iter().chain(stopping).copied() {
             if ignored & (1 << (kind.as_raw() - 1)) == 0 {
-                hear(kind, sender.clone()).map_err(failed)?;
+                forward(kind, sender.clone()).map_err(failed)?;
             }
         }
-        Ok(Self { heard, sender })
+        Ok(Self { receiver, sender })
     }
 
-    /// From now on the end of the standard input counts as HUP. A thread reads and discards the input.
+    /// Treats the end of stdin as HUP. A thread reads and discards the input.
     pub(crate) fn hang_up_with_stdin(&self) {
         let sender = self.sender.clone();
         thread::spawn(move || {
-            // An input that cannot be read has ended as well.
+            // A read error counts as the end.
             let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
             let _ = sender.send(Signal::HUP);
         });
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     ///
     /// # Cancel safety
-    /// Dropping the future loses none.
+    /// Dropping the future loses no signal.
     pub(crate) async fn next(&mut self) -> Signal {
-        match self.heard.recv().await {
+        match self.receiver.recv().await {
             Some(signal) => signal,
             None => std::future::pending().await,
         }
     }
 
-    /// The next one that is to end us; stops us and goes on as asked meanwhile.
+    /// Waits for a signal that ends the process. TSTP stops the process, and CONT continues it.
     pub(crate) async fn end(&mut self) -> Signal {
         loop {
             match self.next().await {
-                Signal::TSTP => stop_ourselves(),
+                Signal::TSTP => stop_self(),
                 Signal::CONT => {}
                 ending => return ending,
             }
@@ -73,17 +73,17 @@ impl Signals {
     }
 }
 
-/// The exit code of who ends by it.
+/// The exit code of a process that ends because of `signal`.
 pub(crate) fn code(signal: Signal) -> Code {
     Code::of_signal(signal.as_raw().try_into().unwrap_or_default())
 }
 
 /// Stops this process until it gets CONT.
-pub(super) fn stop_ourselves() {
+pub(super) fn stop_self() {
     let _ = kill_process(getpid(), Signal::STOP);
 }
 
-fn hear(kind: Signal, sender: UnboundedSender<Signal>) -> io::Result<()> {
+fn forward(kind: Signal, sender: UnboundedSender<Signal>) -> io::Result<()> {
     let mut signals = signal(SignalKind::from_raw(kind.as_raw()))?;
     tokio::spawn(async move {
         while signals.recv().await.is_some() {
@@ -95,7 +95,7 @@ fn hear(kind: Signal, sender: UnboundedSender<Signal>) -> io::Result<()> {
     Ok(())
 }
 
-/// Which signals are ignored, as bits; none where that is not told (`/proc`, Linux).
+/// The bit mask of ignored signals, from `/proc` (Linux); 0 elsewhere.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! A fault as its user gives it: a command that makes it, and one that mends it.
+//! A fault: a command that applies it, and a command that mends it.
 
 use crate::exit::Failure;
 use harness::process::Process;
@@ -8,32 +8,32 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a command may take.
+/// Time limit of a command.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
-/// How often a command that fails is tried where the run depends on it, and the pause between two tries.
+/// Number of attempts for a command that the run depends on, and the pause between two attempts.
 pub(super) const TRIES: usize = 3;
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
-/// How much of what a command says is kept.
-const SAID: usize = 2_000;
-/// How long after its end the rest of what it said may come.
-const REST: Duration = Duration::from_millis(500);
+/// Number of bytes kept of a command's stderr.
+const MAX_OUTPUT: usize = 2_000;
+/// Maximum wait for the rest of stderr after the command has ended.
+const OUTPUT_DELAY: Duration = Duration::from_millis(500);
 
-/// A fault of one node.
+/// A fault on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// The node that it is of, from 1 on, if that was said. Those of one node are never at work together.
+    /// The number of the node, starting at 1, if it was given.
     pub(super) node: Option<u16>,
-    /// What makes it.
-    pub(super) inflict: String,
-    /// What mends it; empty where it mends itself.
+    /// Command that applies the fault.
+    pub(super) command: String,
+    /// Command that mends the fault; empty if the fault needs no mending.
     pub(super) mend: String,
 }
 
 impl Fault {
-    /// Those of the command line, in pairs.
+    /// Pairs each `--fault` with its `--mend`.
     ///
     /// # Errors
-    /// If one has no other, and if a node is named that is not there.
+    /// If the numbers of faults and mends differ, a command is empty, or a node number is out of range.
     pub(crate) fn pairs(
         faults: &[String],
         mends: &[String],
@@ -41,48 +41,50 @@ impl Fault {
     ) -> Result<Vec<Self>, Failure> {
         if faults.len() != mends.len() {
             return Err(Failure::usage(format!(
-                "each --fault needs a --mend, in the same order; there are {} and {}. One that mends itself has --mend ''",
+                "each --fault needs a --mend, in the same order, but {} and {} were given: use --mend '' if no mending is needed",
                 faults.len(),
                 mends.len()
             )));
         }
-        faults.iter().zip(mends).map(|(fault, mend)| Self::read(fault, mend, nodes)).collect()
+        faults.iter().zip(mends).map(|(fault, mend)| Self::parse(fault, mend, nodes)).collect()
     }
 
-    /// `3: COMMAND` is of the third node.
-    fn read(fault: &str, mend: &str, nodes: u16) -> Result<Self, Failure> {
-        let (node, inflict) = match fault.split_once(':') {
+    /// Parses `3: COMMAND`, a fault on the third node.
+    fn parse(fault: &str, mend: &str, nodes: u16) -> Result<Self, Failure> {
+        let (node, command) = match fault.split_once(':') {
             Some((number, command)) if is_number(number) => (Some(number.trim()), command.trim()),
             _ => (None, fault.trim()),
         };
         let node = node.map(|number| match number.parse() {
             Ok(node) if (1..=nodes).contains(&node) => Ok(node),
             _ => Err(Failure::usage(format!(
-                "--fault '{fault}' is of node {number}, and there are {nodes}"
+                "--fault '{fault}': invalid node number {number}, there are {nodes} nodes"
             ))),
         });
-        if inflict.is_empty() {
-            return Err(Failure::usage("a --fault is empty: write the command that makes it"));
+        if command.is_empty() {
+            return Err(Failure::usage(
+                "a --fault is empty: give the command that breaks the node",
+            ));
         }
         Ok(Self {
             node: node.transpose()?,
-            inflict: inflict.to_owned(),
+            command: command.to_owned(),
             mend: mend.trim().to_owned(),
         })
     }
 
-    /// Makes it.
+    /// Applies the fault.
     ///
     /// # Errors
-    /// What the command says, if it fails or takes too long. It may have done its work in part.
-    pub(super) fn inflict(&self) -> Result<(), String> {
-        run(&self.inflict)
+    /// If the command fails or takes too long, with its stderr. The fault may have been applied in part.
+    pub(super) fn apply(&self) -> Result<(), String> {
+        run(&self.command)
     }
 
-    /// Mends it, if need be several times.
+    /// Mends the fault, in up to `TRIES` attempts.
     ///
     /// # Errors
-    /// What the command says if it fails each time.
+    /// If the command fails each time, with its stderr.
     pub(super) fn mend(&self) -> Result<(), String> {
         if self.mend.is_empty() {
             return Ok(());
@@ -103,7 +105,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Runs a command by the shell, in a process group of its own: a Control-C in the terminal does not end it half way.
+/// Runs a shell command, in a process group of its own so that Control-C in the terminal does not interrupt it.
 fn run(command: &str) -> Result<(), String> {
     let failed = |why: String| Err(format!("`{command}` {why}"));
     let mut shell = Command::new("sh");
@@ -112,40 +114,40 @@ fn run(command: &str) -> Result<(), String> {
         Ok(process) => process,
         Err(error) => return failed(format!("cannot be run: {error}")),
     };
-    let said = process.stderr().map(Said::listen).unwrap_or_default();
+    let stderr = process.stderr().map(Stderr::read).unwrap_or_default();
     match process.wait(LIMIT) {
-        None => failed(format!("has not ended within {LIMIT:?}, and was killed")),
+        None => failed(format!("was killed, as it did not end within {LIMIT:?}")),
         Some(status) if status.success() => Ok(()),
-        Some(status) => failed(format!("failed ({status}){}", said.told())),
+        Some(status) => failed(format!("failed ({status}){}", stderr.text())),
     }
 }
 
-/// What a command says, as it says it: something that it leaves running may keep the pipe open.
+/// Reads a command's stderr on a thread, because background processes of the command can keep the pipe open.
 #[derive(Clone, Debug, Default)]
-struct Said(Arc<Mutex<(Vec<u8>, bool)>>);
+struct Stderr(Arc<Mutex<(Vec<u8>, bool)>>);
 
-impl Said {
-    fn listen(mut pipe: ChildStderr) -> Self {
-        let said = Self::default();
-        let heard = said.clone();
+impl Stderr {
+    fn read(mut pipe: ChildStderr) -> Self {
+        let stderr = Self::default();
+        let reader = stderr.clone();
         thread::spawn(move || {
             let mut part = [0; 256];
             while let Ok(length @ 1..) = pipe.read(&mut part) {
-                let (text, _) = &mut *heard.lock();
-                // The rest is read, so that it is not held up, and dropped.
-                let room = SAID.saturating_sub(text.len()).min(length);
+                let (text, _) = &mut *reader.lock();
+                // Reads and drops the rest, because a full pipe would block the command.
+                let room = MAX_OUTPUT.saturating_sub(text.len()).min(length);
                 text.extend(&part[..room]);
             }
-            heard.lock().1 = true;
+            reader.lock().1 = true;
         });
-        said
+        stderr
     }
 
-    /// What it has said, on one line.
-    fn told(&self) -> String {
+    /// The text on one line.
+    fn text(&self) -> String {
         let begun = Instant::now();
-        while !self.lock().1 && begun.elapsed() < REST {
-            thread::sleep(REST / 50);
+        while !self.lock().1 && begun.elapsed() < OUTPUT_DELAY {
+            thread::sleep(OUTPUT_DELAY / 50);
         }
         let text = String::from_utf8_lossy(&self.lock().0).into_owned();
         let words: Vec<_> = text.split_whitespace().collect();
@@ -167,11 +169,11 @@ mod tests {
     }
 
     #[test]
-    fn a_number_before_a_colon_is_the_node() {
+    fn number_before_colon_is_the_node() {
         let read = |fault| {
-            let mut all = pairs(&[fault], &["undo"]).expect("it is taken");
+            let mut all = pairs(&[fault], &["undo"]).expect("valid");
             let one = all.remove(0);
-            (one.node, one.inflict)
+            (one.node, one.command)
         };
         assert_eq!(read("3: docker pause n3"), (Some(3), "docker pause n3".to_owned()));
         assert_eq!(read(" 5 :x"), (Some(5), "x".to_owned()));
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pair_is_refused() {
+    fn invalid_pairs_are_usage_errors() {
         for (faults, mends) in [
             (&["a"][..], &[][..]),
             (&["a", "b"], &["c"]),
@@ -190,21 +192,21 @@ mod tests {
             (&["2: "], &["b"]),
             (&[" "], &["b"]),
         ] {
-            let refused = pairs(faults, mends).expect_err("it cannot work");
+            let refused = pairs(faults, mends).expect_err("invalid");
             assert_eq!(refused.code, crate::exit::Code::USAGE, "{faults:?}");
         }
-        assert_eq!(pairs(&["a"], &[""]).expect("it mends itself").len(), 1);
+        assert_eq!(pairs(&["a"], &[""]).expect("valid").len(), 1);
     }
 
     #[test]
-    fn a_command_that_fails_says_why() {
+    fn failed_command_reports_its_stderr() {
         assert_eq!(run("true"), Ok(()));
-        let failed = run("echo it is; echo no good >&2; exit 3").expect_err("it failed");
+        let failed = run("echo it is; echo no good >&2; exit 3").expect_err("an error");
         assert!(failed.contains("exit status: 3") && failed.ends_with(": no good"), "{failed}");
-        // What it leaves behind does not hold us up.
-        let failed = run("sleep 20 & exit 4").expect_err("it failed");
+        // Does not wait for a background process.
+        let failed = run("sleep 20 & exit 4").expect_err("an error");
         assert!(failed.contains("exit status: 4"), "{failed}");
-        let failed = run("no-such-command-here").expect_err("there is none");
+        let failed = run("no-such-command-here").expect_err("an error");
         assert!(failed.contains("not found"), "{failed}");
     }
 }

@@ -1,4 +1,4 @@
-//! The workload and the checker of [`harness`] on the user's nodes, with the user's faults.
+//! Runs the workload and the checks of [`harness`] on the user's nodes, with the user's faults.
 
 pub(crate) mod fault;
 mod plan;
@@ -21,22 +21,22 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 
-/// How long clients may take to hear of all nodes.
-const SIGHT: Duration = Duration::from_secs(20);
-/// How long all is quiet before the first fault, and after the last one.
-const CALM: Duration = Duration::from_secs(1);
-/// More than that is as good as for ever: a hundred years.
-const FOREVER: Duration = Duration::from_secs(100 * 366 * 86_400);
-/// How often progress is shown.
-const SHOW: Duration = Duration::from_secs(4);
-/// How long nodes may take after the last fault until each of them grants a lock.
-const USABLE: Duration = Duration::from_secs(30);
-/// How long one looks at who has granted a lock: the last ones may do so when it is won already.
-const LOOK: Duration = Duration::from_millis(50);
-/// The number of the client that looks whether all nodes are usable. No client process has it.
-const LOOKER: u16 = u16::MAX - 1;
+/// Time limit for the clients to connect to all nodes.
+const CONNECT_LIMIT: Duration = Duration::from_secs(20);
+/// Time without faults before the first fault and after the last one.
+const QUIET: Duration = Duration::from_secs(1);
+/// Upper limit of a run, a hundred years, so that `Instant` does not overflow.
+const LONGEST_RUN: Duration = Duration::from_secs(100 * 366 * 86_400);
+/// Interval of progress messages.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(4);
+/// Time limit for all nodes to grant a lock after the last fault.
+const RECOVERY_LIMIT: Duration = Duration::from_secs(30);
+/// Wait for the votes that arrive after the quorum, and pause between two attempts.
+const VOTE_DELAY: Duration = Duration::from_millis(50);
+/// The number of the client that checks whether all nodes have recovered. No client process has this number.
+const PROBE_CLIENT: u16 = u16::MAX - 1;
 
-/// A run, as its user wants it.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Torture {
     pub(crate) nodes: Nodes,
@@ -46,27 +46,27 @@ pub(crate) struct Torture {
     pub(crate) is_inside: bool,
     pub(crate) lasts: Duration,
     pub(crate) out: PathBuf,
-    /// The command that makes it again.
+    /// The command that repeats the run.
     pub(crate) command: String,
-    /// What the nodes say that they are.
+    /// The server version that the nodes report.
     pub(crate) server: String,
-    /// What is wrong with the nodes before anything is done to them.
+    /// Findings about the nodes from before the run.
     pub(crate) dangers: Vec<String>,
 }
 
-/// Why it ended before its time.
+/// The reason for an early end.
 #[derive(Debug)]
 enum Stop {
-    Asked(Signal),
+    Signal(Signal),
     Failed(String),
 }
 
-/// The faults of a run, as they are made and mended.
-struct Storm<'a> {
+/// Applies and mends the faults of a run.
+struct FaultInjector<'a> {
     torture: &'a Torture,
     session: &'a Session,
     stop: &'a Receiver<Signal>,
-    /// What was done so far.
+    /// The faults applied so far.
     done: Vec<record::Fault>,
     /// The faults that could not be applied so far.
     skipped: Vec<SkippedFault>,
@@ -74,17 +74,16 @@ struct Storm<'a> {
 }
 
 impl Torture {
-    /// How many nodes there are.
     fn size(&self) -> u16 {
         u16::try_from(self.nodes.urls.len()).unwrap_or(u16::MAX)
     }
 
-    /// How many of them may be faulted at a time.
-    pub(crate) fn most(nodes: u16, is_inside: bool) -> u16 {
+    /// Maximum number of nodes with a fault at the same time.
+    pub(crate) fn max_faulted(nodes: u16, is_inside: bool) -> u16 {
         if is_inside { nodes.saturating_sub(1) / 2 } else { nodes }
     }
 
-    /// Makes the run; blocks. Whatever happens, what is at work is mended, the clients end, and the keys are taken away.
+    /// Runs to the end; blocks. In every case, mends active faults, ends the clients and deletes the keys.
     pub(crate) fn run(&self, stop: &Receiver<Signal>) -> Result<Code, Failure> {
         if let Some(signal) = trial::trial(&self.faults, plan::REST.0, stop)? {
             return Ok(guard::code(signal));
@@ -93,9 +92,9 @@ impl Torture {
         let (size, clients) = (self.size(), self.crew.clients);
         let mut report = Report::new(&self.command, self.who.seed, self.is_inside, clients);
         let session = Session::begin(self.crew, self.who, &self.nodes);
-        session.await_sight(SIGHT);
+        session.await_sight(CONNECT_LIMIT);
         let from = since();
-        let mut storm = Storm {
+        let mut injector = FaultInjector {
             torture: self,
             session: &session,
             stop,
@@ -103,24 +102,24 @@ impl Torture {
             skipped: Vec::new(),
             shown: Instant::now(),
         };
-        let stopped = storm.rage();
-        let Storm { done: faults, skipped, .. } = storm;
+        let stopped = injector.run();
+        let FaultInjector { done: faults, skipped, .. } = injector;
         let span = (boot::nanos(from), boot::nanos(since()));
-        let unusable = self.unusable();
+        let unrecovered = self.check_recovery();
         session.show(&faults);
         let mut outcome = self.judged(session.end(), (faults, skipped), span);
-        outcome.findings.others.extend(self.dangers.iter().cloned().chain(unusable));
+        outcome.findings.others.extend(self.dangers.iter().cloned().chain(unrecovered));
         self.clean_up(&mut outcome);
         report.add(size, Duration::ZERO, outcome);
-        let left = report.finish(since(), &self.out);
-        left.map_err(|error| {
+        let written = report.finish(since(), &self.out);
+        written.map_err(|error| {
             let out = self.out.display();
-            Failure::new(Code::FAILED, format!("the record cannot be left in {out}: {error}"))
+            Failure::new(Code::FAILED, format!("cannot write the record to {out}: {error}"))
         })?;
         if let Some(Stop::Failed(why)) = &stopped {
-            output::complain(why);
+            output::print_message(why);
         }
-        Ok(verdict(stopped.as_ref(), report.is_empty(), report.is_bad()))
+        Ok(exit_code(stopped.as_ref(), report.is_empty(), report.is_bad()))
     }
 
     fn judged(
@@ -129,7 +128,7 @@ impl Torture {
         (faults, skipped): (Vec<record::Fault>, Vec<SkippedFault>),
         span: (u64, u64),
     ) -> Outcome {
-        // Any of them may have restarted a node, also one that was applied only in part.
+        // Every fault may have restarted a node, even if it was applied only in part.
         let partial = skipped.iter().map(|fault| (fault.from, fault.until));
         let amnesias =
             faults.iter().map(|fault| (fault.from, fault.until)).chain(partial).collect();
@@ -140,40 +139,42 @@ impl Torture {
             faults,
             skipped,
             steps: Steps::default(),
-            // At most a minority is faulted at a time, and has time to come back.
+            // At most a minority is faulted at a time, and `rest` gives it time to recover.
             ailments: Vec::new(),
             amnesias,
             server: self.server.clone(),
         })
     }
 
-    /// Whether a client that was not there before gets a lock from all nodes; what is wrong if not.
-    fn unusable(&self) -> Option<String> {
+    /// Checks that a new client acquires a lock from all nodes; returns a finding if not.
+    fn check_recovery(&self) -> Option<String> {
         Handle::current().block_on(async {
-            let redlock = match self.nodes.client(LOOKER) {
+            let redlock = match self.nodes.client(PROBE_CLIENT) {
                 Ok(redlock) => redlock,
                 Err(error) => return Some(error.to_string()),
             };
             let begun = Instant::now();
             let mut granted = 0;
-            while granted < self.nodes.urls.len() && begun.elapsed() < USABLE {
+            while granted < self.nodes.urls.len() && begun.elapsed() < RECOVERY_LIMIT {
                 match redlock.acquire("after all").await {
                     Ok(lease) => {
-                        sleep(LOOK).await;
+                        sleep(VOTE_DELAY).await;
                         granted = lease.report().granted();
                         let _ = lease.release().await;
                     }
-                    Err(_) => sleep(LOOK).await,
+                    Err(_) => sleep(VOTE_DELAY).await,
                 }
             }
             let _ = redlock.close().await;
             let all = self.nodes.urls.len();
             let is_short = granted < all;
-            is_short.then(|| format!("{granted} of {all} nodes grant a lock after all was mended"))
+            is_short.then(|| {
+                format!("only {granted} of {all} nodes grant a lock after all faults were mended")
+            })
         })
     }
 
-    /// Takes the keys of the run from the nodes, once no lock can be left.
+    /// Deletes the keys of the run, after all its locks have expired.
     fn clean_up(&self, outcome: &mut Outcome) {
         thread::sleep(GONE);
         let findings = &mut outcome.findings;
@@ -185,78 +186,83 @@ impl Torture {
             });
             match cleaned {
                 Ok(left) if left.is_empty() => {}
-                Ok(_) => findings
-                    .others
-                    .push(format!("node {number} has keys that cannot be taken away")),
+                Ok(_) => {
+                    findings.others.push(format!("keys on node {number} could not be deleted"))
+                }
                 Err(error) => {
-                    findings.others.push(format!("node {number} does not tell its keys: {error}"));
+                    findings
+                        .others
+                        .push(format!("the keys on node {number} could not be read: {error}"));
                 }
             }
         }
     }
 }
 
-impl Storm<'_> {
-    /// Makes faults until the time is over; says why if it ends before that. All are mended then.
-    fn rage(&mut self) -> Option<Stop> {
+impl FaultInjector<'_> {
+    /// Applies faults until the time is over, and mends them. Returns the reason for an early end.
+    fn run(&mut self) -> Option<Stop> {
         let Torture { faults, who, lasts, is_inside, .. } = self.torture;
-        // Times have an end, too.
-        let until = Instant::now() + (*lasts).min(FOREVER);
-        let most = Torture::most(self.torture.size(), *is_inside);
+        let until = Instant::now() + (*lasts).min(LONGEST_RUN);
+        let most = Torture::max_faulted(self.torture.size(), *is_inside);
         let mut plan = Plan::new(faults, most, who.seed);
-        let mut stopped = self.wait_until(until.min(Instant::now() + CALM));
+        let mut stopped = self.wait_until(until.min(Instant::now() + QUIET));
         while stopped.is_none() && Instant::now() < until {
             stopped = match plan.next() {
                 None => self.wait_until(until),
-                Some(wave) => self.wave(&wave, until),
+                Some(wave) => self.run_wave(&wave, until),
             };
         }
-        stopped.or_else(|| self.wait_until(Instant::now() + CALM))
+        stopped.or_else(|| self.wait_until(Instant::now() + QUIET))
     }
 
-    /// Applies some faults, and mends them whatever happens. A fault that cannot be applied is recorded and skipped.
-    fn wave(&mut self, wave: &plan::Wave, until: Instant) -> Option<Stop> {
+    /// Applies the faults of a wave, and always mends them. A fault that cannot be applied is recorded and skipped.
+    fn run_wave(&mut self, wave: &plan::Wave, until: Instant) -> Option<Stop> {
         let faults: Vec<_> =
             wave.faults.iter().map(|one| (*one, &self.torture.faults[*one])).collect();
         let begun = self.done.len();
         for (number, fault) in &faults {
-            self.note(*number, fault);
+            self.record_start(*number, fault);
         }
-        let applied = all(&faults, Fault::inflict);
+        let applied = run_all(&faults, Fault::apply);
         let mut stopped = None;
         if applied.iter().any(Result::is_ok) {
             stopped = self.wait_until(Instant::now() + wave.lasts);
         }
-        let mended = all(&faults, Fault::mend);
+        let mended = run_all(&faults, Fault::mend);
         let now = self.now();
         let records: Vec<_> = self.done.drain(begun..).collect();
         for ((record, applied), mended) in records.into_iter().zip(applied).zip(mended) {
             match applied {
                 Ok(()) => self.done.push(record::Fault { until: now, ..record }),
-                // An error of its mending command is ignored: the node may be well.
+                // Ignores an error of the mending command: the node may not be broken.
                 Err(why) => {
-                    output::complain(format_args!("skipped a fault: {why}"));
+                    output::print_message(format_args!(
+                        "skipped a fault that could not be applied: {why}"
+                    ));
                     let record::Fault { nemesis, target, from, .. } = record;
                     self.skipped.push(SkippedFault { nemesis, target, from, until: now, why });
                     continue;
                 }
             }
             if let Err(why) = mended {
-                output::complain(format_args!("NOT MENDED, do it by hand: {why}"));
+                output::print_message(format_args!(
+                    "a fault is NOT MENDED, repair the node by hand: {why}"
+                ));
                 stopped = Some(Stop::Failed(why));
             }
         }
         if stopped.is_some() || Instant::now() >= until {
             return stopped;
         }
-        // Nodes that were restarted count again before others are faulted.
+        // Restarted nodes must count again before other nodes get faults.
         self.wait_until(Instant::now() + wave.rest)
     }
 
-    /// Records that a fault begins. Its end is recorded later.
-    fn note(&mut self, number: usize, fault: &Fault) {
+    /// Records the start of a fault. `run_wave` sets its end.
+    fn record_start(&mut self, number: usize, fault: &Fault) {
         self.done.push(record::Fault {
-            nemesis: fault.inflict.clone(),
+            nemesis: fault.command.clone(),
             target: match fault.node {
                 Some(node) => format!("node {node}"),
                 None => format!("fault {}", number + 1),
@@ -267,14 +273,14 @@ impl Storm<'_> {
         });
     }
 
-    /// Waits, shows how it goes, and hears what it is told.
+    /// Waits and shows progress. Returns early if a signal arrives.
     fn wait_until(&mut self, until: Instant) -> Option<Stop> {
         loop {
-            let next = until.min(self.shown + SHOW);
+            let next = until.min(self.shown + PROGRESS_INTERVAL);
             match self.stop.recv_timeout(next.saturating_duration_since(Instant::now())) {
-                Ok(signal) => return Some(Stop::Asked(signal)),
+                Ok(signal) => return Some(Stop::Signal(signal)),
                 Err(RecvTimeoutError::Timeout) if Instant::now() >= until => return None,
-                // Nobody can tell us any more: the time alone counts.
+                // Without a sender, no signal can arrive.
                 Err(RecvTimeoutError::Disconnected) => {
                     thread::sleep(until.saturating_duration_since(Instant::now()));
                     return None;
@@ -287,32 +293,32 @@ impl Storm<'_> {
         }
     }
 
-    /// On the clock of the run.
+    /// The time on the clock of the run.
     fn now(&self) -> u64 {
         boot::now() - self.torture.who.origin
     }
 }
 
-/// The exit code of a run, in which nobody ever had a lock if it is empty, and something was found if it is bad.
-fn verdict(stopped: Option<&Stop>, is_empty: bool, is_bad: bool) -> Code {
+/// The exit code of a run. It is empty if no lock was ever acquired, and bad if there are findings.
+fn exit_code(stopped: Option<&Stop>, is_empty: bool, is_bad: bool) -> Code {
     match stopped {
-        // That says more than what was found of it.
+        // Without a single lock, other findings mean little.
         None if is_empty => Code::NO_QUORUM,
-        _ if is_bad => Code::NO,
+        _ if is_bad => Code::NEGATIVE,
         Some(Stop::Failed(_)) => Code::FAILED,
-        Some(Stop::Asked(signal)) => guard::code(*signal),
+        Some(Stop::Signal(signal)) => guard::code(*signal),
         None => Code::OK,
     }
 }
 
-/// Calls `what` for all faults at once.
-fn all(
+/// Calls `action` for all faults concurrently.
+fn run_all(
     faults: &[(usize, &Fault)],
-    what: fn(&Fault) -> Result<(), String>,
+    action: fn(&Fault) -> Result<(), String>,
 ) -> Vec<Result<(), String>> {
     thread::scope(|scope| {
-        let each: Vec<_> = faults.iter().map(|(_, one)| scope.spawn(|| what(one))).collect();
-        each.into_iter().map(|one| one.join().unwrap_or(Err("a panic".to_owned()))).collect()
+        let each: Vec<_> = faults.iter().map(|(_, one)| scope.spawn(|| action(one))).collect();
+        each.into_iter().map(|one| one.join().unwrap_or(Err("panicked".to_owned()))).collect()
     })
 }
 
@@ -321,26 +327,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inside_the_promise_a_majority_is_left_alone() {
-        let most = |is_inside| [1, 2, 3, 4, 5, 7].map(|nodes| Torture::most(nodes, is_inside));
-        assert_eq!(most(true), [0, 0, 1, 1, 2, 3]);
-        assert_eq!(most(false), [1, 2, 3, 4, 5, 7]);
+    fn inside_mode_faults_only_a_minority() {
+        let max_faulted =
+            |is_inside| [1, 2, 3, 4, 5, 7].map(|nodes| Torture::max_faulted(nodes, is_inside));
+        assert_eq!(max_faulted(true), [0, 0, 1, 1, 2, 3]);
+        assert_eq!(max_faulted(false), [1, 2, 3, 4, 5, 7]);
     }
 
     #[test]
-    fn what_was_found_counts_before_why_it_ended_and_no_lock_at_all_before_that() {
-        let (asked, failed) = (Stop::Asked(Signal::INT), Stop::Failed(String::new()));
+    fn exit_code_prefers_findings_to_the_reason_for_the_end() {
+        let (signal, failed) = (Stop::Signal(Signal::INT), Stop::Failed(String::new()));
         for (stopped, is_empty, is_bad, code) in [
             (None, false, false, Code::OK),
-            (None, false, true, Code::NO),
+            (None, false, true, Code::NEGATIVE),
             (None, true, false, Code::NO_QUORUM),
             (None, true, true, Code::NO_QUORUM),
-            (Some(&asked), true, false, Code::of_signal(2)),
-            (Some(&asked), false, true, Code::NO),
+            (Some(&signal), true, false, Code::of_signal(2)),
+            (Some(&signal), false, true, Code::NEGATIVE),
             (Some(&failed), true, false, Code::FAILED),
-            (Some(&failed), false, true, Code::NO),
+            (Some(&failed), false, true, Code::NEGATIVE),
         ] {
-            assert_eq!(verdict(stopped, is_empty, is_bad), code, "{stopped:?} {is_empty} {is_bad}");
+            assert_eq!(
+                exit_code(stopped, is_empty, is_bad),
+                code,
+                "{stopped:?} {is_empty} {is_bad}"
+            );
         }
     }
 }

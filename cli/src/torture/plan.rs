@@ -1,4 +1,5 @@
-//! Which faults are made together, for how long, and how long the nodes are left in peace then: by the seed alone.
+//! The schedule of faults: which are applied together, for how long, and the rest after that. It depends only on the
+//! seed.
 
 use super::fault::Fault;
 use harness::choice::mixed;
@@ -7,41 +8,38 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use std::time::Duration;
 
-/// How long a fault lasts: less than the shortest ttl of the workload, up to more than its longest.
+/// Duration of a fault: from less than the shortest ttl of the workload to more than the longest.
 const LASTS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
-/// How long nothing is done then. A node that was restarted counts again 3.04 s after that: the longest ttl of 2 s and
-/// what clocks may drift on it, and a second; and it is found within a second.
+/// Time without faults after a wave. A restarted node counts again after 3.04 s (the longest ttl of 2 s, the drift
+/// allowance, and a second), and clients reconnect to it within a second.
 pub(super) const REST: (Duration, Duration) =
     (Duration::from_millis(4_500), Duration::from_secs(6));
 
-/// Faults that are made together.
+/// Faults that are applied together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wave {
-    /// Which of them.
+    /// Indices into the list of faults.
     pub(super) faults: Vec<usize>,
     pub(super) lasts: Duration,
     pub(super) rest: Duration,
 }
 
-/// Waves without an end. Each fault has its turn before one comes again.
+/// An endless sequence of waves. Each fault is applied once before any fault is repeated.
 pub(super) struct Plan {
-    /// The node of each fault, as a number of its own.
+    /// The node of each fault. Faults without a node get a unique number.
     nodes: Vec<u16>,
-    /// How many nodes are faulted at a time at the most.
-    most: usize,
-    /// Those whose turn it still is.
+    max_faulted: usize,
+    /// The faults not yet applied in this round.
     deck: Vec<usize>,
     rng: StdRng,
 }
 
 impl Plan {
-    /// Of these faults, on at most so many nodes at a time.
-    pub(super) fn new(faults: &[Fault], most: u16, seed: u64) -> Self {
-        // A fault of a node that is not said is taken to have one of its own.
+    pub(super) fn new(faults: &[Fault], max_faulted: u16, seed: u64) -> Self {
         let others = (1..).map(|other| u16::MAX - other);
         let nodes = faults.iter().zip(others).map(|(fault, other)| fault.node.unwrap_or(other));
         let rng = StdRng::seed_from_u64(mixed(seed, u64::MAX));
-        Self { nodes: nodes.collect(), most: most.into(), deck: Vec::new(), rng }
+        Self { nodes: nodes.collect(), max_faulted: max_faulted.into(), deck: Vec::new(), rng }
     }
 }
 
@@ -49,14 +47,14 @@ impl Iterator for Plan {
     type Item = Wave;
 
     fn next(&mut self) -> Option<Wave> {
-        if self.nodes.is_empty() || self.most == 0 {
+        if self.nodes.is_empty() || self.max_faulted == 0 {
             return None;
         }
         if self.deck.is_empty() {
             self.deck = (0..self.nodes.len()).collect();
             self.deck.shuffle(&mut self.rng);
         }
-        let together = self.rng.random_range(1..=self.most);
+        let together = self.rng.random_range(1..=self.max_faulted);
         let mut faults: Vec<usize> = Vec::new();
         let nodes = &self.nodes;
         self.deck.retain(|&one| {
@@ -79,39 +77,39 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn fault(node: Option<u16>) -> Fault {
-        Fault { node, inflict: "a".to_owned(), mend: "b".to_owned() }
+        Fault { node, command: "a".to_owned(), mend: "b".to_owned() }
     }
 
     #[test]
-    fn a_minority_of_nodes_is_faulted_at_a_time_and_each_fault_has_its_turn() {
+    fn waves_fault_a_minority_and_apply_each_fault_once_per_round() {
         let faults: Vec<_> = (0..20).map(|one| fault(Some(1 + one % 5))).collect();
         for seed in 0..50 {
             let waves: Vec<_> = Plan::new(&faults, 2, seed).take(200).collect();
             let mut sizes = BTreeSet::new();
             for wave in &waves {
                 let nodes: BTreeSet<_> = wave.faults.iter().map(|one| faults[*one].node).collect();
-                assert_eq!(nodes.len(), wave.faults.len(), "one fault a node");
+                assert_eq!(nodes.len(), wave.faults.len(), "one fault per node");
                 sizes.insert(wave.faults.len());
             }
             assert_eq!(sizes, BTreeSet::from([1, 2]));
-            let made = waves.iter().flat_map(|wave| wave.faults.clone()).take(20);
+            let first_round = waves.iter().flat_map(|wave| wave.faults.clone()).take(20);
             assert_eq!(
-                made.collect::<BTreeSet<_>>().len(),
+                first_round.collect::<BTreeSet<_>>().len(),
                 20,
-                "none comes twice before all have come"
+                "no fault is repeated before all were applied"
             );
         }
     }
 
     #[test]
-    fn faults_of_no_node_are_of_different_ones() {
+    fn faults_without_node_can_be_applied_together() {
         let faults = vec![fault(None); 3];
         let waves: Vec<_> = Plan::new(&faults, 3, 7).take(50).collect();
         assert!(waves.iter().any(|wave| wave.faults.len() == 3));
     }
 
     #[test]
-    fn the_seed_alone_decides() {
+    fn plan_depends_only_on_the_seed() {
         let faults: Vec<_> = (1..6).map(|node| fault(Some(node))).collect();
         let waves = |seed| Plan::new(&faults, 2, seed).take(30).collect::<Vec<_>>();
         assert_eq!(waves(3), waves(3));
@@ -119,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn without_faults_there_is_no_wave() {
+    fn plan_without_faults_is_empty() {
         assert_eq!(Plan::new(&[], 2, 1).next(), None);
         assert_eq!(Plan::new(&[fault(None)], 0, 1).next(), None);
     }

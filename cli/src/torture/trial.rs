@@ -1,4 +1,4 @@
-//! One trial of each fault before the clients start: a command that never works is an error, and not a run without faults.
+//! Tries each fault once before the clients start, so that a broken command is an error and not a run without faults.
 
 use super::fault::{Fault, PAUSE, TRIES};
 use crate::exit::{Code, Failure};
@@ -6,8 +6,7 @@ use rustix::process::Signal;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// Applies and heals each of the `faults` once, one after the other, then waits for `rest`. Returns early with the signal
-/// that asks for the end.
+/// Applies and mends each fault once, one after the other, then waits for `rest`. Returns early if a signal arrives.
 ///
 /// # Errors
 /// If a command fails `TRIES` times. The fault is mended first, since it may have been applied in part.
@@ -18,13 +17,14 @@ pub(super) fn trial(
 ) -> Result<Option<Signal>, Failure> {
     for (number, fault) in (1..).zip(faults) {
         let applied = apply(fault, stop);
-        let healed = fault.mend();
-        let signal = applied
-            .map_err(|why| format!("fault {number} could not be applied in {TRIES} tries: {why}"));
-        let healed =
-            healed.map_err(|why| format!("fault {number} is NOT MENDED, do it by hand: {why}"));
+        let mended = fault.mend();
+        let signal = applied.map_err(|why| {
+            format!("fault {number} could not be applied in {TRIES} attempts: {why}")
+        });
+        let mended = mended
+            .map_err(|why| format!("fault {number} is NOT MENDED, repair the node by hand: {why}"));
         let signal =
-            signal.and_then(|signal| healed.map(|()| signal)).map_err(|why| failure(&why))?;
+            signal.and_then(|signal| mended.map(|()| signal)).map_err(|why| failure(&why))?;
         if signal.is_some() {
             return Ok(signal);
         }
@@ -33,9 +33,9 @@ pub(super) fn trial(
     Ok(signal_within(rest, stop))
 }
 
-/// Applies a fault, if need be several times: on a busy machine its command can fail now and then.
+/// Applies a fault in up to `TRIES` attempts, because commands can fail occasionally on a busy machine.
 fn apply(fault: &Fault, stop: &Receiver<Signal>) -> Result<Option<Signal>, String> {
-    let mut applied = fault.inflict();
+    let mut applied = fault.apply();
     for _ in 1..TRIES {
         if applied.is_ok() {
             break;
@@ -43,7 +43,7 @@ fn apply(fault: &Fault, stop: &Receiver<Signal>) -> Result<Option<Signal>, Strin
         if let Some(signal) = signal_within(PAUSE, stop) {
             return Ok(Some(signal));
         }
-        applied = fault.inflict();
+        applied = fault.apply();
     }
     applied.map(|()| signal_within(Duration::ZERO, stop))
 }
@@ -52,7 +52,7 @@ fn failure(why: &str) -> Failure {
     Failure::new(Code::FAILED, format!("{why}. No client was started"))
 }
 
-/// The signal that arrives within that time.
+/// Waits for `time`; returns early if a signal arrives.
 fn signal_within(time: Duration, stop: &Receiver<Signal>) -> Option<Signal> {
     match stop.recv_timeout(time) {
         Ok(signal) => Some(signal),

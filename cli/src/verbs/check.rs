@@ -1,4 +1,4 @@
-//! `quorlock check`: whether the nodes are fit for locks.
+//! `quorlock check`: checks the configuration and the state of the nodes.
 
 use crate::exit::{self, Code, Failure};
 use crate::nodes::Client;
@@ -8,24 +8,24 @@ use anstyle::Style;
 use clap::{Args, ValueEnum};
 use quorlock::{Finding, NodeCheck, Severity};
 
-/// Look whether locks are safe on the nodes, and say what to set there
+/// Check the nodes' configuration and report unsafe settings
 #[derive(Args, Debug)]
 #[command(after_long_help = exit::help(
     &[
-        ("quorlock check", "each node's facts and findings, with advice"),
-        ("quorlock check --fail-on warning --json", "for a monitor"),
+        ("quorlock check", "print facts, findings and advice for each node"),
+        ("quorlock check --fail-on warning --json", "for monitoring"),
     ],
     &[
-        ("0", "nothing was found that is as bad as --fail-on"),
-        ("1", "something was"),
-        ("69", "too few nodes answer, or count after a restart: without a majority there are no locks"),
+        ("0", "no finding of the severity in --fail-on, or above it"),
+        ("1", "at least one such finding"),
+        ("69", "too few nodes reply, or too few count after a restart: no lock can be acquired"),
     ],
 ))]
 pub(crate) struct Arguments {
-    /// How bad a finding has to be for the exit code 1
+    /// Lowest severity that causes exit code 1
     #[arg(long, value_enum, value_name = "SEVERITY", default_value_t = Level::Danger)]
     fail_on: Level,
-    /// Print JSON: a list with an object for each node
+    /// Print JSON: an array with one object per node
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     restarts: RestartOptions,
 }
 
-/// How bad a finding is.
+/// [`Severity`] as an option.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Level {
     Danger,
@@ -54,25 +54,25 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let client = Client::new(&arguments.nodes, arguments.restarts.guard())?;
     let nodes = client.redlock.check().await?;
     if arguments.json {
-        output::json(&nodes)?;
+        output::print_json(&nodes)?;
     } else {
-        nodes.iter().try_for_each(|node| output::line(shown(node)))?;
+        nodes.iter().try_for_each(|node| output::print_line(shown(node)))?;
     }
     // An older node would show that the deployment is not new.
     if client.is_strict() && nodes.iter().all(|node| has(node, is_quarantined)) {
-        output::complain(quarantine::IF_NEW);
+        output::print_message(quarantine::IF_NEW);
     }
-    Ok(verdict(&nodes, arguments.fail_on.into()))
+    Ok(exit_code(&nodes, arguments.fail_on.into()))
 }
 
-fn verdict(nodes: &[NodeCheck], least: Severity) -> Code {
-    let is_silent = |finding: &Finding| matches!(finding, Finding::Unreachable { .. });
-    let has_vote = |node: &&NodeCheck| !has(node, is_silent) && !has(node, is_quarantined);
+fn exit_code(nodes: &[NodeCheck], fail_on: Severity) -> Code {
+    let is_unreachable = |finding: &Finding| matches!(finding, Finding::Unreachable { .. });
+    let has_vote = |node: &&NodeCheck| !has(node, is_unreachable) && !has(node, is_quarantined);
     if nodes.iter().filter(has_vote).count() <= nodes.len() / 2 {
         return Code::NO_QUORUM;
     }
     let worst = nodes.iter().filter_map(NodeCheck::worst).max();
-    if worst.is_some_and(|worst| worst >= least) { Code::NO } else { Code::OK }
+    if worst.is_some_and(|worst| worst >= fail_on) { Code::NEGATIVE } else { Code::OK }
 }
 
 fn has(node: &NodeCheck, is_wanted: impl Fn(&Finding) -> bool) -> bool {
@@ -83,7 +83,7 @@ fn is_quarantined(finding: &Finding) -> bool {
     matches!(finding, Finding::Quarantined { .. })
 }
 
-/// What the library prints, with the severities in colour.
+/// The library's text for a node, with the severities in colour.
 fn shown(node: &NodeCheck) -> String {
     let text = node.to_string();
     let lines = text.lines().map(|line| {

@@ -1,22 +1,22 @@
-//! `quorlock completions`: what shells complete.
+//! `quorlock completions`: completion scripts for shells.
 
 use crate::exit::{self, Code, Failure};
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 use std::io::{self, Write as _};
 
-/// Print the completions of a shell
+/// Print the completion script for a shell
 #[derive(Args, Debug)]
 #[command(after_long_help = exit::help(
     &[
-        ("quorlock completions bash >~/.local/share/bash-completion/completions/quorlock", "bash"),
-        ("quorlock completions zsh >\"${fpath[1]}/_quorlock\"", "zsh"),
-        ("quorlock completions fish >~/.config/fish/completions/quorlock.fish", "fish"),
+        ("quorlock completions bash >~/.local/share/bash-completion/completions/quorlock", "install for bash"),
+        ("quorlock completions zsh >\"${fpath[1]}/_quorlock\"", "install for zsh"),
+        ("quorlock completions fish >~/.config/fish/completions/quorlock.fish", "install for fish"),
     ],
     &[("0", "printed")],
 ))]
 pub(crate) struct Arguments {
-    /// Which shell
+    /// Name of the shell
     shell: Shell,
 }
 

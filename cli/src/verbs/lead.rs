@@ -1,35 +1,35 @@
-//! `quorlock lead`: a command on one host at a time, for ever.
+//! `quorlock lead`: runs a command on one host at a time, as the leader.
 
 use crate::exit::{self, Code, Failure};
-use crate::guard::nested::Mark;
+use crate::guard::nested::LockEnvironment;
 use crate::guard::{End, Guard, Signals};
-use crate::held::{self, Wanted};
+use crate::held::{self, LockRequest};
 use crate::options::{ChildOptions, LockOptions, NodeOptions, RestartOptions, WaitOptions};
 use crate::{nodes::Client, output, resource};
 use clap::Args;
 use std::ffi::OsString;
 
-/// Run a command on one host at a time, for ever: campaign, lead, and campaign again
+/// Run a command as the leader on one host at a time; campaign again after a loss
 ///
-/// The command gets a fencing token in `QUORLOCK_TOKEN`. When the lock is lost the command is ended as by `run`, and
-/// this host campaigns again. When the command ends by itself the lock is released, and `lead` ends with its code: let a
-/// service manager start it again, and another host lead meanwhile.
+/// CMD gets a fencing token in `QUORLOCK_TOKEN`. If the lock is lost, CMD is terminated as with `run`, and this host
+/// waits for the lock again. If CMD ends by itself, the lock is released and `lead` exits with CMD's code. Another host
+/// can then become the leader; a service manager can restart `lead`.
 #[derive(Args, Debug)]
 #[command(after_long_help = exit::help(
-    &[("quorlock lead scheduler -- ./scheduler", "on all hosts; one of them runs it")],
+    &[("quorlock lead scheduler -- ./scheduler", "started on all hosts: one of them runs the scheduler")],
     &[
-        ("CMD's own", "it led to its end"),
-        ("1", "held by another, and the setting retry has a limit"),
-        ("69", "no quorum, and the setting retry has a limit"),
+        ("CMD's own", "CMD ended by itself"),
+        ("1", "held by another client, and the setting retry limits the attempts"),
+        ("69", "no quorum, and the setting retry limits the attempts"),
         ("126", "CMD cannot be executed"),
         ("127", "CMD was not found"),
-        ("128+N", "CMD died of signal N, or N came while it campaigned"),
+        ("128+N", "signal N killed CMD, or arrived while `lead` waited for the lock"),
     ],
 ))]
 pub(crate) struct Arguments {
-    /// What the leader leads: any name, the same on all hosts
+    /// Name of the lock, the same on all hosts
     pub(crate) name: OsString,
-    /// What the leader runs
+    /// Command that the leader runs, with its arguments
     #[arg(value_name = "CMD", required = true, last = true)]
     pub(crate) command: Vec<OsString>,
     #[command(flatten)]
@@ -45,16 +45,16 @@ pub(crate) struct Arguments {
 pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let Arguments { name, command, lock, child, nodes, restarts } = &arguments;
     let resources = &[resource::bytes(name)?];
-    let wanted = Wanted { resources, lock, wait: &WaitOptions::for_ever(), fenced: true };
-    held::closing(Client::for_locks(nodes, restarts, lock)?, async |client| {
-        let mark = Mark::new(client, resources, Code::NO).await?;
-        let guard = Guard::new(client, mark, command, child)?;
+    let wanted = LockRequest { resources, lock, wait: &WaitOptions::unlimited(), fenced: true };
+    held::with_client(Client::for_locks(nodes, restarts, lock)?, async |client| {
+        let environment = LockEnvironment::new(client, resources, Code::NEGATIVE).await?;
+        let guard = Guard::new(client, environment, command, child)?;
         let mut signals = Signals::listen(child.foreground)?;
         loop {
-            match held::guarded(client, &wanted, &guard, &mut signals).await? {
+            match held::run_guarded(client, &wanted, &guard, &mut signals).await? {
                 End::Exited(code) => break Ok(code),
                 End::Lost if lock.quiet => {}
-                End::Lost => output::complain("no longer the leader: campaigning again"),
+                End::Lost => output::print_message("no longer the leader: campaigning again"),
             }
         }
     })

@@ -1,4 +1,4 @@
-//! The verbs: what each is told, and what it does.
+//! The subcommands: their arguments and implementations.
 
 mod check;
 mod completions;
@@ -14,7 +14,6 @@ use crate::guard::shim;
 use clap::Subcommand;
 use std::ffi::OsString;
 
-/// What is to be done.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     Run(run::Arguments),
@@ -29,25 +28,24 @@ pub(crate) enum Verb {
     Client,
     #[command(name = shim::VERB, hide = true)]
     Exec {
-        /// Who wants it to end with itself
+        /// Process id of the parent, whose death kills this process
         parent: u32,
-        /// What this process becomes
+        /// Command that replaces this process
         #[arg(required = true, last = true)]
         command: Vec<OsString>,
     },
 }
 
 impl Verb {
-    /// Does it.
     pub(crate) fn execute(self) -> Result<Code, Failure> {
         match self {
-            Self::Run(arguments) => on_threads(run::execute(arguments)),
-            Self::Hold(arguments) => on_threads(hold::execute(arguments)),
-            Self::Lead(arguments) => on_threads(lead::execute(arguments)),
-            Self::Status(arguments) => on_threads(status::execute(arguments)),
-            Self::Check(arguments) => on_threads(check::execute(arguments)),
-            Self::Release(arguments) => on_threads(release::execute(arguments)),
-            Self::Torture(arguments) => on_threads(torture::execute(arguments)),
+            Self::Run(arguments) => on_runtime(run::execute(arguments)),
+            Self::Hold(arguments) => on_runtime(hold::execute(arguments)),
+            Self::Lead(arguments) => on_runtime(lead::execute(arguments)),
+            Self::Status(arguments) => on_runtime(status::execute(arguments)),
+            Self::Check(arguments) => on_runtime(check::execute(arguments)),
+            Self::Release(arguments) => on_runtime(release::execute(arguments)),
+            Self::Torture(arguments) => on_runtime(torture::execute(arguments)),
             Self::Completions(arguments) => completions::execute(&arguments),
             Self::Client => Ok(Code(harness::client::run())),
             Self::Exec { parent, command } => Err(shim::exec(parent, &command)),
@@ -55,15 +53,15 @@ impl Verb {
     }
 }
 
-/// Does it on threads that renew locks whatever else is done. The work itself is done on this one.
-fn on_threads(work: impl Future<Output = Result<Code, Failure>>) -> Result<Code, Failure> {
+/// Runs `work` on this thread, and background tasks such as renewals on two more threads: `work` does not delay them.
+fn on_runtime(work: impl Future<Output = Result<Code, Failure>>) -> Result<Code, Failure> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime =
         runtime.worker_threads(2).enable_all().build().map_err(|error| {
-            Failure::new(Code::FAILED, format!("no threads to work with: {error}"))
+            Failure::new(Code::FAILED, format!("cannot start threads: {error}"))
         })?;
     let ended = runtime.block_on(work);
-    // What still hangs, such as the look-up of a host's name, is not waited for.
+    // Does not wait for blocking tasks, such as the DNS lookup of a host.
     runtime.shutdown_background();
     ended
 }

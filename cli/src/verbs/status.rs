@@ -1,4 +1,4 @@
-//! `quorlock status`: who holds a lock.
+//! `quorlock status`: shows the holder of a lock.
 
 use crate::exit::{self, Code, Failure};
 use crate::nodes::Client;
@@ -12,30 +12,30 @@ use std::mem::{Discriminant, discriminant};
 use std::time::{Duration, SystemTime};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Show who holds a lock, as each node tells
+/// Show who holds a lock, as reported by each node
 #[derive(Args, Debug)]
 #[command(after_long_help = exit::help(
     &[
-        ("quorlock status backup", "who holds it, and what each node says"),
-        ("quorlock status -q backup || echo busy", "the exit code alone"),
-        ("quorlock status --watch --json backup", "a line of JSON for each change"),
+        ("quorlock status backup", "print the holder and the state on each node"),
+        ("quorlock status -q backup || echo busy", "use only the exit code"),
+        ("quorlock status --watch --json backup", "print a line of JSON for each change"),
     ],
     &[
-        ("0", "free: a majority of the nodes has no such lock"),
-        ("1", "held, or so many nodes are taken that nobody can have it"),
-        ("69", "unknown: too few nodes answer; or free, but too few nodes count after a restart"),
+        ("0", "free on a majority of the nodes"),
+        ("1", "held, or too few nodes are free for a majority"),
+        ("69", "unknown: too few nodes reply; or free, but too few nodes count after a restart"),
     ],
 ))]
 pub(crate) struct Arguments {
-    /// The name of the lock
+    /// Name of the resource
     resource: OsString,
-    /// Print nothing: the exit code tells
+    /// Print nothing; use the exit code
     #[arg(short, long, conflicts_with_all = ["watch", "json"])]
     quiet: bool,
-    /// Print a line for each change, until interrupted. The nodes are asked twice a second
+    /// Print a line for each change, until interrupted. Polls the nodes twice per second
     #[arg(long)]
     watch: bool,
-    /// Print JSON, one object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -44,10 +44,10 @@ pub(crate) struct Arguments {
     restarts: RestartOptions,
 }
 
-/// How often a watched lock is looked at: by one short script on each node.
-const PACE: Duration = Duration::from_millis(500);
+/// Polling interval of `--watch`. Each poll runs one short script on each node.
+const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What the nodes' answers come to.
+/// The state of the lock, computed from the nodes' replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Verdict {
@@ -57,8 +57,8 @@ enum Verdict {
 }
 
 impl Verdict {
-    /// Free is what a majority says is free. Held is what one holder has a majority of, and what leaves nobody a
-    /// majority to get, whatever the nodes that failed may have.
+    /// Free: a majority of the nodes reports the lock as free. Held: one holder has a majority, or no client could get
+    /// a majority even if the lock were free on all nodes that failed.
     fn of(status: &Status) -> Self {
         let count = |is: fn(&LockState) -> bool| {
             status.nodes().iter().filter(|node| is(node.state())).count()
@@ -81,16 +81,16 @@ impl Verdict {
     fn code(self) -> Code {
         match self {
             Self::Free => Code::OK,
-            Self::Held => Code::NO,
+            Self::Held => Code::NEGATIVE,
             Self::Unknown => Code::NO_QUORUM,
         }
     }
 }
 
-/// One answer to the question, to be printed.
+/// One result, to be printed.
 #[derive(Serialize)]
 struct Answer<'a> {
-    /// When it was given, where there are several.
+    /// The time of the result, with `--watch`.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<String>,
     resource: String,
@@ -104,20 +104,20 @@ impl<'a> Answer<'a> {
         Self { at: None, resource: resource::shown(name), state: Verdict::of(status), status }
     }
 
-    /// On several lines.
-    fn page(&self) -> String {
+    /// The summary, and a line for each node.
+    fn lines(&self) -> String {
         let nodes = self.status.nodes().iter().map(|node| format!("\n  {node}"));
-        format!("{}{}", self.head(), nodes.collect::<String>())
+        format!("{}{}", self.summary(), nodes.collect::<String>())
     }
 
-    /// On one line.
+    /// Time, summary and nodes on one line.
     fn line(&self) -> String {
         let nodes = self.status.nodes().iter().map(ToString::to_string).collect::<Vec<_>>();
         let at = self.at.as_deref().unwrap_or_default();
-        format!("{at} {}: {}", self.head(), nodes.join(", "))
+        format!("{at} {}: {}", self.summary(), nodes.join(", "))
     }
 
-    /// How long the lock cannot be acquired, although it is free.
+    /// The time for which the restart guard prevents acquires, although the lock is free.
     fn delay(&self) -> Option<Duration> {
         self.status.acquirable_in().filter(|wait| !wait.is_zero())
     }
@@ -126,7 +126,7 @@ impl<'a> Answer<'a> {
         if self.delay().is_some() { Code::NO_QUORUM } else { self.state.code() }
     }
 
-    fn head(&self) -> String {
+    fn summary(&self) -> String {
         let (style, word) = match self.state {
             Verdict::Free if self.delay().is_some() => (output::WARNING, "free"),
             Verdict::Free => (output::GOOD, "free"),
@@ -136,11 +136,13 @@ impl<'a> Answer<'a> {
         let word = output::styled(style, word);
         let more = match (self.state, self.status.holder()) {
             (Verdict::Held, Some(holder)) => format!(" by {holder}"),
-            (Verdict::Held, None) => " in part, too few nodes are free for anybody".to_owned(),
+            (Verdict::Held, None) => {
+                " on some nodes; too few nodes are free for a majority".to_owned()
+            }
             (Verdict::Free, _) => self.delay().map_or_else(String::new, |wait| {
                 format!(", but cannot be acquired for {}", quarantine::seconds(wait))
             }),
-            (Verdict::Unknown, _) => ", too few nodes answer".to_owned(),
+            (Verdict::Unknown, _) => ", too few nodes reply".to_owned(),
         };
         format!("{}: {word}{more}", self.resource)
     }
@@ -157,28 +159,28 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let answer = Answer::new(name, &status);
     match (arguments.quiet, arguments.json) {
         (true, _) => {}
-        (false, true) => output::json(&answer)?,
+        (false, true) => output::print_json(&answer)?,
         (false, false) => {
-            output::line(answer.page())?;
+            output::print_line(answer.lines())?;
             if answer.delay().is_some()
                 && let Some(reason) = quarantine::reason(&client)
             {
-                output::complain(reason);
+                output::print_message(reason);
             }
         }
     }
     Ok(answer.code())
 }
 
-/// Looks again and again, for ever, and prints what has changed.
+/// Polls the lock indefinitely, and prints each change.
 async fn watch(client: &Client, name: &[u8], is_json: bool) -> Result<Code, Failure> {
-    let mut ticks = interval(PACE);
+    let mut ticks = interval(WATCH_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut known = None;
     loop {
         ticks.tick().await;
         let status = client.redlock.status(name).await?;
-        let seen = essence(&status);
+        let seen = comparable(&status);
         if known.as_ref() == Some(&seen) {
             continue;
         }
@@ -186,24 +188,24 @@ async fn watch(client: &Client, name: &[u8], is_json: bool) -> Result<Code, Fail
         let at = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
         let answer = Answer { at: Some(at), ..Answer::new(name, &status) };
         if is_json {
-            output::json(&answer)?;
+            output::print_json(&answer)?;
         } else {
-            output::line(answer.line())?;
+            output::print_line(answer.line())?;
         }
     }
 }
 
-/// One node's kind of state, the holder's hint, and whether the node counts.
-type Essence = (Discriminant<LockState>, Option<String>, bool);
+/// A node's kind of state, the hint of the holder, and whether the node counts. Other differences, such as the
+/// remaining ttl, are no change.
+type Comparable = (Discriminant<LockState>, Option<String>, bool);
 
-/// What is a change if it is different. Time passes all the while, and is none.
-fn essence(status: &Status) -> Vec<Essence> {
+fn comparable(status: &Status) -> Vec<Comparable> {
     let nodes = status.nodes().iter();
-    let essence = |node: &NodeStatus| {
+    let of_node = |node: &NodeStatus| {
         let counts = node.eligibility().counts_in().is_zero();
         (discriminant(node.state()), node.holder().map(Holder::hint), counts)
     };
-    nodes.map(essence).collect()
+    nodes.map(of_node).collect()
 }
 
 #[cfg(test)]
@@ -211,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_too_few_nodes_tell_is_unknown() {
+    fn state_is_unknown_without_a_majority() {
         // Free, failed, needed, one holder has a majority.
         for (counts, verdict) in [
             ((3, 0, 2, false), Verdict::Free),
@@ -221,7 +223,7 @@ mod tests {
             ((1, 1, 2, false), Verdict::Unknown),
             ((0, 2, 2, false), Verdict::Unknown),
             ((0, 3, 2, false), Verdict::Unknown),
-            // Two of five are one's, two another's.
+            // Five nodes: two with one holder, two with another.
             ((1, 0, 3, false), Verdict::Held),
             ((1, 1, 3, false), Verdict::Held),
             ((1, 2, 3, false), Verdict::Unknown),

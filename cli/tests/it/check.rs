@@ -1,38 +1,38 @@
-//! `check`: what it prints, and its exit codes.
+//! `check`: output and exit codes.
 
 use crate::scene::Scene;
 use kit::{Cluster, Server};
 
 #[test]
-fn findings_end_with_1_from_the_severity_that_is_asked_for() {
+fn exit_code_depends_on_fail_on() {
     let durable = Server::builder().durable();
     let nodes = Cluster::start_with(3, &durable);
     let mut scene = Scene::on(&nodes);
-    let mut look = || {
+    let mut check = || {
         for options in [&[][..], &["--fail-on", "warning"]] {
             scene.run(&[&["check"], options].concat());
         }
     };
-    look();
+    check();
     nodes[1].cmd(&["CONFIG", "SET", "appendfsync", "everysec"]);
-    look();
+    check();
     nodes[2].cmd(&["CONFIG", "SET", "maxmemory", "1gb", "maxmemory-policy", "allkeys-lru"]);
-    look();
+    check();
     nodes[2].kill();
-    look();
+    check();
     nodes[1].kill();
-    look();
+    check();
     scene.compare_with("check.txt");
 }
 
 #[test]
-fn as_json_it_is_a_list_of_nodes() {
+fn json_is_an_array_of_nodes() {
     let nodes = Cluster::start(3);
     nodes[2].kill();
     let mut scene = Scene::on(&nodes);
-    let told = scene.run(&["check", "--json"]).out;
-    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
-    let worst = told.as_array().expect("a list").iter().map(|node| &node["worst"]);
+    let json = scene.run(&["check", "--json"]).out;
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let worst = json.as_array().expect("a list").iter().map(|node| &node["worst"]);
     assert_eq!(worst.collect::<Vec<_>>(), ["warning", "warning", "danger"]);
     scene.compare_with("check-json.txt");
 }

@@ -1,4 +1,4 @@
-//! `completions`: the scripts, and bash with one.
+//! `completions`: the scripts, and bash with its script.
 
 use crate::scene::{Ended, Scene};
 use std::fs;
@@ -13,7 +13,7 @@ fn script(shell: &str) -> String {
 }
 
 #[test]
-fn each_shell_has_a_script_that_knows_the_verbs() {
+fn each_script_contains_the_subcommands() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = script(shell);
         for word in ["quorlock", "release", "nodes-file"] {
@@ -22,7 +22,7 @@ fn each_shell_has_a_script_that_knows_the_verbs() {
     }
 }
 
-/// What bash offers for `words`, the last of which is being typed.
+/// The completions that bash offers for the last of `words`.
 fn offered(words: &[&str]) -> Vec<String> {
     let dir = TempDir::new().expect("a directory");
     let path = dir.path().join("quorlock.bash");
@@ -40,7 +40,7 @@ fn offered(words: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn bash_completes_verbs_options_and_values() {
+fn bash_completes_subcommands_options_and_values() {
     assert_eq!(offered(&["st"]), ["status"]);
     assert_eq!(offered(&["status", "--wa"]), ["--watch"]);
     assert_eq!(offered(&["check", "--fail-on", ""]), ["danger", "warning"]);

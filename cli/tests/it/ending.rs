@@ -1,4 +1,4 @@
-//! `run`: nothing of a command outlives its lock.
+//! `run`: the processes of a command end before its lock expires.
 
 use crate::running::{Notes, Running, eventually, is_alive};
 use crate::scene::{Ended, Scene};
@@ -6,7 +6,7 @@ use kit::{Cluster, Server};
 use rustix::process::Signal;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Begins a group whose last member ignores TERM, and touches a file for as long as it lives.
+/// Starts a child process that ignores TERM and touches a file every 100 ms while it lives.
 const STUBBORN: &str = "(trap '' TERM; n=0; while [ $n -lt 600 ]; do : > $D/alive; sleep 0.1; n=$((n + 1)); done) & \
                         echo $! > $D/grandchild; wait";
 
@@ -14,12 +14,11 @@ fn hang(nodes: &Cluster) {
     nodes.iter().for_each(Server::stop);
 }
 
-/// Several at once, as often as that.
 const ROUNDS: usize = 2;
 const AT_ONCE: usize = 25;
 
 #[test]
-fn a_group_that_ignores_term_is_dead_before_the_lease_ends_fifty_times_of_fifty() {
+fn group_that_ignores_term_is_killed_before_the_lease_ends() {
     const TTL: Duration = Duration::from_secs(4);
     for _ in 0..ROUNDS {
         let nodes = Cluster::start(3);
@@ -34,24 +33,24 @@ fn a_group_that_ignores_term_is_dead_before_the_lease_ends_fifty_times_of_fifty(
             eventually("it works", || dir.has("alive"));
         }
         hang(&nodes);
-        // No renewal was granted later: none is valid after its ttl.
+        // No renewal succeeds from here on, so no lease is valid after its ttl.
         let end = SystemTime::now() + TTL;
         for (running, dir) in all {
             let ended = running.end();
             assert_eq!(ended.code, 124, "{}", ended.err);
-            for told in ["the lock is being lost", "CMD gets TERM", "they get KILL"] {
-                assert!(ended.err.contains(told), "{told}: {}", ended.err);
+            for message in ["the lock was not renewed", "CMD gets TERM", "they get KILL"] {
+                assert!(ended.err.contains(message), "{message}: {}", ended.err);
             }
-            assert!(!is_alive(dir.number("grandchild")), "it is gone when we are");
+            assert!(!is_alive(dir.number("grandchild")), "it ends before quorlock");
             let late = dir.written("alive").duration_since(end);
-            assert!(late.is_err(), "it lived {late:?} too long");
+            assert!(late.is_err(), "it ended {late:?} after the lease");
         }
         nodes.iter().for_each(Server::cont);
     }
 }
 
 #[test]
-fn a_command_whose_quorlock_is_killed_is_dead_at_once_fifty_times_of_fifty() {
+fn command_dies_at_once_when_quorlock_is_killed() {
     let nodes = Cluster::start(3);
     let scene = Scene::on(&nodes);
     let mut longest = Duration::ZERO;
@@ -76,7 +75,7 @@ fn a_command_whose_quorlock_is_killed_is_dead_at_once_fifty_times_of_fifty() {
 }
 
 #[test]
-fn who_was_stopped_for_too_long_ends_the_command_as_soon_as_it_goes_on() {
+fn quorlock_stopped_beyond_the_validity_kills_the_command_when_continued() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     let mut command = dir.command(&scene, &["run", "--ttl", "5s", "r"], STUBBORN);
@@ -84,7 +83,7 @@ fn who_was_stopped_for_too_long_ends_the_command_as_soon_as_it_goes_on() {
     let grandchild = dir.number("grandchild");
     running.stop();
     eventually("the lock ends", || nodes.is_empty());
-    assert!(is_alive(grandchild), "nobody could end it");
+    assert!(is_alive(grandchild), "quorlock is stopped");
     running.cont();
     let ended = running.end();
     assert_eq!(ended.code, 124);
@@ -93,26 +92,29 @@ fn who_was_stopped_for_too_long_ends_the_command_as_soon_as_it_goes_on() {
 }
 
 #[test]
-fn a_lock_that_is_taken_away_ends_the_command_without_grace() {
+fn taken_over_lock_kills_the_command_without_grace() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     let running = Running::of(&mut dir.command(&scene, &["run", "--ttl", "60s", "r"], STUBBORN));
     let grandchild = dir.number("grandchild");
     for node in &nodes {
-        node.cmd(&["SET", "r", "another's", "PX", "60000"]);
+        node.cmd(&["SET", "r", "another client's", "PX", "60000"]);
     }
     let ended = running.end();
     assert_eq!(ended.code, 124);
     assert!(ended.err.contains("the lock was lost: CMD gets KILL"), "{}", ended.err);
     assert!(!is_alive(grandchild));
-    assert!(nodes.keys_per_node().iter().all(|keys| keys == &[b"r"]), "it is another's");
+    assert!(
+        nodes.keys_per_node().iter().all(|keys| keys == &[b"r"]),
+        "the other client's key is kept"
+    );
 }
 
 #[test]
-fn the_grace_is_for_commands_that_stop_in_order() {
+fn command_gets_term_before_kill_unless_on_lost_is_kill() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
-    // For so long it may be held: then it is being lost.
+    // The lock is lost after --max-hold.
     let options = ["run", "--ttl", "3s", "--max-hold", "3s", "r"];
     let script = "trap 'echo stopped > $D/stopped; exit 3' TERM; n=0; \
                   while [ $n -lt 600 ]; do sleep 0.1; n=$((n + 1)); done";
@@ -126,9 +128,9 @@ fn the_grace_is_for_commands_that_stop_in_order() {
     assert!(hard.err.contains("CMD gets KILL"), "{}", hard.err);
 }
 
-/// Who is stopped hears of TERM when it goes on; so it has to.
+/// A stopped process handles TERM only when it is continued.
 #[test]
-fn a_command_that_is_stopped_is_told_as_well() {
+fn stopped_command_is_continued_to_handle_term() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     let options = ["run", "--ttl", "10s", "--grace", "5s", "--max-hold", "10s", "r"];
@@ -139,31 +141,32 @@ fn a_command_that_is_stopped_is_told_as_well() {
     assert!(dir.has("ready") && dir.has("told"), "{}", ended.err);
 }
 
-/// It would run without a lock: who wanted it has died before it could be tied to that.
+/// The parent died before the parent death signal was set: the command would run without a lock.
 #[test]
-fn what_nobody_wants_any_more_is_not_run() {
+fn command_of_a_dead_parent_is_not_started() {
     let dir = Notes::new();
     let mut command = dir.command(&Scene::default(), &["__exec", "1"], "echo > $D/ran");
     let ended = Ended::of(&mut command);
     assert_eq!(ended.code, 125);
-    assert!(ended.err.contains("quorlock has died before it began"), "{}", ended.err);
+    assert!(ended.err.contains("quorlock ended before the command was started"), "{}", ended.err);
     assert!(!dir.has("ran"));
 }
 
 #[test]
-fn what_a_command_leaves_running_is_ended_with_it() {
+fn background_processes_end_with_the_command() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     let script = STUBBORN.strip_suffix("; wait").expect("it waits");
-    // Before that it does not ignore TERM yet.
+    // Until the file exists, it does not ignore TERM yet.
     let script = format!("{script}; while [ ! -e $D/alive ]; do sleep 0.05; done; exit 5");
     let options = ["run", "--ttl", "10s", "--grace", "500ms", "r"];
     let ended = Ended::of(&mut dir.command(&scene, &options, &script));
     assert_eq!(ended.code, 5);
-    for told in
-        ["what it left running is ended with it", "not all processes of CMD have ended after TERM"]
-    {
-        assert!(ended.err.contains(told), "{told}: {}", ended.err);
+    for message in [
+        "the processes that it left running get TERM",
+        "processes of CMD are still running after TERM",
+    ] {
+        assert!(ended.err.contains(message), "{message}: {}", ended.err);
     }
     assert!(!is_alive(dir.number("grandchild")));
     assert!(nodes.is_empty());

@@ -1,4 +1,4 @@
-//! Every page of the help, and the version.
+//! The help texts, the version, and colour.
 
 use crate::scene::{Ended, Scene};
 use crate::terminal::Terminal;
@@ -8,7 +8,7 @@ const VERBS: [&str; 8] =
     ["run", "hold", "lead", "status", "check", "release", "torture", "completions"];
 
 #[test]
-fn every_page_is_as_it_was_looked_at() {
+fn help_texts_match_the_snapshots() {
     let mut front = Scene::default();
     front.name("[VERSION]", env!("CARGO_PKG_VERSION"));
     for page in ["--help", "-h", "--version"] {
@@ -24,7 +24,7 @@ fn every_page_is_as_it_was_looked_at() {
 }
 
 #[test]
-fn no_verb_is_without_a_page_here() {
+fn every_subcommand_has_a_help_snapshot() {
     let front = Ended::of(&mut Scene::default().command(&["-h"])).out;
     let list = front.lines().skip_while(|line| *line != "Commands:").skip(1);
     let named =
@@ -32,9 +32,8 @@ fn no_verb_is_without_a_page_here() {
     assert_eq!(named.filter(|verb| *verb != "help").collect::<Vec<_>>(), VERBS);
 }
 
-/// Escape sequences are for terminals, and for those who want them.
 #[test]
-fn a_terminal_is_shown_colour_unless_it_is_not_wanted() {
+fn terminal_gets_colour_unless_disabled() {
     let has_colour = |scene: &Scene, arguments: &[&str]| {
         shown_on_terminal(scene.command(arguments)).contains('\u{1b}')
     };
@@ -49,13 +48,12 @@ fn a_terminal_is_shown_colour_unless_it_is_not_wanted() {
     }
 }
 
-/// What a command shows on a terminal of its own.
 fn shown_on_terminal(command: Command) -> String {
     Terminal::run(command).end().out
 }
 
 #[test]
-fn what_is_not_shown_on_a_terminal_has_no_colour() {
+fn output_to_a_pipe_has_no_colour() {
     for arguments in [&["--help"][..], &["status", "--help"], &["status"], &["status", "r"]] {
         let Ended { out, err, .. } = Ended::of(&mut Scene::default().command(arguments));
         assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "{out}{err}");

@@ -1,4 +1,4 @@
-//! `hold` and `lead`: locks that are held for as long as somebody wants them.
+//! `hold` and `lead`.
 
 use crate::running::{Notes, Running, eventually, state, that_ignores_nothing};
 use crate::scene::{Ended, Scene};
@@ -7,14 +7,14 @@ use rustix::process::Signal;
 use std::process::{Command, Stdio};
 
 #[test]
-fn a_lock_is_held_until_term_and_told_in_json() {
+fn hold_prints_json_and_releases_on_term() {
     let nodes = Cluster::start(3);
     let scene = Scene::on(&nodes);
     let mut holding = Running::of(&mut scene.command(&["hold", "--fenced", "b", "a"]));
-    let told: serde_json::Value = serde_json::from_str(&holding.line()).expect("JSON");
-    assert_eq!(told["resources"], serde_json::json!(["b", "a"]));
-    assert!(told["validity_seconds"].as_f64().is_some_and(|valid| valid > 0.0 && valid < 10.0));
-    assert!(told["token"].as_u64().is_some_and(|token| token > 0), "{told}");
+    let json: serde_json::Value = serde_json::from_str(&holding.line()).expect("JSON");
+    assert_eq!(json["resources"], serde_json::json!(["b", "a"]));
+    assert!(json["validity_seconds"].as_f64().is_some_and(|valid| valid > 0.0 && valid < 10.0));
+    assert!(json["token"].as_u64().is_some_and(|token| token > 0), "{json}");
     assert_eq!(Ended::of(&mut scene.command(&["status", "-q", "a"])).code, 1);
     holding.send(Signal::TERM);
     let ended = holding.end();
@@ -25,12 +25,12 @@ fn a_lock_is_held_until_term_and_told_in_json() {
 }
 
 #[test]
-fn a_lock_that_is_released_by_its_value_is_lost() {
+fn hold_loses_a_lock_released_by_its_value() {
     let nodes = Cluster::start(3);
     let scene = Scene::on(&nodes);
     let mut holding = Running::of(&mut scene.command(&["hold", "a"]));
-    let told: serde_json::Value = serde_json::from_str(&holding.line()).expect("JSON");
-    let value = told["value"].as_str().expect("a value").to_owned();
+    let json: serde_json::Value = serde_json::from_str(&holding.line()).expect("JSON");
+    let value = json["value"].as_str().expect("a value").to_owned();
     let released = Ended::of(&mut scene.command(&["release", "a", "--value", &value]));
     assert_eq!(released.code, 0, "{}", released.err);
     let ended = holding.end();
@@ -54,18 +54,22 @@ fn hold_after_a_forced_release_reports_no_expiry() {
 }
 
 #[test]
-fn who_holds_it_can_be_stopped_and_go_on() {
+fn hold_can_be_suspended_and_continued() {
     let nodes = Cluster::start(3);
     let scene = Scene::on(&nodes);
     let command = scene.command(&["hold", "--ttl", "60s", "a"]);
     let mut holding = Running::of(&mut that_ignores_nothing(&command));
     holding.line();
-    // As Control-Z does it.
+    // The signal of Control-Z.
     holding.send(Signal::TSTP);
     eventually("it is stopped", || state(holding.id()) == Some('T'));
     holding.send(Signal::CONT);
-    eventually("it goes on", || state(holding.id()) != Some('T'));
-    assert_eq!(Ended::of(&mut scene.command(&["status", "-q", "a"])).code, 1, "with its lock");
+    eventually("it continues", || state(holding.id()) != Some('T'));
+    assert_eq!(
+        Ended::of(&mut scene.command(&["status", "-q", "a"])).code,
+        1,
+        "the lock is still held"
+    );
     holding.send(Signal::INT);
     assert_eq!(holding.end().code, 0);
     assert!(nodes.is_empty());
@@ -75,7 +79,7 @@ fn who_holds_it_can_be_stopped_and_go_on() {
 fn hold_while_stdin_ends_with_its_input() {
     let nodes = Cluster::start(3);
     let scene = Scene::on(&nodes);
-    // Without the option the input does not matter.
+    // Without the option, the end of stdin has no effect.
     let mut apart = Running::of(&mut scene.command(&["hold", "apart"]));
     apart.close_stdin();
     let mut holding = Running::of(&mut scene.command(&["hold", "--while-stdin", "r"]));
@@ -85,7 +89,11 @@ fn hold_while_stdin_ends_with_its_input() {
     waiting.close_stdin();
     let ended = waiting.end();
     assert_eq!((ended.code, &*ended.out, &*ended.err), (129, "", ""), "before it held the lock");
-    assert_eq!(Ended::of(&mut scene.command(&["status", "-q", "r"])).code, 1, "it is held on");
+    assert_eq!(
+        Ended::of(&mut scene.command(&["status", "-q", "r"])).code,
+        1,
+        "the lock is still held"
+    );
     holding.close_stdin();
     let ended = holding.end();
     assert_eq!((ended.code, &*ended.err), (0, ""));
@@ -95,7 +103,7 @@ fn hold_while_stdin_ends_with_its_input() {
     assert_eq!(apart.end().code, 0);
 }
 
-/// The kernel closes the pipe, so that works for `kill -9` as well.
+/// The kernel closes the pipe even after `kill -9`.
 #[test]
 fn hold_while_stdin_ends_with_a_killed_user() {
     let nodes = Cluster::start(3);
@@ -104,7 +112,7 @@ fn hold_while_stdin_ends_with_a_killed_user() {
     let mut command = scene.command(&["hold", "--while-stdin", "r"]);
     command.stdin(pipes.stdout).stdout(Stdio::null()).stderr(Stdio::null());
     let mut holding = command.spawn().expect("it runs");
-    // It has a copy of the pipe.
+    // The command has a copy of the pipe.
     drop(command);
     eventually("it is held", || nodes.keys_per_node().iter().all(|keys| !keys.is_empty()));
     drop(user);
@@ -119,20 +127,20 @@ fn hold_prints_when_renewals_fail_and_succeed_again() {
     let mut holding = Running::of(&mut scene.command(&["hold", "--ttl", "10s", "r"]));
     holding.line();
     nodes.iter().for_each(Server::stop);
-    let failing = holding.complaint();
+    let failing = holding.error_line();
     nodes.iter().for_each(Server::cont);
     assert!(failing.contains("renewals are failing, the lock is lost in "), "{failing}");
-    assert_eq!(holding.complaint(), "quorlock: renewals succeed again\n");
+    assert_eq!(holding.error_line(), "quorlock: renewals succeed again\n");
     holding.send(Signal::TERM);
     assert_eq!(holding.end().code, 0);
 }
 
-/// Says that it leads, and goes on until it is told to end.
+/// Appends its token to a file, and runs until the file `go` exists.
 const LEADER: &str = "echo $QUORLOCK_TOKEN >> $D/tokens; n=0; \
                       while [ ! -e $D/go ] && [ $n -lt 1200 ]; do sleep 0.05; n=$((n + 1)); done; exit 8";
 
 #[test]
-fn one_leads_and_when_it_dies_another_with_a_higher_token() {
+fn next_leader_has_a_higher_token() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     let lead = || Running::of(&mut dir.command(&scene, &["lead", "--ttl", "5s", "r"], LEADER));
@@ -148,11 +156,11 @@ fn one_leads_and_when_it_dies_another_with_a_higher_token() {
     assert!(tokens().is_sorted_by(|one, next| one < next), "{:?}", tokens());
     dir.write("go");
     let ended = second.end();
-    assert_eq!((ended.code, &*ended.err), (8, ""), "it ends as the command did");
+    assert_eq!((ended.code, &*ended.err), (8, ""), "the exit code of the command");
 }
 
 #[test]
-fn who_has_lost_its_lead_campaigns_again() {
+fn lead_campaigns_again_after_a_loss() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes).with("QUORLOCK_NODE_TIMEOUT", "300ms");
     let leader = Running::of(&mut dir.command(&scene, &["lead", "--ttl", "2s", "r"], LEADER));

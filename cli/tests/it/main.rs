@@ -1,10 +1,10 @@
 //! The command `quorlock`: its help, its messages and its exit codes, on real servers where it needs some.
 //!
-//! What it prints stands in `snapshots/`; `SNAPSHOTS=overwrite cargo test -p quorlock-cli` writes it anew.
+//! `snapshots/` has the expected output; `SNAPSHOTS=overwrite cargo test -p quorlock-cli` updates it.
 
 #![allow(
     clippy::incompatible_msrv,
-    reason = "the command is for older toolchains; its tests run with a newer one"
+    reason = "the command supports older toolchains than its tests"
 )]
 
 mod check;

@@ -1,4 +1,4 @@
-//! Locks that are wanted by who runs under them already.
+//! Requests for a lock from a command that runs under the same lock.
 
 use crate::running::{Notes, Running, eventually};
 use crate::scene::{Ended, Scene};
@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 const QUORLOCK: &str = env!("CARGO_BIN_EXE_quorlock");
 
 #[test]
-fn who_locks_again_what_it_runs_under_is_refused_at_any_depth() {
+fn nested_request_for_the_same_lock_is_refused() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     let run = |script: &str| Ended::of(&mut dir.command(&scene, &["run", "a"], script));
@@ -24,7 +24,7 @@ fn who_locks_again_what_it_runs_under_is_refused_at_any_depth() {
         let ended = run(&script);
         assert_eq!(ended.code, 1, "{script}: {}", ended.err);
         assert!(
-            ended.err.contains("a is held by the quorlock that this command runs under"),
+            ended.err.contains("a is already held by a quorlock that runs this command"),
             "{}",
             ended.err
         );
@@ -39,7 +39,7 @@ fn who_locks_again_what_it_runs_under_is_refused_at_any_depth() {
 }
 
 #[test]
-fn the_same_nodes_in_another_order_are_the_same_and_others_are_not() {
+fn nested_request_on_other_nodes_is_allowed() {
     let (nodes, others, dir) = (Cluster::start(3), Cluster::start(1), Notes::new());
     let scene = Scene::on(&nodes);
     let mut urls = nodes.urls();
@@ -57,9 +57,9 @@ fn the_same_nodes_in_another_order_are_the_same_and_others_are_not() {
     assert_eq!(run(&urls, ""), 0, "other databases");
 }
 
-/// Names are bytes: what is shown of them in text must not be the same for two.
+/// The variable has names as text, which must differ for different bytes.
 #[test]
-fn names_that_are_no_text_are_told_apart() {
+fn names_that_are_not_utf8_are_distinguished() {
     let nodes = Cluster::start(1);
     let scene = Scene::on(&nodes);
     let again = |name: &[u8]| {
@@ -74,16 +74,16 @@ fn names_that_are_no_text_are_told_apart() {
     }
     let ended = again(b"odd\xff");
     assert_eq!(ended.code, 1);
-    assert!(ended.err.contains("odd\\xff is held by"), "{}", ended.err);
+    assert!(ended.err.contains("odd\\xff is already held by"), "{}", ended.err);
     assert_eq!(again(b"b").code, 1);
 }
 
-/// As in tmux or dockerd: a daemon that a deployment has started runs the next one.
+/// A daemon, such as tmux or dockerd, that was started under a lock and later requests the same lock.
 #[test]
 fn daemon_of_an_earlier_lock_can_acquire_it_again() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
-    // It has left the group of the command before that ends.
+    // The daemon leaves the process group before the command ends.
     let daemon = format!(
         "touch $D/up
          while [ ! -e $D/first ]; do sleep 0.05; done; {QUORLOCK} run -n a -- true; echo $? > $D/contended
@@ -94,20 +94,23 @@ fn daemon_of_an_earlier_lock_can_acquire_it_again() {
          while [ ! -e $D/up ]; do sleep 0.05; done"
     );
     assert_eq!(Ended::of(&mut dir.command(&scene, &["run", "a"], &script)).code, 0);
-    // Another holder has the lock, with another value: an ordinary refusal.
+    // Another holder has the lock, with another value: the refusal is an ordinary one.
     let mut holding = Running::of(&mut scene.command(&["hold", "a"]));
     assert!(holding.line().contains("value"));
     dir.write("first");
     assert_eq!(dir.number("contended"), 1);
-    let told = dir.read("err");
-    assert!(told.contains("held by ") && !told.contains("wait for itself"), "{told}");
+    let message = dir.read("err");
+    assert!(
+        message.contains("held by ") && !message.contains("waiting for it would never end"),
+        "{message}"
+    );
     holding.send(Signal::TERM);
     assert_eq!(holding.end().code, 0);
     dir.write("second");
     assert_eq!(dir.number("free"), 0, "{}", dir.read("err"));
 }
 
-/// A node that has the lock is proof enough: the others may answer later.
+/// One node with the lock is enough, because the others may be unreachable.
 #[test]
 fn lock_on_a_minority_that_answers_is_still_held() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
@@ -121,5 +124,5 @@ fn lock_on_a_minority_that_answers_is_still_held() {
     dir.write("go");
     let ended = running.end();
     assert_eq!(ended.code, 1, "{}", ended.err);
-    assert!(ended.err.contains("would wait for itself"), "{}", ended.err);
+    assert!(ended.err.contains("waiting for it would never end"), "{}", ended.err);
 }

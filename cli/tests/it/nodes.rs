@@ -1,4 +1,4 @@
-//! Where the nodes come from, and what is refused there.
+//! Sources of the nodes, and errors in them.
 
 use crate::scene::{Ended, Scene};
 use kit::Cluster;
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-/// A directory with files in it.
+/// A directory with settings files.
 struct Files(TempDir);
 
 impl Files {
@@ -26,7 +26,7 @@ impl Files {
 }
 
 #[test]
-fn without_nodes_it_says_where_to_name_them() {
+fn missing_nodes_are_a_usage_error_with_advice() {
     let mut scene = Scene::default();
     for arguments in [
         &["status", "a"][..],
@@ -44,7 +44,7 @@ fn without_nodes_it_says_where_to_name_them() {
 }
 
 #[test]
-fn what_is_wrong_with_a_node_is_told_without_its_password() {
+fn errors_about_a_node_contain_no_password() {
     let mut scene = Scene::default();
     for urls in [
         &["redis://10.0.0.1:port"][..],
@@ -57,8 +57,8 @@ fn what_is_wrong_with_a_node_is_told_without_its_password() {
         &["unix:///run/redis.sock?pass=topsecret"],
     ] {
         let options: Vec<&str> = urls.iter().flat_map(|url| ["--node", url]).collect();
-        let told = scene.run(&[&["check"], &options[..]].concat()).err;
-        assert!(!told.contains("topsecret"), "{told}");
+        let output = scene.run(&[&["check"], &options[..]].concat()).err;
+        assert!(!output.contains("topsecret"), "{output}");
     }
     let mut scene = scene.with("QUORLOCK_NODES", "redis://me:topsecret@10.0.0.1:port");
     assert!(!scene.run(&["check"]).err.contains("topsecret"));
@@ -66,7 +66,7 @@ fn what_is_wrong_with_a_node_is_told_without_its_password() {
 }
 
 #[test]
-fn a_file_says_where_it_is_wrong_and_shows_no_password() {
+fn errors_in_a_file_name_the_line_and_no_password() {
     let files = Files::new();
     let mut scene = Scene::default();
     scene.name("[DIR]", files.dir());
@@ -90,8 +90,8 @@ fn a_file_says_where_it_is_wrong_and_shows_no_password() {
         ("long-ttl", "nodes = [\"redis://10.0.0.1\"]\nttl = \"5m\"\n"),
         ("both", "nodes = [\"redis://10.0.0.1\"]\nowner = true\nmetadata = \"me\"\n"),
     ] {
-        let told = scene.run(&["check", "--nodes-file", &files.write(name, text)]).err;
-        assert!(!told.contains("topsecret"), "{told}");
+        let output = scene.run(&["check", "--nodes-file", &files.write(name, text)]).err;
+        assert!(!output.contains("topsecret"), "{output}");
     }
     let missing = format!("{}/missing", files.dir());
     scene.run(&["check", "--nodes-file", &missing]);
@@ -101,7 +101,7 @@ fn a_file_says_where_it_is_wrong_and_shows_no_password() {
 }
 
 #[test]
-fn variables_that_cannot_work_are_named() {
+fn invalid_variables_are_named() {
     let mut scene = Scene::default().with("QUORLOCK_NODES", "redis://10.0.0.1");
     for (name, value) in [
         ("QUORLOCK_TLL", "5s"),
@@ -116,7 +116,7 @@ fn variables_that_cannot_work_are_named() {
 
 /// Without white space before it, a # belongs to the URL. The text after it may be a password, so no error shows it.
 #[test]
-fn lists_of_nodes_take_commas_and_comments() {
+fn node_lists_accept_commas_and_comments() {
     let files = Files::new();
     let mut scene = Scene::default();
     scene.name("[DIR]", files.dir());
@@ -129,15 +129,15 @@ fn lists_of_nodes_take_commas_and_comments() {
         ("fragment", "redis://me:top#secret@10.0.0.1 # rack 1\n"),
         ("comma-in-password", "redis://me:top,secret@10.0.0.1:port, redis://10.0.0.2\n"),
     ] {
-        let told = scene.run(&["check", "--nodes-file", &files.write(name, text)]).err;
-        assert!(!told.contains("secret"), "{told}");
+        let output = scene.run(&["check", "--nodes-file", &files.write(name, text)]).err;
+        assert!(!output.contains("secret"), "{output}");
     }
     scene.compare_with("nodes-list.txt");
 }
 
-/// A lock on one node is seen by who asks that node, and not by who asks another.
+/// The lock exists on the first node only, so the exit code of `status` shows which nodes were used.
 #[test]
-fn one_place_names_the_nodes_an_option_before_a_variable() {
+fn option_overrides_the_variable_with_nodes() {
     let [first, second] = [Cluster::start(1), Cluster::start(1)];
     for key in ["a", "app:b"] {
         first[0].set(key, "somebody");
@@ -165,7 +165,7 @@ fn one_place_names_the_nodes_an_option_before_a_variable() {
         assert_eq!(code(&other, &[&options[..], &["a"]].concat()), 1, "{options:?}");
         assert_eq!(code(&other, &[&options[..], &["b"]].concat()), 0, "{options:?}");
     }
-    // Settings come from the file, and from a variable before that.
+    // The variable overrides the settings of the file.
     assert_eq!(code(&other, &["--nodes-file", &prefixed, "b"]), 1);
     let other = other.with("QUORLOCK_KEY_PREFIX", "other:");
     assert_eq!(code(&other, &["--nodes-file", &prefixed, "b"]), 0);

@@ -1,4 +1,4 @@
-//! `run` as process 1, as in a container: orphans come to it.
+//! `run` and `hold` as process 1, as in a container: the kernel makes orphans their children.
 
 use crate::running::Notes;
 use crate::scene::{Ended, Scene};
@@ -8,14 +8,14 @@ use std::env;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Where the script is that is to be run.
+/// The variable with the script to run.
 const SCRIPT: &str = "QUORLOCK_TEST_ORPHANS";
 
-/// This program becomes `quorlock`, to which the orphans below it come.
+/// Not a test: executes `quorlock` as a child subreaper, which adopts the orphans below it.
 #[test]
 #[ignore = "it is run by the test of this file, in a process of its own"]
 fn becomes_quorlock() {
-    let script = env::var(SCRIPT).expect("it is told");
+    let script = env::var(SCRIPT).expect("it is set");
     set_child_subreaper(Some(getpid())).expect("Linux has it");
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorlock"));
     command.args(["run", "r", "--", "/bin/sh", "-c", &script]).env_remove(SCRIPT);
@@ -93,13 +93,13 @@ fn process_1_reports_the_code_of_a_command_that_ends_with_orphans() {
 }
 
 #[test]
-fn what_has_ended_is_not_taken_for_running() {
+fn zombies_of_the_group_do_not_delay_the_end() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let mut command = Command::new(env::current_exe().expect("it has a path"));
     command.args(["--ignored", "--exact", "orphans::becomes_quorlock", "--nocapture"]);
     let given = dir.command(&Scene::on(&nodes), &[], "");
     command.envs(given.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    // The subshell's child is an orphan, and has ended before the command does.
+    // The subshell's child is an orphan, and ends before the command does.
     let script = "(sh -c 'echo $$ > $D/orphan' &); while [ ! -s $D/orphan ]; do sleep 0.05; done; \
                   while [ \"$(cut -d' ' -f3 /proc/$(cat $D/orphan)/stat)\" != Z ]; do sleep 0.05; done; \
                   exit 5";

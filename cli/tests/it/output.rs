@@ -1,13 +1,13 @@
-//! Who reads what is printed, and who does not.
+//! Output to a closed pipe.
 
 use crate::scene::Scene;
 use kit::Cluster;
 use std::io::Read;
 use std::process::{Command, Stdio};
 
-/// As in `quorlock status r | head -n 0`: it ends as if SIGPIPE had ended it, and says nothing of that.
+/// As in `quorlock status r | head -n 0`: the exit code is that of SIGPIPE, without a message.
 #[test]
-fn where_nobody_reads_it_ends_in_silence() {
+fn closed_stdout_ends_the_command_without_a_message() {
     let nodes = Cluster::start(1);
     let scene = Scene::on(&nodes);
     for (arguments, code) in [
@@ -19,18 +19,18 @@ fn where_nobody_reads_it_ends_in_silence() {
         (&["completions", "bash"], 141),
         (&["run", "r", "--", "/bin/true"], 0),
     ] {
-        let ended = unread(scene.command(arguments));
+        let ended = run_with_closed_stdout(scene.command(arguments));
         assert_eq!(ended, (Some(code), String::new()), "{arguments:?}");
         assert!(nodes.is_empty(), "{arguments:?}");
     }
     nodes[0].set("r", "0123456789abcdef0123456789abcdef");
-    let (code, said) = unread(scene.command(&["release", "--force", "r"]));
-    assert_eq!((code, &*said), (Some(141), ""));
+    let (code, err) = run_with_closed_stdout(scene.command(&["release", "--force", "r"]));
+    assert_eq!((code, &*err), (Some(141), ""));
     assert!(nodes.is_empty());
 }
 
-/// The exit code, and what was complained of.
-fn unread(mut command: Command) -> (Option<i32>, String) {
+/// Runs the command with a closed stdout: its exit code and stderr.
+fn run_with_closed_stdout(mut command: Command) -> (Option<i32>, String) {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
     let mut child = command
@@ -40,8 +40,8 @@ fn unread(mut command: Command) -> (Option<i32>, String) {
         .spawn()
         .expect("it runs");
     drop(command);
-    let mut said = String::new();
+    let mut err = String::new();
     let mut pipe = child.stderr.take().expect("it is piped");
-    pipe.read_to_string(&mut said).expect("text");
-    (child.wait().expect("it ends").code(), said)
+    pipe.read_to_string(&mut err).expect("text");
+    (child.wait().expect("it ends").code(), err)
 }

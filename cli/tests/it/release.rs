@@ -8,18 +8,18 @@ use std::time::Duration;
 const MINUTE: Duration = Duration::from_secs(60);
 
 async fn client(nodes: &Cluster) -> Redlock {
-    // As patient as the command is here.
+    // The same node timeout as the command's.
     let builder = Builder::default().nodes(nodes.urls()).node_timeout(Duration::from_secs(2));
     let client = builder.ttl(MINUTE).metadata("web-1:4711").build().expect("good settings");
     client.ready().await.expect("they are up");
     client
 }
 
-/// A holder that does not know yet may restore its lock on a node: it releases that when it gives the lease up.
-async fn is_gone(lease: Lease, nodes: &Cluster) {
+/// Waits until no key is left. A holder that has not noticed the loss may restore a key; it deletes it with the lease.
+async fn await_loss(lease: Lease, nodes: &Cluster) {
     lease.lost().await;
     drop(lease);
-    eventually(Duration::from_secs(20), "nothing is left", || nodes.is_empty());
+    eventually(Duration::from_secs(20), "no key is left", || nodes.is_empty());
 }
 
 async fn held(client: &Redlock, name: &str) -> Lease {
@@ -27,7 +27,7 @@ async fn held(client: &Redlock, name: &str) -> Lease {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_the_value_can_release_it_and_nobody_else() {
+async fn release_by_value_needs_the_holders_value() {
     let nodes = Cluster::start(3);
     let mut scene = Scene::on(&nodes);
     let client = client(&nodes).await;
@@ -39,7 +39,7 @@ async fn who_has_the_value_can_release_it_and_nobody_else() {
     scene.run(&["release", "backup", "--value", &wrong]);
     assert!(lease.is_valid());
     scene.run(&["release", "backup", "--value", &value]);
-    is_gone(lease, &nodes).await;
+    await_loss(lease, &nodes).await;
     scene.run(&["release", "backup", "--value", &value]);
 
     let set = client.acquire_all(["a", "b"]).await.expect("free");
@@ -51,19 +51,19 @@ async fn who_has_the_value_can_release_it_and_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn by_force_it_is_released_whosever_it_is() {
+async fn forced_release_deletes_the_lock_of_any_holder() {
     let nodes = Cluster::start(3);
     let mut scene = Scene::on(&nodes);
     let client = client(&nodes).await;
     let lease = held(&client, "backup").await;
     scene.run(&["release", "backup", "--force"]);
-    is_gone(lease, &nodes).await;
+    await_loss(lease, &nodes).await;
     scene.run(&["release", "backup", "--force"]);
 
-    // What one node keeps of an attempt that came to nothing.
+    // A key on one node, left by a failed attempt.
     nodes[1].set("backup", "somebody");
     scene.run(&["release", "backup", "--force"]);
-    // No lock of ours is nobody's to delete.
+    // A key that is no lock is kept.
     nodes[1].cmd(&["RPUSH", "backup", "no", "lock"]);
     scene.run(&["release", "backup", "--force"]);
     assert_eq!(nodes[1].keys(), [b"backup"]);
@@ -71,7 +71,7 @@ async fn by_force_it_is_released_whosever_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_quorum_nothing_is_known() {
+async fn release_without_quorum_reports_it() {
     let nodes = Cluster::start(3);
     let mut scene = Scene::on(&nodes);
     let client = client(&nodes).await;

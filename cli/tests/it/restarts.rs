@@ -1,4 +1,4 @@
-//! Nodes that were restarted, or may have been: a new client, as each run of the command is, cannot know.
+//! Recently started nodes: each run of the command is a new client, which has not observed restarts.
 
 use crate::running::{Running, SOON};
 use crate::scene::{Ended, Scene};
@@ -7,15 +7,15 @@ use rustix::process::{Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::time::Duration;
 
-/// Longer than a restarted node has no vote, by default.
+/// Longer than the default time for which a restarted node is excluded.
 const AGE: Duration = Duration::from_secs(120);
 
-/// The command as it is used without a guard in its environment.
+/// A scene without `QUORLOCK_RESTART_GUARD`.
 fn by_default(nodes: &[Server]) -> Scene {
     Scene::on(nodes).without("QUORLOCK_RESTART_GUARD")
 }
 
-/// Nodes whose servers have been up for longer than they have no vote after a restart.
+/// Nodes whose reported uptime exceeds the time for which a restarted node is excluded.
 fn aged(count: usize) -> Cluster {
     let nodes = Cluster::start_with(count, &Server::builder().clock());
     nodes.iter().for_each(|node| node.clock().jump(AGE));
@@ -39,7 +39,7 @@ fn acquire_on_new_nodes_is_refused_with_the_way_out() {
         }
     }
     assert_eq!(code(&scene, &["run", "--restart-guard", "observed", "r", "--", "/bin/true"]), 0);
-    // The option counts before the variable, and that before the default.
+    // The option overrides the variable, and the variable overrides the default.
     let observed = scene.with("QUORLOCK_RESTART_GUARD", "observed");
     assert_eq!(code(&observed, &run), 0);
     assert_eq!(code(&observed, &["hold", "-n", "--restart-guard", "strict", "r"]), 69);
@@ -58,7 +58,7 @@ fn acquire_without_info_permission_names_the_permission() {
 
 /// An acquire that waits prints the reason first.
 #[test]
-fn waiting_for_new_nodes_is_announced_by_each_verb() {
+fn waiting_for_new_nodes_is_announced_by_each_subcommand() {
     let nodes = Cluster::start(3);
     let scene = by_default(&nodes);
     for verb in
@@ -66,20 +66,20 @@ fn waiting_for_new_nodes_is_announced_by_each_verb() {
     {
         let (child, Pipes { stderr, .. }) = Child::spawn(&mut scene.command(verb));
         let mut lines = BufReader::new(stderr).lines();
-        let told = lines.next().expect("a line").expect("text");
-        assert!(told.contains("waiting: no lock can be acquired for "), "{verb:?}: {told}");
-        assert!(told.contains("--restart-guard observed"), "{verb:?}: {told}");
+        let line = lines.next().expect("a line").expect("text");
+        assert!(line.contains("waiting: no lock can be acquired for "), "{verb:?}: {line}");
+        assert!(line.contains("--restart-guard observed"), "{verb:?}: {line}");
         kill_process(crate::running::pid(child.pid()), Signal::TERM).expect("it runs");
         assert!(child.wait(SOON).is_some(), "{verb:?}");
     }
 }
 
-/// The trace of I14, for a client that is new: all nodes forget the lock of a holder that goes on.
+/// All nodes forget the lock of a holder that continues, and a new client requests the lock.
 #[test]
 fn second_holder_after_restart_of_all_nodes_is_refused() {
     let nodes = aged(3);
     let scene = by_default(&nodes);
-    // A ttl for which it need not renew: a renewal would put its key back.
+    // A long ttl, so that no renewal restores the key.
     let mut holding = Running::of(&mut scene.command(&["hold", "--ttl", "60s", "r"]));
     assert!(holding.line().contains("\"value\""));
     nodes.iter().for_each(|node| {
@@ -91,7 +91,7 @@ fn second_holder_after_restart_of_all_nodes_is_refused() {
         code(&scene, &arguments)
     };
     assert_eq!(run(&[]), 69);
-    // Only the guard has refused it.
+    // Without the guard, the acquire succeeds.
     assert_eq!(run(&["--restart-guard", "off"]), 0);
     holding.send(Signal::TERM);
     holding.end();
@@ -110,25 +110,25 @@ fn status_and_check_report_restarted_nodes() {
         node.restart();
     };
     nodes[..2].iter().for_each(restart);
-    let (told, checked) = (status(&[]), check());
-    assert_eq!((told.code, checked.code), (0, 1), "{}{}", told.out, checked.out);
-    assert!(told.out.starts_with("r: free\n"), "{}", told.out);
+    let (state, checked) = (status(&[]), check());
+    assert_eq!((state.code, checked.code), (0, 1), "{}{}", state.out, checked.out);
+    assert!(state.out.starts_with("r: free\n"), "{}", state.out);
     assert_eq!(checked.out.matches("danger: restarted ").count(), 2, "{}", checked.out);
     restart(&nodes[2]);
-    let (told, checked) = (status(&[]), check());
-    assert_eq!((told.code, checked.code), (69, 69), "{}{}", told.out, checked.out);
-    assert!(told.out.starts_with("r: free, but cannot be acquired for "), "{}", told.out);
-    assert_eq!(told.out.matches("counts again in ").count(), 3, "{}", told.out);
-    // An older node shows that the deployment is not new.
-    assert!(told.err.contains("3 of 5 nodes") && !told.err.contains("observed"), "{}", told.err);
+    let (state, checked) = (status(&[]), check());
+    assert_eq!((state.code, checked.code), (69, 69), "{}{}", state.out, checked.out);
+    assert!(state.out.starts_with("r: free, but cannot be acquired for "), "{}", state.out);
+    assert_eq!(state.out.matches("counts again in ").count(), 3, "{}", state.out);
+    // A node with a long uptime shows that the deployment is not new.
+    assert!(state.err.contains("3 of 5 nodes") && !state.err.contains("observed"), "{}", state.err);
     assert_eq!(status(&["-q"]).code, 69);
-    let told: serde_json::Value = serde_json::from_str(&status(&["--json"]).out).expect("JSON");
-    let left = told["acquirable_in_seconds"].as_f64().expect("a number");
-    assert!((1.0..=62.2).contains(&left), "{told}");
-    assert_eq!(told["nodes"][2]["eligibility"]["kind"], "excluded", "{told}");
+    let json: serde_json::Value = serde_json::from_str(&status(&["--json"]).out).expect("JSON");
+    let left = json["acquirable_in_seconds"].as_f64().expect("a number");
+    assert!((1.0..=62.2).contains(&left), "{json}");
+    assert_eq!(json["nodes"][2]["eligibility"]["kind"], "excluded", "{json}");
 }
 
-/// A release is no acquire: it needs no vote of a node that may have forgotten something.
+/// The restart guard applies only to acquires.
 #[test]
 fn release_by_value_ignores_restarts() {
     let nodes = Cluster::start(3);

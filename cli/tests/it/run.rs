@@ -1,4 +1,4 @@
-//! `run`: what the command is told, what becomes of its exit code and of the lock, and who runs when many want to.
+//! `run`: environment, exit codes, and concurrent runs.
 
 use crate::running::{Notes, Running, eventually};
 use crate::scene::{Ended, Scene};
@@ -8,11 +8,11 @@ use std::fs;
 use std::process::Command;
 use std::thread;
 
-/// A value that no client has.
+/// A value of no running client.
 const OTHER: &str = "0123456789abcdef0123456789abcdef:web-1:4711";
 
 #[test]
-fn it_ends_as_the_command_did_and_nothing_is_left_on_any_node() {
+fn run_exits_with_the_commands_code_and_leaves_no_key() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     for (script, expected) in [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill $$", 143)]
@@ -30,33 +30,41 @@ fn it_ends_as_the_command_did_and_nothing_is_left_on_any_node() {
 }
 
 #[test]
-fn the_command_has_our_streams_and_is_told_what_it_holds() {
+fn command_gets_streams_and_variables() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     let mut cat = Running::of(&mut scene.command(&["run", "r", "--", "/bin/cat"]));
     cat.type_in("through\n");
     assert_eq!(cat.line(), "through\n");
-    // Its input ends with ours.
+    // Its stdin ends with that of quorlock.
     cat.close_stdin();
     assert_eq!(cat.end().code, 0);
 
-    let told = "echo \"$QUORLOCK_RESOURCE|$QUORLOCK_TOKEN\"";
-    let run = |options: &[&str]| Ended::of(&mut dir.command(&scene, options, told)).out;
-    assert_eq!(run(&["run", "r"]), "r|\n", "no token unless it is asked for");
+    let script = "echo \"$QUORLOCK_RESOURCE|$QUORLOCK_TOKEN\"";
+    let run = |options: &[&str]| Ended::of(&mut dir.command(&scene, options, script)).out;
+    assert_eq!(run(&["run", "r"]), "r|\n", "no token without --fenced");
     assert_eq!(run(&["run", "b", "a"]), "b\na|\n");
-    let mut under_another = dir.command(&scene, &["run", "r"], told);
+    let mut under_another = dir.command(&scene, &["run", "r"], script);
     under_another.env("QUORLOCK_TOKEN", "7").env("QUORLOCK_RESOURCE", "q");
-    assert_eq!(Ended::of(&mut under_another).out, "r|\n", "that one is not of this lock");
+    assert_eq!(
+        Ended::of(&mut under_another).out,
+        "r|\n",
+        "inherited variables belong to another lock"
+    );
     let token = || {
-        let told = run(&["run", "--fenced", "r"]);
-        told.trim().strip_prefix("r|").and_then(|token| token.parse::<u64>().ok()).expect("a token")
+        let output = run(&["run", "--fenced", "r"]);
+        output
+            .trim()
+            .strip_prefix("r|")
+            .and_then(|token| token.parse::<u64>().ok())
+            .expect("a token")
     };
     let first = token();
     assert!(token() > first);
 }
 
 #[test]
-fn of_twenty_that_do_not_wait_one_runs() {
+fn one_of_twenty_runs_without_waiting() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     let script = "echo one >> $D/ran; while [ ! -e $D/go ]; do sleep 0.05; done";
@@ -72,7 +80,7 @@ fn of_twenty_that_do_not_wait_one_runs() {
 }
 
 #[test]
-fn of_twenty_that_wait_each_runs_once_and_none_beside_another() {
+fn twenty_waiting_runs_run_one_after_the_other() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     let ended: Vec<Ended> = thread::scope(|scope| {
@@ -95,7 +103,7 @@ fn of_twenty_that_wait_each_runs_once_and_none_beside_another() {
     let mut ran: Vec<_> = lines
         .chunks(2)
         .map(|pair| {
-            let number = pair[0].strip_prefix("begin ").expect("nobody is inside");
+            let number = pair[0].strip_prefix("begin ").expect("no run overlaps");
             assert_eq!(pair[1], format!("end {number}"), "{log}");
             number.parse::<usize>().expect("a number")
         })
@@ -105,7 +113,7 @@ fn of_twenty_that_wait_each_runs_once_and_none_beside_another() {
 }
 
 #[test]
-fn a_lock_that_another_holds_is_waited_for_as_long_as_was_said() {
+fn run_waits_for_a_held_lock_for_the_given_time() {
     let mut nodes = Cluster::start(3);
     let scene = Scene::on(&nodes);
     for node in &nodes {
@@ -122,7 +130,7 @@ fn a_lock_that_another_holds_is_waited_for_as_long_as_was_said() {
     for err in [&refused.err, &waited.err] {
         assert!(err.starts_with("quorlock: r is held by web-1:4711: "), "{err}");
     }
-    // How it goes is for terminals.
+    // Progress is shown only on terminals.
     assert!(!waited.err.contains("waiting"), "{}", waited.err);
     assert_eq!(run(&["-w", "300ms", "-E", "42"]).code, 42);
 
@@ -131,7 +139,7 @@ fn a_lock_that_another_holds_is_waited_for_as_long_as_was_said() {
         assert_eq!((quiet.code, &*quiet.err), (1, ""), "{options:?}");
     }
 
-    // A signal ends the waiting, and nothing of ours is left.
+    // A signal ends the wait, and no key of the waiter is left.
     let waiting = Running::of(&mut scene.command(&["run", "r", "--", "/bin/true"]));
     let clients = || nodes[0].cmd(&["CLIENT", "LIST"]);
     eventually("it waits", || format!("{:?}", clients()).contains("name=quorlock:"));
@@ -153,7 +161,7 @@ fn a_lock_that_another_holds_is_waited_for_as_long_as_was_said() {
 }
 
 #[test]
-fn who_waits_while_a_new_version_is_installed_runs_all_the_same() {
+fn waiting_run_survives_an_update_of_the_program() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     for node in &nodes {

@@ -1,4 +1,4 @@
-//! A command that runs while the test looks at it.
+//! Running commands, processes, and files of test scripts.
 
 use crate::scene::{Ended, Scene};
 use kit::{Child, Pipes};
@@ -10,10 +10,10 @@ use std::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
-/// Far longer than anything takes that has no time of its own.
+/// Limit for events without a timing of their own.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
-/// A `quorlock` that runs. Dropping it kills it; what it guards then dies by itself.
+/// A running `quorlock`. Dropping it kills it; the kernel then kills its command.
 pub(crate) struct Running {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -58,21 +58,20 @@ impl Running {
         self.stdin = None;
     }
 
-    /// The next line that it prints.
+    /// The next line of its stdout.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.stdout.read_line(&mut line).expect("text");
         line
     }
 
-    /// The next line of its standard error.
-    pub(crate) fn complaint(&mut self) -> String {
+    /// The next line of its stderr.
+    pub(crate) fn error_line(&mut self) -> String {
         let mut line = String::new();
         self.stderr.read_line(&mut line).expect("text");
         line
     }
 
-    /// Waits for its end.
     #[track_caller]
     pub(crate) fn end(mut self) -> Ended {
         let code = self.child.wait(2 * SOON).expect("it ends");
@@ -87,7 +86,7 @@ impl Running {
     }
 }
 
-/// The same command, which ignores no signal from its start: a shell's jobs in the background ignore INT and QUIT.
+/// The same command with default signal handling: background jobs of a shell ignore INT and QUIT.
 pub(crate) fn that_ignores_nothing(command: &Command) -> Command {
     by_env("--default-signal=HUP,INT,QUIT,USR1,USR2,TERM", command)
 }
@@ -99,7 +98,7 @@ fn by_env(option: &str, command: &Command) -> Command {
     env
 }
 
-/// The same command, which ignores these signals from its start, as nohup(1) lets it do.
+/// The same command, which ignores these signals from its start, as under nohup(1).
 pub(crate) fn that_ignores(signals: &str, command: &Command) -> Command {
     by_env(&format!("--ignore-signal={signals}"), command)
 }
@@ -108,7 +107,7 @@ pub(crate) fn pid(id: u32) -> Pid {
     Pid::from_raw(id.cast_signed()).expect("a process has a number")
 }
 
-/// What follows the name in `/proc/ID/stat`.
+/// The fields after the name in `/proc/ID/stat`.
 pub(crate) fn stat(id: u32) -> Option<String> {
     after_name(&PathBuf::from(format!("/proc/{id}")))
 }
@@ -118,19 +117,19 @@ fn after_name(process_or_thread: &Path) -> Option<String> {
     stat.rsplit_once(") ").map(|(_, rest)| rest.to_owned())
 }
 
-/// What it does: `T` if it is stopped.
+/// The state of a process: `T` if it is stopped.
 pub(crate) fn state(id: u32) -> Option<char> {
     stat(id)?.chars().next()
 }
 
-/// The directories of its threads.
+/// The `/proc` directories of the threads of a process.
 pub(crate) fn threads(id: u32) -> Vec<PathBuf> {
     let tasks = fs::read_dir(format!("/proc/{id}/task")).expect("it runs");
     tasks.flatten().map(|task| task.path()).collect()
 }
 
-/// Stops it (SIGSTOP), and returns when none of its threads runs any more. Until then it is no stopped job, which the
-/// kernel would let continue when its group is orphaned.
+/// Stops a process (SIGSTOP) and returns when all its threads are stopped. Before that, the kernel would not continue
+/// it when its process group is orphaned.
 #[track_caller]
 pub(crate) fn stop(id: u32) {
     kill_process(pid(id), Signal::STOP).expect("it runs");
@@ -139,18 +138,18 @@ pub(crate) fn stop(id: u32) {
     eventually("all threads are stopped", || threads(id).iter().all(is_stopped));
 }
 
-/// True unless the process has ended; one that nobody has waited for has ended.
+/// True if the process exists and is no zombie.
 pub(crate) fn is_alive(id: u32) -> bool {
     state(id).is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
-/// Waits until that is so.
+/// Polls the condition, for at most `SOON`.
 #[track_caller]
 pub(crate) fn eventually(what: &str, condition: impl FnMut() -> bool) {
     kit::eventually(SOON, what, condition);
 }
 
-/// A directory that shell scripts of a test write to. They are run by `/bin/sh` with `$D` for it.
+/// A directory for files of a test's shell scripts, which get its path in `$D`.
 pub(crate) struct Notes(TempDir);
 
 impl Notes {
@@ -182,20 +181,21 @@ impl Notes {
         fs::write(self.path(name), "").expect("it is written");
     }
 
-    /// A copy of a program, made by another one: what a process that is started meanwhile has open to write cannot be run.
+    /// A copy of a program, made by cp(1): if the test had the file open for writing, a concurrently started process
+    /// would inherit it, and the copy could not be executed.
     pub(crate) fn copy(&self, program: &str, name: &str) -> PathBuf {
         let copied = Command::new("cp").arg(program).arg(self.path(name)).status();
         assert!(copied.expect("cp").success());
         self.path(name)
     }
 
-    /// When it was last written to.
+    /// The time of the last write to a file.
     pub(crate) fn written(&self, name: &str) -> SystemTime {
         let path: &Path = &self.path(name);
         fs::metadata(path).and_then(|it| it.modified()).expect("it was written")
     }
 
-    /// The number that was written there.
+    /// The number in a file, once it has a line.
     #[track_caller]
     pub(crate) fn number(&self, name: &str) -> u32 {
         eventually(name, || self.read(name).ends_with('\n'));

@@ -1,4 +1,4 @@
-//! What is typed, and what comes of it, as a transcript that is compared with a snapshot.
+//! Runs commands and compares the transcript with a snapshot.
 
 use kit::{Child, Pipes, Server};
 use regex::Regex;
@@ -9,9 +9,10 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-/// What differs from run to run, as patterns: what they enclose is replaced. The first that fits counts.
+/// Patterns of text that differs between runs. The text between the two groups is replaced by the name. Patterns are
+/// applied in order.
 const VARIABLE: [(&str, &str); 7] = [
-    // Without all three: it depends on who answered first.
+    // Without all three votes, the text depends on which nodes reply first.
     ("[REPORT]", r"(: )[0-2]/3 granted [^\n]*()"),
     ("[TIME]", r"()[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{12}Z()"),
     ("[SERVER]", r"()(?:Redis|Valkey) [0-9]+\.[0-9]+\.[0-9]+()"),
@@ -21,10 +22,10 @@ const VARIABLE: [(&str, &str); 7] = [
     ("[SECONDS]", r#"(_seconds":)-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?()"#),
 ];
 
-/// Far more than any of it takes.
+/// Far more than any command takes.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What a command has printed, and its exit code.
+/// The output and the exit code of a command.
 pub(crate) struct Ended {
     pub(crate) out: String,
     pub(crate) err: String,
@@ -32,13 +33,13 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Runs a command to its end. One that hangs is ended.
+    /// Runs a command to its end, and fails after `LIMIT`.
     #[track_caller]
     pub(crate) fn of(command: &mut Command) -> Self {
         let (child, Pipes { stdout, stderr, .. }) = Child::spawn(command);
         let [out, err] = [collect(stdout), collect(stderr)];
         let code = child.wait(LIMIT).expect("it ends");
-        let text = |read: thread::JoinHandle<String>| read.join().expect("what it printed is text");
+        let text = |read: thread::JoinHandle<String>| read.join().expect("UTF-8");
         Self { out: text(out), err: text(err), code }
     }
 }
@@ -51,18 +52,18 @@ fn collect(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String> {
     })
 }
 
-/// A shell, so to say, with an environment of its own, and names for what differs from run to run.
+/// A shell session: environment variables, a transcript, and names for text that differs between runs.
 #[derive(Default)]
 pub(crate) struct Scene {
     variables: Vec<(String, String)>,
     names: Vec<(&'static str, String)>,
-    /// True if what nodes say is in it.
+    /// True if the transcript contains output of real nodes: `VARIABLE` applies.
     is_live: bool,
     transcript: String,
 }
 
 impl Scene {
-    /// The nodes are those of the environment, and have names.
+    /// A scene with `nodes` in `QUORLOCK_NODES`, named [A], [B] and so on in the transcript.
     pub(crate) fn on(nodes: &[Server]) -> Self {
         let urls: Vec<String> = nodes.iter().map(Server::url).collect();
         let mut scene = Self { is_live: true, ..Self::default() };
@@ -70,45 +71,45 @@ impl Scene {
         for (node, name) in nodes.iter().zip(["[A]", "[B]", "[C]", "[D]", "[E]"]) {
             scene.name(name, &node.addr().to_string());
         }
-        // Servers of tests are young.
+        // The servers started recently, which the strict guard would exclude.
         scene = scene.with("QUORLOCK_RESTART_GUARD", "observed");
-        // Machines that are busy answer late.
+        // Nodes on a busy machine reply late.
         scene.with("QUORLOCK_NODE_TIMEOUT", "2s").with("QUORLOCK_CONNECT_TIMEOUT", "10s")
     }
 
-    /// The same with a variable of the environment.
+    /// Sets an environment variable.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         self.variables.retain(|(known, _)| known != name);
         self.variables.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// The same without a variable of the environment.
+    /// Removes an environment variable.
     pub(crate) fn without(mut self, name: &str) -> Self {
         self.variables.retain(|(known, _)| known != name);
         self
     }
 
-    /// Lets `name` stand for `text` in the transcript.
+    /// Replaces `text` by `name` in the transcript.
     pub(crate) fn name(&mut self, name: &'static str, text: &str) {
         self.names.push((name, text.to_owned()));
     }
 
-    /// The command, as it is run here.
+    /// The command, in the environment of the scene.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_quorlock"));
         command.env_clear().envs(self.variables.iter().cloned()).args(arguments);
         command
     }
 
-    /// Runs it, writes down what it printed, and how it ended.
+    /// Runs the command and appends its output and exit code to the transcript.
     pub(crate) fn run(&mut self, arguments: &[&str]) -> Ended {
         let ended = Ended::of(&mut self.command(arguments));
         self.write("", arguments, &ended);
         ended
     }
 
-    /// The same with one more variable of the environment.
+    /// Like [`run`](Self::run), with one more environment variable.
     pub(crate) fn run_with(&mut self, name: &str, value: &str, arguments: &[&str]) {
         let ended = Ended::of(self.command(arguments).env(name, value));
         self.write(&format!("{name}={value} "), arguments, &ended);
@@ -125,19 +126,20 @@ impl Scene {
         self.transcript.push_str(&line);
     }
 
-    /// Compares all that was written down with a snapshot.
+    /// Compares the transcript with a snapshot.
     #[track_caller]
     pub(crate) fn compare_with(self, snapshot: &str) {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/snapshots");
         let expected = Data::read_from(&dir.join(snapshot), None);
-        let mut told = self.transcript;
+        let mut transcript = self.transcript;
         for (name, text) in self.names {
-            told = told.replace(&text, name);
+            transcript = transcript.replace(&text, name);
         }
         for (name, pattern) in VARIABLE.iter().filter(|_| self.is_live) {
-            let pattern = Regex::new(pattern).expect("a good pattern");
-            told = pattern.replace_all(&told, format!("${{1}}{name}${{2}}")).into_owned();
+            let pattern = Regex::new(pattern).expect("a valid pattern");
+            transcript =
+                pattern.replace_all(&transcript, format!("${{1}}{name}${{2}}")).into_owned();
         }
-        Assert::new().action_env("SNAPSHOTS").eq(told, expected);
+        Assert::new().action_env("SNAPSHOTS").eq(transcript, expected);
     }
 }

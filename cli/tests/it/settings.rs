@@ -1,4 +1,4 @@
-//! What options, variables and files say of a lock, and which of them counts.
+//! Settings of a lock from options, variables and files, and their precedence.
 
 use crate::running::{Notes, Running};
 use crate::scene::{Ended, Scene};
@@ -7,18 +7,18 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 
-/// What `hold` says of its lock, and how long a node keeps it at the most, as soon as it is held.
+/// The JSON that `hold` prints, and the remaining ttl in ms on a node.
 fn held(scene: &Scene, node: &Server, options: &[&str]) -> (Value, i64) {
     let mut holding = Running::of(&mut scene.command(&[&["hold"], options, &["r"]].concat()));
-    let told = serde_json::from_str(&holding.line()).expect("JSON");
+    let json = serde_json::from_str(&holding.line()).expect("JSON");
     let ttl = node.pttl("r");
     holding.send(Signal::TERM);
     assert_eq!(holding.end().code, 0);
-    (told, ttl)
+    (json, ttl)
 }
 
 #[test]
-fn a_ttl_is_of_the_option_then_of_the_variable_then_of_the_file() {
+fn ttl_of_option_overrides_variable_and_file() {
     let nodes = Cluster::start(1);
     let scene = Scene::on(&nodes);
     let file = tempfile::NamedTempFile::new().expect("a file");
@@ -35,12 +35,12 @@ fn a_ttl_is_of_the_option_then_of_the_variable_then_of_the_file() {
 }
 
 #[test]
-fn a_holder_is_told_by_the_option_then_by_the_variable_and_else_by_host_and_process() {
+fn metadata_of_option_overrides_variable_and_default() {
     let nodes = Cluster::start(1);
     let scene = Scene::on(&nodes);
     let holder = |scene: &Scene, options: &[&str]| {
-        let (told, _) = held(scene, &nodes[0], options);
-        let value = told["value"].as_str().expect("text").to_owned();
+        let (json, _) = held(scene, &nodes[0], options);
+        let value = json["value"].as_str().expect("text").to_owned();
         value.split_once(':').map(|(_, metadata)| metadata.to_owned()).expect("metadata")
     };
     let own = holder(&scene, &[]);
@@ -49,13 +49,13 @@ fn a_holder_is_told_by_the_option_then_by_the_variable_and_else_by_host_and_proc
     let by_variable = scene.with("QUORLOCK_METADATA", "web");
     assert_eq!(holder(&by_variable, &[]), "web");
     assert_eq!(holder(&by_variable, &["--metadata", "cron"]), "cron");
-    let nobody = Scene::on(&nodes).with("QUORLOCK_OWNER", "false");
-    assert!(!held(&nobody, &nodes[0], &[]).0["value"].as_str().expect("text").contains(':'));
+    let anonymous = Scene::on(&nodes).with("QUORLOCK_OWNER", "false");
+    assert!(!held(&anonymous, &nodes[0], &[]).0["value"].as_str().expect("text").contains(':'));
 }
 
-/// Others stay out for as long as was said, also when the command has ended long before.
+/// Other clients cannot acquire the lock for `--at-least`, although the command ends earlier.
 #[test]
-fn a_lock_keeps_others_out_for_at_least_so_long() {
+fn at_least_delays_other_clients() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     let options = ["run", "--ttl", "60s", "--at-least", "50s", "r"];
@@ -64,7 +64,7 @@ fn a_lock_keeps_others_out_for_at_least_so_long() {
 }
 
 #[test]
-fn how_long_it_is_waited_for_may_be_a_variable() {
+fn wait_can_be_set_by_a_variable() {
     let nodes = Cluster::start(3);
     for node in &nodes {
         node.cmd(&["SET", "r", "0123456789abcdef0123456789abcdef", "PX", "60000"]);
@@ -74,7 +74,7 @@ fn how_long_it_is_waited_for_may_be_a_variable() {
         let ended = Ended::of(&mut scene.command(verb));
         assert_eq!(ended.code, if verb[0] == "run" { 1 } else { 9 }, "{}", ended.err);
     }
-    // The option counts before it.
+    // The option overrides the variable.
     let scene = Scene::on(&nodes).with("QUORLOCK_WAIT", "1h");
     let ended = Ended::of(&mut scene.command(&["run", "-w", "200ms", "r", "--", "/bin/true"]));
     assert_eq!(ended.code, 1, "{}", ended.err);

@@ -1,4 +1,4 @@
-//! `run`: signals go on to the command.
+//! `run`: signals are forwarded to the command.
 
 use crate::running::{Notes, Running, eventually, pid, that_ignores, that_ignores_nothing};
 use crate::scene::{Ended, Scene};
@@ -7,7 +7,7 @@ use rustix::process::{Signal, kill_process};
 use std::process::Command;
 
 #[test]
-fn what_is_sent_to_us_is_sent_to_the_command() {
+fn signals_are_forwarded_to_the_command() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     let script = "for s in HUP INT QUIT USR1 USR2; do trap \"echo $s >> $D/heard\" $s; done; \
@@ -15,7 +15,7 @@ fn what_is_sent_to_us_is_sent_to_the_command() {
                   while [ $n -lt 600 ]; do sleep 0.05; n=$((n + 1)); done";
     let mut command = that_ignores_nothing(&dir.command(&scene, &["run", "r"], script));
     let running = Running::of(&mut command);
-    eventually("it listens", || dir.has("ready"));
+    eventually("the traps are set", || dir.has("ready"));
     let signals = [
         (Signal::HUP, "HUP"),
         (Signal::INT, "INT"),
@@ -33,12 +33,12 @@ fn what_is_sent_to_us_is_sent_to_the_command() {
 }
 
 #[test]
-fn what_was_ignored_stays_so() {
+fn ignored_signals_stay_ignored() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     let script = "echo $$ > $D/child; while [ ! -e $D/go ]; do sleep 0.05; done; exit 6";
     let plain = dir.command(&scene, &["run", "r"], script);
-    // As nohup(1) does it, and a shell with what it runs in the background.
+    // As under nohup(1), and for background jobs of a shell.
     let running = Running::of(&mut that_ignores("HUP,INT,QUIT", &plain));
     let child = dir.number("child");
     for signal in [Signal::HUP, Signal::INT, Signal::QUIT] {
@@ -49,9 +49,9 @@ fn what_was_ignored_stays_so() {
     assert_eq!(running.end().code, 6);
 }
 
-/// Some programs ignore CHLD, and with it all that they start: the kernel then tells nobody how a child ended.
+/// Child processes inherit an ignored CHLD. The kernel then discards the exit statuses of children.
 #[test]
-fn how_a_command_ended_is_known_also_to_who_ignores_its_children() {
+fn exit_code_is_known_although_sigchld_was_ignored() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     for verb in ["run", "lead"] {
@@ -61,9 +61,9 @@ fn how_a_command_ended_is_known_also_to_who_ignores_its_children() {
     }
 }
 
-/// What a terminal sends it sends to all in the foreground; here is none that could.
+/// Without a terminal, quorlock forwards INT and QUIT in the foreground, too.
 #[test]
-fn in_the_foreground_signals_go_on_to_the_command_too() {
+fn foreground_signals_are_forwarded_without_a_terminal() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     let script = "for s in HUP INT QUIT USR1 TERM; do trap \"echo $s >> $D/heard\" $s; done; \
@@ -76,7 +76,7 @@ fn in_the_foreground_signals_go_on_to_the_command_too() {
     setsid.env_clear().env("PATH", "/usr/bin:/bin");
     setsid.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let _running = Running::of(&mut setsid);
-    eventually("it listens", || dir.has("ready"));
+    eventually("the traps are set", || dir.has("ready"));
     let heard = |name: &str| dir.read("heard").matches(name).count();
     for (number, (signal, name)) in (0..).zip([
         (Signal::HUP, "HUP"),

@@ -1,4 +1,4 @@
-//! `status`: what it prints, and its exit codes.
+//! `status`: output and exit codes.
 
 use crate::scene::{Ended, Scene};
 use kit::{Child, Cluster, Pipes, Proxy, Server, eventually};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// Lets a lock stand on a node for a minute, as a client writes it.
+/// Writes a lock on a node as a client does, with a ttl of a minute.
 fn lock(node: &Server, key: &str, holder: &str) {
     node.cmd(&["SET", key, holder, "PX", "60000"]);
 }
@@ -17,56 +17,56 @@ const WEB: &str = "0123456789abcdef0123456789abcdef:web-1:4711";
 const CRON: &str = "fedcba9876543210fedcba9876543210";
 
 #[test]
-fn it_is_free_held_or_unknown() {
+fn lock_is_free_held_or_unknown() {
     let nodes = Cluster::start(3);
     let mut scene = Scene::on(&nodes);
-    let mut look = || {
+    let mut status = || {
         scene.run(&["status", "backup"]);
         scene.run(&["status", "-q", "backup"]);
     };
-    look();
+    status();
     lock(&nodes[0], "backup", WEB);
-    look();
+    status();
     lock(&nodes[1], "backup", WEB);
-    look();
+    status();
     lock(&nodes[1], "backup", CRON);
     nodes[2].cmd(&["RPUSH", "backup", "no", "lock"]);
-    look();
+    status();
     for node in &nodes[..] {
         node.flushall();
     }
-    // Of three, one that holds nothing says nothing of the others.
+    // With two of three nodes, the state is known; one held node leaves it unknown.
     nodes[0].kill();
-    look();
+    status();
     lock(&nodes[1], "backup", WEB);
-    look();
+    status();
     nodes[1].kill();
     nodes[2].kill();
-    look();
+    status();
     scene.compare_with("status.txt");
 }
 
 #[test]
-fn as_json_it_is_one_object_a_line() {
+fn json_has_one_object_per_line() {
     let nodes = Cluster::start(3);
     let mut scene = Scene::on(&nodes);
     lock(&nodes[0], "backup", WEB);
     lock(&nodes[1], "backup", WEB);
     nodes[2].kill();
-    let told = scene.run(&["status", "--json", "backup"]).out;
-    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    let json = scene.run(&["status", "--json", "backup"]).out;
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(
-        (&told["state"], &told["holder"]["metadata"]),
+        (&json["state"], &json["holder"]["metadata"]),
         (&"held".into(), &"web-1:4711".into())
     );
     scene.run(&["status", "--json", "free"]);
     scene.compare_with("status-json.txt");
 }
 
-/// What a holder tells cannot write to the terminal of who asks, and its name neither.
+/// Control characters in metadata and names must not reach the terminal.
 #[cfg(unix)]
 #[test]
-fn names_are_bytes_and_are_shown_escaped() {
+fn names_and_metadata_are_printed_escaped() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
 
@@ -74,35 +74,35 @@ fn names_are_bytes_and_are_shown_escaped() {
     let name = b"\xff\x1b[2J\n";
     nodes[0].set(name, format!("{CRON}:\x1b[2Jme"));
     let mut command = Scene::on(&nodes).command(&["status"]);
-    let Ended { out: told, code, .. } = Ended::of(command.arg(OsStr::from_bytes(name)));
+    let Ended { out: output, code, .. } = Ended::of(command.arg(OsStr::from_bytes(name)));
     assert_eq!(code, 1);
     let head = "\\xff\\u{1b}[2J\\n: held by \\u{1b}[2Jme\n";
-    assert_eq!(told.split_inclusive('\n').next(), Some(head), "{told}");
+    assert_eq!(output.split_inclusive('\n').next(), Some(head), "{output}");
 }
 
-/// A client that is new asks when all have had the time to be connected, not only those that are near.
+/// A new client waits for the connections to all nodes, not only to the nearest.
 #[test]
-fn a_node_that_takes_long_to_connect_is_waited_for() {
+fn status_waits_for_a_slow_connection() {
     let nodes = Cluster::start(3);
     let far = Proxy::start(nodes[2].addr());
     far.hold_connects(true);
     let urls = [nodes[0].url(), nodes[1].url(), far.url()].join(",");
     let scene = Scene::default().with("QUORLOCK_NODES", &urls);
     let scene = scene.with("QUORLOCK_NODE_TIMEOUT", "1s").with("QUORLOCK_CONNECT_TIMEOUT", "60s");
-    // Else it would wait, as nodes are young that it has just met, whatever is asked.
+    // With another guard, the recent start of the servers would delay the result, too.
     let scene = scene.with("QUORLOCK_RESTART_GUARD", "off");
     let (child, Pipes { mut stdout, .. }) = Child::spawn(&mut scene.command(&["status", "a"]));
-    // Longer than a node may take to answer once it is connected.
+    // Longer than the node timeout.
     std::thread::sleep(Duration::from_secs(3));
     far.heal();
     assert_eq!(child.wait(SOON), Some(0));
-    let mut told = String::new();
-    stdout.read_to_string(&mut told).expect("text");
-    assert!(told.ends_with(&format!("  {} free\n", far.addr())), "{told}");
+    let mut output = String::new();
+    stdout.read_to_string(&mut output).expect("text");
+    assert!(output.ends_with(&format!("  {} free\n", far.addr())), "{output}");
 }
 
 #[test]
-fn nodes_that_refuse_are_not_waited_for() {
+fn status_does_not_wait_for_nodes_that_refuse() {
     let nodes = Cluster::start(3);
     nodes.iter().for_each(Server::kill);
     let scene = Scene::on(&nodes).with("QUORLOCK_CONNECT_TIMEOUT", "10m");
@@ -127,7 +127,7 @@ impl Watch {
 }
 
 #[test]
-fn a_watch_prints_each_change_and_asks_no_more_than_it_says() {
+fn watch_prints_each_change_and_polls_twice_per_second() {
     let nodes = Cluster::start(1);
     let scene = Scene::on(&nodes);
     let mut text = Watch::start(&scene, &["status", "--watch", "backup"]);
@@ -142,11 +142,11 @@ fn a_watch_prints_each_change_and_asks_no_more_than_it_says() {
     both("free");
     lock(&nodes[0], "backup", WEB);
     both("held by web-1:4711");
-    // Time that passes is no change: the next line is that of the other holder.
+    // The remaining ttl is no change: the next line is about the other holder.
     let calls = || nodes[0].calls("pttl");
     let (start, before) = (Instant::now(), calls());
-    eventually(SOON, "it is looked at again and again", || calls() >= before + 12);
-    // Each of the two has asked five times more, twice a second.
+    eventually(SOON, "the nodes are polled", || calls() >= before + 12);
+    // Each of the two commands has polled at least five more times, twice per second.
     assert!(start.elapsed() > Duration::from_secs(2), "{:?}", start.elapsed());
     lock(&nodes[0], "backup", CRON);
     both("held by fedcba…");
@@ -158,7 +158,7 @@ fn a_watch_prints_each_change_and_asks_no_more_than_it_says() {
 
 /// As in `quorlock status --watch backup | head -n 1`.
 #[test]
-fn a_watch_whose_reader_is_gone_ends() {
+fn watch_ends_when_its_reader_closes_the_pipe() {
     let nodes = Cluster::start(1);
     let scene = Scene::on(&nodes);
     let (child, Pipes { stdout, .. }) =

@@ -1,4 +1,4 @@
-//! On a terminal: what is shown while a lock is waited for, and job control.
+//! Behaviour on a terminal: progress while waiting, and job control.
 
 use crate::running::{Notes, SOON, eventually, is_alive, stat, state, that_ignores_nothing};
 use crate::scene::{Ended, Scene};
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// A terminal, with who sits at it. When it is dropped, it hangs up, and what runs on it is killed.
+/// A pseudo terminal with its user. Dropping it closes the terminal and kills its command.
 pub(crate) struct Terminal {
     keyboard: File,
     shown: Arc<Mutex<Vec<u8>>>,
@@ -23,26 +23,26 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Runs a command there, which leads the terminal's session if setsid(1) begins it.
+    /// Runs a command on a new terminal. The command is the session leader if setsid(1) starts it.
     pub(crate) fn run(mut command: Command) -> Self {
-        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-        grantpt(&ours).and_then(|()| unlockpt(&ours)).expect("it is ours");
-        let name = ptsname(&ours, Vec::new()).expect("it has a name");
+        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&controller).and_then(|()| unlockpt(&controller)).expect("permission");
+        let name = ptsname(&controller, Vec::new()).expect("it has a name");
         let name = OsStr::from_bytes(name.as_bytes());
-        let theirs = OpenOptions::new().read(true).write(true).open(name).expect("it opens");
-        let copy = || theirs.try_clone().expect("it is open");
+        let terminal = OpenOptions::new().read(true).write(true).open(name).expect("it opens");
+        let copy = || terminal.try_clone().expect("it is open");
         let child = command.stdin(copy()).stdout(copy()).stderr(copy()).spawn().expect("it runs");
-        drop((theirs, command));
-        let keyboard = File::from(ours);
+        drop((terminal, command));
+        let keyboard = File::from(controller);
         let mut screen = keyboard.try_clone().expect("it is open");
         let shown = Arc::new(Mutex::new(Vec::new()));
         let reader = thread::spawn({
             let shown = shown.clone();
             move || {
                 let mut bytes = [0; 4096];
-                // Where nobody has it open any more, a read fails instead of ending.
+                // Once no process has the terminal open, a read fails instead of returning 0.
                 while let Ok(length @ 1..) = screen.read(&mut bytes) {
-                    shown.lock().expect("nobody panics with it").extend(&bytes[..length]);
+                    shown.lock().expect("not poisoned").extend(&bytes[..length]);
                 }
             }
         });
@@ -50,7 +50,7 @@ impl Terminal {
     }
 
     pub(crate) fn shown(&self) -> String {
-        String::from_utf8_lossy(&self.shown.lock().expect("nobody panics with it")).into_owned()
+        String::from_utf8_lossy(&self.shown.lock().expect("not poisoned")).into_owned()
     }
 
     fn type_in(&mut self, text: &str) {
@@ -61,11 +61,11 @@ impl Terminal {
         eventually(text, || self.shown().contains(text));
     }
 
-    /// Waits until the command has ended; what was shown, and its exit code.
+    /// Waits until the command ends, and returns its output and exit code.
     pub(crate) fn end(mut self) -> Ended {
         let mut code = None;
         eventually("it ends", || {
-            code = self.child.try_wait().expect("it is ours").and_then(|status| status.code());
+            code = self.child.try_wait().expect("permission").and_then(|status| status.code());
             code.is_some()
         });
         eventually("all is read", || self.reader.is_finished());
@@ -75,13 +75,13 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // Who is stopped does not hear that it hangs up.
+        // A stopped process does not handle the hangup.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The same command as leader of a session with the terminal.
+/// The same command as the leader of a session on the terminal.
 fn in_session(command: &Command) -> Command {
     let command = &that_ignores_nothing(command);
     let mut setsid = Command::new("setsid");
@@ -93,7 +93,7 @@ fn in_session(command: &Command) -> Command {
 }
 
 #[test]
-fn while_it_waits_it_says_who_holds_the_lock() {
+fn run_shows_the_holder_while_waiting() {
     let nodes = Cluster::start(3);
     let scene = Scene::on(&nodes);
     for node in &nodes {
@@ -126,7 +126,7 @@ fn quiet_run_shows_no_progress_on_a_terminal() {
         }
         let arguments = [verb, &["r", "--", "/bin/echo", "my turn"]].concat();
         let waiting = Terminal::run(scene.command(&arguments));
-        // Longer than it takes until progress is shown without the option.
+        // Longer than the delay of the progress line without the option.
         thread::sleep(Duration::from_secs(3));
         for node in &nodes {
             node.cmd(&["DEL", "r"]);
@@ -136,11 +136,11 @@ fn quiet_run_shows_no_progress_on_a_terminal() {
     }
 }
 
-/// Reads a line from the terminal, and shows it.
+/// A script that reads a line from the terminal and prints it.
 const READER: &str = "echo $$ > $D/child; read line; echo got $line";
 
 #[test]
-fn in_the_foreground_it_reads_from_the_terminal() {
+fn foreground_command_reads_from_the_terminal() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     let command = dir.command(&scene, &["run", "--foreground", "r"], READER);
@@ -151,9 +151,9 @@ fn in_the_foreground_it_reads_from_the_terminal() {
     assert_eq!(terminal.end().code, 0);
 }
 
-/// The terminal tells all in its foreground of Control-C. One that has left it is not told by us instead.
+/// The terminal sends INT to its whole foreground group, so quorlock must not forward it a second time.
 #[test]
-fn in_the_foreground_the_keyboard_is_left_to_the_terminal() {
+fn foreground_command_gets_control_c_only_from_the_terminal() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     let script = "for s in INT USR1; do trap \"echo $s >> $D/heard\" $s; done; \
@@ -168,20 +168,20 @@ fn in_the_foreground_the_keyboard_is_left_to_the_terminal() {
     terminal.type_in("\u{3}");
     terminal.shows("^C");
     kill_process(crate::running::pid(quorlock), Signal::USR1).expect("it runs");
-    eventually("it hears of that", || dir.read("heard").ends_with("USR1\n"));
+    eventually("it gets USR1", || dir.read("heard").ends_with("USR1\n"));
     assert_eq!(dir.read("heard"), "USR1\n");
     dir.write("go");
     assert_eq!(terminal.end().code, 0);
 }
 
 #[test]
-fn in_the_background_it_is_stopped_if_it_does_and_interrupted_by_the_keyboard() {
+fn background_command_is_stopped_by_a_read_and_ended_by_control_c() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
     let mut terminal = Terminal::run(in_session(&dir.command(&scene, &["run", "r"], READER)));
     let child = dir.number("child");
     eventually("it is stopped", || state(child) == Some('T'));
-    // Control-C. Who is stopped hears of it when it goes on.
+    // Control-C. A stopped process handles it when it is continued.
     terminal.type_in("\u{3}");
     eventually("it is interrupted", || {
         let _ = kill_process(crate::running::pid(child), Signal::CONT);
@@ -192,21 +192,21 @@ fn in_the_background_it_is_stopped_if_it_does_and_interrupted_by_the_keyboard() 
 }
 
 #[test]
-fn what_the_keyboard_stops_goes_on_with_its_lock() {
+fn control_z_stops_the_command_and_it_continues_with_its_lock() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
-    // It starts nothing: a shell whose new process is stopped before it runs waits, and counts as waiting.
+    // The script starts no processes: a shell that waits for a stopped child does not count as stopped.
     let script = "mkfifo $D/go; echo $$ > $D/child; read line < $D/go; echo done";
     let mut terminal =
         Terminal::run(in_session(&dir.command(&scene, &["run", "--ttl", "60s", "r"], script)));
     let child = dir.number("child");
-    // Control-Z stops us and what we guard.
+    // Control-Z stops quorlock and the command.
     terminal.type_in("\u{1a}");
     eventually("it is stopped", || state(child) == Some('T'));
     let quorlock = parent(child);
-    eventually("so are we", || state(quorlock) == Some('T'));
+    eventually("quorlock is stopped", || state(quorlock) == Some('T'));
     kill_process(crate::running::pid(quorlock), Signal::CONT).expect("it runs");
-    eventually("it goes on", || state(child) != Some('T'));
+    eventually("it continues", || state(child) != Some('T'));
     dir.write("go");
     terminal.shows("done");
     assert_eq!(terminal.end().code, 0, "within {SOON:?}");

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// PEM files of one certificate, which vouches for itself, and its key.
+/// PEM files of a self-signed certificate and its key.
 struct Pem {
     cert: PathBuf,
     key: PathBuf,
@@ -31,7 +31,7 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn certificates_are_named_by_options_variables_or_file() {
+fn certificate_files_come_from_options_variables_or_file() {
     let dir = TempDir::new().expect("a directory");
     let [own, client] = ["server", "client"].map(|name| Pem::new(dir.path(), name));
     if !Server::builder().knows_tls() {
@@ -66,12 +66,12 @@ fn certificates_are_named_by_options_variables_or_file() {
     let scene = scene.with("QUORLOCK_TLS_CERT_FILE", cert).with("QUORLOCK_TLS_KEY_FILE", key);
     let ended = Ended::of(&mut scene.command(&["run", "r", "--", "/bin/true"]));
     assert_eq!((ended.code, &*ended.err), (0, ""));
-    // The option counts before the variable.
+    // The option overrides the variable.
     assert_eq!(check(&scene, &["--cacert", cert]).code, 69);
 }
 
 #[test]
-fn certificates_that_cannot_be_used_are_refused() {
+fn invalid_certificate_files_are_refused() {
     let dir = TempDir::new().expect("a directory");
     let [own, other] = ["own", "other"].map(|name| Pem::new(dir.path(), name));
     let empty = dir.path().join("empty.pem");
@@ -98,7 +98,7 @@ fn certificates_that_cannot_be_used_are_refused() {
 }
 
 #[test]
-fn wrong_scheme_is_named_by_check() {
+fn check_reports_a_wrong_scheme() {
     let dir = TempDir::new().expect("a directory");
     let own = Pem::new(dir.path(), "server");
     let plain = Server::start();

@@ -1,4 +1,4 @@
-//! `torture`: faults are made and mended, whatever happens, and what was done is found out.
+//! `torture`: applies and mends faults, and reports findings.
 
 use crate::running::{Running, eventually, is_alive, stop, threads};
 use crate::scene::{Ended, Scene};
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Three nodes, and a place for the record.
+/// Three nodes, and a directory for the record.
 struct Field {
     nodes: Cluster,
     scene: Scene,
@@ -20,7 +20,7 @@ struct Field {
 impl Field {
     fn new() -> Self {
         let nodes = Cluster::start(3);
-        // The longest that it takes.
+        // The longest node timeout that torture accepts.
         let scene = Scene::on(&nodes).with("QUORLOCK_NODE_TIMEOUT", "250ms");
         Self { nodes, scene, dir: TempDir::new().expect("a directory") }
     }
@@ -44,7 +44,8 @@ impl Field {
         Ended::of(&mut self.command(options))
     }
 
-    /// A fault that hangs a node, leaves a file while it does, and adds a line to another; and the command that mends it.
+    /// Options for a fault that stops a node, and its mending command. A file exists while the fault is active; each
+    /// fault adds a line to the file `tries`.
     fn hang(&self, node: usize) -> [String; 4] {
         let (pid, mark) = (self.nodes[node].pid(), self.text(&format!("hangs-{node}")));
         let tries = self.text("tries");
@@ -63,10 +64,13 @@ impl Field {
         serde_json::from_slice(&text).expect("it is JSON")
     }
 
-    /// Nothing is broken any more, and nothing was left.
+    /// Checks that no node is stopped and no key is left.
     #[track_caller]
-    fn is_restored(&self) {
-        assert!(self.nodes.servers().iter().all(|node| !node.is_stopped()), "all are mended");
+    fn assert_restored(&self) {
+        assert!(
+            self.nodes.servers().iter().all(|node| !node.is_stopped()),
+            "all faults are mended"
+        );
         let left: Vec<_> = self.nodes.servers().iter().flat_map(Server::keys).collect();
         assert!(left.is_empty(), "{left:?}");
     }
@@ -81,20 +85,20 @@ fn count(list: &Value) -> usize {
 }
 
 #[test]
-fn nodes_that_hang_are_borne_and_a_page_says_so() {
+fn stalled_minority_causes_no_finding() {
     let field = Field::new();
     let faults = [field.hang(0), field.hang(1), field.hang(2)];
     let ended = field.run(&[&["--for", "14s"], &words(&faults)[..]].concat());
     let Ended { out, err, code } = ended;
     assert_eq!(code, 0, "{out}{err}");
-    assert!(out.contains("inside, seed 7: nothing was found"), "{out}");
+    assert!(out.contains("inside, seed 7: no findings"), "{out}");
     let (record, page) = (field.record(), fs::read_to_string(field.path("run-7.html")));
     assert!(count(&record["holds"]) > 50, "there were locks");
     assert!(count(&record["faults"]) >= 2, "and faults: {}", record["faults"]);
     let fault = &record["faults"][0];
     assert!(fault["target"].as_str().is_some_and(|target| target.starts_with("node ")), "{fault}");
     assert!(fault["until"].as_u64() > fault["from"].as_u64(), "{fault}");
-    // A minority at a time: of three, one.
+    // At most one of three nodes at a time.
     let times = record["faults"].as_array().expect("a list").iter();
     let times = times.map(|fault| (fault["from"].as_u64(), fault["until"].as_u64()));
     let times: Vec<_> = times.collect();
@@ -105,35 +109,35 @@ fn nodes_that_hang_are_borne_and_a_page_says_so() {
         "{again}"
     );
     assert!(page.expect("there is a page").contains("No two holders"));
-    field.is_restored();
+    field.assert_restored();
 }
 
 #[test]
-fn a_client_that_works_without_the_lock_is_found() {
+fn client_without_the_lock_is_found() {
     let field = Field::new();
     let Ended { out, code, .. } = field.run(&["--for", "4s", "--sabotage"]);
     assert_eq!(code, 1, "{out}");
-    assert!(out.contains("SOMETHING WAS FOUND"), "{out}");
+    assert!(out.contains("FINDINGS"), "{out}");
     assert!(count(&field.record()["findings"]["overlaps"]) > 0);
-    field.is_restored();
+    field.assert_restored();
 }
 
 #[test]
-fn what_is_at_work_is_mended_after_control_c() {
+fn active_fault_is_mended_after_control_c() {
     for signal in [Signal::INT, Signal::TERM] {
         let field = Field::new();
         let fault = field.hang(1);
         let command = field.command(&[&["--for", "1h"], &words(&[fault])[..]].concat());
         let running = Running::of(&mut crate::running::that_ignores_nothing(&command));
-        // The first time is the trial.
+        // The first line is from the trial.
         eventually("a node hangs", || field.tries() == 2 && field.path("hangs-1").exists());
         running.send(signal);
         let Ended { out, err, code } = running.end();
         assert_eq!(code, 128 + signal.as_raw(), "{out}{err}");
-        assert!(err.contains("mending what is broken"), "{err}");
-        assert!(out.contains("nothing was found"), "{out}");
+        assert!(err.contains("mending faults"), "{err}");
+        assert!(out.contains("no findings"), "{out}");
         assert!(!field.path("hangs-1").exists());
-        field.is_restored();
+        field.assert_restored();
     }
 }
 
@@ -144,19 +148,19 @@ fn fault_that_never_works_is_an_error_before_the_start() {
     let fault = format!("{fault}; echo the dog ate it >&2; exit 3");
     let Ended { out, err, code } = field.run(&["--for", "1h", "--fault", &fault, "--mend", &mend]);
     assert_eq!(code, 125, "{out}{err}");
-    assert!(err.contains("fault 1 could not be applied in 3 tries: `kill -STOP"), "{err}");
+    assert!(err.contains("fault 1 could not be applied in 3 attempts: `kill -STOP"), "{err}");
     assert!(err.contains("failed (exit status: 3): the dog ate it"), "{err}");
     assert_eq!(field.tries(), 3);
     assert!(!field.path("run-7.json").exists(), "no client has started");
     assert!(!field.path("hangs-2").exists());
-    field.is_restored();
+    field.assert_restored();
 }
 
 #[test]
 fn fault_that_fails_during_the_run_is_recorded_and_skipped() {
     let field = Field::new();
     let [_, hang, _, mend] = field.hang(2);
-    // The trial is the first time, and works. The second time fails, as does the mending of a node that does not hang.
+    // The fault works in the trial. The second time, both the fault and its mending fail.
     let (tries, hang) = (field.text("tries"), hang.trim_start_matches("3: "));
     let fault = format!(
         "3: if [ $(cat {tries} | wc -l) -eq 1 ]; then echo x >> {tries}; echo unable to freeze >&2; exit 1; fi; {hang}"
@@ -164,7 +168,11 @@ fn fault_that_fails_during_the_run_is_recorded_and_skipped() {
     fs::write(&tries, "").expect("it is written");
     let Ended { out, err, code } = field.run(&["--for", "9s", "--fault", &fault, "--mend", &mend]);
     assert_eq!(code, 0, "{out}{err}");
-    assert!(err.contains("skipped a fault") && err.contains("unable to freeze"), "{err}");
+    assert!(
+        err.contains("skipped a fault that could not be applied")
+            && err.contains("unable to freeze"),
+        "{err}"
+    );
     assert!(out.contains("skipped, not applied to node 3"), "{out}");
     let record = field.record();
     let skipped = &record["skipped"][0];
@@ -176,7 +184,7 @@ fn fault_that_fails_during_the_run_is_recorded_and_skipped() {
     assert!(count(&record["faults"]) >= 1, "later ones were applied: {record}");
     let page = fs::read_to_string(field.path("run-7.html")).expect("there is a page");
     assert!(page.contains("Skipped, because they could not be applied"));
-    field.is_restored();
+    field.assert_restored();
 }
 
 #[test]
@@ -185,10 +193,10 @@ fn mend_that_fails_is_reported_with_its_command() {
     let mend = format!("echo x >> {}; exit 4", field.text("tries"));
     let Ended { err, code, .. } = field.run(&["--for", "1h", "--fault", "true", "--mend", &mend]);
     assert_eq!(code, 125, "{err}");
-    assert!(err.contains("fault 1 is NOT MENDED, do it by hand: `echo x"), "{err}");
+    assert!(err.contains("fault 1 is NOT MENDED, repair the node by hand: `echo x"), "{err}");
     assert!(err.contains("status: 4") && err.contains("No client was started"), "{err}");
     assert_eq!(field.tries(), 3);
-    // It works in the trial, and fails in the run.
+    // Mending works in the trial and fails in the run.
     fs::remove_file(field.path("tries")).expect("it was there");
     let mend = format!(
         "{}; [ $(cat {} | wc -l) -eq 1 ]",
@@ -197,13 +205,13 @@ fn mend_that_fails_is_reported_with_its_command() {
     );
     let Ended { err, code, .. } = field.run(&["--for", "1h", "--fault", "true", "--mend", &mend]);
     assert_eq!(code, 125, "{err}");
-    assert!(err.contains("NOT MENDED, do it by hand: `echo x"), "{err}");
+    assert!(err.contains("NOT MENDED, repair the node by hand: `echo x"), "{err}");
     assert_eq!(field.tries(), 1 + 3);
-    field.is_restored();
+    field.assert_restored();
 }
 
 #[test]
-fn a_majority_that_is_away_is_found_inside_the_promise() {
+fn missing_majority_is_a_finding_inside_the_promise() {
     let field = Field::new();
     let pids = [0, 1].map(|node| field.nodes[node].pid().to_string()).join(" ");
     let fault = format!("kill -STOP {pids}; sleep 6");
@@ -211,18 +219,18 @@ fn a_majority_that_is_away_is_found_inside_the_promise() {
     let faults = ["--for", "2s", "--fault", &fault, "--mend", &mend];
     let Ended { out, code, .. } = field.run(&faults);
     assert_eq!(code, 1, "{out}");
-    assert!(out.contains("nobody got a lock for"), "{out}");
-    field.is_restored();
-    // Outside of it nothing is promised of that.
+    assert!(out.contains("no lock was acquired for"), "{out}");
+    field.assert_restored();
+    // In outside mode, availability is not checked.
     let Ended { out, code, .. } = field.run(&[&faults[..], &["--outside"]].concat());
     assert_eq!(code, 0, "{out}");
-    assert!(out.contains("outside, seed 7: nothing was found"), "{out}");
+    assert!(out.contains("outside, seed 7: no findings"), "{out}");
     assert_eq!(field.record()["faults"][0]["is_promised"], false);
-    field.is_restored();
+    field.assert_restored();
 }
 
 #[test]
-fn two_nodes_of_one_server_are_found() {
+fn two_nodes_on_one_server_are_a_finding() {
     let nodes = Cluster::start(2);
     let mut urls = nodes.urls();
     urls.push(urls[0].replace("127.0.0.1", "localhost"));
@@ -236,7 +244,7 @@ fn two_nodes_of_one_server_are_found() {
 }
 
 #[test]
-fn a_node_that_evicts_keys_is_found() {
+fn node_that_evicts_keys_is_a_finding() {
     let field = Field::new();
     field.nodes[1].cmd(&["CONFIG", "SET", "maxmemory", "100mb"]);
     field.nodes[1].cmd(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
@@ -245,28 +253,28 @@ fn a_node_that_evicts_keys_is_found() {
         assert!(out.contains("allkeys-lru"), "{out}");
         assert_eq!(code, expected, "outside the promise fencing alone counts: {out}");
     }
-    field.is_restored();
+    field.assert_restored();
 }
 
 #[test]
-fn a_node_that_is_of_no_use_after_all_is_found() {
+fn node_that_grants_nothing_after_the_run_is_a_finding() {
     let field = Field::new();
-    // The second time, all clients have seen all nodes.
+    // The second fault comes after all clients have connected to all nodes.
     let fault = format!("echo x >> {}", field.text("tries"));
     let faults = ["--for", "2s", "--fault", &fault, "--mend", ""];
     let running = Running::of(&mut field.command(&faults));
     eventually("it has begun", || field.tries() == 2);
-    // It answers, and grants nothing.
+    // The node replies, and grants no lock.
     field.nodes[1].cmd(&["CONFIG", "SET", "maxmemory", "1"]);
     let Ended { out, code, .. } = running.end();
     assert_eq!(code, 1, "{out}");
-    assert!(out.contains("2 of 3 nodes grant a lock after all was mended"), "{out}");
-    field.is_restored();
+    assert!(out.contains("only 2 of 3 nodes grant a lock after all faults were mended"), "{out}");
+    field.assert_restored();
 }
 
-/// A user who has no keys but those below the prefix, and cannot list these.
+/// A Redis user that may only use keys with the prefix, and may not list them.
 #[test]
-fn keys_are_below_the_prefix_and_are_taken_away_also_where_they_cannot_be_listed() {
+fn keys_have_the_prefix_and_are_deleted_without_listing() {
     let field = Field::new();
     for node in field.nodes.servers() {
         let rights = ["~app:*", "&*", "+@all", "-scan", "-keys"];
@@ -278,13 +286,13 @@ fn keys_are_below_the_prefix_and_are_taken_away_also_where_they_cannot_be_listed
     let field = Field { scene, nodes: field.nodes, dir: field.dir };
     let Ended { out, err, code } = field.run(&["--for", "1s"]);
     assert_eq!(code, 0, "{out}{err}");
-    field.is_restored();
+    field.assert_restored();
     let page = fs::read_to_string(field.path("run-7.html")).expect("there is a page");
     assert!(!format!("{out}{err}{page}{}", field.record()).contains("secret"));
 }
 
 #[test]
-fn every_second_client_may_have_other_urls_for_the_nodes() {
+fn every_second_client_uses_the_other_urls() {
     let field = Field::new();
     let proxies: Vec<_> =
         field.nodes.servers().iter().map(|node| Proxy::start(node.addr())).collect();
@@ -294,29 +302,29 @@ fn every_second_client_may_have_other_urls_for_the_nodes() {
     let Ended { out, code, .. } = field.run(&["--for", "1s", "--also-nodes-file", &file]);
     assert_eq!(code, 0, "{out}");
     for proxy in &proxies {
-        // One of the two clients, which may break and come again.
+        // Connections of one of the two clients, which may reconnect.
         assert!((1..4).contains(&proxy.accepted()), "{}", proxy.accepted());
     }
     fs::write(field.path("other"), "redis://localhost:1").expect("it is written");
     let Ended { err, code, .. } = field.run(&["--also-nodes-file", &file]);
     assert_eq!(code, 2);
-    assert!(err.contains("has 1 nodes, and there are 3"), "{err}");
+    assert!(err.contains("has 1 nodes instead of 3"), "{err}");
 }
 
 #[test]
-fn clients_end_with_who_started_them() {
+fn client_processes_end_with_their_parent() {
     let field = Field::new();
     let mut running = Running::of(&mut field.command(&["--for", "1h"]));
     let _ = running.line();
     let clients = children(&running);
     assert_eq!(clients.len(), 2);
-    // One of them is stopped: it cannot hear of the end of its input.
+    // One client is stopped, so it cannot read the end of its stdin.
     stop(clients[0]);
     running.send(Signal::KILL);
     eventually("all clients have ended", || clients.iter().all(|client| !is_alive(*client)));
 }
 
-/// The client processes of a torture, in order.
+/// The client processes of a torture run, in order.
 fn children(of: &Running) -> Vec<u32> {
     let mut all: Vec<u32> = Vec::new();
     for thread in threads(of.id()) {
@@ -328,7 +336,7 @@ fn children(of: &Running) -> Vec<u32> {
 }
 
 #[test]
-fn what_cannot_work_is_refused_before_anything_is_done() {
+fn invalid_options_are_refused_before_the_run() {
     let mut scene =
         Scene::default().with("QUORLOCK_NODES", "redis://127.0.0.1:1 redis://127.0.0.1:2");
     for options in [
@@ -349,7 +357,7 @@ fn what_cannot_work_is_refused_before_anything_is_done() {
 }
 
 #[test]
-fn a_node_that_does_not_answer_is_told_before_any_is_broken() {
+fn unreachable_node_is_reported_before_the_run() {
     let field = Field::new();
     field.nodes[2].kill();
     let fault = format!("echo > {}", field.text("made"));
@@ -357,6 +365,6 @@ fn a_node_that_does_not_answer_is_told_before_any_is_broken() {
     let field = Field { scene, nodes: field.nodes, dir: field.dir };
     let Ended { err, code, .. } = field.run(&["--fault", &fault, "--mend", ""]);
     assert_eq!(code, 69, "{err}");
-    assert!(err.contains("all nodes have to answer"), "{err}");
+    assert!(err.contains("all nodes must reply"), "{err}");
     assert!(!field.path("made").exists());
 }

@@ -1,15 +1,15 @@
-//! What cannot work is a usage error, 2, that says what to do; no node is asked.
+//! Usage errors: exit code 2, with advice, before any node is contacted.
 
 use crate::scene::Scene;
 use regex::Regex;
 use std::fs;
 use std::path::Path;
 
-/// Nobody listens there, and nobody is asked.
+/// Ports without a server.
 const NODES: &str = "redis://127.0.0.1:1 redis://127.0.0.1:2 redis://127.0.0.1:3";
 
 #[test]
-fn each_verb_says_what_is_missing() {
+fn missing_arguments_are_named() {
     let mut scene = Scene::default();
     for arguments in [
         &[][..],
@@ -38,7 +38,7 @@ fn each_verb_says_what_is_missing() {
 }
 
 #[test]
-fn options_that_cannot_work_are_refused() {
+fn invalid_options_are_refused() {
     let mut scene = Scene::default().with("QUORLOCK_NODES", NODES);
     let long = "m".repeat(4097);
     scene.name("[LONG]", &long);
@@ -82,7 +82,7 @@ fn options_that_cannot_work_are_refused() {
 }
 
 #[test]
-fn names_that_cannot_be_locked_are_refused() {
+fn invalid_resource_names_are_refused() {
     let mut scene = Scene::default().with("QUORLOCK_NODES", NODES);
     for arguments in [
         &["run", "", "--", "true"][..],
@@ -103,13 +103,13 @@ fn names_that_cannot_be_locked_are_refused() {
     scene.compare_with("usage-names.txt");
 }
 
-/// The library's messages name methods of its builder, which a shell does not have.
+/// Messages of the library name methods of its builder, which do not exist in a shell.
 #[test]
-fn errors_of_settings_name_no_rust_method() {
+fn messages_about_settings_name_no_rust_method() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |file: &str| fs::read_to_string(root.join(file)).expect("a source file");
     let (errors, messages) = (read("../src/error/config.rs"), read("src/settings.rs"));
-    let method = Regex::new(r"[a-z_]\(").expect("a good pattern");
+    let method = Regex::new(r"[a-z_]\(").expect("a valid pattern");
     let mut named = 0;
     for variant in errors.split("#[error(").skip(1) {
         let (message, rest) = variant.split_once(")]\n").expect("an attribute ends");
@@ -126,7 +126,7 @@ fn errors_of_settings_name_no_rust_method() {
     assert!(named >= UNREACHABLE.len(), "only {named} variants name a method");
 }
 
-/// No call that the command makes returns them.
+/// Errors that the calls of the command never return.
 const UNREACHABLE: [&str; 6] = [
     "OpaqueTls",
     "EnsureExceedsMax",

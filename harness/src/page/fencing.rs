@@ -19,24 +19,24 @@ pub(super) fn section(out: &mut Html, run: &Run) {
         return;
     }
     out.raw(
-        "<p>A lease can end without its holder’s noticing: its process may hang between a look at the \
-         lease and the write. So most locks come with a token, a number that grows with every holder, \
-         and under them lies a cell that remembers the highest token it has taken and refuses lower \
-         ones. Here some holders write on purpose without a look, or once more after the end.</p>\n\
+        "<p>A lease can end without its holder noticing: the process may stall between checking the \
+         lease and writing. So most locks of this run have a fencing token, a number that increases \
+         with every holder. The resource is a cell that stores the highest token seen and refuses \
+         lower ones. Some holders deliberately write without a check, or again after the end.</p>\n\
          <dl class=\"figures\">",
     );
     out.define("Tokens", count(fencing.tokens));
-    out.define("Had to be higher than another", count(fencing.ordered));
-    out.define("Leases slept through", count(fencing.slept_through));
-    out.define("Writes taken", count(fencing.accepted));
+    out.define("Had to be higher than an earlier one", count(fencing.ordered));
+    out.define("Leases that expired in a stopped process", count(fencing.slept_through));
+    out.define("Writes accepted", count(fencing.accepted));
     out.define("Writes after the lease", count(fencing.late));
     out.define("Writes refused", count(fencing.refused));
     out.raw("</dl>\n");
     let refused = BreachKind::HolderRefused.count(&fencing.excused);
     let caught = fencing.refused.saturating_sub(refused);
     out.put(format_args!(
-        "<p>{} refused, because a later holder had written. A write after the lease is harmless as \
-         long as nobody has written since, and is taken then.</p>\n",
+        "<p>{} refused, because a later holder had written. A write after the end of a lease is \
+         harmless until a later holder writes, and is accepted until then.</p>\n",
         counted(caught, "late write was", "late writes were"),
     ));
     excused(out, run, refused);
@@ -48,8 +48,8 @@ pub(super) fn section(out: &mut Html, run: &Run) {
 fn excused(out: &mut Html, run: &Run, refused: u64) {
     if refused > 0 {
         out.put(format_args!(
-            "<p>{} refused while the lease was valid: somebody else had the lock, too. That is \
-             possible outside the promise; the cell kept the two apart.</p>\n",
+            "<p>{} refused while the lease was valid: another client held the lock, too. That is \
+             possible outside the promise; the cell accepted only the higher token.</p>\n",
             counted(refused, "holder was", "holders were"),
         ));
     }
@@ -57,9 +57,9 @@ fn excused(out: &mut Html, run: &Run, refused: u64) {
     if wipes > 0 {
         let across = number(run.fencing.excused.len()) - refused;
         out.put(format_args!(
-            "<p>All nodes forgot everything at once {}, the counters of the tokens, too. Then tokens \
-             start anew from the wall clock, which all clients of this run share. {} seen across such \
-             a moment; they do not count as findings.</p>\n",
+            "<p>All nodes lost all data at once {}, including the token counters. Tokens then start again \
+             from the wall clock, which all clients of this run share. {} seen across such a loss; \
+             these do not count as findings.</p>\n",
             counted(number(wipes), "time", "times"),
             counted(across, "breach was", "breaches were"),
         ));

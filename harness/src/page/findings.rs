@@ -15,7 +15,7 @@ pub(super) fn section(out: &mut Html, run: &Run) {
     overlaps(out, &run.findings.overlaps);
     overdue(out, run);
     if !run.findings.others.is_empty() {
-        out.raw("<h3>What else went wrong</h3>\n<ul class=\"others\">");
+        out.raw("<h3>Other findings</h3>\n<ul class=\"others\">");
         for other in run.findings.others.iter().take(MOST_LISTED) {
             out.put(format_args!("<li>{}</li>", Text(other)));
         }
@@ -30,7 +30,7 @@ pub(super) fn section(out: &mut Html, run: &Run) {
 fn checks(out: &mut Html, found: &Findings) {
     let breaches = |kind: BreachKind| kind.count(&found.breaches);
     let rows = [
-        ("Overlaps", "two tenures of one resource at one time", number(found.overlaps.len())),
+        ("Overlaps", "two tenures of one resource at the same time", number(found.overlaps.len())),
         (
             "Stale writes accepted",
             "of a holder, after a later one had written",
@@ -48,16 +48,16 @@ fn checks(out: &mut Html, found: &Findings) {
             breaches(BreachKind::HolderRefused),
         ),
         ("Lost updates", "of counters that only holders write", found.lost_updates),
-        ("Late losses", "told after the tenure’s validity had ended", found.late_losses),
+        ("Late losses", "reported after the validity of the tenure had ended", found.late_losses),
         ("Overdue calls", "that took longer than the library promises", found.overdue_calls),
         ("Panics", "in clients", found.panics),
         ("Leaked tasks", "left in clients", found.leaked_tasks),
         ("Leaked connections", "left open on nodes", found.leaked_connections),
-        ("Leaked keys", "left on nodes without an end", found.leaked_keys),
-        ("Other things", "that went wrong", number(found.others.len())),
+        ("Leaked keys", "left on nodes without an expiry", found.leaked_keys),
+        ("Other findings", "of all kinds", number(found.others.len())),
     ];
     out.raw("<div class=\"checks\">");
-    out.begin_table("What must be zero", 2, &["Check", "Result", "Count"]);
+    out.begin_table("Checks: all counts must be zero", 2, &["Check", "Result", "Count"]);
     for (name, what, n) in rows {
         let (class, result) = if n == 0 { ("", "none") } else { (" class=\"bad\"", "✕ found") };
         out.put(format_args!(
@@ -117,7 +117,7 @@ pub(super) fn length(overlap: &Overlap) -> u64 {
 pub(super) fn holder(hold: &Hold) -> String {
     let end = match hold.end {
         End::Released => "released",
-        End::ValidUntil => "ran out",
+        End::ValidUntil => "expired",
         End::Lost => "lost",
     };
     let renewed = if hold.is_renewed { ", renewed" } else { "" };

@@ -2,7 +2,7 @@
 // What the pointer is over, in words.
 
 const tip = byId("hover");
-const ENDS = ["released", "ran out: its validity ended first", "lost, and told so"];
+const ENDS = ["released", "expired before the release", "lost, and the holder was notified"];
 
 /** Words for a place of the canvas, and what to show over all lines. */
 function find(x, y) {

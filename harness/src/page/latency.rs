@@ -23,7 +23,7 @@ pub(super) fn name(verb: Verb) -> &'static str {
 pub(super) fn section(out: &mut Html, calls: &[Call]) {
     out.raw("<section>\n<h2>Latency</h2>\n");
     if calls.is_empty() {
-        out.raw("<p>Nothing was called.</p>\n</section>\n");
+        out.raw("<p>No calls were made.</p>\n</section>\n");
         return;
     }
     let of = |verb: Verb, is_ok: bool| {

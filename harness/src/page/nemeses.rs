@@ -82,7 +82,7 @@ fn within(moments: &[u64], spans: &[(u64, u64)]) -> u64 {
 pub(super) fn section(out: &mut Html, run: &Run, nemeses: &[Nemesis<'_>]) {
     out.raw("<section>\n<h2>Faults</h2>\n");
     if nemeses.is_empty() {
-        out.raw("<p>No nemesis was at work.</p>\n");
+        out.raw("<p>No fault was applied.</p>\n");
         skipped(out, run);
         out.raw("</section>\n");
         return;
@@ -91,13 +91,13 @@ pub(super) fn section(out: &mut Html, run: &Run, nemeses: &[Nemesis<'_>]) {
     let mut begun: Vec<_> = run.holds.iter().map(|hold| hold.from).collect();
     begun.sort_unstable();
     out.begin_table(
-        "By nemesis",
+        "By kind of fault",
         2,
         &[
-            "Nemesis",
+            "Fault",
             "Promise",
             "Times",
-            "Time at work",
+            "Active time",
             "Of the run",
             "Acquired",
             "A second",
@@ -117,11 +117,11 @@ pub(super) fn section(out: &mut Html, run: &Run, nemeses: &[Nemesis<'_>]) {
     let calm = lasted.saturating_sub(time(&all));
     let acquired = number(begun.len()) - within(&begun, &all);
     let under = run.findings.overlaps.iter().filter(|overlap| overlap.under.is_empty()).count();
-    row(out, ["none at work", "–", "–"], calm, lasted, acquired, number(under));
+    row(out, ["no fault", "–", "–"], calm, lasted, acquired, number(under));
     out.end_table();
     out.raw(
-        "<p class=\"note\">Time at work counts a moment once, however many targets a nemesis has. \
-         Several nemeses may be at work at one time.</p>\n",
+        "<p class=\"note\">Active time counts once for all targets of a fault. Several faults can be \
+         active at the same time.</p>\n",
     );
     skipped(out, run);
     out.raw("</section>\n");

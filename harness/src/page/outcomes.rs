@@ -15,7 +15,7 @@ use crate::record::{Call, Verb};
 pub(super) fn section(out: &mut Html, calls: &[Call]) {
     out.raw("<section>\n<h2>Outcomes</h2>\n");
     if calls.is_empty() {
-        out.raw("<p>Nothing was called.</p>\n</section>\n");
+        out.raw("<p>No calls were made.</p>\n</section>\n");
         return;
     }
     let mut by_verb: BTreeMap<Verb, HashMap<&str, u64>> = BTreeMap::new();

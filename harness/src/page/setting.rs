@@ -5,7 +5,7 @@ use crate::record::Setting;
 
 pub(super) fn section(out: &mut Html, setting: &Setting) {
     out.put(format_args!(
-        "<section>\n<h2>Make it again</h2>\n<div class=\"command\"><pre tabindex=\"0\" \
+        "<section>\n<h2>Repeat the run</h2>\n<div class=\"command\"><pre tabindex=\"0\" \
          aria-label=\"The command\"><code id=\"command\">{}</code></pre>\
          <button type=\"button\" id=\"copy\" hidden>Copy</button></div>\n<dl class=\"setting\">",
         Text(&setting.command)
@@ -15,6 +15,6 @@ pub(super) fn section(out: &mut Html, setting: &Setting) {
     out.define("Server", &setting.server);
     out.define("Library", &setting.library);
     out.define("Machine", &setting.machine);
-    out.define("Made", &setting.made_at);
+    out.define("Date", &setting.made_at);
     out.raw("</dl>\n</section>\n");
 }

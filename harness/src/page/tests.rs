@@ -32,7 +32,7 @@ fn a_dirty_run_says_what_was_found() {
     let mut run = samples::dirty();
     assert_eq!(
         verdict(&run),
-        "FOUND: 3 overlaps, 1 lost update, 2 overdue calls and 1 other thing"
+        "FOUND: 3 overlaps, 1 lost update, 2 overdue calls and 1 other finding"
     );
     run.findings.lost_updates = 0;
     run.findings.overdue_calls = 0;
@@ -54,7 +54,7 @@ fn an_overlap_outside_of_the_promise_is_no_finding_but_a_panic_is() {
 
 #[test]
 fn an_empty_run_is_not_called_clean() {
-    assert_eq!(verdict(&samples::empty()), "Nothing was held: this run shows nothing");
+    assert_eq!(verdict(&samples::empty()), "No lock was acquired: this run shows nothing");
     let mut run = samples::empty();
     run.findings.panics = 1;
     assert_eq!(verdict(&run), "FOUND: 1 panic");

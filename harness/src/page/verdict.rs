@@ -46,7 +46,7 @@ impl Verdict {
                 format!("Outside the promise: {} in {tenures} {faults}", found(&run.findings))
             }
             Self::Found => format!("FOUND: {}", found(&run.findings)),
-            Self::Empty => "Nothing was held: this run shows nothing".into(),
+            Self::Empty => "No lock was acquired: this run shows nothing".into(),
         }
     }
 
@@ -54,18 +54,18 @@ impl Verdict {
     fn meaning(self) -> &'static str {
         match self {
             Self::Clean => {
-                "Every tenure was compared with every other one of its resource, and every fencing \
-                 token with those before it. Whatever else must be zero is zero, too."
+                "No two tenures of a resource overlap, and every fencing token is higher than the tokens \
+                 before it. All other checks found nothing, either."
             }
             Self::Expected => {
-                "The faults of this run go beyond what Redlock promises to bear. \
-                 Two holders are possible here, and were seen. Nothing else was found: fencing \
-                 tokens held."
+                "The faults of this run exceed those that Redlock tolerates, so two holders at once are \
+                 possible. They occurred, but there are no other findings: fencing tokens held."
             }
-            Self::Found => "What was found is listed below. The run can be made again by its seed.",
+            Self::Found => {
+                "The findings are listed below. The command at the end of the page repeats the run with its seed."
+            }
             Self::Empty => {
-                "No acquire succeeded, or none was tried. \
-                 Nothing was found, but there was nothing to find it in."
+                "No acquire succeeded, or none was attempted, so the absence of findings has no meaning."
             }
         }
     }
@@ -105,7 +105,7 @@ fn found(findings: &Findings) -> String {
         (findings.leaked_tasks, "leaked task", "leaked tasks"),
         (findings.leaked_connections, "leaked connection", "leaked connections"),
         (findings.leaked_keys, "leaked key", "leaked keys"),
-        (number(findings.others.len()), "other thing", "other things"),
+        (number(findings.others.len()), "other finding", "other findings"),
     ];
     let (overlaps, others) = others.split_at(1);
     let parts: Vec<_> = [overlaps, &breaches, others]
