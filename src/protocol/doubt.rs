@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn suspected_nodes_are_invalidated_or_have_not_granted() {
         let node = NodeId::new;
-        let none = NodeSet::default();
+        let empty = NodeSet::default();
         let mut suspected = SuspectedLoss::new(Quorum::majority(3));
         assert_eq!(
             suspected.handle_invalidation(node(0), set(&[0, 1])),
@@ -96,10 +96,10 @@ mod tests {
             "node 2 has granted late"
         );
         suspected.handle_request();
-        assert_eq!(suspected.handle_invalidation(node(1), none), 1, "the others are being asked");
+        assert_eq!(suspected.handle_invalidation(node(1), empty), 1, "the others are being asked");
         suspected.handle_grant(node(1));
         assert_eq!(
-            suspected.handle_invalidation(node(0), none),
+            suspected.handle_invalidation(node(0), empty),
             2,
             "a push may have come after the grant"
         );
@@ -107,11 +107,11 @@ mod tests {
         suspected.handle_outcome(set(&[0]));
         suspected.handle_grant(node(2));
         assert_eq!(
-            suspected.handle_invalidation(node(0), none),
+            suspected.handle_invalidation(node(0), empty),
             2,
             "node 0, and node 1 did not grant"
         );
-        assert_eq!(suspected.handle_invalidation(node(1), none), 2);
+        assert_eq!(suspected.handle_invalidation(node(1), empty), 2);
     }
 
     proptest! {

@@ -187,7 +187,7 @@ impl Torture {
             match cleaned {
                 Ok(left) if left.is_empty() => {}
                 Ok(_) => {
-                    findings.others.push(format!("keys on node {number} could not be deleted"))
+                    findings.others.push(format!("keys on node {number} could not be deleted"));
                 }
                 Err(error) => {
                     findings
