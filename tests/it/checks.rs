@@ -80,9 +80,9 @@ async fn what_a_restart_forgets_is_told_for_each_kind_of_persistence() {
     assert_eq!(every_second.persistence(), is(Fsync::EverySecond));
     assert_eq!(never.persistence(), is(Fsync::Never));
     for (node, words) in [
-        (nothing, "nothing is saved"),
+        (nothing, "no persistence"),
         (snapshots, "only snapshots"),
-        (every_second, "about a second"),
+        (every_second, "about one second"),
         (never, "appendfsync is no"),
     ] {
         assert_eq!(node.worst(), Some(Severity::Warning), "{node}");
@@ -283,7 +283,7 @@ async fn nodes_that_are_down_or_hang_are_told_within_the_bound_and_the_others_ar
         let node = &nodes[node];
         assert!(matches!(node.findings(), [Finding::Unreachable { .. }]), "{node}");
         assert_eq!((node.worst(), node.version()), (Some(Severity::Danger), None));
-        assert!(told(node).contains(&format!("danger: no answer: {reason}")), "{node}");
+        assert!(told(node).contains(&format!("danger: no reply: {reason}")), "{node}");
     }
     for node in [&nodes[0], &nodes[2]] {
         assert_eq!(node.worst(), None, "{node}");

@@ -64,7 +64,7 @@ async fn clients_with_other_nodes_or_limits_are_named_where_they_are_connected()
     // The connection can be found by what is told.
     let check = ours.check().await.expect("a client that works").swap_remove(0);
     let address = named(&cluster[0], "nodes=3-").pop().expect("it has a name");
-    assert!(check.to_string().contains(&format!("danger: the clients {address} lock on 3 nodes")));
+    assert!(check.to_string().contains(&format!("danger: the clients {address} use 3 nodes")));
 
     // From the other side it looks the same.
     let seen = disagreements(&fewer).await;
@@ -111,9 +111,6 @@ async fn a_client_that_may_not_have_a_name_locks_all_the_same() {
     let lease = redlock.acquire("r").await.expect("it is free");
     lease.release().await.expect("it is ours");
     let node = redlock.check().await.expect("a client that works").swap_remove(0);
-    let unknown = Finding::Unknown {
-        what: "whether other clients are set up otherwise",
-        needs: "+client|list",
-    };
+    let unknown = Finding::Unknown { what: "settings of other clients", needs: "+client|list" };
     assert_eq!(node.findings(), [unknown], "{node}");
 }
