@@ -163,9 +163,9 @@ impl Redlock {
         Ok(status(&self.inner.backing, &nodes, keys).await)
     }
 
-    /// Deletes the lock of `resource`, regardless of its holder. Each node returns the lock's current value and deletes
-    /// the key if it still has that value, so a lock that is acquired in between is not affected. A node that does not
-    /// reply in time gets no second request. Takes at most two node timeouts.
+    /// Deletes the lock of `resource`, regardless of its holder. First reads the lock's value from each node, then
+    /// deletes the key on each node where it still has the value that was read. A lock that is acquired in between is
+    /// thus not affected. A node that does not reply in time gets no second request. Takes at most two node timeouts.
     ///
     /// A key without a string, or with a string of more than 4,200 bytes, is not a lock of this library. It is not
     /// deleted, and the node is reported as `held`. Delete such a key with `DEL`.
