@@ -42,7 +42,7 @@ pub enum TryUsingError<T, E> {
     /// The work finished with an error. The lock was released nevertheless.
     #[error("the work failed: {error}")]
     Work {
-        /// Return value of the work.
+        /// Error that the work returned.
         #[source]
         error: E,
         /// Problem with the lock, if there was one in addition to the failed work.
