@@ -5,7 +5,7 @@ use crate::node::{CredentialSource, Credentials};
 use std::fmt;
 
 impl Builder {
-    /// Calls `ask` for the user and password before each connection to a node. They replace those of the node's URL;
+    /// Calls `ask` for the user and password before each connection to a node. They replace the ones in the node's URL;
     /// the database is still taken from the URL. Use it for passwords that are rotated and for short-lived cloud
     /// tokens: a change needs no new client. Default: the credentials in the URLs.
     ///
