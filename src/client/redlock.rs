@@ -167,8 +167,8 @@ impl Redlock {
     /// deletes the key on each node where it still has the value that was read. A lock that is acquired in between is
     /// thus not affected. A node that does not reply in time gets no second request. Takes at most two node timeouts.
     ///
-    /// A key without a string, or with a string of more than 4,200 bytes, is not a lock of this library. It is not
-    /// deleted, and the node is reported as `held`. Delete such a key with `DEL`.
+    /// A value that is not a string, or is a string of more than 4,200 bytes, is not a lock of this library. Its key is
+    /// not deleted, and the node is reported as `held`. Delete such a key with `DEL`.
     ///
     /// **The holder is not notified immediately** and may continue working. In the report, a node that deleted the lock
     /// is `granted`, and a node that had no lock is `missing`. If the holder is this client, its lease ends when this
@@ -277,8 +277,8 @@ impl Redlock {
     /// ends. Takes at most one [connect timeout](Builder::connect_timeout).
     ///
     /// # Errors
-    /// [`CloseError`] names the nodes that did not confirm their releases in time, and the number of attempts whose
-    /// futures are neither polled nor dropped. Their keys expire at the end of the ttl.
+    /// [`CloseError`] names the nodes that did not confirm their releases in time, and counts the attempts whose futures
+    /// are neither polled nor dropped. Their keys expire at the end of the ttl.
     ///
     /// # Cancel safety
     /// If the future is dropped after it was polled, the client stays closed and deliveries continue in the background.
