@@ -10,7 +10,6 @@ use crate::wire::Keys;
 use std::sync::Arc;
 
 impl Inner {
-    /// Converts the internal failure of an acquire to the public [`AcquireError`].
     pub(super) fn explain(&self, failure: AcquireFailure, keys: &Keys) -> AcquireError {
         let names = || self.backing.pool.shared().iter().map(|node| node.name.clone());
         let max_ttl = self.settings.limits.max_ttl;
@@ -35,7 +34,7 @@ impl Inner {
                     Refusal::Contended => {
                         AcquireError::Contended { report, held_here: held_here() }
                     }
-                    // The attempt ended before the nodes' replies could show the conflict with this client's lease.
+                    // The attempt timed out before the nodes' replies could show the conflict with this client's lease.
                     Refusal::Timeout if held_here() => {
                         AcquireError::Contended { report, held_here: true }
                     }
@@ -50,7 +49,7 @@ impl Inner {
 }
 
 impl AcquireError {
-    /// A conflicting value means for an adoption that the value to adopt is not there.
+    /// For an adoption, contention means that the key no longer has the value to adopt.
     pub(super) fn of_adoption(self) -> Self {
         match self {
             Self::Contended { report, .. } => Self::NotHeld { report },

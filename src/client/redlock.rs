@@ -277,8 +277,8 @@ impl Redlock {
     /// ends. Takes at most one [connect timeout](Builder::connect_timeout).
     ///
     /// # Errors
-    /// [`CloseError`] names the nodes that did not confirm their releases in time, and counts the attempts whose futures
-    /// are neither polled nor dropped. Their keys expire at the end of the ttl.
+    /// [`CloseError`] names the nodes that did not confirm their releases in time, and counts the attempts whose
+    /// futures are neither polled nor dropped. Their keys expire at the end of the ttl.
     ///
     /// # Cancel safety
     /// If the future is dropped after it was polled, the client stays closed and deliveries continue in the background.
