@@ -1,4 +1,4 @@
-//! An acquire in the making, and the future that it is.
+//! The settings of one acquire, and the future that runs it.
 
 use super::observed::AcquireWatch;
 use super::redlock::Inner;
@@ -16,26 +16,26 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// An acquire with its settings. It is a future: `.await` it, spawn it, or race it in `select!`.
-/// It does nothing before it is polled; the settings count from then, and so does the wait bound.
+/// An acquire and its settings. It is a future: `.await` it, spawn it, or use it in `select!`. It does nothing until it
+/// is first polled; the wait bound starts at that moment.
 ///
 /// # Cancel safety
-/// If it is dropped, at whatever point, every node that may have set the key is told to release it,
-/// also one that hangs at the time and resumes later.
+/// The future can be dropped at any time. Every node that may have set the key then receives a release, including a
+/// node that is unresponsive at that time and resumes later.
 #[must_use = "futures do nothing unless polled"]
 pub struct Acquire {
     client: Arc<Inner>,
     target: Target,
     ttl: Duration,
-    /// `None` for a single attempt that takes its time.
+    /// `None` for a single attempt without a wait bound.
     wait: Option<Duration>,
     retry: RetryPolicy,
     gives_up_early: bool,
-    /// The most time to hold it, if it is to be extended in the background.
+    /// Maximum hold time, if the lease is to be extended in the background.
     auto_extend: Option<Duration>,
-    /// How long the lock is kept from others, whatever becomes of the lease.
+    /// Minimum time for which the lock stays unavailable to others, even after an early release.
     at_least: Duration,
-    /// When so much is left, the work under it has to stop.
+    /// Remaining validity at which the work has to stop.
     stop_before: Option<Duration>,
     metadata: Option<Arc<str>>,
     is_fenced: bool,
@@ -43,19 +43,16 @@ pub struct Acquire {
     stage: Stage,
 }
 
-/// How far an acquire is.
 enum Stage {
-    /// It was not polled.
     Fresh,
     Running(BoxFuture<'static, Result<Lease, AcquireError>>),
 }
 
-/// What is to be locked.
 #[derive(Clone)]
 enum Target {
     One(Key),
     All(Vec<Key>),
-    /// What this value stands for.
+    /// Adoption of the lock with this value.
     HandedOver(Key, Arc<Value>),
 }
 
@@ -100,125 +97,125 @@ impl Acquire {
         Self::new(client, Target::HandedOver(resource.into(), value))
     }
 
-    /// Waits and tries again as the client's settings say.
+    /// Applies the client's wait bound and retry policy.
     pub(crate) fn patient(self) -> Self {
         let (wait, retry) = (self.client.settings.wait, self.client.settings.retry.clone());
         self.wait(wait).retry(retry)
     }
 
-    /// How long the nodes keep the lock, in place of the client's [`ttl`](crate::Builder::ttl).
+    /// How long a node keeps the lock unless it is extended. Overrides the client's [`ttl`](crate::Builder::ttl).
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// How long to try in all, in place of the client's [`wait`](crate::Builder::wait).
+    /// Total time that the acquire may take. Overrides the client's [`wait`](crate::Builder::wait).
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
-    /// When to try again, in place of the client's [`retry`](crate::Builder::retry). With
-    /// [`try_acquire`](crate::Redlock::try_acquire), which has no wait bound of its own, that of the
-    /// [client](crate::Builder::wait) holds then.
+    /// When to retry after a refused attempt. Overrides the client's [`retry`](crate::Builder::retry).
+    /// [`try_acquire`](crate::Redlock::try_acquire) has no wait bound by default; with a policy that retries, the
+    /// client's [`wait`](crate::Builder::wait) applies.
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = policy;
         self
     }
 
-    /// At most so many attempts, within the wait bound.
+    /// Maximum number of attempts within the wait bound.
     ///
-    /// An attempt is made when there is reason to believe that the lock is free, and else as the
-    /// [retry policy](Self::retry) says.
+    /// An attempt starts when the lock is likely to be free, and otherwise at the times of the [retry
+    /// policy](Self::retry).
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.retry = self.retry.limit(attempts.saturating_sub(1));
         self
     }
 
-    /// Gives up at once when the holder's remaining ttl already exceeds the time left to wait. It
-    /// could still be released earlier: that chance is given up too.
+    /// Fails immediately if the holder's remaining ttl exceeds the remaining wait time. The holder could still release
+    /// the lock earlier, in which case waiting would have succeeded.
     pub fn give_up_early(mut self) -> Self {
         self.gives_up_early = true;
         self
     }
 
-    /// Extends the lease in the background, each time a third of its validity has passed, until it
-    /// is released or dropped, or has been held for `max_hold`: then it is lost, so that a holder
-    /// that hangs does not keep the lock for ever. One that [extends](crate::LeaseRef::extend) it does not hang, and
-    /// has it for as long as it has asked for. Without a limit: [`auto_extend_forever`](Self::auto_extend_forever).
+    /// Extends the lease in the background each time a third of its validity has passed, until the lease is released or
+    /// dropped. After `max_hold` the lease is lost, so that an unresponsive holder does not keep the lock indefinitely.
+    /// A holder that [extends](crate::LeaseRef::extend) the lease itself keeps it for the time that it requests.
+    /// Without a limit: [`auto_extend_forever`](Self::auto_extend_forever).
     ///
-    /// Nodes that lost the key get it back while a majority has it. When extensions fail they are
-    /// tried again until the validity ends; see [`lost`](crate::LeaseRef::lost).
+    /// An extension sets the key again on nodes that have lost it, as long as a majority still has it. Failed
+    /// extensions are retried until the validity ends; see [`lost`](crate::LeaseRef::lost).
     ///
-    /// A `max_hold` that is not longer than the [node timeout](crate::Builder::node_timeout) is refused
-    /// as [`MaxHoldTooShort`](crate::ConfigError::MaxHoldTooShort): a lease could end while it is
-    /// acquired. Where that happens all the same, it is refused.
+    /// `max_hold` must be longer than the [node timeout](crate::Builder::node_timeout), because a lease could otherwise
+    /// end while it is being acquired. A shorter one is refused as
+    /// [`MaxHoldTooShort`](crate::ConfigError::MaxHoldTooShort). An acquire that still takes longer than `max_hold`
+    /// fails.
     pub fn auto_extend(mut self, max_hold: Duration) -> Self {
         self.auto_extend = Some(max_hold);
         self
     }
 
-    /// Extends the lease in the background for as long as its holder keeps it; else as
-    /// [`auto_extend`](Self::auto_extend). A holder that hangs, and whose process lives, keeps the lock
-    /// for good: for a leader whose work is watched by other means.
+    /// Like [`auto_extend`](Self::auto_extend), but without a limit: an unresponsive holder keeps the lock for as long
+    /// as its process runs. Use it for a leader whose work is supervised by other means.
     pub fn auto_extend_forever(self) -> Self {
         self.auto_extend(Duration::MAX)
     }
 
-    /// Keeps the lock from others for `time`, counted from when it is acquired, also if the lease is
-    /// released or dropped before: from then on a value that nobody owns stands in its place, as with
-    /// [`release_after`](crate::Lease::release_after). For jobs that must not run again at once
-    /// however quickly they are done, on whichever host: clocks that differ a little, or a job that
-    /// fails, do not make it run twice. At most the [ttl](Self::ttl); whole milliseconds count.
+    /// Keeps the lock unavailable to others for `time` from the start of the attempt that acquired it, even if the
+    /// lease is released or dropped earlier. For the rest of `time`, a release replaces the lock's value with one that
+    /// has no owner, as [`release_after`](crate::Lease::release_after) does. Use it for scheduled jobs that must run on
+    /// one host only: a host whose clock is slightly late, or a job that fails at once, does not cause a second run.
+    /// Fractions of a millisecond are cut off. Default: zero.
     ///
-    /// The acquire is refused, before any node is asked, if `time` is longer than the ttl:
-    /// [`AtLeastExceedsTtl`](crate::ConfigError::AtLeastExceedsTtl).
+    /// If `time` is longer than the [ttl](Self::ttl), the acquire fails with
+    /// [`AtLeastExceedsTtl`](crate::ConfigError::AtLeastExceedsTtl) before it contacts a node.
     pub fn at_least(mut self, time: Duration) -> Self {
         self.at_least = time;
         self
     }
 
-    /// What is told to those who ask [who holds the lock](crate::Redlock::status), in place of the
-    /// client's [`metadata`](crate::Builder::metadata). It stands in the value under the key, and
-    /// everybody who can read the key can read it. At most 4096 bytes.
+    /// Text that is stored with the lock and appears in its [status](crate::Redlock::status), at most 4096 bytes.
+    /// Overrides the client's [`metadata`](crate::Builder::metadata). It is part of the key's value, so every client
+    /// that can read the key can read it.
     pub fn metadata(mut self, metadata: impl Into<String>) -> Self {
         self.metadata = Some(metadata.into().into());
         self
     }
 
-    /// Gives the lease a [fencing token](crate::LeaseRef::token): a number that is higher than that of
-    /// every lease that ended before, for resources that can refuse who comes too late.
+    /// Gives the lease a [fencing token](crate::LeaseRef::token): a number higher than the token of every lease that
+    /// ended before, for resources that reject stale writers.
     ///
-    /// Each node that grants draws a number from a counter of the resource. If a quorum draws the same
-    /// one, as a rule, the token costs no round trip; if not, a second one, for which the nodes have
-    /// another node timeout. With [`acquire_all`](crate::Redlock::acquire_all) the one token of the
-    /// lease is ordered against every lease that has one of its resources. Leases without a token do
-    /// not count: use it for all leases of a resource, or for none.
+    /// Each node that grants the lock increments a counter of the resource. If a quorum of nodes returns the same
+    /// number, which is the usual case, the token costs no extra round trip. Otherwise it costs a second one, limited
+    /// by another node timeout. With [`acquire_all`](crate::Redlock::acquire_all), the lease's single token is ordered
+    /// against every lease that has one of its resources. Leases without a token are not ordered: use tokens for all
+    /// leases of a resource, or for none.
     ///
-    /// The counter's key begins with the lock's and is in its hash slot. A key that is empty, or has
-    /// braces that are no hash tag, such as `a{b`, can have none, and is
-    /// [refused](ConfigError::NoCounter); `{user:7}/inbox` is fine.
+    /// The counter's key begins with the lock's key and is in the same hash slot. An empty key, or a key with braces
+    /// that are no hash tag, such as `a{b`, cannot have a counter and is [refused](ConfigError::NoCounter).
+    /// `{user:7}/inbox` is valid.
     pub fn fenced(mut self) -> Self {
         self.is_fenced = true;
         self
     }
 
-    /// What kind of lock it is, such as `"account"`, for events and metrics: they tell kinds of locks apart by
-    /// it, and never by resource, of which there may be millions. For that its text has to stand in the
-    /// program: there are as many classes as were written there.
+    /// Class of the lock for events and metrics, such as `"account"`. Metrics are labelled by class and never by
+    /// resource, because there may be millions of resources. The text must be a constant of the program, which limits
+    /// the number of classes.
     pub fn class(mut self, class: &'static str) -> Self {
         self.class = Some(class);
         self
     }
 
-    /// Gives work a signal before its lock ends: [`stopping`](crate::LeaseRef::stopping) resolves when less
-    /// than `margin` of the validity is left, and no renewal has come through. What [`using`](Self::using)
-    /// runs can then end in order; if it has not by the end of the validity, it is dropped as ever.
+    /// Signals the work before the lock ends: [`stopping`](crate::LeaseRef::stopping) resolves when the remaining
+    /// validity falls below `margin` and no renewal has succeeded. The work that [`using`](Self::using) runs can then
+    /// finish cleanly. If it is still running when the validity ends, it is dropped. Default: the signal comes when the
+    /// validity ends.
     ///
-    /// A renewal begins when two thirds of the validity are left, and is tried again until it succeeds.
-    /// So the `margin` has to be less than two thirds for a lease that is renewed, and less than the
-    /// whole validity for another: else it is refused as
-    /// [`MarginTooLong`](crate::ConfigError::MarginTooLong). Without it, the signal comes with the end.
+    /// A renewal starts when two thirds of the validity are left, and is retried until it succeeds. Therefore `margin`
+    /// must be less than two thirds of the validity for a lease that is renewed, and less than the whole validity for
+    /// any other lease. Otherwise the acquire fails with [`MarginTooLong`](crate::ConfigError::MarginTooLong).
     ///
     /// ```
     /// # async fn step() {
@@ -261,7 +258,7 @@ impl Acquire {
         self
     }
 
-    /// Renewed for as long as it is held, unless a bound was set.
+    /// Renews the lease while it is held, within a limit that was set before.
     pub(crate) fn renewed(mut self) -> Self {
         self.auto_extend.get_or_insert(Duration::MAX);
         self
@@ -270,9 +267,9 @@ impl Acquire {
     fn start(&self) -> BoxFuture<'static, Result<Lease, AcquireError>> {
         let client = self.client.clone();
         let is_adoption = matches!(self.target, Target::HandedOver(..));
-        // What was handed over is there or not: waiting does not help.
+        // An adoption cannot succeed later: waiting does not help.
         let wait = self.wait.or_else(|| {
-            // Every loop has a bound, also that of a single attempt which was told to try again.
+            // A retry loop needs a bound: a single attempt with a retry policy uses the client's.
             self.retry.retries().then_some(self.client.settings.wait)
         });
         let wait = wait.filter(|_| !is_adoption);
@@ -297,7 +294,7 @@ impl Acquire {
         })
     }
 
-    /// The ttl, if all settings can work, whatever is to be locked.
+    /// Validates the settings except the resources, and returns the ttl.
     pub(super) fn check(&self) -> Result<Ttl, ConfigError> {
         let limits = &self.client.settings.limits;
         check_metadata(self.metadata.as_deref())?;
@@ -366,7 +363,7 @@ impl fmt::Debug for Acquire {
     }
 }
 
-/// Names what is to be locked, and no value.
+/// Shows the resources, but no value.
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,5 +1,4 @@
-//! The addresses of nodes, and what is wrong with one that is none: told in plain words, without the
-//! user and the password that may be in it.
+//! Addresses of nodes, and errors for invalid ones. Errors never contain the user or the password of a URL.
 
 use super::settings::Settings;
 use crate::error::ConfigError;
@@ -11,19 +10,19 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionI
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-/// Of several addresses in one text.
+/// Reason for refusing a text with several addresses.
 const LIST: &str = "it looks like several URLs: give each node its own";
 
 const TCP: [&str; 4] = ["redis", "rediss", "valkey", "valkeys"];
 const TLS: [&str; 2] = ["rediss", "valkeys"];
 const UNIX: [&str; 3] = ["unix", "redis+unix", "valkey+unix"];
-/// Schemes that are refused, and may be shown.
+/// Schemes that are refused, but are safe to show in errors.
 const OTHERS: [&str; 3] = ["http", "https", "tcp"];
 
-/// A node: where it is, and how we log in there.
+/// A node's address and login.
 pub(crate) type Place = (Address, RedisConnectionInfo);
 
-/// The node that `url` is; `position` is its place in the list.
+/// Parses the URL of a node; `position` is its place in the list, for errors.
 pub(crate) fn parse(position: usize, url: &str) -> Result<Place, ConfigError> {
     let url = url.trim();
     let bad = |reason: &str| {
@@ -63,7 +62,7 @@ pub(crate) fn parse(position: usize, url: &str) -> Result<Place, ConfigError> {
     place(position, &info.set_addr(addr).set_redis_settings(login))
 }
 
-/// What is shown of `url`: the address, or what is wrong with it, without user and password.
+/// Text for `url` without user and password: its address, or the reason why it is invalid.
 pub(crate) fn shown(position: usize, url: &str) -> String {
     match parse(position, url) {
         Ok((address, _)) => address.to_string(),
@@ -71,7 +70,7 @@ pub(crate) fn shown(position: usize, url: &str) -> String {
     }
 }
 
-/// The node that a client of the `redis` crate is for.
+/// Returns the node of a client of the `redis` crate.
 pub(crate) fn place(position: usize, info: &ConnectionInfo) -> Result<Place, ConfigError> {
     let server = |host: &str, port| TcpAddress {
         host: host.to_owned(),
@@ -80,7 +79,7 @@ pub(crate) fn place(position: usize, info: &ConnectionInfo) -> Result<Place, Con
     };
     let address = match info.addr() {
         ConnectionAddr::Tcp(host, port) => Address::Tcp(server(host, *port)),
-        // What they say is private to that crate.
+        // Certificates are private to the redis crate and cannot be read.
         ConnectionAddr::TcpTls { tls_params: Some(_), .. } if cfg!(feature = "tls-rustls") => {
             return Err(ConfigError::OpaqueTls { name: info.addr().to_string() });
         }
@@ -102,7 +101,7 @@ pub(crate) fn place(position: usize, info: &ConnectionInfo) -> Result<Place, Con
     Ok((address, info.redis_settings().clone()))
 }
 
-/// The names of `places`, no two alike.
+/// The names of `places`. An error if two are equal.
 pub(crate) fn distinct_names(places: &[Place]) -> Result<Vec<Arc<str>>, ConfigError> {
     let mut names: Vec<Arc<str>> = Vec::with_capacity(places.len());
     for (address, _) in places {
@@ -115,7 +114,7 @@ pub(crate) fn distinct_names(places: &[Place]) -> Result<Vec<Arc<str>>, ConfigEr
     Ok(names)
 }
 
-/// What connections to `places` are named after.
+/// Fingerprint of the settings that all clients must share, for the names of connections to `places`.
 pub(crate) fn fingerprint(places: &[Place], quorum: Quorum, settings: &Settings) -> Fingerprint {
     let places = places.iter().map(|(address, login)| format!("{address}/{}", login.db()));
     let (max_ttl, prefix) = (settings.limits.max_ttl, &settings.prefix);
@@ -135,7 +134,7 @@ fn wants_tls(url: &str) -> bool {
     scheme.is_some_and(|scheme| TLS.contains(&&*scheme))
 }
 
-/// The same without TLS, which the parser knows only where it has that built in.
+/// Replaces a TLS scheme by `redis`, because the parser knows TLS only if the redis crate was built with it.
 fn without_tls(url: &str) -> String {
     match url.split_once("://") {
         Some((_, rest)) if wants_tls(url) => format!("redis://{rest}"),
@@ -143,8 +142,8 @@ fn without_tls(url: &str) -> String {
     }
 }
 
-/// What is wrong with it. What the parser would take for something else than was meant is looked for
-/// first: `redis://me:12#34@host` is the address of the host `me` to it.
+/// Returns why `url` is invalid. Runs before the parser, to find URLs that the parser would misread. For example, it
+/// would take `redis://me:12#34@host` for the address of a host `me`.
 fn fault(url: &str) -> Option<&'static str> {
     if url.is_empty() {
         return Some("it is empty");
@@ -186,7 +185,7 @@ fn fault_of_path(rest: &str) -> Option<&'static str> {
     fault_of_parameters(rest, None)
 }
 
-/// Faults that depend on the values of parameters, in a URL whose path names this database.
+/// Faults in the query parameters of a URL whose path names the database `path`.
 fn fault_of_parameters(url: &str, path: Option<&str>) -> Option<&'static str> {
     let count = |name| parameters(url).filter(|(other, _)| *other == name).count();
     if parameters(url).any(|(name, _)| count(name) > 1) {
@@ -201,7 +200,7 @@ fn fault_of_parameters(url: &str, path: Option<&str>) -> Option<&'static str> {
         .then_some("its path and its db parameter name different databases: write one of them")
 }
 
-/// The parameters of a URL, as they stand.
+/// The query parameters of a URL, not decoded.
 fn parameters(url: &str) -> impl Iterator<Item = (&str, &str)> {
     let query = url.split_once('?').map_or("", |(_, query)| query);
     let query = query.split('#').next().unwrap_or_default();
@@ -221,7 +220,7 @@ fn accepted_parameters(url: &str) -> &'static [&'static str] {
     }
 }
 
-/// The name of a parameter; its length if it does not look like a name: it may be a part of a password.
+/// The name of a parameter. If it does not look like a name, it may be part of a password, so only its length is shown.
 fn shown_parameter(name: &str) -> String {
     let is_name = |it: char| it.is_ascii_alphabetic() || it == '_' || it == '-';
     if name.len() <= 24 && name.chars().all(is_name) { name.to_owned() } else { length(name) }
@@ -244,7 +243,7 @@ fn fault_of_host(rest: &str, has_tls: bool) -> Option<&'static str> {
     if fragment.is_some_and(|fragment| !(has_tls && fragment == "insecure")) {
         return Some("a # is no part of it: write it as %23 if it belongs to a password");
     }
-    // An address of version 6 has colons of its own, in brackets.
+    // An IPv6 address contains colons, within brackets.
     let bracket = place.rfind(']').unwrap_or(0);
     let colon = place[bracket..].find(':').map(|colon| bracket + colon);
     let is_broken = place.starts_with('[') && bracket == 0;
@@ -255,7 +254,7 @@ fn fault_of_host(rest: &str, has_tls: bool) -> Option<&'static str> {
     if host.is_empty() {
         return Some("it names no host");
     }
-    // No port after the colon stands for the default one.
+    // An empty port after the colon means the default port.
     if !port.is_empty() && !port.parse::<u16>().is_ok_and(|port| port > 0) {
         return Some("its port is no number from 1 to 65535");
     }
@@ -270,7 +269,7 @@ fn is_database(text: &str) -> bool {
     text.parse::<i64>().is_ok_and(|database| database >= 0)
 }
 
-/// What the parser objects to, in our words: its own may repeat what stands there.
+/// The parser's error in this crate's words, because its own message may contain parts of the URL.
 fn reason(error: &redis::RedisError) -> &'static str {
     let said = error.to_string();
     let knows = |words: &str| said.contains(words);
@@ -285,8 +284,8 @@ fn reason(error: &redis::RedisError) -> &'static str {
     }
 }
 
-/// Scheme, host and port of `url`, or its length where it does not have them: it may be a password then, or contain one
-/// anywhere.
+/// Scheme, host and port of `url`. If it does not have them, returns its length only, because it may be or contain a
+/// password.
 fn without_secrets(url: &str) -> String {
     scheme_and_host(url).unwrap_or_else(|| length(url))
 }
@@ -311,7 +310,7 @@ fn scheme_and_host(url: &str) -> Option<String> {
     }
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at(end);
-    // The password may have one of these characters, and end at an @ behind it.
+    // The password may contain one of these characters, and end at a later `@`.
     if tail.contains('@') || !(TCP.contains(&&*lower) || OTHERS.contains(&&*lower)) {
         return None;
     }

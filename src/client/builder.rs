@@ -1,4 +1,4 @@
-//! Configuration: every setting, its default, and what cannot work.
+//! Builder of a client: its settings, their defaults, and their validation.
 
 use super::redlock::Redlock;
 use super::settings::{Options, Settings, owner};
@@ -43,7 +43,7 @@ use tokio::runtime::Handle;
 /// | [`drift_constant`](Self::drift_constant) | 2 ms |
 /// | [`retry`](Self::retry) | jittered, 50 ms to 250 ms |
 /// | [`key_prefix`](Self::key_prefix) | none |
-/// | [`credentials`](Self::credentials) | what the nodes' URLs say |
+/// | [`credentials`](Self::credentials) | from the nodes' URLs |
 /// | [`metadata`](Self::metadata) | none |
 /// | [`fenced`](Self::fenced) | no |
 /// | [`token_ttl`](Self::token_ttl) | 24 h |
@@ -59,15 +59,17 @@ pub struct Builder {
     #[cfg(feature = "tls-rustls")]
     pub(super) tls_files: TlsFiles,
     pub(super) credentials: Option<CredentialSource>,
-    /// What `build` refuses, whatever else is set.
+    /// Error that `build` returns, whatever the other settings are.
     pub(super) fault: Option<ConfigError>,
 }
 
 impl Builder {
-    /// Adds nodes by URL, one for each: `redis://[user:password@]host[:port][/db]`, `rediss://…` (feature
-    /// `tls-rustls`) or `unix:///path/to/socket[?user=…&pass=…&db=…]`. Other parameters than `db` and `protocol`
-    /// are [refused](ConfigError::UnknownUrlParameter). They must be independent masters: no replicas of each other,
-    /// and no server twice. In a password, encode `#`, `/`, `?` and `%` as `%23`, `%2F`, `%3F` and `%25`.
+    /// Adds one node for each URL: `redis://[user:password@]host[:port][/db]`, `rediss://…` (feature `tls-rustls`) or
+    /// `unix:///path/to/socket[?user=…&pass=…&db=…]`. Query parameters other than `db` and `protocol` are
+    /// [refused](ConfigError::UnknownUrlParameter).
+    ///
+    /// Nodes must be independent masters: no node may be a replica of another one, and no server may be given twice. In
+    /// a password, encode `#`, `/`, `?` and `%` as `%23`, `%2F`, `%3F` and `%25`.
     pub fn nodes<I>(mut self, urls: I) -> Self
     where
         I: IntoIterator,
@@ -79,15 +81,16 @@ impl Builder {
         self
     }
 
-    /// Adds nodes by client of the `redis` crate, version 1: for settings that a URL cannot carry, such as
-    /// the keepalive of its sockets. Needs the feature `redis-1`; `quorlock::redis` is that crate. No
-    /// connection of the client is used: quorlock makes its own, with its address, user, password,
-    /// database, and what it says of TCP; of that, a linger time cannot be read, and is not kept, and a user timeout
-    /// of more than ten seconds is one of ten: what a connection delivers later would not be released.
+    /// Adds one node for each client of the `redis` crate, version 1, for settings that a URL cannot carry, such as TCP
+    /// keepalive. Needs the feature `redis-1`; `quorlock::redis` is that crate.
     ///
-    /// Certificates of a client (`redis::Client::build_with_tls`) cannot be read either. It is
-    /// [refused](ConfigError::OpaqueTls): give its address to [`nodes`](Self::nodes), and the certificates to
-    /// `tls` (feature `tls-rustls`).
+    /// The builder uses the client's address, user, password, database and TCP settings, but none of its connections.
+    /// The linger time is ignored, because it cannot be read. A TCP user timeout above 10 s is reduced to 10 s, because
+    /// the client does not release locks that a connection delivers later than that.
+    ///
+    /// A client with TLS certificates (`redis::Client::build_with_tls`) is [refused](ConfigError::OpaqueTls), because
+    /// its certificates cannot be read. Pass its address to [`nodes`](Self::nodes) and the certificates to `tls`
+    /// (feature `tls-rustls`) instead.
     #[cfg(feature = "redis-1")]
     pub fn clients(mut self, clients: impl IntoIterator<Item = redis::Client>) -> Self {
         for client in clients {
@@ -97,132 +100,134 @@ impl Builder {
         self
     }
 
-    /// How long the nodes keep a lock that nobody extends or releases. Whole milliseconds count.
+    /// How long a node keeps a lock that is neither extended nor released. Fractions of a millisecond are cut off.
+    /// Default: 10 s.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = ttl;
         self
     }
 
-    /// The longest ttl, extension or [cool-down](crate::Lease::release_after) that any client of these
-    /// nodes asks for. **All clients of a deployment have to share this setting**: a node that has
-    /// forgotten its locks is not counted until the last of them must have ended, whoever held it, and
-    /// this is how long that takes. A client that uses longer ttls than others wait for can lose its
-    /// lock to them after a restart.
+    /// Upper limit for the ttl, extensions and [cool-downs](crate::Lease::release_after) of all clients of these nodes.
+    /// Default: 60 s. **All clients of a deployment must have the same value.** A node that has lost its data has no
+    /// vote until every lock that it may have granted has expired, and this setting bounds that time. A client that
+    /// uses longer ttls than the others' `max_ttl` can lose its lock to them after a node restarts.
     ///
-    /// A longer ttl is refused by name, wherever it is given. To raise it, raise it on all clients
-    /// first, and then use it. A short one makes for short quarantines; see
+    /// A longer ttl is refused with an error that names the setting. To raise `max_ttl`, first raise it on all clients,
+    /// and only then use longer ttls. A shorter `max_ttl` shortens quarantines; see
     /// [`restart_guard`](Self::restart_guard).
     pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
         self.options.max_ttl = max_ttl;
         self
     }
 
-    /// What is done about nodes that were restarted, and may have forgotten locks in that.
+    /// How to treat nodes that were restarted and may have lost locks. Default: [`Observed`](RestartGuard::Observed).
     pub fn restart_guard(mut self, guard: RestartGuard) -> Self {
         self.options.restart_guard = guard;
         self
     }
 
-    /// Vouches that each node that writes all it is told to its disk before it answers (`appendonly yes`,
-    /// `appendfsync always`) has that disk again when it restarts, and is one server: no replica is ever
-    /// promoted behind its address, and no disk is lost or set back. Then such a node counts at once after
-    /// a restart; see [`RestartGuard`].
+    /// Declares that nodes with full persistence (`appendonly yes`, `appendfsync always`) keep every lock across
+    /// restarts. Such a node then has a vote immediately after a restart; see [`RestartGuard`]. Default: `false`,
+    /// because a client cannot verify the conditions:
     ///
-    /// No client can see that for itself, so it is off by default. A node whose configuration says that it
-    /// forgets is not trusted all the same; one that does not tell (`INFO`, `CONFIG GET`) is. What else a
-    /// configuration needs to deserve it, [`check`](Redlock::check) says.
+    /// - The node always restarts with the same disk, and that disk is neither lost nor restored to an older state.
+    /// - The node's address always leads to the same server: no replica is ever promoted behind it.
+    ///
+    /// A node that reports a less durable configuration is not trusted. A node that does not report its configuration
+    /// (`INFO`, `CONFIG GET`) is trusted. [`check`](Redlock::check) reports other settings that make persistence
+    /// unsafe.
     pub fn trust_persistence(mut self, trusts: bool) -> Self {
         self.options.trusts_persistence = trusts;
         self
     }
 
-    /// How long [`acquire`](Redlock::acquire) tries, in all. A wait shorter than a round trip ends
-    /// in [`Timeout`](crate::AcquireError::Timeout); use [`try_acquire`](Redlock::try_acquire) for
-    /// a single attempt.
+    /// Total time that [`acquire`](Redlock::acquire) may take. Default: 10 s. A wait shorter than a round trip ends in
+    /// [`Timeout`](crate::AcquireError::Timeout); use [`try_acquire`](Redlock::try_acquire) for a single attempt.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.options.wait = wait;
         self
     }
 
-    /// How long to wait for a node's answer. It bounds what a hung node can cost, and with it an attempt;
-    /// only where clocks of nodes have stepped ahead, a single attempt waits for up to a second more until
-    /// what they granted [counts](crate::VoteEligibility::Deferred).
-    /// the Redlock page
-    /// advises 5 to 50 ms for a ttl of 10 s. Use more over slow networks: several round trips.
+    /// How long to wait for a node's reply. Default: 50 ms. It limits the delay that an unresponsive node causes, and
+    /// thus the duration of an attempt. There is one exception: if the clocks of nodes have stepped forward, a single
+    /// attempt waits up to one more second until their grants [count](crate::VoteEligibility::Deferred).
+    ///
+    /// The Redlock page suggests 5 to 50 ms for a ttl of 10 s. Allow several round trips on slow networks.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.options.node_timeout = timeout;
         self
     }
 
-    /// How long to wait for a connection and its set-up. Only a client that is new waits for it, with
-    /// its first acquires, until a quorum is connected, or, while it knows of none but young nodes, until
-    /// every node is or could not be; see [`ready`](Redlock::ready) and [`RestartGuard::Observed`]. Later
-    /// on, a node that is not connected within the node timeout has failed.
+    /// How long to wait until a connection is established and set up. Default: 1 s.
+    ///
+    /// Only the first acquires of a new client wait for connections: until a quorum is connected or, while all known
+    /// nodes have started recently, until every node is connected or has failed. See [`ready`](Redlock::ready) and
+    /// [`RestartGuard::Observed`]. Later, a node that is not connected within the node timeout counts as failed.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.options.connect_timeout = timeout;
         self
     }
 
-    /// The share of the ttl that is set aside for clocks that run at different rates, from 0 to
-    /// below 1. The Redlock reference implementation uses 0.01.
+    /// Fraction of the ttl that is subtracted from the validity because clocks run at different rates. Must be at least
+    /// 0 and below 1. Default: 0.01, as in the Redlock reference implementation.
     pub fn drift_factor(mut self, factor: f64) -> Self {
         self.options.drift_factor = factor;
         self
     }
 
-    /// What is set aside on top of it, for the millisecond precision of expiry in Redis.
+    /// Time that is subtracted from the validity in addition to [`drift_factor`](Self::drift_factor), because Redis
+    /// expires keys with millisecond precision. Default: 2 ms.
     pub fn drift_constant(mut self, constant: Duration) -> Self {
         self.options.drift_constant = constant;
         self
     }
 
-    /// When a refused attempt of [`acquire`](Redlock::acquire) is tried again.
+    /// When [`acquire`](Redlock::acquire) retries after a refused attempt. Default: jittered, 50 ms to 250 ms.
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.options.retry = policy;
         self
     }
 
-    /// What is put before each resource to make its key. It must not contain `#quorlock:`, which
-    /// marks the library's own keys.
+    /// Prefix of every resource's key. It must not contain `#quorlock:`, which marks the library's internal keys.
+    /// Default: none.
     pub fn key_prefix(mut self, prefix: impl Into<Vec<u8>>) -> Self {
         self.options.prefix = prefix.into().into();
         self
     }
 
-    /// What every lock tells to those who ask [who holds it](Redlock::status): text of at most 4096
-    /// bytes. It ends the value under the key, after a colon.
+    /// Text that is stored with every lock and appears in its [status](Redlock::status), at most 4096 bytes. It is the
+    /// last part of the key's value, after a colon. Default: none.
     pub fn metadata(mut self, metadata: impl Into<String>) -> Self {
         self.options.metadata = Some(metadata.into().into());
         self
     }
 
-    /// Lets every lock tell the host and the process that hold it: `metadata("host:pid")`.
+    /// Stores host and process ID with every lock: `metadata("host:pid")`.
     pub fn owner(self) -> Self {
         self.metadata(owner())
     }
 
-    /// Gives every lease a fencing token; see [`Acquire::fenced`](crate::Acquire::fenced).
+    /// Gives every lease a fencing token; see [`Acquire::fenced`](crate::Acquire::fenced). Default: no token.
     pub fn fenced(mut self) -> Self {
         self.options.is_fenced = true;
         self
     }
 
-    /// How long the nodes keep the counter of a resource after it was last acquired or extended with a
-    /// fencing token; after its release, for half of that at the least. Not shorter than [`max_ttl`](Self::max_ttl), which takes the
-    /// place of the default where it is longer.
+    /// How long a node keeps a resource's counter after the last acquire or extension with a fencing token. After a
+    /// release, the counter remains for at least half of this time. Must not be shorter than
+    /// [`max_ttl`](Self::max_ttl). Default: 24 h, or `max_ttl` if that is longer.
     ///
-    /// While the counter stands, tokens grow whatever the clocks do. Once it is gone, the next token
-    /// is taken from the acquiring client's wall clock in microseconds: it is higher than all before
-    /// it as long as that clock is not behind those of earlier holders by more than the time that has
-    /// passed since. Counters have an end so that they do not pile up for resources that nobody uses
-    /// any more.
+    /// While the counter exists, tokens increase regardless of clocks. After it has expired, the next token is taken
+    /// from the acquiring client's wall clock, in microseconds. That token is higher than all earlier ones unless the
+    /// clock is behind the earlier holders' clocks by more than the time that has passed since. Counters expire so that
+    /// they do not accumulate for unused resources.
     pub fn token_ttl(mut self, ttl: Duration) -> Self {
         self.options.token_ttl = Some(ttl);
         self
     }
 
-    /// Runs all connections on this runtime. Without it, each runtime that the client is used on
-    /// gets connections of its own; with it, the client can also be used outside of any runtime.
+    /// Runs all connections on this runtime, so that the client can also be used outside of any runtime. Default: each
+    /// runtime on which the client is used gets separate connections.
     pub fn runtime(mut self, handle: Handle) -> Self {
         self.runtime = Some(handle);
         self
@@ -253,7 +258,7 @@ impl Builder {
         Self { nodes: Vec::new(), ..self }
     }
 
-    /// Makes all connections by this, in place of sockets.
+    /// Replaces sockets with `transport`.
     #[cfg(any(test, feature = "test-util"))]
     pub(crate) fn transport(self, transport: Arc<dyn Transport>) -> Self {
         Self { environment: Environment { transport, ..self.environment }, ..self }
@@ -269,11 +274,11 @@ impl Builder {
         self.options.connect_timeout
     }
 
-    /// Checks the settings and makes the client. Does no I/O but to read certificates in files, and needs no runtime:
-    /// connections are made by the first acquire.
+    /// Validates the settings and creates the client. Reads certificate files, but does no other I/O and needs no
+    /// runtime: the first acquire connects to the nodes.
     ///
     /// # Errors
-    /// Says what cannot work, by name.
+    /// The error names the invalid setting.
     pub fn build(self) -> Result<Redlock, ConfigError> {
         #[cfg(feature = "tls-rustls")]
         let this = self.with_tls_files()?;
@@ -322,7 +327,7 @@ impl Builder {
     }
 }
 
-/// Names the nodes by address only, without user and password.
+/// Shows the nodes' addresses without user and password.
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes = self.nodes.iter().map(|node| match node {
@@ -338,7 +343,7 @@ impl fmt::Debug for Builder {
     }
 }
 
-/// Who wants to know that keys have changed on the nodes.
+/// Receivers of the nodes' invalidation pushes and clock steps.
 struct Listeners {
     waiters: Arc<WaitQueues>,
     registry: Arc<LeaseRegistry>,

@@ -12,12 +12,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The settings of a client as plain data: from a file, by serde (feature `serde`), from
-/// [variables of the environment](Self::from_env), or from a program's own configuration. Hand it to
-/// [`Builder::from_config`]. What is `None` is as [`Builder`] has it by default; its methods have the names of
-/// the fields, and say what each does. Certificates in files are settings of the feature `tls-rustls`; other
-/// certificates and [credentials](Builder::credentials) that change are
-/// no data: they are set on the builder.
+/// The settings of a client as plain data: from a file through serde (feature `serde`), from [environment
+/// variables](Self::from_env), or from the program's configuration. Pass it to [`Builder::from_config`].
+///
+/// A field that is `None` has the default of [`Builder`], whose methods have the names of the fields and document them.
+/// Certificate files are settings of the feature `tls-rustls`. Other TLS settings, and
+/// [credentials](Builder::credentials) that change, are not data: set them on the builder.
 ///
 /// ```
 /// use quorlock::{Builder, Config};
@@ -32,8 +32,8 @@ use std::time::Duration;
 ///
 /// # In a file (feature `serde`)
 ///
-/// Keys are the names of the fields, durations and retry policies are text, and a key that is none is refused
-/// by name:
+/// Keys are the names of the fields. Durations and retry policies are text. An unknown key is an error that names the
+/// key:
 ///
 /// ```toml
 /// nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]
@@ -45,14 +45,14 @@ use std::time::Duration;
 /// fenced = true
 /// ```
 ///
-/// It cannot be serialized, as its URLs may have passwords, and `Debug` names the nodes without them.
-/// No error of ours repeats a URL with its password. The `toml` crate's show the line that they are about:
-/// log their `message()` where that matters.
+/// `Config` cannot be serialized, because its URLs may contain passwords. `Debug` shows the nodes without user and
+/// password. Errors of this crate never contain the password of a URL. Errors of the `toml` crate contain the line at
+/// fault: log their `message()` instead, if that line may be secret.
 #[derive(Clone, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct Config {
-    /// The URL of each node. In a file also one text, with commas or white space between them.
+    /// The URL of each node. A file can also give one text, with URLs separated by commas or white space.
     #[cfg_attr(feature = "serde", serde(deserialize_with = "told::nodes"))]
     pub nodes: Vec<String>,
     /// See [`Builder::ttl`].
@@ -85,7 +85,7 @@ pub struct Config {
     pub retry: Option<RetryPolicy>,
     /// See [`Builder::key_prefix`].
     pub key_prefix: Option<String>,
-    /// See [`Builder::metadata`]. Not together with [`owner`](Self::owner).
+    /// See [`Builder::metadata`]. Cannot be combined with [`owner`](Self::owner).
     pub metadata: Option<String>,
     /// True for [`Builder::owner`].
     pub owner: Option<bool>,
@@ -106,7 +106,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The settings of a client of these nodes, the others by default.
+    /// Settings for these nodes. All other settings have their defaults.
     pub fn new<I>(nodes: I) -> Self
     where
         I: IntoIterator,
@@ -117,9 +117,9 @@ impl Config {
 }
 
 impl Builder {
-    /// Starts with the settings of `config`; more can be set, and what is set later counts.
+    /// Returns a builder with the settings of `config`. Later calls on the builder override them.
     ///
-    /// What cannot work is told by [`build`](Self::build), as ever.
+    /// [`build`](Self::build) reports invalid settings.
     pub fn from_config(config: Config) -> Self {
         let Config { nodes, ttl, max_ttl, restart_guard, trust_persistence, .. } = &config;
         let Config { wait, node_timeout, connect_timeout, drift_constant, token_ttl, .. } = &config;
@@ -156,7 +156,7 @@ impl Builder {
     }
 }
 
-/// Names the nodes by address only, without user and password.
+/// Shows the nodes' addresses without user and password.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes = self.nodes.iter().enumerate().map(|(at, url)| address::shown(at + 1, url));

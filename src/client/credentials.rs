@@ -1,22 +1,22 @@
-//! Users and passwords that change.
+//! Credentials that change while the client runs.
 
 use super::builder::Builder;
 use crate::node::{CredentialSource, Credentials};
 use std::fmt;
 
 impl Builder {
-    /// Asks `ask` for user and password before each connection to a node, in place of what its URL says of
-    /// them; the database is still the URL's. For passwords that are rotated, and for tokens of clouds that
-    /// live for minutes: a new one needs no new client.
+    /// Calls `ask` for the user and password before each connection to a node. They replace the ones in the node's URL;
+    /// the database is still taken from the URL. Use it for passwords that are rotated and for short-lived cloud
+    /// tokens: a change needs no new client. Default: the credentials in the URLs.
     ///
-    /// It is given the node's name as reports have it (`10.0.0.1:6379`), and returns a pair of texts, or
-    /// [`Credentials`] where there is no user's name:
+    /// `ask` receives the node's name as it appears in reports (`10.0.0.1:6379`). It returns user and password as a
+    /// pair of texts, or [`Credentials`] if there is no user:
     ///
     /// ```
     /// use quorlock::{ConfigError, Credentials, Redlock};
     ///
     /// async fn token(node: String) -> Result<(String, String), std::io::Error> {
-    ///     // …ask the cloud, or read the file that is written anew…
+    ///     // …request a token, or read the file with the current password…
     /// #   drop(node);
     ///     Ok(("locks".to_owned(), "a token".to_owned()))
     /// }
@@ -37,17 +37,18 @@ impl Builder {
     /// # }
     /// ```
     ///
-    /// - **A connection that stands is kept** when the password changes, as Redis keeps it. Its
-    ///   successor, the connections of [`check`](crate::Redlock::check), and those of other runtimes ask.
-    /// - **What a server refuses (`WRONGPASS`) is asked for anew** with the next try, after the usual pause.
-    ///   So rotate without a gap: either let the server accept both passwords for a while (`ACL SETUSER`
-    ///   with a second `>password`), or see to it that `ask` tells the new one from then on. Locks are kept
-    ///   up meanwhile, as long as a majority of the nodes is connected.
-    /// - **An error is a connection that failed**: it is tried again, and reports and logs show the first
-    ///   line of its text. **Let it name no secret.** A panic is an error without a text.
-    /// - **It counts to the [connect timeout](Self::connect_timeout)**: what takes longer is dropped, and
-    ///   has failed. All nodes ask at once, and again after each failure, so let it remember what is dear.
-    ///   It runs on the runtime of the connections, and must not block.
+    /// - **Existing connections are kept** when the password changes, because Redis keeps them, too. New connections
+    ///   call `ask`: replacements, the connections of [`check`](crate::Redlock::check), and the connections of other
+    ///   runtimes.
+    /// - **After a refusal (`WRONGPASS`), the next attempt calls `ask` again**, after the usual pause. Rotate passwords
+    ///   without a gap: either let the server accept both passwords for some time (`ACL SETUSER` with a second
+    ///   `>password`), or make `ask` return the new password from the moment of the change. Leases are still extended
+    ///   during the rotation as long as a majority of the nodes is connected.
+    /// - **An error fails the connection**, which is then retried. Reports and logs show the first line of the error's
+    ///   text, so **the text must not contain a secret**. A panic is treated as an error without a text.
+    /// - **The time of the call is part of the [connect timeout](Self::connect_timeout)**: a call that takes longer is
+    ///   dropped and has failed. All nodes call `ask` concurrently, and again after each failure, so cache results that
+    ///   are expensive. `ask` runs on the runtime of the connections and must not block.
     pub fn credentials<F, Fut, C, E>(mut self, ask: F) -> Self
     where
         F: Fn(String) -> Fut + Send + Sync + 'static,

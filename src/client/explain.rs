@@ -1,4 +1,4 @@
-//! What users are told of an acquire that failed.
+//! Converts the internal failure of an acquire to the public [`AcquireError`].
 
 use super::redlock::Inner;
 use crate::acquire::AcquireFailure;
@@ -10,7 +10,6 @@ use crate::wire::Keys;
 use std::sync::Arc;
 
 impl Inner {
-    /// What users are told of an acquire that failed.
     pub(super) fn explain(&self, failure: AcquireFailure, keys: &Keys) -> AcquireError {
         let names = || self.backing.pool.shared().iter().map(|node| node.name.clone());
         let max_ttl = self.settings.limits.max_ttl;
@@ -35,7 +34,7 @@ impl Inner {
                     Refusal::Contended => {
                         AcquireError::Contended { report, held_here: held_here() }
                     }
-                    // It was cut short, and did not see what stands before it.
+                    // The attempt timed out before the nodes' replies could show the conflict with this client's lease.
                     Refusal::Timeout if held_here() => {
                         AcquireError::Contended { report, held_here: true }
                     }
@@ -50,7 +49,7 @@ impl Inner {
 }
 
 impl AcquireError {
-    /// The same, if it was an adoption.
+    /// For an adoption, contention means that the key no longer has the value to adopt.
     pub(super) fn of_adoption(self) -> Self {
         match self {
             Self::Contended { report, .. } => Self::NotHeld { report },

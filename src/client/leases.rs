@@ -1,4 +1,4 @@
-//! What a client holds.
+//! The leases that a client holds.
 
 use super::redlock::Redlock;
 use crate::lease::LeaseState;
@@ -8,7 +8,7 @@ use crate::wire::Counters;
 use std::fmt;
 use std::time::Duration;
 
-/// A lease that a client holds, as it was when it was asked: see [`Redlock::leases`].
+/// Snapshot of a lease that a client holds; see [`Redlock::leases`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct HeldLease {
     resources: Box<[Vec<u8>]>,
@@ -20,7 +20,7 @@ pub struct HeldLease {
 }
 
 impl HeldLease {
-    /// What `state` holds; `None` if that has ended.
+    /// Snapshot of `state`; `None` if the lease has ended.
     fn of(state: &LeaseState) -> Option<Self> {
         let now = state.now();
         let Tenure::Held { valid_until } = state.tenure() else { return None };
@@ -34,43 +34,43 @@ impl HeldLease {
         })
     }
 
-    /// What is locked, without the key prefix; the first of several.
+    /// The locked resource, without the key prefix. If there are several, the first one.
     pub fn resource(&self) -> &[u8] {
         self.resources.first().map_or(&[], |resource| resource)
     }
 
-    /// All that is locked by this one lease, sorted.
+    /// All resources of the lease, sorted, without the key prefix.
     pub fn resources(&self) -> impl Iterator<Item = &[u8]> {
         self.resources.iter().map(|resource| &**resource)
     }
 
-    /// What kind of lock it is, as told by [`Acquire::class`](crate::Acquire::class).
+    /// Class of the lock; see [`Acquire::class`](crate::Acquire::class).
     pub fn class(&self) -> Option<&'static str> {
         self.class
     }
 
-    /// Since when it is held: how long ago the attempt began that won it.
+    /// Time since the start of the attempt that acquired the lease.
     pub fn held_for(&self) -> Duration {
         self.held_for
     }
 
-    /// For how long it is valid, if it is not extended.
+    /// Remaining validity, if the lease is not extended.
     pub fn validity(&self) -> Duration {
         self.validity
     }
 
-    /// Its fencing token, if it has one.
+    /// The lease's fencing token, if it has one.
     pub fn token(&self) -> Option<FencingToken> {
         self.token
     }
 
-    /// How many guards hold it.
+    /// Number of guards that hold the lease; see [`reenter`](crate::LeaseRef::reenter).
     pub fn guards(&self) -> usize {
         self.guards
     }
 }
 
-/// Shows no value of a lock.
+/// Does not show the lock's value.
 impl fmt::Debug for HeldLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let resources: Vec<_> = self.resources().map(String::from_utf8_lossy).collect();
@@ -86,9 +86,8 @@ impl fmt::Debug for HeldLease {
 }
 
 impl Redlock {
-    /// The leases that this client and its clones hold now, by resource: what is held, since when, and for how
-    /// long it is valid. A lease that was lost is not among them, though its holder may not have dropped it yet. Asks
-    /// nobody; takes a moment for each lease.
+    /// The leases that this client and its clones hold now, ordered by resource. A lost lease is not included, even if
+    /// its holder has not dropped it yet. Does no I/O; the cost is proportional to the number of leases.
     ///
     /// ```
     /// # #[cfg(feature = "test-util")]

@@ -1,7 +1,7 @@
-//! What users configure and call.
+//! The public client: [`Builder`], [`Redlock`] and its methods.
 //!
-//! Here live the builder, the client, and each of its verbs: they check what they are given, hand it to the
-//! rooms below, and put what comes of it into words. No vote is counted here.
+//! Methods validate their arguments, call the modules below, and convert results to public types. Votes are counted in
+//! `round`, not here.
 
 mod acquire;
 mod address;

@@ -1,8 +1,8 @@
-//! A node as a client sees it.
+//! State of a node as the client knows it.
 
 use crate::node::{NodeShared, NodeState, VoteEligibility};
 
-/// How a client stands with one of its nodes, as last seen.
+/// Last known state of one of a client's nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeInfo {
     name: String,
@@ -29,24 +29,24 @@ impl NodeInfo {
         &self.name
     }
 
-    /// Whether it is connected and answers.
+    /// Whether the node is connected and replies.
     pub fn state(&self) -> &NodeState {
         &self.state
     }
 
-    /// Whether what it grants counts, or for how long it does not: because it was restarted, or because
-    /// its clock is not to be trusted.
+    /// Whether the node has a vote. Otherwise the reason and the duration: the node was restarted, for example, or its
+    /// clock is not reliable.
     pub fn eligibility(&self) -> &VoteEligibility {
         &self.eligibility
     }
 
-    /// The server's version, if it told.
+    /// The server's version, if the server reports it.
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
     }
 
-    /// The eviction policy, if the server may evict keys to save memory: **it can forget locks.**
-    /// Set `maxmemory-policy noeviction` there.
+    /// The eviction policy, if the server may evict keys to free memory. **Such a server can delete locks.** Set
+    /// `maxmemory-policy noeviction` on it.
     pub fn evicting(&self) -> Option<&str> {
         self.evicting.as_deref()
     }

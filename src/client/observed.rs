@@ -1,4 +1,4 @@
-//! Who is told what a client does, and what is told of an acquire.
+//! The client's observer, and the events of an acquire.
 
 use super::builder::Builder;
 use super::redlock::Inner;
@@ -14,29 +14,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Builder {
-    /// Is told what the client does: acquires, extensions, losses, how its nodes stand. See [`Observer`]. There is
-    /// one; of several that are given, the last. `tracing`, if that feature is on, is told beside it.
+    /// Installs an observer, which receives events about acquires, extensions, lost leases and the state of the nodes.
+    /// See [`Observer`]. There is one observer: a later call replaces it. With the feature `tracing`, events are also
+    /// sent to `tracing`. Default: none.
     ///
-    /// Give an `Arc` to keep hold of it.
+    /// Pass an `Arc` to keep access to the observer.
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observer = Some(Arc::new(observer));
         self
     }
 }
 
-/// Tells that an acquire has begun, and then that it has ended, also if it is dropped.
+/// Emits the events for the start and the end of an acquire, also if the acquire is dropped.
 pub(super) struct AcquireWatch<'a> {
     client: &'a Inner,
     keys: &'a Keys,
     tag: Tag,
     is_adoption: bool,
-    /// `None` if nobody is to be told, or everybody was.
+    /// `None` if the end needs no event, or its event was emitted.
     begun: Option<Time>,
 }
 
 impl<'a> AcquireWatch<'a> {
-    /// What was requested is about to begin, and waits for so long; its tag gets a number if anybody is to be
-    /// told.
+    /// Gives the request's tag an ID if a receiver wants events, and emits the start event if its level is wanted.
     pub(super) fn begin(
         client: &'a Inner,
         request: &mut AcquireRequest,
@@ -62,7 +62,6 @@ impl<'a> AcquireWatch<'a> {
         self.tag.lock(self.keys, self.client.settings.prefix.len())
     }
 
-    /// It has ended so.
     pub(super) fn end(mut self, ended: &Result<Lease, AcquireError>) {
         let outcome = match ended {
             Ok(_) => AcquireOutcome::Won,
@@ -73,7 +72,7 @@ impl<'a> AcquireWatch<'a> {
         let observers = self.client.backing.pool.observers();
         let weight = weight(outcome);
         let Some(begun) = self.begun.take().filter(|_| observers.wants(weight)) else { return };
-        // What was won has a report that would have to be made.
+        // An acquired lease creates its report on request, so request it only for an event.
         let won = lease.map(|lease| lease.report());
         let event = AcquireEnded {
             lock: self.lock(),
@@ -107,7 +106,7 @@ impl Drop for AcquireWatch<'_> {
     }
 }
 
-/// An outage is trouble. That others hold a lock is what locks are for.
+/// Only a missing quorum is a warning: contention is normal operation.
 fn weight(outcome: AcquireOutcome) -> Weight {
     match outcome {
         AcquireOutcome::NoQuorum => Weight::Trouble,
@@ -125,7 +124,7 @@ fn outcome(error: &AcquireError) -> AcquireOutcome {
         AcquireError::NotPolled { .. } => AcquireOutcome::NotPolled,
         AcquireError::Overloaded { .. } => AcquireOutcome::Overloaded,
         AcquireError::Closed => AcquireOutcome::Closed,
-        // Settings are looked at before anything begins.
+        // Settings are validated before the start event.
         AcquireError::NoRuntime
         | AcquireError::IncompleteRuntime { .. }
         | AcquireError::Invalid(_) => AcquireOutcome::NoRuntime,

@@ -1,4 +1,4 @@
-//! Settings for one kind of use of a client.
+//! Profiles: clients that share connections and have different settings.
 
 use super::acquire::Acquire;
 use super::redlock::{Inner, Redlock};
@@ -9,13 +9,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Settings for one kind of use of a client, such as short locks that many want, or a leader's. Made by
-/// [`Redlock::profile`]; [`build`](Self::build) makes a client of it, to be kept and cloned.
+/// Settings for one use of a client, for example short contended locks, or the lock of a leader. [`Redlock::profile`]
+/// starts a profile, and [`build`](Self::build) creates a client from it; keep that client and clone it.
 ///
 /// # Default
 ///
-/// Whatever is not set here is as in the client that it was made from, which may have a profile itself.
-/// What an [`Acquire`] is told counts for that one alone, and before what is set here.
+/// Settings that the profile does not set are inherited from the client it was started from, which may have a profile
+/// itself. Settings of an [`Acquire`] override the profile, for that acquire only.
 #[derive(Clone)]
 #[must_use = "a profile does nothing until build() is called"]
 pub struct Profile {
@@ -24,8 +24,8 @@ pub struct Profile {
 }
 
 impl Redlock {
-    /// Starts a profile: the same client with other settings for one kind of use. It has the same nodes,
-    /// connections, lines of waiters and leases, so it costs nothing but a few hundred bytes.
+    /// Starts a profile of this client. The profile's client uses the same nodes, connections, wait queues and leases,
+    /// so it costs only a few hundred bytes.
     ///
     /// ```
     /// use quorlock::{ConfigError, Redlock, RetryPolicy};
@@ -58,85 +58,82 @@ impl Redlock {
     /// # fn main() {}
     /// ```
     ///
-    /// What concerns all uses stays the client's: [closing](Redlock::close) one closes all, and
-    /// [`release_all`](Redlock::release_all) releases what was acquired through any of them.
+    /// [Closing](Redlock::close) one of these clients closes all of them. [`release_all`](Redlock::release_all)
+    /// releases the leases that were acquired through any of them.
     pub fn profile(&self) -> Profile {
         Profile { client: self.inner.clone(), settings: self.inner.settings.clone() }
     }
 }
 
 impl Profile {
-    /// How long the nodes keep a lock that nobody extends or releases. Not longer than the client's
-    /// [`max_ttl`](crate::Builder::max_ttl).
+    /// How long a node keeps a lock that is neither extended nor released. Must not be longer than the client's
+    /// [`max_ttl`](crate::Builder::max_ttl). See [`Builder::ttl`](crate::Builder::ttl).
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.settings.ttl = ttl;
         self
     }
 
-    /// How long [`acquire`](Redlock::acquire) tries, in all.
+    /// Total time that [`acquire`](Redlock::acquire) may take. See [`Builder::wait`](crate::Builder::wait).
     pub fn wait(mut self, wait: Duration) -> Self {
         self.settings.wait = wait;
         self
     }
 
-    /// When a refused attempt of [`acquire`](Redlock::acquire) is tried again.
+    /// When [`acquire`](Redlock::acquire) retries after a refused attempt.
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.settings.retry = policy;
         self
     }
 
-    /// At most so many attempts of an [`acquire`](Redlock::acquire); see
-    /// [`Acquire::max_attempts`]. A [policy](Self::retry) that is set later takes its place.
+    /// Maximum number of attempts of an [`acquire`](Redlock::acquire); see [`Acquire::max_attempts`]. A later call of
+    /// [`retry`](Self::retry) replaces it.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.settings.retry = self.settings.retry.limit(attempts.saturating_sub(1));
         self
     }
 
-    /// Gives up at once where waiting is of no use; see [`Acquire::give_up_early`].
+    /// Fails immediately if the holder's remaining ttl exceeds the remaining wait time; see [`Acquire::give_up_early`].
     pub fn give_up_early(mut self) -> Self {
         self.settings.manner.gives_up_early = true;
         self
     }
 
-    /// Extends every lease in the background, for `max_hold` at the most; see [`Acquire::auto_extend`].
+    /// Extends every lease in the background, for at most `max_hold`; see [`Acquire::auto_extend`].
     pub fn auto_extend(mut self, max_hold: Duration) -> Self {
         self.settings.manner.auto_extend = Some(max_hold);
         self
     }
 
-    /// Extends every lease in the background for as long as its holder keeps it; see
-    /// [`Acquire::auto_extend_forever`].
+    /// Extends every lease in the background without a limit; see [`Acquire::auto_extend_forever`].
     pub fn auto_extend_forever(self) -> Self {
         self.auto_extend(Duration::MAX)
     }
 
-    /// Keeps each lock from others for `time`, counted from when it is acquired; see
-    /// [`Acquire::at_least`].
+    /// Keeps each lock unavailable to others for at least `time`; see [`Acquire::at_least`].
     pub fn at_least(mut self, time: Duration) -> Self {
         self.settings.manner.at_least = time;
         self
     }
 
-    /// What kind of locks they are, for events; see [`Acquire::class`].
+    /// Class of the locks for events and metrics; see [`Acquire::class`].
     pub fn class(mut self, class: &'static str) -> Self {
         self.settings.manner.class = Some(class);
         self
     }
 
-    /// Gives work a signal before its lock ends; see [`Acquire::stop_before`].
+    /// Signals the work when the remaining validity falls below `margin`; see [`Acquire::stop_before`].
     pub fn stop_before(mut self, margin: Duration) -> Self {
         self.settings.manner.stop_before = Some(margin);
         self
     }
 
-    /// What every lock tells to those who ask [who holds it](Redlock::status): text of at most 4096
-    /// bytes.
+    /// Text that is stored with every lock and appears in its [status](Redlock::status), at most 4096 bytes.
     pub fn metadata(mut self, metadata: impl Into<String>) -> Self {
         self.settings.metadata = Some(metadata.into().into());
         self
     }
 
-    /// Lets every lock tell the host and the process that hold it: `metadata("host:pid")`.
+    /// Stores host and process ID with every lock: `metadata("host:pid")`.
     pub fn owner(self) -> Self {
         self.metadata(owner())
     }
@@ -147,10 +144,10 @@ impl Profile {
         self
     }
 
-    /// Checks the settings, with those that the client has for all uses. Does no I/O.
+    /// Validates the settings, together with the client's shared settings. Does no I/O.
     ///
     /// # Errors
-    /// Says what cannot work, by name, as [`Builder::build`](crate::Builder::build) and an acquire do.
+    /// The error names the invalid setting, as for [`Builder::build`](crate::Builder::build) and an acquire.
     pub fn build(self) -> Result<Redlock, ConfigError> {
         let Self { client, settings } = self;
         let (driver, backing) = (client.driver.clone(), client.backing.clone());
@@ -212,7 +209,7 @@ mod tests {
             let made = format!("{profile:?}");
             assert_eq!(profile.build().expect_err(&made), refusal);
         }
-        // What is at fault in one place can be mended in another.
+        // A profile can correct a setting that is invalid with its parent's settings.
         let nested = client.profile().ttl(ms(20_000)).build().expect("good settings");
         assert!(nested.profile().at_least(ms(10_001)).build().is_ok());
     }

@@ -1,4 +1,4 @@
-//! The client.
+//! The client: acquires locks, reads their status, and reports the state of the nodes.
 
 use super::acquire::Acquire;
 use super::builder::Builder;
@@ -18,14 +18,14 @@ use std::sync::Arc;
 
 /// A client of N independent Redis masters.
 ///
-/// Cloning is cheap, and clones share connections. A client can be used from any number of tasks,
-/// threads and runtimes at once, also as a `static`; each runtime gets connections of its own.
+/// Cloning is cheap, and clones share connections. A client can be used by any number of tasks, threads and runtimes at
+/// the same time, and also as a `static`. Each runtime gets separate connections unless [`Builder::runtime`] is set.
 #[derive(Clone)]
 pub struct Redlock {
     pub(super) inner: Arc<Inner>,
 }
 
-/// What clones of a client share. Its profiles have settings of their own.
+/// State that the clones of a client share. A profile has different settings, but the same driver and leases.
 pub(crate) struct Inner {
     pub(crate) driver: Arc<Driver>,
     pub(crate) backing: Arc<Backing>,
@@ -33,7 +33,7 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// The nodes, and the key that `resource` has there.
+    /// Returns the nodes and the key of `resource`.
     fn reach(&self, resource: &[u8]) -> Result<(Arc<Nodes>, Keys), ClientError> {
         let nodes = self.driver.ready()?;
         Ok((nodes, Keys::one(self.settings.key(resource)?)))
@@ -41,7 +41,7 @@ impl Inner {
 }
 
 impl Redlock {
-    /// Starts a configuration.
+    /// Returns a builder with the default settings.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -54,16 +54,17 @@ impl Redlock {
         &self.inner
     }
 
-    /// One attempt to lock `resource`, which takes at most one [node timeout](Builder::node_timeout)
-    /// (two with a [fencing token](Acquire::fenced)). Where no quorum is connected yet, as in a
-    /// program that has just started, it first waits for that, at most one
-    /// [connect timeout](Builder::connect_timeout); see [`ready`](Self::ready). Where the clocks of so
-    /// many nodes have stepped ahead that it needs one of them, it waits for up to a second until what they
-    /// granted [counts](crate::VoteEligibility::Deferred).
+    /// Tries once to lock `resource`. This takes at most one [node timeout](Builder::node_timeout), or two with a
+    /// [fencing token](Acquire::fenced), with two exceptions:
     ///
-    /// A resource is any sequence of bytes; its key is the [prefix](Builder::key_prefix) and it. Only
-    /// keys that contain `#quorlock:` are the library's own, such as those of fencing counters: they are
-    /// [refused](crate::ConfigError::ReservedResource) here and in every other verb.
+    /// - If no quorum is connected yet, for example in a program that has just started, the attempt first waits for
+    ///   connections, at most one [connect timeout](Builder::connect_timeout). See [`ready`](Self::ready).
+    /// - If it needs a node whose clock has stepped forward, it waits up to one more second until that node's grant
+    ///   [counts](crate::VoteEligibility::Deferred).
+    ///
+    /// A resource is any sequence of bytes. Its key is the [prefix](Builder::key_prefix) followed by the resource. Keys
+    /// that contain `#quorlock:` are internal to the library, such as the keys of fencing counters: every method
+    /// [refuses](crate::ConfigError::ReservedResource) them.
     ///
     /// # Errors
     /// See [`AcquireError`](crate::AcquireError).
@@ -74,7 +75,7 @@ impl Redlock {
         Acquire::one(self.inner.clone(), resource.as_ref())
     }
 
-    /// Locks `resource`, and waits for it if it is held, within the [wait bound](Acquire::wait).
+    /// Locks `resource`. If it is held, waits for it within the [wait bound](Acquire::wait).
     ///
     /// # Errors
     /// See [`AcquireError`](crate::AcquireError).
@@ -85,16 +86,16 @@ impl Redlock {
         Acquire::one(self.inner.clone(), resource.as_ref()).patient()
     }
 
-    /// Locks several resources at once, and waits for them if some are held: one lease, with one
-    /// validity, of all or nothing, on every node. At most 1000; one that is given twice counts once.
+    /// Locks several resources with one lease. If any of them is held, waits within the [wait bound](Acquire::wait).
+    /// Each node grants either all resources or none, and the lease has a single validity. At most 1000 resources;
+    /// duplicates count once.
     ///
-    /// Nothing is held while it waits, so sets that overlap never deadlock, in whatever order they
-    /// are given. It stands in the line of the resource that is in the way.
+    /// A waiting acquire holds no resource, so overlapping sets never deadlock, whatever the order of their resources.
+    /// It waits in the queue of the resource that is held.
     ///
-    /// Nodes that run in cluster mode want all keys of a command in one hash slot: give the resources
-    /// a common hash tag there, such as `{user:7}/inbox` and `{user:7}/outbox`, or use a
-    /// [prefix](Builder::key_prefix) with one, such as `{lock}:`. Else each such node fails with
-    /// `CROSSSLOT`.
+    /// Nodes in cluster mode require all keys of a command to be in one hash slot; otherwise they fail with
+    /// `CROSSSLOT`. Give the resources a common hash tag, such as `{user:7}/inbox` and `{user:7}/outbox`, or use a
+    /// [prefix](Builder::key_prefix) with a hash tag, such as `{lock}:`.
     ///
     /// # Errors
     /// See [`AcquireError`](crate::AcquireError).
@@ -109,7 +110,7 @@ impl Redlock {
         self.try_acquire_all(resources).patient()
     }
 
-    /// One attempt to lock several resources at once; see [`acquire_all`](Self::acquire_all).
+    /// Tries once to lock several resources with one lease; see [`acquire_all`](Self::acquire_all).
     ///
     /// # Errors
     /// See [`AcquireError`](crate::AcquireError).
@@ -124,36 +125,36 @@ impl Redlock {
         Acquire::all(self.inner.clone(), resources)
     }
 
-    /// Takes over the lock of `resource` from a holder who has handed us the
-    /// [value](crate::LeaseRef::value) of its lease: on each node the value is swapped for a fresh
-    /// one. The holder's lease is then lost to it, as [taken over](crate::Loss::TakenOver).
+    /// Takes over the lock of `resource` from a holder that has passed on the [value](crate::LeaseRef::value) of its
+    /// lease. Each node replaces that value with a new one. The previous holder's lease is then lost with the reason
+    /// [`TakenOver`](crate::Loss::TakenOver).
     ///
-    /// A lease of this client ends before the adopted one begins. It also ends if the adoption fails or is dropped after
-    /// a node may have replaced the value; it continues if every node refused. **A lease of another client stays valid
-    /// until that client notices**, so its holder must stop working before it hands over the value. Where nodes send
-    /// pushes, a holder that renews its lease or waits for [`lost`](crate::LeaseRef::lost) is notified within a round trip;
-    /// any other at its next extension, at the latest when its validity ends.
+    /// A lease of this client ends before the adopted one begins. It also ends if the adoption fails or is dropped
+    /// after a node may have replaced the value; it continues if every node refused. **A lease of another client stays
+    /// valid until that client notices the adoption**, so its holder must stop working before it passes on the value.
+    /// If the nodes send pushes, a holder that renews its lease or waits for [`lost`](crate::LeaseRef::lost) is
+    /// notified within a round trip. Any other holder notices at its next extension, or when its validity ends.
     ///
-    /// Of two who adopt the same value at once, one wins, if all of an odd number of nodes answer. An
-    /// adoption that fails on a quorum may have ended the lock on the other nodes: then nobody has it.
-    /// There is one attempt; the [wait bound](Acquire::wait) and the [retry policy](Acquire::retry)
-    /// are not used. A lease of several resources cannot be handed over.
+    /// If two clients adopt the same value at the same time, one of them succeeds, provided that the number of nodes is
+    /// odd and all of them reply. If an adoption fails on a quorum, it may have ended the lock on the other nodes, and
+    /// then no client holds the lock. There is one attempt: the [wait bound](Acquire::wait) and the [retry
+    /// policy](Acquire::retry) do not apply. A lease of several resources cannot be adopted.
     ///
     /// # Errors
-    /// [`NotHeld`](crate::AcquireError::NotHeld) if that value does not stand there;
-    /// [`AdoptsSet`](crate::ConfigError::AdoptsSet) if it is that of a lease of several resources, and
-    /// then the nodes are not asked; else see [`AcquireError`](crate::AcquireError).
+    /// [`NotHeld`](crate::AcquireError::NotHeld) if the resource's key does not have that value;
+    /// [`AdoptsSet`](crate::ConfigError::AdoptsSet), without contacting a node, if the value belongs to a lease of
+    /// several resources; otherwise see [`AcquireError`](crate::AcquireError).
     ///
     /// # Cancel safety
-    /// If the future is dropped, nodes that have swapped the value release it.
+    /// If the future is dropped, nodes that have replaced the value release the lock.
     pub fn adopt(&self, resource: impl AsRef<[u8]>, value: impl AsRef<str>) -> Acquire {
         Acquire::handed_over(self.inner.clone(), resource.as_ref(), value.as_ref())
     }
 
-    /// Who holds `resource`, as each node tells. Takes at most one node timeout.
+    /// Reads the holder of `resource` from each node. Takes at most one node timeout.
     ///
     /// # Errors
-    /// [`ClientError`] if no node can be asked; a node that fails is part of the answer.
+    /// [`ClientError`] if no node can be contacted. The failure of a single node is part of the result.
     ///
     /// # Cancel safety
     /// The future can be dropped at any time.
@@ -162,18 +163,19 @@ impl Redlock {
         Ok(status(&self.inner.backing, &nodes, keys).await)
     }
 
-    /// Takes the lock of `resource` away from whoever holds it: on each node, the value that is read
-    /// there is deleted, once. Whoever gets the lock in between is not touched, and a node that does
-    /// not answer is not told later. Takes at most two node timeouts. A value that is no string, or a string of more
-    /// than 4,200 bytes, is no lock of this library: it stays, and the node is `held` in the report. Delete it by
-    /// `DEL`.
+    /// Deletes the lock of `resource`, regardless of its holder. First reads the lock's value from each node, then
+    /// deletes the key on each node where it still has the value that was read. A lock that is acquired in between is
+    /// thus not affected. A node that does not reply in time gets no second request. Takes at most two node timeouts.
     ///
-    /// **The holder does not know at once**: it may go on working. In the report, a node that deleted
-    /// the lock is `granted`, and one that had none is `missing`. A lease of this client ends when this client acquires
-    /// the lock again.
+    /// A value that is not a string, or is a string of more than 4,200 bytes, is not a lock of this library. Its key is
+    /// not deleted, and the node is reported as `held`. Delete such a key with `DEL`.
+    ///
+    /// **The holder is not notified immediately** and may continue working. In the report, a node that deleted the lock
+    /// is `granted`, and a node that had no lock is `missing`. If the holder is this client, its lease ends when this
+    /// client acquires the lock again.
     ///
     /// # Errors
-    /// [`ClientError`] if no node can be asked.
+    /// [`ClientError`] if no node can be contacted.
     ///
     /// # Cancel safety
     /// If the future is dropped, some nodes may have deleted the lock.
@@ -182,19 +184,18 @@ impl Redlock {
         Ok(force_release(&self.inner.backing, &nodes, keys).await)
     }
 
-    /// Releases all leases of this client and its clones, whoever holds them: each is then lost to
-    /// its holder, as [closed](crate::Loss::Closed). Returns what the nodes say of each, by its
-    /// (first) resource. Takes at most one node timeout, and one more where a runtime that was to deliver it
-    /// is shut down meanwhile.
+    /// Releases all leases of this client and its clones. Each lease is then lost to its holder with the reason
+    /// [`Closed`](crate::Loss::Closed). Returns the outcome of each release with the lease's (first) resource. Takes at
+    /// most one node timeout, or two if the runtime that should deliver a release is shut down during the call.
     ///
     /// # Cancel safety
-    /// If the future is dropped after it was polled, the releases go on in the background.
+    /// If the future is dropped after it was polled, the releases continue in the background.
     pub async fn release_all(&self) -> Vec<(Vec<u8>, Result<ReleaseOutcome, ReleaseError>)> {
         self.inner.backing.release_all().await
     }
 
-    /// Does `work` under the lock of `resource`, which is renewed until the work ends: short for
-    /// [`acquire`](Self::acquire) and [`using`](Acquire::using).
+    /// Runs `work` while holding the lock of `resource`, and renews the lock until the work ends. Shorthand for
+    /// [`acquire`](Self::acquire) followed by [`using`](Acquire::using).
     ///
     /// # Errors
     /// See [`UsingError`].
@@ -208,7 +209,7 @@ impl Redlock {
         self.acquire(resource).using(work).await
     }
 
-    /// Does `work` under the lock of `resource`: short for [`acquire`](Self::acquire) and
+    /// Runs `work` while holding the lock of `resource`. Shorthand for [`acquire`](Self::acquire) followed by
     /// [`using_fut`](Acquire::using_fut).
     ///
     /// # Errors
@@ -228,7 +229,7 @@ impl Redlock {
         self.acquire(resource).using_fut(work).await
     }
 
-    /// Does `work` that can fail under the lock of `resource`: short for [`acquire`](Self::acquire) and
+    /// Runs fallible `work` while holding the lock of `resource`. Shorthand for [`acquire`](Self::acquire) followed by
     /// [`try_using`](Acquire::try_using).
     ///
     /// # Errors
@@ -247,7 +248,7 @@ impl Redlock {
         self.acquire(resource).try_using(work).await
     }
 
-    /// Does `work` that can fail under the lock of `resource`: short for [`acquire`](Self::acquire) and
+    /// Runs fallible `work` while holding the lock of `resource`. Shorthand for [`acquire`](Self::acquire) followed by
     /// [`try_using_fut`](Acquire::try_using_fut).
     ///
     /// # Errors
@@ -267,35 +268,34 @@ impl Redlock {
         self.acquire(resource).try_using_fut(work).await
     }
 
-    /// Ends the client for all its clones: further acquires, and those that wait, are refused with
-    /// [`Closed`](crate::AcquireError::Closed); leases that are still held are released, and lost to
-    /// their holders as [closed](crate::Loss::Closed). Returns when every release is delivered, those
-    /// of dropped leases and given-up attempts included.
+    /// Closes the client and all its clones. Later acquires, and acquires that are waiting, fail with
+    /// [`Closed`](crate::AcquireError::Closed). Leases that are still held are released, and lost to their holders with
+    /// the reason [`Closed`](crate::Loss::Closed). Returns when every pending release is delivered, including the
+    /// releases of dropped leases and abandoned attempts.
     ///
-    /// Call it before a short-lived process ends, so that nothing stays locked until its ttl. Takes
-    /// at most one [connect timeout](Builder::connect_timeout).
+    /// Call it before a short-lived process ends; otherwise a lock whose release is pending stays held until its ttl
+    /// ends. Takes at most one [connect timeout](Builder::connect_timeout).
     ///
     /// # Errors
-    /// Names the nodes that did not take their releases in time, and counts the attempts whose futures
-    /// are neither polled nor dropped. Their keys expire by themselves.
+    /// [`CloseError`] names the nodes that did not confirm their releases in time, and counts the attempts whose
+    /// futures are neither polled nor dropped. Their keys expire at the end of the ttl.
     ///
     /// # Cancel safety
-    /// If the future is dropped after it was polled the client stays closed, and deliveries go on in
-    /// the background.
+    /// If the future is dropped after it was polled, the client stays closed and deliveries continue in the background.
     pub async fn close(&self) -> Result<(), CloseError> {
         self.inner.backing.close();
         self.inner.driver.close(self.inner.settings.connect_timeout).await
     }
 
-    /// What a client that was closed has not delivered yet.
+    /// Pending releases of a closed client.
     #[cfg(feature = "blocking")]
     pub(crate) fn remains(&self) -> CloseError {
         self.inner.driver.remains()
     }
 
-    /// Looks at each node, over a connection of its own that is closed afterwards: whether a lock is
-    /// safe on it, and what to set there if it is not. In the order in which they were given to the
-    /// builder. Run it when a service starts, or from a monitor.
+    /// Checks the configuration of each node and reports settings that make locks unsafe, with the setting to use
+    /// instead. Results are in the order in which the nodes were passed to the builder. Run it when a service starts,
+    /// or from a monitor. Each check uses a separate connection, which is closed afterwards.
     ///
     /// ```
     /// # #[cfg(feature = "test-util")]
@@ -315,21 +315,21 @@ impl Redlock {
     /// # fn main() {}
     /// ```
     ///
-    /// Connections are named (`CLIENT SETNAME`) after what all clients of a deployment must agree on: the nodes,
-    /// [`max_ttl`](Builder::max_ttl) and the [prefix](Builder::key_prefix). Who is connected to a node and disagrees
-    /// with this client is found ([`Finding::Disagrees`](crate::Finding::Disagrees)), where users may ask for it.
+    /// The client names its connections (`CLIENT SETNAME`) after the settings that all clients of a deployment must
+    /// share: the nodes, [`max_ttl`](Builder::max_ttl) and the [prefix](Builder::key_prefix). If the user may list
+    /// connections, a check thus also reports clients with different settings
+    /// ([`Finding::Disagrees`](crate::Finding::Disagrees)).
     ///
-    /// All nodes are looked at at once, which takes at most two
-    /// [connect timeouts](Builder::connect_timeout) and two [node timeouts](Builder::node_timeout).
-    /// The commands that a lock needs are tried on a key that does not exist, the
-    /// [prefix](Builder::key_prefix) followed by `quorlock-check:` and a random number: nothing is
-    /// set. The scripts of this crate stay in the servers' cache, as they do after any acquire.
+    /// All nodes are checked concurrently, which takes at most two [connect timeouts](Builder::connect_timeout) and two
+    /// [node timeouts](Builder::node_timeout). The check runs the commands that a lock needs on a key that does not
+    /// exist: the [prefix](Builder::key_prefix), `quorlock-check:` and a random number. It sets no key. The scripts of
+    /// this crate stay in the servers' cache, as after any acquire.
     ///
     /// # Errors
-    /// [`ClientError`] if no node can be asked; a node that fails is part of the answer.
+    /// [`ClientError`] if no node can be contacted. The failure of a single node is part of the result.
     ///
     /// # Cancel safety
-    /// The future can be dropped at any time: its connections are closed.
+    /// The future can be dropped at any time, which closes its connections.
     pub async fn check(&self) -> Result<Vec<NodeCheck>, ClientError> {
         let Inner { driver, backing, settings } = &*self.inner;
         if driver.is_closed() {
@@ -339,11 +339,11 @@ impl Redlock {
         Ok(check(&backing.pool, key, &settings.prefix, settings.limits.max_ttl).await?)
     }
 
-    /// Resolves when a quorum of the nodes is connected on the current runtime, or on the
-    /// [given](Builder::runtime) one; at once if it is. Where these are all young, it waits for the others,
-    /// too, which may tell that the deployment is not; see [`RestartGuard::Observed`](crate::RestartGuard::Observed). Starts the
-    /// connections if need be. Call it when a service starts, so that its first acquire does not wait for
-    /// them:
+    /// Resolves when a quorum of nodes is connected on the current runtime, or on the [configured](Builder::runtime)
+    /// one. Resolves immediately if a quorum is already connected. If all connected nodes have started recently, it
+    /// also waits for the other nodes, which may show that the deployment is not new; see
+    /// [`RestartGuard::Observed`](crate::RestartGuard::Observed). Starts the connections if necessary. Call it when a
+    /// service starts, so that the first acquire does not wait for connections:
     ///
     /// ```
     /// # #[cfg(feature = "test-util")]
@@ -360,19 +360,19 @@ impl Redlock {
     /// # fn main() {}
     /// ```
     ///
-    /// It waits for as long as it takes, also through an outage: bound it as above. Whether the nodes
-    /// are fit for locks is what [`check`](Self::check) tells.
+    /// It has no time limit and also waits through an outage, so use a timeout as above. [`check`](Self::check) reports
+    /// whether the nodes' configuration is safe for locks.
     ///
     /// # Errors
-    /// [`ClientError`] if no node can be connected to: the client is closed, or there is no runtime.
+    /// [`ClientError`] if connecting is impossible: the client is closed, or there is no runtime.
     ///
     /// # Cancel safety
-    /// The future can be dropped at any time; connecting goes on in the background.
+    /// The future can be dropped at any time; connecting continues in the background.
     pub async fn ready(&self) -> Result<(), ClientError> {
         Ok(self.inner.driver.wait_until_ready().await?)
     }
 
-    /// How the client stands with each of its nodes, as last seen; asks nobody.
+    /// The last known state of each node. Does no I/O.
     pub fn nodes(&self) -> Vec<NodeInfo> {
         let nodes = self.inner.backing.pool.shared().iter();
         nodes.map(|node| NodeInfo::of(node)).collect()

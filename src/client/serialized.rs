@@ -1,5 +1,4 @@
-//! How a lock's status and a client's view of its nodes are serialized (feature `serde`); see
-//! [`wire`](crate::wire).
+//! Serialization of a lock's status and a client's nodes (feature `serde`); see [`wire`](crate::wire).
 
 use super::node_info::NodeInfo;
 use super::status::{LockState, NodeStatus, Status};
@@ -55,7 +54,7 @@ impl Serialize for Status {
     }
 }
 
-/// An object: `name`, what [`LockState`] has, `eligibility`, and `latency_seconds`.
+/// An object: `name`, the fields of [`LockState`], `eligibility`, and `latency_seconds`.
 impl Serialize for NodeStatus {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (name, state, latency_seconds) = (self.name(), self.state(), seconds(self.latency()));
@@ -64,8 +63,8 @@ impl Serialize for NodeStatus {
     }
 }
 
-/// An object: `state`, which is `free`, `held`, `foreign` or `failed`; the `holder`; `ttl_seconds`, how long
-/// what stands there has to live; and the `failure`.
+/// An object: `state` (`free`, `held`, `foreign` or `failed`), the `holder`, `ttl_seconds` (the key's remaining ttl),
+/// and the `failure`.
 impl Serialize for LockState {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut shape = LockShape::default();

@@ -1,4 +1,4 @@
-//! What every acquire starts from, and what cannot work.
+//! Settings of a client and their validation.
 
 use crate::error::ConfigError;
 use crate::lease::{Limits, to_ttl};
@@ -9,7 +9,7 @@ use crate::wire::{CounterKeys, Key, Keys, MAX_VALUE, Value, is_reserved};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What was asked for, as it was given: some of it may not work.
+/// The builder's settings, not validated yet.
 #[derive(Clone, Debug)]
 pub(super) struct Options {
     pub(super) ttl: Duration,
@@ -18,7 +18,6 @@ pub(super) struct Options {
     pub(super) retry: RetryPolicy,
     pub(super) prefix: Box<[u8]>,
     pub(super) metadata: Option<Arc<str>>,
-    /// True if every lease has a fencing token.
     pub(super) is_fenced: bool,
     pub(super) token_ttl: Option<Duration>,
     pub(super) node_timeout: Duration,
@@ -26,7 +25,7 @@ pub(super) struct Options {
     pub(super) drift_factor: f64,
     pub(super) drift_constant: Duration,
     pub(super) restart_guard: RestartGuard,
-    /// True if nodes that write all to their disks keep all they promised.
+    /// See `Builder::trust_persistence`.
     pub(super) trusts_persistence: bool,
 }
 
@@ -51,41 +50,39 @@ impl Default for Options {
     }
 }
 
-/// The settings of one client. They work, each by itself and all together.
+/// Validated settings of one client. They are valid individually and in combination.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) ttl: Duration,
     pub(crate) limits: Limits,
-    /// How long something that a node has granted can be believed in.
+    /// Quarantine of a restarted node: every lock that a node has granted expires within this time.
     pub(crate) term: Duration,
     pub(crate) wait: Duration,
     pub(crate) retry: RetryPolicy,
     pub(crate) prefix: Box<[u8]>,
     pub(crate) metadata: Option<Arc<str>>,
-    /// True if every lease has a fencing token.
     pub(crate) is_fenced: bool,
     pub(crate) token_ttl: Ttl,
     pub(crate) connect_timeout: Duration,
-    /// What only an acquire and a profile can be told.
+    /// Settings that only an acquire or a profile has.
     pub(crate) manner: Manner,
 }
 
-/// How leases are held, and waited for, where a client has no setting for it.
+/// Settings of acquires and profiles that [`Builder`](crate::Builder) does not have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Manner {
     pub(crate) gives_up_early: bool,
-    /// The most time to hold a lease, if it is to be extended in the background.
+    /// Maximum hold time, if the lease is to be extended in the background.
     pub(crate) auto_extend: Option<Duration>,
-    /// How long a lock is kept from others, whatever becomes of the lease.
+    /// Minimum time for which the lock stays unavailable to others, even after an early release.
     pub(crate) at_least: Duration,
-    /// When so much is left, the work under it has to stop.
+    /// Remaining validity at which the work has to stop.
     pub(crate) stop_before: Option<Duration>,
-    /// What kind of lock it is, for events.
     pub(crate) class: Option<&'static str>,
 }
 
 impl Settings {
-    /// What `options` come to.
+    /// Validates `options`.
     pub(super) fn new(options: &Options) -> Result<Self, ConfigError> {
         let factor = options.drift_factor;
         let drift = Drift::DEFAULT.with_factor(factor);
@@ -122,7 +119,7 @@ impl Settings {
         })
     }
 
-    /// The key of a resource. An error if it is too long, or reserved for the library.
+    /// The key of a resource. An error if the key is too long or reserved for the library.
     pub(crate) fn key(&self, resource: impl Into<Key>) -> Result<Key, ConfigError> {
         let resource = resource.into();
         let key = if self.prefix.is_empty() {
@@ -140,7 +137,8 @@ impl Settings {
         Ok(key)
     }
 
-    /// The keys of `resources`, sorted and each once. An error if they are none, too many or too long.
+    /// The keys of `resources`, sorted and without duplicates. An error if there are none or too many, or if they are
+    /// too long.
     pub(crate) fn keys(&self, resources: &[Key]) -> Result<Keys, ConfigError> {
         let keys = resources.iter().map(|resource| self.key(resource.clone()));
         let keys = Keys::all(keys.collect::<Result<_, _>>()?).ok_or(ConfigError::NoResources)?;
@@ -156,7 +154,7 @@ impl Settings {
         Ok(keys)
     }
 
-    /// The counters beside `keys`, for a fencing token.
+    /// The keys of the fencing counters of `keys`.
     pub(crate) fn counters(&self, keys: &Keys) -> Result<Arc<CounterKeys>, ConfigError> {
         let counters = CounterKeys::for_keys(keys, self.token_ttl);
         counters.map(Arc::new).map_err(|key| {
@@ -166,21 +164,21 @@ impl Settings {
     }
 }
 
-/// The most resources of one lease: a node serves no other command while it runs their script.
+/// Maximum number of resources of one lease. A node processes no other command while it runs the script for them.
 const MAX_RESOURCES: usize = 1_000;
 
-/// The longest key in bytes. A server or proxy that refuses to read a command closes the connection, with
-/// all that is under way on it. Redis reads strings of at least 1 MB (`proto-max-bulk-len`).
+/// Maximum length of a key in bytes. A server or proxy that refuses to read a command closes the connection, and all
+/// commands in flight on it fail. Redis accepts strings of at least 1 MB (`proto-max-bulk-len`).
 const MAX_KEY: usize = 64 << 10;
 
-/// The longest keys of one command together, in bytes. With its counters a command is three times as long, and
-/// stays below the least `client-query-buffer-limit` of Redis, which is 1 MB.
+/// Maximum total length of the keys of one command, in bytes. With counters, the command is three times as long, which
+/// is still below 1 MB, the minimum of `client-query-buffer-limit` in Redis.
 const MAX_KEYS: usize = 256 << 10;
 
-/// How long a counter stands where nothing else was asked for.
+/// Default lifetime of a counter.
 const TOKEN_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long counters are to stand: as long as the longest lease at least.
+/// Lifetime of counters. It must not be shorter than the longest lease.
 fn check_token_ttl(asked: Option<Duration>, max_ttl: Duration) -> Result<Ttl, ConfigError> {
     let token_ttl = asked.unwrap_or(max_ttl.max(TOKEN_TTL));
     if token_ttl < max_ttl {
@@ -189,10 +187,9 @@ fn check_token_ttl(asked: Option<Duration>, max_ttl: Duration) -> Result<Ttl, Co
     to_ttl("token_ttl", token_ttl)
 }
 
-/// The longest metadata: it is sent with every command of its lease.
+/// Maximum length of metadata in bytes, because every command of a lease contains them.
 const MAX_METADATA: usize = 4096;
 
-/// Says so if there is too much of it.
 pub(crate) fn check_metadata(metadata: Option<&str>) -> Result<(), ConfigError> {
     match metadata.map_or(0, str::len) {
         length if length > MAX_METADATA => {
@@ -202,7 +199,7 @@ pub(crate) fn check_metadata(metadata: Option<&str>) -> Result<(), ConfigError> 
     }
 }
 
-/// Refuses to adopt a `value` that no lease of one resource can have.
+/// Refuses to adopt a `value` that cannot belong to a lease of one resource.
 pub(super) fn check_value(value: &Value) -> Result<(), ConfigError> {
     let (length, most) = (value.bytes().len(), MAX_VALUE);
     if length > most {
@@ -211,7 +208,7 @@ pub(super) fn check_value(value: &Value) -> Result<(), ConfigError> {
     value.multi_key_count().map_or(Ok(()), |resources| Err(ConfigError::AdoptsSet { resources }))
 }
 
-/// This host and this process.
+/// Host name and process ID, as `host:pid`.
 pub(crate) fn owner() -> String {
     #[cfg(unix)]
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();

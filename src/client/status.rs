@@ -1,4 +1,4 @@
-//! Who holds a lock, as the nodes tell.
+//! Status of a lock: its state and holder on each node, and its forced release.
 
 use crate::lease::Backing;
 use crate::node::{Ballot, Claim, Nodes, QueuedCommand, VoteEligibility};
@@ -10,10 +10,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What stands at a resource's key on each node, as it was when they were asked.
+/// State of a resource's lock on each node, at the time of the request.
 ///
-/// Prints on one line, for example `held by worker-7 (need 3): a:6379 held by worker-7 for 9.8s,
-/// b:6379 free, …`. It names no values.
+/// `Display` and `Debug` write one line without lock values, for example
+/// `held by worker-7 (need 3): a:6379 held by worker-7 for 9.8s, b:6379 free, …`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Status {
     needed: usize,
@@ -29,37 +29,37 @@ pub struct NodeStatus {
     latency: Option<Duration>,
 }
 
-/// What stands at a key on one node.
+/// State of a lock on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LockState {
-    /// Nothing.
+    /// The key does not exist.
     Free,
-    /// A lock.
+    /// The key has the value of a lock.
     Held(Holder),
-    /// A value that is no string, for example a lock of another library's format, or a string of more than 4,200
-    /// bytes, which no lock has. Such a value is not read. No client can acquire the lock there.
+    /// The key has another value: a value that is not a string, for example a lock of another library, or a string of
+    /// more than 4,200 bytes, which no lock has. The value is not read. No client can acquire the lock on this node.
     Foreign {
-        /// How long it has to live; `None` if it stands for ever.
+        /// Remaining ttl of the key; `None` if the key does not expire.
         ttl: Option<Duration>,
     },
-    /// It gave no answer that counts, for this reason.
+    /// The node failed, or its reply was not valid.
     Failed(NodeFailure),
 }
 
 impl Status {
-    /// The nodes, in the order they were given to the builder.
+    /// The nodes, in the order in which they were given to the builder.
     pub fn nodes(&self) -> &[NodeStatus] {
         &self.nodes
     }
 
-    /// How many nodes make a quorum.
+    /// Number of nodes that form a quorum.
     pub fn needed(&self) -> usize {
         self.needed
     }
 
-    /// Who holds the lock on a quorum of nodes; `None` if nobody is seen to. What is left of it is
-    /// the time for which a quorum still stands.
+    /// Holder of the lock on a quorum of nodes; `None` if no client was found to hold it there. The holder's ttl is the
+    /// time for which the lock remains on a quorum.
     pub fn holder(&self) -> Option<Holder> {
         let held: Vec<&Holder> = self.nodes.iter().filter_map(NodeStatus::holder).collect();
         held.iter().find_map(|one| {
@@ -72,11 +72,12 @@ impl Status {
         })
     }
 
-    /// How long until an acquire can succeed, if the lock stays free on a quorum of nodes: zero if it can now, and more while
-    /// nodes that were restarted, or whose clocks deviate, have no vote in it. `None` if the lock is not free on a
-    /// quorum.
+    /// Time until an acquire can succeed, provided that the lock stays free on a quorum of nodes. Zero if an acquire
+    /// can succeed now. Longer while nodes have no vote because they were restarted or their clocks deviate. `None` if
+    /// the lock is not free on a quorum.
     ///
-    /// It is about this client: a new one knows of restarts only what [`RestartGuard`](crate::RestartGuard) says.
+    /// The result is specific to this client. A new client knows of earlier restarts only within the limits that
+    /// [`RestartGuard`](crate::RestartGuard) describes.
     pub fn acquirable_in(&self) -> Option<Duration> {
         let free = self.nodes.iter().filter(|node| node.state == LockState::Free);
         let mut waits: Vec<_> = free.map(|node| node.eligibility.counts_in()).collect();
@@ -96,12 +97,12 @@ impl NodeStatus {
         &self.name
     }
 
-    /// What stands at the key there.
+    /// State of the lock on this node.
     pub fn state(&self) -> &LockState {
         &self.state
     }
 
-    /// Who holds the lock there, if somebody does.
+    /// Holder of the lock on this node, if it is held.
     pub fn holder(&self) -> Option<&Holder> {
         match &self.state {
             LockState::Held(holder) => Some(holder),
@@ -109,18 +110,18 @@ impl NodeStatus {
         }
     }
 
-    /// Whether the node has a vote when the lock is acquired, and if not, why and for how long.
+    /// Whether the node has a vote when the lock is acquired; otherwise the reason and the duration.
     pub fn eligibility(&self) -> &VoteEligibility {
         &self.eligibility
     }
 
-    /// From just before the question was sent to this node's answer; `None` without an answer.
+    /// Time from just before the request was sent until the node's reply arrived; `None` without a reply.
     pub fn latency(&self) -> Option<Duration> {
         self.latency
     }
 }
 
-/// Asks each node what stands at `keys`.
+/// Reads the state of `keys` from each node.
 pub(super) async fn status(backing: &Backing, nodes: &Arc<Nodes>, keys: Keys) -> Status {
     let looked = look(backing, nodes, keys).await;
     let report = looked.report(nodes.names().cloned());
@@ -134,7 +135,7 @@ pub(super) async fn status(backing: &Backing, nodes: &Arc<Nodes>, keys: Keys) ->
     Status { needed: report.needed(), nodes: each.collect() }
 }
 
-/// Deletes on each node the value that is read there, once.
+/// Deletes, once, the value that each node reported.
 pub(super) async fn force_release(backing: &Backing, nodes: &Arc<Nodes>, keys: Keys) -> Report {
     let (quorum, timeout) = (backing.quorum, backing.limits.node_timeout);
     let looked = look(backing, nodes, keys.clone()).await;
@@ -179,7 +180,7 @@ impl LockState {
                     Self::Held(Holder::new(value, ttl).with_max_ttl(max_ttl))
                 })
             }
-            // Nobody is asked for longer than the node timeout.
+            // A node without a reply fails at the node timeout, so no other reply is expected here.
             _ => Self::Failed(NodeFailure::ShutDown),
         }
     }
@@ -226,14 +227,14 @@ impl fmt::Display for NodeStatus {
     }
 }
 
-/// The same line: an error in a log is to be read.
+/// Same as `Display`, because errors in logs are often formatted with `Debug`.
 impl fmt::Debug for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// The same line: an error in a log is to be read.
+/// Same as `Display`, because errors in logs are often formatted with `Debug`.
 impl fmt::Debug for NodeStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

@@ -1,15 +1,15 @@
-//! Settings as text: how they are written in files and variables.
+//! Text form of settings, in configuration files and environment variables.
 
 use crate::node::RestartGuard;
 use crate::protocol::RetryPolicy;
 use std::time::Duration;
 
-/// What can be written as text.
+/// A setting with a text form.
 pub(super) trait Written: Sized {
-    /// What is to be written, for people.
+    /// The expected text, for error messages.
     const EXPECTED: &'static str;
 
-    /// What `text` says; `None` if it is not as expected.
+    /// Parses `text`; `None` if it is not in the expected form.
     fn read(text: &str) -> Option<Self>;
 }
 
@@ -76,8 +76,9 @@ impl Written for f64 {
     }
 }
 
-/// The URLs in a list, which commas or white space separate. One is taken for the end of a URL only where
-/// another begins, or nothing: a password that has one and is cut in two would be shown.
+/// Splits a list of URLs at commas and white space. A separator counts only if another URL or the end of the list
+/// follows. Otherwise a password that contains a separator would be cut in two, and an error message could show its
+/// second part.
 pub(super) fn urls(list: &str) -> Vec<String> {
     let is_gap = |at: char| at == ',' || at.is_whitespace();
     let mut urls: Vec<String> = Vec::new();
@@ -92,14 +93,14 @@ pub(super) fn urls(list: &str) -> Vec<String> {
     urls
 }
 
-/// True for what begins with the scheme of a URL.
+/// Returns true if `text` begins with the scheme of a URL.
 fn begins_url(text: &str) -> bool {
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);
     let is_part = |it: char| it.is_ascii_alphanumeric() || it == '+';
     scheme.is_some_and(|scheme| !scheme.is_empty() && scheme.chars().all(is_part))
 }
 
-/// How serde reads them.
+/// Deserialization of settings with serde.
 #[cfg(feature = "serde")]
 pub(super) mod told {
     use super::{Written, urls};
@@ -130,7 +131,7 @@ pub(super) mod told {
         }
     }
 
-    /// A setting as text, if it is there.
+    /// Deserializes an optional setting from text.
     pub(crate) fn setting<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
     where
         T: Written,
@@ -161,7 +162,7 @@ pub(super) mod told {
         }
     }
 
-    /// The nodes: a list, or one text, which must not be told when it is refused (it may have passwords).
+    /// Deserializes the nodes from a list or one text. Errors must not contain the text, which may have passwords.
     pub(crate) fn nodes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
         from.deserialize_any(Urls)
     }

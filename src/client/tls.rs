@@ -1,4 +1,4 @@
-//! TLS settings: a configuration of the caller's own, or certificates in files.
+//! TLS settings: a `rustls` configuration, or certificate files.
 
 use super::builder::Builder;
 use crate::error::ConfigError;
@@ -7,10 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 impl Builder {
-    /// TLS configuration for the nodes with a `rediss://` URL: certificates
-    /// of your own, another provider of cryptography. It takes the place of certificates in files
-    /// that were set before it. Without either, servers have to have a certificate that the root certificates of the
-    /// system vouch for, and are shown none.
+    /// TLS configuration for nodes with a `rediss://` URL, for example with certificates from memory or another
+    /// cryptography provider. It replaces certificate files that were set before. By default, the server's certificate
+    /// is verified with the system's root certificates, and no client certificate is sent.
     ///
     /// ```
     /// use quorlock::Redlock;
@@ -45,15 +44,15 @@ impl Builder {
 
     /// PEM file with the certificates to trust, in place of the system's root certificates.
     ///
-    /// [`build`](Self::build) reads the files of TLS and refuses those that cannot be used. Each connection reads them
-    /// again, so that a renewed certificate is used without a restart; an error is then the reason why the node
-    /// cannot be reached.
+    /// [`build`](Self::build) reads the TLS files and refuses invalid ones. Each connection reads them again, so that a
+    /// renewed certificate is used without a restart. If a file is invalid at that time, the connection fails with that
+    /// reason.
     pub fn tls_ca_cert_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.tls_files.ca_cert = Some(path.into());
         self
     }
 
-    /// PEM file with the certificate chain to show to servers that ask for one, the client's own certificate first.
+    /// PEM file with the certificate chain that is sent to servers that request one, the client's certificate first.
     /// Needs [`tls_key_file`](Self::tls_key_file).
     pub fn tls_cert_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.tls_files.cert = Some(path.into());

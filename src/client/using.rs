@@ -1,4 +1,4 @@
-//! Work under a lock: acquired before, released after, stopped at loss.
+//! Runs work while holding a lock: acquires before, releases after, and drops the work if the lease is lost.
 
 use super::acquire::Acquire;
 use crate::error::{AcquireError, ReleaseError};
@@ -10,52 +10,51 @@ use std::pin::pin;
 use std::task::Poll;
 use thiserror::Error;
 
-/// Why work under a lock did not go as planned. If the work was finished, its [output](Self::output)
-/// is in it.
+/// Why work under a lock was not completed under a valid lock. If the work finished, the error contains its
+/// [output](Self::output).
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum UsingError<T> {
-    /// The lock was not acquired, and the work not begun.
+    /// The lock was not acquired, so the work was not started.
     #[error(transparent)]
     NotAcquired(#[from] AcquireError),
-    /// The lease was lost while the work was under way; its future was dropped where it stood.
+    /// The lease was lost while the work was running; the work's future was dropped.
     #[error("the lease was lost during the work: {reason}")]
     Lost {
         /// How the lease ended.
         #[source]
         reason: Loss,
     },
-    /// The work was finished, but the lock was not held to its end: others may have worked at the
-    /// same time.
+    /// The work finished, but the lock had ended before: other clients may have worked at the same time.
     #[error("the work was finished after the lease had ended ({})", told(found))]
     Overrun {
-        /// What the work returned.
+        /// Return value of the work.
         output: T,
-        /// What the release found; an error if too few nodes said so.
+        /// Result of the release; an error if too few nodes confirmed it.
         found: Result<ReleaseOutcome, ReleaseError>,
     },
 }
 
-/// Why work that can fail, under a lock, came to nothing.
+/// Why fallible work under a lock did not succeed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TryUsingError<T, E> {
-    /// The work was finished, and failed. The lock was released all the same.
+    /// The work finished with an error. The lock was released nevertheless.
     #[error("the work failed: {error}")]
     Work {
-        /// What the work returned.
+        /// Error that the work returned.
         #[source]
         error: E,
-        /// What went wrong with the lock as well, if anything did.
+        /// Problem with the lock, if there was one in addition to the failed work.
         lock: Option<UsingError<()>>,
     },
-    /// The work did not fail, but the lock did. If the work was finished, its output is in it.
+    /// Problem with the lock; the work did not fail. If the work finished, the error contains its output.
     #[error(transparent)]
     Lock(#[from] UsingError<T>),
 }
 
 impl<T> UsingError<T> {
-    /// What the work returned, if it was finished.
+    /// The work's return value, if it finished.
     pub fn output(&self) -> Option<&T> {
         match self {
             Self::Overrun { output, .. } => Some(output),
@@ -63,14 +62,14 @@ impl<T> UsingError<T> {
         }
     }
 
-    /// What the work returned, if it was finished, and the error without it.
+    /// Splits the error into the work's return value, if it finished, and the error without it.
     pub fn into_parts(self) -> (Option<T>, UsingError<()>) {
         let mut returned = None;
         let error = self.map_output(|output| returned = Some(output));
         (returned, error)
     }
 
-    /// The same error with another output.
+    /// Applies `change` to the output, if the work finished.
     pub fn map_output<U>(self, change: impl FnOnce(T) -> U) -> UsingError<U> {
         match self {
             Self::NotAcquired(error) => UsingError::NotAcquired(error),
@@ -82,7 +81,7 @@ impl<T> UsingError<T> {
     }
 }
 
-/// What fallible work has come to, with what became of its lock.
+/// Combines the result of fallible work with the result of its lock.
 pub(crate) fn sorted<T, E>(
     done: Result<Result<T, E>, UsingError<Result<T, E>>>,
 ) -> Result<T, TryUsingError<T, E>> {
@@ -101,23 +100,22 @@ pub(crate) fn sorted<T, E>(
 }
 
 impl Acquire {
-    /// Acquires the lock, does `work` under it, and releases it. The lease is renewed until the work
-    /// ends; **work that hangs keeps the lock**, so set a bound with
-    /// [`auto_extend`](Self::auto_extend). At loss the work's future is dropped where it stands; with
-    /// [`stop_before`](Self::stop_before) it is told first.
+    /// Acquires the lock, runs `work`, and releases the lock. The lease is renewed until the work ends. **Work that
+    /// never ends keeps the lock indefinitely**, so set a limit with [`auto_extend`](Self::auto_extend). If the lease
+    /// is lost, the work's future is dropped; [`stop_before`](Self::stop_before) signals the work before that.
     ///
-    /// For work that returns a `Result` see [`try_using`](Self::try_using).
+    /// For work that returns a `Result`, see [`try_using`](Self::try_using).
     ///
-    /// Waits at most one [node timeout](crate::Builder::node_timeout) for the release, and returns `Ok` for work that
-    /// ended under a valid lease also if too few nodes confirmed the release: it continues in the background. That is
-    /// logged at warn, and reported as [`ReleaseResult::NoQuorum`](crate::ReleaseResult::NoQuorum) to the
-    /// [observer](crate::Builder::observer). [`close`](crate::Redlock::close) waits for such releases.
+    /// Waits at most one [node timeout](crate::Builder::node_timeout) for the release. If too few nodes confirm the
+    /// release of work that ended under a valid lease, this returns `Ok`, and the release continues in the background.
+    /// Such a release is logged at level `warn`, and reported to the [observer](crate::Builder::observer) as
+    /// [`ReleaseResult::NoQuorum`](crate::ReleaseResult::NoQuorum). [`close`](crate::Redlock::close) waits for it.
     ///
     /// # Errors
-    /// See [`UsingError`]; the output of work that was finished is never thrown away.
+    /// See [`UsingError`]. The error contains the output of work that finished.
     ///
     /// # Cancel safety
-    /// If the future is dropped, so is the work, and the lock is released in the background.
+    /// If the future is dropped, the work is dropped too, and the lock is released in the background.
     ///
     /// # Example
     ///
@@ -155,14 +153,14 @@ impl Acquire {
         finish(done, lease).await
     }
 
-    /// The same as [`using`](Self::using) for a closure that returns a future of its own, with a view
-    /// of the lease: for generic code, and where an async closure's future is not `Send` enough.
+    /// Like [`using`](Self::using), for a closure that takes a view of the lease and returns a future. Use it in
+    /// generic code, and where the future of an async closure does not meet a `Send` bound.
     ///
     /// # Errors
-    /// See [`UsingError`]; the output of work that was finished is never thrown away.
+    /// See [`UsingError`]. The error contains the output of work that finished.
     ///
     /// # Cancel safety
-    /// If the future is dropped, so is the work, and the lock is released in the background.
+    /// If the future is dropped, the work is dropped too, and the lock is released in the background.
     pub async fn using_fut<F, Fut>(self, work: F) -> Result<Fut::Output, UsingError<Fut::Output>>
     where
         F: FnOnce(LeaseRef) -> Fut,
@@ -173,14 +171,14 @@ impl Acquire {
         finish(done, lease).await
     }
 
-    /// The same as [`using`](Self::using) for work that can fail: its error is kept apart from those
-    /// of the lock, which is released in any case.
+    /// Like [`using`](Self::using), for fallible work. Errors of the work are separate from errors of the lock, which
+    /// is released in both cases.
     ///
     /// # Errors
-    /// See [`TryUsingError`]; what the work returned is never thrown away.
+    /// See [`TryUsingError`]. The error contains the output or the error of work that finished.
     ///
     /// # Cancel safety
-    /// If the future is dropped, so is the work, and the lock is released in the background.
+    /// If the future is dropped, the work is dropped too, and the lock is released in the background.
     ///
     /// # Example
     ///
@@ -212,14 +210,13 @@ impl Acquire {
         sorted(self.using(work).await)
     }
 
-    /// The same as [`try_using`](Self::try_using) for a closure that returns a future of its own; see
-    /// [`using_fut`](Self::using_fut).
+    /// Like [`try_using`](Self::try_using), for a closure that returns a future; see [`using_fut`](Self::using_fut).
     ///
     /// # Errors
-    /// See [`TryUsingError`]; what the work returned is never thrown away.
+    /// See [`TryUsingError`]. The error contains the output or the error of work that finished.
     ///
     /// # Cancel safety
-    /// If the future is dropped, so is the work, and the lock is released in the background.
+    /// If the future is dropped, the work is dropped too, and the lock is released in the background.
     pub async fn try_using_fut<T, E, F, Fut>(self, work: F) -> Result<T, TryUsingError<T, E>>
     where
         F: FnOnce(LeaseRef) -> Fut,
@@ -229,7 +226,7 @@ impl Acquire {
     }
 }
 
-/// Does the work, unless the lease is lost before. What is not finished by then is dropped.
+/// Runs the work until it ends or the lease is lost. Unfinished work is dropped.
 async fn race<T>(working: impl Future<Output = T>, lease: &Lease) -> Result<T, Loss> {
     let mut working = pin!(working);
     let mut lost = pin!(lease.lost());

@@ -1,4 +1,4 @@
-//! Settings from the environment: one variable each.
+//! Settings from environment variables, one variable for each setting.
 
 use super::address;
 use super::builder::Builder;
@@ -8,7 +8,7 @@ use crate::error::ConfigError;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-/// What follows the prefix and a `_`.
+/// Names of the variables, without the prefix and its `_`.
 const NAMES: &[&str] = &[
     "NODES",
     "TTL",
@@ -34,17 +34,16 @@ const NAMES: &[&str] = &[
     "TLS_KEY_FILE",
 ];
 
-/// What the command `quorlock` tells those that it runs, under its own prefix: no settings, and refused by nobody
-/// who is run by it.
+/// Variables with the prefix [`COMMAND`] that the command `quorlock` sets for its child process. They are not settings,
+/// so they must not be refused as unknown.
 const TOLD: [&str; 3] = ["HELD", "RESOURCE", "TOKEN"];
 
-/// The prefix of the command's variables.
 const COMMAND: &str = "QUORLOCK";
 
 impl Builder {
-    /// Starts with the settings that the environment has under `prefix`: with `QUORLOCK`, the nodes from
-    /// `QUORLOCK_NODES`, the ttl from `QUORLOCK_TTL`, and so on; see [`Config::from_env`]. More can be set,
-    /// and what is set later counts.
+    /// Returns a builder with the settings of the environment variables that begin with `prefix` and `_`. With the
+    /// prefix `QUORLOCK`, the nodes come from `QUORLOCK_NODES` and the ttl from `QUORLOCK_TTL`, for example; see
+    /// [`Config::from_env`]. Later calls on the builder override these settings.
     ///
     /// ```
     /// # fn main() -> Result<(), quorlock::ConfigError> {
@@ -61,15 +60,15 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// As [`Config::from_env`].
+    /// See [`Config::from_env`].
     pub fn from_env(prefix: impl AsRef<str>) -> Result<Self, ConfigError> {
         Config::from_env(prefix).map(Self::from_config)
     }
 }
 
 impl Config {
-    /// Reads the variables of the environment that begin with `prefix` and a `_`. There is one for each
-    /// field, by its name in capitals; what is not set is as ever.
+    /// Reads the environment variables that begin with `prefix` and `_`. Each field has a variable with its name in
+    /// capitals. Settings without a variable have their defaults.
     ///
     /// | variable | for example |
     /// |---|---|
@@ -82,22 +81,24 @@ impl Config {
     /// | `QUORLOCK_KEY_PREFIX`, `_METADATA` | any text |
     /// | `QUORLOCK_TLS_CA_CERT_FILE`, `_TLS_CERT_FILE`, `_TLS_KEY_FILE` (feature `tls-rustls`) | `/etc/quorlock/ca.pem` |
     ///
-    /// `QUORLOCK_RESOURCE`, `QUORLOCK_TOKEN` and `QUORLOCK_HELD`, by which the command `quorlock` tells those that it
-    /// runs what they hold, are no settings, and are passed over.
+    /// The command `quorlock` passes the held lock to its child process in `QUORLOCK_RESOURCE`, `QUORLOCK_TOKEN` and
+    /// `QUORLOCK_HELD`. These variables are not settings and are ignored.
     ///
     /// # Errors
-    /// Each names the variable, and none shows what it holds:
-    /// [`MissingVariable`](ConfigError::MissingVariable) without nodes,
-    /// [`BadVariable`](ConfigError::BadVariable) with what is expected,
-    /// [`UnknownVariable`](ConfigError::UnknownVariable) for one with the prefix that is no setting, so that
-    /// a typing error is not a default, and [`EmptyPrefix`](ConfigError::EmptyPrefix).
+    /// Errors name the variable, and never contain its value:
+    ///
+    /// - [`MissingVariable`](ConfigError::MissingVariable): no nodes are set.
+    /// - [`BadVariable`](ConfigError::BadVariable): the value is invalid; the error says what is expected.
+    /// - [`UnknownVariable`](ConfigError::UnknownVariable): a variable with the prefix is not a setting. A misspelt
+    ///   name is thus not ignored.
+    /// - [`EmptyPrefix`](ConfigError::EmptyPrefix): the prefix is empty.
     pub fn from_env(prefix: impl AsRef<str>) -> Result<Self, ConfigError> {
         Self::from_variables(prefix.as_ref(), std::env::vars_os())
     }
 
-    /// The same settings, but for those that the environment has: they count. For a program whose file can be overridden
-    /// where it runs. Variables and errors are those of [`from_env`](Self::from_env), but for the nodes: where no
-    /// variable names them, they are those that are here, if there are any.
+    /// Overrides settings with those of the environment, for example for a program whose configuration file can be
+    /// overridden on each host. Variables and errors are the same as for [`from_env`](Self::from_env), except that the
+    /// nodes are optional: without a variable, the nodes of this configuration remain.
     ///
     /// ```
     /// use quorlock::{Builder, Config};
@@ -115,7 +116,7 @@ impl Config {
     /// ```
     ///
     /// # Errors
-    /// As [`from_env`](Self::from_env), without [`MissingVariable`](ConfigError::MissingVariable).
+    /// See [`from_env`](Self::from_env), except [`MissingVariable`](ConfigError::MissingVariable).
     pub fn with_env(self, prefix: impl AsRef<str>) -> Result<Self, ConfigError> {
         self.with_variables(prefix.as_ref(), std::env::vars_os())
     }
@@ -141,7 +142,7 @@ impl Config {
         if prefix.is_empty() {
             return Err(ConfigError::EmptyPrefix);
         }
-        // In order, so that of several faults the same one is told every time.
+        // Sorted, so that the same one of several errors is always reported.
         let ours: BTreeMap<String, OsString> = variables
             .into_iter()
             .filter_map(|(name, value)| {
@@ -165,7 +166,7 @@ impl Config {
         Ok(self)
     }
 
-    /// Sets one of the [`NAMES`], or says what is wrong with its `text`.
+    /// Sets one of the [`NAMES`], or returns what is wrong with its `text`.
     fn set(&mut self, setting: &str, text: &str) -> Result<(), String> {
         match setting {
             "NODES" => self.name(nodes(text)?),
@@ -195,7 +196,7 @@ impl Config {
         Ok(())
     }
 
-    /// Takes these nodes in place of those that are here, if there are any.
+    /// Replaces the nodes, unless `nodes` is empty.
     fn name(&mut self, nodes: Vec<String>) {
         if !nodes.is_empty() {
             self.nodes = nodes;
@@ -207,7 +208,7 @@ fn read<T: Written>(text: &str) -> Result<Option<T>, String> {
     T::read(text).map(Some).ok_or_else(|| format!("it must be {}", T::EXPECTED))
 }
 
-/// The nodes' URLs. What is wrong with one is told without its password.
+/// The nodes' URLs. Errors do not contain passwords.
 fn nodes(list: &str) -> Result<Vec<String>, String> {
     let urls = urls(list);
     for (at, url) in urls.iter().enumerate() {
