@@ -88,8 +88,8 @@ impl LeaseRef {
         matches!(self.state.tenure(), Tenure::Held { .. })
     }
 
-    /// The reason why the lease was lost. `None` while it is held, and after its holder has
-    /// released it.
+    /// The reason why the lease was lost. `None` while it is held, and if its holder
+    /// released it before a loss.
     pub fn loss(&self) -> Option<Loss> {
         match self.state.tenure() {
             Tenure::Lost(loss) => Some(loss),
@@ -151,7 +151,7 @@ impl LeaseRef {
     }
 
     /// Ensures that at least `validity` remains on return. If it does already, no I/O is done.
-    /// Otherwise the lease is extended once, by the ttl that it was acquired with or by a longer
+    /// Otherwise the lease is extended once, to the ttl that it was acquired with or to a longer
     /// one if `validity` requires it.
     ///
     /// For work in steps of known length:
@@ -265,7 +265,7 @@ impl LeaseRef {
     /// notified immediately.
     ///
     /// # Cancel safety
-    /// The future can be dropped and made anew at any time.
+    /// The future can be dropped and recreated at any time.
     pub async fn lost(&self) -> Loss {
         self.state.lost().await
     }
@@ -303,7 +303,7 @@ impl LeaseRef {
     /// ```
     ///
     /// # Cancel safety
-    /// The future can be dropped and made anew at any time.
+    /// The future can be dropped and recreated at any time.
     pub async fn ended(&self) -> Ended {
         self.state.ended().await
     }
@@ -322,7 +322,7 @@ impl LeaseRef {
     /// not delay the notification.
     ///
     /// # Cancel safety
-    /// The future can be dropped and made anew at any time.
+    /// The future can be dropped and recreated at any time.
     pub async fn endangered(&self, margin: Duration) -> Duration {
         self.state.endangered(margin).await
     }
@@ -332,7 +332,7 @@ impl LeaseRef {
     /// the lease has ended if no margin was set. See [`endangered`](Self::endangered).
     ///
     /// # Cancel safety
-    /// The future can be dropped and made anew at any time.
+    /// The future can be dropped and recreated at any time.
     pub async fn stopping(&self) -> Duration {
         self.endangered(self.margin).await
     }
