@@ -21,7 +21,7 @@ pub trait Gate: Send {
 }
 
 pub(crate) struct Task<F: Send + 'static> {
-    /// `None` once it was passed to [`Gate::bury`].
+    /// `None` once it was passed to `Gate::bury`.
     task: Option<Pin<Box<F>>>,
     #[cfg(feature = "test-util")]
     gate: Option<Box<dyn Gate>>,
