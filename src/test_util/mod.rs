@@ -132,9 +132,9 @@ impl fmt::Debug for Clock {
 /// Shifts this process's wall clock from the system's by this many seconds: forward, or back if
 /// negative.
 ///
-/// The wall clock is used only as a lower bound for new [fencing tokens](crate::Acquire::fenced).
-/// Validity does not depend on it. Tokens increase even if it is set back, as long as the nodes
-/// keep their counters.
+/// Clients read the wall clock only for new [fencing tokens](crate::Acquire::fenced), and for the
+/// clock offsets that [`check`](crate::Redlock::check) reports. Validity does not depend on it.
+/// Tokens increase even if it is set back, as long as the nodes keep their counters.
 pub fn shift_wall_clock(seconds: i64) {
     machine::shift_wall_clock(seconds);
 }
