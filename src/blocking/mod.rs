@@ -30,8 +30,8 @@
 //! known without waiting. Blocking works on threads of `tokio::task::spawn_blocking`, and inside
 //! `tokio::task::block_in_place`.
 //!
-//! One case cannot be detected, and there the methods block: an `unconstrained` task in
-//! `Runtime::block_on` while other threads drive the runtime.
+//! The methods block in one case that cannot be detected: inside an `unconstrained` task in
+//! `Runtime::block_on`, while other threads drive the runtime.
 //!
 //! A forked child process does not have the client's thread. Create a new client in the child, and
 //! drop the inherited one; the drop has no effect. (An inherited async client keeps working in the

@@ -326,8 +326,8 @@ impl LeaseState {
     }
 
     /// Keys may expire before the validity ends. Sets them to expire with the validity, and renews
-    /// the lease at once if it is auto-extended. [`Checks`] limits the rate, because frequent
-    /// shortening of keys looks like a stopped clock.
+    /// the lease at once if it is auto-extended. [`Checks`] limits the rate, because a key that is
+    /// shortened repeatedly looks like a stopped node clock.
     fn refresh(self: &Arc<Self>) {
         lock(&self.checks).request(CheckKind::Renewal);
         if let Some(due) = self.check(self.origin.clock.now()) {

@@ -72,8 +72,8 @@ fn probe(runtime: &Handle) -> Option<RuntimeDriver> {
     (!has_io).then_some(RuntimeDriver::Io)
 }
 
-/// Registers a socket with the runtime, which panics where it has no I/O. Whatever else goes wrong
-/// says nothing of the runtime.
+/// Registers a socket with the runtime, which panics if the runtime has no I/O driver. Other failures
+/// are ignored: they do not depend on the runtime.
 #[cfg(unix)]
 fn register() {
     let socket = std::os::unix::net::UnixDatagram::unbound();
@@ -81,8 +81,8 @@ fn register() {
     drop(socket.and_then(tokio::net::UnixDatagram::from_std));
 }
 
-/// Registers a socket with the runtime, which panics where it has no I/O. Whatever else goes wrong
-/// says nothing of the runtime.
+/// Registers a socket with the runtime, which panics if the runtime has no I/O driver. Other failures
+/// are ignored: they do not depend on the runtime.
 #[cfg(not(unix))]
 fn register() {
     let socket = std::net::UdpSocket::bind(("127.0.0.1", 0));

@@ -12,10 +12,10 @@ use uuid::{Bytes, Uuid};
 /// Number of UUIDs per read.
 const COUNT: usize = 64;
 
-/// Maximum age of buffered bytes; older bytes are discarded. A copy of the process can draw the
-/// same bytes, for example when one virtual machine image is started twice. Such a copy was then
-/// made at most this long after the read, usually during the same attempt, so the attempt itself
-/// was copied as well.
+/// Maximum age of buffered bytes; older bytes are discarded. A copy of the process draws the same
+/// bytes only if it was made within this time after the read, for example when one virtual machine
+/// image is started twice. Each read is made for an attempt, so such a copy is also a copy of that
+/// attempt.
 const FRESH: Duration = Duration::from_millis(10);
 
 /// UUIDs for one client on one runtime, without a system call for each.

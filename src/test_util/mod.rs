@@ -35,8 +35,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Advances the machine clock that leases are measured with, for the whole process and permanently.
-/// Every lease gets closer to its end by this time. Soon after this returns, leases whose validity
-/// has passed are lost, and [`lost`](crate::LeaseRef::lost) resolves. Leases with
+/// The remaining validity of every lease decreases by this time. Soon after this returns, leases
+/// whose validity has passed are lost, and [`lost`](crate::LeaseRef::lost) resolves. Leases with
 /// [`auto_extend`](crate::Acquire::auto_extend) are extended if a renewal is due.
 ///
 /// Use it to test how your code handles the loss of a lease, without a wait:
@@ -59,7 +59,7 @@ use std::time::Duration;
 /// # }
 /// ```
 ///
-/// Other clocks do not change:
+/// Other clocks do not change, and other tests are affected:
 ///
 /// - Nodes keep keys until they are released, or until their ttl has really passed.
 /// - Waits in `acquire`, `extend`, `release` and `close` use tokio's clock: advance it as well,
@@ -71,10 +71,10 @@ pub fn advance(by: Duration) {
     timer::wake();
 }
 
-/// A clock for some clients, which follows the machine's clock until it is
-/// [advanced](Self::advance). Clients that are built with it, by
-/// [`Builder::clock`](crate::Builder::clock), share it; other clients are not affected. With it,
-/// tests in several threads do not affect each other, as they do with [`advance`].
+/// A clock that follows the machine's clock until it is [advanced](Self::advance). Clients that are
+/// built with it, by [`Builder::clock`](crate::Builder::clock), share it; other clients are not
+/// affected. Tests in several threads can each use one without affecting each other, which
+/// [`advance`] does not allow.
 ///
 /// ```
 /// use quorlock::{Redlock, test_util::Clock};

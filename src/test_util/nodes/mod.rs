@@ -159,12 +159,12 @@ impl Nodes {
         self.each(Network::heal);
     }
 
-    /// Steps the nodes' wall clocks forward, so keys expire earlier by this time.
+    /// Steps the nodes' wall clocks forward by this time, so keys expire that much earlier.
     pub fn step_ahead(&self, by: Duration) {
         self.each(|network, node| network.step(node, micros(by)));
     }
 
-    /// Steps the nodes' wall clocks back, so keys expire later by this time.
+    /// Steps the nodes' wall clocks back by this time, so keys expire that much later.
     pub fn step_back(&self, by: Duration) {
         self.each(|network, node| network.step(node, -micros(by)));
     }
@@ -177,7 +177,7 @@ impl Nodes {
     }
 
     /// Advances the clock of all nodes and their clients, in addition to the runtime's time. Due
-    /// timers fire, and leases and keys expire, as soon as the tasks run.
+    /// alarms ring, and leases and keys expire, as soon as the tasks run.
     pub fn advance(&self, by: Duration) {
         self.network.clock().advance(by);
     }
