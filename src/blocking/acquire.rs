@@ -35,7 +35,8 @@ impl Acquire {
         class(class: &'static str);
     }
 
-    /// Acquires the lock. Blocks for at most the time that was set with [`wait`](Self::wait).
+    /// Acquires the lock. Blocks until the lock is acquired or the acquire fails;
+    /// [`wait`](Self::wait) limits the time.
     ///
     /// # Errors
     /// [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task; otherwise
