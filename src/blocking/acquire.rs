@@ -1,4 +1,4 @@
-//! An acquire in the making.
+//! [`Acquire`]: options of a blocking acquire.
 
 use super::background::Background;
 use super::error::{Error, joined};
@@ -8,7 +8,7 @@ use crate::error::AcquireError;
 use crate::protocol::RetryPolicy;
 use std::time::Duration;
 
-/// An acquire with its settings; [`call`](Self::call) makes it. See [`Acquire`](crate::Acquire).
+/// An acquire with its options; [`call`](Self::call) executes it. See [`Acquire`](crate::Acquire).
 #[derive(Debug)]
 #[must_use = "nothing is acquired before call()"]
 pub struct Acquire {
@@ -35,23 +35,26 @@ impl Acquire {
         class(class: &'static str);
     }
 
-    /// Acquires the lock, waiting as the settings say.
+    /// Acquires the lock. Blocks until the lock is acquired or the acquire fails;
+    /// [`wait`](Self::wait) limits the time.
     ///
     /// # Errors
-    /// See [`AcquireError`].
+    /// [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task; otherwise
+    /// see [`AcquireError`].
     pub fn call(self) -> Result<Lease, Error<AcquireError>> {
         let Self { inner, background } = self;
         let lease = joined(background.wait(inner))?;
         Ok(Lease::new(lease, background))
     }
 
-    /// Acquires the lock, does `work` under it, and releases it. The lease is renewed until the work
-    /// ends; **work that hangs keeps the lock**, so set a bound with
-    /// [`auto_extend`](Self::auto_extend). The work is not stopped at loss: it can look at
-    /// [`is_valid`](crate::LeaseRef::is_valid).
+    /// Acquires the lock, runs `work`, and releases the lock. The lease is renewed until `work`
+    /// returns. **Work that never returns keeps the lock**: set a limit with
+    /// [`auto_extend`](Self::auto_extend). The work is not stopped when the lease is lost; it can
+    /// check [`is_valid`](crate::LeaseRef::is_valid).
     ///
     /// # Errors
-    /// See [`UsingError`]; the output of the work is never thrown away.
+    /// [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task; otherwise
+    /// see [`UsingError`]. The output of the work is always returned, in the error if necessary.
     pub fn using<T>(self, work: impl FnOnce(&Lease) -> T) -> Result<T, Error<UsingError<T>>> {
         let Self { inner, background } = self;
         let lease = Self::new(inner.renewed(), background)
@@ -59,15 +62,16 @@ impl Acquire {
             .map_err(|error| error.map(UsingError::from))?;
         let output = work(&lease);
         let was_valid = lease.is_valid();
-        // Where it could wait for the lock it can wait for the release.
+        // The acquire has checked that this thread can block.
         Ok(finished(output, was_valid, lease.release_here())?)
     }
 
-    /// The same as [`using`](Self::using) for work that can fail: its error is kept apart from those
-    /// of the lock, which is released in any case.
+    /// Like [`using`](Self::using), for work that can fail. The work's error and the lock's errors
+    /// are separate variants. The lock is released in either case.
     ///
     /// # Errors
-    /// See [`TryUsingError`]; what the work returned is never thrown away.
+    /// [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task; otherwise
+    /// see [`TryUsingError`]. The result of the work is always returned, in the error if necessary.
     pub fn try_using<T, E>(
         self,
         work: impl FnOnce(&Lease) -> Result<T, E>,

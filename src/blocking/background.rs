@@ -1,4 +1,4 @@
-//! The thread that connections run on when the program has no runtime.
+//! The thread that runs connections if the program has no runtime.
 
 use super::error::InsideRuntime;
 use crate::sync::{lock, wait};
@@ -15,30 +15,31 @@ use tokio::sync::oneshot;
 use tokio::task::coop::poll_proceed;
 use tokio::task::yield_now;
 
-/// How often a runtime that ends looks whether all is delivered.
+/// Interval at which a stopping runtime checks whether all releases are delivered.
 const POLL: Duration = Duration::from_millis(1);
 
-/// More than the steps that a task may take before it has to yield (tokio gives it 128).
+/// More than tokio's cooperative budget of a task (128 steps).
 const STEPS: usize = 1 << 10;
 
-/// A runtime that blocking callers share. The last one to let go of it waits until what it still has
-/// to deliver is delivered, within a limit.
+/// A runtime shared by blocking callers. Dropping the last clone waits until pending releases are
+/// delivered, within a limit.
 #[derive(Clone)]
 pub(super) struct Background {
     handle: Handle,
-    /// None if the runtime is the user's own.
+    /// `None` if the application supplied the runtime.
     _thread: Option<Arc<Thread>>,
 }
 
 struct Thread {
-    /// The process that it runs in.
+    /// Id of the process that started it: a forked child does not have the thread.
     process: u32,
     stop: Option<oneshot::Sender<()>>,
     running: Option<JoinHandle<()>>,
 }
 
 impl Background {
-    /// Starts a runtime on a thread of its own.
+    /// Starts a runtime on a dedicated thread. When stopped, it delivers pending releases for at
+    /// most `limit`.
     pub(super) fn start(limit: Duration) -> std::io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
@@ -49,7 +50,7 @@ impl Background {
         Ok(Self { handle, _thread: Some(Arc::new(thread)) })
     }
 
-    /// Uses a runtime that somebody else runs.
+    /// Uses the application's runtime, which other threads must drive.
     pub(super) fn on(handle: Handle) -> Self {
         Self { handle, _thread: None }
     }
@@ -58,29 +59,30 @@ impl Background {
         &self.handle
     }
 
-    /// Lets `future` take its first step without waiting: what it sends is sent.
+    /// Polls `future` once, so that it sends its commands, without waiting.
     pub(super) fn begin<F: Future>(&self, future: Pin<&mut F>) -> Poll<F::Output> {
         let _entered = self.handle.enter();
         future.poll(&mut Context::from_waker(Waker::noop()))
     }
 
-    /// Waits for `future` on this thread, unless it is polling a task.
+    /// Blocks this thread on `future`, unless the thread is polling a task.
     pub(super) fn wait<F: Future>(&self, future: F) -> Result<F::Output, InsideRuntime> {
         if is_polled() { Err(InsideRuntime) } else { Ok(self.wait_here(future)) }
     }
 
-    /// Waits for `future` on this thread, which is known to be no task's.
+    /// Blocks this thread on `future`. The caller must have checked that the thread is not polling
+    /// a task.
     pub(super) fn wait_here<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
         loop {
-            // Without an end it waits for what comes.
+            // Without an end, `drive` returns only with an output.
             if let Some(output) = self.drive(None, future.as_mut()) {
                 return output;
             }
         }
     }
 
-    /// Waits for `future` for so long at the most, unless this thread is polling a task.
+    /// Blocks this thread on `future` for at most `limit`, unless the thread is polling a task.
     pub(super) fn wait_within<F: Future>(
         &self,
         limit: Duration,
@@ -89,13 +91,13 @@ impl Background {
         if is_polled() {
             return Err(InsideRuntime);
         }
-        // What is beyond all instants is waited for without an end.
+        // An end that `Instant` cannot represent means no limit.
         Ok(self.drive(Instant::now().checked_add(limit), pin!(future)))
     }
 
     fn drive<F: Future>(&self, end: Option<Instant>, mut future: Pin<&mut F>) -> Option<F::Output> {
-        // Timers are made on the runtime that they belong to. (tokio's own way to wait panics where it
-        // believes that this thread is a runtime's.)
+        // Futures create their timers on the entered runtime. (`Handle::block_on` panics on threads
+        // that tokio considers part of a runtime.)
         let _entered = self.handle.enter();
         let bell = Arc::new(Bell::default());
         let waker = Waker::from(bell.clone());
@@ -111,7 +113,8 @@ impl Background {
     }
 }
 
-/// Wakes the thread that waits for it. (`park` would take what the program's own `unpark` leaves.)
+/// Wakes the waiting thread. (`thread::park` would consume tokens of the application's own
+/// `unpark`.)
 #[derive(Default)]
 struct Bell {
     has_rung: Mutex<bool>,
@@ -119,7 +122,7 @@ struct Bell {
 }
 
 impl Bell {
-    /// True if it has rung, false if it has not by the `end`.
+    /// Returns true once it was woken, false at the `end`.
     fn wait_until(&self, end: Option<Instant>) -> bool {
         let mut has_rung = lock(&self.has_rung);
         while !std::mem::take(&mut *has_rung) {
@@ -147,46 +150,46 @@ impl std::fmt::Debug for Background {
 }
 
 fn run(runtime: Runtime, stopped: oneshot::Receiver<()>, limit: Duration) {
-    // An error says that the sender is gone, which means the same.
+    // An error means that the sender was dropped, which is also a stop.
     let _ = runtime.block_on(stopped);
     let begun = Instant::now();
-    // Tasks end by themselves when nobody can ask them any more and nothing is owed.
+    // Tasks end once no client can send commands and no release is pending.
     while runtime.metrics().num_alive_tasks() > 0 && begun.elapsed() < limit {
-        // The timer is made on the runtime that it belongs to.
+        // Inside `async`, because the timer must be created on this runtime.
         runtime.block_on(async { tokio::time::sleep(POLL).await });
     }
-    // A runtime that is dropped waits for its blocking threads, and one of them may be searching for
-    // the address of a node for as long as the resolver likes.
+    // Dropping a runtime waits for its blocking threads, and a DNS lookup on one of them can take
+    // as long as the resolver allows.
     runtime.shutdown_background();
 }
 
 impl Drop for Thread {
     fn drop(&mut self) {
         if self.process != process::id() {
-            // It was not forked with us: there is nothing to wait for, and nothing that could be told to stop.
+            // The thread exists only in the parent process: do not stop or join it here.
             mem::forget((self.stop.take(), self.running.take()));
             return;
         }
         drop(self.stop.take());
         if let Some(running) = self.running.take() {
-            // It cannot panic.
+            // The thread does not panic.
             let _ = running.join();
         }
     }
 }
 
-/// True if this thread must not wait: it is polling an async task. A thread of `spawn_blocking` also
-/// knows its runtime, but may wait, and so may a task inside of `block_in_place`.
+/// True if this thread must not block, because it is polling an async task. Threads of
+/// `spawn_blocking` and tasks inside `block_in_place` also have a current runtime, but may block.
 fn is_polled() -> bool {
     Handle::try_current().is_ok() && (is_driver() || is_limited())
 }
 
-/// True if a runtime runs its tasks on this thread, and on no other in its place. It tells that by
-/// what it does with a waker of [`yield_now`]: it keeps it until its other tasks have had their turn,
-/// and elsewhere it is woken at once. This also tells tasks that are `unconstrained`.
+/// True if this thread drives a runtime's tasks and no other thread takes over. On such a thread,
+/// tokio defers the waker of [`yield_now`] until other tasks have run; elsewhere it wakes at once.
+/// This also detects `unconstrained` tasks.
 ///
-/// A thread that calls `block_on` beside the threads that drive the runtime does not count: if it
-/// waits, nobody else has to.
+/// A thread in `block_on` of a runtime that other threads drive does not count: blocking it stalls
+/// no other task.
 fn is_driver() -> bool {
     let woken = Arc::new(Woken(AtomicBool::new(false)));
     let waker = Waker::from(woken.clone());
@@ -194,7 +197,7 @@ fn is_driver() -> bool {
     !is_done && !woken.0.load(Ordering::Relaxed)
 }
 
-/// Takes note of being woken.
+/// Records a wake.
 struct Woken(AtomicBool);
 
 impl Wake for Woken {
@@ -203,7 +206,7 @@ impl Wake for Woken {
     }
 }
 
-/// True if this thread has a budget of steps, as tasks have.
+/// True if this thread has a limited cooperative budget, as tasks do.
 fn is_limited() -> bool {
     let mut steps = Vec::with_capacity(STEPS);
     let mut context = Context::from_waker(Waker::noop());
@@ -214,7 +217,7 @@ fn is_limited() -> bool {
             Poll::Pending => is_limited = true,
         }
     }
-    // Each gives its step back; the first one taken comes last.
+    // Each dropped step restores the budget from before it was taken, so the first is dropped last.
     while steps.pop().is_some() {}
     is_limited
 }

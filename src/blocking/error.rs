@@ -1,14 +1,14 @@
-//! What goes wrong with blocking verbs alone.
+//! Errors of blocking methods.
 
 use thiserror::Error;
 
-/// The caller's thread is polling an async task, and must not wait: use the async client there, or
+/// The calling thread is polling an async task and must not block. Use the async client there, or
 /// `tokio::task::spawn_blocking`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("called inside an async runtime: use the async client there, or spawn_blocking")]
 pub struct InsideRuntime;
 
-/// Why a blocking verb failed: as the async verb fails, or because it must not wait here.
+/// Error of a blocking method: either the error of the async method, or [`InsideRuntime`].
 ///
 /// ```
 /// use quorlock::{AcquireError, blocking};
@@ -20,16 +20,16 @@ pub struct InsideRuntime;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Error<E> {
-    /// The caller's thread is polling an async task; see [`InsideRuntime`].
+    /// The calling thread is polling an async task; see [`InsideRuntime`].
     #[error("{InsideRuntime}")]
     InsideRuntime,
-    /// As the async verb fails.
+    /// The error of the async method.
     #[error(transparent)]
     Failed(#[from] E),
 }
 
 impl<E> Error<E> {
-    /// The error of the async verb, if it is one.
+    /// The error of the async method. `None` for [`InsideRuntime`](Self::InsideRuntime).
     pub fn reason(&self) -> Option<&E> {
         match self {
             Self::InsideRuntime => None,
@@ -37,7 +37,6 @@ impl<E> Error<E> {
         }
     }
 
-    /// The same about another error of the async verb.
     pub(super) fn map<F>(self, change: impl FnOnce(E) -> F) -> Error<F> {
         match self {
             Self::InsideRuntime => Error::InsideRuntime,
@@ -46,7 +45,6 @@ impl<E> Error<E> {
     }
 }
 
-/// What a verb that was waited for came to.
 pub(super) fn joined<T, E>(waited: Result<Result<T, E>, InsideRuntime>) -> Result<T, Error<E>> {
     match waited {
         Ok(done) => done.map_err(Error::Failed),

@@ -1,4 +1,4 @@
-//! A lock with an end.
+//! [`Lease`]: a held lock of a blocking client.
 
 use super::background::Background;
 use super::error::{Error, joined};
@@ -9,11 +9,11 @@ use std::ops::Deref;
 use std::pin::pin;
 use std::time::Duration;
 
-/// A held lock; see [`Lease`](crate::Lease). Dropping it releases it in the background.
+/// A held lock; see [`Lease`](crate::Lease). Dropping it releases the lock in the background.
 #[derive(Debug)]
 #[must_use = "a lease is released when it is dropped"]
 pub struct Lease {
-    // Dropped in this order: what is released is delivered by the background.
+    // Field order matters: the background must outlive `inner` to deliver its release.
     inner: crate::Lease,
     background: Background,
 }
@@ -23,16 +23,17 @@ impl Lease {
         Self { inner, background }
     }
 
-    /// Locks again what this lease holds; see [`LeaseRef::reenter`].
+    /// Creates another guard of this lease, without I/O; see [`LeaseRef::reenter`].
     ///
     /// # Errors
-    /// It is not held any more.
+    /// [`Lost`](ReenterError::Lost) or [`Released`](ReenterError::Released) if the lease has ended.
     pub fn reenter(&self) -> Result<Self, ReenterError> {
         let inner = self.inner.reenter()?;
         Ok(Self::new(inner, self.background.clone()))
     }
 
-    /// Lets the lock stand for `ttl` from now on; see [`LeaseRef::extend`].
+    /// Extends the lock so that its keys expire `ttl` from now. Blocks for at most one node
+    /// timeout; see [`LeaseRef::extend`].
     ///
     /// # Errors
     /// See [`ExtendError`].
@@ -40,7 +41,8 @@ impl Lease {
         joined(self.background.wait(self.inner.extend(ttl)))
     }
 
-    /// Sees to it that at least `validity` is left; see [`LeaseRef::ensure`].
+    /// Ensures that at least `validity` remains on return. Blocks for at most one node timeout; see
+    /// [`LeaseRef::ensure`].
     ///
     /// # Errors
     /// See [`ExtendError`].
@@ -48,8 +50,9 @@ impl Lease {
         joined(self.background.wait(self.inner.ensure(validity)))
     }
 
-    /// Waits until the lease is lost, or for so long; see [`LeaseRef::lost`]. `None` if it is still
-    /// held then, and at once if it is released meanwhile. Inside of a runtime it does not wait.
+    /// Waits until the lease is lost, for at most `limit`; see [`LeaseRef::lost`]. Returns `None`
+    /// if the lease is still held after `limit`, or as soon as it is released. On a thread that is
+    /// polling an async task, returns the current state without waiting.
     pub fn lost_within(&self, limit: Duration) -> Option<Loss> {
         match self.background.wait_within(limit, self.inner.ended()) {
             Ok(Some(Ended::Lost(loss))) => Some(loss),
@@ -58,8 +61,9 @@ impl Lease {
         }
     }
 
-    /// Ends the lease on all nodes, and tells whether it was held to the end; see
-    /// [`Lease::release`](crate::Lease::release).
+    /// Releases the lock on all nodes, and reports whether it was held until then; see
+    /// [`Lease::release`](crate::Lease::release). On a thread that is polling an async task, the
+    /// release continues in the background.
     ///
     /// # Errors
     /// See [`ReleaseError`].
@@ -67,9 +71,9 @@ impl Lease {
         joined(self.background.wait(self.inner.release()))
     }
 
-    /// Ends the lease, but lets nobody have the lock for a while; see
-    /// [`Lease::release_after`](crate::Lease::release_after). Inside of a runtime it does not wait for
-    /// the nodes, which are told all the same.
+    /// Releases the lease, but keeps the resource locked for `cool_down` from now; see
+    /// [`Lease::release_after`](crate::Lease::release_after). On a thread that is polling an async
+    /// task, the commands are sent, but their replies are not awaited.
     ///
     /// # Errors
     /// See [`ReleaseError`].
@@ -78,7 +82,7 @@ impl Lease {
         let mut releasing = pin!(inner.release_after(cool_down));
         let released = background.wait(releasing.as_mut());
         if released.is_err() {
-            // Else the lock would be free at once.
+            // A dropped, unpolled future would release the lock without the cool-down.
             let _ = background.begin(releasing.as_mut());
         }
         joined(released)
@@ -86,7 +90,7 @@ impl Lease {
 }
 
 impl Lease {
-    /// Ends the lease, on a thread that is known to be no task's.
+    /// Releases the lock. The caller must have checked that the thread is not polling a task.
     pub(super) fn release_here(self) -> Result<ReleaseOutcome, ReleaseError> {
         self.background.wait_here(self.inner.release())
     }

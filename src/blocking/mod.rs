@@ -1,4 +1,4 @@
-//! The same verbs without async: for programs that have no runtime.
+//! Blocking API: the methods of the async client, for programs without a runtime.
 //!
 //! ```
 //! use std::time::Duration;
@@ -19,24 +19,28 @@
 //! # fn main() {}
 //! ```
 //!
-//! Connections and deliveries run on a thread of their own, so leases are renewed, and their loss is
-//! noticed, while the program does something else. The last handle of a client to be dropped (clone
-//! or lease) waits until all releases are delivered, at most one
-//! [connect timeout](crate::Builder::connect_timeout), also while a resolver searches for a node.
+//! Connections run on a dedicated thread. Leases are therefore renewed, and their loss is detected,
+//! while the program does other work. Dropping the last handle of a client (a clone or a lease)
+//! waits until all releases are delivered. The wait takes at most one [connect
+//! timeout](crate::Builder::connect_timeout), even during DNS resolution of a node's address.
 //!
-//! A thread that is polling an async task must not wait: there, every verb refuses with
-//! [`InsideRuntime`](Error::InsideRuntime) and does nothing but give up what it was called on. On a thread of
-//! `tokio::task::spawn_blocking` and inside of `tokio::task::block_in_place` they work. Where nobody
-//! can tell (an `unconstrained` task in `Runtime::block_on`, while other threads drive the runtime),
-//! they wait.
+//! A thread that is polling an async task must not block. On such a thread, methods that block
+//! return [`InsideRuntime`](Error::InsideRuntime) without waiting; a consumed lease is still
+//! released. [`Redlock::close`] and [`Lease::lost_within`] have no such error: they return what is
+//! known without waiting. Blocking works on threads of `tokio::task::spawn_blocking`, and inside
+//! `tokio::task::block_in_place`.
 //!
-//! A process that was forked from one that had made such a client has not got that thread: make the
-//! client anew there, and let the old one be dropped, which does nothing. (The async client works on in it, on a
-//! runtime of its own.)
+//! The methods block in one case that cannot be detected: inside an `unconstrained` task in
+//! `Runtime::block_on`, while other threads drive the runtime.
+//!
+//! A forked child process does not have the client's thread. Create a new client in the child, and
+//! drop the inherited one; the drop has no effect. (An inherited async client keeps working in the
+//! child, on a runtime that the child creates.)
 
-// Here live the thread that runs the client, and a wrapper of each verb. No verb is added here.
+// Contains the thread that runs the client, and one wrapper for each async method. It adds no other
+// operations.
 
-/// Hands settings on to the async builder of the same name.
+/// Forwards settings to the async type's method of the same name.
 macro_rules! settings {
     ($of:ident: $($name:ident($($argument:ident: $type:ty)?);)*) => {$(
         #[doc = concat!("See [`", stringify!($of), "::", stringify!($name), "`](crate::", stringify!($of), "::", stringify!($name), ").")]

@@ -1,4 +1,4 @@
-//! Settings for one kind of use of a client.
+//! [`Profile`]: settings for one kind of lock.
 
 use super::background::Background;
 use super::redlock::Redlock;
@@ -6,7 +6,7 @@ use crate::error::ConfigError;
 use crate::protocol::RetryPolicy;
 use std::time::Duration;
 
-/// Settings for one kind of use of a client; [`build`](Self::build) makes a client of it. See
+/// Settings for one kind of lock; [`build`](Self::build) creates a client with them. See
 /// [`Profile`](crate::Profile).
 #[derive(Clone, Debug)]
 #[must_use = "a profile does nothing until build() is called"]
@@ -35,10 +35,10 @@ impl Profile {
         fenced();
     }
 
-    /// Checks the settings; see [`Profile::build`](crate::Profile::build).
+    /// Checks the settings and creates the client; see [`Profile::build`](crate::Profile::build).
     ///
     /// # Errors
-    /// Says what cannot work, by name.
+    /// The invalid setting, or the settings that conflict.
     pub fn build(self) -> Result<Redlock, ConfigError> {
         let Self { inner, background } = self;
         Ok(Redlock::sharing(inner.build()?, background))

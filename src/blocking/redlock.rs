@@ -1,4 +1,4 @@
-//! The client.
+//! [`Redlock`]: the blocking client.
 
 use super::acquire::Acquire;
 use super::background::Background;
@@ -12,22 +12,23 @@ use crate::lease::ReleaseOutcome;
 use crate::observe::Report;
 use std::task::Poll;
 
-/// A client of N independent Redis masters, for callers without a runtime; see
-/// [`Redlock`](crate::Redlock). Made by [`Builder::build_blocking`].
+/// A client of N independent Redis servers, for callers without a runtime; see
+/// [`Redlock`](crate::Redlock). Created by [`Builder::build_blocking`].
 #[derive(Clone, Debug)]
 pub struct Redlock {
-    // Dropped in this order: what is released is delivered by the background.
+    // Field order matters: the background must outlive `inner` to deliver its releases.
     inner: crate::Redlock,
     background: Background,
 }
 
 impl Builder {
-    /// Checks the settings and makes a client for callers without a runtime, with a thread for its
-    /// connections; or on the [runtime](Self::runtime) that was given, which must then be driven by
-    /// other threads.
+    /// Checks the settings and creates a client for callers without a runtime. Connections run on a
+    /// dedicated thread. If a [runtime](Self::runtime) was set, they run there, and other threads
+    /// must drive it.
     ///
     /// # Errors
-    /// Says what cannot work, by name.
+    /// The invalid setting, or the settings that conflict. [`NoThread`](ConfigError::NoThread) if
+    /// the thread or its runtime cannot be started.
     pub fn build_blocking(self) -> Result<Redlock, ConfigError> {
         let background = match self.given_runtime() {
             Some(handle) => Background::on(handle.clone()),
@@ -44,7 +45,7 @@ impl Redlock {
         Self { inner, background }
     }
 
-    /// Starts a profile: the same client with other settings for one kind of use; see
+    /// Starts a [`Profile`]: other settings for one kind of lock, on the same connections; see
     /// [`Redlock::profile`](crate::Redlock::profile).
     pub fn profile(&self) -> Profile {
         Profile::new(self.inner.profile(), self.background.clone())
@@ -54,17 +55,18 @@ impl Redlock {
         Acquire::new(inner, self.background.clone())
     }
 
-    /// See [`Redlock::try_acquire`](crate::Redlock::try_acquire).
+    /// An acquire with one attempt; see [`Redlock::try_acquire`](crate::Redlock::try_acquire).
     pub fn try_acquire(&self, resource: impl AsRef<[u8]>) -> Acquire {
         self.made(self.inner.try_acquire(resource))
     }
 
-    /// See [`Redlock::acquire`](crate::Redlock::acquire).
+    /// An acquire that waits for the lock; see [`Redlock::acquire`](crate::Redlock::acquire).
     pub fn acquire(&self, resource: impl AsRef<[u8]>) -> Acquire {
         self.made(self.inner.acquire(resource))
     }
 
-    /// See [`Redlock::try_acquire_all`](crate::Redlock::try_acquire_all).
+    /// An acquire of several resources with one attempt; see
+    /// [`Redlock::try_acquire_all`](crate::Redlock::try_acquire_all).
     pub fn try_acquire_all<I>(&self, resources: I) -> Acquire
     where
         I: IntoIterator,
@@ -73,7 +75,8 @@ impl Redlock {
         self.made(self.inner.try_acquire_all(resources))
     }
 
-    /// See [`Redlock::acquire_all`](crate::Redlock::acquire_all).
+    /// An acquire of several resources that waits for them; see
+    /// [`Redlock::acquire_all`](crate::Redlock::acquire_all).
     pub fn acquire_all<I>(&self, resources: I) -> Acquire
     where
         I: IntoIterator,
@@ -82,15 +85,16 @@ impl Redlock {
         self.made(self.inner.acquire_all(resources))
     }
 
-    /// See [`Redlock::adopt`](crate::Redlock::adopt).
+    /// An acquire that takes over a lock by its value; see
+    /// [`Redlock::adopt`](crate::Redlock::adopt).
     pub fn adopt(&self, resource: impl AsRef<[u8]>, value: impl AsRef<str>) -> Acquire {
         self.made(self.inner.adopt(resource, value))
     }
 
-    /// Does `work` under the lock of `resource`; see [`Acquire::using`].
+    /// Runs `work` while holding the lock on `resource`; see [`Acquire::using`].
     ///
     /// # Errors
-    /// See [`UsingError`].
+    /// As for [`Acquire::using`].
     pub fn using<T>(
         &self,
         resource: impl AsRef<[u8]>,
@@ -99,10 +103,11 @@ impl Redlock {
         self.acquire(resource).using(work)
     }
 
-    /// Does `work` that can fail under the lock of `resource`; see [`Acquire::try_using`].
+    /// Runs `work`, which can fail, while holding the lock on `resource`; see
+    /// [`Acquire::try_using`].
     ///
     /// # Errors
-    /// See [`TryUsingError`].
+    /// As for [`Acquire::try_using`].
     pub fn try_using<T, E>(
         &self,
         resource: impl AsRef<[u8]>,
@@ -111,7 +116,7 @@ impl Redlock {
         self.acquire(resource).try_using(work)
     }
 
-    /// Who holds `resource`; see [`Redlock::status`](crate::Redlock::status).
+    /// Returns the holder of `resource`; see [`Redlock::status`](crate::Redlock::status).
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -119,7 +124,7 @@ impl Redlock {
         joined(self.background.wait(self.inner.status(resource)))
     }
 
-    /// Looks at each node; see [`Redlock::check`](crate::Redlock::check).
+    /// Checks the configuration of each node; see [`Redlock::check`](crate::Redlock::check).
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -127,7 +132,7 @@ impl Redlock {
         joined(self.background.wait(self.inner.check()))
     }
 
-    /// Takes the lock of `resource` away; see
+    /// Deletes the lock on `resource`, regardless of its holder; see
     /// [`Redlock::force_release`](crate::Redlock::force_release).
     ///
     /// # Errors
@@ -136,10 +141,11 @@ impl Redlock {
         joined(self.background.wait(self.inner.force_release(resource)))
     }
 
-    /// Releases all leases of this client; see [`Redlock::release_all`](crate::Redlock::release_all).
+    /// Releases all leases of this client; see
+    /// [`Redlock::release_all`](crate::Redlock::release_all).
     ///
     /// # Errors
-    /// [`InsideRuntime`].
+    /// [`InsideRuntime`] on a thread that is polling an async task.
     #[allow(clippy::type_complexity)] // It is that of the async client, in a result.
     pub fn release_all(
         &self,
@@ -147,15 +153,16 @@ impl Redlock {
         self.background.wait(self.inner.release_all())
     }
 
-    /// Ends the client; see [`Redlock::close`](crate::Redlock::close). Inside of a runtime it does not
-    /// wait for the deliveries, which go on.
+    /// Closes the client; see [`Redlock::close`](crate::Redlock::close). On a thread that is
+    /// polling an async task, it does not wait for pending releases, which continue in the
+    /// background.
     ///
     /// # Errors
-    /// Names the nodes that are still owed releases.
+    /// The nodes that still have pending releases.
     pub fn close(&self) -> Result<(), CloseError> {
         let mut closing = std::pin::pin!(self.inner.close());
         self.background.wait(closing.as_mut()).unwrap_or_else(|_| {
-            // It is closed, and the releases are sent.
+            // The first poll closes the client and sends the releases.
             match self.background.begin(closing.as_mut()) {
                 Poll::Ready(closed) => closed,
                 Poll::Pending => Err(self.inner.remains()),
@@ -163,17 +170,17 @@ impl Redlock {
         })
     }
 
-    /// How the client stands with each of its nodes; see [`Redlock::nodes`](crate::Redlock::nodes).
+    /// Returns the state of each node; see [`Redlock::nodes`](crate::Redlock::nodes).
     pub fn nodes(&self) -> Vec<NodeInfo> {
         self.inner.nodes()
     }
 
-    /// See [`Redlock::leases`](crate::Redlock::leases).
+    /// Returns the leases that this client holds; see [`Redlock::leases`](crate::Redlock::leases).
     pub fn leases(&self) -> Vec<HeldLease> {
         self.inner.leases()
     }
 
-    /// The client for async code, on the same connections.
+    /// Returns the async client, which uses the same connections.
     pub fn inner(&self) -> &crate::Redlock {
         &self.inner
     }

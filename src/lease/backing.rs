@@ -1,4 +1,4 @@
-//! What leases need of their client for as long as they are held.
+//! The part of a client that its leases use.
 
 use super::limits::Limits;
 use super::registry::LeaseRegistry;
@@ -11,7 +11,7 @@ use crate::time::Clock;
 use futures::future::join_all;
 use std::sync::Arc;
 
-/// What all leases of one client have in common.
+/// State shared by all leases of one client. A lease keeps it until it is released.
 pub(crate) struct Backing {
     pub(crate) pool: Arc<Pool>,
     pub(crate) registry: Arc<LeaseRegistry>,
@@ -20,19 +20,17 @@ pub(crate) struct Backing {
     origin: Arc<Origin>,
 }
 
-/// Where leases are from: what they keep of their client also when they have ended. It keeps no connection.
+/// The part of a client that a lease keeps after its release. Keeps no connection open.
 pub(super) struct Origin {
     pub(super) clock: Clock,
-    /// Who the nodes are.
     pub(super) nodes: Arc<[Arc<NodeShared>]>,
-    /// How much of each key is the prefix.
+    /// Length of the key prefix in bytes.
     pub(super) prefix: usize,
-    /// Who is told what happens.
     pub(super) observers: Observers,
 }
 
 impl Backing {
-    /// For a client whose keys begin with so many bytes of a `prefix`.
+    /// Creates the shared state. `prefix` is the length of the key prefix in bytes.
     pub(crate) fn new(
         pool: Arc<Pool>,
         registry: Arc<LeaseRegistry>,
@@ -49,12 +47,11 @@ impl Backing {
         &self.origin
     }
 
-    /// The client's clock.
     pub(crate) fn clock(&self) -> &Clock {
         self.pool.clock()
     }
 
-    /// Releases all leases, with what the nodes say of each.
+    /// Releases all leases. Returns the first resource of each lease, with the outcome.
     pub(crate) async fn release_all(&self) -> Vec<(Vec<u8>, Result<ReleaseOutcome, ReleaseError>)> {
         let held = self.registry.all();
         let under_way = held.iter().filter_map(|state| {
@@ -62,11 +59,11 @@ impl Backing {
             let resource = state.resources().next().unwrap_or_default().to_vec();
             Some(async move { (resource, released.await) })
         });
-        // All are in the mailboxes before the first is waited for.
+        // Collect first: all releases must be in the mailboxes before the first one is awaited.
         join_all(under_way.collect::<Vec<_>>()).await
     }
 
-    /// Takes no more leases, and gives up those that there are.
+    /// Rejects new leases, and releases the existing ones in the background.
     pub(crate) fn close(&self) {
         for state in self.registry.close() {
             drop(state.close());

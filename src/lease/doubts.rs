@@ -1,16 +1,15 @@
-//! Which nodes may not hold the keys of a lease any more, as its threads tell and ask it.
+//! The nodes that may have lost a lease's keys: [`SuspectedLoss`] behind a mutex.
 
 use crate::protocol::{NodeId, Quorum, Round, SuspectedLoss};
 use crate::round::Tally;
 use crate::sync::lock;
 use std::sync::{Arc, Mutex};
 
-/// The doubts about one lease.
 pub(super) struct Doubts(Mutex<State>);
 
 struct State {
     doubt: SuspectedLoss,
-    /// The round that acquired it, until the nodes are asked again: its votes still come in.
+    /// The round of the acquire, until the next request: its late votes still count as grants.
     acquired: Option<Arc<Tally>>,
 }
 
@@ -19,7 +18,7 @@ impl Doubts {
         Self(Mutex::new(State { doubt: SuspectedLoss::new(quorum), acquired: Some(acquired) }))
     }
 
-    /// The nodes are being asked.
+    /// A request is being sent to the nodes.
     pub(super) fn handle_asked(&self) {
         let acquired = {
             let mut state = lock(&self.0);
@@ -29,18 +28,18 @@ impl Doubts {
         drop(acquired);
     }
 
-    /// They were asked in this round, which is decided.
+    /// The round of the request, in `tally`, was decided.
     pub(super) fn handle_outcome(&self, tally: &Tally) {
         let granted = tally.with_round(Round::granted);
         lock(&self.0).doubt.handle_outcome(granted);
     }
 
-    /// `node` has said that it holds the keys.
+    /// `node` replied that it holds the keys.
     pub(super) fn handle_grant(&self, node: NodeId) {
         lock(&self.0).doubt.handle_grant(node);
     }
 
-    /// Something happened to a key on `node`. How many nodes may have lost theirs now.
+    /// A key changed on `node`. Returns the number of nodes that may have lost their keys.
     pub(super) fn handle_invalidation(&self, node: NodeId) -> usize {
         let mut state = lock(&self.0);
         let acquired = state.acquired.as_ref().map(|tally| tally.with_round(Round::granted));

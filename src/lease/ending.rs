@@ -1,4 +1,4 @@
-//! How the end of a lease is waited for.
+//! Futures that resolve when a lease ends or is about to end.
 
 use super::state::LeaseState;
 use crate::protocol::{Loss, Tenure};
@@ -13,9 +13,9 @@ use std::time::Duration;
 /// How a lease ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ended {
-    /// Before its holder released it.
+    /// The lease was lost before its holder released it.
     Lost(Loss),
-    /// Its last guard was released or dropped.
+    /// The last guard was released or dropped.
     Released,
 }
 
@@ -29,23 +29,22 @@ impl fmt::Display for Ended {
 }
 
 impl LeaseState {
-    /// Resolves when the lease has ended, not later than its validity ends.
+    /// Resolves when the lease has ended, at the latest when its validity ends.
     pub(crate) async fn ended(self: &Arc<Self>) -> Ended {
         loop {
             let mut news = pin!(self.news());
-            // What is told from now on is heard.
+            // Register before the check, so that no notification between the two is missed.
             news.as_mut().enable();
             match self.tenure() {
                 Tenure::Lost(loss) => return Ended::Lost(loss),
                 Tenure::Released => return Ended::Released,
                 Tenure::Held { .. } => self.watch(),
             }
-            // Its waker is called on threads that serve others, too.
+            // Threads that also serve other leases call the waker, so its panics are caught.
             safely(news).await;
         }
     }
 
-    /// Resolves when the lease is lost; never if it is released.
     pub(crate) async fn lost(self: &Arc<Self>) -> Loss {
         match self.ended().await {
             Ended::Lost(loss) => loss,
@@ -53,7 +52,7 @@ impl LeaseState {
         }
     }
 
-    /// Resolves when no more than `margin` of the validity is left; with what is left.
+    /// Resolves with the remaining validity once it is at most `margin`.
     pub(crate) async fn endangered(self: &Arc<Self>, margin: Duration) -> Duration {
         loop {
             let mut news = pin!(self.news());
@@ -64,7 +63,7 @@ impl LeaseState {
                 return left;
             }
             self.watch();
-            // If it is renewed by then, that is seen then.
+            // A renewal does not move this wakeup: the loop then computes a new one.
             let wakeup = pin!(Wakeup::at(self.clock(), now.after(left.saturating_sub(margin))));
             let either = pin!(async {
                 tokio::select! {

@@ -1,4 +1,4 @@
-//! An extension of a lease, under way.
+//! Extensions of a lease: counting the votes, and repairing nodes that lost the keys.
 
 use super::state::LeaseState;
 use crate::node::{QueuedCommand, VoteSink};
@@ -7,23 +7,22 @@ use crate::round::Tally;
 use crate::wire::Answer;
 use std::sync::{Arc, Weak};
 
-/// What an extension is for.
+/// The reason of an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The holder asked for it, and waits.
+    /// The holder requested it and waits for it.
     Asked,
-    /// It is time for it.
+    /// A scheduled renewal.
     Upkeep,
-    /// Something happened to the key, or to its time.
+    /// A check: a key changed, or a node's clock stepped.
     Check,
 }
 
-/// An extension under way.
 pub(crate) struct Extension {
     pub(crate) tally: Arc<Tally>,
     pub(crate) close_at: Time,
     pub(crate) state: Weak<LeaseState>,
-    /// T1 + ttl: until when the nodes that grant it keep the key.
+    /// T1 + ttl: nodes that grant the extension keep the keys until then.
     pub(crate) until: Time,
     pub(crate) cause: Cause,
 }
@@ -44,12 +43,12 @@ impl VoteSink for Extension {
                 Cause::Check => state.settle_check(self),
             }
         }
-        // The vote is over, and a majority holds the key: nodes that lost it get it back. Not once
-        // the lease is known to be lost.
+        // The round is won, so a majority holds the key: repair the nodes that lost it. Not after a
+        // loss of the lease.
         let (outcome, missing) = self.tally.with_round(|round| (round.outcome(), round.missing()));
         let is_held = matches!(state.tenure(), Tenure::Held { .. });
         if is_held && outcome == Some(Outcome::Won) && (decided.is_some() || is_missing) {
-            // It is being given up.
+            // Without access, the lease is being released.
             let Some((backing, nodes)) = state.access() else { return };
             for lost in backing.quorum.ids().filter(|id| missing.contains(*id)) {
                 if decided.is_some() || lost == node {

@@ -1,4 +1,4 @@
-//! Which request to the nodes a lease's validity stands on.
+//! The request (acquire or extension) that a lease's current validity is computed from.
 
 use super::extension::Extension;
 use crate::protocol::{Drift, Extended, Goal, Round, Time, Ttl};
@@ -6,7 +6,7 @@ use crate::sync::lock;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// When the nodes were asked to keep the keys for as long as the lease is valid, and for which ttl.
+/// T1 and ttl of that request.
 pub(super) struct Kept(Mutex<(Time, Ttl)>);
 
 impl Kept {
@@ -14,7 +14,8 @@ impl Kept {
         Self(Mutex::new((t1, ttl)))
     }
 
-    /// So `extension` has ended. It is what counts from then on, unless another one has given the lease more.
+    /// Handles the end of `extension`. It replaces the recorded request if the validity comes from
+    /// it.
     pub(super) fn note(&self, extension: &Extension, extended: Extended) {
         let goal = extension.tally.with_round(Round::goal);
         if let (Goal::Extend { proposed, .. }, Extended::Until(until)) = (goal, extended)
@@ -25,7 +26,8 @@ impl Kept {
         }
     }
 
-    /// True if the keys may end before the lease does, where clocks have stepped ahead by so much `since` then.
+    /// True if keys may expire before the lease's validity ends. `since` returns the time by which
+    /// node clocks have stepped forward since a given time.
     pub(super) fn may_end_early(&self, drift: Drift, since: impl FnOnce(Time) -> Duration) -> bool {
         let (t1, ttl) = *lock(&self.0);
         since(t1) > drift.allowance(ttl)
@@ -45,7 +47,7 @@ mod tests {
         Time::from_nanos(count * 1_000_000_000)
     }
 
-    /// Won at `t1`, with a validity that ends at `proposed`.
+    /// An extension from `t1` whose validity would end at `proposed`.
     fn extension(t1: Time, proposed: Time) -> Extension {
         let round =
             Round::new(Quorum::majority(1), Goal::Extend { current: seconds(59), proposed });

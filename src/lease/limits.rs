@@ -1,20 +1,20 @@
-//! How long a lease of a client may be asked for.
+//! Checks of the durations that a caller requests for leases.
 
 use crate::error::ConfigError;
 use crate::protocol::{Drift, Ttl, TtlError};
 use std::time::Duration;
 
-/// What bounds the times of all leases of one client.
+/// Limits that apply to every lease of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// The longest that any client of the nodes may ask for.
+    /// Maximum ttl of all clients of the nodes; see [`Builder::max_ttl`](crate::Builder::max_ttl).
     pub(crate) max_ttl: Duration,
     pub(crate) node_timeout: Duration,
     pub(crate) drift: Drift,
 }
 
 impl Limits {
-    /// The ttl that `asked` is, if it can work with the other settings.
+    /// Converts `asked` to a ttl. Fails if it conflicts with the other settings.
     pub(crate) fn check_ttl(&self, asked: Duration) -> Result<Ttl, ConfigError> {
         let ttl = to_ttl("ttl", asked)?;
         let max_ttl = self.max_ttl;
@@ -33,8 +33,8 @@ impl Limits {
         Ok(ttl)
     }
 
-    /// The ttl of an extension after which at least `validity` is left: it may take a node timeout. Where
-    /// that is more than a key may stand for, the longest ttl, if it gives as much at the start.
+    /// The ttl of an extension after which at least `validity` remains. Adds a node timeout for the
+    /// request itself, up to `max_ttl`. Fails if `max_ttl` is too short even without that.
     pub(crate) fn ttl_for(&self, validity: Duration) -> Result<Ttl, ConfigError> {
         let max_ttl = self.max_ttl;
         let ttl_for = |validity| self.drift.ttl_for(validity);
@@ -47,7 +47,7 @@ impl Limits {
         self.check_ttl(ttl)
     }
 
-    /// Says so if a lease that is held for at most so long could end while it is acquired.
+    /// Fails if a lease could reach `max_hold` while it is being acquired.
     pub(crate) fn check_max_hold(&self, asked: Option<Duration>) -> Result<(), ConfigError> {
         let node_timeout = self.node_timeout;
         match asked {
@@ -58,7 +58,7 @@ impl Limits {
         }
     }
 
-    /// Says so if work would be told to stop before it could begin, or before each renewal.
+    /// Fails if the work would be stopped before it could begin, or before each renewal.
     pub(crate) fn check_margin(
         &self,
         margin: Option<Duration>,
@@ -73,8 +73,8 @@ impl Limits {
         }
     }
 
-    /// For how long a key can stand that nobody holds, if that is to be `asked`: the longest there is
-    /// comes with what is wrong.
+    /// The ttl of the key without an owner that keeps the resource locked after a release: `asked`,
+    /// at most `max_ttl`. An `asked` above `max_ttl` also gives an error.
     pub(crate) fn check_cool_down(
         &self,
         asked: Duration,
@@ -82,12 +82,12 @@ impl Limits {
         let max_ttl = self.max_ttl;
         let too_long = ConfigError::CoolDownExceedsMax { cool_down: asked, max_ttl };
         let checked = if asked > max_ttl { Err(too_long) } else { Ok(()) };
-        // Less than a millisecond is none.
+        // A cool-down below 1 ms is none.
         (Ttl::from_duration(asked.min(max_ttl)).ok(), checked)
     }
 }
 
-/// What was `asked` for by `setting`, as the nodes can be told it.
+/// Converts the value of `setting` to a ttl. Fails if Redis cannot represent it.
 pub(crate) fn to_ttl(setting: &'static str, asked: Duration) -> Result<Ttl, ConfigError> {
     Ttl::from_duration(asked).map_err(|reason| match reason {
         TtlError::TooShort | TtlError::TooLong => ConfigError::BadTtl { setting, ttl: asked },

@@ -1,8 +1,8 @@
-//! A held lock, and all who hold it.
+//! Leases: acquired locks with a limited validity.
 //!
-//! Here live the lease, its views, its renewal, its release, and the register of a client's leases. What
-//! was won comes from [`acquire`](crate::acquire); how long it is valid is for
-//! [`protocol`](crate::protocol) to say.
+//! Contains the lease, its views, its renewal, its release, and the registry of a client's leases.
+//! The acquire itself is in [`acquire`](crate::acquire), the rules of validity in
+//! [`protocol`](crate::protocol).
 
 mod backing;
 mod doubts;
@@ -35,26 +35,29 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A held lock. It ends at [`valid_until`](LeaseRef::valid_until), unless it is extended; when it is
-/// [released](Self::release); or when it is dropped. What can be asked of it stands at [`LeaseRef`].
+/// A held lock. It ends at [`valid_until`](LeaseRef::valid_until) unless it is extended, or when it
+/// is [released](Self::release) or dropped. Most methods are on [`LeaseRef`], to which it
+/// dereferences.
 ///
-/// Dropping a lease releases it in the background, never blocks and never panics, with or without
-/// a runtime. The release needs the runtime that the lease was acquired on to go on running; in a
-/// short-lived process use [`release`](Self::release) or [`Redlock::close`](crate::Redlock::close),
-/// else the lock may stay until its ttl ends.
+/// Dropping a lease releases the lock in the background. It never blocks and never panics, with or
+/// without a runtime. The runtime on which the lease was acquired must keep running to deliver the
+/// release. In a short-lived process, use [`release`](Self::release) or
+/// [`Redlock::close`](crate::Redlock::close); otherwise the lock may remain until its ttl ends.
 ///
-/// A lease belongs to the process that acquired it. A process that is forked while it is held has a copy: dropping that
-/// releases nothing, nor does closing the client there, and [`release`](Self::release) does.
+/// A lease belongs to the process that acquired it. After a fork, the child has a copy. Dropping
+/// the copy or closing the client in the child releases no lock, but calling
+/// [`release`](Self::release) on the copy does.
 #[must_use = "a lease is released when it is dropped"]
 pub struct Lease {
     lease: LeaseRef,
-    /// True while this guard counts.
+    /// False once [`release`](Self::release) has uncounted this guard, so that `drop` does not do
+    /// it again.
     is_guard: bool,
 }
 
 impl Lease {
-    /// The lease that was acquired, acquired with `ttl`, and kept up for `max_hold` if that is given; `None`
-    /// if the client was closed meanwhile.
+    /// Creates a lease with one guard from an acquired lock. It is renewed for up to `max_hold`, if
+    /// given. `None` if the client was closed during the acquire.
     pub(crate) fn new(
         backing: &Arc<Backing>,
         acquired: Acquired,
@@ -76,7 +79,7 @@ impl Lease {
         }
         let state = LeaseState::new(backing.clone(), release, (ttl, renewal), tally.clone(), tag);
         if !backing.registry.enter(&state) {
-            // Nobody has worked under it.
+            // The caller never held this lock: do not apply `at_least`.
             state.release().iter_mut().for_each(|bond| bond.guard.keep_no_longer());
             return None;
         }
@@ -86,53 +89,53 @@ impl Lease {
         Some(Self::guard(LeaseRef::new(state, tally)))
     }
 
-    /// A guard that was counted already.
+    /// Creates a guard that [`LeaseState::enter`] has already counted.
     pub(crate) fn guard(lease: LeaseRef) -> Self {
         Self { lease, is_guard: true }
     }
 
-    /// The same lease, whose work is told to stop when so much is left.
     pub(crate) fn stopping_at(mut self, margin: Option<Duration>) -> Self {
         self.lease.margin = margin.unwrap_or_default();
         self
     }
 
-    /// A view of the lease for other tasks, which does not keep it.
+    /// Returns a view of the lease for other tasks. The view does not keep the lock.
     pub fn view(&self) -> LeaseRef {
         self.lease.clone()
     }
 
-    /// Ends the lease on all nodes, and tells whether it was held to the end. Expiry is an outcome,
-    /// not an error; there is one round, without retries.
+    /// Releases the lock on all nodes, and reports whether it was held until then. An expired lock
+    /// is an outcome, not an error. There is one round without retries.
     ///
-    /// Takes at most one node timeout, and one more where the runtime that was to deliver it is shut down
-    /// meanwhile. Returns as soon as a quorum has deleted it. Nodes that do not answer are told again when
-    /// they do.
+    /// Returns as soon as a quorum has deleted the key, and takes at most one node timeout. If the
+    /// runtime that delivers the release is shut down during the call, it takes at most one node
+    /// timeout more. An unresponsive node receives the release once it responds again.
     ///
     /// # Errors
-    /// [`NoQuorum`](ReleaseError::NoQuorum) if too few nodes answered to know.
+    /// [`NoQuorum`](ReleaseError::NoQuorum): too few nodes replied to determine the outcome.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the release goes on in the background, as when a lease is dropped.
+    /// If the future is dropped, the release continues in the background, as when a lease is
+    /// dropped.
     pub async fn release(self) -> Result<ReleaseOutcome, ReleaseError> {
         self.end(None).await
     }
 
-    /// Ends the lease, but lets nobody have the lock for `cool_down` from now on: on each node a value
-    /// that nobody owns stands in its place for that time. For work that must not be done too often.
+    /// Releases the lease, but keeps the resource locked for `cool_down` from now. On each node,
+    /// the key gets a value without an owner for that time. For work that must not run too often.
     ///
-    /// Otherwise as [`release`](Self::release); if other guards of the lease are left, nothing is
-    /// done. Whole milliseconds count; less than one is a plain release.
+    /// If other guards of the lease remain, the cool-down is ignored. Otherwise this behaves like
+    /// [`release`](Self::release). The unit is 1 ms; a shorter `cool_down` is a plain release.
     ///
     /// # Errors
-    /// [`Invalid`](ReleaseError::Invalid) if the time is longer than
-    /// [`max_ttl`](crate::Builder::max_ttl): the lock then stands for the `max_ttl`, so that nobody has
-    /// it at once. [`NoQuorum`](ReleaseError::NoQuorum) if too few nodes answered to know.
+    /// - [`Invalid`](ReleaseError::Invalid): `cool_down` exceeds
+    ///   [`max_ttl`](crate::Builder::max_ttl). The resource then stays locked for `max_ttl`.
+    /// - [`NoQuorum`](ReleaseError::NoQuorum): too few nodes replied to determine the outcome.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the release goes on in the background.
+    /// If the future is dropped, the release continues in the background.
     pub async fn release_after(self, cool_down: Duration) -> Result<ReleaseOutcome, ReleaseError> {
-        // If it was given up before, there is nothing to cool down.
+        // Without access, the lease has already been released and needs no cool-down.
         let (ttl, checked) = match self.lease.state().access() {
             Some((backing, _)) => backing.limits.check_cool_down(cool_down),
             None => (None, Ok(())),
@@ -167,7 +170,7 @@ impl Drop for Lease {
             && state.leave() == 0
             && let Some(bond) = state.release()
         {
-            // Told when the releases are in the mailboxes.
+            // Dropped after `bond`: the event follows once the releases are in the mailboxes.
             let _watch = ReleaseWatch::begin(state);
             drop(bond);
         }

@@ -1,4 +1,4 @@
-//! What is told of a lease: its extensions, its loss, its release.
+//! Events of a lease: its extensions, its loss and its release.
 
 use super::extension::Extension;
 use super::release::ReleaseOutcome;
@@ -15,13 +15,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// What is kept of a lease to tell of it: little, where nobody is told.
+/// State of a lease's events.
 pub(super) struct Observed {
-    /// `None` if it has neither a number nor a class.
+    /// `None` if the lease has neither a number nor a class.
     tag: Option<Box<Tag>>,
     /// T1 of the round that acquired it.
     since: Time,
-    /// How many extensions of the upkeep have failed in a row.
+    /// Number of consecutive failed renewals.
     failures: AtomicU32,
     is_loss_told: AtomicBool,
 }
@@ -34,12 +34,12 @@ impl Observed {
 }
 
 impl LeaseState {
-    /// What events call it.
+    /// The number and the class of the lease in events.
     pub(crate) fn tag(&self) -> Tag {
         self.observed.tag.as_deref().copied().unwrap_or_default()
     }
 
-    /// Since when it is held: T1 of the round that acquired it.
+    /// The time since which the lease is held: T1 of the round that acquired it.
     pub(crate) fn since(&self) -> Time {
         self.observed.since
     }
@@ -52,7 +52,7 @@ impl LeaseState {
         &self.origin.observers
     }
 
-    /// Tells that it was lost, if this is the end of its tenure, and that was not told.
+    /// Emits [`LeaseLost`] once, if `tenure` is a loss.
     pub(super) fn tell_end(&self, tenure: Tenure) {
         let Tenure::Lost(reason) = tenure else { return };
         let weight = if reason == Loss::Closed { Weight::Detail } else { Weight::Trouble };
@@ -65,12 +65,12 @@ impl LeaseState {
         self.observers().tell(weight, &LeaseLost { lock: self.lock(), reason, held_for });
     }
 
-    /// What is left of its validity at `now`, if anybody is to be told how its upkeep goes.
+    /// Remaining validity at `now`, if renewal events are observed.
     pub(super) fn slack(&self, now: Time) -> Option<Duration> {
         self.observers().wants(Weight::Trouble).then(|| self.validity(now))
     }
 
-    /// Tells how an extension of the upkeep has ended that was decided with so much `slack`.
+    /// Emits the outcome of a renewal. `slack` was the remaining validity when it was decided.
     pub(super) fn tell_upkeep(
         &self,
         extended: Extended,
@@ -82,7 +82,7 @@ impl LeaseState {
             Extended::Unchanged(_) => self.observed.failures.fetch_add(1, Ordering::Relaxed) + 1,
             Extended::Ended(_) => return,
         };
-        // What fails again and again was told the first time.
+        // Only the first of consecutive failures is reported as trouble.
         let is_first = matches!(extended, Extended::Unchanged(_)) && failures == 1;
         let weight = if is_first { Weight::Trouble } else { Weight::Detail };
         let Some(slack) = slack.filter(|_| self.observers().wants(weight)) else { return };
@@ -97,7 +97,7 @@ impl LeaseState {
         observers.tell(weight, &RenewalFailing { lock, failures, left, held, report });
     }
 
-    /// How many resources its client has leases of.
+    /// Number of resources that the client has leases of.
     fn held(&self) -> usize {
         let bond = lock(&self.bond);
         let backing = bond.as_ref().map(|bond| bond.backing.clone());
@@ -106,11 +106,11 @@ impl LeaseState {
     }
 }
 
-/// Tells that an extension has begun which the holder has asked for, and then that it has ended, also if it
-/// is dropped.
+/// Emits [`ExtendBegun`] for an extension that the holder requested, and [`ExtendEnded`] at its end
+/// or when it is dropped.
 pub(super) struct ExtendWatch<'a> {
     state: &'a LeaseState,
-    /// Its number, and when it began; `None` if nobody is to be told, or everybody was.
+    /// The extension's number and start. `None` if not observed, or after the last event.
     begun: Option<(u64, Time)>,
 }
 
@@ -125,7 +125,6 @@ impl<'a> ExtendWatch<'a> {
         Self { state, begun }
     }
 
-    /// It has ended so, in the round that `tally` counted.
     pub(super) fn end(mut self, extended: Extended, tally: &Tally) {
         let outcome = match extended {
             Extended::Until(_) => ExtendOutcome::Extended,
@@ -157,10 +156,11 @@ impl Drop for ExtendWatch<'_> {
     }
 }
 
-/// Tells that the last guard is given up, and then how the release has ended, also if nobody waits for it.
+/// Emits [`ReleaseBegun`] for the release of the last guard, and [`ReleaseEnded`] at its end or
+/// when it is dropped.
 pub(super) struct ReleaseWatch<'a> {
     state: &'a LeaseState,
-    /// `None` if nobody is to be told, or everybody was.
+    /// The start of the release. `None` if not observed, or after the last event.
     begun: Option<Time>,
 }
 
@@ -179,7 +179,6 @@ impl<'a> ReleaseWatch<'a> {
         Self { state, begun }
     }
 
-    /// It has ended so.
     pub(super) fn end(mut self, ended: &Result<ReleaseOutcome, ReleaseError>) {
         let result = match ended {
             Ok(ReleaseOutcome::Expired) => ReleaseResult::Expired,
@@ -192,7 +191,7 @@ impl<'a> ReleaseWatch<'a> {
 
     fn tell(&mut self, result: ReleaseResult, error: Option<&ReleaseError>) {
         let observers = self.state.observers();
-        // The holder may never see the error: `using` returns the output of its work.
+        // Reported as trouble, because the holder may never see the error: `using` returns the output of its work.
         let is_unconfirmed = result == ReleaseResult::NoQuorum;
         let weight = if is_unconfirmed { Weight::Trouble } else { Weight::Detail };
         let Some(begun) = self.begun.take().filter(|_| observers.wants(weight)) else { return };

@@ -1,4 +1,4 @@
-//! The leases of one client.
+//! Registry of a client's leases.
 
 use super::state::LeaseState;
 use crate::acquire::PreviousLease;
@@ -16,7 +16,7 @@ use std::time::Duration;
 #[derive(Default)]
 pub(crate) struct LeaseRegistry {
     state: Mutex<State>,
-    /// How far nodes' clocks have stepped ahead.
+    /// The forward steps of nodes' clocks.
     steps: Mutex<ClockSteps>,
 }
 
@@ -33,8 +33,8 @@ struct Entry {
 }
 
 impl LeaseRegistry {
-    /// Adds a lease; returns false if the client is closed. An older lease of one of its keys ends: the lock
-    /// was taken from it, for example by a forced release.
+    /// Adds a lease. Returns false if the client is closed. An older lease of one of its keys is
+    /// lost: the lock was taken from it, for example by a forced release.
     pub(crate) fn enter(&self, lease: &Arc<LeaseState>) -> bool {
         let mut replaced = Vec::new();
         {
@@ -60,7 +60,7 @@ impl LeaseRegistry {
         known.filter(|lease| lease.claim().value() == value)
     }
 
-    /// Strikes out the lease of `claim`, but not a later one of the same keys.
+    /// Removes the lease of `claim`, but not a later lease of the same keys.
     pub(crate) fn remove(&self, claim: &Arc<Claim>) {
         let mut state = self.state();
         for key in claim.keys().iter() {
@@ -77,7 +77,7 @@ impl LeaseRegistry {
         known.is_some_and(|lease| matches!(lease.tenure(), Tenure::Held { .. }))
     }
 
-    /// The leases that there are now, each once; not those of the process that this one was forked from.
+    /// All leases, each once, without those that were inherited from a parent process.
     pub(crate) fn all(&self) -> Vec<Arc<LeaseState>> {
         let mut leases: Vec<_> = {
             let state = self.state();
@@ -88,12 +88,12 @@ impl LeaseRegistry {
         leases
     }
 
-    /// How many keys are entered.
+    /// Number of keys.
     pub(crate) fn count(&self) -> usize {
         self.state().leases.len()
     }
 
-    /// Takes no more leases; those that there are.
+    /// Rejects new leases from now on. Returns the existing ones.
     pub(crate) fn close(&self) -> Vec<Arc<LeaseState>> {
         self.state().is_closed = true;
         self.all()

@@ -1,4 +1,4 @@
-//! Leases that end by somebody's will.
+//! Releasing a lease on the nodes.
 
 use super::state::Bond;
 use crate::error::ReleaseError;
@@ -11,25 +11,25 @@ use std::pin::pin;
 use std::task::Poll;
 use tokio::runtime::Handle;
 
-/// What a release found: whether the lock was held to the end.
+/// The outcome of a release: whether the lock was held until then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReleaseOutcome {
-    /// It was deleted on a quorum of nodes, so it was held up to then.
+    /// The lock was deleted on a quorum of nodes, so it was held until then.
     Released,
-    /// Too many nodes had no key: it had expired, or was deleted, for example by a forced release. No other holder was
-    /// seen.
+    /// Too many nodes had no key: the lock had expired, or was deleted, for example by a forced
+    /// release. No other holder was seen.
     Expired,
-    /// Others hold it by now. Nothing of theirs was touched.
+    /// Other clients hold the lock. Their keys were not changed.
     TakenOver,
-    /// Other guards of the same lease are left, see [`reenter`](crate::LeaseRef::reenter): the lock
+    /// Other guards of the same lease remain; see [`reenter`](crate::LeaseRef::reenter). The lock
     /// stays.
     StillHeld {
-        /// How many guards are left.
+        /// Number of remaining guards.
         guards: usize,
     },
-    /// It was released before, by [`release_all`](crate::Redlock::release_all) or
-    /// [`close`](crate::Redlock::close).
+    /// [`release_all`](crate::Redlock::release_all) or [`close`](crate::Redlock::close) released
+    /// the lock earlier.
     AlreadyReleased,
 }
 
@@ -46,8 +46,8 @@ impl fmt::Display for ReleaseOutcome {
     }
 }
 
-/// Gives up what `bond` holds, and waits for what the nodes say. If the future is dropped, the
-/// release goes on: it is in the mailboxes when this returns.
+/// Sends the releases of `bond`, and returns a future of the outcome. The releases are in the
+/// mailboxes when this function returns, so they continue if the future is dropped.
 pub(crate) fn release(
     bond: Bond,
     cool_down: Option<Ttl>,
@@ -61,8 +61,8 @@ pub(crate) fn release(
     async move {
         let mut close_at = t1.after(timeout);
         while !is_decided_on(&nodes, &tally, close_at).await {
-            // The runtime that was to deliver it has been shut down. What it had not written goes by
-            // way of whichever runtime can, and so by way of this one.
+            // The runtime that delivers the releases was shut down. Unwritten releases move to
+            // another runtime; the current one serves if no other does.
             let Some(others) = backing.pool.here().ok().filter(|nodes| nodes.is_open()) else {
                 tally.decided(&nodes, close_at).await;
                 break;
@@ -81,12 +81,12 @@ pub(crate) fn release(
     }
 }
 
-/// Waits until the round is decided, at the latest soon after `close_at`. False if the runtime of
-/// `nodes` was shut down before that.
+/// Waits until the round is decided, at the latest until soon after `close_at`. Returns false if
+/// the runtime of `nodes` was shut down first.
 async fn is_decided_on(nodes: &Nodes, tally: &Tally, close_at: Time) -> bool {
     let is_theirs = Handle::try_current().is_ok_and(|here| here.id() == nodes.runtime().id());
     if is_theirs {
-        // What shuts it down ends us too.
+        // This task runs on that runtime, so a shutdown also drops this future.
         tally.decided(nodes, close_at).await;
         return true;
     }

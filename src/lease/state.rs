@@ -1,4 +1,4 @@
-//! What a lease, its renewal and whoever waits for its loss have in common.
+//! State of a lease, shared by its guards, its renewal and the tasks that wait for its end.
 
 use super::backing::{Backing, Origin};
 use super::doubts::Doubts;
@@ -19,10 +19,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// A lock that is held, with the guards that hold it.
+/// A held lock and its guards.
 ///
-/// Renewal needs no task: the timer's thread puts extensions into the nodes' mailboxes, and the
-/// nodes' tasks settle them. It works while a blocked task holds up the runtime's timers.
+/// Renewal needs no dedicated task: the timer's thread puts extensions into the nodes' mailboxes,
+/// and the nodes' tasks process the replies. A task that blocks the runtime's timers does not delay
+/// it.
 pub(crate) struct LeaseState {
     claim: Arc<Claim>,
     pub(super) origin: Arc<Origin>,
@@ -30,36 +31,37 @@ pub(crate) struct LeaseState {
     /// The ttl that it was acquired with.
     ttl: Ttl,
     kept: Kept,
-    /// None once the lease has been given up: views of it keep neither the client nor a connection.
+    /// `None` after the release: a remaining view keeps neither the client nor a connection.
     pub(super) bond: Mutex<Option<Bond>>,
-    /// How many guards there are.
     guards: AtomicUsize,
     renewal: Mutex<Renewal>,
-    /// The extension under way that nobody waits for, and when to stop waiting for its votes.
+    /// The running renewal, and when to stop waiting for its votes.
     upkeep: Mutex<Option<(Arc<Extension>, Time)>>,
     doubts: Doubts,
     checks: Mutex<Checks>,
     ended: Notify,
-    /// Rings for the upkeep and the end, once somebody wants to be told.
+    /// Rings for renewals and for the end of the validity. `None` if the lease is not renewed and
+    /// no task waits for its end.
     alarm: Mutex<Option<Alarm>>,
 }
 
-/// What is given up at the end, and what that takes.
+/// The part of a lease that is taken at its release.
 pub(crate) struct Bond {
-    // Dropped in this order: the releases are sent while the client's nodes are there.
+    // Field order matters: dropping `guard` sends the releases, which requires the client's nodes.
     pub(crate) guard: ReleaseGuard,
     pub(crate) backing: Arc<Backing>,
 }
 
 impl Bond {
-    /// The nodes that it was acquired on, or others if their runtime is gone.
+    /// The nodes on the runtime of the acquire, or on another if that was shut down.
     pub(crate) fn nodes(&self) -> Arc<Nodes> {
         self.backing.pool.open(self.guard.nodes())
     }
 }
 
 impl LeaseState {
-    /// What `guard` gives up, acquired with `ttl` in that round, with one guard.
+    /// A lease with one guard. `guard` releases it, `acquired` is the round that acquired it with
+    /// `ttl`.
     pub(crate) fn new(
         backing: Arc<Backing>,
         guard: ReleaseGuard,
@@ -90,7 +92,6 @@ impl LeaseState {
         &self.claim
     }
 
-    /// What time it is by the client's clock.
     pub(crate) fn now(&self) -> Time {
         self.origin.clock.now()
     }
@@ -104,74 +105,71 @@ impl LeaseState {
         self.ttl
     }
 
-    /// What is locked by its keys, in their order.
+    /// The names of the locked resources, in the order of the keys.
     pub(crate) fn resources(&self) -> impl Iterator<Item = &[u8]> {
         self.claim.keys().iter().map(|key| key.get(self.origin.prefix..).unwrap_or_default())
     }
 
-    /// The nodes' names, in their order.
     pub(crate) fn names(&self) -> impl Iterator<Item = Arc<str>> {
         self.origin.nodes.iter().map(|node| node.name.clone())
     }
 
-    /// What its client has for it, and the nodes, until the lease is given up.
+    /// The client's shared state and its nodes. `None` after the release.
     pub(crate) fn access(&self) -> Option<(Arc<Backing>, Arc<Nodes>)> {
         let bond = lock(&self.bond);
         bond.as_ref().map(|bond| (bond.backing.clone(), bond.nodes()))
     }
 
-    /// What is told of its end.
+    /// Resolves at the next notification of an end.
     pub(crate) fn news(&self) -> Notified<'_> {
         self.ended.notified()
     }
 
-    /// How long it is still valid at `now`.
+    /// Remaining validity at `now`.
     pub(crate) fn validity(&self, now: Time) -> Duration {
         self.renewal().valid_until(now).map_or(Duration::ZERO, |until| until.since(now))
     }
 
-    /// Where it stands now.
     pub(crate) fn tenure(&self) -> Tenure {
         self.renewal().tenure(self.origin.clock.now())
     }
 
-    /// False in a process that was forked while it was held: that has a copy of it.
+    /// False for a copy in a forked child process.
     pub(crate) fn is_ours(&self) -> bool {
         lock(&self.bond).as_ref().is_none_or(|bond| !bond.guard.nodes().is_inherited())
     }
 
-    /// Adds a guard; how many there are then. None can be added once all are gone.
+    /// Adds a guard and returns the new number. `None` if no guard was left.
     pub(crate) fn enter(&self) -> Option<usize> {
         let more = |guards: usize| if guards == 0 { None } else { guards.checked_add(1) };
         let before = self.guards.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
         before.ok().map(|before| before + 1)
     }
 
-    /// Takes a guard away; how many are left.
+    /// Removes a guard and returns the number that is left.
     pub(crate) fn leave(&self) -> usize {
         self.guards.fetch_sub(1, Ordering::AcqRel) - 1
     }
 
-    /// How many guards there are.
     pub(crate) fn guards(&self) -> usize {
         self.guards.load(Ordering::Acquire)
     }
 
-    /// Ends it by the holder's will. What is to be given up, if that was not done before.
+    /// Ends the lease for its holder. Returns the bond to release, if it was not taken before.
     pub(crate) fn release(&self) -> Option<Bond> {
         let was = self.renewal().release(self.origin.clock.now());
         self.tell_end(was);
         self.take_bond()
     }
 
-    /// Ends it by the client's will.
+    /// Ends the lease because the client is closed.
     pub(crate) fn close(&self) -> Option<Bond> {
         let was = self.renewal().lose(Loss::Closed, self.origin.clock.now());
         self.tell_end(was);
         self.take_bond()
     }
 
-    /// Tells whoever waits for the end, and keeps nothing that only a lease that is held needs.
+    /// Notifies tasks that wait for the end, and drops the state that only a held lease needs.
     fn take_bond(&self) -> Option<Bond> {
         let bond = lock(&self.bond).take();
         if let Some(bond) = &bond {
@@ -183,12 +181,12 @@ impl LeaseState {
         bond
     }
 
-    /// Starts an extension to `ttl` that the holder waits for, if it is still held.
+    /// Starts an extension to `ttl` for the holder. Fails if the lease has ended.
     pub(crate) fn extend(self: &Arc<Self>, ttl: Ttl) -> Result<Arc<Extension>, Tenure> {
         self.begin(Some(ttl), Cause::Asked)
     }
 
-    /// Starts an extension to `ttl`; without one, a check.
+    /// Starts an extension to `ttl`, or a check if `ttl` is `None`.
     fn begin(self: &Arc<Self>, ttl: Option<Ttl>, cause: Cause) -> Result<Arc<Extension>, Tenure> {
         let t1 = self.origin.clock.now();
         let (ttl, round) = match ttl {
@@ -198,13 +196,14 @@ impl LeaseState {
         let Some((backing, nodes)) = self.access() else { return Err(self.tenure()) };
         let timeout = t1.after(backing.limits.node_timeout);
         let close_at = match round.goal() {
-            // 1. Thousands of leases are extended at once, after a hiccup of the nodes. 2. The nodes need
-            // longer than the node timeout for all. 3. All rounds are closed, and all come again. So what
-            // nobody waits for stays open for longer: each vote comes in the end, or fails.
+            // Renewals stay open for longer than the node timeout, since no caller waits. After a
+            // stall of the nodes, thousands of leases are renewed at once, and all replies together
+            // can take longer than a node timeout. Closing these rounds early would repeat all of
+            // them.
             Goal::Extend { current, .. } if cause == Cause::Upkeep => {
                 t1.after(current.since(t1) / 2).max(timeout).min(current)
             }
-            // An extension that comes after the old end is worth nothing (I9).
+            // An extension that is granted after the old end does not count (I9).
             Goal::Extend { current, .. } => timeout.min(current),
             _ => timeout,
         };
@@ -218,7 +217,7 @@ impl LeaseState {
             Cause::Asked => {}
         }
         self.doubts.handle_asked();
-        // Whoever waits for the loss wants to be told at once.
+        // Tasks that wait for a loss need the nodes' invalidations.
         let watches = cause != Cause::Asked || self.is_watched();
         nodes.send_each(|node| {
             let ballot = Ballot::new(extension.clone(), node);
@@ -227,7 +226,7 @@ impl LeaseState {
         Ok(extension)
     }
 
-    /// Takes how an extension has ended that is no upkeep.
+    /// Handles the end of an extension or a check.
     pub(crate) fn settle(&self, extension: &Extension) -> Extended {
         let now = self.origin.clock.now();
         self.doubts.handle_outcome(&extension.tally);
@@ -238,7 +237,7 @@ impl LeaseState {
         extended
     }
 
-    /// Takes how an extension of the upkeep has ended.
+    /// Handles the end of a renewal.
     pub(crate) fn settle_upkeep(&self, extension: &Extension) {
         lock(&self.upkeep).take();
         self.doubts.handle_outcome(&extension.tally);
@@ -249,13 +248,12 @@ impl LeaseState {
         self.kept.note(extension, extended);
         self.tell(extended);
         self.tell_upkeep(extended, slack, extension);
-        // A failed one is due again before the alarm that was set for its end.
+        // The next attempt is due before the alarm that was set for the end of this one.
         if matches!(extended, Extended::Unchanged(_)) {
             self.hasten(now);
         }
     }
 
-    /// Takes how a check has ended.
     pub(crate) fn settle_check(&self, extension: &Extension) {
         self.settle(extension);
         let due = {
@@ -268,7 +266,7 @@ impl LeaseState {
         }
     }
 
-    /// `node` has said that it holds the keys.
+    /// `node` replied that it holds the keys.
     pub(crate) fn handle_grant(&self, node: NodeId) {
         self.doubts.handle_grant(node);
     }
@@ -280,17 +278,17 @@ impl LeaseState {
     }
 
     pub(super) fn tell_lost(&self, tenure: Tenure) {
-        // A node that is still to be connected to may not have been sent the acquire.
+        // An acquire that was not yet sent to a connecting node must not be sent any more.
         self.claim.withdraw();
         self.ended.notify_waiters();
         self.tell_end(tenure);
     }
 
-    /// Something happened to a key on `node`, by somebody else. Once a quorum may have been lost, the
-    /// nodes are asked: now, or as soon as that is allowed again.
+    /// A key of the lease changed on `node`, by another client. If a quorum may have been lost,
+    /// starts a check as soon as the rate limit of [`Checks`] permits.
     pub(crate) fn handle_push(self: &Arc<Self>, node: NodeId) {
         if !self.is_watched() {
-            // Nobody waits to be told.
+            // The lease is not renewed, and no task waits for its end.
             return;
         }
         let doubtful = self.doubts.handle_invalidation(node);
@@ -303,11 +301,12 @@ impl LeaseState {
         }
     }
 
-    /// Begins a check, if one is wanted and may begin; else returns when one may that is wanted.
+    /// Starts the requested check if it may begin. Returns when the next one may begin, if
+    /// requested.
     fn check(self: &Arc<Self>, now: Time) -> Option<Time> {
         let wanted = lock(&self.checks).begin(now);
         if let Some(wanted) = wanted {
-            // If it has ended meanwhile, that is told elsewhere.
+            // An error means that the lease has ended, which its end reports.
             let _ = self.begin(None, Cause::Check);
             if wanted == CheckKind::Renewal {
                 self.renewal().make_due(now);
@@ -317,8 +316,8 @@ impl LeaseState {
         lock(&self.checks).due()
     }
 
-    /// Keys may end sooner than the lease believes, by as much as clocks have stepped `since` they were asked to stand:
-    /// more than it has set aside is mended.
+    /// Node clocks have stepped forward by `since(t1)`. If that exceeds the drift allowance, keys
+    /// may expire early: refreshes them.
     pub(crate) fn handle_step(self: &Arc<Self>, since: impl FnOnce(Time) -> Duration) {
         let drift = lock(&self.bond).as_ref().map(|bond| bond.backing.limits.drift);
         if drift.is_some_and(|drift| self.kept.may_end_early(drift, since)) {
@@ -326,25 +325,25 @@ impl LeaseState {
         }
     }
 
-    /// The keys may end sooner than the lease believes: lets them stand for as long as it is valid, and
-    /// extends it at once if it is to be kept up. Or as soon as that is allowed again: who shortens keys
-    /// all the time looks like a clock that stands still.
+    /// Keys may expire before the validity ends. Sets them to expire with the validity, and renews
+    /// the lease at once if it is auto-extended. [`Checks`] limits the rate, because a key that is
+    /// shortened repeatedly looks like a stopped node clock.
     fn refresh(self: &Arc<Self>) {
         lock(&self.checks).request(CheckKind::Renewal);
         if let Some(due) = self.check(self.origin.clock.now()) {
-            // From now on something is to be done in time, whoever waits for it.
+            // The check needs the alarm, even if no task waits for the end.
             self.watch();
             self.hasten(due);
         }
     }
 
-    /// Sees to it that the end is told, and the upkeep begun, in time.
+    /// Sets the alarm for renewals and for the end, unless it is set.
     pub(crate) fn watch(self: &Arc<Self>) {
         let mut alarm = lock(&self.alarm);
-        // One that was set before a fork rings in the parent only.
+        // An alarm from before a fork rings only in the parent.
         if alarm.as_ref().is_none_or(|alarm| !alarm.is_ours()) {
             let this: Arc<dyn Ring> = self.clone();
-            // It rings at once, and then when there is something to do.
+            // The first ring is immediate; each ring returns the time of the next.
             *alarm =
                 Some(self.origin.clock.set_alarm(self.origin.clock.now(), Arc::downgrade(&this)));
         }
@@ -354,7 +353,7 @@ impl LeaseState {
         lock(&self.alarm).is_some()
     }
 
-    /// Looks at what is to be done at `at` at the latest, if it is watched.
+    /// Moves the alarm, if set, to `at` or earlier.
     fn hasten(&self, at: Time) {
         if let Some(alarm) = &*lock(&self.alarm) {
             alarm.hasten(at);
@@ -379,7 +378,7 @@ impl Ring for LeaseState {
         let step = self.renewal().step(now);
         let until = match step {
             Step::Extend { ttl } => match self.begin(Some(ttl), Cause::Upkeep) {
-                // Its votes may come for long, but the end is told in time.
+                // Votes may arrive for a long time, but the end must be reported in time.
                 Ok(extension) => match self.renewal().step(now) {
                     Step::Wait { until } => until.min(extension.close_at),
                     Step::Extend { .. } | Step::Ended(_) => now,

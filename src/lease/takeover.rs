@@ -1,4 +1,4 @@
-//! Leases that end because this client acquired their lock again, or adopted it.
+//! Loss of a lease because this client acquired or adopted its lock again.
 
 use super::state::LeaseState;
 use crate::acquire::PreviousLease;

@@ -1,4 +1,4 @@
-//! A view of a lease that does not keep it.
+//! [`LeaseRef`]: a view of a lease that does not keep the lock.
 
 use super::backing::Backing;
 use super::ending::Ended;
@@ -14,13 +14,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A view of a [`Lease`], which dereferences to it: what it is, how long it is valid, whether it was
-/// lost. It can be cloned and moved to other tasks; the lock ends with its guards all the same.
+/// A view of a [`Lease`]: its resources, value, validity, loss and extension. `Lease` dereferences
+/// to it.
+///
+/// A view can be cloned and moved to other tasks. It does not keep the lock: when the last `Lease`
+/// is released or dropped, the lock is released, even if views remain.
 #[derive(Clone)]
 pub struct LeaseRef {
     state: Arc<LeaseState>,
     won: Arc<Tally>,
-    /// When so much is left, the work under it has to stop.
+    /// Remaining validity at which [`stopping`](Self::stopping) resolves.
     pub(crate) margin: Duration,
 }
 
@@ -33,55 +36,60 @@ impl LeaseRef {
         &self.state
     }
 
-    /// What is locked, without the key prefix; the first of several.
+    /// The name of the locked resource, without the key prefix. If the lease has several resources,
+    /// the first of [`resources`](Self::resources).
     pub fn resource(&self) -> &[u8] {
         self.state.resources().next().unwrap_or_default()
     }
 
-    /// All that is locked by this one lease, sorted, without the key prefix: one resource, or those
-    /// given to [`acquire_all`](crate::Redlock::acquire_all).
+    /// The names of all resources of this lease, sorted, without the key prefix. Only
+    /// [`acquire_all`](crate::Redlock::acquire_all) gives a lease more than one.
     pub fn resources(&self) -> impl Iterator<Item = &[u8]> {
         self.state.resources()
     }
 
-    /// The fencing token, if it was acquired with one: see [`Acquire::fenced`](crate::Acquire::fenced).
-    /// It stays the same when the lease is extended.
+    /// The fencing token, if the lock was acquired with
+    /// [`Acquire::fenced`](crate::Acquire::fenced). Extensions do not change it.
     pub fn token(&self) -> Option<FencingToken> {
         self.state.claim().fence()?.token().map(FencingToken::new)
     }
 
-    /// The random value that stands under the key, or all keys of the lease: 32 hex digits; then, if
-    /// there are several keys, `+` and their number; then, if there is metadata, `:` and that. Whoever
-    /// knows it can release the lock, or [adopt](crate::Redlock::adopt) it, unless it has several keys.
-    /// It is the one place where it is shown whole.
+    /// The random value stored under each key of the lease. It consists of 32 hex digits, then `+`
+    /// and the number of keys if there are several, then `:` and the metadata if there is any.
+    ///
+    /// Treat it as a secret: any client that knows it can release the lock. Such a client can also
+    /// [adopt](crate::Redlock::adopt) the lock if the lease has a single key. Only this method
+    /// returns the full value.
     pub fn value(&self) -> &str {
         self.state.claim().value().as_str()
     }
 
-    /// How long the lease is still valid: T1 + ttl - drift, less the time since T1, where T1 is
-    /// when the first command was about to be sent. Zero once it has ended. Does no I/O.
+    /// Remaining validity of the lease: T1 + ttl - drift - now. T1 is the time just before the
+    /// first command was sent. Zero once the lease has ended. Does no I/O.
     pub fn validity(&self) -> Duration {
         self.state.validity(self.state.now())
     }
 
-    /// When the validity ends, on the clock of [`Instant`]; now, if it has ended. Does no I/O.
+    /// The end of the validity as an [`Instant`], or the current time if the lease has ended. Does
+    /// no I/O.
     ///
-    /// On Linux `Instant` stands still while the machine sleeps, and the nodes do not: after a
-    /// suspension an instant taken before it is too late. [`is_valid`](Self::is_valid) and
-    /// [`validity`](Self::validity) count sleep.
+    /// On Linux, `Instant` does not advance while the machine is suspended, but the nodes' clocks
+    /// do. An instant that was computed before a suspension is therefore too late.
+    /// [`is_valid`](Self::is_valid) and [`validity`](Self::validity) include suspended time.
     pub fn valid_until(&self) -> Instant {
         let now = Instant::now();
         // The sum overflows only for leases of centuries.
         now.checked_add(self.validity()).unwrap_or(now)
     }
 
-    /// True while the lock may be relied on: from the end of its validity on it is false, whatever
-    /// the nodes do. Does no I/O.
+    /// Returns true while the holder may rely on the lock. Returns false from the end of the
+    /// validity on, regardless of the nodes. Does no I/O.
     pub fn is_valid(&self) -> bool {
         matches!(self.state.tenure(), Tenure::Held { .. })
     }
 
-    /// Why the lease ended, if it has and was not released by its holder.
+    /// The reason why the lease was lost. `None` while it is held, and if its holder
+    /// released it before a loss.
     pub fn loss(&self) -> Option<Loss> {
         match self.state.tenure() {
             Tenure::Lost(loss) => Some(loss),
@@ -89,26 +97,28 @@ impl LeaseRef {
         }
     }
 
-    /// What each node said to the attempt that won. Answers that came after the decision are in it.
+    /// The reply of each node to the attempt that acquired the lock, including replies that arrived
+    /// after the quorum was reached.
     pub fn report(&self) -> Report {
         self.won.report(self.state.names())
     }
 
-    /// How many guards the lease has; see [`reenter`](Self::reenter). Zero once it was released.
+    /// Number of guards of this lease; see [`reenter`](Self::reenter). Zero once it has been
+    /// released.
     pub fn guards(&self) -> usize {
         self.state.guards()
     }
 
-    /// Locks again what this lease holds: another guard of the same lease, with the same validity.
-    /// The lock is released with the last of its guards; each [`release`](Lease::release) before says
+    /// Creates another guard of the same lease, with the same validity. The lock is released with
+    /// the last guard. Each earlier [`release`](Lease::release) returns
     /// [`StillHeld`](crate::ReleaseOutcome::StillHeld). Does no I/O.
     ///
-    /// This is for code that is called with and without the lock held. An
-    /// [`acquire`](crate::Redlock::acquire) of the same resource, by any task, stands in line behind
-    /// this lease.
+    /// Use this in code that is called both with and without the lock held.
+    /// [`acquire`](crate::Redlock::acquire) is not reentrant: for the same resource it waits until
+    /// this lease has ended, even in the same task.
     ///
     /// # Errors
-    /// [`Lost`](ReenterError::Lost) or [`Released`](ReenterError::Released): it is not held any more.
+    /// [`Lost`](ReenterError::Lost) or [`Released`](ReenterError::Released) if the lease has ended.
     pub fn reenter(&self) -> Result<Lease, ReenterError> {
         match self.state.tenure() {
             Tenure::Held { .. } => {}
@@ -119,28 +129,32 @@ impl LeaseRef {
         Ok(Lease::guard(self.clone()))
     }
 
-    /// Lets the lock stand for `ttl` from now on; never shortens it. Nodes that do not answer are
-    /// told again when they do. Nodes that lost the key get it back once a majority has confirmed
-    /// that it holds it; if a majority has lost it, nothing is set anew.
+    /// Extends the lock so that its keys expire `ttl` from now. Never shortens it.
+    ///
+    /// An unresponsive node receives the extension once it responds again. A node that has lost the
+    /// key gets it back after a majority has confirmed that it holds the key. If a majority has
+    /// lost the key, it is not set again.
     ///
     /// Takes at most one node timeout.
     ///
     /// # Errors
-    /// [`NoQuorum`](ExtendError::NoQuorum): nothing has changed, the lease is held for as long as
-    /// before. [`Lost`](ExtendError::Lost) or [`Released`](ExtendError::Released): it has ended.
-    /// [`Invalid`](ExtendError::Invalid): the ttl cannot work.
+    /// - [`NoQuorum`](ExtendError::NoQuorum): too few nodes confirmed. The validity is unchanged.
+    /// - [`Lost`](ExtendError::Lost) or [`Released`](ExtendError::Released): the lease has ended.
+    /// - [`Invalid`](ExtendError::Invalid): the `ttl` conflicts with the client's settings.
     ///
     /// # Cancel safety
-    /// If the future is dropped, nodes may keep the lock for longer, but the lease does not count on
-    /// it. It stays as it was.
+    /// If the future is dropped, nodes may keep the lock for longer, but the lease's validity does
+    /// not change.
     pub async fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
         let ttl = self.access()?.0.limits.check_ttl(ttl)?;
         self.extend_to(ttl, Duration::ZERO).await
     }
 
-    /// Sees to it that at least `validity` is left when it returns: does no I/O if that is so, and else
-    /// extends the lease, once. It is then extended for as long as it was acquired for, or longer if
-    /// that takes it. For work in steps of known length:
+    /// Ensures that at least `validity` remains on return. If it does already, no I/O is done.
+    /// Otherwise the lease is extended once, to the ttl that it was acquired with or to a longer
+    /// one if `validity` requires it.
+    ///
+    /// For work in steps of known length:
     ///
     /// ```
     /// # #[cfg(feature = "test-util")]
@@ -164,17 +178,19 @@ impl LeaseRef {
     /// Takes at most one node timeout.
     ///
     /// # Errors
-    /// [`NoQuorum`](ExtendError::NoQuorum): too few nodes confirmed, or so late that less than that is
-    /// left; the lease is held for as long as the error says. [`Lost`](ExtendError::Lost) or
-    /// [`Released`](ExtendError::Released): it has ended. [`Invalid`](ExtendError::Invalid): no ttl up
-    /// to the [`max_ttl`](crate::Builder::max_ttl) gives so much.
+    /// - [`NoQuorum`](ExtendError::NoQuorum): too few nodes confirmed, or so late that less than
+    ///   `validity` remains. The error contains the remaining validity.
+    /// - [`Lost`](ExtendError::Lost) or [`Released`](ExtendError::Released): the lease has ended.
+    /// - [`Invalid`](ExtendError::Invalid): `validity` requires a ttl above
+    ///   [`max_ttl`](crate::Builder::max_ttl).
     ///
     /// # Cancel safety
-    /// That of [`extend`](Self::extend).
+    /// As for [`extend`](Self::extend).
     pub async fn ensure(&self, validity: Duration) -> Result<(), ExtendError> {
         let (backing, _) = self.access()?;
         if self.validity() >= validity {
-            // It may have ended since it was looked at, if nothing is asked for.
+            // With a `validity` of zero, the lease may already have ended: check that it is still
+            // held.
             return self.access().map(drop);
         }
         let ttl = backing.limits.ttl_for(validity)?.max(self.state.ttl());
@@ -182,7 +198,6 @@ impl LeaseRef {
         self.extend_to(ttl, validity).await
     }
 
-    /// What an extension takes, if it is still held.
     fn access(&self) -> Result<(Arc<Backing>, Arc<Nodes>), ExtendError> {
         match self.state.tenure() {
             Tenure::Held { .. } => self.state.access().ok_or(ExtendError::Released),
@@ -190,7 +205,6 @@ impl LeaseRef {
         }
     }
 
-    /// Extends it once, so that at least `least` is left then.
     async fn extend_to(&self, ttl: Ttl, least: Duration) -> Result<(), ExtendError> {
         let (_backing, nodes) = self.access()?;
         let begun = self.state.extend(ttl);
@@ -213,10 +227,11 @@ impl LeaseRef {
         }
     }
 
-    /// Resolves when the lease is lost, with the reason, and not later than its validity ends,
-    /// whatever the nodes do. **It never resolves if its holder releases it**: a task of its own that
-    /// waits for the loss would then wait for ever, and is better made with [`ended`](Self::ended).
-    /// Meant for `select!`:
+    /// Resolves with the reason when the lease is lost, at the latest when its validity ends,
+    /// regardless of the nodes.
+    ///
+    /// **It never resolves if the holder releases the lease.** A separate task that watches a lease
+    /// should wait for [`ended`](Self::ended) instead. Intended for `select!`:
     ///
     /// ```
     /// # async fn work() {
@@ -240,23 +255,24 @@ impl LeaseRef {
     /// # fn main() {}
     /// ```
     ///
-    /// It is told by a thread of its own, 2 ms early, so also while other tasks block the runtime's
-    /// timers; but nothing can be told to a task that cannot run, for example on a blocked
-    /// current-thread runtime. After the machine slept it is told when the process next runs. Then
-    /// [`is_valid`](Self::is_valid) is right at once.
+    /// A dedicated thread wakes the future, 2 ms before the validity ends. A blocked runtime
+    /// therefore does not delay the notification, but a task on a blocked current-thread runtime
+    /// cannot run to receive it. After the machine was suspended, the future is woken when the
+    /// process runs again; [`is_valid`](Self::is_valid) is correct at once.
     ///
-    /// A lock that somebody else takes away is noticed by the next renewal; where nodes push (client
-    /// tracking), a lease with [`auto_extend`](crate::Acquire::auto_extend) is told at once.
+    /// If another client deletes or replaces the key, the next renewal notices. If the nodes
+    /// support client tracking, a lease with [`auto_extend`](crate::Acquire::auto_extend) is
+    /// notified immediately.
     ///
     /// # Cancel safety
-    /// The future can be dropped and made anew at any time.
+    /// The future can be dropped and recreated at any time.
     pub async fn lost(&self) -> Loss {
         self.state.lost().await
     }
 
-    /// Resolves when the lease has ended, in whatever way: lost, as [`lost`](Self::lost) tells it; or
-    /// released, at once when its last guard is released or dropped. For tasks that watch a lease, and
-    /// are to end with it:
+    /// Resolves when the lease has ended: when it is lost, under the conditions of
+    /// [`lost`](Self::lost), or as soon as its last guard is released or dropped. For tasks that
+    /// watch a lease and should end with it:
     ///
     /// ```
     /// # use std::sync::atomic::{AtomicBool, Ordering};
@@ -287,33 +303,36 @@ impl LeaseRef {
     /// ```
     ///
     /// # Cancel safety
-    /// The future can be dropped and made anew at any time.
+    /// The future can be dropped and recreated at any time.
     pub async fn ended(&self) -> Ended {
         self.state.ended().await
     }
 
-    /// Resolves when no more than `margin` of the validity is left and no renewal has come through; at
-    /// once if that is so already. Returns what is left, zero if the lease has ended, also by its
-    /// release. It leaves the time to stop work in order, which [`lost`](Self::lost) does not.
+    /// Resolves with the remaining validity once it is at most `margin`, or at once if it already
+    /// is. Resolves with zero if the lease has ended, including by its release. A successful
+    /// renewal before that restarts the wait. Unlike [`lost`](Self::lost), it leaves time to stop
+    /// work in an orderly way.
     ///
-    /// A lease with [`auto_extend`](crate::Acquire::auto_extend) is renewed when a third of its validity
-    /// has passed, and again until it succeeds: a margin of a third says that the nodes have failed for
-    /// a while. Two thirds and more resolve before each renewal.
+    /// A lease with [`auto_extend`](crate::Acquire::auto_extend) is renewed when a third of its
+    /// validity has passed, and retried until a renewal succeeds. A margin of one third therefore
+    /// signals that renewals have failed for some time. With a margin of two thirds or more, the
+    /// future resolves before each renewal.
     ///
-    /// It is told by the same thread as a loss, also while other tasks block the runtime's timers.
+    /// As for [`lost`](Self::lost), a dedicated thread wakes the future, so a blocked runtime does
+    /// not delay the notification.
     ///
     /// # Cancel safety
-    /// The future can be dropped and made anew at any time.
+    /// The future can be dropped and recreated at any time.
     pub async fn endangered(&self, margin: Duration) -> Duration {
         self.state.endangered(margin).await
     }
 
-    /// Resolves when the work under this lease has to stop: when less is left of the validity than was
-    /// given to [`stop_before`](crate::Acquire::stop_before), and no renewal has come through; without that, when
-    /// the lease has ended. Returns what is left. See [`endangered`](Self::endangered).
+    /// Resolves with the remaining validity when the work under this lease has to stop: once it is
+    /// at most the margin that was set with [`stop_before`](crate::Acquire::stop_before), or when
+    /// the lease has ended if no margin was set. See [`endangered`](Self::endangered).
     ///
     /// # Cancel safety
-    /// The future can be dropped and made anew at any time.
+    /// The future can be dropped and recreated at any time.
     pub async fn stopping(&self) -> Duration {
         self.endangered(self.margin).await
     }

@@ -1,46 +1,47 @@
-//! Whether what a node grants counts.
+//! [`VoteEligibility`]: whether a node's grants count.
 
 use crate::wire::{NodeFailure, short};
 use std::fmt;
 use std::time::Duration;
 
-/// Whether what a node grants counts for this client, and if not, why and for how long.
+/// Whether a node's grants count for this client, and if not, why and for how long.
 ///
 /// Prints as a short phrase, for example `counted` or `restarted 3.1s ago, counts again in 60.1s`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VoteEligibility {
-    /// It counts.
+    /// Grants count.
     Counted,
-    /// It is not asked for locks now: it is not connected, or hangs. See
+    /// The node is not asked for locks: it is disconnected or stalled. See
     /// [`NodeInfo::state`](crate::NodeInfo::state).
     Unavailable,
-    /// It counts; but a lock that it grants does not before so much has passed, as its clock has stepped
-    /// ahead: until then, whoever held the lock before may rely on it. An attempt that needs this node
-    /// waits for that, if the lock is still of use then.
+    /// Grants count after a delay of `lag`, because the node's clock has stepped forward. Until
+    /// then, the previous holder of the lock may still rely on it. An attempt that needs this node
+    /// waits for the delay, if the lock is still valid after it.
     Deferred {
-        /// How much later it counts. This gets less, and ends when every key has ended that was set
-        /// before the step.
+        /// The delay. It decreases, and ends when every key that was set before the step has
+        /// expired.
         lag: Duration,
     },
-    /// The server had been up for only a short time when this client saw it first, and the deployment is
-    /// not new: it may have forgotten locks in a restart. Until it is older, what it grants does not
-    /// count; see [`RestartGuard::Observed`](crate::RestartGuard::Observed).
+    /// The server had started only recently when this client first connected to it, in a deployment
+    /// that is not new. It may have lost locks in a restart, so its grants do not count until it is
+    /// older; see [`RestartGuard::Observed`](crate::RestartGuard::Observed).
     RecentStart {
-        /// How long it has been up, as far as it is known.
+        /// Known uptime of the server.
         up_for: Duration,
-        /// How long it is still young.
+        /// Time until its grants count.
         counts_in: Duration,
     },
-    /// It does not count, for this reason: [`Restarted`](NodeFailure::Restarted),
-    /// [`MaybeRestarted`](NodeFailure::MaybeRestarted) or [`Flushed`](NodeFailure::Flushed), while it
-    /// counts for extensions and releases; or [`Suspect`](NodeFailure::Suspect), while it counts for
-    /// releases only.
+    /// Grants do not count, for this reason. After [`Restarted`](NodeFailure::Restarted),
+    /// [`MaybeRestarted`](NodeFailure::MaybeRestarted) or [`Flushed`](NodeFailure::Flushed), votes
+    /// on extensions and releases still count. After [`Suspect`](NodeFailure::Suspect), only votes
+    /// on releases count.
     Excluded(NodeFailure),
 }
 
 impl VoteEligibility {
-    /// How long until what it grants counts again; zero if it does now, or as soon as it is available.
+    /// Time until grants count again. Zero if they count now, are [deferred](Self::Deferred), or
+    /// will count as soon as the node is available.
     pub fn counts_in(&self) -> Duration {
         match self {
             Self::Counted | Self::Deferred { .. } | Self::Unavailable => Duration::ZERO,

@@ -1,27 +1,27 @@
-//! Tasks, and when they are polled.
+//! Tasks of a client, and control over when they are polled.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Stands before a task of a client, and decides when it is polled.
+/// Controls when a task of a client is polled.
 #[cfg(feature = "test-util")]
 pub trait Gate: Send {
-    /// The task was woken. Polls it by `task`, or sees to it that `cx` is woken later.
+    /// Called when the task was woken. Polls it by calling `task`, or arranges for `cx` to be woken
+    /// later.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
         task: &mut dyn FnMut(&mut Context<'_>) -> Poll<()>,
     ) -> Poll<()>;
 
-    /// The task is dropped by its runtime: drops what it holds, now or later.
+    /// Called when the runtime drops the task. Drops `task`, now or later.
     fn bury(&mut self, task: Box<dyn Send>) {
         drop(task);
     }
 }
 
-/// What a client spawns.
 pub(crate) struct Task<F: Send + 'static> {
-    /// None once it was buried.
+    /// `None` once it was passed to `Gate::bury`.
     task: Option<Pin<Box<F>>>,
     #[cfg(feature = "test-util")]
     gate: Option<Box<dyn Gate>>,

@@ -1,4 +1,4 @@
-//! What nodes may have forgotten in a restart or a flush, as a client is told of it.
+//! Restart guard: excludes votes of nodes that may have lost keys in a restart or a flush.
 
 use crate::protocol::{Event, Exclusion, NodeId, Policy, Quarantine, Quorum, Server, Time};
 use crate::sync::lock;
@@ -7,73 +7,83 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What is done about nodes that were restarted, and may have forgotten locks in that.
+/// How a client treats nodes that were restarted and may have lost locks.
 ///
-/// A node that counts as restarted is quarantined: it is sent everything as before, it is released
-/// and extended, and that counts; but what it grants to an acquire or an adoption does not, until
-/// every lock that it can have forgotten has ended: for
-/// [`max_ttl`](crate::Builder::max_ttl) x (1 + 2 x [drift factor](crate::Builder::drift_factor)) +
-/// 1 s on this client's clock, called *the term* below. The same goes for a node that was emptied
-/// (`FLUSHALL`, `FLUSHDB`), once a lock that this client had there is found missing.
+/// A node that counts as restarted is quarantined: its grants to an acquire or an adoption do not
+/// count. It still receives every command, and its votes on extensions and releases count. The
+/// quarantine ends when every lock that the node can have lost has expired. Its length, called *the
+/// term* below, is [`max_ttl`](crate::Builder::max_ttl) x (1 + 2 x [drift
+/// factor](crate::Builder::drift_factor)) + 1 s on this client's clock. A node that was emptied
+/// (`FLUSHALL`, `FLUSHDB`) is also quarantined, once a lock that this client had on it is found
+/// missing.
 ///
-/// No node is exempt because of its configuration: `appendfsync always` does not prove that the disk is
-/// the same as before, or that the process behind the address is no replica that was promoted. Where you
-/// know that, say so: [`trust_persistence`](crate::Builder::trust_persistence).
+/// No configuration exempts a node. `appendfsync always` does not prove that the disk is the same
+/// as before, or that the process behind the address is not a promoted replica. If you can rule
+/// these out, use [`trust_persistence`](crate::Builder::trust_persistence).
 ///
-/// A server that reports no `run_id` is the same as before if it was up before the client last connected to it,
-/// by `uptime_in_seconds`, and its `master_replid` has not changed. Where `INFO` reports no uptime either, or is
-/// not permitted, a connection that was lost and made again counts as a restart, and a
-/// first one as a server that has just been started: permit it (`+info`). Or use the client on one runtime
-/// only. The connections of a second one may be to a server that was restarted, while those of the first
-/// have not found that out yet: for up to 5 s and the node timeout, if the machine went without a word.
-/// The age of a server is what `INFO` tells; it follows the wall clock of the node.
+/// A server without a `run_id` counts as the same server under two conditions: by its
+/// `uptime_in_seconds` it was up before the client last connected to it, and its `master_replid`
+/// has not changed.
 ///
-/// # What no client can see, and what to do about it
-/// - *A client that is new after a failover behind one address*: nothing that a promoted server tells
-///   dates its promotion. A node must be one server, never an address that moves between servers;
+/// If `INFO` reports no uptime either, or is not permitted, each reconnect counts as a restart, and
+/// each first connection as a server that has just started. To avoid this, permit `INFO` (`+info`),
+/// or use the client on one runtime only. With two runtimes, the connections of the second may
+/// reach a restarted server before those of the first have detected the restart. If the machine
+/// failed silently, that takes up to 5 s plus the node timeout.
+///
+/// The age of a server comes from `INFO`, and follows the node's wall clock.
+///
+/// # What no client can detect
+/// - *A new client after a failover behind one address*: a promoted replica does not report when it
+///   was promoted. Each address must belong to one server and never move to another.
 ///   [`check`](crate::Redlock::check) warns of replicas.
-/// - *A client that is new while a majority is young and the old nodes are silent*: it takes the
-///   deployment for new. Bring the old nodes back first, or use [`Strict`](Self::Strict).
-/// - *All nodes lose power at once*: clients that run wait for the term, new ones do not. Start the nodes
-///   a term later, or use [`Strict`](Self::Strict).
-/// - *Growing from one node to three, or replacing two of three*, costs the term: the new nodes are young.
+/// - *A new client while a majority of nodes started recently and the old nodes are silent*: it
+///   takes the deployment for new. Bring the old nodes back first, or use [`Strict`](Self::Strict).
+/// - *A power failure of all nodes*: running clients wait for the term, new clients do not. Start
+///   the nodes a term later, or use [`Strict`](Self::Strict).
+/// - *Growing from one node to three, or replacing two of three*: takes the term, because the new
+///   nodes started recently.
 ///
-/// So restart one node at a time, and the next one when [`max_ttl`](crate::Builder::max_ttl) and a second
-/// have passed.
+/// Therefore restart one node at a time, and wait for [`max_ttl`](crate::Builder::max_ttl) plus one
+/// second before the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RestartGuard {
-    /// Nothing: what restarted and flushed nodes grant counts. For nodes whose start is delayed by other
-    /// means, and for tests. Nodes whose [clock](NodeFailure::Suspect) is not to be trusted are left
-    /// out all the same.
+    /// No quarantine: grants of restarted and flushed nodes count. For tests, and for nodes whose
+    /// start is delayed by other means. Nodes with an unreliable [clock](NodeFailure::Suspect) are
+    /// still excluded.
     Off,
-    /// A node is quarantined when this client sees that it is another process than before. One that is
-    /// younger than the term when this client first connects to it does not count for the rest of it,
-    /// unless the deployment itself is new: unless this client knows of no node that is older, or was.
-    /// What was known of a node stays known when it hangs or dies.
+    /// Quarantines a node when this client detects that it is another process than before. A node
+    /// that is younger than the term when this client first connects to it does not count for the
+    /// rest of the term, unless the deployment itself is new. The deployment is new if this client
+    /// knows of no node that is older, or was. This knowledge is kept when a node stalls or
+    /// crashes.
     ///
-    /// So a new deployment works at once, and goes on to, also when its nodes are started up to a
-    /// [`max_ttl`](crate::Builder::max_ttl) apart and some are dead. To judge that, the first attempts of
-    /// a client wait until every node was connected to or could not be, at most for the
-    /// [connect timeout](crate::Builder::connect_timeout), while those that it knows are young.
+    /// A new deployment therefore works at once. This also holds if its nodes start up to a
+    /// [`max_ttl`](crate::Builder::max_ttl) apart and some are down. To determine the age of the
+    /// deployment, a client's first attempts wait while all known nodes are young, until each node
+    /// has been reached or has failed to connect. They wait at most for the [connect
+    /// timeout](crate::Builder::connect_timeout).
     #[default]
     Observed,
-    /// Also a node that is as young at first sight is quarantined, whatever the others are: a new
-    /// deployment grants nothing before that time.
+    /// Like [`Observed`](Self::Observed), but also quarantines each node that is younger than the
+    /// term at the first connection, regardless of the others. A new deployment grants no locks for
+    /// the rest of that time.
     Strict,
 }
 
-/// What all nodes of a client may have forgotten.
+/// Tracks restarts and flushes of all nodes of a client.
 pub(crate) struct Guard {
-    /// True if the owner of the nodes vouches for what they write to their disks.
+    /// Set by [`trust_persistence`](crate::Builder::trust_persistence).
     trusts_persistence: bool,
-    /// When each node's last term ends: looked at with each vote.
+    /// When each node's exclusion ends, in nanoseconds. A copy of the state in `quarantine`, which
+    /// each vote reads without the mutex.
     ends: Box<[AtomicU64]>,
     quarantine: Mutex<Quarantine<Arc<str>>>,
 }
 
 impl Guard {
-    /// Whatever was forgotten in a restart has ended after `term`.
+    /// Every key that a restart can lose has expired after `term`.
     pub(crate) fn new(quorum: Quorum, guard: RestartGuard, term: Duration) -> Self {
         let rule = match guard {
             RestartGuard::Off => Policy::Off,
@@ -89,13 +99,12 @@ impl Guard {
         Self { trusts_persistence, ..self }
     }
 
-    /// A connection to `node` was made, and the server behind it said this before `now`.
+    /// A server at `node` reported `info` on a new connection. The request was sent at `asked`.
     pub(super) fn handle_set_up(&self, node: NodeId, info: &ServerInfo, asked: Time, now: Time) {
         let server = self.server(info, asked);
         self.change(|quarantine| quarantine.handle_set_up(node, server, now));
     }
 
-    /// A server that reported `info` when it was asked at `asked`.
     fn server(&self, info: &ServerInfo, asked: Time) -> Server<Arc<str>> {
         Server {
             run: info.run_id.clone(),
@@ -103,12 +112,13 @@ impl Guard {
             replid: info.replid.clone(),
             uptime: info.uptime,
             asked,
-            // What is known to forget is not trusted, whoever vouches for it.
+            // A server that is known not to persist is never trusted.
             is_trusted: self.trusts_persistence && info.is_durable != Some(false),
         }
     }
 
-    /// Each node's failure at `now`, if new connections reached `servers`, or failed (`None`). Leaves the guard as it is.
+    /// Each node's failure at `now`, if new connections reached `servers` or failed (`None`). Does
+    /// not change the guard.
     pub(super) fn preview(
         &self,
         servers: &[Option<ServerInfo>],
@@ -153,12 +163,13 @@ impl Guard {
         }
     }
 
-    /// True once it is clear which nodes count: a client that is new waits for that.
+    /// True once the age of the deployment is known. The first attempts of a new client wait for
+    /// this.
     pub(super) fn is_settled(&self, now: Time) -> bool {
         lock(&self.quarantine).is_settled(now)
     }
 
-    /// Why a grant of `node` does not count now.
+    /// The reason why a grant of `node` does not count at `now`.
     pub(super) fn failure(&self, node: NodeId, now: Time) -> Option<NodeFailure> {
         if now.as_nanos() >= self.ends[node.index()].load(Ordering::Acquire) {
             return None;
@@ -166,7 +177,8 @@ impl Guard {
         lock(&self.quarantine).failure(node, now)
     }
 
-    /// For how long `node` has been up, and how long it does not count for that alone.
+    /// Uptime of `node` and remaining exclusion, if a recent start is the only reason for the
+    /// exclusion.
     pub(super) fn recent_start(&self, node: NodeId, now: Time) -> Option<(Duration, Duration)> {
         let quarantine = lock(&self.quarantine);
         let recent_start = quarantine

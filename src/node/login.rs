@@ -1,4 +1,4 @@
-//! Who we are to a node: what its address says, or what is asked for before each connection.
+//! Credentials for one node: from its URL, or from `Builder::credentials` before each connection.
 
 use super::shared::NodeShared;
 use super::shield::first_line;
@@ -12,22 +12,22 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A user and a password, for [`Builder::credentials`](crate::Builder::credentials). A pair of two texts is
-/// turned into them. They are shown nowhere: `Debug` prints `Credentials(..)`.
+/// A user name and a password, for [`Builder::credentials`](crate::Builder::credentials). A pair of
+/// strings converts into this type. `Debug` prints only `Credentials(..)`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// `None` for the user `default`, who need not be named.
+    /// `None` for the user `default`.
     user: Option<String>,
     password: String,
 }
 
 impl Credentials {
-    /// Those of a user that the server knows by name (`ACL SETUSER`).
+    /// Credentials of a named user (`ACL SETUSER`).
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self { user: Some(user.into()), password: password.into() }
     }
 
-    /// The password alone, for servers that want no name (`requirepass`).
+    /// A password without a user name (`requirepass`).
     pub fn password(password: impl Into<String>) -> Self {
         Self { user: None, password: password.into() }
     }
@@ -52,7 +52,7 @@ impl fmt::Debug for Credentials {
 
 type Asking = BoxFuture<'static, Result<Credentials, String>>;
 
-/// Who is asked for credentials, by the name of the node that wants them.
+/// The application's credential callback. Its argument is the name of the node.
 #[derive(Clone)]
 pub(crate) struct CredentialSource(Arc<dyn Fn(String) -> Asking + Send + Sync>);
 
@@ -72,13 +72,12 @@ impl CredentialSource {
     }
 }
 
-/// How a connection to a node is let in.
 pub(crate) struct Login {
-    /// User, password and database, as its address says.
+    /// User, password and database from the node's URL.
     by_address: RedisConnectionInfo,
-    /// Who knows user and password better.
+    /// Overrides the user and the password.
     source: Option<CredentialSource>,
-    /// What connections are named after.
+    /// The client's fingerprint, from which connection names are built.
     fingerprint: Fingerprint,
 }
 
@@ -91,17 +90,16 @@ impl Login {
         Self { by_address, source, fingerprint }
     }
 
-    /// What the client's connections are named after.
     pub(crate) fn fingerprint(&self) -> &Fingerprint {
         &self.fingerprint
     }
 }
 
 impl NodeShared {
-    /// What to log in with on a new connection, and how long that may take from now on.
+    /// The credentials for a new connection, and the remaining time of the connect timeout.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the question.
+    /// Dropping the future drops the callback's future.
     pub(super) async fn log_in(
         &self,
     ) -> Result<(Cow<'_, RedisConnectionInfo>, Duration), NodeFailure> {
@@ -111,7 +109,7 @@ impl NodeShared {
             return Ok((Cow::Borrowed(by_address), limit));
         };
         let begun = self.timer.now();
-        // It is somebody else's code.
+        // The callback is the application's code and may panic.
         let asking = AssertUnwindSafe(async { ask(self.name.to_string()).await }).catch_unwind();
         let why = match self.timer.timeout(limit, asking).await {
             Some(Ok(Ok(credentials))) => {
@@ -119,7 +117,7 @@ impl NodeShared {
                 return Ok((Cow::Owned(credentials.login(by_address.db())), left));
             }
             Some(Ok(Err(why))) => first_line(&why).unwrap_or("for no known reason").to_owned(),
-            // What it says may be anything.
+            // The panic message may contain a secret.
             Some(Err(_)) => "who was asked for them panicked".to_owned(),
             None => format!("none within {}", short(limit)),
         };

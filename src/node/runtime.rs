@@ -8,38 +8,38 @@ use std::sync::Mutex;
 use std::time::Duration;
 use tokio::runtime::{Handle, Id};
 
-/// Part of a tokio runtime, which its builder may leave out.
+/// A driver of a tokio runtime, which its builder can leave out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RuntimeDriver {
-    /// For sockets: `enable_io`.
+    /// The I/O driver, for sockets: `enable_io`.
     Io,
-    /// For timers: `enable_time`.
+    /// The time driver, for timers: `enable_time`.
     Time,
 }
 
-/// Why nothing can run here.
+/// The reason why the nodes' tasks cannot run here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRuntime {
     /// There is no tokio runtime.
     Absent,
-    /// It was built without this.
+    /// It was built without this driver.
     Lacks(RuntimeDriver),
 }
 
-/// The runtimes that were found to lack something, latest last: tokio can only be asked by a panic,
-/// which is printed.
+/// Runtimes known to lack a driver, oldest first. tokio offers no query, and probing panics and
+/// prints, so results are cached.
 static LACKING: Mutex<Vec<(Id, RuntimeDriver)>> = Mutex::new(Vec::new());
 
-/// So many of them are remembered (I12).
+/// Maximum length of [`LACKING`] (I12).
 const MAX_LACKING: usize = 64;
 
 thread_local! {
-    /// The runtime that was looked at last on this thread, and lacks nothing.
+    /// The complete runtime that this thread checked last.
     static SOUND: Cell<Option<Id>> = const { Cell::new(None) };
 }
 
-/// What `runtime` lacks, if it lacks something.
+/// The driver that `runtime` was built without.
 pub(crate) fn lack(runtime: &Handle) -> Option<RuntimeDriver> {
     let id = runtime.id();
     if SOUND.get() == Some(id) {
@@ -63,7 +63,7 @@ pub(crate) fn lack(runtime: &Handle) -> Option<RuntimeDriver> {
 
 fn probe(runtime: &Handle) -> Option<RuntimeDriver> {
     let _entered = runtime.enter();
-    // Without timers it may lack more, but this is what is said.
+    // Only the first missing driver is reported.
     let has_time = catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).is_ok();
     if !has_time {
         return Some(RuntimeDriver::Time);
@@ -72,8 +72,8 @@ fn probe(runtime: &Handle) -> Option<RuntimeDriver> {
     (!has_io).then_some(RuntimeDriver::Io)
 }
 
-/// Registers a socket with the runtime, which panics where it has no I/O. Whatever else goes wrong
-/// says nothing of the runtime.
+/// Registers a socket with the runtime, which panics if the runtime has no I/O driver. Other failures
+/// are ignored: they do not depend on the runtime.
 #[cfg(unix)]
 fn register() {
     let socket = std::os::unix::net::UnixDatagram::unbound();
@@ -81,8 +81,8 @@ fn register() {
     drop(socket.and_then(tokio::net::UnixDatagram::from_std));
 }
 
-/// Registers a socket with the runtime, which panics where it has no I/O. Whatever else goes wrong
-/// says nothing of the runtime.
+/// Registers a socket with the runtime, which panics if the runtime has no I/O driver. Other failures
+/// are ignored: they do not depend on the runtime.
 #[cfg(not(unix))]
 fn register() {
     let socket = std::net::UdpSocket::bind(("127.0.0.1", 0));

@@ -38,20 +38,20 @@ pub(crate) struct Endpoint {
     pub(crate) environment: Environment,
 }
 
-/// How a client stands with one of its nodes.
+/// The state of a client's connection to one of its nodes.
 ///
 /// Prints as a short phrase, for example `up` or `down: connection refused`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeState {
-    /// Not connected yet: nothing has been asked of it, or the first connection is being made.
+    /// Not connected yet: no command was sent, or the first connection is being made.
     Connecting,
-    /// Connected, and answering.
+    /// Connected and responsive.
     Up,
-    /// Connected, but it has left a command without an answer for longer than the node timeout. It
-    /// is not asked to grant anything until it answers.
+    /// Connected, but a command has had no reply for longer than the node timeout. The node is not
+    /// asked for grants until it replies.
     Stalled,
-    /// Not connected, for this reason. Connecting is tried again and again in the background.
+    /// Not connected, for this reason. The client keeps reconnecting in the background.
     Down(NodeFailure),
 }
 

@@ -1,4 +1,4 @@
-//! Randomness of the operating system, read ahead.
+//! Read-ahead buffer for the operating system's randomness.
 
 use super::Random;
 use crate::protocol::Time;
@@ -9,39 +9,40 @@ use std::sync::Mutex;
 use std::time::Duration;
 use uuid::{Bytes, Uuid};
 
-/// So many are read at once.
+/// Number of UUIDs per read.
 const COUNT: usize = 64;
 
-/// Those that have waited for longer than that are thrown away. So a copy of the process that draws what this one
-/// draws, such as a virtual machine that is started twice from one image, was made so soon after an attempt that
-/// it is a copy of that attempt as well.
+/// Maximum age of buffered bytes; older bytes are discarded. A copy of the process draws the same
+/// bytes only if it was made within this time after the read, for example when one virtual machine
+/// image is started twice. Each read is made for an attempt, so such a copy is also a copy of that
+/// attempt.
 const FRESH: Duration = Duration::from_millis(10);
 
-/// Draws for one client on one runtime, without a call of the system for each.
+/// UUIDs for one client on one runtime, without a system call for each.
 ///
-/// A process that is forked has to make a runtime of its own: the threads of the other one are its parent's,
-/// and so are the connections. So no two processes draw from what one of them has read ahead (I7), and none is kept
-/// by the thread or by the client, which a child has a copy of.
+/// A forked child needs a new runtime, because the parent's threads and connections are not usable
+/// there. Buffers belong to a runtime, so parent and child never draw the same bytes (I7). A
+/// thread-local buffer, or one in the client, would be copied by the fork.
 pub(crate) struct ReadAhead {
     random: Random,
     read: Mutex<Read>,
 }
 
 struct Read {
-    /// By when they were read.
+    /// When the bytes were read.
     at: Time,
     drawn: usize,
     bytes: [Bytes; COUNT],
 }
 
 impl ReadAhead {
-    /// Nothing is read before the first draw.
+    /// Creates an empty buffer; the first draw fills it.
     pub(crate) fn new(random: Random) -> Self {
         let read = Read { at: Time::default(), drawn: COUNT, bytes: [Bytes::default(); COUNT] };
         Self { random, read: Mutex::new(read) }
     }
 
-    /// A `UUIDv4` as that of [`Random::uuid`]. It is `now`.
+    /// A `UUIDv4` as from [`Random::uuid`]. `now` is the current time.
     pub(crate) fn uuid(&self, now: Time) -> Uuid {
         match &self.random {
             Random::Machine => lock(&self.read).next(now),

@@ -1,6 +1,6 @@
-//! What a client leaves to chance: the values of its locks, and jitter.
+//! Sources of randomness: the values of locks, and jitter.
 //!
-//! Here live the sources of randomness. Nobody else draws a number: who needs one is given it, or a source.
+//! All randomness comes from here. Other modules take a number or a [`Random`] as a parameter.
 
 mod ahead;
 
@@ -11,13 +11,13 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::sync::{Arc, Mutex};
 use uuid::Uuid;
 
-/// The randomness that a client was given. Cheap to clone.
+/// A client's source of randomness. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) enum Random {
-    /// Values from the operating system's randomness, jitter from a generator of the thread.
+    /// UUIDs from the operating system's randomness, numbers from a thread-local generator.
     #[default]
     Machine,
-    /// All from one seed: the same draws in the same order.
+    /// Everything from one seed: the same draws in the same order.
     #[cfg(feature = "test-util")]
     Seeded(Arc<Mutex<StdRng>>),
 }
@@ -28,7 +28,7 @@ impl Random {
         Self::Seeded(Arc::new(Mutex::new(StdRng::seed_from_u64(seed))))
     }
 
-    /// Any number. Good enough for jitter.
+    /// A random number for jitter. May be predictable.
     pub(crate) fn number(&self) -> u64 {
         match self {
             Self::Machine => rand::random(),
@@ -37,7 +37,7 @@ impl Random {
         }
     }
 
-    /// A `UUIDv4`, which nobody can guess or has drawn before (I7).
+    /// A random `UUIDv4` that is unique and, from the machine's source, not predictable (I7).
     pub(crate) fn uuid(&self) -> Uuid {
         match self {
             Self::Machine => Uuid::new_v4(),

@@ -1,9 +1,9 @@
-//! For tests only (feature `test-util`): nodes in the process of a test, time that passes when it says so, and a
-//! look at what a client has under way.
+//! For tests only (feature `test-util`): in-process nodes, controllable clocks, and counts of a
+//! client's pending work.
 //!
-//! [`Nodes`] are the way to begin with; [docs/TESTING.md](crate::_docs::testing) shows what they do.
+//! Start with [`Nodes`]; [docs/TESTING.md](crate::_docs::testing) shows their use.
 //!
-//! Switch it on among the dev-dependencies. Cargo then builds it into the tests and not into the
+//! Enable the feature under dev-dependencies. Cargo then builds it into the tests, but not into the
 //! program:
 //!
 //! ```toml
@@ -18,8 +18,8 @@ pub use crate::server_model::Trouble;
 pub use nodes::{Nodes, Which};
 pub use world::{Alarm, Bell, Gate, Stream, World};
 
-/// The model of a server that stands behind [`Nodes`], and the streams to it, for the simulation and for the tests that compare it
-/// with real servers. No part of the API.
+/// The server model behind [`Nodes`] and its streams. Used by the simulation, and by the tests that
+/// compare the model with real servers. Not part of the API.
 #[doc(hidden)]
 pub mod server_model {
     pub use super::nodes::{Carrier, Phase, StreamEnd, Wire};
@@ -34,12 +34,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Moves the clock that validity is measured with forward, in the whole process and for good: all
-/// leases come so much nearer to their end. Those that reach it are lost, and
-/// [`lost`](crate::LeaseRef::lost) tells it, soon after this returns; those with
-/// [`auto_extend`](crate::Acquire::auto_extend) are extended if that was due.
+/// Advances the machine clock that leases are measured with, for the whole process and permanently.
+/// The remaining validity of every lease decreases by this time. Soon after this returns, leases
+/// whose validity has passed are lost, and [`lost`](crate::LeaseRef::lost) resolves. Leases with
+/// [`auto_extend`](crate::Acquire::auto_extend) are extended if a renewal is due.
 ///
-/// It shows how your code takes the loss of a lease, without waiting for it:
+/// Use it to test how your code handles the loss of a lease, without a wait:
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -59,20 +59,22 @@ use std::time::Duration;
 /// # }
 /// ```
 ///
-/// Other clocks go on as they were:
+/// Other clocks do not change, and other tests are affected:
 ///
-/// - The nodes keep the keys until they are released, or until their ttl has really passed.
-/// - Waits inside of `acquire`, `extend`, `release` and `close` are kept by tokio: move its clock as
-///   well, with `tokio::time::advance`.
-/// - The clock is one for all tests of a process. What tests in other threads hold ends, too.
+/// - Nodes keep keys until they are released, or until their ttl has really passed.
+/// - Waits in `acquire`, `extend`, `release` and `close` use tokio's clock: advance it as well,
+///   with `tokio::time::advance`.
+/// - All tests of a process share the machine clock, so leases of tests in other threads end as
+///   well.
 pub fn advance(by: Duration) {
     machine::advance(by);
     timer::wake();
 }
 
-/// A clock of a client's own, which runs as the machine's does until it is [moved](Self::advance). Clients
-/// that are given one, by [`Builder::clock`](crate::Builder::clock), share it; all others go on as they
-/// were. So tests in several threads need not know of each other, as they have to with [`advance`].
+/// A clock that follows the machine's clock until it is [advanced](Self::advance). Clients that are
+/// built with it, by [`Builder::clock`](crate::Builder::clock), share it; other clients are not
+/// affected. Tests in several threads can each use one without affecting each other, which
+/// [`advance`] does not allow.
 ///
 /// ```
 /// use quorlock::{Redlock, test_util::Clock};
@@ -94,28 +96,28 @@ pub fn advance(by: Duration) {
 /// # }
 /// ```
 ///
-/// It is the clock of leases, of waits inside of `acquire`, `extend`, `release` and `close`, and of the
-/// restart guard. How long a node may be silent is measured by tokio's clock.
+/// This clock measures leases, the waits in `acquire`, `extend`, `release` and `close`, and the
+/// restart guard. Timeouts of unresponsive nodes use tokio's clock.
 #[derive(Clone, Default)]
 pub struct Clock(Arc<Shifted>);
 
 impl Clock {
-    /// Moves it ahead. Leases whose end comes by that are lost, and tell it, soon after this returns;
-    /// waits whose time has come end.
+    /// Advances the clock. Soon after this returns, leases whose validity has passed are lost and
+    /// send their notifications, and due waits end.
     pub fn advance(&self, by: Duration) {
         self.0.advance(by);
     }
 }
 
 impl Builder {
-    /// Lets the client live by a clock of its own; see [`test_util::Clock`](Clock).
+    /// Sets the client's clock; see [`test_util::Clock`](Clock).
     pub fn clock(self, clock: &Clock) -> Self {
         self.living_by(time::Clock::Other(clock.0.clone()))
     }
 
-    /// Draws all that the client leaves to chance, the values of its locks and the jitter of its waits,
-    /// from this seed: so that a test can be played again. **Two clients must not have the same one**: they
-    /// would hold their locks under the same values, and take them for their own.
+    /// Seeds the client's randomness (the values of its locks and the jitter of its waits), so that
+    /// a test can be repeated. **Two clients must not have the same seed**: their locks would have
+    /// the same values, and each client would take the other's locks for its own.
     pub fn seed(self, seed: u64) -> Self {
         self.drawing_from(Random::seeded(seed))
     }
@@ -127,37 +129,38 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// Lets this process' wall clock differ from the system's by so many seconds, forward or back.
+/// Shifts this process's wall clock from the system's by this many seconds: forward, or back if
+/// negative.
 ///
-/// It is read for nothing but a hint at the numbers that [fencing tokens](crate::Acquire::fenced) are
-/// made of. Validity does not depend on it, and tokens grow also when it is put back, as long as the
-/// nodes keep their counters.
+/// Clients read the wall clock only for new [fencing tokens](crate::Acquire::fenced), and for the
+/// clock offsets that [`check`](crate::Redlock::check) reports. Validity does not depend on it.
+/// Tokens increase even if it is set back, as long as the nodes keep their counters.
 pub fn shift_wall_clock(seconds: i64) {
     machine::shift_wall_clock(seconds);
 }
 
-/// What a client, with all its clones, holds and has under way.
+/// Leases and pending work of a client and all its clones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Census {
-    /// Resources of leases that were neither released nor dropped, also if they are lost by now.
+    /// Number of resources whose lease was neither released nor dropped, including lost leases.
     pub leases: usize,
-    /// Acquires that wait, or try at the head of their line.
+    /// Number of acquires that wait, or that run at the head of their queue.
     pub waiters: usize,
-    /// Attempts to acquire that the nodes are voting on.
+    /// Number of acquire attempts that await votes of the nodes.
     pub rounds: usize,
-    /// Releases that were asked for and not confirmed yet, of all nodes together.
+    /// Number of pending releases, summed over all nodes.
     pub releases: usize,
 }
 
 impl Census {
-    /// True if nothing is held or under way.
+    /// Returns true if all counts are zero.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Counts what `redlock` holds and has under way, to see that nothing remains of what was given up:
+/// Counts the leases and the pending work of `redlock`, to check that none remain:
 ///
 /// ```
 /// use quorlock::test_util;
@@ -181,15 +184,15 @@ pub fn census(redlock: &Redlock) -> Census {
     }
 }
 
-/// How many attempts to acquire have needed a second round so far, to confirm their [fencing
-/// token](crate::Acquire::fenced): where that is many, the wall clocks of the clients disagree by more
+/// Number of acquire attempts so far that needed a second round to confirm their [fencing
+/// token](crate::Acquire::fenced). A high number means that the clients' wall clocks differ by more
 /// than the time between two holders.
 pub fn raises(redlock: &Redlock) -> u64 {
     redlock.inner().driver.raises()
 }
 
-/// How often a waiter was looked at so far because something had gone that may have been in its way. It grows with what is
-/// let go of, and not with how many wait.
+/// Number of checks of waiters so far that a freed key caused. It grows with the number of freed
+/// keys, not with the number of waiters.
 #[doc(hidden)]
 pub fn looks(redlock: &Redlock) -> u64 {
     redlock.inner().driver.looks()

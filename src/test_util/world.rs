@@ -1,4 +1,4 @@
-//! A world of a test's own, in place of the machine.
+//! A simulated world in place of the machine's clocks, sockets and scheduling.
 
 use crate::client::Builder;
 use crate::node::Gates;
@@ -13,49 +13,49 @@ use std::time::Duration;
 pub use crate::node::Gate;
 pub use crate::transport::Stream;
 
-/// What a client lives in: its clocks, the streams to its nodes, and when its tasks run. With one of its
-/// own, and a [seed](Builder::seed), a client does the same whenever it is run: it waits for nothing that
-/// the world does not do.
+/// A client's environment: its clocks, the streams to its nodes, and the scheduling of its tasks.
+/// With its own world and a [seed](Builder::seed), a client's runs are repeatable, because it waits
+/// only for events of the world.
 ///
-/// Runtimes stay tokio's: a client is used within one, also here. None of its timers is used, and no I/O.
+/// A client still needs a tokio runtime, but uses neither its timers nor its I/O.
 pub trait World: Send + Sync + 'static {
-    /// Time since some origin, by the client's clock. Never goes back.
+    /// Time since an arbitrary origin, by the client's clock. Never decreases.
     fn now(&self) -> Duration;
 
-    /// The client's wall clock: time since 1970.
+    /// Time since 1970 (Unix epoch), by the client's wall clock.
     fn wall_clock(&self) -> Duration;
 
-    /// Rings `bell` once [`now`](Self::now) is `at`, and then whenever it asks to be rung again, until
-    /// the alarm is dropped.
+    /// Sets an alarm: rings `bell` once [`now`](Self::now) is `at`. Then rings it at each time that
+    /// [`Bell::ring`] returns, until the alarm is dropped.
     fn set_alarm(&self, at: Duration, bell: Bell) -> Box<dyn Alarm>;
 
-    /// Makes a new stream to a node; `node` is its address without user and password.
+    /// Opens a new stream to a node. `node` is its address without user and password.
     fn connect(&self, node: &str) -> BoxFuture<'static, io::Result<Box<dyn Stream>>>;
 
-    /// For a task that the client spawns.
+    /// Returns the gate for a new task of the client.
     fn gate(&self) -> Box<dyn Gate>;
 }
 
-/// What an alarm rings.
+/// The callback of an alarm.
 #[derive(Clone)]
 pub struct Bell(Weak<dyn Ring>);
 
 impl Bell {
-    /// Rings it at `now`. Returns when it is to be rung again.
+    /// Runs the callback at `now`. Returns the time of the next ring; `None` if there is none.
     pub fn ring(&self, now: Duration) -> Option<Duration> {
         let again = self.0.upgrade()?.ring(time(now))?;
         Some(Duration::from_nanos(again.as_nanos()))
     }
 }
 
-/// An alarm that was set; it is cancelled when this is dropped.
+/// A pending alarm. Dropping it cancels it.
 pub trait Alarm: Send + Sync {
-    /// Rings at `at` at the latest.
+    /// Moves the next ring to `at` if it is later.
     fn hasten(&self, at: Duration);
 }
 
 impl Builder {
-    /// Lets the client live in a world of its own.
+    /// Runs the client in a simulated world.
     pub fn world(self, world: Arc<dyn World>) -> Self {
         let clock = Clock::Other(Arc::new(Inhabited(world.clone())));
         self.living_by(clock)
@@ -63,7 +63,7 @@ impl Builder {
     }
 }
 
-/// A world, as the client's seams see it.
+/// Adapts a [`World`] to the client's internal traits.
 struct Inhabited(Arc<dyn World>);
 
 struct WorldAlarm(Box<dyn Alarm>);

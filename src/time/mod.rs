@@ -1,7 +1,7 @@
-//! A client's clock, and what rings by it.
+//! A client's clock and its alarms.
 //!
-//! Here live the readings of clocks, alarms and the thread that rings them. No Redis, no runtime, and no
-//! rule about what a time means: those are in [`protocol`](crate::protocol).
+//! Contains clock sources, alarms, and the thread that rings them. Independent of Redis and of any
+//! runtime. The rules about times are in [`protocol`](crate::protocol).
 
 mod alarms;
 mod clock;

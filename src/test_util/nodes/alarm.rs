@@ -1,4 +1,4 @@
-//! Alarms by the clock of a runtime.
+//! Alarms on a tokio runtime's clock.
 
 use super::clock::State;
 use crate::node::{RuntimeDriver, lack};
@@ -11,26 +11,26 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-/// The pause after a bell has panicked.
+/// Delay of the next ring after a callback has panicked.
 const AFTER_PANIC: Duration = Duration::from_millis(10);
 
-/// Waits for the time of one alarm: in a task of the runtime that it was set in, so that a paused clock knows
-/// of it; where there is none, or when that runtime ends, on the thread that rings the process's alarms.
+/// One alarm. It waits in a task of the runtime in which it was set, so that a paused clock
+/// includes it. Without a runtime, or after its shutdown, the process's alarm thread waits for it.
 pub(super) struct Watch {
     clock: Arc<State>,
     bell: Weak<dyn Ring>,
-    /// When it rings.
     due: Mutex<Time>,
-    /// Time has moved, or the alarm was hastened or cancelled.
+    /// Notified when the time was advanced, or the alarm was moved or cancelled.
     changed: Notify,
     is_over: AtomicBool,
     by_thread: OnceLock<Alarm>,
 }
 
-/// An alarm that is watched; it is cancelled when this is dropped.
+/// Handle of an alarm. Dropping it cancels the alarm.
 pub(super) struct Vigil(Arc<Watch>);
 
-/// The task of a watch.
+/// The task of a [`Watch`]. Dropped early by a runtime that shuts down, it passes the alarm to the
+/// thread.
 struct Watcher(Arc<Watch>);
 
 impl Watch {
@@ -45,7 +45,7 @@ impl Watch {
         })
     }
 
-    /// Looks at the clock anew.
+    /// Reads the clock again, after a change of the clock or of `due`.
     pub(super) fn look_again(&self) {
         self.changed.notify_one();
         if let Some(alarm) = self.by_thread.get() {
@@ -53,7 +53,7 @@ impl Watch {
         }
     }
 
-    /// Rings if it is time. Returns how long it waits now; `None` if it never rings again.
+    /// Rings if due. Returns the time until the next ring; `None` if there is none.
     fn ring_if_due(&self) -> Option<Duration> {
         if self.is_over.load(Ordering::SeqCst) {
             return None;
@@ -64,7 +64,8 @@ impl Watch {
             if now < *due {
                 return Some(due.since(now));
             }
-            // Who hastens it meanwhile wants it earlier than it is going to say.
+            // A concurrent `hasten` may set an earlier time than the callback returns; the minimum
+            // is taken below.
             *due = Time::END;
         }
         let answer = contain(|| self.bell.upgrade().and_then(|bell| bell.ring(now)));
@@ -94,7 +95,8 @@ impl Vigil {
     pub(super) fn begin(watch: Arc<Watch>) -> Self {
         let runtime = Handle::try_current().ok();
         match runtime.filter(|runtime| lack(runtime) != Some(RuntimeDriver::Time)) {
-            // A runtime that is shut down drops the task at once.
+            // A runtime that was shut down drops the task immediately, which starts the thread's
+            // alarm.
             Some(runtime) => drop(runtime.spawn(Watcher(watch.clone()).keep())),
             None => watch.go_by_thread(),
         }

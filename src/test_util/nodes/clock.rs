@@ -1,4 +1,4 @@
-//! The clock that nodes in a test's process share with their clients.
+//! The clock that in-process nodes share with their clients.
 
 use super::alarm::{Vigil, Watch};
 use crate::protocol::Time;
@@ -9,20 +9,20 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What it shows when it is made: far from the beginning of time, so that no difference ends there.
+/// Initial time (30 days): late enough that differences of times do not reach zero.
 const START: Time = Time::from_nanos(30 * 24 * 3_600 * 1_000_000_000);
 
-/// The wall clock at that time, in microseconds since 1970: the beginning of 2026.
+/// Wall clock at [`START`], in microseconds since 1970: 1 January 2026, 00:00 UTC.
 const START_WALL_US: u64 = 1_767_225_600_000_000;
 
-/// So far from the end of time that no sum of a time and a timing comes near it: 292 years.
+/// Maximum total advance (292 years), so that adding a timeout to a time does not overflow.
 const FARTHEST: u64 = u64::MAX / 2;
 
-/// Tokio's clock, which a test can pause, moved ahead. What it shows never goes back, also where it is read in
-/// runtimes of which one is paused.
+/// Tokio's clock plus all advances. Never decreases, even if it is read in several runtimes of
+/// which one is paused.
 pub(super) struct RuntimeClock(Arc<State>);
 
-/// What the alarms share with the clock.
+/// Shared by the clock and its alarms.
 pub(super) struct State {
     origin: Instant,
     ahead_ns: AtomicU64,
@@ -40,7 +40,7 @@ impl RuntimeClock {
         }))
     }
 
-    /// Moves it ahead. What is due by then rings soon.
+    /// Advances the clock. Due alarms ring soon after.
     pub(super) fn advance(&self, by: Duration) {
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         let add = |ahead: u64| Some(ahead.saturating_add(by).min(FARTHEST));
@@ -99,12 +99,12 @@ mod tests {
 
     impl Ring for Bell {
         fn ring(self: Arc<Self>, now: Time) -> Option<Time> {
-            // Who does not listen any more does not want to be rung again.
+            // A closed receiver ends the alarm.
             self.0.send(now).ok().map(|()| now.after(SPAN))
         }
     }
 
-    /// An alarm that is due after a span, and what it rings.
+    /// An alarm that is due after [`SPAN`], its callback, and the times at which it rang.
     fn alarm(clock: &Arc<RuntimeClock>) -> (Alarm, Arc<dyn Ring>, Receiver<Time>) {
         let (told, heard) = channel();
         let bell: Arc<dyn Ring> = Arc::new(Bell(told));

@@ -1,4 +1,4 @@
-//! A node's machine: the server that runs on it, its clock, and what a test does to it.
+//! A simulated host: its server, its wall clock, and the faults that a test injects.
 
 use super::clock::RuntimeClock;
 use super::network::{Network, NetworkEvent, Packet, Planned, Turn};
@@ -7,16 +7,16 @@ use crate::time::TimeSource;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// So long the nodes have been up when a test begins: none is young.
+/// Uptime of the nodes at the start of a test: one day, so the restart guard does not exclude any.
 const UP_FOR_US: u64 = 86_400 * 1_000_000;
 
-/// What stands at a key that somebody else holds: a value as clients set it, with metadata.
+/// Value of another client's lock, in the format that clients set, with metadata.
 const THEIRS: &[u8] = b"00000000000000000000000000000000:somebody else";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Condition {
     Up,
-    /// What comes is taken by its kernel, and waits.
+    /// The host accepts packets, but the process does not read them.
     Hung,
     Down,
 }
@@ -25,17 +25,17 @@ pub(super) struct NodeHost {
     place: usize,
     pub(super) server: Server,
     pub(super) condition: Condition,
-    /// So long a packet is under way to it.
+    /// Delivery time of a packet to the host.
     pub(super) delay: Duration,
-    /// So far its wall clock is ahead.
+    /// Offset of its wall clock from the clock of all nodes.
     ahead_us: i64,
-    /// How often it was started anew.
+    /// Number of restarts.
     runs: u64,
-    /// It keeps its keys when it is started anew.
+    /// Keys survive a restart.
     persists: bool,
-    /// What has come on which connection while it hung.
+    /// Packets received while stalled, with their connections.
     pub(super) waiting: VecDeque<(usize, Packet)>,
-    /// Which connection each of the server's is.
+    /// The network's connection for each of the server's connections.
     pub(super) peers: BTreeMap<ConnId, usize>,
     expiry: Option<Planned>,
 }
@@ -62,7 +62,7 @@ fn run_id(place: usize, runs: u64) -> String {
     format!("{place:020x}{runs:020x}")
 }
 
-/// What a test does to a node.
+/// Faults and other actions of a test on a node.
 impl Network {
     pub(super) fn condition(&self, node: usize) -> Condition {
         self.with(|turn| turn.hosts[node].condition)
@@ -160,7 +160,7 @@ impl Turn<'_> {
         self.wall_us().saturating_add_signed(self.hosts[node].ahead_us)
     }
 
-    /// Something is done on a node; what its server says to that reaches its clients.
+    /// Runs `act` on a node and delivers the server's output to its clients.
     pub(super) fn act_on(
         &mut self,
         node: usize,
@@ -172,7 +172,7 @@ impl Turn<'_> {
         self.plan_expiry(node);
     }
 
-    /// Plans to look for keys that are over, when the next one is.
+    /// Schedules the removal of expired keys for the next expiry.
     fn plan_expiry(&mut self, node: usize) {
         let host = &self.hosts[node];
         let due = host.server.next_expiry().filter(|_| host.condition == Condition::Up);
@@ -184,7 +184,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The server drops the keys that are over, and says so.
+    /// The server deletes expired keys and sends their invalidations.
     pub(super) fn expire(&mut self, node: usize) {
         self.hosts[node].expiry = None;
         if self.hosts[node].condition == Condition::Up {

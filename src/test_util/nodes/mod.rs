@@ -1,4 +1,4 @@
-//! Nodes inside of a test's process: no server, no socket, and every fault when the test says so.
+//! In-process nodes for tests, without servers and sockets, with faults on demand.
 
 mod alarm;
 mod clock;
@@ -19,15 +19,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Redis nodes in this process, for tests of your own code: locks on them are refused, lost, slow or not to be
-/// had when the test says so, in one line. `docs/TESTING.md` [shows each](crate::_docs::testing).
+/// In-process Redis nodes, for tests of your own code. Each fault takes one line: a lock is
+/// refused, lost, slow or unavailable when the test says so. `docs/TESTING.md` [shows
+/// each](crate::_docs::testing).
 ///
-/// A client is made for them by [`client`](Self::client), or by [`Builder::test_nodes`]. It is the same client
-/// as in production, all of it but for its sockets and its clock. The nodes answer as Redis 7.0 does, byte by
-/// byte: they are what the simulation of this library runs on, and its tests compare them with real servers.
+/// Create a client with [`client`](Self::client), or with [`Builder::test_nodes`]. It is the
+/// production client except for its sockets and its clock. The nodes reply exactly as Redis 7.0
+/// does, byte for byte. The simulation of this library runs on them, and its tests compare them
+/// with real servers.
 ///
-/// The verbs are for all nodes, or for those that [`only`](Self::only) names. They take effect at once, can be
-/// called from any thread, with or without a runtime, and wait for nothing.
+/// Methods act on all nodes, or on the nodes that were selected with [`only`](Self::only). They
+/// take effect immediately, never block, and can be called from any thread, with or without a
+/// runtime.
 ///
 /// ```
 /// use quorlock::{AcquireError, test_util::Nodes};
@@ -47,17 +50,17 @@ use std::time::Duration;
 ///
 /// # Time
 ///
-/// Clients and nodes live by tokio's clock. In a test with `start_paused = true` all waits take no time, and
-/// what happens is the same in each run; the test's own timers and those of the code under test are part of it.
-/// In other tests time passes as it does. [`advance`](Self::advance) moves it ahead in either.
+/// Clients and nodes use tokio's clock. In a test with `start_paused = true`, waits take no real
+/// time and every run is the same. This includes the timers of the test and of the code under test.
+/// In other tests, time passes normally. [`advance`](Self::advance) advances it in both cases.
 ///
-/// [`test_util::advance`](super::advance) does not reach these clients; and one that is given a
-/// [clock of its own](Builder::clock) does not live by that of the nodes any more.
+/// [`test_util::advance`](super::advance) does not affect these clients. A client with its [own
+/// clock](Builder::clock) no longer uses the nodes' clock.
 ///
-/// # Chance
+/// # Randomness
 ///
-/// Each client of [`client`](Self::client) has a [seed](Builder::seed) of its own, the first of the nodes' clients
-/// always the same. So values, delays and tokens are the same in each run.
+/// Each client from [`client`](Self::client) gets a different [seed](Builder::seed), in a fixed
+/// order. Values, delays and tokens are therefore the same in each run.
 #[derive(Clone)]
 pub struct Nodes {
     network: Arc<Network>,
@@ -65,23 +68,24 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// So many nodes. All are well, empty, and have been up for a day.
+    /// Starts `count` nodes. They are healthy and empty, and have been up for a day.
     pub fn start(count: usize) -> Self {
         let network = Network::new(count, Arc::new(RuntimeClock::new()));
         Self { network, chosen: (0..count).collect() }
     }
 
-    /// A client of all nodes, with the settings of [`Redlock::builder`](crate::Redlock::builder). Several clients
-    /// compete for locks as those of several processes do. Nodes are called `node0:6379` and so on.
+    /// Returns a builder of a client for all nodes, with the settings of
+    /// [`Redlock::builder`](crate::Redlock::builder). Several clients compete for locks like
+    /// clients of several processes. The nodes' names are `node0:6379` and so on.
     pub fn client(&self) -> Builder {
         Builder::default().test_nodes(self).seed(self.network.next_seed())
     }
 
-    /// The same nodes, of which the verbs are for these only: `2`, `..3`, `[0, 4]`. They are counted from 0, and
-    /// always from the first of all.
+    /// Selects some of the nodes, for example `2`, `..3` or `[0, 4]`: the methods of the result act
+    /// only on them. Numbers start at 0, and always count all nodes.
     ///
     /// # Panics
-    /// If there is no node of that number.
+    /// If a number is out of range.
     #[must_use = "the verbs of what it returns are for these nodes"]
     #[track_caller]
     pub fn only(&self, which: impl Which) -> Self {
@@ -93,83 +97,87 @@ impl Nodes {
         Self { network: self.network.clone(), chosen: chosen.into() }
     }
 
-    /// Somebody else holds the lock from now on, for so long, whoever held it before. A [holder's
-    /// metadata](crate::NodeReport::holder) is `somebody else`. The key is the client's prefix and the resource.
+    /// Makes another client the holder of the lock, for `lasting` from now, regardless of the
+    /// current holder. Its [metadata](crate::NodeReport::holder) is `somebody else`. `key` is the
+    /// client's prefix followed by the resource.
     pub fn hold(&self, key: impl AsRef<[u8]>, lasting: Duration) {
         self.each(|network, node| network.hold(node, key.as_ref(), lasting));
     }
 
-    /// The lock is free, whoever held it: let go of, deleted, or evicted. Who waits for it is told, and so is a
-    /// holder who renews it.
+    /// Deletes the key, as after a release, a deletion or an eviction, regardless of the holder.
+    /// Waiters are notified, and so is a holder whose lease is renewed.
     pub fn remove(&self, key: impl AsRef<[u8]>) {
         self.each(|network, node| network.remove(node, key.as_ref()));
     }
 
-    /// They hang: connections are accepted, and nothing is answered. What is sent waits until
-    /// [`resume`](Self::resume), and is done then.
+    /// Stalls the nodes: they accept connections, but do not reply. Commands queue until
+    /// [`resume`](Self::resume), and are then executed.
     pub fn hang(&self) {
         self.each(Network::hang);
     }
 
-    /// They go on after [`hang`](Self::hang).
+    /// Ends a stall by [`hang`](Self::hang).
     pub fn resume(&self) {
         self.each(Network::resume);
     }
 
-    /// Their processes end: connections break, and others are refused, until [`restart`](Self::restart).
+    /// Kills the nodes' processes: connections break, and new ones are refused until
+    /// [`restart`](Self::restart).
     pub fn kill(&self) {
         self.each(Network::kill);
     }
 
-    /// Their processes end, if they have not ended yet, and start anew. All keys are gone, unless they
-    /// [persist](Self::persist): what such a node grants does not count for `max_ttl`, by the
-    /// [restart guard](crate::RestartGuard).
+    /// Restarts the nodes' processes; running ones are killed first. All keys are lost unless the
+    /// nodes [persist](Self::persist) them. By the [restart guard](crate::RestartGuard), grants of
+    /// a restarted node do not count for `max_ttl`.
     pub fn restart(&self) {
         self.each(Network::restart);
     }
 
-    /// From now on they keep all keys through a restart, and say so (`appendonly yes`, `appendfsync always`);
-    /// see [`Builder::trust_persistence`].
+    /// Makes the nodes keep their keys across restarts, and report so (`appendonly yes`,
+    /// `appendfsync always`); see [`Builder::trust_persistence`].
     pub fn persist(&self) {
         self.each(Network::persist);
     }
 
-    /// What is sent to them arrives so much later from now on: an answer takes so long. Longer than the
-    /// [node timeout](Builder::node_timeout) is as good as none.
+    /// Delays everything that is sent to the nodes from now on by this time, so each reply takes
+    /// this much longer. A delay above the [node timeout](Builder::node_timeout) has the effect of
+    /// no reply.
     pub fn delay(&self, by: Duration) {
         self.each(|network, node| network.delay(node, by));
     }
 
-    /// They refuse from now on what a server with this trouble refuses, with its words.
+    /// Makes the nodes refuse commands like a server with this trouble, with the same error
+    /// messages.
     pub fn refuse(&self, trouble: Trouble) {
         self.each(|network, node| network.refuse(node, Some(trouble)));
     }
 
-    /// All is well again: who hangs goes on, who is dead starts anew, nobody is slow or refuses. Keys, and
-    /// clocks that have stepped, stay as they are.
+    /// Ends all faults: stalled nodes resume, killed nodes restart, delays and refusals end. Keys
+    /// and clock steps remain.
     pub fn heal(&self) {
         self.each(Network::heal);
     }
 
-    /// Their wall clocks jump ahead, and keys end so much earlier.
+    /// Steps the nodes' wall clocks forward by this time, so keys expire that much earlier.
     pub fn step_ahead(&self, by: Duration) {
         self.each(|network, node| network.step(node, micros(by)));
     }
 
-    /// Their wall clocks jump back, and keys end so much later.
+    /// Steps the nodes' wall clocks back by this time, so keys expire that much later.
     pub fn step_back(&self, by: Duration) {
         self.each(|network, node| network.step(node, -micros(by)));
     }
 
-    /// On how many of them the key stands, whoever set it. Those that hang are looked into, too; those that are
-    /// dead have none.
+    /// Number of nodes on which the key exists, regardless of its holder. Stalled nodes are
+    /// included; killed nodes have no keys.
     pub fn count(&self, key: impl AsRef<[u8]>) -> usize {
         let has = |node: &&usize| self.network.has(**node, key.as_ref());
         self.chosen.iter().filter(has).count()
     }
 
-    /// Time passes for all nodes and their clients: alarms ring, leases and keys end, as tasks get to run. It is
-    /// added to the time of the runtime.
+    /// Advances the clock of all nodes and their clients, in addition to the runtime's time. Due
+    /// alarms ring, and leases and keys expire, as soon as the tasks run.
     pub fn advance(&self, by: Duration) {
         self.network.clock().advance(by);
     }
@@ -180,9 +188,9 @@ impl Nodes {
 }
 
 impl Builder {
-    /// Puts the client on nodes in this process, in place of those that it was given; see
-    /// [`test_util::Nodes`](Nodes). It is for settings that come from elsewhere; else use [`Nodes::client`]. TLS has to be
-    /// set before it.
+    /// Replaces the client's nodes by in-process nodes; see [`test_util::Nodes`](Nodes). For
+    /// settings from other sources, such as a file; otherwise use [`Nodes::client`]. TLS must be
+    /// set before this call.
     pub fn test_nodes(self, nodes: &Nodes) -> Self {
         let urls = (0..nodes.network.count()).map(network::url);
         let builder = self.without_nodes().nodes(urls).transport(nodes.network.clone());
@@ -190,7 +198,7 @@ impl Builder {
     }
 }
 
-/// Names the nodes that the verbs are for.
+/// Shows the selected nodes and their conditions.
 impl fmt::Debug for Nodes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = self.chosen.iter().map(|node| (node, self.network.condition(*node)));

@@ -1,4 +1,4 @@
-//! Connections to nodes in a test's process: what is under way on them, and when it arrives.
+//! Connections to in-process nodes: packets in transit and their delivery.
 
 use super::clock::RuntimeClock;
 use super::host::{Condition, NodeHost};
@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::Waker;
 
-/// The nodes, and all connections to them.
 pub(super) struct Network {
     this: Weak<Self>,
     clock: Arc<RuntimeClock>,
@@ -29,35 +28,36 @@ struct State {
     last_connection: usize,
 }
 
-/// What travels to a node.
+/// A packet from a client to a node.
 pub(super) enum Packet {
     Open,
     Bytes(Vec<u8>),
-    /// No more bytes will come.
+    /// The client has closed the connection.
     End,
 }
 
 struct Connection {
     node: usize,
     end: StreamEnd,
-    /// The node's end, while it has one.
+    /// The server's connection. `None` before the open packet arrives, and after the server has
+    /// closed it.
     server: Option<ConnId>,
-    /// What is under way to the node, and when it arrives.
+    /// Packets in transit to the node, with their arrival times.
     under_way: VecDeque<(Time, Packet)>,
     last_arrival: Time,
     arrival: Option<Planned>,
 }
 
-/// What happens at a time.
+/// A scheduled event.
 #[derive(Clone, Copy)]
 pub(super) enum NetworkEvent {
-    /// Something arrives on a connection.
+    /// A packet arrives on this connection.
     Arrival(usize),
-    /// Keys of a node are over.
+    /// Keys of this node expire.
     Expiry(usize),
 }
 
-/// It happens at a time, unless this is dropped.
+/// A scheduled event. Dropping it cancels it.
 pub(super) struct Planned {
     pub(super) at: Time,
     _alarm: Alarm,
@@ -69,22 +69,20 @@ struct EventBell {
     event: NetworkEvent,
 }
 
-/// The network, while something happens in it.
+/// Exclusive access to the network during one action.
 pub(super) struct Turn<'a> {
     network: &'a Network,
     pub(super) hosts: &'a mut Vec<NodeHost>,
     connections: &'a mut BTreeMap<usize, Connection>,
     last_connection: &'a mut usize,
-    /// Who has to look, when all is done.
+    /// Wakers to call after the lock is released.
     woken: Vec<Waker>,
 }
 
-/// The address of a node.
 pub(super) fn url(node: usize) -> String {
     format!("redis://node{node}")
 }
 
-/// The node that has it.
 fn node_at(address: &Address) -> Option<usize> {
     let name = address.to_string();
     name.strip_prefix("node")?.strip_suffix(":6379")?.parse().ok()
@@ -110,7 +108,7 @@ impl Network {
         lock(&self.state).hosts.len()
     }
 
-    /// One that no other client of these nodes has.
+    /// Returns a different seed for each client of these nodes.
     pub(super) fn next_seed(&self) -> u64 {
         self.seeds.fetch_add(1, Ordering::Relaxed)
     }
@@ -122,7 +120,7 @@ impl Network {
         Planned { at, _alarm: alarm, _bell: bell }
     }
 
-    /// Does something, and then wakes who has to look.
+    /// Runs `act` under the lock, and then calls the wakers without it.
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut Turn<'_>) -> T) -> T {
         let mut state = lock(&self.state);
         let State { hosts, connections, last_connection } = &mut *state;
@@ -169,7 +167,7 @@ impl Ring for EventBell {
             NetworkEvent::Arrival(connection) => turn.deliver(connection),
             NetworkEvent::Expiry(node) => turn.expire(node),
         });
-        // What happens next has been planned.
+        // The action has scheduled the next event itself.
         None
     }
 }
@@ -179,7 +177,7 @@ impl Turn<'_> {
         self.network.clock.now()
     }
 
-    /// The wall clock of a machine whose clock was never set.
+    /// Wall clock of a host whose clock was never stepped.
     pub(super) fn wall_us(&self) -> u64 {
         self.network.clock.wall_us()
     }
@@ -188,7 +186,7 @@ impl Turn<'_> {
         self.network.plan(at, event)
     }
 
-    /// Somebody connects: the kernel of the node's machine accepts, also while the node hangs.
+    /// Opens a connection. The host's kernel accepts it, even if the server is stalled.
     fn connect(&mut self, node: usize) -> Option<usize> {
         self.hosts.get(node).filter(|host| host.condition != Condition::Down)?;
         *self.last_connection += 1;
@@ -206,7 +204,7 @@ impl Turn<'_> {
         Some(connection)
     }
 
-    /// Puts a packet on its way: it arrives behind those before it.
+    /// Sends a packet. Packets of a connection arrive in order.
     fn send(&mut self, connection: usize, packet: Packet) {
         let now = self.now();
         let Some(it) = self.connections.get_mut(&connection) else { return };
@@ -218,7 +216,7 @@ impl Turn<'_> {
         }
     }
 
-    /// What has arrived by now is taken by the node.
+    /// Delivers the packets of a connection that are due.
     fn deliver(&mut self, connection: usize) {
         let now = self.now();
         while let Some(it) = self.connections.get_mut(&connection) {
@@ -247,7 +245,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The server reads what has come.
+    /// The server reads a packet.
     pub(super) fn serve(&mut self, connection: usize, packet: Packet) {
         let Some(it) = self.connections.get_mut(&connection) else { return };
         let (node, server) = (it.node, it.server);
@@ -260,7 +258,7 @@ impl Turn<'_> {
             (Packet::Bytes(bytes), Some(server)) => {
                 self.act_on(node, |host, wall_us| host.server.receive(server, &bytes, wall_us));
             }
-            // The server has closed it.
+            // The server has already closed the connection.
             (Packet::Bytes(_), None) => {}
             (Packet::End, _) => {
                 self.connections.remove(&connection);
@@ -272,7 +270,7 @@ impl Turn<'_> {
         }
     }
 
-    /// What a server says reaches its clients at once.
+    /// Delivers a server's output to its clients without delay.
     pub(super) fn put_out(&mut self, node: usize, outputs: Vec<Output>) {
         for output in outputs {
             let peers = &mut self.hosts[node].peers;
@@ -296,7 +294,8 @@ impl Turn<'_> {
         }
     }
 
-    /// The node's kernel closes all connections, as its process is gone. Nothing of what is under way arrives.
+    /// The host's kernel closes all connections, because the process has ended. Packets in transit
+    /// are lost.
     pub(super) fn close_all(&mut self, node: usize) {
         self.connections.retain(|_, it| it.node != node || it.end.phase != Phase::Dropped);
         for it in self.connections.values_mut().filter(|it| it.node == node) {
@@ -308,12 +307,13 @@ impl Turn<'_> {
         }
     }
 
-    /// The client lets go of the connection: what it has written still arrives, and then its end.
+    /// The client closes the connection. Bytes that it has written still arrive, followed by the
+    /// end.
     fn let_go(&mut self, connection: usize) {
         let Some(it) = self.connections.get_mut(&connection) else { return };
         let before = std::mem::replace(&mut it.end, StreamEnd::new(Phase::Dropped));
         self.send(connection, Packet::End);
-        // Its waker is dropped where no lock is held.
+        // The waker must be dropped without the lock, because its drop can run any code.
         self.woken.extend(before.reader);
     }
 }

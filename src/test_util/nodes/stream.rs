@@ -1,4 +1,4 @@
-//! A client's end of a stream whose other end a test plays.
+//! The client's end of a stream to an in-process or simulated node.
 
 use crate::transport::Stream;
 use std::collections::VecDeque;
@@ -8,58 +8,58 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How a client sees its connection.
+/// State of a connection, as the client observes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It is being made.
+    /// The connection is being established.
     Connecting,
-    /// It is there.
+    /// The connection is established.
     Open,
-    /// The peer sends no more.
+    /// The peer has closed its end.
     Ended,
-    /// It was, and is no more.
+    /// The connection was reset.
     Broken,
-    /// Nobody has taken it.
+    /// The connection was refused.
     Refused,
-    /// The client has let go of it.
+    /// The client has closed the connection.
     Dropped,
 }
 
-/// What has come on a connection and was not read yet, and who waits for more.
+/// Received bytes of a connection, and the task that waits for more.
 #[derive(Debug)]
 pub struct StreamEnd {
-    /// How it stands.
+    /// State of the connection.
     pub phase: Phase,
-    /// Bytes that the client has not read yet.
+    /// Received bytes that the client has not read.
     pub inbox: VecDeque<u8>,
-    /// The task that waits.
+    /// Waker of the task that waits for the connection or for bytes.
     pub reader: Option<Waker>,
 }
 
-/// What carries bytes between clients and nodes. Connections have numbers.
+/// Transports bytes between clients and nodes. Connections are identified by numbers.
 pub trait Carrier: Send + Sync + 'static {
-    /// Does something with the client's end of a connection, if there is one.
+    /// Calls `act` with the client's end of a connection. `None` if the connection does not exist.
     fn with_end<T>(&self, connection: usize, act: impl FnOnce(&mut StreamEnd) -> T) -> Option<T>;
 
-    /// The client writes: all is taken.
+    /// The client writes `bytes`. All of them are accepted.
     fn write(&self, connection: usize, bytes: &[u8]);
 
-    /// The client lets go of the connection.
+    /// The client closes the connection.
     fn let_go(&self, connection: usize);
 }
 
-/// A stream to a node. Dropping it closes it.
+/// A stream to a node. Dropping it closes the connection.
 pub struct Wire<C: Carrier> {
     carrier: Arc<C>,
     connection: usize,
 }
 
-/// What a look gives, and the waker that it has replaced: dropping that may run anything, and so it is dropped
-/// where no lock is held.
+/// Result of a poll, and the waker that it replaced. The caller drops the waker without a lock,
+/// because its drop can run any code.
 type Look = (Poll<io::Result<()>>, Option<Waker>);
 
 impl StreamEnd {
-    /// An end in this phase.
+    /// Creates an end in this phase, without received bytes.
     pub fn new(phase: Phase) -> Self {
         Self { phase, inbox: VecDeque::new(), reader: None }
     }
@@ -93,12 +93,12 @@ impl StreamEnd {
 }
 
 impl<C: Carrier> Wire<C> {
-    /// The client's end of `connection`.
+    /// Creates the client's end of `connection`.
     pub fn new(carrier: Arc<C>, connection: usize) -> Self {
         Self { carrier, connection }
     }
 
-    /// Whether the connection was made.
+    /// Polls for the connection to be established. Fails with `ConnectionRefused` if it is not.
     pub fn poll_open(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         let (polled, _replaced) = self.with(|end| end.poll_open(cx))?;
         polled

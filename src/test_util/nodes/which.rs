@@ -1,27 +1,27 @@
-//! Some of several nodes.
+//! Selection of some of the nodes.
 
 use std::ops::{Bound, RangeBounds};
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-/// Which nodes are meant, counted from 0: a number, a range, or several numbers. See
+/// A selection of nodes, numbered from 0: a number, a range, or several numbers. See
 /// [`Nodes::only`](super::Nodes::only).
 pub trait Which: sealed::Sealed {}
 
 mod sealed {
     pub trait Sealed {
-        /// The numbers, of so many nodes.
+        /// The selected numbers, of `count` nodes.
         fn places(self, count: usize) -> Vec<usize>;
     }
 }
 
-/// The numbers of a range. Like that of a slice, it may end behind the last node, and no later.
+/// The numbers of a range. As for slices, the range may end at most at `count`.
 fn within(range: &impl RangeBounds<usize>, count: usize) -> Vec<usize> {
     let first = match range.start_bound() {
         Bound::Included(first) => *first,
         Bound::Excluded(before) => before.saturating_add(1),
         Bound::Unbounded => 0,
     };
-    // Of numbers that are wrong, one is enough to say so.
+    // One out-of-range number suffices for the caller's error.
     if first > count {
         return vec![first];
     }
