@@ -1,4 +1,7 @@
 //! Checks whether locks are safe on the nodes: [`Redlock::check`](crate::Redlock::check) and its findings.
+//!
+//! Contains the comparison of the nodes with each other and with other clients. A check changes nothing in how locks are
+//! acquired.
 
 mod deployment;
 mod finding;

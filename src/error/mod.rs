@@ -1,4 +1,6 @@
 //! Public error types, one per operation. Messages name the failure and, if possible, the remedy.
+//!
+//! Contains no error of a single node: a report or a finding has these.
 
 mod config;
 mod kind;

@@ -22,7 +22,8 @@ use tokio::task::yield_now;
 /// A connection that is being made.
 type Establishing = BoxFuture<'static, Result<Link, NodeFailure>>;
 
-/// Unread bytes are waited for so long before a write. The runtime notices them sooner unless its threads get no processor.
+/// Maximum time to wait for unread bytes before a write. Usually the runtime notices them within microseconds; a busy machine
+/// can delay its threads.
 const READ_FIRST: Duration = Duration::from_millis(100);
 
 /// There is a connection.

@@ -31,8 +31,8 @@ const MAX_UNDER_WAY: usize = 4;
 /// So few commands are not worth a pipeline of their own while others are about to put more here.
 const FEW: usize = 32;
 
-/// If the pipeline that was answered last was written so long ago, the connection is read before a write: the server may
-/// have closed it while this process was stopped. Servers close idle connections after a second at the earliest.
+/// Age of the pipeline that was answered last, from which the connection is read before a write: the server may have
+/// closed it while this process was stopped. Servers close idle connections after a second at the earliest.
 const QUIET: Duration = Duration::from_millis(100);
 
 /// What a pipeline is about.
@@ -296,7 +296,7 @@ impl Line {
         !self.is_idle() && self.is_isolated_next(backlog, now)
     }
 
-    /// True if nothing can be written until replies arrive, because of an isolated release.
+    /// True if an isolated release is next: the connection must be idle before any command is written.
     pub(super) fn awaits_replies(&self, backlog: &Backlog) -> bool {
         backlog.owed.has_isolated() && self.awaits_idle(backlog, backlog.node.moment())
     }

@@ -117,7 +117,7 @@ fn has_unread(socket: &impl AsFd) -> bool {
     poll(&mut socket, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
-/// The runtime is asked alone.
+/// Not supported here: a read before a write sees only the bytes that the runtime has noticed.
 #[cfg(not(unix))]
 fn has_unread<S>(_: &S) -> bool {
     false

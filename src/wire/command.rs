@@ -47,7 +47,7 @@ pub(crate) struct CoolDown {
     pub(crate) until: Time,
 }
 
-/// What an acquire requests about a conflicting key.
+/// Information that an acquire requests about a conflicting key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wants {
     /// No details: there is no second attempt.

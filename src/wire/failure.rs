@@ -41,7 +41,7 @@ pub enum NodeFailure {
     /// The server has restarted and may have forgotten locks, so its grants do not count yet. See
     /// [`RestartGuard`](crate::RestartGuard).
     Restarted {
-        /// Time since the restart, as far as known.
+        /// Time since the restart, if known.
         ago: Duration,
         /// Time until the node counts again.
         counts_in: Duration,

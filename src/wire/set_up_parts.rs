@@ -35,7 +35,7 @@ pub(crate) struct SetUpParts(Vec<Part>);
 /// Error code of [`omitted_reply`]. No server sends it.
 pub(super) const OMITTED: &str = "OMITTED";
 
-/// Stands for the reply to a command that was not sent.
+/// Replaces the reply to a command that was not sent.
 pub(crate) fn omitted_reply() -> Result<Value, RedisError> {
     redis::parse_redis_value(format!("-{OMITTED} without a reply before\r\n").as_bytes())
 }
