@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 const STEPS: usize = 30;
 
-/// Remaining validity at which the job is asked to stop: enough for one step and for cleaning up.
+/// Remaining validity at which the job must stop: enough for one step and for cleaning up.
 const MARGIN: Duration = Duration::from_millis(800);
 
 #[tokio::main]

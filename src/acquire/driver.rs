@@ -82,13 +82,13 @@ impl Driver {
 
     /// How many waiters were looked at as something had gone that may have been in their way.
     #[cfg(feature = "test-util")]
-    pub(crate) fn looks(&self) -> u64 {
+    pub(crate) fn waiter_checks(&self) -> u64 {
         self.context.queues.looks.load(Ordering::Relaxed)
     }
 
     /// How many attempts have needed a second round.
     #[cfg(feature = "test-util")]
-    pub(crate) fn raises(&self) -> u64 {
+    pub(crate) fn token_confirmations(&self) -> u64 {
         self.context.raises.load(Ordering::Relaxed)
     }
 

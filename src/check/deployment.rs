@@ -1,4 +1,4 @@
-//! Compares this client's settings with those of the other clients connected to the nodes.
+//! Compares this client's settings with the settings of other clients that are connected to the nodes.
 
 use super::finding::{Finding, Severity};
 use crate::wire::{Fingerprint, NamedClient, short};
@@ -19,7 +19,7 @@ pub enum Disagreement {
         theirs: usize,
         /// Number of this client's nodes on which the other clients are connected, or whose clients are unknown.
         shared: usize,
-        /// True if a quorum of theirs and a quorum of this client's need not overlap: both can hold the same lock.
+        /// True if a quorum of the other client and a quorum of this client need not overlap: both can hold the same lock.
         splits: bool,
     },
     /// The same nodes by other addresses.

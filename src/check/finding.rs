@@ -66,7 +66,7 @@ pub enum Finding {
         /// Lower bound of the step.
         by: Duration,
     },
-    /// The server's clock differs from those of the other nodes by more than 125 ms. A warning.
+    /// The server's clock differs from the other nodes' clocks by more than 125 ms. A warning.
     ClockOff {
         /// Size and direction of the difference.
         offset: ClockOffset,

@@ -1,7 +1,6 @@
 //! Checks whether locks are safe on the nodes: [`Redlock::check`](crate::Redlock::check) and its findings.
 //!
-//! Contains the comparison of the nodes with each other and with other clients. A check changes nothing in how locks are
-//! acquired.
+//! Compares the nodes with each other and with other clients. The result has no influence on later acquires.
 
 mod deployment;
 mod finding;
@@ -97,7 +96,7 @@ impl NodeCheck {
         self.eviction_policy.as_deref()
     }
 
-    /// Offset of the server's wall clock, which expires locks, from those of the other nodes. `None` also if no other
+    /// Offset of the server's wall clock, which expires locks, from the other nodes' clocks. `None` also if no other
     /// node's clock is known.
     pub fn clock_offset(&self) -> Option<ClockOffset> {
         self.clock_offset

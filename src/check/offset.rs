@@ -5,7 +5,7 @@ use crate::wire::short;
 use std::fmt;
 use std::time::Duration;
 
-/// Offset of a node's wall clock from those of the other nodes, at the time of the check.
+/// Offset of a node's wall clock from the other nodes' clocks, at the time of the check.
 ///
 /// The reference is the median of the other nodes, or the nearer of the two middle ones. Among three or more nodes, a
 /// single wrong clock is identified. Among two, the wrong one is unknown, and both have an offset.
@@ -77,8 +77,8 @@ pub(super) struct Dispute {
     pub(super) far: Vec<usize>,
 }
 
-/// Finds a node whose clock is more than `limit` from those of the other nodes, but nearer to this client's: the
-/// majority may be wrong. `client`: offset of this client's wall clock from its monotonic clock, in nanoseconds.
+/// Finds a node whose clock differs from the other nodes' clocks by more than `limit`, but less from this client's:
+/// the majority may be wrong. `client`: offset of this client's wall clock from its monotonic clock, in nanoseconds.
 pub(super) fn dispute(
     readings: &[Option<WallClock>],
     offsets: &[Option<ClockOffset>],

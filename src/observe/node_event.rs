@@ -48,7 +48,7 @@ pub enum NodeStanding {
 }
 
 impl NodeStanding {
-    /// The standing in snake case, used as a metric label.
+    /// Name in snake case, used as a metric label.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",

@@ -142,7 +142,7 @@ pub fn shift_wall_clock(seconds: i64) {
 /// Leases and pending work of a client and all its clones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Census {
+pub struct PendingWork {
     /// Number of resources whose lease was neither released nor dropped, including lost leases.
     pub leases: usize,
     /// Number of acquires that wait, or that run at the head of their queue.
@@ -153,7 +153,7 @@ pub struct Census {
     pub releases: usize,
 }
 
-impl Census {
+impl PendingWork {
     /// Returns true if all counts are zero.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -170,13 +170,13 @@ impl Census {
 /// # let redlock = test_util::Nodes::start(3).client().build()?;
 /// drop(redlock.acquire("orders/42").await?);
 /// redlock.close().await?;
-/// assert!(test_util::census(&redlock).is_empty());
+/// assert!(test_util::pending_work(&redlock).is_empty());
 /// # Ok(())
 /// # }
 /// ```
-pub fn census(redlock: &Redlock) -> Census {
+pub fn pending_work(redlock: &Redlock) -> PendingWork {
     let Inner { driver, backing, .. } = redlock.inner();
-    Census {
+    PendingWork {
         leases: backing.registry.count(),
         waiters: driver.waiters(),
         rounds: driver.attempts(),
@@ -187,13 +187,13 @@ pub fn census(redlock: &Redlock) -> Census {
 /// Number of acquire attempts so far that needed a second round to confirm their [fencing
 /// token](crate::Acquire::fenced). A high number means that the clients' wall clocks differ by more
 /// than the time between two holders.
-pub fn raises(redlock: &Redlock) -> u64 {
-    redlock.inner().driver.raises()
+pub fn token_confirmations(redlock: &Redlock) -> u64 {
+    redlock.inner().driver.token_confirmations()
 }
 
 /// Number of checks of waiters so far that a freed key caused. It grows with the number of freed
 /// keys, not with the number of waiters.
 #[doc(hidden)]
-pub fn looks(redlock: &Redlock) -> u64 {
-    redlock.inner().driver.looks()
+pub fn waiter_checks(redlock: &Redlock) -> u64 {
+    redlock.inner().driver.waiter_checks()
 }

@@ -4,7 +4,7 @@
 use crate::stage::same_with_clocks;
 use crate::stage::{Act, Stage, all_told, refusal, same, votes};
 use crate::{SOON, eventually, ms, secs};
-use quorlock::test_util::census;
+use quorlock::test_util::pending_work;
 use quorlock::{Redlock, VoteEligibility};
 
 const R: &str = "r";
@@ -75,7 +75,7 @@ fn who_waits_has_it_when_it_is_removed() {
         warm(stage, &redlock).await;
         stage.hold(0..5, R);
         let waiting = tokio::spawn(redlock.acquire(R).wait(SOON).into_future());
-        eventually("it waits", || census(&redlock).waiters == 1).await;
+        eventually("it waits", || pending_work(&redlock).waiters == 1).await;
         stage.remove(0..5, R);
         let lease = waiting.await.expect("no panic").expect("it is free");
         all_told(&lease).await;

@@ -1,7 +1,7 @@
 //! Time for nodes in the process: as it passes, paused, moved; with and without a runtime.
 
 use crate::{SOON, eventually, ms, secs};
-use quorlock::test_util::{Clock, Nodes, census};
+use quorlock::test_util::{Clock, Nodes, pending_work};
 use quorlock::{Loss, ReleaseOutcome};
 use std::thread;
 use std::time::Duration;
@@ -109,7 +109,7 @@ async fn time_passes_by_itself_where_it_is_not_paused() {
     assert_eq!(lease.lost().await, Loss::Expired);
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::TakenOver));
     let waiting = tokio::spawn(one.acquire("r").wait(HOUR).into_future());
-    eventually("it waits", || census(&one).waiters == 1).await;
+    eventually("it waits", || pending_work(&one).waiters == 1).await;
     nodes.advance(secs(60));
     let had = tokio::time::timeout(SOON, waiting).await.expect("time was moved");
     drop(had.expect("no panic").expect("its time is over"));

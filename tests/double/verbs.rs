@@ -1,7 +1,7 @@
 //! What a test can do to nodes in its process.
 
 use crate::{eventually, ms, secs};
-use quorlock::test_util::{Nodes, Trouble, census};
+use quorlock::test_util::{Nodes, Trouble, pending_work};
 use quorlock::{ConfigError, Redlock, RestartGuard, VoteEligibility};
 
 fn client(nodes: &Nodes) -> Redlock {
@@ -115,7 +115,7 @@ async fn all_is_well_when_they_are_healed() {
     eventually("all have it", || nodes.count("r") == 5).await;
     lease.release().await.expect("all are well");
     redlock.close().await.expect("nothing is owed");
-    assert!(census(&redlock).is_empty());
+    assert!(pending_work(&redlock).is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -140,7 +140,7 @@ async fn what_is_not_valid_any_more_is_not_kept_for_a_future_that_is_not_polled(
     let mut unpolled = redlock.acquire("r").ttl(ms(1_500));
     assert!((&mut unpolled).now_or_never().is_none(), "nodes take their time");
     eventually("it has won", || is_set(&cluster, "r")).await;
-    let is_empty = || quorlock::test_util::census(&redlock).is_empty();
+    let is_empty = || quorlock::test_util::pending_work(&redlock).is_empty();
     eventually("nothing is under way", is_empty).await;
     drop(unpolled.await.expect("it tries again"));
 }

@@ -109,10 +109,10 @@ async fn counters_that_differ_are_brought_together_by_a_second_round() {
             node.set(COUNTER, number.to_string());
         }
         #[cfg(feature = "test-util")]
-        let raises = quorlock::test_util::raises(&redlock);
+        let confirmations = quorlock::test_util::token_confirmations(&redlock);
         let lease = redlock.acquire("r").fenced().await.expect("a free lock");
         #[cfg(feature = "test-util")]
-        assert_eq!(quorlock::test_util::raises(&redlock), raises + 1);
+        assert_eq!(quorlock::test_util::token_confirmations(&redlock), confirmations + 1);
         let token = lease.token().expect("it is fenced").get();
         // It depends on who answered first.
         assert!([stands[1] + 1, stands[2] + 1].contains(&token), "{token} of {stands:?}");
@@ -212,7 +212,7 @@ async fn a_client_whose_wall_clock_is_behind_goes_on_from_what_it_has_seen() {
         node.set(COUNTER, (start - missed).to_string());
     }
     assert_eq!(token_of(&redlock).await.get(), start + 2);
-    assert_eq!(quorlock::test_util::raises(&redlock), 0);
+    assert_eq!(quorlock::test_util::token_confirmations(&redlock), 0);
 }
 
 #[tokio::test]

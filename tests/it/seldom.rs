@@ -140,7 +140,7 @@ async fn what_an_unpolled_acquire_has_won_does_not_count_as_under_way_beyond_its
     let cluster = Cluster::start(3);
     let redlock = warm(hasty(&cluster)).await;
     let forgotten = polled_once(redlock.acquire("r").ttl(ms(400)).wait(SOON * 9)).await;
-    let rounds = || quorlock::test_util::census(&redlock).rounds;
+    let rounds = || quorlock::test_util::pending_work(&redlock).rounds;
     assert_eq!(rounds(), 1);
     eventually("nobody else wants it, and it is given up", || rounds() == 0).await;
     drop(forgotten);

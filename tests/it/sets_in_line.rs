@@ -5,7 +5,7 @@
 
 use crate::{MAX_TTL, SOON, ms};
 use futures::FutureExt;
-use quorlock::test_util::{Nodes, census, looks};
+use quorlock::test_util::{Nodes, pending_work, waiter_checks};
 use quorlock::{Acquire, Lease, Redlock, RetryPolicy};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -53,13 +53,13 @@ impl Crowd {
             crowd.waiting.push(tokio::spawn(lease));
             sleep(ms(20)).await;
         }
-        assert!(census(redlock).waiters >= crowd.waiting.len(), "all wait");
+        assert!(pending_work(redlock).waiters >= crowd.waiting.len(), "all wait");
         crowd
     }
 
     /// What `act` costs until all is quiet again: how many waiters are looked at, and how often one is polled.
     async fn cost(&self, act: impl AsyncFnOnce()) -> (u64, usize) {
-        let counts = || (looks(&self.redlock), self.polls.load(Ordering::SeqCst));
+        let counts = || (waiter_checks(&self.redlock), self.polls.load(Ordering::SeqCst));
         let before = counts();
         act().await;
         sleep(ms(50)).await;
@@ -111,9 +111,9 @@ async fn what_a_release_costs_does_not_grow_with_the_sets_that_wait() {
                 "{count}: {looks} looks, {polls} polls"
             );
         }
-        let before = looks(&redlock);
+        let before = waiter_checks(&redlock);
         crowd.drain().await;
-        let each = (looks(&redlock) - before) / u64::try_from(count).expect("few");
+        let each = (waiter_checks(&redlock) - before) / u64::try_from(count).expect("few");
         assert!(each <= MOST_LOOKS, "{count}: {each} looks for each");
     }
 }

@@ -5,7 +5,7 @@ use crate::nodes::R;
 use crate::scene::Scene;
 use crate::stage::eventually;
 use crate::{LONG, STEP};
-use quorlock::test_util::census;
+use quorlock::test_util::pending_work;
 use quorlock::{Acquire, AcquireError, Lease, RetryPolicy};
 
 async fn won(acquire: Acquire) -> Lease {
@@ -32,7 +32,7 @@ async fn line_up(scene: &Scene) {
     scene.warm_up().await;
     scene.nodes.hold_elsewhere();
     scene.wait_too();
-    let nobody = || (census(&scene.redlock).waiters == 0).then(|| "nobody waits".into());
+    let nobody = || (pending_work(&scene.redlock).waiters == 0).then(|| "nobody waits".into());
     eventually(&scene.nodes, nobody).await;
 }
 

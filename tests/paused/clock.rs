@@ -3,7 +3,7 @@
 use crate::nodes::R;
 use crate::stage::{Bell, Stage, advance, at_once, finish, turn};
 use crate::{LONG, STEP, builder};
-use quorlock::test_util::{self, Census, census};
+use quorlock::test_util::{self, PendingWork, pending_work};
 use quorlock::{AcquireError, Loss};
 use std::pin::Pin;
 use std::thread;
@@ -87,31 +87,31 @@ fn the_census_counts_what_is_under_way() {
     let stage = Stage::new();
     stage.run(async |nodes| {
         let redlock = builder(nodes).build().expect("good settings");
-        assert_eq!(census(&redlock), Census::default());
+        assert_eq!(pending_work(&redlock), PendingWork::default());
         let lease = redlock.try_acquire(R).await.expect("a free lock");
-        let counted = census(&redlock);
+        let counted = pending_work(&redlock);
         assert_eq!((counted.leases, counted.releases), (1, 0), "what is held owes nothing");
 
         let mut waits: Vec<_> = (0..3).map(|_| redlock.acquire(R).wait(LONG)).collect();
         for wait in &mut waits {
             assert!(Bell::rung().poll(Pin::new(wait)).is_pending(), "it is held");
         }
-        let counted = census(&redlock);
+        let counted = pending_work(&redlock);
         assert_eq!((counted.waiters, counted.rounds), (3, 1), "one asks, two stand behind it");
         drop(waits);
-        let counted = census(&redlock);
+        let counted = pending_work(&redlock);
         assert_eq!((counted.waiters, counted.rounds), (0, 0));
 
         (0..3).for_each(|node| nodes.stop(node));
         drop(lease);
-        assert!(census(&redlock).releases >= 3);
+        assert!(pending_work(&redlock).releases >= 3);
         let mut trying = redlock.try_acquire("other");
         assert!(Bell::rung().poll(Pin::new(&mut trying)).is_pending(), "they hang");
-        assert_eq!(census(&redlock).rounds, 1);
+        assert_eq!(pending_work(&redlock).rounds, 1);
         let refused = finish(nodes, trying).await.expect_err("they hang");
         assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused:?}");
         nodes.heal();
         finish(nodes, redlock.close()).await.expect("all is delivered");
-        assert!(census(&redlock).is_empty());
+        assert!(pending_work(&redlock).is_empty());
     });
 }

@@ -3,7 +3,7 @@
 use crate::nodes::{Nodes, R};
 use crate::stage::{at_once, eventually, finish, turn};
 use crate::{LONG, SOON, builder};
-use quorlock::test_util::census;
+use quorlock::test_util::pending_work;
 use quorlock::{Acquire, Lease, NodeState, Redlock};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -89,7 +89,7 @@ impl Scene {
     pub(crate) async fn end(self, is_dropped: bool, idle_tasks: usize) {
         let nodes = &*self.nodes;
         // Its place in line and its permit went with it.
-        let (counted, others) = (census(&self.redlock), self.crew.borrow().len());
+        let (counted, others) = (pending_work(&self.redlock), self.crew.borrow().len());
         assert!(counted.waiters <= others && counted.rounds <= others, "{counted:?}");
         // Whatever is on its way has its effect.
         for _ in 0..4 {
@@ -118,16 +118,16 @@ impl Scene {
     }
 
     fn is_busy(&self) -> Option<String> {
-        let census = census(&self.redlock);
-        (census.waiters + census.rounds > 0).then(|| format!("{census:?}"))
+        let pending_work = pending_work(&self.redlock);
+        (pending_work.waiters + pending_work.rounds > 0).then(|| format!("{pending_work:?}"))
     }
 
     fn is_unready(&self) -> Option<String> {
         let states = self.redlock.nodes();
         let are_up = states.iter().all(|node| *node.state() == NodeState::Up);
-        let census = census(&self.redlock);
-        let is_ready = are_up && census.is_empty();
-        (!is_ready).then(|| format!("{census:?}, {states:?}"))
+        let pending_work = pending_work(&self.redlock);
+        let is_ready = are_up && pending_work.is_empty();
+        (!is_ready).then(|| format!("{pending_work:?}, {states:?}"))
     }
 
     fn is_not_idle(&self, idle_tasks: usize) -> Option<String> {

@@ -95,10 +95,10 @@ impl Contender for Ours {
     type Held = Lease;
 
     async fn acquire(&mut self, key: &str) -> Won<Lease> {
-        let raises = test_util::raises(&self.0);
+        let confirmations = test_util::token_confirmations(&self.0);
         let held = self.0.acquire(key).fenced().await.expect("its turn comes");
         let token = held.token().expect("it is fenced").get();
-        Won { held, token, is_at_once: test_util::raises(&self.0) == raises }
+        Won { held, token, is_at_once: test_util::token_confirmations(&self.0) == confirmations }
     }
 
     async fn release(&mut self, held: Lease) {

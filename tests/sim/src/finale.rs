@@ -96,9 +96,9 @@ impl Worker {
 
     /// Nothing is under way in a client that was closed.
     pub(crate) fn check_census(&self) {
-        let census = quorlock::test_util::census(&self.redlock);
-        if !census.is_empty() {
-            let how = format!("p{}: {census:?}", self.process);
+        let pending_work = quorlock::test_util::pending_work(&self.redlock);
+        if !pending_work.is_empty() {
+            let how = format!("p{}: {pending_work:?}", self.process);
             self.checker.books().broken(Rule::NoRemains, how);
         }
     }

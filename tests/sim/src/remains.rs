@@ -14,7 +14,7 @@ impl World {
     /// and no key stands because nobody has deleted it.
     pub(crate) fn check_delivered(&mut self) {
         let clients = self.hosts.iter().filter_map(|host| host.redlock.as_ref());
-        let is_held = |client: &Redlock| quorlock::test_util::census(client).leases > 0;
+        let is_held = |client: &Redlock| quorlock::test_util::pending_work(client).leases > 0;
         if !self.scenario.mode.is_whole() || clients.into_iter().any(is_held) {
             return;
         }
