@@ -225,6 +225,21 @@ async fn unconfirmed_release() {
 }
 
 #[test]
+fn missing_permission_for_time_is_one_warning() {
+    play(3, clocks_that_cannot_be_read());
+}
+
+async fn clocks_that_cannot_be_read() {
+    let cluster = Cluster::start(3);
+    for node in &cluster {
+        node.cmd(&["ACL", "SETUSER", "default", "-time"]);
+    }
+    let _redlock = client(Redlock::builder().nodes(cluster.urls())).await;
+    let warning = "does not permit TIME: steps of its clock cannot be detected; permit +time";
+    assert_eq!((count(warning), lines().len()), (1, 1), "{:#?}", lines());
+}
+
+#[test]
 fn everything_can_be_subscribed_to_and_shows_no_secret() {
     play(5, everything());
 }

@@ -61,6 +61,9 @@ pub enum Finding {
         /// Number of keys evicted since it started.
         evicted: u64,
     },
+    /// The server does not permit `TIME`, so clients cannot detect that its clock steps forward or runs fast. Severity:
+    /// danger.
+    ClockUnreadable,
     /// The server's clock was stepped during the check. A danger.
     ClockMoved {
         /// Lower bound of the step.
@@ -162,6 +165,7 @@ impl Finding {
             | Self::SameServer { .. }
             | Self::Refused { .. }
             | Self::Evicting { .. }
+            | Self::ClockUnreadable
             | Self::ClockMoved { .. } => Severity::Danger,
         }
     }
@@ -218,6 +222,13 @@ impl fmt::Display for Severity {
 impl Finding {
     fn fmt_clock(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::ClockUnreadable => {
+                write!(
+                    f,
+                    "its clock cannot be read: clients cannot detect a forward step, which "
+                )?;
+                write!(f, "expires locks early; permit +time")
+            }
             Self::ClockMoved { by } => {
                 write!(f, "its clock was stepped by {} during the check: ", short(*by))?;
                 write!(f, "a forward step expires locks early; slew the clock instead")
@@ -279,7 +290,8 @@ impl fmt::Display for Finding {
                 }
                 write!(f, "; set maxmemory-policy noeviction")
             }
-            Self::ClockMoved { .. }
+            Self::ClockUnreadable
+            | Self::ClockMoved { .. }
             | Self::ClockOff { .. }
             | Self::ClocksDisagree { .. }
             | Self::ExceedsMaxTtl { .. } => self.fmt_clock(f),

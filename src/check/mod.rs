@@ -255,6 +255,7 @@ fn findings(probe: &Probe) -> Vec<Finding> {
     found.extend(
         facts.evicting().map(|policy| Finding::Evicting { policy: policy.to_owned(), evicted }),
     );
+    found.extend(clock.is_none().then_some(Finding::ClockUnreadable));
     let moved = clock.map(|clock| clock.moved).filter(|moved| *moved > STEADY);
     found.extend(moved.map(|by| Finding::ClockMoved { by }));
     match facts.persistence() {
@@ -282,7 +283,6 @@ fn findings(probe: &Probe) -> Vec<Finding> {
         (facts.run_id().is_some(), "server identity", "+info"),
         (has_eviction, "eviction policy", "+info"),
         (facts.persistence().is_some(), "persistence", "+info +config|get"),
-        (clock.is_some(), "clock", "+time"),
         (facts.sentinels().is_some(), "Sentinels", "+pubsub|numsub"),
         (clients.is_some(), "settings of other clients", "+client|list"),
         (locks.is_some(), "TTLs of locks", "+scan"),

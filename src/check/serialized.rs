@@ -147,6 +147,7 @@ impl Serialize for Finding {
             Self::NotDurable { persistence } => {
                 ("not_durable", Fields::Kept { persistence: *persistence })
             }
+            Self::ClockUnreadable => ("clock_unreadable", Fields::Nothing {}),
             Self::NoFsyncOnRewrite => ("no_fsync_on_rewrite", Fields::Nothing {}),
             Self::Old { version: (major, minor) } => {
                 ("old", Fields::Version { version: format!("{major}.{minor}") })
@@ -310,9 +311,9 @@ mod tests {
             ),
             (Finding::Clustered, "clustered", json!({})),
             (
-                Finding::Unknown { what: "its clock", needs: "+time" },
+                Finding::Unknown { what: "role", needs: "+info" },
                 "unknown",
-                json!({"what": "its clock", "needs": "+time"}),
+                json!({"what": "role", "needs": "+info"}),
             ),
         ] {
             is_written(&finding, kind, "note", held);

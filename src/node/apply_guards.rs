@@ -5,7 +5,7 @@ use super::eligibility::VoteEligibility;
 use super::peer::Peer;
 use super::queued_command::QueuedCommand;
 use super::shared::{NodeShared, NodeState};
-use crate::protocol::{NodeId, Promise, Reading, Time, Verdict, valid_until};
+use crate::protocol::{Reading, Time};
 use crate::sync::contain;
 use crate::wire::{Answer, Grant, NodeFailure, ServerInfo};
 use std::time::Duration;
@@ -33,14 +33,15 @@ impl NodeShared {
     }
 
     fn read_clock(&self, reading: Option<Reading>, at: Time) -> Received {
-        let Some(told) = self.clocks.handle_reading(self.id, reading) else {
-            // What was known of the clock by then still holds.
+        let Some(reading) = reading else {
+            // `TIME` is not permitted (any more): earlier readings still hold.
             return Received { at, counts_from: at.after(self.clocks.lag(self.id, at)) };
         };
-        if let Some(ahead) = told.ahead {
+        let result = self.clocks.handle_reading(self.id, reading);
+        if let Some(ahead) = result.ahead {
             contain(|| self.pushes.handle_step(self.id, ahead, at));
         }
-        Received { at, counts_from: told.counts_from }
+        Received { at, counts_from: result.counts_from }
     }
 
     /// The vote that is cast for `answer` to `command`, which has just come.
@@ -70,10 +71,10 @@ impl NodeShared {
     /// node's clock has stepped ahead. One that was taken over, or is ours already, was free of others.
     fn deferred(&self, command: &QueuedCommand, grant: Grant, received: Received) -> Answer {
         let Received { at, counts_from } = received;
-        let Some(promise) = command.first_promise().filter(|_| counts_from > at) else {
+        if !command.is_plain_acquire() || counts_from <= at {
             return Answer::Granted(grant);
-        };
-        if counts_from >= valid_until(promise.written, promise.ttl, self.clocks.drift) {
+        }
+        if command.kept_until(self.clocks.drift).is_none_or(|until| counts_from >= until) {
             let ahead = counts_from.since(at);
             return Answer::Excluded(NodeFailure::Suspect { ahead, counts_in: ahead });
         }
@@ -84,55 +85,25 @@ impl NodeShared {
     fn learn(&self, command: &QueuedCommand, answer: &Answer, now: Time) {
         let (claim, node) = (command.claim(), self.id);
         match answer {
-            Answer::Granted(grant) => match command.promise() {
-                Some(promise) => {
-                    let drift = self.clocks.drift;
-                    claim.note_kept(node, valid_until(promise.written, promise.ttl, drift));
-                    if !self.clocks.is_told(node) {
-                        self.learn_of_promise(command, promise, grant.left, now);
-                    }
-                }
-                None if command.is_release() => forget(command, node),
+            Answer::Granted(_) => match command.kept_until(self.clocks.drift) {
+                Some(until) => claim.note_kept(node, until),
+                None if command.is_release() => _ = claim.forget_kept(node),
                 None => {}
             },
             Answer::Missing { .. } if command.is_extension() || command.is_first_release() => {
-                let kept = claim.forget_kept(node);
-                forget(command, node);
-                // It cuts off a millisecond.
-                if kept.is_some_and(|until| until > now.after(Duration::from_millis(1))) {
+                // Redis truncates a TTL to milliseconds.
+                if claim
+                    .forget_kept(node)
+                    .is_some_and(|until| until > now.after(Duration::from_millis(1)))
+                {
                     self.guard.handle_missing(node, now);
                 }
             }
-            Answer::Denied(_) if command.is_extension() => forget(command, node),
+            Answer::Denied(_) if command.is_extension() => _ = claim.forget_kept(node),
             Answer::Missing { .. }
             | Answer::Denied(_)
             | Answer::Excluded(_)
             | Answer::Failed(_) => {}
-        }
-    }
-
-    /// Where the node does not tell what time it is: the time that was left to a key shows whether it was
-    /// kept for as long as was promised.
-    fn learn_of_promise(
-        &self,
-        command: &QueuedCommand,
-        promise: Promise,
-        left: Option<Duration>,
-        now: Time,
-    ) {
-        let (claim, node) = (command.claim(), self.id);
-        let earlier = claim.promise(node).filter(|_| command.is_extension());
-        let measured = earlier.zip(left);
-        let ahead = measured
-            .and_then(|(earlier, left)| Some((earlier, self.clocks.ahead(earlier, left, now)?)));
-        let Some((earlier, ahead)) = ahead else {
-            claim.note_promise(node, promise);
-            return;
-        };
-        claim.forget_promise(node);
-        claim.note_promise(node, promise);
-        if self.clocks.handle_deviation(node, earlier, ahead, now) == Verdict::StoodStill {
-            contain(|| self.pushes.handle_step(node, Duration::MAX, now));
         }
     }
 
@@ -162,12 +133,6 @@ impl NodeShared {
         let forgot = self.guard.failure(self.id, now);
         forgot.or_else(|| self.clocks.failure(self.id, now))
     }
-}
-
-/// What `node` had promised holds no more.
-fn forget(command: &QueuedCommand, node: NodeId) {
-    command.claim().forget_kept(node);
-    command.claim().forget_promise(node);
 }
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
 //! What one attempt may have left on the nodes.
 
-use crate::protocol::{NodeId, Promise, Time, Ttl};
-use crate::sync::lock;
+use crate::protocol::{NodeId, Time, Ttl};
 use crate::wire::{Counters, Keys, Subject, Value};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -41,13 +39,7 @@ pub(crate) struct Claim {
     /// Until when each node keeps the keys at the least, by what it has granted last; 0 if it has not, or
     /// they have gone.
     kept: Box<[AtomicU64]>,
-    /// What nodes have promised that do not tell what time it is: none, as a rule.
-    promises: Mutex<Option<Box<Promises>>>,
 }
-
-/// What each node has promised.
-#[derive(Debug, Default)]
-struct Promises(Vec<Option<Promise>>);
 
 impl Claim {
     /// Keys and a value for so many `nodes`.
@@ -66,7 +58,6 @@ impl Claim {
             late_from: Time::END,
             late: AtomicU32::new(0),
             kept: (0..nodes).map(|_| AtomicU64::new(0)).collect(),
-            promises: Mutex::default(),
         }
     }
 
@@ -196,29 +187,6 @@ impl Claim {
         (until > 0).then(|| Time::from_nanos(until))
     }
 
-    /// What `node` has promised, if that is known.
-    pub(super) fn promise(&self, node: NodeId) -> Option<Promise> {
-        lock(&self.promises).as_ref()?.0.get(node.index()).copied().flatten()
-    }
-
-    /// Notes what `node` has promised. It does not shorten what it promised before.
-    pub(super) fn note_promise(&self, node: NodeId, promise: Promise) {
-        let mut promises = lock(&self.promises);
-        let Promises(promises) = &mut **promises.get_or_insert_default();
-        if promises.len() <= node.index() {
-            promises.resize(node.index() + 1, None);
-        }
-        let known = &mut promises[node.index()];
-        if known.is_none_or(|known| known.until() < promise.until()) {
-            *known = Some(promise);
-        }
-    }
-
-    /// What `node` had promised, which holds no more.
-    pub(super) fn forget_promise(&self, node: NodeId) -> Option<Promise> {
-        lock(&self.promises).as_mut()?.0.get_mut(node.index())?.take()
-    }
-
     /// A node's clock may run slower than ours: 1/64 and 10 ms are added, above any drift allowed.
     fn note_expiry(&self, ttl: Ttl, now: Time) {
         let ttl = ttl.as_duration();
@@ -257,13 +225,6 @@ mod tests {
         assert!(claim.note_written(node, ttl(6_400), Time::from_nanos(90_000_000)));
         assert_eq!(claim.expiry(), Time::from_nanos(6_600_000_000), "it was extended");
         assert!(claim.is_written(node) && !claim.is_written(NodeId::new(1)));
-        assert_eq!(claim.promise(node), None);
-        let [long, short] =
-            [9, 5].map(|until| Promise { written: Time::from_nanos(7), ttl: ttl(until) });
-        claim.note_promise(node, long);
-        claim.note_promise(node, short);
-        assert_eq!((claim.promise(node), claim.promise(NodeId::new(1))), (Some(long), None));
-        assert_eq!((claim.forget_promise(node), claim.promise(node)), (Some(long), None));
         claim.note_refused(node);
         assert!(claim.is_refused(node) && !claim.is_refused(NodeId::new(1)));
         assert!(claim.note_written(node, ttl(1), Time::from_nanos(2)) && !claim.is_refused(node));

@@ -3,7 +3,7 @@
 use super::ballot::Ballot;
 use super::claim::Claim;
 use crate::observe::Asked;
-use crate::protocol::{NodeId, PendingRelease, Promise, Time, Ttl};
+use crate::protocol::{Drift, NodeId, PendingRelease, Time, Ttl, valid_until};
 use crate::wire::{
     Answer, Capabilities, Command, Conflict, CoolDown, Form, NodeFailure, ReplyShape, Requests,
     Value, Wants,
@@ -45,8 +45,9 @@ enum Stage {
 struct Written {
     /// False if it had been written before.
     is_first: bool,
-    /// What the node promises if it grants this.
-    promise: Option<Promise>,
+    at: Time,
+    /// TTL that all keys have if the node grants this.
+    ttl: Option<Ttl>,
     replies: ReplyShape,
 }
 
@@ -218,14 +219,16 @@ impl QueuedCommand {
         self.is_release() && self.written().is_some_and(|written| written.is_first)
     }
 
-    /// For how long the node keeps the keys if it grants what was written.
-    pub(super) fn promise(&self) -> Option<Promise> {
-        self.written()?.promise
+    /// Time until which the node keeps the keys at least, if it grants this. `None` if it was never written, or sets no
+    /// TTL for all keys.
+    pub(super) fn kept_until(&self, drift: Drift) -> Option<Time> {
+        let written = self.written()?;
+        Some(valid_until(written.at, written.ttl?, drift))
     }
 
-    /// The same, if it asks for a lock that is free.
-    pub(super) fn first_promise(&self) -> Option<Promise> {
-        self.promise().filter(|_| matches!(self.command, Command::Acquire { .. }))
+    /// True for an acquire of locks that are free: no adoption, no confirmation of a token.
+    pub(super) fn is_plain_acquire(&self) -> bool {
+        matches!(self.command, Command::Acquire { .. })
     }
 
     pub(super) fn is_extension(&self) -> bool {
@@ -354,15 +357,15 @@ impl QueuedCommand {
         if ttl.is_some_and(|ttl| !self.claim.note_written(node, ttl, now)) {
             return false;
         }
-        // A repair leaves keys of a set as they are that were not lost.
-        let is_whole = !matches!(self.command, Command::Repair { .. });
-        let promise = ttl.filter(|_| is_whole).map(|ttl| Promise { written: now, ttl });
+        // A repair does not change the TTL of keys that were not lost.
+        let is_repair = matches!(self.command, Command::Repair { .. });
+        let ttl = ttl.filter(|_| !is_repair);
         let is_first = !self.was_written();
         if self.unanswered > 0 {
             self.reached.get_or_insert(now);
         }
         let replies = self.command.write(self.claim.subject(node), self.form, now, can, requests);
-        self.stage = Stage::Written(Written { is_first, promise, replies });
+        self.stage = Stage::Written(Written { is_first, at: now, ttl, replies });
         true
     }
 

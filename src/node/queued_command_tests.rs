@@ -35,28 +35,28 @@ fn reply(wire: &str) -> redis::Value {
 }
 
 #[test]
-fn what_was_never_written_promises_nothing_and_has_no_replies() {
+fn unwritten_command_sets_no_key_and_has_no_replies() {
     let mut command = QueuedCommand::repair(claim(), NOW.after(Duration::from_secs(9)));
     assert!(!command.was_written());
-    assert_eq!((command.replies(), command.promise()), (0, None));
+    assert_eq!((command.replies(), command.kept_until(Drift::DEFAULT)), (0, None));
     assert_eq!(command.read(&[redis::Value::Okay]), None);
     assert!(!command.fall_back(&[reply("-NOSCRIPT no\r\n")]));
 }
 
 #[test]
-fn what_was_written_promises_from_when_it_was_written_last() {
+fn granted_keys_are_kept_from_the_last_write() {
     let (claim, later) = (claim(), NOW.after(Duration::from_secs(4)));
     let until = NOW.after(Duration::from_secs(9));
     let sink = Arc::new(Ignore);
     let mut command = QueuedCommand::extend(claim, until, true, Ballot::new(sink, node()));
-    for (now, left) in [(NOW, 9), (later, 5)] {
+    for (now, remaining) in [(NOW, 9), (later, 5)] {
         assert_eq!(write(&mut command, now), command.replies());
-        let promise = command.promise().expect("it is to keep the keys");
-        assert_eq!(promise.written, now);
-        assert_eq!(promise.ttl.as_duration(), Duration::from_secs(left));
+        let ttl = Ttl::covering(Duration::from_secs(remaining));
+        let kept_until = command.kept_until(Drift::DEFAULT);
+        assert_eq!(kept_until, Some(valid_until(now, ttl, Drift::DEFAULT)));
     }
-    assert_eq!(command.replies(), 3, "the script, and to be told of changes");
-    assert_eq!(command.first_promise(), None, "the lock is ours already");
+    assert_eq!(command.replies(), 3, "the script and two commands to watch the key");
+    assert!(!command.is_plain_acquire());
 }
 
 #[test]
@@ -67,15 +67,15 @@ fn a_release_is_the_first_until_it_is_written_again() {
     assert!(release.is_first_release() && release.was_written());
     write(&mut release, NOW);
     assert!(!release.is_first_release() && release.was_written());
-    assert_eq!(release.promise(), None);
+    assert_eq!(release.kept_until(Drift::DEFAULT), None);
 }
 
 #[test]
-fn a_repair_promises_nothing_and_is_not_written_once_its_claim_is_withdrawn() {
+fn repair_does_not_count_as_kept_and_is_not_written_after_a_withdrawal() {
     let until = NOW.after(Duration::from_secs(9));
     let mut repair = QueuedCommand::repair(claim(), until);
     write(&mut repair, NOW);
-    assert_eq!((repair.promise(), repair.is_first_release()), (None, false));
+    assert_eq!((repair.kept_until(Drift::DEFAULT), repair.is_first_release()), (None, false));
     let withdrawn = claim();
     withdrawn.withdraw();
     let mut repair = QueuedCommand::repair(withdrawn, until);

@@ -58,13 +58,14 @@ impl NodeShared {
         })
     }
 
-    /// There is one connection more.
-    pub(super) fn tell_opened(&self) {
+    /// Emits that a connection was opened. `reads_clock`: the server permits `TIME`.
+    pub(super) fn tell_opened(&self, reads_clock: bool) {
         let connections = self.connections.fetch_add(1, Ordering::AcqRel) + 1;
         let observers = &self.environment.observers;
-        if observers.wants(Weight::Detail) {
-            let event = ConnectionOpened { node: &self.name, connections };
-            observers.tell(Weight::Detail, &event);
+        let weight = if reads_clock { Weight::Detail } else { Weight::Trouble };
+        if observers.wants(weight) {
+            let event = ConnectionOpened { node: &self.name, reads_clock, connections };
+            observers.tell(weight, &event);
         }
     }
 

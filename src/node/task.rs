@@ -89,12 +89,13 @@ impl NodeTask {
         }
         node.handle_set_up(&link.peer);
         node.set_info(link.peer.info.clone());
+        let reads_clock = link.peer.reading.is_some();
         self.reconnect.handle_connected(now.timer);
         self.state = State::Connected(Box::new(Connected::new(link, &self.backlog)));
         if replaced.is_some() {
             node.tell_closed(replaced.as_ref());
         }
-        node.tell_opened();
+        node.tell_opened(reads_clock);
         self.backlog.handle_recovery(now.timer);
         // What happened meanwhile was not told.
         node.tell(None);

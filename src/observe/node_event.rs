@@ -95,6 +95,8 @@ pub struct ReleasesOwed<'a> {
 pub struct ConnectionOpened<'a> {
     /// Address of the node, without user and password.
     pub node: &'a str,
+    /// False if the server does not permit `TIME`. Then this client cannot detect steps of the server's clock.
+    pub reads_clock: bool,
     /// Number of this client's connections to the node.
     pub connections: usize,
 }

@@ -48,6 +48,7 @@ enum Verb {
 /// Kind of line with its own rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
+    ClockUnreadable,
     Failing,
     Lost,
     NoQuorum,
@@ -58,6 +59,7 @@ impl Kind {
     /// Text for suppressed lines.
     fn more(self) -> &'static str {
         match self {
+            Self::ClockUnreadable => "more connections without readable clock",
             Self::Failing => "more renewals failed",
             Self::Lost => "more leases were lost",
             Self::NoQuorum => "more acquires found no quorum",
@@ -328,7 +330,14 @@ impl Observer for Spans {
     }
 
     fn connection_opened(&self, event: &ConnectionOpened<'_>) {
-        debug!(target: "quorlock", "connected to {}", event.node);
+        let ConnectionOpened { node, reads_clock, .. } = *event;
+        debug!(target: "quorlock", "connected to {node}");
+        if !reads_clock && let Some(more) = self.rate_limited(Kind::ClockUnreadable) {
+            warn!(
+                target: "quorlock",
+                "{node} does not permit TIME: steps of its clock cannot be detected; permit +time{more}",
+            );
+        }
     }
 
     fn connection_closed(&self, event: &ConnectionClosed<'_>) {

@@ -25,8 +25,6 @@ pub(crate) enum Answer {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Grant {
-    /// For an extension: remaining TTL before it. `None` if the key had no expiry.
-    pub(crate) left: Option<Duration>,
     /// When the grant starts to count; `None`: immediately (I15).
     pub(crate) counts_from: Option<Time>,
     /// Value of the fencing counters, for a fenced command.

@@ -190,14 +190,14 @@ fn multiple_and_fenced_keys_are_acquired_by_script() {
     let script = "EVALSHA acquire_fenced 2 k k#quorlock:token:{k} 7 60000 mine 9000";
     expect(&Command::Acquire { ttl, wants: Wants::Nothing }, &fenced, true, &[script], (0, 0, 0));
     let set =
-        "EVALSHA ACQUIRE 4 a b a#quorlock:token:{a} b#quorlock:token:{b} 7 incr 60000 1 mine 9000";
+        "EVALSHA ACQUIRE 4 a b a#quorlock:token:{a} b#quorlock:token:{b} 7 incr 60000 mine 9000";
     let fenced_set = About::keys(&["a", "b"]).fenced(None);
     expect(&Command::Acquire { ttl, wants: Wants::Nothing }, &fenced_set, true, &[set], (0, 0, 0));
     let lines = [caching, "PTTL k", script];
     expect(&Command::Acquire { ttl, wants: Wants::Watch }, &fenced, true, &lines, (2, 0, 0));
     let repair = Command::Repair { until: until(8_000) };
     expect(&repair, &ab, true, &["EVALSHA acquire 2 a b mine 8000"], (0, 0, 0));
-    let script = "EVALSHA ACQUIRE 2 k k#quorlock:token:{k} 9 touch 60000 1 mine 8000";
+    let script = "EVALSHA ACQUIRE 2 k k#quorlock:token:{k} 9 touch 60000 mine 8000";
     expect(&repair, &About::keys(&["k"]).fenced(Some(9)), true, &[script], (0, 0, 0));
 }
 
@@ -215,9 +215,9 @@ fn extension_subscribes_after_its_script() {
     let uncommitted = About::keys(&["k"]).fenced(None);
     expect(&quiet, &uncommitted, true, &["EVALSHA extend 1 k mine 8000"], (0, 0, 0));
     let fenced = About::keys(&["k"]).fenced(Some(9));
-    let script = "EVALSHA EXTEND 2 k k#quorlock:token:{k} 9 touch 60000 -1 mine 8000";
+    let script = "EVALSHA EXTEND 2 k k#quorlock:token:{k} 9 touch 60000 mine 8000";
     expect(&watched, &fenced, true, &[script, caching, "PTTL k"], (0, 0, 0));
-    let script = "EVALSHA EXTEND 2 k k#quorlock:token:{k} 12 touch 60000 -1 mine 1";
+    let script = "EVALSHA EXTEND 2 k k#quorlock:token:{k} 12 touch 60000 mine 1";
     expect(&Command::ConfirmToken { token: 12 }, &uncommitted, true, &[script], (0, 0, 0));
 }
 
@@ -231,13 +231,13 @@ fn adopt_release_and_force_delete_use_the_release_script() {
     let (k, fenced) = (About::keys(&["k"]), || About::keys(&["k"]).fenced(None));
     let adopt = Command::Adopt { ttl: ms(9_000), from: Arc::new(Value::of(b"theirs")) };
     expect(&adopt, &k, true, &["EVALSHA release 1 k theirs mine 9000"], (0, 0, 0));
-    let script = "EVALSHA RELEASE 2 k k#quorlock:token:{k} 7 incr 60000 1 theirs mine 9000";
+    let script = "EVALSHA RELEASE 2 k k#quorlock:token:{k} 7 incr 60000 theirs mine 9000";
     expect(&adopt, &fenced(), true, &[script], (0, 0, 0));
 
     let release = Command::Release { cooling: None };
     expect(&release, &k, true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     expect(&release, &fenced(), true, &["EVALSHA release 1 k mine"], (0, 0, 0));
-    let script = "EVALSHA RELEASE 2 k k#quorlock:token:{k} 9 try 60000 1 mine";
+    let script = "EVALSHA RELEASE 2 k k#quorlock:token:{k} 9 try 60000 mine";
     expect(&release, &About::keys(&["k"]).fenced(Some(9)), true, &[script], (0, 0, 0));
     // The token equals the hint, so the counter is already high enough.
     let even = About::keys(&["k"]).fenced(Some(7));
@@ -247,7 +247,7 @@ fn adopt_release_and_force_delete_use_the_release_script() {
     let swap = "EVALSHA release 1 k mine nobody 500";
     expect(&cool_down(until(500)), &k, true, &[swap], (0, 0, 0));
     // The counter must outlive the cool-down value by half of its TTL.
-    let script = "EVALSHA RELEASE 2 k k#quorlock:token:{k} 7 try 60000 1 mine nobody 31000";
+    let script = "EVALSHA RELEASE 2 k k#quorlock:token:{k} 7 try 60000 mine nobody 31000";
     expect(&cool_down(until(31_000)), &even, true, &[script], (0, 0, 0));
     expect(&cool_down(NOW), &k, true, &["EVALSHA release 1 k mine"], (0, 0, 0));
     expect(&Command::ForceDelete, &k, true, &["EVALSHA release 1 k mine"], (0, 0, 0));

@@ -38,15 +38,11 @@ pub(super) fn answer(request: RequestKind, reply: &Value, value: &Held) -> Answe
             Ok(number @ 1..LIMIT) => granted().with_number(number),
             _ => Answer::unexpected(OUT_OF_RANGE),
         },
-        (RequestKind::Extend, Value::Int(pttl @ -1..)) => {
-            let left = RemainingTtl::of(*pttl).and_then(RemainingTtl::limited);
-            Answer::Granted(Grant { left, ..Grant::default() })
+        (RequestKind::Extend | RequestKind::Release | RequestKind::NativeDelete, Value::Int(1)) => {
+            granted()
         }
-        (RequestKind::Extend, Value::Int(-2)) => missing(),
-        (RequestKind::Extend, Value::Int(-3)) => denied(),
-        (RequestKind::Release | RequestKind::NativeDelete, Value::Int(1)) => granted(),
-        (RequestKind::Release, Value::Int(0)) => missing(),
-        (RequestKind::Release, Value::Int(-1)) => denied(),
+        (RequestKind::Extend | RequestKind::Release, Value::Int(0)) => missing(),
+        (RequestKind::Extend | RequestKind::Release, Value::Int(-1)) => denied(),
         (RequestKind::Read, Value::Int(-2)) => missing(),
         (RequestKind::Read, Value::Int(pttl @ -1..)) => {
             Answer::Denied(Conflict { remaining: RemainingTtl::of(*pttl), ..Conflict::default() })
@@ -155,14 +151,13 @@ mod tests {
             ("+OK\r\n", Granted, Failed, Failed, Failed, Failed),
             ("$-1\r\n", Denied, Failed, Failed, Failed, Failed),
             ("_\r\n", Denied, Failed, Failed, Failed, Failed),
-            (":9000\r\n", Failed, Granted, Granted, Failed, Denied),
-            (":9007199254740992\r\n", Failed, Failed, Granted, Failed, Denied),
+            (":9000\r\n", Failed, Granted, Failed, Failed, Denied),
+            (":9007199254740992\r\n", Failed, Failed, Failed, Failed, Denied),
             (":1\r\n", Failed, Granted, Granted, Granted, Denied),
-            (":0\r\n", Failed, Failed, Granted, Missing, Denied),
-            (":-1\r\n", Failed, Failed, Granted, Denied, Denied),
-            (":-2\r\n", Failed, Failed, Missing, Failed, Missing),
-            (":-3\r\n", Failed, Failed, Denied, Failed, Failed),
-            (":-4\r\n", Failed, Failed, Failed, Failed, Failed),
+            (":0\r\n", Failed, Failed, Missing, Missing, Denied),
+            (":-1\r\n", Failed, Failed, Denied, Denied, Denied),
+            (":-2\r\n", Failed, Failed, Failed, Failed, Missing),
+            (":-3\r\n", Failed, Failed, Failed, Failed, Failed),
             ("$2\r\nhi\r\n", Failed, Failed, Failed, Failed, Failed),
             ("$2\r\n17\r\n", Failed, Failed, Failed, Failed, Failed),
             ("+QUEUED\r\n", Failed, Failed, Failed, Failed, Failed),
@@ -184,16 +179,6 @@ mod tests {
                 assert_eq!(answer.vote(), vote, "{wire:?} to {request:?}");
             }
         }
-    }
-
-    #[test]
-    fn extension_returns_the_previous_ttl() {
-        let left = |wire| match answer(RequestKind::Extend, &parsed(wire), &Held::of(b"v")) {
-            Answer::Granted(Grant { left, counts_from: None, number: None }) => left,
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(left(":70\r\n"), Some(Duration::from_millis(70)));
-        assert_eq!(left(":-1\r\n"), None, "no expiry");
     }
 
     #[test]
@@ -230,8 +215,8 @@ mod tests {
             (RequestKind::Acquire, "+OK\r\n", Vote::Granted),
             (RequestKind::Acquire, "*2\r\n:70\r\n:1\r\n", Vote::Denied),
             (RequestKind::AcquireFenced, "*2\r\n:70\r\n:1\r\n", Vote::Denied),
-            (RequestKind::Extend, ":9000\r\n", Vote::Granted),
-            (RequestKind::Extend, ":-2\r\n", Vote::Missing),
+            (RequestKind::Extend, ":1\r\n", Vote::Granted),
+            (RequestKind::Extend, ":0\r\n", Vote::Missing),
             (RequestKind::Release, ":-1\r\n", Vote::Denied),
         ] {
             let wire = format!("*2\r\n{inside}$16\r\n9007199254740991\r\n");

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 /// Lua script that sets all keys, or none.
 pub(super) static ACQUIRE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("scripts/acquire.lua")).fenced("1"));
+    LazyLock::new(|| Script::new(include_str!("scripts/acquire.lua")).fenced());
 
 /// Lua script that sets one key and increments its fencing counter. Same effect as the fenced [`ACQUIRE`] for one key,
 /// at half the cost.
@@ -16,11 +16,11 @@ pub(super) static ACQUIRE_FENCED: LazyLock<Script> =
 
 /// Lua script that extends keys with this client's value.
 pub(super) static EXTEND: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("scripts/extend.lua")).fenced("-1"));
+    LazyLock::new(|| Script::new(include_str!("scripts/extend.lua")).fenced());
 
 /// Lua script that deletes keys with a given value, or replaces the value.
 pub(super) static RELEASE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("scripts/release.lua")).fenced("1"));
+    LazyLock::new(|| Script::new(include_str!("scripts/release.lua")).fenced());
 
 /// Lua script that reads a key's value and remaining TTL.
 pub(super) static READ: LazyLock<Script> =
@@ -35,19 +35,13 @@ pub(super) fn sources() -> impl Iterator<Item = &'static str> {
 /// A script, and its variant that also updates the fencing counters.
 pub(super) struct Script {
     plain: Text,
-    fenced: Option<Fenced>,
+    fenced: Option<Text>,
 }
 
 struct Text {
     source: String,
     /// Encoded `EVALSHA` and hash.
     evalsha: Vec<u8>,
-}
-
-struct Fenced {
-    text: Text,
-    /// Minimum integer result that means success.
-    min_success: &'static str,
 }
 
 /// Encoding of a command.
@@ -85,16 +79,16 @@ impl Script {
     }
 
     /// Adds the variant that updates counters.
-    fn fenced(self, min_success: &'static str) -> Self {
+    fn fenced(self) -> Self {
         let plain = &self.plain.source;
         let fenced = include_str!("scripts/fenced.lua");
         let text =
             Text::new(format!("local function unfenced(KEYS, ARGV)\n{plain}\nend\n{fenced}"));
-        Self { fenced: Some(Fenced { text, min_success }), ..self }
+        Self { fenced: Some(text), ..self }
     }
 
     fn texts(&self) -> impl Iterator<Item = &Text> {
-        std::iter::once(&self.plain).chain(self.fenced.as_ref().map(|fenced| &fenced.text))
+        std::iter::once(&self.plain).chain(&self.fenced)
     }
 
     /// Starts a call with the keys, and with the counters if they are to be updated. The caller appends the script's
@@ -107,11 +101,9 @@ impl Script {
         arguments: usize,
         requests: &'a mut Requests,
     ) -> Arguments<'a> {
-        let fenced_update = self.fenced.as_ref().zip(update);
-        let text = fenced_update.map_or(&self.plain, |(fenced, _)| &fenced.text);
-        let Some((fenced, update)) = fenced_update else {
+        let Some((text, update)) = self.fenced.as_ref().zip(update) else {
             // The number of keys, then the keys.
-            let call = text.call(form, 1 + keys.len() + arguments, requests);
+            let call = self.plain.call(form, 1 + keys.len() + arguments, requests);
             return call.number(keys.len() as u64).args(keys.iter());
         };
         let keys_and_counters = 2 * keys.len();
@@ -122,7 +114,6 @@ impl Script {
             .number(update.minimum)
             .arg(update.mode.word())
             .number(update.ttl.as_millis())
-            .arg(fenced.min_success)
     }
 }
 
@@ -143,4 +134,4 @@ impl Script {
 }
 
 /// Number of arguments of `fenced.lua`, before those of the wrapped script.
-const COUNTER_ARGUMENTS: usize = 4;
+const COUNTER_ARGUMENTS: usize = 3;

@@ -207,7 +207,7 @@ async fn what_a_user_may_not_do_is_named_and_what_it_may_not_see_is_unknown() {
     // A greeting is answered to everybody, and tells the version and the role.
     assert_eq!(
         unknown,
-        ["+info", "+info", "+info +config|get", "+time", "+pubsub|numsub", "+client|list", "+scan",],
+        ["+info", "+info", "+info +config|get", "+pubsub|numsub", "+client|list", "+scan"],
         "{node}"
     );
     assert!(node.version().is_some() && node.role() == Some(Role::Master), "{node}");
@@ -245,15 +245,18 @@ async fn the_rights_that_the_readme_names_are_enough() {
 
 #[tokio::test]
 async fn a_server_that_tells_nothing_of_its_settings_is_not_guessed_at() {
-    let hidden = ["--rename-command", "CONFIG", "", "--rename-command", "TIME", ""];
-    let node = alone(&with(&hidden)).await;
+    let node = alone(&with(&["--rename-command", "CONFIG", ""])).await;
     assert_eq!(node.persistence(), None, "it may save snapshots: {node}");
-    let whats = ["+info +config|get", "+time"];
-    let needs = |finding: &Finding| match finding {
-        Finding::Unknown { needs, .. } => *needs,
-        other => panic!("{other}"),
-    };
-    assert_eq!(node.findings().iter().map(needs).collect::<Vec<_>>(), whats, "{node}");
+    let unknown = Finding::Unknown { what: "persistence", needs: "+info +config|get" };
+    assert_eq!(node.findings(), [unknown], "{node}");
+}
+
+#[tokio::test]
+async fn server_without_time_is_a_danger() {
+    let node = alone(&with(&["--rename-command", "TIME", ""])).await;
+    let dangers = node.findings().iter().filter(|found| found.severity() == Severity::Danger);
+    assert_eq!(dangers.collect::<Vec<_>>(), [&Finding::ClockUnreadable], "{node}");
+    assert!(told(&node).contains("permit +time"), "{node}");
 }
 
 #[tokio::test]

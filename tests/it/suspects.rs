@@ -89,34 +89,6 @@ async fn a_node_whose_clock_jumps_ahead_grants_nothing_for_long_and_the_others_c
 }
 
 #[tokio::test]
-async fn where_nodes_do_not_tell_the_time_their_keys_tell_that_a_clock_has_jumped() {
-    let cluster = clocked(3);
-    for node in &cluster {
-        node.cmd(&["ACL", "SETUSER", "timeless", "on", ">pw", "~*", "&*", "+@all", "-time"]);
-    }
-    let urls = cluster.iter().map(|node| format!("redis://timeless:pw@{}", node.addr()));
-    let redlock = Redlock::builder().nodes(urls).node_timeout(ms(1_000)).max_ttl(HOUR).ttl(TTL);
-    let redlock = redlock.build().expect("good settings");
-    let lease = granted_by_all(&redlock, "r").await;
-    lease.extend(TTL).await.expect("all hold it");
-    assert_eq!(suspects(&redlock), 0);
-
-    jump(&cluster[1], JUMP).await;
-    lease.extend(TTL).await.expect("two hold it, and can be believed");
-    eventually("it is noticed", || is_suspect(&redlock, 1)).await;
-    let standing = redlock.nodes()[1].eligibility().clone();
-    let VoteEligibility::Excluded(NodeFailure::Suspect { ahead, .. }) = standing else {
-        panic!("{standing}")
-    };
-    assert!(ahead > JUMP / 2 && ahead < JUMP * 2, "{ahead:?}");
-    // With it alone there is no quorum any more: neither for a lock nor for an extension.
-    cluster[2].kill();
-    refused_for_suspect(&redlock, 1).await;
-    lease.extend(TTL).await.expect_err("one counts");
-    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released), "that counts");
-}
-
-#[tokio::test]
 async fn a_step_stays_known_when_the_node_does_not_tell_the_time_any_more() {
     let cluster = clocked(1);
     let node = &cluster[0];

@@ -11,23 +11,18 @@ pub(super) fn run(run: &mut Run<'_, '_>, keys: &[Vec<u8>], args: &[Vec<u8>]) -> 
         match run.held("key", key)? {
             Held::Nothing => is_missing = true,
             Held::Value(held) if held == value => {}
-            Held::Value(_) | Held::Other => return Ok(Reply::Int(-3)),
+            Held::Value(_) | Held::Other => return Ok(Reply::Int(-1)),
         }
     }
     if is_missing {
-        return Ok(Reply::Int(-2));
+        return Ok(Reply::Int(0));
     }
-    let mut lowest = -1;
     for key in keys {
-        let left = run.pttl(key)?;
-        if is_below(left, ttl) {
+        if is_below(run.pttl(key)?, ttl) {
             run.call("redis.call('PEXPIRE'", &[b"PEXPIRE", key, ttl])?;
         }
-        if lowest == -1 || left != -1 && left < lowest {
-            lowest = left;
-        }
     }
-    Ok(Reply::Int(lowest))
+    Ok(Reply::Int(1))
 }
 
 #[allow(clippy::cast_precision_loss, reason = "Lua's numbers are doubles")]

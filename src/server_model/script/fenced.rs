@@ -7,7 +7,7 @@ use crate::server_model::reply::Reply;
 
 pub(super) const AT_END: &str = "COUNTER a fencing counter has reached its maximum: delete its key";
 /// How many arguments are this script's own.
-const OWN: usize = 4;
+const OWN: usize = 3;
 
 pub(super) fn run(
     run: &mut Run<'_, '_>,
@@ -27,8 +27,7 @@ pub(super) fn run(
     let answer = unfenced(run, locks, args.get(OWN..).unwrap_or_default())?;
     let is_done = match &answer {
         Reply::Error(_) => return Ok(answer),
-        #[allow(clippy::cast_precision_loss, reason = "Lua's numbers are doubles")]
-        Reply::Int(told) => number(argument(args, OWN)).is_some_and(|from| *told as f64 >= from),
+        Reply::Int(result) => *result == 1,
         Reply::Status(_) => true,
         _ => false,
     };

@@ -7,8 +7,7 @@
 --             touch: highest current value
 --             try: like touch, but skips counters that hold no number
 --   ARGV[3]   TTL of the counters in ms
---   ARGV[4]   minimum integer result of the other script that means success
---   ARGV[5..] arguments of the other script
+--   ARGV[4..] arguments of the other script, which succeeds if it returns 1 or OK
 -- Returns { result of the other script, the number as a string }; without success, the highest
 -- current value instead. Returns an error without effect if a counter holds no number (unless
 -- ARGV[2] is 'try'), or has reached its maximum.
@@ -42,12 +41,12 @@ end
 if number >= END then
   return redis.error_reply('COUNTER a fencing counter has reached its maximum: delete its key')
 end
-local answer = unfenced({ unpack(KEYS, 1, half) }, { unpack(ARGV, 5) })
-local kind = type(answer)
-if kind == 'table' and answer.err then
+local answer = unfenced({ unpack(KEYS, 1, half) }, { unpack(ARGV, 4) })
+local is_table = type(answer) == 'table'
+if is_table and answer.err then
   return answer
 end
-if kind == 'number' and answer >= tonumber(ARGV[4]) or kind == 'table' and answer.ok then
+if answer == 1 or is_table and answer.ok then
   current = number
   for _, counter in ipairs(counters) do
     redis.call('SET', counter, string.format('%.0f', number), 'PX', ARGV[3])

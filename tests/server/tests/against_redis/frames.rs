@@ -91,7 +91,7 @@ pub fn kind(frame: &[u8]) -> String {
         }
         b'>' if frame.ends_with(b"_\r\n") => "all pushed".to_owned(),
         b'>' => "a key pushed".to_owned(),
-        b':' if !matches!(&*first, ":0" | ":1" | ":-1" | ":-2" | ":-3") => ":".to_owned(),
+        b':' if !matches!(&*first, ":0" | ":1" | ":-1" | ":-2") => ":".to_owned(),
         b'$' | b'=' if first != "$-1" => first[..1].to_owned(),
         _ => first,
     }

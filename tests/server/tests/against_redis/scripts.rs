@@ -9,7 +9,6 @@ const FENCED: &str = include_str!("../../../../src/wire/scripts/fenced.lua");
 pub struct Script {
     pub plain: String,
     pub fenced: Option<String>,
-    done_from: &'static str,
 }
 
 /// How counters follow.
@@ -28,9 +27,9 @@ pub struct Scripts {
 }
 
 impl Script {
-    fn new(source: &str, done_from: &'static str) -> Self {
+    fn new(source: &str) -> Self {
         let fenced = format!("local function unfenced(KEYS, ARGV)\n{source}\nend\n{FENCED}");
-        Self { plain: source.to_owned(), fenced: Some(fenced), done_from }
+        Self { plain: source.to_owned(), fenced: Some(fenced) }
     }
 
     /// A call with these keys; its arguments are to be added.
@@ -51,7 +50,6 @@ impl Script {
         words.extend_from_slice(keys);
         words.extend(keys.iter().map(|key| companion(key)));
         words.extend([follow.least.clone(), follow.mode.to_owned(), follow.ttl.clone()]);
-        words.push(self.done_from.to_owned());
         words
     }
 }
@@ -60,11 +58,11 @@ impl Scripts {
     pub fn new() -> Self {
         let look = include_str!("../../../../src/wire/scripts/read.lua");
         let acquire_fenced = include_str!("../../../../src/wire/scripts/acquire_fenced.lua");
-        let alone = |source: &str| Script { plain: source.to_owned(), fenced: None, done_from: "" };
+        let alone = |source: &str| Script { plain: source.to_owned(), fenced: None };
         Self {
-            acquire: Script::new(include_str!("../../../../src/wire/scripts/acquire.lua"), "1"),
-            extend: Script::new(include_str!("../../../../src/wire/scripts/extend.lua"), "-1"),
-            release: Script::new(include_str!("../../../../src/wire/scripts/release.lua"), "1"),
+            acquire: Script::new(include_str!("../../../../src/wire/scripts/acquire.lua")),
+            extend: Script::new(include_str!("../../../../src/wire/scripts/extend.lua")),
+            release: Script::new(include_str!("../../../../src/wire/scripts/release.lua")),
             acquire_fenced: alone(acquire_fenced),
             look: alone(look),
         }
