@@ -302,9 +302,7 @@ impl fmt::Display for Finding {
             }
             Self::Old { version: (major, minor) } => {
                 write!(f, "it is compatible with Redis {major}.{minor}; the oldest version that ")?;
-                let lacks = *major < 6;
-                let lacks = if lacks { ", and before 6.0 releases cannot be pushed" } else { "" };
-                write!(f, "quorlock is tested with is 6.2{lacks}; use a newer one")
+                write!(f, "quorlock is tested with is 6.2: use a newer one")
             }
             Self::NoPushes { failure } => {
                 write!(

@@ -186,10 +186,15 @@ fn fault_of_path(rest: &str) -> Option<&'static str> {
 }
 
 /// Faults in the query parameters of a URL whose path names the database `path`.
+const PROTOCOL: &str = "its protocol is neither 3 nor resp3, and no other is supported";
+
 fn fault_of_parameters(url: &str, path: Option<&str>) -> Option<&'static str> {
     let count = |name| parameters(url).filter(|(other, _)| *other == name).count();
     if parameters(url).any(|(name, _)| count(name) > 1) {
         return Some("a parameter is given twice");
+    }
+    if parameter(url, "protocol").is_some_and(|protocol| !matches!(protocol, "3" | "resp3")) {
+        return Some(PROTOCOL);
     }
     let db = parameter(url, "db")?;
     if !is_database(db) {
@@ -278,7 +283,7 @@ fn reason(error: &redis::RedisError) -> &'static str {
     } else if knows("wildcard") {
         "0.0.0.0 and :: are no addresses to connect to"
     } else if knows("protocol") {
-        "its protocol is none of 2, 3, resp2 and resp3"
+        PROTOCOL
     } else {
         "its host is neither a name nor an address; write redis://user:password@host:port"
     }

@@ -1,6 +1,5 @@
 //! One connection to a node, set up and probed.
 
-use super::handshake::greet;
 use super::line::Written;
 use super::peer::Peer;
 use super::pipe::Pipe;
@@ -18,8 +17,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Connects and sets up: `HELLO 3` (or RESP2 where the server refuses it), the scripts, the
-    /// connection's id, and what the server says of itself.
+    /// Connects and sets up: `HELLO 3`, the scripts, the connection's ID, and the server's facts.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection; nothing but the set-up was sent on it.
@@ -27,9 +25,8 @@ impl Link {
         let (login, limit) = node.log_in().await?;
         let attempt = node.set_up_attempt();
         let connecting = async {
-            let open = |resp3| open(node, &login, resp3, &attempt);
-            let greeted = greet(&node.handshake, open).await;
-            let (mut session, peer) = greeted.map_err(|error| NodeFailure::unreachable(&error))?;
+            let opened = open(node, &login, &attempt).await;
+            let (mut session, peer) = opened.map_err(|error| NodeFailure::unreachable(&error))?;
             kill_stale(&mut session, &peer, node).await?;
             Ok((session, peer))
         };
@@ -48,12 +45,11 @@ impl Link {
 async fn open(
     node: &NodeShared,
     login: &RedisConnectionInfo,
-    resp3: bool,
     attempt: &SetUpAttempt,
 ) -> Result<(Session<Written>, Peer), RedisError> {
-    let mut session = Session::open(node, login, resp3, attempt, Written::of_set_up).await?;
+    let mut session = Session::open(node, login, attempt, Written::of_set_up).await?;
     let clock = &node.environment.clock;
-    let peer = Peer::set_up(&mut session, Written::of_set_up, resp3, attempt, clock).await?;
+    let peer = Peer::set_up(&mut session, Written::of_set_up, attempt, clock).await?;
     Ok((session, peer))
 }
 

@@ -22,7 +22,6 @@ mod environment;
 mod gate;
 mod guard;
 mod handover;
-mod handshake;
 mod inlet;
 mod line;
 mod links;

@@ -34,16 +34,15 @@ impl Peer {
     pub(super) async fn set_up<T>(
         session: &mut Session<T>,
         what: impl Fn() -> T,
-        resp3: bool,
         attempt: &SetUpAttempt,
         clock: &Clock,
     ) -> Result<Self, RedisError> {
         let mut parts = SetUpParts::default();
-        SetUp::ask(resp3, &mut parts);
+        SetUp::ask(&mut parts);
         let sent = clock.now();
         let replies = session.exchange_parts(&parts, attempt, what).await?;
         let received = clock.now();
-        let SetUp { client_id, info, can, shown_us, .. } = SetUp::read(&replies, resp3)?;
+        let SetUp { client_id, info, can, shown_us, .. } = SetUp::read(&replies)?;
         let reading = shown_us.map(|shown_us| Reading { sent, shown_us, received });
         Ok(Self { client_id, info, asked: sent, reading, can })
     }

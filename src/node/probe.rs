@@ -1,6 +1,5 @@
 //! A look at one node, over a connection of its own.
 
-use super::handshake::greet;
 use super::omissions::Missing;
 use super::session::Session;
 use super::set_up_attempt::SetUpAttempt;
@@ -61,14 +60,14 @@ impl Probe {
         let (login, limit) = node.log_in().await?;
         // A greeting is only a part of a set-up: how it ends is not recorded.
         let attempt = node.set_up_attempt();
-        let greeting = greet(&node.handshake, |resp3| open(node, &login, resp3, &attempt));
-        let (mut session, resp3) = match node.timer.timeout(limit, greeting).await {
+        let opening = Session::open(node, &login, &attempt, || ());
+        let mut session = match node.timer.timeout(limit, opening).await {
             Some(Ok(opened)) => opened,
             Some(Err(error)) => return Err(NodeFailure::unreachable(&error)),
             None => return Err(node.connect_timeout(Missing::Unknown)),
         };
         let limit = node.timings.answer;
-        let asking = Self::ask(&mut session, resp3, keys, &node.environment.random);
+        let asking = Self::ask(&mut session, keys, &node.environment.random);
         let asked = node.timer.timeout(limit, asking).await;
         let asked = asked.ok_or(NodeFailure::Timeout(limit))?;
         let mut probe = asked.map_err(|error| NodeFailure::disconnected(&error, None))?;
@@ -87,14 +86,13 @@ impl Probe {
 
     async fn ask(
         session: &mut Session<()>,
-        resp3: bool,
         keys: &Keys,
         random: &Random,
     ) -> Result<Self, RedisError> {
         let value = Value::fresh(random);
-        Inspection::ask(resp3, keys, &value, session.requests());
+        Inspection::ask(keys, &value, session.requests());
         let replies = session.exchange(()).await?;
-        let told = Inspection::read(&replies, resp3, &value);
+        let told = Inspection::read(&replies, &value);
         Ok(Self { told, clock: None, latency: None, clients: None, locks: None })
     }
 
@@ -146,16 +144,6 @@ impl WallClock {
         let apart = Duration::from_nanos(by.lowest.max(by.highest.saturating_neg()).unsigned_abs());
         Self { offset: later, moved: self.moved.max(apart) }
     }
-}
-
-/// Opens a session, and says whether it speaks RESP3.
-async fn open(
-    node: &NodeShared,
-    login: &RedisConnectionInfo,
-    resp3: bool,
-    attempt: &SetUpAttempt,
-) -> Result<(Session<()>, bool), RedisError> {
-    Ok((Session::open(node, login, resp3, attempt, || ()).await?, resp3))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::set_up_attempt::SetUpAttempt;
 use super::shared::NodeShared;
 use crate::transport::Stream;
 use crate::wire::{
-    Conversation, Fingerprint, Greeted, Greeting, Requests, SetUpParts, omitted_reply,
+    Conversation, Fingerprint, Greeting, Requests, SetUpParts, omitted_reply,
 };
 use redis::{RedisConnectionInfo, RedisError, Value};
 use std::future::poll_fn;
@@ -19,21 +19,19 @@ pub(super) struct Session<T> {
 }
 
 impl<T> Session<T> {
-    /// Connects to `node`, and greets it by `login`, in RESP3 or RESP2. `what` goes with the pipelines for that, and is
-    /// dropped.
+    /// Connects to `node` and logs in. `what` goes with the pipelines for that, and is dropped.
     ///
     /// # Cancel safety
     /// Dropping the future closes the stream.
     pub(super) async fn open(
         node: &NodeShared,
         login: &RedisConnectionInfo,
-        resp3: bool,
         attempt: &SetUpAttempt,
         what: impl Fn() -> T,
     ) -> Result<Self, RedisError> {
         let fingerprint = node.login.fingerprint();
         let mut session = Self::new(node.connect().await?);
-        match session.begin(login, fingerprint, resp3, attempt, what).await {
+        match session.begin(login, fingerprint, attempt, what).await {
             Ok(()) => Ok(session),
             Err(error) if error.is_connection_dropped() && session.said.last_error().is_none() => {
                 Err(io::Error::new(io::ErrorKind::UnexpectedEof, node.closed_without_reply())
@@ -52,19 +50,12 @@ impl<T> Session<T> {
         &mut self,
         login: &RedisConnectionInfo,
         fingerprint: &Fingerprint,
-        resp3: bool,
         attempt: &SetUpAttempt,
         what: impl Fn() -> T,
     ) -> Result<(), RedisError> {
-        for names_user in [true, false] {
-            let mut parts = SetUpParts::default();
-            let greeting = Greeting::ask(login, fingerprint, resp3, names_user, &mut parts);
-            let replies = self.exchange_parts(&parts, attempt, &what).await?;
-            if let Greeted::Accepted = greeting.read(&replies)? {
-                break;
-            }
-        }
-        Ok(())
+        let mut parts = SetUpParts::default();
+        let greeting = Greeting::ask(login, fingerprint, &mut parts);
+        greeting.read(&self.exchange_parts(&parts, attempt, what).await?)
     }
 
     /// Where the requests of the next pipeline are added.

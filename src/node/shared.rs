@@ -4,7 +4,6 @@ use super::clocks::Clocks;
 use super::environment::Environment;
 use super::guard::Guard;
 use super::handover::Handover;
-use super::handshake::Handshake;
 use super::login::Login;
 use super::omissions::{Missing, Omissions};
 use super::push::PushSink;
@@ -72,7 +71,6 @@ pub(crate) struct NodeShared {
     pub(crate) name: Arc<str>,
     pub(super) timings: Timings,
     pub(super) timer: TimerClock,
-    pub(super) handshake: Handshake,
     pub(super) omissions: Mutex<Omissions>,
     pub(super) siblings: Arc<Siblings>,
     pub(super) pushes: Arc<dyn PushSink>,
@@ -108,7 +106,6 @@ impl NodeShared {
             name,
             timings,
             timer: environment.timer_clock(),
-            handshake: Handshake::default(),
             omissions: Mutex::default(),
             siblings,
             pushes,
@@ -130,9 +127,9 @@ impl NodeShared {
         self.environment.transport.connect(&self.address).await
     }
 
-    /// The reason of a connection that the server closed before it had sent anything.
+    /// Reason of a failed connection that the server closed before its first reply.
     pub(super) fn closed_without_reply(&self) -> String {
-        format!("closed by the server without a reply{}", self.address.hint_if_closed())
+        format!("closed by the server without a reply to HELLO 3{}", self.address.hint_if_closed())
     }
 
     /// The failure of a connection that was not set up within the connect timeout.

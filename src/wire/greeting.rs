@@ -3,52 +3,38 @@
 use super::fingerprint::Fingerprint;
 use super::requests::INFO_REPLY;
 use super::set_up_parts::{Optional, SetUpParts};
-use redis::{RedisConnectionInfo, RedisError, ServerError, Value};
+use super::failure::last_error;
+use super::unknown_command::is_unknown_command;
+use redis::{RedisConnectionInfo, RedisError, Value};
+use std::io;
 
-/// The user of an `AUTH` without a user name.
+/// The user of a login without a user name.
 const DEFAULT_USER: &str = "default";
+
+/// Why a server that does not support `HELLO 3` cannot be a node.
+const NEEDS_RESP3: &str = "a server with a renamed HELLO, or behind a proxy without RESP3, cannot be a node";
 
 /// A greeting that was sent, and how to parse its replies.
 #[derive(Debug)]
 pub(crate) struct Greeting {
-    /// True if the first reply belongs to `HELLO` or `AUTH`.
-    has_login: bool,
     has_database: bool,
-    /// True if `AUTH` names a user, which servers before Redis 6 do not support.
-    has_user: bool,
-}
-
-#[derive(Debug)]
-pub(crate) enum Greeted {
-    Accepted,
-    /// The server does not support users: greet it again without a user name.
-    UsersUnsupported,
 }
 
 impl Greeting {
-    /// Appends `HELLO 3`, or `AUTH` for RESP2. Without `names_user`, `AUTH` has a password only.
+    /// Appends `HELLO 3` with the login, `SELECT`, and the connection's name.
     pub(crate) fn ask(
         login: &RedisConnectionInfo,
         fingerprint: &Fingerprint,
-        resp3: bool,
-        names_user: bool,
         parts: &mut SetUpParts,
     ) -> Self {
-        let user = login.username().filter(|_| names_user);
-        let has_login = resp3 || login.password().is_some();
         let requests = parts.required();
         requests.allow_reply(INFO_REPLY);
-        match (resp3, login.password()) {
-            (true, Some(password)) => {
+        match login.password() {
+            Some(password) => {
                 let user = login.username().unwrap_or(DEFAULT_USER);
                 requests.command("HELLO", 4).args(["3", "AUTH", user, password]).end();
             }
-            (true, None) => requests.command("HELLO", 1).arg("3").end(),
-            (false, Some(password)) => {
-                let count = 1 + usize::from(user.is_some());
-                requests.command("AUTH", count).args(user).arg(password).end();
-            }
-            (false, None) => {}
+            None => requests.command("HELLO", 1).arg("3").end(),
         }
         let has_database = login.db() != 0;
         if has_database {
@@ -63,27 +49,31 @@ impl Greeting {
         {
             requests.command("CLIENT", 3).args(["SETINFO", what, is]).end();
         }
-        Self { has_login, has_database, has_user: !resp3 && has_login && user.is_some() }
+        Self { has_database }
     }
 
-    pub(crate) fn read(&self, replies: &[Value]) -> Result<Greeted, RedisError> {
-        let mut replies = replies.iter();
-        let login = if self.has_login { replies.next() } else { None };
-        let database = if self.has_database { replies.next() } else { None };
-        match (login, database) {
-            (Some(Value::ServerError(error)), _) if self.has_user && is_of_arguments(error) => {
-                Ok(Greeted::UsersUnsupported)
+    /// Fails if the server refuses the login or the database, or does not support RESP3.
+    pub(crate) fn read(&self, replies: &[Value]) -> Result<(), RedisError> {
+        match replies.first() {
+            Some(Value::Map(_)) => {}
+            Some(Value::ServerError(error))
+                if is_unknown_command(error.code(), error.details()) =>
+            {
+                return Err(unsupported(&format!("refused ({})", last_error(error))));
             }
-            (Some(Value::ServerError(error)), _) | (_, Some(Value::ServerError(error))) => {
-                Err(error.clone().into())
-            }
-            _ => Ok(Greeted::Accepted),
+            Some(Value::ServerError(error)) => return Err(error.clone().into()),
+            _ => return Err(unsupported("answered in RESP2")),
+        }
+        match replies.get(1) {
+            Some(Value::ServerError(error)) if self.has_database => Err(error.clone().into()),
+            _ => Ok(()),
         }
     }
 }
 
-fn is_of_arguments(error: &ServerError) -> bool {
-    error.details().is_some_and(|detail| detail.contains("wrong number of arguments"))
+fn unsupported(how: &str) -> RedisError {
+    let text = format!("HELLO 3 is {how}: {NEEDS_RESP3}");
+    io::Error::new(io::ErrorKind::Unsupported, text).into()
 }
 
 #[cfg(test)]
@@ -99,9 +89,9 @@ mod tests {
         Fingerprint::new(vec!["a:6379/0".to_owned()], 1, Duration::from_secs(60), b"")
     }
 
-    fn asked(login: &RedisConnectionInfo, resp3: bool, names_user: bool) -> (Greeting, String) {
+    fn asked(login: &RedisConnectionInfo) -> (Greeting, String) {
         let mut parts = SetUpParts::default();
-        let greeting = Greeting::ask(login, &fingerprint(), resp3, names_user, &mut parts);
+        let greeting = Greeting::ask(login, &fingerprint(), &mut parts);
         let text = String::from_utf8(parts.all().bytes().to_vec()).expect("text");
         let words = text.split("\r\n").filter(|word| !word.starts_with(['$', '*']));
         (greeting, words.collect::<Vec<_>>().join(" "))
@@ -113,40 +103,51 @@ mod tests {
         let name = format!("CLIENT SETNAME {} ", fingerprint());
         let own =
             format!("{name}CLIENT SETINFO LIB-NAME quorlock CLIENT SETINFO LIB-VER {version} ");
-        let nobody = RedisConnectionInfo::default();
+        let anonymous = RedisConnectionInfo::default();
         let password = RedisConnectionInfo::default().set_password("secret");
-        for (login, resp3, names_user, begin) in [
-            (&nobody, true, true, "HELLO 3 "),
-            (&nobody, false, true, ""),
-            (&password, true, true, "HELLO 3 AUTH default secret "),
-            (&password, false, true, "AUTH secret "),
-            (&login(), true, true, "HELLO 3 AUTH me secret SELECT 7 "),
-            (&login(), false, true, "AUTH me secret SELECT 7 "),
-            (&login(), false, false, "AUTH secret SELECT 7 "),
+        for (login, begin) in [
+            (&anonymous, "HELLO 3 "),
+            (&password, "HELLO 3 AUTH default secret "),
+            (&login(), "HELLO 3 AUTH me secret SELECT 7 "),
         ] {
-            assert_eq!(asked(login, resp3, names_user).1, format!("{begin}{own}"));
+            assert_eq!(asked(login).1, format!("{begin}{own}"));
         }
     }
 
     #[test]
-    fn only_client_info_may_be_refused() {
+    fn login_and_database_must_be_accepted() {
         let error = |text: &str| {
             redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).expect("an error")
         };
+        let hello = || Value::Map(Vec::new());
         let unknown = || error("ERR unknown subcommand 'SETINFO'");
-        let read = |resp3, replies: &[Value]| asked(&login(), resp3, true).0.read(replies);
-        let welcome = read(true, &[Value::Okay, Value::Okay, unknown(), unknown(), unknown()]);
-        assert!(matches!(welcome, Ok(Greeted::Accepted)));
-        let replies = [error("WRONGPASS no"), error("NOAUTH no"), unknown(), unknown(), unknown()];
-        assert_eq!(read(true, &replies).expect_err("refused").code(), Some("WRONGPASS"));
-        let replies =
-            [Value::Okay, error("ERR DB index is out of range"), unknown(), unknown(), unknown()];
-        let refused = read(false, &replies).expect_err("refused");
-        assert_eq!(refused.detail(), Some("DB index is out of range"));
-        let old = error("ERR wrong number of arguments for 'auth' command");
-        let replies = [old, error("NOAUTH no"), unknown(), unknown(), unknown()];
-        assert!(matches!(read(false, &replies), Ok(Greeted::UsersUnsupported)));
-        let (alone, _) = asked(&login(), false, false);
-        assert!(alone.read(&replies).is_err(), "no user was named");
+        let read = |hello: Value, select: Value| {
+            asked(&login()).0.read(&[hello, select, unknown(), unknown(), unknown()])
+        };
+        assert!(read(hello(), Value::Okay).is_ok(), "the client's name is optional");
+        let refused = read(error("WRONGPASS no"), error("NOAUTH no"));
+        assert_eq!(refused.expect_err("refused").code(), Some("WRONGPASS"));
+        let refused = read(hello(), error("ERR DB index is out of range"));
+        assert_eq!(refused.expect_err("refused").detail(), Some("DB index is out of range"));
+    }
+
+    #[test]
+    fn server_without_resp3_is_named() {
+        let error = |text: &str| {
+            redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).expect("an error")
+        };
+        let array = Value::Array(Vec::new());
+        for (hello, is_without) in [
+            (error("ERR unknown command 'HELLO'"), true),
+            (error("NOPROTO unsupported protocol version"), true),
+            (error("unsupported command"), true), // Envoy before 1.21
+            (array, true),
+            (error("ERR max number of clients reached"), false),
+            (error("NOAUTH Authentication required."), false),
+        ] {
+            let (greeting, _) = asked(&RedisConnectionInfo::default());
+            let refused = greeting.read(std::slice::from_ref(&hello)).expect_err("refused");
+            assert_eq!(refused.to_string().contains(NEEDS_RESP3), is_without, "{hello:?}");
+        }
     }
 }

@@ -38,14 +38,9 @@ pub(crate) struct Inspection {
 impl Inspection {
     /// Appends the commands of a check. The commands that a lock requires are tried on `keys` with `value`, which must
     /// not exist: then they have no effect.
-    pub(crate) fn ask(resp3: bool, keys: &Keys, value: &Value, requests: &mut Requests) {
+    pub(crate) fn ask(keys: &Keys, value: &Value, requests: &mut Requests) {
         requests.allow_reply(INFO_REPLY);
-        if resp3 {
-            requests.command("HELLO", 1).arg("3").end();
-        } else {
-            // A server without RESP3 may close the connection on HELLO.
-            requests.command("PING", 0).end();
-        }
+        requests.command("HELLO", 1).arg("3").end();
         ask_for_pushes(requests);
         requests.command("INFO", 0).end();
         requests.command("PUBSUB", 2).args(["NUMSUB", SENTINELS]).end();
@@ -56,13 +51,8 @@ impl Inspection {
     }
 
     /// Parses the replies; the result is empty if there are too few. Errors do not contain `value`.
-    pub(crate) fn read(replies: &[Reply], resp3: bool, value: &Value) -> Self {
+    pub(crate) fn read(replies: &[Reply], value: &Value) -> Self {
         let mut read = Self { facts: Facts::default(), refusals: Vec::new(), no_pushes: None };
-        if !resp3 {
-            // RESP2 accepts tracking, but delivers no pushes.
-            read.no_pushes =
-                Some(NodeFailure::Unexpected("the server does not support RESP3".into()));
-        }
         let [hello, pushes, info, sentinels, rest @ ..] = replies else { return read };
         let Some((settings, tried)) = rest.split_at_checked(SETTINGS.len()) else { return read };
         read.facts.add_hello(hello);
@@ -71,9 +61,7 @@ impl Inspection {
         for setting in settings {
             read.facts.add_config(setting);
         }
-        if resp3 {
-            read.no_pushes = refusal(pushes, value);
-        }
+        read.no_pushes = refusal(pushes, value);
         let refused = REQUIRED_COMMANDS.into_iter().zip(tried);
         read.refusals =
             refused.filter_map(|(name, reply)| Some((name, refusal(reply, value)?))).collect();
@@ -114,10 +102,10 @@ mod tests {
     }
 
     /// Names of the commands in the encoded bytes.
-    fn names(resp3: bool) -> Vec<String> {
+    fn names() -> Vec<String> {
         let mut asked = Requests::default();
         let keys = Keys::one(b"k".as_slice().into());
-        Inspection::ask(resp3, &keys, &Value::of(b"mine"), &mut asked);
+        Inspection::ask(&keys, &Value::of(b"mine"), &mut asked);
         let text = String::from_utf8(asked.bytes().to_vec()).expect("text");
         // No argument starts a line with an asterisk.
         let commands = text.split("\r\n*").map(|command| command.split("\r\n").nth(2));
@@ -126,13 +114,13 @@ mod tests {
 
     #[test]
     fn refusals_name_the_refused_command() {
-        let asked = names(true);
+        let asked = names();
         let first = asked.len() - REQUIRED_COMMANDS.len();
         for (place, name) in REQUIRED_COMMANDS.into_iter().enumerate() {
             let mut replies = vec![Reply::Nil; asked.len()];
             let value = "0123456789abcdef0123456789abcdef";
             replies[first + place] = error(&format!("NOPERM not {value}"));
-            let read = Inspection::read(&replies, true, &Value::of(value.as_bytes()));
+            let read = Inspection::read(&replies, &Value::of(value.as_bytes()));
             let failure =
                 NodeFailure::Refused { code: "NOPERM".into(), detail: "not <value>".into() };
             assert_eq!((read.refusals, read.no_pushes), (vec![(name, failure)], None));
@@ -142,7 +130,7 @@ mod tests {
                 asked[first + place]
             );
             replies[first + place] = error("NOSCRIPT no");
-            assert_eq!(Inspection::read(&replies, true, &Value::of(b"mine")).refusals, []);
+            assert_eq!(Inspection::read(&replies, &Value::of(b"mine")).refusals, []);
         }
     }
 
@@ -150,28 +138,24 @@ mod tests {
     fn check_replies_match_their_commands() {
         let bulk = |text: &str| Reply::BulkString(text.as_bytes().to_vec());
         let pair = |name: &str, value: &str| Reply::Array(vec![bulk(name), bulk(value)]);
-        for resp3 in [true, false] {
-            let asked = names(resp3);
-            let greeting = if resp3 { "HELLO" } else { "PING" };
-            assert_eq!(asked[..5], [greeting, "CLIENT", "INFO", "PUBSUB", "CONFIG"]);
-            let mut replies = vec![Reply::Okay; asked.len()];
-            replies[0] = pair("mode", "cluster");
-            replies[1] = error("ERR no");
-            replies[2] = bulk("run_id:abc\r\n");
-            replies[3] = pair(SENTINELS, "2");
-            for (place, setting) in SETTINGS.into_iter().enumerate() {
-                replies[4 + place] = pair(setting, "yes");
-            }
-            let read = Inspection::read(&replies, resp3, &Value::of(b"mine"));
-            let facts = &read.facts;
-            assert_eq!((facts.run_id(), facts.sentinels()), (Some("abc"), Some(2)));
-            assert!(facts.is_clustered() && facts.skips_fsync_on_rewrite());
-            assert_eq!(facts.eviction_policy(), Some("yes"), "the last of the settings");
-            let why = read.no_pushes.expect("no pushes").to_string();
-            assert_eq!(why.contains("RESP3"), !resp3, "{why}");
-            assert_eq!(read.refusals, []);
-            let cut = Inspection::read(&replies[..5], resp3, &Value::of(b"mine"));
-            assert_eq!(cut.facts.run_id(), None, "too few replies");
+        let asked = names();
+        assert_eq!(asked[..5], ["HELLO", "CLIENT", "INFO", "PUBSUB", "CONFIG"]);
+        let mut replies = vec![Reply::Okay; asked.len()];
+        replies[0] = pair("mode", "cluster");
+        replies[1] = error("ERR no");
+        replies[2] = bulk("run_id:abc\r\n");
+        replies[3] = pair(SENTINELS, "2");
+        for (place, setting) in SETTINGS.into_iter().enumerate() {
+            replies[4 + place] = pair(setting, "yes");
         }
+        let read = Inspection::read(&replies, &Value::of(b"mine"));
+        let facts = &read.facts;
+        assert_eq!((facts.run_id(), facts.sentinels()), (Some("abc"), Some(2)));
+        assert!(facts.is_clustered() && facts.skips_fsync_on_rewrite());
+        assert_eq!(facts.eviction_policy(), Some("yes"), "the last of the settings");
+        assert!(read.no_pushes.is_some(), "CLIENT TRACKING is refused");
+        assert_eq!(read.refusals, []);
+        let cut = Inspection::read(&replies[..5], &Value::of(b"mine"));
+        assert_eq!(cut.facts.run_id(), None, "too few replies");
     }
 }

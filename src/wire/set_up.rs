@@ -44,8 +44,8 @@ pub(crate) struct SetUp {
 }
 
 impl SetUp {
-    /// Requests the time, the client ID, `INFO` and `CONFIG`; loads the scripts; with RESP3, enables tracking.
-    pub(crate) fn ask(resp3: bool, parts: &mut SetUpParts) {
+    /// Requests the time, the client ID, `INFO` and `CONFIG`; loads the scripts; enables tracking.
+    pub(crate) fn ask(parts: &mut SetUpParts) {
         ask_time(parts.required());
         parts.optional(Optional::ClientId).command("CLIENT", 1).arg("ID").end();
         let requests = parts.optional(Optional::Info);
@@ -59,10 +59,7 @@ impl SetUp {
         for source in script::sources() {
             requests.command("SCRIPT", 2).args(["LOAD", source]).end();
         }
-        if resp3 {
-            // RESP2 would accept it, but deliver no pushes.
-            ask_for_pushes(parts.optional(Optional::Tracking));
-        }
+        ask_for_pushes(parts.optional(Optional::Tracking));
     }
 
     /// Parses the replies. The server may not support or permit a command: then the fact stays unknown. Any other error
@@ -70,18 +67,15 @@ impl SetUp {
     ///
     /// Example: a server is `BUSY` with a script during a reconnect. If its error counted as an unknown run ID, the
     /// restart guard would exclude the server for a minute.
-    pub(crate) fn read(replies: &[Value], resp3: bool) -> Result<Self, RedisError> {
+    pub(crate) fn read(replies: &[Value]) -> Result<Self, RedisError> {
         let [time, told @ ..] = replies else { return Err(out_of_step()) };
         let [id, rest @ ..] = told else { return Err(out_of_step()) };
         let (sections, rest) = rest.split_at_checked(SECTIONS.len()).ok_or_else(out_of_step)?;
         let [config, rest @ ..] = rest else { return Err(out_of_step()) };
         let scripts = script::sources().count();
-        let (_, tracking) = rest.split_at_checked(scripts).ok_or_else(out_of_step)?;
-        let tracks = match (resp3, tracking) {
-            (true, [tracking]) => *tracking == Value::Okay,
-            (false, []) => false,
-            _ => return Err(out_of_step()),
-        };
+        let (_, rest) = rest.split_at_checked(scripts).ok_or_else(out_of_step)?;
+        let [tracking] = rest else { return Err(out_of_step()) };
+        let tracks = *tracking == Value::Okay;
         let mut facts = Facts::default();
         for section in sections {
             facts.add_info(section);
@@ -166,13 +160,13 @@ impl ServerInfo {
 mod tests {
     use super::*;
 
-    fn asked(resp3: bool) -> Requests {
+    fn asked() -> Requests {
         let mut parts = SetUpParts::default();
-        SetUp::ask(resp3, &mut parts);
+        SetUp::ask(&mut parts);
         parts.all()
     }
 
-    /// A RESP3 set-up with these replies to `INFO server` and `CONFIG GET`.
+    /// A set-up with these replies to `INFO server` and `CONFIG GET`.
     fn read(info: &str, config: &str) -> Result<SetUp, RedisError> {
         let time = "*2\r\n$1\r\n7\r\n$1\r\n5\r\n";
         let mut wires =
@@ -180,7 +174,7 @@ mod tests {
         wires.resize(wires.len() + script::sources().count(), "$4\r\n0123\r\n");
         wires.push("+OK\r\n");
         let parse = |wire: &&str| redis::parse_redis_value(wire.as_bytes()).expect("a reply");
-        SetUp::read(&wires.iter().map(parse).collect::<Vec<_>>(), true)
+        SetUp::read(&wires.iter().map(parse).collect::<Vec<_>>())
     }
 
     fn bulk(text: &str) -> String {
@@ -253,33 +247,29 @@ mod tests {
 
     #[test]
     fn set_up_commands_and_reply_count() {
-        for resp3 in [false, true] {
-            let asked = asked(resp3);
-            let text = String::from_utf8(asked.bytes().to_vec()).expect("text");
-            let names: Vec<_> =
-                text.split("\r\n$").filter_map(|word| word.split("\r\n").nth(1)).collect();
-            let begin =
-                ["TIME", "CLIENT", "ID", "INFO", "server", "INFO", "replication", "INFO", "memory"];
-            assert_eq!(&names[..begin.len()], begin);
-            assert_eq!(text.contains("TRACKING"), resp3, "RESP2 cannot push");
-            let replies = vec![Value::Okay; asked.len()];
-            let short = SetUp::read(&replies[1..], resp3);
-            assert!(short.is_err(), "a reply is missing");
-        }
+        let asked = asked();
+        let text = String::from_utf8(asked.bytes().to_vec()).expect("text");
+        let names: Vec<_> =
+            text.split("\r\n$").filter_map(|word| word.split("\r\n").nth(1)).collect();
+        let begin =
+            ["TIME", "CLIENT", "ID", "INFO", "server", "INFO", "replication", "INFO", "memory"];
+        assert_eq!(&names[..begin.len()], begin);
+        assert!(text.contains("TRACKING"));
+        let replies = vec![Value::Okay; asked.len()];
+        assert!(SetUp::read(&replies[1..]).is_err(), "a reply is missing");
     }
 
     #[test]
-    fn tracking_needs_resp3_and_an_ok() {
-        let tracks = |resp3: bool, last: Value| {
+    fn tracking_needs_an_ok() {
+        let tracks = |last: Value| {
             let mut replies = vec![Value::Nil, Value::Int(7)];
             replies.resize(2 + SECTIONS.len(), Value::BulkString(Vec::new()));
-            replies.resize(asked(resp3).len() - 1, Value::Okay);
+            replies.resize(asked().len() - 1, Value::Okay);
             replies.push(last);
-            SetUp::read(&replies, resp3).expect("a good set-up").can.tracks
+            SetUp::read(&replies).expect("a good set-up").can.tracks
         };
         let refused = redis::parse_redis_value(b"-ERR no\r\n").expect("an error reply");
-        assert!(tracks(true, Value::Okay));
-        assert!(!tracks(true, refused));
-        assert!(!tracks(false, Value::Okay), "the last reply belongs to SCRIPT LOAD");
+        assert!(tracks(Value::Okay));
+        assert!(!tracks(refused));
     }
 }

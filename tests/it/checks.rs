@@ -260,12 +260,19 @@ async fn server_without_time_is_a_danger() {
 }
 
 #[tokio::test]
-async fn a_server_without_resp3_does_not_push() {
-    let node = alone(&with(&["--rename-command", "HELLO", ""])).await;
-    let [Finding::NotDurable { .. }, Finding::NoPushes { .. }] = node.findings() else {
-        panic!("{node}")
-    };
+async fn server_without_client_tracking_is_noted() {
+    let node = alone(&with(&["--rename-command", "CLIENT", ""])).await;
+    let has = |is: fn(&Finding) -> bool| node.findings().iter().any(is);
+    assert!(has(|finding| matches!(finding, Finding::NoPushes { .. })), "{node}");
+    assert!(node.findings().iter().all(|finding| finding.severity() != Severity::Danger), "{node}");
     assert!(node.version().is_some() && node.role() == Some(Role::Master), "{node}");
+}
+
+#[tokio::test]
+async fn server_without_hello_is_a_danger() {
+    let node = alone(&with(&["--rename-command", "HELLO", ""])).await;
+    let [Finding::Unreachable { failure }] = node.findings() else { panic!("{node}") };
+    assert!(failure.to_string().contains("a server with a renamed HELLO"), "{node}");
 }
 
 #[tokio::test]

@@ -125,33 +125,6 @@ async fn a_server_that_was_restarted_between_two_uses_counts_again() {
     lock_on_all(&redlock, &cluster).await;
 }
 
-#[tokio::test]
-async fn without_hello_locks_work_over_resp2_and_so_does_reconnecting() {
-    let setup = ["--rename-command", "HELLO", ""].into_iter();
-    let setup = setup.fold(Server::builder(), ServerBuilder::arg);
-    let cluster = Cluster::start_with(3, &setup);
-    let (ours, theirs) = (client(&cluster), client(&cluster));
-    for _ in 0..3 {
-        lock_on_all(&theirs, &cluster).await;
-        lock_on_all(&ours, &cluster).await;
-        let lease = ours.acquire("r").wait(SOON).await.expect("a free lock");
-        eventually("on all nodes", || lease.report().granted() == 3).await;
-        let refused = theirs.try_acquire("r").await.expect_err("it is held");
-        assert!(matches!(refused, AcquireError::Contended { .. }), "{refused}");
-        lease.extend(ms(90_000)).await.expect("still held");
-        assert_eq!(lease.release().await.expect("all are up"), ReleaseOutcome::Released);
-        eventually("no key is left", || cluster.is_empty()).await;
-        cluster.iter().for_each(close_connections);
-    }
-    // Here a connection that was closed is noticed by its next use, which fails with it.
-    lock_on_all(&ours, &cluster).await;
-    tokio::time::sleep(ms(1_100)).await;
-    cluster.iter().for_each(close_connections);
-    let lease = ours.acquire("r").wait(SOON).await.expect("the next attempt finds new ones");
-    lease.release().await.expect("a quorum is up");
-    lock_on_all(&ours, &cluster).await;
-}
-
 /// Clients of five nodes, each behind a proxy.
 fn proxied(cluster: &Cluster) -> (Vec<Proxy>, Redlock) {
     let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();

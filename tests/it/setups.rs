@@ -2,11 +2,9 @@
 
 use crate::{MAX_TTL, SOON, eventually, ms};
 use kit::{Cluster, Proxy, Server};
-use quorlock::{Lease, NodeState, NodeVote, Redlock, ReleaseOutcome, RestartGuard};
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use quorlock::{Lease, NodeState, NodeVote, Redlock};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::thread;
 
 /// A server whose scripts are reported as too long after 10 ms.
@@ -51,82 +49,34 @@ async fn a_server_that_is_busy_at_the_set_up_is_tried_again_and_not_taken_for_re
     assert_eq!(lease.report().granted(), 3, "{}", lease.report());
 }
 
-/// Stands before a server, and closes each connection that begins with `HELLO`.
-struct Doorman {
-    url: String,
-    turned_away: Arc<AtomicUsize>,
-    /// The connections that were let in.
-    let_in: Arc<Mutex<Vec<TcpStream>>>,
-}
-
-impl Doorman {
-    fn start(target: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let url = format!("redis://{}", listener.local_addr().expect("it listens"));
-        let (turned_away, let_in) =
-            (Arc::<AtomicUsize>::default(), Arc::<Mutex<Vec<_>>>::default());
-        let (away, inside) = (turned_away.clone(), let_in.clone());
-        // The threads end with the connections, the listener's with the test process.
-        thread::spawn(move || {
-            for mut client in listener.incoming().flatten() {
-                let mut first = [0; 4096];
-                let length = client.read(&mut first).unwrap_or(0);
-                if first[..length].windows(5).any(|word| word == b"HELLO") {
-                    away.fetch_add(1, Ordering::Relaxed);
-                    continue;
-                }
-                let Ok(mut server) = TcpStream::connect(target) else { continue };
-                let _ = server.write_all(&first[..length]);
-                let both = (client.try_clone(), server.try_clone());
-                let (mut from, mut to) = (both.0.expect("a socket"), both.1.expect("a socket"));
-                inside.lock().expect("no panic").push(client.try_clone().expect("a socket"));
-                thread::spawn(move || io::copy(&mut from, &mut to));
-                thread::spawn(move || io::copy(&mut server, &mut client));
-            }
-        });
-        Self { url, turned_away, let_in }
-    }
-
-    fn close_all(&self) {
-        for stream in self.let_in.lock().expect("no panic").drain(..) {
-            let _ = stream.shutdown(Shutdown::Both);
+/// A proxy that closes each connection on its first bytes, as twemproxy does on `HELLO`.
+fn closing_proxy() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("redis://{}", listener.local_addr().expect("it listens"));
+    // The thread ends with the test process.
+    thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let _ = client.read(&mut [0; 4096]);
         }
-    }
+    });
+    url
 }
 
 #[tokio::test]
-async fn a_proxy_that_closes_the_connection_at_hello_is_spoken_to_without() {
-    let cluster = Cluster::start(3);
-    let doormen: Vec<_> = cluster.iter().map(|node| Doorman::start(node.addr())).collect();
-    let redlock = Redlock::builder().nodes(doormen.iter().map(|doorman| &doorman.url));
-    let redlock = redlock.node_timeout(ms(2_000)).build().expect("good settings");
-    for round in 1..=3 {
-        let lease = redlock.acquire("r").wait(SOON).await.expect("it works without HELLO");
-        assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
-        // It is not taken for granted: a server that ends closes connections too.
-        eventually("each new connection begins with HELLO", || {
-            doormen.iter().all(|doorman| doorman.turned_away.load(Ordering::Relaxed) >= round)
-        })
-        .await;
-        for node in redlock.check().await.expect("open") {
-            assert!(node.version().is_some(), "it can be looked at too: {node}");
-        }
-        doormen.iter().for_each(Doorman::close_all);
-    }
-}
-
-#[tokio::test]
-async fn a_server_that_takes_the_place_of_an_older_one_is_spoken_to_in_resp3() {
-    let old = Server::builder().arg("--rename-command").arg("HELLO").arg("").start();
-    let new = Server::start();
-    let proxy = Proxy::start(old.addr());
-    let redlock = Redlock::builder().nodes([proxy.url()]).node_timeout(ms(2_000));
-    let redlock = redlock.restart_guard(RestartGuard::Off).build().expect("good settings");
-    let lease = redlock.acquire("r").wait(SOON).await.expect("it works without HELLO");
-    lease.release().await.expect("it is up");
-    proxy.turn_to(new.addr());
-    old.kill();
-    let lease = redlock.acquire("r").wait(SOON).await.expect("another is there");
-    assert!(new.calls("hello") > 0, "it can push");
-    lease.release().await.expect("it is up");
+async fn node_without_resp3_is_down_and_named() {
+    let renamed = Server::builder().arg("--rename-command").arg("HELLO").arg("").start();
+    let good = Cluster::start(3);
+    let urls = [&good.urls()[..], &[renamed.url(), closing_proxy()]].concat();
+    let redlock = Redlock::builder().nodes(urls).node_timeout(ms(2_000));
+    let redlock = redlock.build().expect("good settings");
+    redlock.ready().await.expect("three nodes are up");
+    let down = |node: usize, part: &str| match redlock.nodes().swap_remove(node).state() {
+        NodeState::Down(reason) => reason.to_string().contains(part),
+        _ => false,
+    };
+    let refused = "HELLO 3 is refused (ERR unknown command 'HELLO'";
+    eventually("the renamed HELLO is named", || down(3, refused)).await;
+    let closed = "closed by the server without a reply to HELLO 3";
+    eventually("the close is named", || down(4, closed)).await;
+    assert_eq!(renamed.calls("auth") + renamed.calls("set"), 0, "no command follows");
 }

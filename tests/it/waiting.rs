@@ -80,8 +80,8 @@ async fn who_waits_asks_seldom_where_the_nodes_tell_and_owes_no_release() {
 
 #[tokio::test]
 async fn an_expiry_ends_the_wait_also_where_nobody_tells() {
-    // A server that does not know HELLO speaks RESP2, and cannot push.
-    let silent = Server::builder().arg("--rename-command").arg("HELLO").arg("");
+    // Without CLIENT TRACKING, a server does not push.
+    let silent = Server::builder().arg("--rename-command").arg("CLIENT").arg("");
     for cluster in [Cluster::start(3), Cluster::start_with(3, &silent)] {
         let (ours, theirs) = (patient(&cluster), client(&cluster));
         let held = theirs.acquire("r").ttl(ms(1_500)).await.expect("a free lock");

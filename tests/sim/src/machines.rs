@@ -12,13 +12,15 @@ use quorlock::test_util::server_model::{Config, Fsync, Version};
 
 pub(crate) fn new_node(scenario: &Scenario, node: usize, rate: u64, dice: &mut Dice) -> NodeHost {
     let version = match dice.below(4) {
-        _ if !scenario.resp3 => Version::redis(5, 0, 14),
         0 => Version::redis(8, 4, 0),
         1 => Version::valkey(9, 1, 2),
         _ => Version::redis(7, 0, 15),
     };
     let mut config =
         Config { run_id: format!("{node:020x}{:020x}", 0), version, ..Config::default() };
+    if !scenario.pushes {
+        config.forbidden.insert("client|tracking".to_owned());
+    }
     if !scenario.kills {
         config.forbidden.insert("client|kill".to_owned());
         config.forbidden.insert("delifeq".to_owned());
@@ -45,7 +47,7 @@ impl Core {
     /// What the mode needs beside machines.
     pub(crate) fn prepare(&mut self, scenario: &Scenario, dice: &mut Dice) {
         self.calm = scenario.calm;
-        self.pushes = scenario.resp3;
+        self.pushes = scenario.pushes;
         self.notes_tenures = scenario.fencing.is_on;
         self.token_ttl = nanos(scenario.token_ttl);
         self.trusts_walls = scenario.fencing.trusts_walls();

@@ -103,9 +103,7 @@ impl Core {
         let runtimes = self.processes[process].beat.runtimes();
         let pace = self.opened_a_minute.entry((client, address)).or_default();
         *pace = if pace.0 == minute { (minute, pace.1 + 1) } else { (minute, 1) };
-        // Where nodes refuse HELLO, each try takes a second connection.
-        let tries = if self.pushes { 1 } else { 2 };
-        if pace.1 > single.most_opened() * runtimes * tries {
+        if pace.1 > single.most_opened() * runtimes {
             let how = format!("p{process} opens {} connections to n{address} in a minute", pace.1);
             self.findings.push((Rule::Paced, how));
         }

@@ -95,8 +95,8 @@ pub(crate) struct Scenario {
     pub(crate) hides_info: bool,
     /// True if users may not ask what time it is.
     pub(crate) hides_time: bool,
-    /// False if nodes speak RESP2 only.
-    pub(crate) resp3: bool,
+    /// False if nodes do not permit `CLIENT TRACKING`.
+    pub(crate) pushes: bool,
     /// Rates of the nodes' clocks, in millionths of true time.
     pub(crate) node_rates: Vec<u64>,
     pub(crate) processes: Vec<ProcessPlan>,
@@ -159,7 +159,7 @@ impl Scenario {
             hides_info: !trusts && mode == Mode::Guarded(Guarded::Observed) && dice.chance(150),
             hides_time: hides_time(mode, seed),
             // Waiters compete when nodes push.
-            resp3: mode == Mode::ManyWaiters || dice.chance(850),
+            pushes: mode == Mode::ManyWaiters || dice.chance(850),
             node_rates: Vec::new(),
             processes: Vec::new(),
             tasks: Vec::new(),

@@ -167,15 +167,13 @@ impl Author {
     }
 
     /// What quorlock asks on a new connection.
-    pub fn set_up(&mut self, tracks: bool) -> Vec<Words> {
+    pub fn set_up(&mut self) -> Vec<Words> {
         let lines = ["TIME", "CLIENT ID", "INFO server", "INFO replication", "INFO memory"];
         let mut pipeline: Vec<_> = lines.map(words).to_vec();
         pipeline.extend(["INFO persistence", "CONFIG GET appendfsync"].map(words));
         let load = |source: &String| vec!["SCRIPT".to_owned(), "LOAD".to_owned(), source.clone()];
         pipeline.extend(self.scripts.sources().map(load));
-        if tracks {
-            pipeline.push(words("CLIENT TRACKING ON OPTIN NOLOOP"));
-        }
+        pipeline.push(words("CLIENT TRACKING ON OPTIN NOLOOP"));
         pipeline
     }
 

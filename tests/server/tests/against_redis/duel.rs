@@ -21,9 +21,7 @@ struct Client {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Role {
-    Quorlock {
-        resp3: bool,
-    },
+    Quorlock,
     Stranger,
     /// It does not log in, where that is needed.
     Outsider,
@@ -86,9 +84,8 @@ impl Duel {
         };
         duel.model = Server::new(config, started_us);
         for role in [
-            Role::Quorlock { resp3: true },
-            Role::Quorlock { resp3: true },
-            Role::Quorlock { resp3: false },
+            Role::Quorlock,
+            Role::Quorlock,
             Role::Stranger,
             Role::Stranger,
             Role::Outsider,
@@ -110,13 +107,12 @@ impl Duel {
             2 => self.say_bytes(conn, b"*1\r\n$x\r\n", "what is no command"),
             3..8 => self.kill(conn),
             turn => {
-                let tracks = role == Role::Quorlock { resp3: true };
-                let is_quorlock = matches!(role, Role::Quorlock { .. });
+                let is_quorlock = role == Role::Quorlock;
                 let pipeline = match turn % 20 {
                     0 => self.author.about_connection(&self.login()),
                     1..3 if is_quorlock => self.author.stranger(),
-                    1..7 if role == Role::Stranger => self.author.quorlock(tracks),
-                    _ if is_quorlock => self.author.quorlock(tracks),
+                    1..7 if role == Role::Stranger => self.author.quorlock(is_quorlock),
+                    _ if is_quorlock => self.author.quorlock(is_quorlock),
                     7..10 => self.author.about_connection("PING"),
                     _ => self.author.stranger(),
                 };
@@ -148,7 +144,7 @@ impl Duel {
         let auth = format!(" AUTH default {PASSWORD}");
         let auth = if self.has_password { &auth } else { "" };
         let mut pipeline = match role {
-            Role::Quorlock { resp3: true } => vec![words(&format!("HELLO 3{auth}"))],
+            Role::Quorlock => vec![words(&format!("HELLO 3{auth}"))],
             Role::Outsider => vec![words("HELLO 3")],
             _ if self.has_password => vec![words(&self.login())],
             _ => vec![words("PING")],
@@ -156,8 +152,8 @@ impl Duel {
         pipeline.push(words("CLIENT SETNAME quorlock:nodes=1-00000000"));
         pipeline.push(words("CLIENT SETINFO LIB-NAME redis-rs"));
         self.say(conn, &pipeline);
-        if let (Role::Quorlock { resp3 }, true) = (role, self.has(conn)) {
-            let set_up = self.author.set_up(resp3);
+        if role == Role::Quorlock && self.has(conn) {
+            let set_up = self.author.set_up();
             self.say(conn, &set_up);
         }
     }
