@@ -82,7 +82,7 @@ impl<'a> Attempt<'a> {
         permit: OwnedSemaphorePermit,
     ) -> (Self, AttemptGuard) {
         let t1 = nodes.clock().now();
-        let uuid = nodes.uuid(t1);
+        let uuid = nodes.random().uuid();
         let value = Value::with_metadata(uuid, request.keys.len(), request.metadata.as_deref());
         let hint = || hint(context.seen.load(Ordering::Relaxed), nodes.clock().wall_us());
         let counters = request.counters.clone().map(|keys| Counters::new(keys, hint()));

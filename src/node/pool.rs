@@ -7,8 +7,8 @@ use super::runtime::{NoRuntime, lack};
 use super::shared::NodeShared;
 use super::task::NodeTask;
 use crate::observe::Observers;
-use crate::protocol::{NodeId, Quorum, Time};
-use crate::random::{Random, ReadAhead};
+use crate::protocol::{NodeId, Quorum};
+use crate::random::Random;
 use crate::sync::lock;
 use crate::time::Clock;
 use std::future::poll_fn;
@@ -18,7 +18,6 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use uuid::Uuid;
 
 /// A node's mailbox on one runtime.
 pub(crate) struct Node {
@@ -53,7 +52,6 @@ pub(crate) struct Nodes {
     each: Box<[Node]>,
     links: Arc<Links>,
     environment: Environment,
-    read_ahead: ReadAhead,
     /// The process that they were made in.
     process: u32,
 }
@@ -99,11 +97,6 @@ impl Nodes {
     /// The client's source of randomness.
     pub(crate) fn random(&self) -> &Random {
         &self.environment.random
-    }
-
-    /// A `UUIDv4`, which nobody can guess or has drawn before (I7). It is `now`.
-    pub(crate) fn uuid(&self, now: Time) -> Uuid {
-        self.read_ahead.uuid(now)
     }
 
     /// Who is told what happens.
@@ -207,9 +200,8 @@ impl Pool {
         let start = |shared: &Arc<NodeShared>| Node::start(shared.clone(), links.clone(), &runtime);
         let each = self.shared.iter().map(start).collect();
         let environment = self.environment.clone();
-        let read_ahead = ReadAhead::new(environment.random.clone());
         let process = process::id();
-        let nodes = Arc::new(Nodes { runtime, each, links, environment, read_ahead, process });
+        let nodes = Arc::new(Nodes { runtime, each, links, environment, process });
         live.push(nodes.clone());
         Ok(nodes)
     }

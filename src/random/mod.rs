@@ -2,9 +2,6 @@
 //!
 //! All randomness comes from here. Other modules take a number or a [`Random`] as a parameter.
 
-mod ahead;
-
-pub(crate) use ahead::ReadAhead;
 #[cfg(feature = "test-util")]
 use rand::{Rng, SeedableRng, rngs::StdRng};
 #[cfg(feature = "test-util")]

@@ -5,7 +5,6 @@ use crate::{SOON, begun, ms};
 use kit::{Cluster, Rerun, forked};
 use quorlock::{Lease, Loss, Redlock, ReleaseOutcome};
 use redis::{Client, Commands};
-use std::collections::HashSet;
 use std::{env, mem};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
@@ -14,7 +13,6 @@ use tokio::time::{sleep, timeout};
 const NODES: &str = "QUORLOCK_FORK_NODES";
 const FORKING: [&str; 4] = ["--ignored", "--exact", "forks::forking", "--nocapture"];
 const PARTING: [&str; 4] = ["--ignored", "--exact", "forks::parting", "--nocapture"];
-const DRAWING: [&str; 4] = ["--ignored", "--exact", "forks::drawing", "--nocapture"];
 
 fn client(nodes: &str) -> Redlock {
     let builder = Redlock::builder().nodes(nodes.split(',')).node_timeout(ms(500));
@@ -139,43 +137,6 @@ fn parting() {
     assert!(forked(limit, || drop(both.take())), "the child has failed");
     let (lease, _blocking) = both.expect("the parent keeps them");
     assert_eq!(lease.release().expect("nodes are up"), ReleaseOutcome::Released);
-}
-
-/// Locks `resource` and leaves it so: the value.
-async fn set(redlock: &Redlock, resource: &str) -> String {
-    let lease = redlock.acquire(resource).wait(SOON).await.expect("a free lock");
-    let value = lease.value().to_owned();
-    mem::forget(lease);
-    value
-}
-
-#[test]
-#[ignore = "runs as a process of its own of the test below"]
-fn drawing() {
-    let Ok(nodes) = env::var(NODES) else { return };
-    let redlock = client(&nodes);
-    let runtime = runtime();
-    // There is one, so what is granted stands there.
-    let mut node = Client::open(nodes).and_then(|it| it.get_connection()).expect("it is up");
-    for round in 0..20 {
-        let [before, inside, after] =
-            ["before", "inside", "after"].map(|it| format!("{it}-{round}"));
-        let before = runtime.block_on(set(&redlock, &before));
-        let child = || drop(self::runtime().block_on(set(&redlock, &inside)));
-        assert!(forked(SOON * 3, child), "the child has failed");
-        let after = runtime.block_on(set(&redlock, &after));
-        let inside: String = node.get(&inside).expect("the child's lock stands");
-        let different = HashSet::from([&before, &inside, &after]);
-        assert_eq!(different.len(), 3, "{round}: two locks have one value");
-    }
-}
-
-/// A process draws the values of its locks in advance; the other one has a copy of what it has not used yet.
-#[test]
-fn a_forked_process_has_values_of_its_own() {
-    let cluster = Cluster::start(1);
-    let process = Rerun::start(&DRAWING, &[(NODES, &cluster.urls().join(","))]);
-    process.finish(SOON * 9);
 }
 
 #[test]
