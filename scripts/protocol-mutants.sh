@@ -49,10 +49,10 @@ CODE
 [package]
 name = "protocol"
 version = "0.0.0"
-$(grep -m 1 '^edition' Cargo.toml)
+$(grep -m 1 '^edition = ' Cargo.toml)
 
 [dev-dependencies]
-$(grep -m 1 '^proptest' Cargo.toml)
+$(sed -n 's/^\(proptest = { version.*\) }$/\1, features = ["std"] }/p' Cargo.toml)
 
 [workspace]
 
