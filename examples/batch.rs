@@ -1,4 +1,4 @@
-//! A batch of 200 orders, 32 at a time, with one lock per order. Orders that another process has locked are
+//! A batch of 200 orders, 32 at a time, each under its own lock. Orders that another process has locked are
 //! skipped: `cargo run --example batch redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3`
 
 use quorlock::{Lease, Redlock, UsingError};

@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let nodes = std::env::args().skip(1);
     let redlock = Redlock::builder().nodes(nodes).ttl(Duration::from_secs(60)).build()?;
     let lease = adopt_or_acquire(&redlock).await?;
-    // The adopted lease has a new value. A process that knows the value can take the lock: protect the file.
+    // The adopted lease has a new value. A process that knows it can take over the lock: protect the file.
     fs::write(FILE, lease.value())?;
     println!("process {} is running; press Ctrl-C to stop", std::process::id());
 

@@ -50,6 +50,7 @@ pub mod operations {}
 #[doc = include_str!("../docs/PERFORMANCE.md")]
 pub mod performance {}
 
+#[doc = "[COMMAND]: crate::_docs::command"]
 #[doc = "[FENCING]: crate::_docs::fencing"]
 #[doc = "[OPERATIONS]: crate::_docs::operations"]
 #[cfg_attr(feature = "test-util", doc = "[TESTING]: crate::_docs::testing")]
