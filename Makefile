@@ -62,7 +62,7 @@ model: ## search every state of a small Redlock for two holders at once
 	cargo run --release --quiet -p quorlock-model
 
 .PHONY: mutants
-mutants: ## break the code on purpose, patch by patch, and see it caught: MUTANTS=name PART=3|auto
+mutants: ## break the code on purpose, patch by patch, and see it caught: MUTANTS=name PART=0..9
 	$(WITH) cargo run --quiet -p quorlock-mutants -- $(MUTANTS) --seeds $(or $(SEEDS),20000) \
 		$(if $(PART),--part $(PART)) $(ARGS)
 

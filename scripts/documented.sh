@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the commands shown in the documents below, in this order, as a new user would on a clean clone. Commands that are a step
-# of .ci/run are only looked up there; benchmarks only have to exist, because they take long. An unknown command fails: add a
+# of CI are only looked up there; benchmarks only have to exist, because they take long. An unknown command fails: add a
 # case to `play` when you document one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -96,8 +96,8 @@ play() {
 
 # A step of CI is the command, with or without arguments.
 is_step() {
-    grep -Eq "(^|[ \"])$1( |\$)" .ci/run || { echo "  no step of .ci/run" >&2; return 1; }
-    echo "  a step of .ci/run"
+    grep -Eq "(^|[ \"])$1( |\$)" .ci/run .ci/nightly || { echo "  no step of .ci/run or .ci/nightly" >&2; return 1; }
+    echo "  a step of CI"
 }
 
 is_there() {

@@ -21,7 +21,7 @@ struct Arguments {
     /// Plays those that this tier must catch: sim, unit, it, double, paused, counts or model
     #[arg(long)]
     tier: Option<Tier>,
-    /// Plays one of ten parts of them: 0 to 9, or auto for that of the day
+    /// Plays one of ten parts of them: 0 to 9
     #[arg(long)]
     part: Option<Part>,
     /// How many seeds the simulator plays for each

@@ -1,11 +1,9 @@
 //! Which of the patches are played.
 
 use std::str::FromStr;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Into so many parts all patches are dealt out, so that each day has its own.
+/// Number of parts into which the patches are divided.
 const PARTS: u64 = 10;
-const DAY: u64 = 24 * 60 * 60;
 
 /// One of the parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,15 +12,11 @@ pub struct Part(u64);
 impl FromStr for Part {
     type Err = String;
 
-    /// A number below [`PARTS`], or `auto`: that of the day.
+    /// Parses a number below [`PARTS`].
     fn from_str(word: &str) -> Result<Self, String> {
-        if word == "auto" {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            return Ok(Self(now.as_secs() / DAY % PARTS));
-        }
         match word.parse() {
             Ok(number) if number < PARTS => Ok(Self(number)),
-            _ => Err(format!("a number below {PARTS}, or auto")),
+            _ => Err(format!("a number below {PARTS}")),
         }
     }
 }
@@ -82,9 +76,8 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_a_number_or_that_of_the_day() {
+    fn part_is_a_number_below_ten() {
         assert_eq!("7".parse(), Ok(Part(7)));
-        assert!("auto".parse::<Part>().is_ok_and(|part| part.number() < PARTS));
         assert!("10".parse::<Part>().is_err() && "x".parse::<Part>().is_err());
     }
 }

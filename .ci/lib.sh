@@ -1,0 +1,130 @@
+# Shared by .ci/run and .ci/nightly: steps with a summary, the setup, and a check that no server is left.
+# shellcheck shell=bash
+
+export CARGO_INCREMENTAL=0
+# Line tables are enough for backtraces, and smaller.
+export CARGO_PROFILE_DEV_DEBUG=line-tables-only
+# The tests on servers mostly wait.
+export RUST_TEST_THREADS=6
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
+export peers=benches/peers/Cargo.toml
+export fuzz=fuzz/Cargo.toml
+
+failed=0
+summary=()
+# Process that runs beside the steps, if any.
+beside_job=
+
+setup() {
+    header "setup"
+    ./scripts/setup.sh
+    [[ -n $(command -v cargo) ]] || PATH=${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
+    # setup.sh passes the name of the server to its command if that is not redis-server.
+    # shellcheck disable=SC2016  # expanded by the inner shell
+    REDIS_SERVER=$(./scripts/setup.sh sh -c 'echo "${REDIS_SERVER:-redis-server}"')
+    export REDIS_SERVER
+    local component
+    for component in rustfmt clippy; do
+        cargo "${component/rustfmt/fmt}" --version >/dev/null 2>&1 || rustup component add "$component"
+    done
+    rustc --version
+    "$REDIS_SERVER" --version
+    # Tests put the directories of their servers below TMPDIR, so that no_server_left can find these servers. The path
+    # is short, because the path of a Unix socket is limited to 107 bytes.
+    TMPDIR=$(mktemp -d /tmp/quorlock.XXXXXX)
+    export TMPDIR
+    # Some servers run as another user and need access to their directories.
+    chmod 711 "$TMPDIR"
+    trap '[[ -z $beside_job ]] || kill "$beside_job"; rm -rf "$TMPDIR"' EXIT
+    servers_before=$(servers)
+}
+
+# Checks for left servers, prints the summary and fails if a step has failed.
+finish() {
+    step "no Redis server is left" no_server_left "$servers_before"
+    header "summary"
+    printf '%s\n' "${summary[@]}"
+    printf '%6d s in total\n' "$SECONDS"
+    [[ $failed -eq 0 ]] || { echo "$failed steps failed"; exit 1; }
+    echo "all steps passed"
+}
+
+header() {
+    printf '\n==== %s\n' "$1"
+}
+
+# Runs a step. A failure does not stop the steps that follow.
+step() {
+    local name=$1 start=$SECONDS result=ok status
+    shift
+    header "$name"
+    # In a subshell: `set -e` has no effect in a function that is called in a condition.
+    set +e
+    (set -e; "$@")
+    status=$?
+    set -e
+    [[ $status -eq 0 ]] || { result=FAILED; failed=$((failed + 1)); }
+    printf -- '---- %s: %s, %d s\n' "$name" "$result" $((SECONDS - start))
+    summary+=("$(printf '%6d s  %-6s  %s' $((SECONDS - start)) "$result" "$name")")
+}
+
+# Runs a step beside those that follow, at idle priority, until `join`.
+beside() {
+    beside_name=$1
+    shift
+    beside_output=$(mktemp)
+    (set -e; idle; "$@") >"$beside_output" 2>&1 &
+    beside_job=$!
+}
+
+idle() {
+    if [[ -n $(command -v chrt) ]]; then chrt --idle --pid 0 "$BASHPID"; else renice -n 19 -p "$BASHPID"; fi
+}
+
+join() {
+    local status=0
+    wait "$beside_job" || status=$?
+    beside_job=
+    step "$beside_name" show "$status"
+}
+
+show() {
+    cat "$beside_output"
+    return "$1"
+}
+
+# The process IDs of running Redis and Valkey servers.
+servers() {
+    ps -A -o pid= -o comm= | awk '$2 ~ /(redis|valkey)-server/ { print $1 }'
+}
+
+# Ends servers that the tests left behind, and fails if there are any: servers that did not run before ($1), and whose
+# directory or arguments are below TMPDIR or this directory. A server renames itself, so its arguments may not show it.
+no_server_left() {
+    local pid place left=0
+    for pid in $(servers); do
+        if grep -qx "$pid" <<<"$1"; then continue; fi
+        place=$(readlink "/proc/$pid/cwd" 2>/dev/null || true)" "$(ps -o args= -p "$pid" || true)
+        [[ $place == *"$TMPDIR"* || $place == "$PWD"[/\ ]* ]] || continue
+        echo "left behind: process $pid, $place"
+        kill -KILL "$pid" || true
+        left=$((left + 1))
+    done
+    [[ $left -eq 0 ]] || return 1
+    echo "none"
+}
+
+# Checks the library with sets of its features. $1: `each` feature alone, or `all` combinations. No features and all
+# features are checked by clippy.
+features() {
+    local names=(blocking metrics redis-1 serde test-util tls-rustls tracing) set bit chosen
+    for ((set = 1; set < 1 << ${#names[@]}; set++)); do
+        chosen=()
+        for ((bit = 0; bit < ${#names[@]}; bit++)); do
+            if ((set >> bit & 1)); then chosen+=("${names[bit]}"); fi
+        done
+        [[ ${#chosen[@]} -eq 1 || $1 == all ]] || continue
+        echo "${chosen[*]}"
+        cargo check --quiet --lib --no-default-features --features "${chosen[*]}"
+    done
+}
