@@ -159,8 +159,8 @@ fn run(row: &Row, runtime: &Runtime) -> bool {
         }
     }
     let tokens = fenced.cycles() + fenced.failed();
-    let raises: u64 = clients.iter().map(test_util::raises).sum();
-    let at_once = 1.0 - raises as f64 / tokens.max(1) as f64;
+    let confirmations: u64 = clients.iter().map(test_util::token_confirmations).sum();
+    let at_once = 1.0 - confirmations as f64 / tokens.max(1) as f64;
     let rates = plain.slices.iter().zip(&fenced.slices);
     let mut rates: Vec<_> = rates.map(|(p, f)| f.cycles as f64 / p.cycles.max(1) as f64).collect();
     let ratio = |of: fn(&Slice) -> &Vec<f64>, share| {
