@@ -3,7 +3,7 @@
 use super::super::shield::tests::guarded_node;
 use super::*;
 use crate::node::{Ballot, Claim, PushSink, RestartGuard, VoteSink};
-use crate::protocol::Ttl;
+use crate::protocol::{NodeId, Ttl};
 use crate::wire::{Capabilities, Keys, Requests, ServerInfo, Value, Wants};
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ fn node_with_a_fast_clock_counts_for_nothing() {
     for second in 0..8 {
         let (sent, shown_us) = (seconds(second), 1_700_000_000_000_000 + second * 1_100_000);
         let received = sent.after(Duration::from_millis(1));
-        node.clocks.handle_reading(node.id, Some(Reading { sent, shown_us, received }));
+        node.clocks.handle_reading(node.id, Reading { sent, shown_us, received });
     }
     assert_eq!(counted(&node, seconds(8)), [false; 4]);
 }

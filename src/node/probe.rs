@@ -2,7 +2,6 @@
 
 use super::omissions::Missing;
 use super::session::Session;
-use super::set_up_attempt::SetUpAttempt;
 use super::shared::NodeShared;
 use super::shield::shield;
 use crate::protocol::{Offset, Reading};
@@ -12,7 +11,7 @@ use crate::wire::{
     FoundLock, Inspection, Keys, NamedClient, NodeFailure, Value, ask_clients, ask_keys, ask_locks,
     ask_time, found_locks, named_clients, scanned_keys, time_us,
 };
-use redis::{RedisConnectionInfo, RedisError};
+use redis::RedisError;
 use std::time::Duration;
 
 /// How often a clock is read: the narrowest of several readings counts.

@@ -27,7 +27,7 @@ fn attempt() -> SetUpAttempt {
     SetUpAttempt::new(Omissions::default().plan(Time::default()), TimerClock::new())
 }
 
-/// A session in RESP2, and the server's end of its stream, which has room for so many bytes.
+/// A session, and the server's end of its stream, with a buffer of `room` bytes.
 async fn session(room: usize) -> (Session<u8>, DuplexStream) {
     let (ours, mut theirs) = duplex(room);
     let login = RedisConnectionInfo::default();
@@ -36,11 +36,11 @@ async fn session(room: usize) -> (Session<u8>, DuplexStream) {
         while !heard.ends_with(concat!(env!("CARGO_PKG_VERSION"), "\r\n")) {
             heard += &hear(&mut theirs).await;
         }
-        theirs.write_all(b"+OK\r\n+OK\r\n+OK\r\n").await.expect("it is open");
+        theirs.write_all(b"%0\r\n+OK\r\n+OK\r\n+OK\r\n").await.expect("it is open");
     };
     let mut session = Session::new(Box::new(ours));
     let attempt = attempt();
-    let begin = session.begin(&login, fingerprint(), false, &attempt, || 0);
+    let begin = session.begin(&login, fingerprint(), &attempt, || 0);
     let (greeted, ()) = tokio::join!(begin, welcome);
     greeted.expect("it was greeted");
     (session, theirs)
@@ -176,6 +176,6 @@ fn a_server_that_pushes_without_end_is_not_read_without_end() {
     let login = RedisConnectionInfo::default();
     let mut session = Session::new(Box::new(Endless::default()));
     let attempt = attempt();
-    let begin = session.begin(&login, fingerprint(), false, &attempt, || 0);
+    let begin = session.begin(&login, fingerprint(), &attempt, || 0);
     assert!(begin.now_or_never().is_none(), "it is asked again, and others have their turn");
 }
