@@ -4,9 +4,7 @@ use super::pipe::Pipe;
 use super::set_up_attempt::SetUpAttempt;
 use super::shared::NodeShared;
 use crate::transport::Stream;
-use crate::wire::{
-    Conversation, Fingerprint, Greeting, Requests, SetUpParts, omitted_reply,
-};
+use crate::wire::{Conversation, Fingerprint, Greeting, Requests, SetUpParts, omitted_reply};
 use redis::{RedisConnectionInfo, RedisError, Value};
 use std::future::poll_fn;
 use std::io;

@@ -1,9 +1,9 @@
 //! First commands on a connection: protocol version, authentication, connection name, database.
 
+use super::failure::last_error;
 use super::fingerprint::Fingerprint;
 use super::requests::INFO_REPLY;
 use super::set_up_parts::{Optional, SetUpParts};
-use super::failure::last_error;
 use super::unknown_command::is_unknown_command;
 use redis::{RedisConnectionInfo, RedisError, Value};
 use std::io;
@@ -12,7 +12,8 @@ use std::io;
 const DEFAULT_USER: &str = "default";
 
 /// Why a server that does not support `HELLO 3` cannot be a node.
-const NEEDS_RESP3: &str = "a server with a renamed HELLO, or behind a proxy without RESP3, cannot be a node";
+const NEEDS_RESP3: &str =
+    "a server with a renamed HELLO, or behind a proxy without RESP3, cannot be a node";
 
 /// A greeting that was sent, and how to parse its replies.
 #[derive(Debug)]

@@ -4,7 +4,6 @@
 use crate::{SOON, begun, ms};
 use kit::{Cluster, Rerun, forked};
 use quorlock::{Lease, Loss, Redlock, ReleaseOutcome};
-use redis::{Client, Commands};
 use std::{env, mem};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};

@@ -3,7 +3,7 @@
 use crate::late_packets::deliver_all;
 use crate::quorum::Holds;
 use crate::{MAX_TTL, SOON, builder, client, eventually, ms};
-use kit::{Cluster, Direction, Proxy, Server, ServerBuilder};
+use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{
     AcquireError, NodeFailure, NodeState, NodeVote, Redlock, ReleaseError, ReleaseOutcome,
     RetryPolicy,

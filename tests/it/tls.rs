@@ -255,7 +255,10 @@ async fn redis_url_of_tls_server_names_rediss_scheme() {
     let server = server.start();
     let url = server.url_tls().replace("rediss://", "redis://");
     let why = failure(builder().connect_timeout(SOON).nodes([url])).await;
-    assert_eq!(why, "closed by the server without a reply to HELLO 3; if it speaks TLS, use rediss://");
+    assert_eq!(
+        why,
+        "closed by the server without a reply to HELLO 3; if it speaks TLS, use rediss://"
+    );
 }
 
 #[cfg(feature = "redis-1")]

@@ -1,6 +1,7 @@
 //! However a test process ends, it leaves no server, no reaper and no directory behind.
 //!
 //! Each test runs this test program again as a helper, which starts servers and ends in its way.
+#![allow(clippy::unwrap_used, reason = "a failed test tool is a failed test")]
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -75,7 +75,7 @@ impl Author {
     /// A pipeline of quorlock's: commands of several claims, and the node's time.
     pub fn quorlock(&mut self, tracks: bool) -> Vec<Words> {
         match self.dice.below(60) {
-            0 => return self.set_up(tracks),
+            0 => return self.set_up(),
             1 => return self.inspection(),
             _ => {}
         }

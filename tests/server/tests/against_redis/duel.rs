@@ -83,13 +83,8 @@ impl Duel {
             ..Config::default()
         };
         duel.model = Server::new(config, started_us);
-        for role in [
-            Role::Quorlock,
-            Role::Quorlock,
-            Role::Stranger,
-            Role::Stranger,
-            Role::Outsider,
-        ] {
+        for role in [Role::Quorlock, Role::Quorlock, Role::Stranger, Role::Stranger, Role::Outsider]
+        {
             duel.join(role);
         }
         duel
@@ -147,7 +142,7 @@ impl Duel {
             Role::Quorlock => vec![words(&format!("HELLO 3{auth}"))],
             Role::Outsider => vec![words("HELLO 3")],
             _ if self.has_password => vec![words(&self.login())],
-            _ => vec![words("PING")],
+            Role::Stranger => vec![words("PING")],
         };
         pipeline.push(words("CLIENT SETNAME quorlock:nodes=1-00000000"));
         pipeline.push(words("CLIENT SETINFO LIB-NAME redis-rs"));
