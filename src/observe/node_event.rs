@@ -80,8 +80,8 @@ impl fmt::Display for NodeStanding {
     }
 }
 
-/// Emitted when the number of pending releases of a node has changed. A release is pending if the node has not confirmed
-/// it. The client sends a pending release again until the node confirms it or the lock's key has expired.
+/// Emitted when the number of pending releases of a node has changed. A release is pending if the node has not
+/// confirmed it. The client sends a pending release again until the node confirms it or the lock's key has expired.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ReleasesOwed<'a> {
