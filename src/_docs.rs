@@ -1,4 +1,4 @@
-//! The guides of the repository's `docs` folder.
+//! Guides from the repository's `docs` folder.
 #![allow(clippy::doc_markdown)] // The files are also read without rustdoc.
 
 #[doc = "[SAFETY]: crate::_docs::safety"]
@@ -65,7 +65,7 @@ pub mod recipes {}
 #[doc = include_str!("../docs/PLATFORMS.md")]
 pub mod platforms {}
 
-/// Compiles the examples of README.md. The documentation does not include it.
+/// Compiles the examples in README.md as doctests. The module is not part of the documentation.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 pub mod readme {}

@@ -1,21 +1,21 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
-//! Distributed locks on N independent Redis or Valkey servers, with the [Redlock algorithm].
+//! Distributed locks on N independent Redis or Valkey servers, using the [Redlock algorithm].
 //!
 //! # Types
 //!
 //! | type | role |
 //! |---|---|
 //! | [`Redlock`] | The client. It acquires locks and reports their status. Clones share connections. |
-//! | [`Builder`], [`Config`] | Settings of a client: in code, or from a file and environment variables. |
-//! | [`Profile`] | A client with other settings for one kind of lock, on the same connections. |
-//! | [`Acquire`] | A future that acquires a lock, and its options. |
-//! | [`Lease`] | A lock that is held. Dropping it releases the lock in the background. |
-//! | [`LeaseRef`] | A view of a lease for other tasks, with most of its methods. |
-//! | [`FencingToken`] | A number that grows from holder to holder, for resources that reject stale writers. |
-//! | [`AcquireError`], [`ExtendError`], [`ReleaseError`], [`UsingError`] | One error type for each operation. |
-//! | [`Report`], [`NodeReport`] | The reply of each node, in errors and leases. |
-//! | [`Status`], [`NodeInfo`], [`NodeCheck`] | The holder of a lock, the state of a node, and its unsafe settings. |
-//! | [`Observer`] | Receives typed events, for logs and metrics of your own. |
+//! | [`Builder`], [`Config`] | Settings of a client: in code, or from a file or environment variables. |
+//! | [`Profile`] | Builder for a second client on the same connections, with different settings for one kind of lock. |
+//! | [`Acquire`] | Future that acquires a lock. Its methods set the options of this acquire. |
+//! | [`Lease`] | A lock that this client holds. Dropping the lease releases the lock in the background. |
+//! | [`LeaseRef`] | View of a lease for other tasks. It has most of the lease's methods. |
+//! | [`FencingToken`] | Number that increases with each holder of a lock. Resources use it to reject stale writers. |
+//! | [`AcquireError`], [`ExtendError`], [`ReleaseError`], [`UsingError`] | Error types, one for each operation. |
+//! | [`Report`], [`NodeReport`] | The nodes' replies to one request. Errors and leases contain a report. |
+//! | [`Status`], [`NodeInfo`], [`NodeCheck`] | Holder of a lock, state of a node, and unsafe settings of a node. |
+//! | [`Observer`] | Trait that receives typed events, for your own logs and metrics. |
 //!
 //! # Example
 //!
@@ -102,28 +102,29 @@
 //!
 //! | term | meaning |
 //! |---|---|
-//! | resource | The name that is locked: any bytes. Its key is the [prefix](Builder::key_prefix) and this name. |
-//! | node | One independent Redis or Valkey server. |
+//! | resource | A name that can be locked: any bytes. Its key is the [prefix](Builder::key_prefix) plus the name. |
+//! | node | One of the independent Redis or Valkey servers. |
 //! | quorum | More than half of all nodes: floor(N / 2) + 1. |
-//! | value | The random string under a key that identifies one attempt. |
-//! | ttl | How long the nodes keep a lock that is not extended or released. |
-//! | validity | How long the holder may rely on the lock: ttl, minus elapsed time, minus allowance for clock drift. |
-//! | lease | A lock that is held, with its validity. |
+//! | value | The random string stored under a lock's key. It identifies the attempt that acquired the lock. |
+//! | ttl | Time after which the nodes delete a lock that is neither extended nor released. |
+//! | validity | Time for which the holder may rely on the lock: ttl, minus elapsed time, minus drift allowance. |
+//! | lease | A held lock together with its validity. |
 //!
 //! # Guides
 //!
 //! - [recipes](_docs::recipes): complete programs for common cases
-//! - [configuration](_docs::configuration): all settings, and where they can come from
+//! - [configuration](_docs::configuration): all settings and their sources
 //! - [platforms](_docs::platforms): operating systems, servers and features of this crate
-//! - [operations](_docs::operations): running the nodes, and what each message means
-//! - [command](_docs::command): the program `quorlock` for scripts and operators
-//! - [safety](_docs::safety): guarantees, their conditions and their tests
-//! - [fencing](_docs::fencing): resources that reject stale writers
-//! - [metrics](_docs::metrics) and alert rules
-#![cfg_attr(feature = "test-util", doc = "- [testing](_docs::testing): tests of your own code")]
-//! - [performance](_docs::performance), measured
-//! - [comparison](_docs::compare) with other libraries
-//! - [design](_docs::design): how it works; [format](_docs::format): keys and values on the nodes
+//! - [operations](_docs::operations): running the nodes, and the meaning of each message
+//! - [command](_docs::command): the `quorlock` command for scripts and operators
+//! - [safety](_docs::safety): the guarantees, their conditions, and the tests that verify them
+//! - [fencing](_docs::fencing): how resources reject stale writers
+//! - [metrics](_docs::metrics): all metrics, and alert rules
+#![cfg_attr(feature = "test-util", doc = "- [testing](_docs::testing): testing your own code")]
+//! - [performance](_docs::performance): measurements
+//! - [comparison](_docs::compare): other libraries
+//! - [design](_docs::design): how the library works
+//! - [format](_docs::format): keys and values on the nodes
 //!
 //! [Redlock algorithm]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 

@@ -8,7 +8,8 @@ use crate::error::AcquireError;
 use crate::protocol::RetryPolicy;
 use std::time::Duration;
 
-/// An acquire with its options; [`call`](Self::call) executes it. See [`Acquire`](crate::Acquire).
+/// Blocking acquire operation and its options; see [`Acquire`](crate::Acquire).
+/// [`call`](Self::call) runs the operation.
 #[derive(Debug)]
 #[must_use = "nothing is acquired before call()"]
 pub struct Acquire {
@@ -22,39 +23,51 @@ impl Acquire {
     }
 
     settings! { Acquire:
+        /// Sets how long a node keeps the lock unless the lease is extended or released.
         ttl(ttl: Duration);
+        /// Sets the total time that the acquire may take, including all attempts.
         wait(wait: Duration);
+        /// Sets the policy for retries after a refused attempt.
         retry(policy: RetryPolicy);
+        /// Limits the number of attempts.
         max_attempts(attempts: u32);
+        /// Fails the acquire as soon as the holder's remaining ttl exceeds the remaining wait time.
         give_up_early();
+        /// Enables background renewal of the lease, for at most `max_hold`.
         auto_extend(max_hold: Duration);
+        /// Keeps the resource locked for at least `time`, even if the lease is released earlier.
         at_least(time: Duration);
+        /// Enables background renewal of the lease, without a limit.
         auto_extend_forever();
+        /// Sets the text that is stored with the lock and shown in its status.
         metadata(metadata: impl Into<String>);
+        /// Gives the lease a fencing token.
         fenced();
+        /// Sets the class of the lock for events and metrics.
         class(class: &'static str);
     }
 
-    /// Acquires the lock. Blocks until the lock is acquired or the acquire fails;
-    /// [`wait`](Self::wait) limits the time.
+    /// Acquires the lock. Blocks until the lock is acquired or the acquire fails.
+    /// [`wait`](Self::wait) limits how long this takes.
     ///
     /// # Errors
-    /// [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task; otherwise
-    /// see [`AcquireError`].
+    /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task.
+    /// For all other errors, see [`AcquireError`].
     pub fn call(self) -> Result<Lease, Error<AcquireError>> {
         let Self { inner, background } = self;
         let lease = joined(background.wait(inner))?;
         Ok(Lease::new(lease, background))
     }
 
-    /// Acquires the lock, runs `work`, and releases the lock. The lease is renewed until `work`
-    /// returns. **Work that never returns keeps the lock**: set a limit with
-    /// [`auto_extend`](Self::auto_extend). The work is not stopped when the lease is lost; it can
-    /// check [`is_valid`](crate::LeaseRef::is_valid).
+    /// Acquires the lock, runs `work`, and releases the lock. The lease is renewed in the
+    /// background until `work` returns. **Work that never returns keeps the lock indefinitely**, so
+    /// set a limit with [`auto_extend`](Self::auto_extend). If the lease is lost, the work is not
+    /// stopped, but it can check [`is_valid`](crate::LeaseRef::is_valid).
     ///
     /// # Errors
-    /// [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task; otherwise
-    /// see [`UsingError`]. The output of the work is always returned, in the error if necessary.
+    /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task,
+    /// without running the work. For all other errors, see [`UsingError`]. If the work ran, the
+    /// error contains its output.
     pub fn using<T>(self, work: impl FnOnce(&Lease) -> T) -> Result<T, Error<UsingError<T>>> {
         let Self { inner, background } = self;
         let lease = Self::new(inner.renewed(), background)
@@ -66,12 +79,13 @@ impl Acquire {
         Ok(finished(output, was_valid, lease.release_here())?)
     }
 
-    /// Like [`using`](Self::using), for work that can fail. The work's error and the lock's errors
-    /// are separate variants. The lock is released in either case.
+    /// Like [`using`](Self::using), for work that returns a `Result`. Errors of the work and errors
+    /// of the lock are separate variants of [`TryUsingError`]. The lock is released in both cases.
     ///
     /// # Errors
-    /// [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task; otherwise
-    /// see [`TryUsingError`]. The result of the work is always returned, in the error if necessary.
+    /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task,
+    /// without running the work. For all other errors, see [`TryUsingError`]. If the work ran, the
+    /// error contains its output or its error.
     pub fn try_using<T, E>(
         self,
         work: impl FnOnce(&Lease) -> Result<T, E>,

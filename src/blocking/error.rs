@@ -2,7 +2,8 @@
 
 use thiserror::Error;
 
-/// The calling thread is polling an async task and must not block. Use the async client there, or
+/// Error of a blocking method that was called on a thread that is polling an async task. Such a
+/// thread must not block. Use the async client there, or call the method in
 /// `tokio::task::spawn_blocking`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("called inside an async runtime: use the async client there, or spawn_blocking")]
@@ -20,16 +21,16 @@ pub struct InsideRuntime;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Error<E> {
-    /// The calling thread is polling an async task; see [`InsideRuntime`].
+    /// The calling thread is polling an async task and must not block; see [`InsideRuntime`].
     #[error("{InsideRuntime}")]
     InsideRuntime,
-    /// The error of the async method.
+    /// The operation failed. Contains the error of the async method.
     #[error(transparent)]
     Failed(#[from] E),
 }
 
 impl<E> Error<E> {
-    /// The error of the async method. `None` for [`InsideRuntime`](Self::InsideRuntime).
+    /// Returns the error of the async method, or `None` for [`InsideRuntime`](Self::InsideRuntime).
     pub fn reason(&self) -> Option<&E> {
         match self {
             Self::InsideRuntime => None,

@@ -9,7 +9,8 @@ use std::ops::Deref;
 use std::pin::pin;
 use std::time::Duration;
 
-/// A held lock; see [`Lease`](crate::Lease). Dropping it releases the lock in the background.
+/// A lock that a blocking client holds; see [`Lease`](crate::Lease). Dropping the lease releases
+/// the lock in the background.
 #[derive(Debug)]
 #[must_use = "a lease is released when it is dropped"]
 pub struct Lease {
@@ -23,10 +24,11 @@ impl Lease {
         Self { inner, background }
     }
 
-    /// Creates another guard of this lease, without I/O; see [`LeaseRef::reenter`].
+    /// Creates an additional guard of this lease, without I/O; see [`LeaseRef::reenter`].
     ///
     /// # Errors
-    /// [`Lost`](ReenterError::Lost) or [`Released`](ReenterError::Released) if the lease has ended.
+    /// Returns [`Lost`](ReenterError::Lost) or [`Released`](ReenterError::Released) if the lease
+    /// has ended.
     pub fn reenter(&self) -> Result<Self, ReenterError> {
         let inner = self.inner.reenter()?;
         Ok(Self::new(inner, self.background.clone()))
@@ -36,23 +38,26 @@ impl Lease {
     /// timeout; see [`LeaseRef::extend`].
     ///
     /// # Errors
-    /// See [`ExtendError`].
+    /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task.
+    /// For all other errors, see [`ExtendError`].
     pub fn extend(&self, ttl: Duration) -> Result<(), Error<ExtendError>> {
         joined(self.background.wait(self.inner.extend(ttl)))
     }
 
-    /// Ensures that at least `validity` remains on return. Blocks for at most one node timeout; see
-    /// [`LeaseRef::ensure`].
+    /// Ensures that at least `validity` remains when this method returns. Blocks for at most one
+    /// node timeout; see [`LeaseRef::ensure`].
     ///
     /// # Errors
-    /// See [`ExtendError`].
+    /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task.
+    /// For all other errors, see [`ExtendError`].
     pub fn ensure(&self, validity: Duration) -> Result<(), Error<ExtendError>> {
         joined(self.background.wait(self.inner.ensure(validity)))
     }
 
-    /// Waits until the lease is lost, for at most `limit`; see [`LeaseRef::lost`]. Returns `None`
-    /// if the lease is still held after `limit`, or as soon as it is released. On a thread that is
-    /// polling an async task, returns the current state without waiting.
+    /// Waits until the lease is lost, for at most `limit`, and returns the reason; see
+    /// [`LeaseRef::lost`]. Returns `None` if the lease is still held after `limit`, or as soon as
+    /// it is released. On a thread that is polling an async task, returns the current state without
+    /// waiting.
     pub fn lost_within(&self, limit: Duration) -> Option<Loss> {
         match self.background.wait_within(limit, self.inner.ended()) {
             Ok(Some(Ended::Lost(loss))) => Some(loss),
@@ -62,21 +67,23 @@ impl Lease {
     }
 
     /// Releases the lock on all nodes, and reports whether it was held until then; see
-    /// [`Lease::release`](crate::Lease::release). On a thread that is polling an async task, the
-    /// release continues in the background.
+    /// [`Lease::release`](crate::Lease::release). On a thread that is polling an async task, this
+    /// does not wait, and the release continues in the background.
     ///
     /// # Errors
-    /// See [`ReleaseError`].
+    /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task.
+    /// For all other errors, see [`ReleaseError`].
     pub fn release(self) -> Result<ReleaseOutcome, Error<ReleaseError>> {
         joined(self.background.wait(self.inner.release()))
     }
 
     /// Releases the lease, but keeps the resource locked for `cool_down` from now; see
     /// [`Lease::release_after`](crate::Lease::release_after). On a thread that is polling an async
-    /// task, the commands are sent, but their replies are not awaited.
+    /// task, this sends the commands to the nodes but does not wait for their replies.
     ///
     /// # Errors
-    /// See [`ReleaseError`].
+    /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task.
+    /// For all other errors, see [`ReleaseError`].
     pub fn release_after(self, cool_down: Duration) -> Result<ReleaseOutcome, Error<ReleaseError>> {
         let Self { inner, background } = self;
         let mut releasing = pin!(inner.release_after(cool_down));

@@ -1,4 +1,4 @@
-//! Blocking API: the methods of the async client, for programs without a runtime.
+//! Blocking client, for programs without an async runtime. It has the methods of the async client.
 //!
 //! ```
 //! use std::time::Duration;
@@ -19,30 +19,33 @@
 //! # fn main() {}
 //! ```
 //!
-//! Connections run on a dedicated thread. Leases are therefore renewed, and their loss is detected,
+//! Connections run on a dedicated thread. The client therefore renews leases and detects their loss
 //! while the program does other work. Dropping the last handle of a client (a clone or a lease)
-//! waits until all releases are delivered. The wait takes at most one [connect
-//! timeout](crate::Builder::connect_timeout), even during DNS resolution of a node's address.
+//! blocks until all pending releases are delivered. This takes at most one [connect
+//! timeout](crate::Builder::connect_timeout), even if the DNS resolution of a node's address takes
+//! longer.
 //!
 //! A thread that is polling an async task must not block. On such a thread, methods that block
-//! return [`InsideRuntime`](Error::InsideRuntime) without waiting; a consumed lease is still
-//! released. [`Redlock::close`] and [`Lease::lost_within`] have no such error: they return what is
-//! known without waiting. Blocking works on threads of `tokio::task::spawn_blocking`, and inside
-//! `tokio::task::block_in_place`.
+//! return [`InsideRuntime`](Error::InsideRuntime) without waiting. If the method consumes a lease,
+//! the lease is still released. [`Redlock::close`] and [`Lease::lost_within`] do not return this
+//! error: they return the current state without waiting. The methods can block on threads of
+//! `tokio::task::spawn_blocking`, and inside `tokio::task::block_in_place`.
 //!
-//! The methods block in one case that cannot be detected: inside an `unconstrained` task in
-//! `Runtime::block_on`, while other threads drive the runtime.
+//! The client cannot detect one case in which its methods must not block: an `unconstrained` task
+//! in `Runtime::block_on`, while other threads drive the runtime. In this case, the methods block.
 //!
-//! A forked child process does not have the client's thread. Create a new client in the child, and
-//! drop the inherited one; the drop has no effect. (An inherited async client keeps working in the
-//! child, on a runtime that the child creates.)
+//! A forked child process does not have the client's thread. In the child, drop the inherited
+//! client, which has no effect, and create a new client. (An inherited async client keeps working
+//! in the child, on a runtime that the child creates.)
 
 // Contains the thread that runs the client, and one wrapper for each async method. It adds no other
 // operations.
 
-/// Forwards settings to the async type's method of the same name.
+/// Forwards settings to the async type's method of the same name, and refers to its documentation.
 macro_rules! settings {
-    ($of:ident: $($name:ident($($argument:ident: $type:ty)?);)*) => {$(
+    ($of:ident: $($(#[$summary:meta])* $name:ident($($argument:ident: $type:ty)?);)*) => {$(
+        $(#[$summary])*
+        #[doc = ""]
         #[doc = concat!("See [`", stringify!($of), "::", stringify!($name), "`](crate::", stringify!($of), "::", stringify!($name), ").")]
         pub fn $name(self $(, $argument: $type)?) -> Self {
             Self { inner: self.inner.$name($($argument)?), ..self }

@@ -6,8 +6,9 @@ use crate::error::ConfigError;
 use crate::protocol::RetryPolicy;
 use std::time::Duration;
 
-/// Settings for one kind of lock; [`build`](Self::build) creates a client with them. See
-/// [`Profile`](crate::Profile).
+/// Builder for a blocking client that shares the connections of an existing client and has
+/// different settings, for one kind of lock; see [`Profile`](crate::Profile).
+/// [`build`](Self::build) creates the client.
 #[derive(Clone, Debug)]
 #[must_use = "a profile does nothing until build() is called"]
 pub struct Profile {
@@ -21,24 +22,37 @@ impl Profile {
     }
 
     settings! { Profile:
+        /// Sets how long a node keeps a lock that is neither extended nor released.
         ttl(ttl: Duration);
+        /// Sets the total time that an acquire may take, including all attempts.
         wait(wait: Duration);
+        /// Sets the policy for retries after a refused attempt.
         retry(policy: RetryPolicy);
+        /// Limits the number of attempts of an acquire.
         max_attempts(attempts: u32);
+        /// Fails an acquire as soon as the holder's remaining ttl exceeds the remaining wait time.
         give_up_early();
+        /// Enables background renewal of every lease, for at most `max_hold`.
         auto_extend(max_hold: Duration);
+        /// Enables background renewal of every lease, without a limit.
         auto_extend_forever();
+        /// Keeps each resource locked for at least `time`, even if its lease is released earlier.
         at_least(time: Duration);
+        /// Sets the class of the locks for events and metrics.
         class(class: &'static str);
+        /// Sets the text that is stored with every lock and shown in its status.
         metadata(metadata: impl Into<String>);
+        /// Stores the host name and the process ID with every lock, as `host:pid`.
         owner();
+        /// Gives every lease a fencing token.
         fenced();
     }
 
-    /// Checks the settings and creates the client; see [`Profile::build`](crate::Profile::build).
+    /// Validates the settings and creates the client; see
+    /// [`Profile::build`](crate::Profile::build).
     ///
     /// # Errors
-    /// The invalid setting, or the settings that conflict.
+    /// Returns a [`ConfigError`] that names the invalid setting, or the settings that conflict.
     pub fn build(self) -> Result<Redlock, ConfigError> {
         let Self { inner, background } = self;
         Ok(Redlock::sharing(inner.build()?, background))

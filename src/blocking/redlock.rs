@@ -12,8 +12,8 @@ use crate::lease::ReleaseOutcome;
 use crate::observe::Report;
 use std::task::Poll;
 
-/// A client of N independent Redis servers, for callers without a runtime; see
-/// [`Redlock`](crate::Redlock). Created by [`Builder::build_blocking`].
+/// Blocking client for locks on N independent Redis servers, for callers without an async runtime;
+/// see [`Redlock`](crate::Redlock). [`Builder::build_blocking`] creates it.
 #[derive(Clone, Debug)]
 pub struct Redlock {
     // Field order matters: the background must outlive `inner` to deliver its releases.
@@ -22,13 +22,13 @@ pub struct Redlock {
 }
 
 impl Builder {
-    /// Checks the settings and creates a client for callers without a runtime. Connections run on a
-    /// dedicated thread. If a [runtime](Self::runtime) was set, they run there, and other threads
-    /// must drive it.
+    /// Validates the settings and creates a blocking client, for callers without an async runtime.
+    /// Connections run on a dedicated thread. If a [runtime](Self::runtime) was set, they run on
+    /// that runtime instead, and other threads must drive it.
     ///
     /// # Errors
-    /// The invalid setting, or the settings that conflict. [`NoThread`](ConfigError::NoThread) if
-    /// the thread or its runtime cannot be started.
+    /// - [`NoThread`](ConfigError::NoThread): the thread or its runtime cannot be started.
+    /// - Any other [`ConfigError`] names the invalid setting, or the settings that conflict.
     pub fn build_blocking(self) -> Result<Redlock, ConfigError> {
         let background = match self.given_runtime() {
             Some(handle) => Background::on(handle.clone()),
@@ -45,8 +45,8 @@ impl Redlock {
         Self { inner, background }
     }
 
-    /// Starts a [`Profile`]: other settings for one kind of lock, on the same connections; see
-    /// [`Redlock::profile`](crate::Redlock::profile).
+    /// Starts a [`Profile`]: a builder for a client that shares the connections of this client and
+    /// has different settings. See [`Redlock::profile`](crate::Redlock::profile).
     pub fn profile(&self) -> Profile {
         Profile::new(self.inner.profile(), self.background.clone())
     }
@@ -55,17 +55,19 @@ impl Redlock {
         Acquire::new(inner, self.background.clone())
     }
 
-    /// An acquire with one attempt; see [`Redlock::try_acquire`](crate::Redlock::try_acquire).
+    /// Returns an [`Acquire`] that tries once to lock `resource`; see
+    /// [`Redlock::try_acquire`](crate::Redlock::try_acquire).
     pub fn try_acquire(&self, resource: impl AsRef<[u8]>) -> Acquire {
         self.made(self.inner.try_acquire(resource))
     }
 
-    /// An acquire that waits for the lock; see [`Redlock::acquire`](crate::Redlock::acquire).
+    /// Returns an [`Acquire`] that locks `resource`, and waits if the lock is held; see
+    /// [`Redlock::acquire`](crate::Redlock::acquire).
     pub fn acquire(&self, resource: impl AsRef<[u8]>) -> Acquire {
         self.made(self.inner.acquire(resource))
     }
 
-    /// An acquire of several resources with one attempt; see
+    /// Returns an [`Acquire`] that tries once to lock several resources with one lease; see
     /// [`Redlock::try_acquire_all`](crate::Redlock::try_acquire_all).
     pub fn try_acquire_all<I>(&self, resources: I) -> Acquire
     where
@@ -75,8 +77,8 @@ impl Redlock {
         self.made(self.inner.try_acquire_all(resources))
     }
 
-    /// An acquire of several resources that waits for them; see
-    /// [`Redlock::acquire_all`](crate::Redlock::acquire_all).
+    /// Returns an [`Acquire`] that locks several resources with one lease, and waits if one of them
+    /// is held; see [`Redlock::acquire_all`](crate::Redlock::acquire_all).
     pub fn acquire_all<I>(&self, resources: I) -> Acquire
     where
         I: IntoIterator,
@@ -85,8 +87,8 @@ impl Redlock {
         self.made(self.inner.acquire_all(resources))
     }
 
-    /// An acquire that takes over a lock by its value; see
-    /// [`Redlock::adopt`](crate::Redlock::adopt).
+    /// Returns an [`Acquire`] that takes over the lock of `resource` from the holder of the lease
+    /// with this `value`; see [`Redlock::adopt`](crate::Redlock::adopt).
     pub fn adopt(&self, resource: impl AsRef<[u8]>, value: impl AsRef<str>) -> Acquire {
         self.made(self.inner.adopt(resource, value))
     }
@@ -94,7 +96,7 @@ impl Redlock {
     /// Runs `work` while holding the lock on `resource`; see [`Acquire::using`].
     ///
     /// # Errors
-    /// As for [`Acquire::using`].
+    /// See [`Acquire::using`].
     pub fn using<T>(
         &self,
         resource: impl AsRef<[u8]>,
@@ -103,11 +105,11 @@ impl Redlock {
         self.acquire(resource).using(work)
     }
 
-    /// Runs `work`, which can fail, while holding the lock on `resource`; see
+    /// Runs `work`, which returns a `Result`, while holding the lock on `resource`; see
     /// [`Acquire::try_using`].
     ///
     /// # Errors
-    /// As for [`Acquire::try_using`].
+    /// See [`Acquire::try_using`].
     pub fn try_using<T, E>(
         &self,
         resource: impl AsRef<[u8]>,
@@ -116,10 +118,12 @@ impl Redlock {
         self.acquire(resource).try_using(work)
     }
 
-    /// Returns the holder of `resource`; see [`Redlock::status`](crate::Redlock::status).
+    /// Reads the state of the lock on `resource` from each node; see
+    /// [`Redlock::status`](crate::Redlock::status).
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task.
+    /// For all other errors, see [`ClientError`].
     pub fn status(&self, resource: impl AsRef<[u8]>) -> Result<Status, Error<ClientError>> {
         joined(self.background.wait(self.inner.status(resource)))
     }
@@ -127,7 +131,8 @@ impl Redlock {
     /// Checks the configuration of each node; see [`Redlock::check`](crate::Redlock::check).
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task.
+    /// For all other errors, see [`ClientError`].
     pub fn check(&self) -> Result<Vec<NodeCheck>, Error<ClientError>> {
         joined(self.background.wait(self.inner.check()))
     }
@@ -136,7 +141,8 @@ impl Redlock {
     /// [`Redlock::force_release`](crate::Redlock::force_release).
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Returns [`InsideRuntime`](Error::InsideRuntime) on a thread that is polling an async task.
+    /// For all other errors, see [`ClientError`].
     pub fn force_release(&self, resource: impl AsRef<[u8]>) -> Result<Report, Error<ClientError>> {
         joined(self.background.wait(self.inner.force_release(resource)))
     }
@@ -145,7 +151,7 @@ impl Redlock {
     /// [`Redlock::release_all`](crate::Redlock::release_all).
     ///
     /// # Errors
-    /// [`InsideRuntime`] on a thread that is polling an async task.
+    /// Returns [`InsideRuntime`] on a thread that is polling an async task.
     #[allow(clippy::type_complexity)] // It is that of the async client, in a result.
     pub fn release_all(
         &self,
@@ -153,12 +159,12 @@ impl Redlock {
         self.background.wait(self.inner.release_all())
     }
 
-    /// Closes the client; see [`Redlock::close`](crate::Redlock::close). On a thread that is
-    /// polling an async task, it does not wait for pending releases, which continue in the
-    /// background.
+    /// Closes the client and waits for its pending releases; see
+    /// [`Redlock::close`](crate::Redlock::close). On a thread that is polling an async task, this
+    /// does not wait, and the releases continue in the background.
     ///
     /// # Errors
-    /// The nodes that still have pending releases.
+    /// Returns a [`CloseError`] that names the nodes with pending releases.
     pub fn close(&self) -> Result<(), CloseError> {
         let mut closing = std::pin::pin!(self.inner.close());
         self.background.wait(closing.as_mut()).unwrap_or_else(|_| {
@@ -170,17 +176,18 @@ impl Redlock {
         })
     }
 
-    /// Returns the state of each node; see [`Redlock::nodes`](crate::Redlock::nodes).
+    /// Returns the last known state of each node; see [`Redlock::nodes`](crate::Redlock::nodes).
     pub fn nodes(&self) -> Vec<NodeInfo> {
         self.inner.nodes()
     }
 
-    /// Returns the leases that this client holds; see [`Redlock::leases`](crate::Redlock::leases).
+    /// Returns a snapshot of each lease that this client holds; see
+    /// [`Redlock::leases`](crate::Redlock::leases).
     pub fn leases(&self) -> Vec<HeldLease> {
         self.inner.leases()
     }
 
-    /// Returns the async client, which uses the same connections.
+    /// Returns the async client that this client wraps. Both use the same connections.
     pub fn inner(&self) -> &crate::Redlock {
         &self.inner
     }

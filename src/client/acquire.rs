@@ -16,11 +16,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// An acquire and its settings. It is a future: `.await` it, spawn it, or use it in `select!`. It does nothing until it
-/// is first polled; the wait bound starts at that moment.
+/// Future that acquires a lock. Its methods set the options of this acquire.
+///
+/// Await it, spawn it, or use it in `select!`. The acquire starts when the future is first polled, and its [wait
+/// time](Self::wait) is measured from that moment. The output is the [`Lease`], or an [`AcquireError`].
 ///
 /// # Cancel safety
-/// The future can be dropped at any time. Every node that may have set the key then receives a release, including a
+/// The future can be dropped at any time. Every node that may have set the key then receives a release. This includes a
 /// node that is unresponsive at that time and resumes later.
 #[must_use = "futures do nothing unless polled"]
 pub struct Acquire {
@@ -103,70 +105,80 @@ impl Acquire {
         self.wait(wait).retry(retry)
     }
 
-    /// How long a node keeps the lock unless it is extended. Overrides the client's [`ttl`](crate::Builder::ttl).
+    /// Sets how long a node keeps the lock unless the lease is extended or released. Overrides the client's
+    /// [`ttl`](crate::Builder::ttl).
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// Total time that the acquire may take. Overrides the client's [`wait`](crate::Builder::wait).
+    /// Sets the total time that the acquire may take, including all attempts. Overrides the client's
+    /// [`wait`](crate::Builder::wait).
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
-    /// When to retry after a refused attempt. Overrides the client's [`retry`](crate::Builder::retry).
-    /// [`try_acquire`](crate::Redlock::try_acquire) has no wait bound by default; with a policy that retries, the
-    /// client's [`wait`](crate::Builder::wait) applies.
+    /// Sets the policy for retries after a refused attempt. Overrides the client's [`retry`](crate::Builder::retry).
+    ///
+    /// By default, [`try_acquire`](crate::Redlock::try_acquire) makes a single attempt, to which the client's
+    /// [`wait`](crate::Builder::wait) does not apply. With a policy that retries, the client's `wait` limits the total
+    /// time, unless this acquire has its own [`wait`](Self::wait).
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = policy;
         self
     }
 
-    /// Maximum number of attempts within the wait bound.
+    /// Limits the number of attempts that the acquire makes within its [wait time](Self::wait).
     ///
-    /// An attempt starts when the lock is likely to be free, and otherwise at the times of the [retry
-    /// policy](Self::retry).
+    /// An attempt starts as soon as the lock is likely to be free, and otherwise after the delay that the [retry
+    /// policy](Self::retry) specifies. A later call to `retry` replaces this limit.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.retry = self.retry.limit(attempts.saturating_sub(1));
         self
     }
 
-    /// Fails immediately if the holder's remaining ttl exceeds the remaining wait time. The holder could still release
-    /// the lock earlier, in which case waiting would have succeeded.
+    /// Fails the acquire as soon as the holder's remaining ttl exceeds the remaining wait time. This also fails an
+    /// acquire that would have succeeded by waiting, because the holder may release the lock before its ttl ends. By
+    /// default, an acquire waits for its full wait time.
     pub fn give_up_early(mut self) -> Self {
         self.gives_up_early = true;
         self
     }
 
-    /// Extends the lease in the background each time a third of its validity has passed, until the lease is released or
-    /// dropped. After `max_hold` the lease is lost, so that an unresponsive holder does not keep the lock indefinitely.
-    /// A holder that [extends](crate::LeaseRef::extend) the lease itself keeps it for the time that it requests.
-    /// Without a limit: [`auto_extend_forever`](Self::auto_extend_forever).
+    /// Enables background renewal: the client extends the lease each time a third of its validity has passed, until the
+    /// lease is released or dropped. After `max_hold`, the lease is lost, so that an unresponsive holder does not keep
+    /// the lock indefinitely. `max_hold` does not limit explicit calls to [`extend`](crate::LeaseRef::extend). For
+    /// background renewal without a limit, see [`auto_extend_forever`](Self::auto_extend_forever).
     ///
-    /// An extension sets the key again on nodes that have lost it, as long as a majority still has it. Failed
-    /// extensions are retried until the validity ends; see [`lost`](crate::LeaseRef::lost).
+    /// An extension also restores the key on nodes that have lost it, as long as a majority of the nodes still has it.
+    /// A failed extension is retried until the validity ends. See [`lost`](crate::LeaseRef::lost) for how the holder is
+    /// notified of a loss.
     ///
-    /// `max_hold` must be longer than the [node timeout](crate::Builder::node_timeout), because a lease could otherwise
-    /// end while it is being acquired. A shorter one is refused as
-    /// [`MaxHoldTooShort`](crate::ConfigError::MaxHoldTooShort). An acquire that still takes longer than `max_hold`
-    /// fails.
+    /// `max_hold` must be longer than the [node timeout](crate::Builder::node_timeout), because the lease could
+    /// otherwise end while it is being acquired. A shorter `max_hold` is rejected with
+    /// [`MaxHoldTooShort`](crate::ConfigError::MaxHoldTooShort). An acquire that takes longer than `max_hold` fails.
     pub fn auto_extend(mut self, max_hold: Duration) -> Self {
         self.auto_extend = Some(max_hold);
         self
     }
 
-    /// Like [`auto_extend`](Self::auto_extend), but without a limit: an unresponsive holder keeps the lock for as long
-    /// as its process runs. Use it for a leader whose work is supervised by other means.
+    /// Enables background renewal without a limit. An unresponsive holder then keeps the lock for as long as its
+    /// process runs. Use this for a leader whose work is supervised by other means. Otherwise, prefer
+    /// [`auto_extend`](Self::auto_extend).
     pub fn auto_extend_forever(self) -> Self {
         self.auto_extend(Duration::MAX)
     }
 
-    /// Keeps the lock unavailable to others for `time` from the start of the attempt that acquired it, even if the
-    /// lease is released or dropped earlier. For the rest of `time`, a release replaces the lock's value with one that
-    /// has no owner, as [`release_after`](crate::Lease::release_after) does. Use it for scheduled jobs that must run on
-    /// one host only: a host whose clock is slightly late, or a job that fails at once, does not cause a second run.
-    /// Fractions of a millisecond are cut off. Default: zero.
+    /// Keeps the resource locked for at least `time`, even if the lease is released or dropped earlier. The time is
+    /// measured from the start of the attempt that acquired the lock. If the lease is released or dropped before `time`
+    /// has elapsed, the release replaces the lock's value with a value that has no owner and expires at the end of
+    /// `time`, as [`release_after`](crate::Lease::release_after) does.
+    ///
+    /// Use this for scheduled jobs that must run on one host only. Neither a host whose clock is slightly late nor a
+    /// job that fails immediately then causes a second run.
+    ///
+    /// `time` is truncated to whole milliseconds. Default: zero.
     ///
     /// If `time` is longer than the [ttl](Self::ttl), the acquire fails with
     /// [`AtLeastExceedsTtl`](crate::ConfigError::AtLeastExceedsTtl) before it contacts a node.
@@ -175,47 +187,50 @@ impl Acquire {
         self
     }
 
-    /// Text that is stored with the lock and appears in its [status](crate::Redlock::status), at most 4096 bytes.
-    /// Overrides the client's [`metadata`](crate::Builder::metadata). It is part of the key's value, so every client
-    /// that can read the key can read it.
+    /// Sets the text that is stored with the lock and shown in its [status](crate::Redlock::status), at most
+    /// 4096 bytes. Overrides the client's [`metadata`](crate::Builder::metadata). The text is part of the key's value,
+    /// so every client that can read the key can read the text.
     pub fn metadata(mut self, metadata: impl Into<String>) -> Self {
         self.metadata = Some(metadata.into().into());
         self
     }
 
-    /// Gives the lease a [fencing token](crate::LeaseRef::token): a number higher than the token of every lease that
-    /// ended before, for resources that reject stale writers.
+    /// Gives the lease a [fencing token](crate::LeaseRef::token): a number that is higher than the token of each lease
+    /// of the same resource that ended earlier. The resource can use it to reject stale writers.
     ///
     /// Each node that grants the lock increments a counter of the resource. If a quorum of nodes returns the same
-    /// number, which is the usual case, the token costs no extra round trip. Otherwise it costs a second one, limited
-    /// by another node timeout. With [`acquire_all`](crate::Redlock::acquire_all), the lease's single token is ordered
-    /// against every lease that has one of its resources. Leases without a token are not ordered: use tokens for all
-    /// leases of a resource, or for none.
+    /// number, which is the usual case, the token requires no extra round trip. Otherwise it requires a second round
+    /// trip, which takes at most one more node timeout.
     ///
-    /// The counter's key begins with the lock's key and is in the same hash slot. An empty key, or a key with braces
-    /// that are no hash tag, such as `a{b`, cannot have a counter and is [refused](ConfigError::NoCounter).
-    /// `{user:7}/inbox` is valid.
+    /// With [`acquire_all`](crate::Redlock::acquire_all), the lease has a single token. It is ordered relative to the
+    /// token of every lease that shares a resource with this lease. Leases without a token are not ordered: use tokens
+    /// for all leases of a resource, or for none.
+    ///
+    /// The counter's key begins with the lock's key and is in the same hash slot. If the lock's key is empty, or
+    /// contains braces that do not form a hash tag, such as `a{b`, the resource cannot have a counter, and the acquire
+    /// is [rejected](ConfigError::NoCounter). `{user:7}/inbox` is valid.
     pub fn fenced(mut self) -> Self {
         self.is_fenced = true;
         self
     }
 
-    /// Class of the lock for events and metrics, such as `"account"`. Metrics are labelled by class and never by
-    /// resource, because there may be millions of resources. The text must be a constant of the program, which limits
-    /// the number of classes.
+    /// Sets the class of the lock for events and metrics, such as `"account"`. Metrics are labelled by class and never
+    /// by resource, because there may be millions of resources. The class must be a constant of the program, which
+    /// keeps the number of classes small.
     pub fn class(mut self, class: &'static str) -> Self {
         self.class = Some(class);
         self
     }
 
-    /// Signals the work before the lock ends: [`stopping`](crate::LeaseRef::stopping) resolves when the remaining
-    /// validity falls below `margin` and no renewal has succeeded. The work that [`using`](Self::using) runs can then
-    /// finish cleanly. If it is still running when the validity ends, it is dropped. Default: the signal comes when the
-    /// validity ends.
+    /// Warns the protected work before the lease expires: [`stopping`](crate::LeaseRef::stopping) resolves when the
+    /// remaining validity falls to `margin`. A successful extension before that restarts the wait. Work that runs in
+    /// [`using`](Self::using) can then finish cleanly. Work that is still running when the validity ends is dropped.
+    /// Default: `stopping` resolves when the validity ends.
     ///
-    /// A renewal starts when two thirds of the validity are left, and is retried until it succeeds. Therefore `margin`
-    /// must be less than two thirds of the validity for a lease that is renewed, and less than the whole validity for
-    /// any other lease. Otherwise the acquire fails with [`MarginTooLong`](crate::ConfigError::MarginTooLong).
+    /// Background renewal starts when two thirds of the validity are left, and is retried until it succeeds. For a
+    /// lease with background renewal, `margin` must therefore be less than two thirds of the validity, and less than
+    /// `max_hold`. For any other lease, it must be less than the whole validity. Otherwise the acquire fails with
+    /// [`MarginTooLong`](crate::ConfigError::MarginTooLong).
     ///
     /// ```
     /// # async fn step() {

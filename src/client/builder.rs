@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// Settings of a [`Redlock`] client.
+/// Builder for a [`Redlock`] client.
 ///
 /// # Default
 ///
@@ -64,12 +64,12 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Adds one node for each URL: `redis://[user:password@]host[:port][/db]`, `rediss://…` (feature `tls-rustls`) or
-    /// `unix:///path/to/socket[?user=…&pass=…&db=…]`. Query parameters other than `db` and `protocol` are
-    /// [refused](ConfigError::UnknownUrlParameter).
+    /// Adds one node for each URL. The form of a URL is `redis://[user:password@]host[:port][/db]`, `rediss://…`
+    /// (feature `tls-rustls`) or `unix:///path/to/socket[?user=…&pass=…&db=…]`. Each form also accepts the query
+    /// parameters `db` and `protocol`. Any other parameter is [rejected](ConfigError::UnknownUrlParameter).
     ///
-    /// Nodes must be independent masters: no node may be a replica of another one, and no server may be given twice. In
-    /// a password, encode `#`, `/`, `?` and `%` as `%23`, `%2F`, `%3F` and `%25`.
+    /// Nodes must be independent masters: no node may be a replica of another node, and each server may be given only
+    /// once. In a password, encode `#`, `/`, `?` and `%` as `%23`, `%2F`, `%3F` and `%25`.
     pub fn nodes<I>(mut self, urls: I) -> Self
     where
         I: IntoIterator,
@@ -81,14 +81,15 @@ impl Builder {
         self
     }
 
-    /// Adds one node for each client of the `redis` crate, version 1, for settings that a URL cannot carry, such as TCP
-    /// keepalive. Needs the feature `redis-1`; `quorlock::redis` is that crate.
+    /// Adds one node for each client of the `redis` crate, version 1. Use this for settings that a URL cannot contain,
+    /// such as TCP keepalive. Requires the feature `redis-1`, which re-exports the crate as `quorlock::redis`.
     ///
     /// The builder uses the client's address, user, password, database and TCP settings, but none of its connections.
-    /// The linger time is ignored, because it cannot be read. A TCP user timeout above 10 s is reduced to 10 s, because
-    /// the client does not release locks that a connection delivers later than that.
+    /// It ignores the linger time, because this setting cannot be read. It reduces a TCP user timeout above 10 s to
+    /// 10 s: if a broken connection delivered a command later than that, the command could set a lock that the client
+    /// no longer releases.
     ///
-    /// A client with TLS certificates (`redis::Client::build_with_tls`) is [refused](ConfigError::OpaqueTls), because
+    /// A client with TLS certificates (`redis::Client::build_with_tls`) is [rejected](ConfigError::OpaqueTls), because
     /// its certificates cannot be read. Pass its address to [`nodes`](Self::nodes) and the certificates to `tls`
     /// (feature `tls-rustls`) instead.
     #[cfg(feature = "redis-1")]
@@ -100,38 +101,42 @@ impl Builder {
         self
     }
 
-    /// How long a node keeps a lock that is neither extended nor released. Fractions of a millisecond are cut off.
-    /// Default: 10 s.
+    /// Sets how long a node keeps a lock that is neither extended nor released, in whole milliseconds. Fractions of a
+    /// millisecond are discarded. Default: 10 s.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = ttl;
         self
     }
 
-    /// Upper limit for the ttl, extensions and [cool-downs](crate::Lease::release_after) of all clients of these nodes.
-    /// Default: 60 s. **All clients of a deployment must have the same value.** A node that has lost its data has no
-    /// vote until every lock that it may have granted has expired, and this setting bounds that time. A client that
-    /// uses longer ttls than the others' `max_ttl` can lose its lock to them after a node restarts.
+    /// Sets the upper limit for the ttl of a lock, for its extensions, and for
+    /// [cool-downs](crate::Lease::release_after). **All clients of a deployment must use the same value.** Default:
+    /// 60 s.
     ///
-    /// A longer ttl is refused with an error that names the setting. To raise `max_ttl`, first raise it on all clients,
-    /// and only then use longer ttls. A shorter `max_ttl` shortens quarantines; see
+    /// A node that has lost its data has no vote until every lock that it may have granted has expired. This setting
+    /// limits that time. A client whose ttl exceeds the `max_ttl` of other clients can lose its lock to them after a
+    /// node restarts.
+    ///
+    /// A ttl above this limit is rejected with an error that names the setting. To raise `max_ttl`, first raise it on
+    /// all clients, and only then use longer ttls. A shorter `max_ttl` shortens quarantines; see
     /// [`restart_guard`](Self::restart_guard).
     pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
         self.options.max_ttl = max_ttl;
         self
     }
 
-    /// How to treat nodes that were restarted and may have lost locks. Default: [`Observed`](RestartGuard::Observed).
+    /// Sets how the client treats nodes that were restarted and may have lost locks. Default:
+    /// [`Observed`](RestartGuard::Observed).
     pub fn restart_guard(mut self, guard: RestartGuard) -> Self {
         self.options.restart_guard = guard;
         self
     }
 
     /// Declares that nodes with full persistence (`appendonly yes`, `appendfsync always`) keep every lock across
-    /// restarts. Such a node then has a vote immediately after a restart; see [`RestartGuard`]. Default: `false`,
-    /// because a client cannot verify the conditions:
+    /// restarts. The vote of such a node then counts immediately after a restart; see [`RestartGuard`]. Default:
+    /// `false`, because a client cannot verify the conditions:
     ///
     /// - The node always restarts with the same disk, and that disk is neither lost nor restored to an older state.
-    /// - The node's address always leads to the same server: no replica is ever promoted behind it.
+    /// - The node's address always leads to the same server, and never to a replica that was promoted.
     ///
     /// A node that reports a less durable configuration is not trusted. A node that does not report its configuration
     /// (`INFO`, `CONFIG GET`) is trusted. [`check`](Redlock::check) reports other settings that make persistence
@@ -141,16 +146,18 @@ impl Builder {
         self
     }
 
-    /// Total time that [`acquire`](Redlock::acquire) may take. Default: 10 s. A wait shorter than a round trip ends in
-    /// [`Timeout`](crate::AcquireError::Timeout); use [`try_acquire`](Redlock::try_acquire) for a single attempt.
+    /// Sets the total time that [`acquire`](Redlock::acquire) may take. Default: 10 s. If it is shorter than a round
+    /// trip to the nodes, the acquire fails with [`Timeout`](crate::AcquireError::Timeout). Use
+    /// [`try_acquire`](Redlock::try_acquire) for a single attempt.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.options.wait = wait;
         self
     }
 
-    /// How long to wait for a node's reply. Default: 50 ms. It limits the delay that an unresponsive node causes, and
-    /// thus the duration of an attempt. There is one exception: if the clocks of nodes have stepped forward, a single
-    /// attempt waits up to one more second until their grants [count](crate::VoteEligibility::Deferred).
+    /// Sets how long the client waits for a node's reply. Default: 50 ms. This limits the delay that an unresponsive
+    /// node causes, and therefore the duration of an attempt. There is one exception: if the clocks of nodes have
+    /// stepped forward, a single attempt waits up to one more second until the grants of these nodes
+    /// [count](crate::VoteEligibility::Deferred) towards the quorum.
     ///
     /// The Redlock page suggests 5 to 50 ms for a ttl of 10 s. Allow several round trips on slow networks.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
@@ -158,76 +165,78 @@ impl Builder {
         self
     }
 
-    /// How long to wait until a connection is established and set up. Default: 1 s.
+    /// Sets how long the client waits until a connection is established and set up. Default: 1 s.
     ///
-    /// Only the first acquires of a new client wait for connections: until a quorum is connected or, while all known
-    /// nodes have started recently, until every node is connected or has failed. See [`ready`](Redlock::ready) and
-    /// [`RestartGuard::Observed`]. Later, a node that is not connected within the node timeout counts as failed.
+    /// Only the first acquires of a new client wait for connections. They wait until a quorum is connected. While all
+    /// known nodes have started recently, they wait until every node is connected or has failed to connect. See
+    /// [`ready`](Redlock::ready) and [`RestartGuard::Observed`]. After that, the client treats a node that is not
+    /// connected within the node timeout as failed.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.options.connect_timeout = timeout;
         self
     }
 
-    /// Fraction of the ttl that is subtracted from the validity because clocks run at different rates. Must be at least
-    /// 0 and below 1. Default: 0.01, as in the Redlock reference implementation.
+    /// Sets the fraction of the ttl that is subtracted from the validity, because clocks run at different rates. Must
+    /// be at least 0 and less than 1. Default: 0.01, as in the Redlock reference implementation.
     pub fn drift_factor(mut self, factor: f64) -> Self {
         self.options.drift_factor = factor;
         self
     }
 
-    /// Time that is subtracted from the validity in addition to [`drift_factor`](Self::drift_factor), because Redis
-    /// expires keys with millisecond precision. Default: 2 ms.
+    /// Sets the time that is subtracted from the validity in addition to [`drift_factor`](Self::drift_factor), because
+    /// Redis expires keys with millisecond precision. Default: 2 ms.
     pub fn drift_constant(mut self, constant: Duration) -> Self {
         self.options.drift_constant = constant;
         self
     }
 
-    /// When [`acquire`](Redlock::acquire) retries after a refused attempt. Default: jittered, 50 ms to 250 ms.
+    /// Sets the policy for retries of [`acquire`](Redlock::acquire) after a refused attempt. Default: jittered, 50 ms
+    /// to 250 ms.
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.options.retry = policy;
         self
     }
 
-    /// Prefix of every resource's key. It must not contain `#quorlock:`, which marks the library's internal keys.
-    /// Default: none.
+    /// Sets the prefix of every resource's key. The prefix must not contain `#quorlock:`, which marks the library's
+    /// internal keys. Default: none.
     pub fn key_prefix(mut self, prefix: impl Into<Vec<u8>>) -> Self {
         self.options.prefix = prefix.into().into();
         self
     }
 
-    /// Text that is stored with every lock and appears in its [status](Redlock::status), at most 4096 bytes. It is the
-    /// last part of the key's value, after a colon. Default: none.
+    /// Sets the text that is stored with every lock and shown in its [status](Redlock::status), at most 4096 bytes. The
+    /// text is the last part of the key's value, after a colon. Default: none.
     pub fn metadata(mut self, metadata: impl Into<String>) -> Self {
         self.options.metadata = Some(metadata.into().into());
         self
     }
 
-    /// Stores host and process ID with every lock: `metadata("host:pid")`.
+    /// Stores the host name and the process ID with every lock, as [`metadata`](Self::metadata) in the form `host:pid`.
     pub fn owner(self) -> Self {
         self.metadata(owner())
     }
 
-    /// Gives every lease a fencing token; see [`Acquire::fenced`](crate::Acquire::fenced). Default: no token.
+    /// Gives every lease a fencing token; see [`Acquire::fenced`](crate::Acquire::fenced). Default: no tokens.
     pub fn fenced(mut self) -> Self {
         self.options.is_fenced = true;
         self
     }
 
-    /// How long a node keeps a resource's counter after the last acquire or extension with a fencing token. After a
-    /// release, the counter remains for at least half of this time. Must not be shorter than
+    /// Sets how long a node keeps a resource's fencing counter after the last acquire or extension with a fencing
+    /// token. After a release, the counter remains for at least half of this time. Must not be shorter than
     /// [`max_ttl`](Self::max_ttl). Default: 24 h, or `max_ttl` if that is longer.
     ///
     /// While the counter exists, tokens increase regardless of clocks. After it has expired, the next token is taken
-    /// from the acquiring client's wall clock, in microseconds. That token is higher than all earlier ones unless the
-    /// clock is behind the earlier holders' clocks by more than the time that has passed since. Counters expire so that
-    /// they do not accumulate for unused resources.
+    /// from the acquiring client's wall clock, in microseconds. That token is higher than all earlier tokens, unless
+    /// the clock is behind the clocks of the earlier holders by more than the time that has passed since they acquired
+    /// the lock. Counters expire so that the counters of unused resources do not accumulate.
     pub fn token_ttl(mut self, ttl: Duration) -> Self {
         self.options.token_ttl = Some(ttl);
         self
     }
 
-    /// Runs all connections on this runtime, so that the client can also be used outside of any runtime. Default: each
-    /// runtime on which the client is used gets separate connections.
+    /// Runs all connections on the runtime of `handle`, so that the client can also be used outside of a runtime.
+    /// Default: the client opens separate connections on each runtime on which it is used.
     pub fn runtime(mut self, handle: Handle) -> Self {
         self.runtime = Some(handle);
         self
@@ -274,11 +283,11 @@ impl Builder {
         self.options.connect_timeout
     }
 
-    /// Validates the settings and creates the client. Reads certificate files, but does no other I/O and needs no
-    /// runtime: the first acquire connects to the nodes.
+    /// Validates the settings and creates the client. Reads certificate files, but does no other I/O and does not
+    /// require a runtime. The client connects to the nodes when it is first used, for example by the first acquire.
     ///
     /// # Errors
-    /// The error names the invalid setting.
+    /// Returns a [`ConfigError`] that names the invalid setting.
     pub fn build(self) -> Result<Redlock, ConfigError> {
         #[cfg(feature = "tls-rustls")]
         let this = self.with_tls_files()?;

@@ -12,12 +12,13 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The settings of a client as plain data: from a file through serde (feature `serde`), from [environment
-/// variables](Self::from_env), or from the program's configuration. Pass it to [`Builder::from_config`].
+/// Settings of a client as plain data. They can be read from a file with serde (feature `serde`), read from
+/// [environment variables](Self::from_env), or set in code. Pass the `Config` to [`Builder::from_config`] to create a
+/// client.
 ///
-/// A field that is `None` has the default of [`Builder`], whose methods have the names of the fields and document them.
-/// Certificate files are settings of the feature `tls-rustls`. Other TLS settings, and
-/// [credentials](Builder::credentials) that change, are not data: set them on the builder.
+/// A field that is `None` takes the default of [`Builder`]. Each field has the name of the `Builder` method that
+/// documents the setting. The fields for certificate files require the feature `tls-rustls`. Other TLS settings, and
+/// [credentials](Builder::credentials) that change, are not plain data: set them on the builder.
 ///
 /// ```
 /// use quorlock::{Builder, Config};
@@ -32,8 +33,8 @@ use std::time::Duration;
 ///
 /// # In a file (feature `serde`)
 ///
-/// Keys are the names of the fields. Durations and retry policies are text. An unknown key is an error that names the
-/// key:
+/// The keys are the names of the fields. Durations and retry policies are written as text. An unknown key causes an
+/// error that names the key:
 ///
 /// ```toml
 /// nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]
@@ -45,68 +46,70 @@ use std::time::Duration;
 /// fenced = true
 /// ```
 ///
-/// `Config` cannot be serialized, because its URLs may contain passwords. `Debug` shows the nodes without user and
-/// password. Errors of this crate never contain the password of a URL. Errors of the `toml` crate contain the line at
-/// fault: log their `message()` instead, if that line may be secret.
+/// `Config` cannot be serialized, because its URLs may contain passwords. Its `Debug` output shows the nodes without
+/// user and password. Errors of this crate never contain the password of a URL. Errors of the `toml` crate contain the
+/// faulty line of the file. If that line may contain a secret, log only the error's `message()`.
 #[derive(Clone, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct Config {
-    /// The URL of each node. A file can also give one text, with URLs separated by commas or white space.
+    /// URL of each node. In a file, this can also be a single text that contains the URLs, separated by commas or white
+    /// space.
     #[cfg_attr(feature = "serde", serde(deserialize_with = "told::nodes"))]
     pub nodes: Vec<String>,
-    /// See [`Builder::ttl`].
+    /// Time for which a node keeps a lock that is neither extended nor released; see [`Builder::ttl`].
     #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
     pub ttl: Option<Duration>,
-    /// See [`Builder::max_ttl`].
+    /// Upper limit for the ttl, the same for all clients of a deployment; see [`Builder::max_ttl`].
     #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
     pub max_ttl: Option<Duration>,
-    /// See [`Builder::restart_guard`].
+    /// How the client treats nodes that were restarted; see [`Builder::restart_guard`].
     #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
     pub restart_guard: Option<RestartGuard>,
-    /// See [`Builder::trust_persistence`].
+    /// If true, the client trusts nodes with full persistence to keep every lock across restarts; see
+    /// [`Builder::trust_persistence`].
     pub trust_persistence: Option<bool>,
-    /// See [`Builder::wait`].
+    /// Total time that an acquire may take; see [`Builder::wait`].
     #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
     pub wait: Option<Duration>,
-    /// See [`Builder::node_timeout`].
+    /// Maximum time to wait for a node's reply; see [`Builder::node_timeout`].
     #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
     pub node_timeout: Option<Duration>,
-    /// See [`Builder::connect_timeout`].
+    /// Maximum time to wait for a connection; see [`Builder::connect_timeout`].
     #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
     pub connect_timeout: Option<Duration>,
-    /// See [`Builder::drift_factor`].
+    /// Fraction of the ttl that is subtracted from the validity; see [`Builder::drift_factor`].
     pub drift_factor: Option<f64>,
-    /// See [`Builder::drift_constant`].
+    /// Time that is subtracted from the validity in addition to `drift_factor`; see [`Builder::drift_constant`].
     #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
     pub drift_constant: Option<Duration>,
-    /// See [`Builder::retry`].
+    /// Policy for retries after a refused attempt; see [`Builder::retry`].
     #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
     pub retry: Option<RetryPolicy>,
-    /// See [`Builder::key_prefix`].
+    /// Prefix of every resource's key; see [`Builder::key_prefix`].
     pub key_prefix: Option<String>,
-    /// See [`Builder::metadata`]. Cannot be combined with [`owner`](Self::owner).
+    /// Text that is stored with every lock; see [`Builder::metadata`]. Cannot be combined with [`owner`](Self::owner).
     pub metadata: Option<String>,
-    /// True for [`Builder::owner`].
+    /// If true, the client stores the host name and the process ID with every lock; see [`Builder::owner`].
     pub owner: Option<bool>,
-    /// True for [`Builder::fenced`].
+    /// If true, every lease gets a fencing token; see [`Builder::fenced`].
     pub fenced: Option<bool>,
-    /// See [`Builder::token_ttl`].
+    /// Time for which a node keeps the fencing counter of an unused resource; see [`Builder::token_ttl`].
     #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
     pub token_ttl: Option<Duration>,
-    /// See [`Builder::tls_ca_cert_file`].
+    /// PEM file with the certificates to trust; see [`Builder::tls_ca_cert_file`].
     #[cfg(feature = "tls-rustls")]
     pub tls_ca_cert_file: Option<PathBuf>,
-    /// See [`Builder::tls_cert_file`].
+    /// PEM file with the client's certificate chain; see [`Builder::tls_cert_file`].
     #[cfg(feature = "tls-rustls")]
     pub tls_cert_file: Option<PathBuf>,
-    /// See [`Builder::tls_key_file`].
+    /// PEM file with the client's private key; see [`Builder::tls_key_file`].
     #[cfg(feature = "tls-rustls")]
     pub tls_key_file: Option<PathBuf>,
 }
 
 impl Config {
-    /// Settings for these nodes. All other settings have their defaults.
+    /// Creates a configuration for `nodes`, with defaults for all other settings.
     pub fn new<I>(nodes: I) -> Self
     where
         I: IntoIterator,
@@ -117,9 +120,9 @@ impl Config {
 }
 
 impl Builder {
-    /// Returns a builder with the settings of `config`. Later calls on the builder override them.
+    /// Creates a builder with the settings of `config`. Later calls to the builder's methods override these settings.
     ///
-    /// [`build`](Self::build) reports invalid settings.
+    /// If a setting is invalid, [`build`](Self::build) returns the error.
     pub fn from_config(config: Config) -> Self {
         let Config { nodes, ttl, max_ttl, restart_guard, trust_persistence, .. } = &config;
         let Config { wait, node_timeout, connect_timeout, drift_constant, token_ttl, .. } = &config;

@@ -5,12 +5,13 @@ use crate::node::{CredentialSource, Credentials};
 use std::fmt;
 
 impl Builder {
-    /// Calls `ask` for the user and password before each connection to a node. They replace the ones in the node's URL;
-    /// the database is still taken from the URL. Use it for passwords that are rotated and for short-lived cloud
-    /// tokens: a change needs no new client. Default: the credentials in the URLs.
+    /// Sets a function that returns the user and the password for each new connection to a node. They replace the user
+    /// and the password in the node's URL; the database is still taken from the URL. Use this for passwords that are
+    /// rotated and for short-lived cloud tokens: a change of the credentials does not require a new client. Default:
+    /// the credentials in the URLs.
     ///
-    /// `ask` receives the node's name as it appears in reports (`10.0.0.1:6379`). It returns user and password as a
-    /// pair of texts, or [`Credentials`] if there is no user:
+    /// `ask` receives the node's name as it appears in reports (`10.0.0.1:6379`). It returns the user and the password
+    /// as a pair of strings, or [`Credentials`] if there is no user:
     ///
     /// ```
     /// use quorlock::{ConfigError, Credentials, Redlock};
@@ -37,18 +38,20 @@ impl Builder {
     /// # }
     /// ```
     ///
-    /// - **Existing connections are kept** when the password changes, because Redis keeps them, too. New connections
-    ///   call `ask`: replacements, the connections of [`check`](crate::Redlock::check), and the connections of other
-    ///   runtimes.
-    /// - **After a refusal (`WRONGPASS`), the next attempt calls `ask` again**, after the usual pause. Rotate passwords
-    ///   without a gap: either let the server accept both passwords for some time (`ACL SETUSER` with a second
-    ///   `>password`), or make `ask` return the new password from the moment of the change. Leases are still extended
-    ///   during the rotation as long as a majority of the nodes is connected.
-    /// - **An error fails the connection**, which is then retried. Reports and logs show the first line of the error's
-    ///   text, so **the text must not contain a secret**. A panic is treated as an error without a text.
+    /// - **Existing connections are kept** when the password changes, because Redis also keeps them. The client calls
+    ///   `ask` for every new connection: when it replaces a broken connection, for the connections of
+    ///   [`check`](crate::Redlock::check), and for the connections of other runtimes.
+    /// - **After a rejected login (`WRONGPASS`), the next connection attempt calls `ask` again**, after the usual
+    ///   pause. Rotate passwords without a gap: either let the server accept both passwords for some time
+    ///   (`ACL SETUSER` with a second `>password`), or make `ask` return the new password from the moment of the
+    ///   change. During the rotation, leases are still extended as long as a majority of the nodes is connected.
+    /// - **If `ask` returns an error, the connection attempt fails** and is retried later. Reports and logs show the
+    ///   first line of the error's text, so **the text must not contain a secret**. A panic in `ask` is treated as an
+    ///   error, and its message is not shown.
     /// - **The time of the call is part of the [connect timeout](Self::connect_timeout)**: a call that takes longer is
-    ///   dropped and has failed. All nodes call `ask` concurrently, and again after each failure, so cache results that
-    ///   are expensive. `ask` runs on the runtime of the connections and must not block.
+    ///   dropped, and the connection attempt fails. The client calls `ask` concurrently for all nodes, and again after
+    ///   each failure, so cache results that are expensive to obtain. `ask` runs on the runtime of the connections and
+    ///   must not block.
     pub fn credentials<F, Fut, C, E>(mut self, ask: F) -> Self
     where
         F: Fn(String) -> Fut + Send + Sync + 'static,

@@ -34,37 +34,37 @@ impl HeldLease {
         })
     }
 
-    /// The locked resource, without the key prefix. If there are several, the first one.
+    /// Returns the locked resource, without the key prefix. If the lease has several resources, returns the first one.
     pub fn resource(&self) -> &[u8] {
         self.resources.first().map_or(&[], |resource| resource)
     }
 
-    /// All resources of the lease, sorted, without the key prefix.
+    /// Returns all resources of the lease, sorted and without the key prefix.
     pub fn resources(&self) -> impl Iterator<Item = &[u8]> {
         self.resources.iter().map(|resource| &**resource)
     }
 
-    /// Class of the lock; see [`Acquire::class`](crate::Acquire::class).
+    /// Returns the class of the lock, if one was set; see [`Acquire::class`](crate::Acquire::class).
     pub fn class(&self) -> Option<&'static str> {
         self.class
     }
 
-    /// Time since the start of the attempt that acquired the lease.
+    /// Returns the time from the start of the attempt that acquired the lease to this snapshot.
     pub fn held_for(&self) -> Duration {
         self.held_for
     }
 
-    /// Remaining validity, if the lease is not extended.
+    /// Returns the validity that remained at the time of this snapshot. Later extensions do not change it.
     pub fn validity(&self) -> Duration {
         self.validity
     }
 
-    /// The lease's fencing token, if it has one.
+    /// Returns the lease's fencing token, if it has one.
     pub fn token(&self) -> Option<FencingToken> {
         self.token
     }
 
-    /// Number of guards that hold the lease; see [`reenter`](crate::LeaseRef::reenter).
+    /// Returns the number of guards that hold the lease; see [`reenter`](crate::LeaseRef::reenter).
     pub fn guards(&self) -> usize {
         self.guards
     }
@@ -86,8 +86,9 @@ impl fmt::Debug for HeldLease {
 }
 
 impl Redlock {
-    /// The leases that this client and its clones hold now, ordered by resource. A lost lease is not included, even if
-    /// its holder has not dropped it yet. Does no I/O; the cost is proportional to the number of leases.
+    /// Returns a snapshot of each lease that this client and its clones hold, ordered by resource. A lost lease is not
+    /// included, even if its holder has not dropped it yet. Does no I/O; the cost is proportional to the number of
+    /// leases.
     ///
     /// ```
     /// # #[cfg(feature = "test-util")]

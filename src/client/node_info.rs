@@ -2,7 +2,7 @@
 
 use crate::node::{NodeShared, NodeState, VoteEligibility};
 
-/// Last known state of one of a client's nodes.
+/// Last known state of one node of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeInfo {
     name: String,
@@ -24,29 +24,29 @@ impl NodeInfo {
         }
     }
 
-    /// The node's address, without user and password.
+    /// Returns the node's address, without user and password.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether the node is connected and replies.
+    /// Returns whether the node is connected and replies to commands.
     pub fn state(&self) -> &NodeState {
         &self.state
     }
 
-    /// Whether the node has a vote. Otherwise the reason and the duration: the node was restarted, for example, or its
-    /// clock is not reliable.
+    /// Returns whether the node has a vote. If it has none, for example because it was restarted or its clock is not
+    /// reliable, the result contains the reason and, if known, the time until it has one again.
     pub fn eligibility(&self) -> &VoteEligibility {
         &self.eligibility
     }
 
-    /// The server's version, if the server reports it.
+    /// Returns the server's version, if the server reports it.
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
     }
 
-    /// The eviction policy, if the server may evict keys to free memory. **Such a server can delete locks.** Set
-    /// `maxmemory-policy noeviction` on it.
+    /// Returns the eviction policy if the server may evict keys to free memory, and `None` otherwise. **Such a server
+    /// can delete locks.** Set `maxmemory-policy noeviction` on it.
     pub fn evicting(&self) -> Option<&str> {
         self.evicting.as_deref()
     }

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Builder {
-    /// Installs an observer, which receives events about acquires, extensions, lost leases and the state of the nodes.
-    /// See [`Observer`]. There is one observer: a later call replaces it. With the feature `tracing`, events are also
-    /// sent to `tracing`. Default: none.
+    /// Installs an observer, which receives events about acquires, extensions, lost leases and the state of the nodes;
+    /// see [`Observer`]. Only one observer can be installed; a later call replaces it. With the feature `tracing`,
+    /// events are also sent to `tracing`. Default: none.
     ///
     /// Pass an `Arc` to keep access to the observer.
     pub fn observer(mut self, observer: impl Observer) -> Self {

@@ -9,13 +9,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Settings for one use of a client, for example short contended locks, or the lock of a leader. [`Redlock::profile`]
-/// starts a profile, and [`build`](Self::build) creates a client from it; keep that client and clone it.
+/// Builder for a client that shares the connections of an existing client and has different settings, for example for
+/// short contended locks or for the lock of a leader. [`Redlock::profile`] starts a profile, and [`build`](Self::build)
+/// creates the client. Keep that client, and clone it where it is needed.
 ///
 /// # Default
 ///
-/// Settings that the profile does not set are inherited from the client it was started from, which may have a profile
-/// itself. Settings of an [`Acquire`] override the profile, for that acquire only.
+/// The profile inherits all settings that it does not set from the client on which [`Redlock::profile`] was called.
+/// That client may itself have been built from a profile. Settings of an [`Acquire`] override the profile's settings
+/// for that acquire only.
 #[derive(Clone)]
 #[must_use = "a profile does nothing until build() is called"]
 pub struct Profile {
@@ -24,8 +26,8 @@ pub struct Profile {
 }
 
 impl Redlock {
-    /// Starts a profile of this client. The profile's client uses the same nodes, connections, wait queues and leases,
-    /// so it costs only a few hundred bytes.
+    /// Starts a profile of this client: a builder for a client with different settings. The new client uses the same
+    /// nodes, connections, wait queues and leases, so it requires only a few hundred bytes.
     ///
     /// ```
     /// use quorlock::{ConfigError, Redlock, RetryPolicy};
@@ -66,74 +68,76 @@ impl Redlock {
 }
 
 impl Profile {
-    /// How long a node keeps a lock that is neither extended nor released. Must not be longer than the client's
+    /// Sets how long a node keeps a lock that is neither extended nor released. Must not be longer than the client's
     /// [`max_ttl`](crate::Builder::max_ttl). See [`Builder::ttl`](crate::Builder::ttl).
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.settings.ttl = ttl;
         self
     }
 
-    /// Total time that [`acquire`](Redlock::acquire) may take. See [`Builder::wait`](crate::Builder::wait).
+    /// Sets the total time that [`acquire`](Redlock::acquire) may take; see [`Builder::wait`](crate::Builder::wait).
     pub fn wait(mut self, wait: Duration) -> Self {
         self.settings.wait = wait;
         self
     }
 
-    /// When [`acquire`](Redlock::acquire) retries after a refused attempt.
+    /// Sets the policy for retries of [`acquire`](Redlock::acquire) after a refused attempt.
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.settings.retry = policy;
         self
     }
 
-    /// Maximum number of attempts of an [`acquire`](Redlock::acquire); see [`Acquire::max_attempts`]. A later call of
-    /// [`retry`](Self::retry) replaces it.
+    /// Limits the number of attempts of an [`acquire`](Redlock::acquire); see [`Acquire::max_attempts`]. A later call
+    /// to [`retry`](Self::retry) replaces this limit.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.settings.retry = self.settings.retry.limit(attempts.saturating_sub(1));
         self
     }
 
-    /// Fails immediately if the holder's remaining ttl exceeds the remaining wait time; see [`Acquire::give_up_early`].
+    /// Fails an acquire as soon as the holder's remaining ttl exceeds the remaining wait time; see
+    /// [`Acquire::give_up_early`].
     pub fn give_up_early(mut self) -> Self {
         self.settings.manner.gives_up_early = true;
         self
     }
 
-    /// Extends every lease in the background, for at most `max_hold`; see [`Acquire::auto_extend`].
+    /// Enables background renewal of every lease, for at most `max_hold`; see [`Acquire::auto_extend`].
     pub fn auto_extend(mut self, max_hold: Duration) -> Self {
         self.settings.manner.auto_extend = Some(max_hold);
         self
     }
 
-    /// Extends every lease in the background without a limit; see [`Acquire::auto_extend_forever`].
+    /// Enables background renewal of every lease, without a limit; see [`Acquire::auto_extend_forever`].
     pub fn auto_extend_forever(self) -> Self {
         self.auto_extend(Duration::MAX)
     }
 
-    /// Keeps each lock unavailable to others for at least `time`; see [`Acquire::at_least`].
+    /// Keeps each resource locked for at least `time`, even if its lease is released earlier; see
+    /// [`Acquire::at_least`].
     pub fn at_least(mut self, time: Duration) -> Self {
         self.settings.manner.at_least = time;
         self
     }
 
-    /// Class of the locks for events and metrics; see [`Acquire::class`].
+    /// Sets the class of the locks for events and metrics; see [`Acquire::class`].
     pub fn class(mut self, class: &'static str) -> Self {
         self.settings.manner.class = Some(class);
         self
     }
 
-    /// Signals the work when the remaining validity falls below `margin`; see [`Acquire::stop_before`].
+    /// Warns the protected work when the remaining validity falls to `margin`; see [`Acquire::stop_before`].
     pub fn stop_before(mut self, margin: Duration) -> Self {
         self.settings.manner.stop_before = Some(margin);
         self
     }
 
-    /// Text that is stored with every lock and appears in its [status](Redlock::status), at most 4096 bytes.
+    /// Sets the text that is stored with every lock and shown in its [status](Redlock::status), at most 4096 bytes.
     pub fn metadata(mut self, metadata: impl Into<String>) -> Self {
         self.settings.metadata = Some(metadata.into().into());
         self
     }
 
-    /// Stores host and process ID with every lock: `metadata("host:pid")`.
+    /// Stores the host name and the process ID with every lock, as [`metadata`](Self::metadata) in the form `host:pid`.
     pub fn owner(self) -> Self {
         self.metadata(owner())
     }
@@ -144,10 +148,12 @@ impl Profile {
         self
     }
 
-    /// Validates the settings, together with the client's shared settings. Does no I/O.
+    /// Validates the profile's settings, in combination with the client's shared settings, and creates the new client.
+    /// Does no I/O.
     ///
     /// # Errors
-    /// The error names the invalid setting, as for [`Builder::build`](crate::Builder::build) and an acquire.
+    /// Returns a [`ConfigError`] that names the invalid setting. The checks are the same as in
+    /// [`Builder::build`](crate::Builder::build) and in an acquire.
     pub fn build(self) -> Result<Redlock, ConfigError> {
         let Self { client, settings } = self;
         let (driver, backing) = (client.driver.clone(), client.backing.clone());

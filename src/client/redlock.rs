@@ -16,10 +16,11 @@ use crate::wire::Keys;
 use std::fmt;
 use std::sync::Arc;
 
-/// A client of N independent Redis masters.
+/// Client for locks on N independent Redis masters.
 ///
-/// Cloning is cheap, and clones share connections. A client can be used by any number of tasks, threads and runtimes at
-/// the same time, and also as a `static`. Each runtime gets separate connections unless [`Builder::runtime`] is set.
+/// Cloning is cheap, and clones share connections. Any number of tasks, threads and runtimes can use a client at the
+/// same time, and a client can be stored in a `static`. Each runtime gets separate connections unless
+/// [`Builder::runtime`] is set.
 #[derive(Clone)]
 pub struct Redlock {
     pub(super) inner: Arc<Inner>,
@@ -54,17 +55,17 @@ impl Redlock {
         &self.inner
     }
 
-    /// Tries once to lock `resource`. This takes at most one [node timeout](Builder::node_timeout), or two with a
-    /// [fencing token](Acquire::fenced), with two exceptions:
+    /// Tries once to lock `resource`. The attempt takes at most one [node timeout](Builder::node_timeout), or two if a
+    /// [fencing token](Acquire::fenced) is requested. There are two exceptions:
     ///
     /// - If no quorum is connected yet, for example in a program that has just started, the attempt first waits for
-    ///   connections, at most one [connect timeout](Builder::connect_timeout). See [`ready`](Self::ready).
-    /// - If it needs a node whose clock has stepped forward, it waits up to one more second until that node's grant
-    ///   [counts](crate::VoteEligibility::Deferred).
+    ///   connections, for at most one [connect timeout](Builder::connect_timeout). See [`ready`](Self::ready).
+    /// - If the attempt needs the grant of a node whose clock has stepped forward, it waits up to one more second until
+    ///   that grant [counts](crate::VoteEligibility::Deferred) towards the quorum.
     ///
     /// A resource is any sequence of bytes. Its key is the [prefix](Builder::key_prefix) followed by the resource. Keys
-    /// that contain `#quorlock:` are internal to the library, such as the keys of fencing counters: every method
-    /// [refuses](crate::ConfigError::ReservedResource) them.
+    /// that contain `#quorlock:` are reserved for the library, for example for fencing counters. Every method
+    /// [rejects](crate::ConfigError::ReservedResource) them.
     ///
     /// # Errors
     /// See [`AcquireError`](crate::AcquireError).
@@ -75,7 +76,8 @@ impl Redlock {
         Acquire::one(self.inner.clone(), resource.as_ref())
     }
 
-    /// Locks `resource`. If it is held, waits for it within the [wait bound](Acquire::wait).
+    /// Locks `resource`. If another lease holds the lock, waits until it becomes free, for at most the [wait
+    /// time](Acquire::wait).
     ///
     /// # Errors
     /// See [`AcquireError`](crate::AcquireError).
@@ -86,16 +88,16 @@ impl Redlock {
         Acquire::one(self.inner.clone(), resource.as_ref()).patient()
     }
 
-    /// Locks several resources with one lease. If any of them is held, waits within the [wait bound](Acquire::wait).
-    /// Each node grants either all resources or none, and the lease has a single validity. At most 1000 resources;
-    /// duplicates count once.
+    /// Locks several resources with one lease. If any of them is held, waits until all are free, for at most the [wait
+    /// time](Acquire::wait). Each node grants either all resources or none of them, and the lease has a single
+    /// validity. A lease can have at most 1000 resources. Duplicates are ignored.
     ///
-    /// A waiting acquire holds no resource, so overlapping sets never deadlock, whatever the order of their resources.
-    /// It waits in the queue of the resource that is held.
+    /// An acquire holds no resource while it waits. Overlapping sets of resources therefore never cause a deadlock, in
+    /// whatever order the resources are given. The acquire waits in the queue of the resource that is held.
     ///
-    /// Nodes in cluster mode require all keys of a command to be in one hash slot; otherwise they fail with
-    /// `CROSSSLOT`. Give the resources a common hash tag, such as `{user:7}/inbox` and `{user:7}/outbox`, or use a
-    /// [prefix](Builder::key_prefix) with a hash tag, such as `{lock}:`.
+    /// Nodes in cluster mode require all keys of a command to be in the same hash slot, and otherwise reject the
+    /// command with `CROSSSLOT`. Give the resources a common hash tag, such as `{user:7}/inbox` and `{user:7}/outbox`,
+    /// or use a [prefix](Builder::key_prefix) with a hash tag, such as `{lock}:`.
     ///
     /// # Errors
     /// See [`AcquireError`](crate::AcquireError).
@@ -129,32 +131,39 @@ impl Redlock {
     /// lease. Each node replaces that value with a new one. The previous holder's lease is then lost with the reason
     /// [`TakenOver`](crate::Loss::TakenOver).
     ///
-    /// A lease of this client ends before the adopted one begins. It also ends if the adoption fails or is dropped
-    /// after a node may have replaced the value; it continues if every node refused. **A lease of another client stays
-    /// valid until that client notices the adoption**, so its holder must stop working before it passes on the value.
-    /// If the nodes send pushes, a holder that renews its lease or waits for [`lost`](crate::LeaseRef::lost) is
-    /// notified within a round trip. Any other holder notices at its next extension, or when its validity ends.
+    /// If the previous lease belongs to this client, it ends before the new lease begins. It also ends if the adoption
+    /// fails or is dropped after a node may have replaced the value. It continues if every node refused the adoption.
+    ///
+    /// **If the previous lease belongs to a different client, it stays valid until that client notices the adoption**,
+    /// so its holder must stop working before it passes on the value. If the nodes send invalidation pushes, a holder
+    /// that uses background renewal or waits for [`lost`](crate::LeaseRef::lost) is notified within a round trip. Any
+    /// other holder notices the adoption at its next extension, or when its validity ends.
     ///
     /// If two clients adopt the same value at the same time, one of them succeeds, provided that the number of nodes is
-    /// odd and all of them reply. If an adoption fails on a quorum, it may have ended the lock on the other nodes, and
-    /// then no client holds the lock. There is one attempt: the [wait bound](Acquire::wait) and the [retry
-    /// policy](Acquire::retry) do not apply. A lease of several resources cannot be adopted.
+    /// odd and all of them reply. If an adoption does not reach a quorum, the nodes that have already replaced the
+    /// value delete the lock. If the old value then remains on fewer nodes than a quorum, no client holds the lock.
+    ///
+    /// An adoption makes a single attempt: the [wait time](Acquire::wait) and the [retry policy](Acquire::retry) do not
+    /// apply. A lease of several resources cannot be adopted.
     ///
     /// # Errors
-    /// [`NotHeld`](crate::AcquireError::NotHeld) if the resource's key does not have that value;
-    /// [`AdoptsSet`](crate::ConfigError::AdoptsSet), without contacting a node, if the value belongs to a lease of
-    /// several resources; otherwise see [`AcquireError`](crate::AcquireError).
+    /// - [`NotHeld`](crate::AcquireError::NotHeld): the resource's key does not have the given value on a quorum of
+    ///   nodes.
+    /// - [`AdoptsSet`](crate::ConfigError::AdoptsSet): the value belongs to a lease of several resources. No node is
+    ///   contacted.
+    /// - For all other errors, see [`AcquireError`](crate::AcquireError).
     ///
     /// # Cancel safety
-    /// If the future is dropped, nodes that have replaced the value release the lock.
+    /// If the future is dropped, nodes that have already replaced the value receive a release.
     pub fn adopt(&self, resource: impl AsRef<[u8]>, value: impl AsRef<str>) -> Acquire {
         Acquire::handed_over(self.inner.clone(), resource.as_ref(), value.as_ref())
     }
 
-    /// Reads the holder of `resource` from each node. Takes at most one node timeout.
+    /// Reads the state of the lock on `resource` from each node. Takes at most one node timeout.
     ///
     /// # Errors
-    /// [`ClientError`] if no node can be contacted. The failure of a single node is part of the result.
+    /// Returns a [`ClientError`] if the nodes cannot be contacted, for example because the client is closed. If a
+    /// single node fails, the result contains its failure.
     ///
     /// # Cancel safety
     /// The future can be dropped at any time.
@@ -163,39 +172,43 @@ impl Redlock {
         Ok(status(&self.inner.backing, &nodes, keys).await)
     }
 
-    /// Deletes the lock of `resource`, regardless of its holder. First reads the lock's value from each node, then
-    /// deletes the key on each node where it still has the value that was read. A lock that is acquired in between is
-    /// thus not affected. A node that does not reply in time gets no second request. Takes at most two node timeouts.
+    /// Deletes the lock on `resource`, regardless of its holder. The client first reads the lock's value from each
+    /// node, and then deletes the key on each node where it still has that value. A lock that another client acquires
+    /// between these two steps is therefore not deleted. A node that does not reply to the read in time receives no
+    /// delete request. Takes at most two node timeouts.
     ///
-    /// A value that is not a string, or is a string of more than 4,200 bytes, is not a lock of this library. Its key is
-    /// not deleted, and the node is reported as `held`. Delete such a key with `DEL`.
+    /// A value that is not a string, or that is a string of more than 4,200 bytes, does not belong to a lock of this
+    /// library. The node keeps such a key and is reported as `held`. Delete the key with `DEL`.
     ///
-    /// **The holder is not notified immediately** and may continue working. In the report, a node that deleted the lock
-    /// is `granted`, and a node that had no lock is `missing`. If the holder is this client, its lease ends when this
-    /// client acquires the lock again.
+    /// **The holder is not notified immediately** and may continue working. If this client holds the lock, its lease
+    /// ends at the latest when this client acquires the lock again.
+    ///
+    /// In the report, a node that deleted the lock is `granted`, and a node that had no lock is `missing`.
     ///
     /// # Errors
-    /// [`ClientError`] if no node can be contacted.
+    /// Returns a [`ClientError`] if the nodes cannot be contacted, for example because the client is closed. If a
+    /// single node fails, the result contains its failure.
     ///
     /// # Cancel safety
-    /// If the future is dropped, some nodes may have deleted the lock.
+    /// If the future is dropped, some nodes may already have deleted the lock.
     pub async fn force_release(&self, resource: impl AsRef<[u8]>) -> Result<Report, ClientError> {
         let (nodes, keys) = self.inner.reach(resource.as_ref())?;
         Ok(force_release(&self.inner.backing, &nodes, keys).await)
     }
 
-    /// Releases all leases of this client and its clones. Each lease is then lost to its holder with the reason
-    /// [`Closed`](crate::Loss::Closed). Returns the outcome of each release with the lease's (first) resource. Takes at
-    /// most one node timeout, or two if the runtime that should deliver a release is shut down during the call.
+    /// Releases all leases of this client and its clones. Each lease is then lost, with the reason
+    /// [`Closed`](crate::Loss::Closed). Returns one entry for each lease: its resource (the first one, if there are
+    /// several) and the outcome of its release. Takes at most one node timeout, or two if the runtime that delivers a
+    /// release is shut down during the call.
     ///
     /// # Cancel safety
-    /// If the future is dropped after it was polled, the releases continue in the background.
+    /// If the future is dropped after its first poll, the releases continue in the background.
     pub async fn release_all(&self) -> Vec<(Vec<u8>, Result<ReleaseOutcome, ReleaseError>)> {
         self.inner.backing.release_all().await
     }
 
-    /// Runs `work` while holding the lock of `resource`, and renews the lock until the work ends. Shorthand for
-    /// [`acquire`](Self::acquire) followed by [`using`](Acquire::using).
+    /// Runs `work` while holding the lock on `resource`, and renews the lease in the background until the work ends.
+    /// Shorthand for [`acquire`](Self::acquire) followed by [`using`](Acquire::using).
     ///
     /// # Errors
     /// See [`UsingError`].
@@ -209,8 +222,8 @@ impl Redlock {
         self.acquire(resource).using(work).await
     }
 
-    /// Runs `work` while holding the lock of `resource`. Shorthand for [`acquire`](Self::acquire) followed by
-    /// [`using_fut`](Acquire::using_fut).
+    /// Runs the future that `work` returns while holding the lock on `resource`. Shorthand for
+    /// [`acquire`](Self::acquire) followed by [`using_fut`](Acquire::using_fut).
     ///
     /// # Errors
     /// See [`UsingError`].
@@ -229,8 +242,8 @@ impl Redlock {
         self.acquire(resource).using_fut(work).await
     }
 
-    /// Runs fallible `work` while holding the lock of `resource`. Shorthand for [`acquire`](Self::acquire) followed by
-    /// [`try_using`](Acquire::try_using).
+    /// Runs `work`, which returns a `Result`, while holding the lock on `resource`. Shorthand for
+    /// [`acquire`](Self::acquire) followed by [`try_using`](Acquire::try_using).
     ///
     /// # Errors
     /// See [`TryUsingError`].
@@ -248,8 +261,8 @@ impl Redlock {
         self.acquire(resource).try_using(work).await
     }
 
-    /// Runs fallible `work` while holding the lock of `resource`. Shorthand for [`acquire`](Self::acquire) followed by
-    /// [`try_using_fut`](Acquire::try_using_fut).
+    /// Runs the fallible future that `work` returns while holding the lock on `resource`. Shorthand for
+    /// [`acquire`](Self::acquire) followed by [`try_using_fut`](Acquire::try_using_fut).
     ///
     /// # Errors
     /// See [`TryUsingError`].
@@ -268,20 +281,21 @@ impl Redlock {
         self.acquire(resource).try_using_fut(work).await
     }
 
-    /// Closes the client and all its clones. Later acquires, and acquires that are waiting, fail with
-    /// [`Closed`](crate::AcquireError::Closed). Leases that are still held are released, and lost to their holders with
-    /// the reason [`Closed`](crate::Loss::Closed). Returns when every pending release is delivered, including the
-    /// releases of dropped leases and abandoned attempts.
+    /// Closes the client and all its clones. Waiting acquires and all later acquires fail with
+    /// [`Closed`](crate::AcquireError::Closed). Leases that are still held are released, and are lost with the reason
+    /// [`Closed`](crate::Loss::Closed). Waits until every pending release has been delivered to the nodes, including
+    /// the releases of dropped leases and abandoned attempts.
     ///
-    /// Call it before a short-lived process ends; otherwise a lock whose release is pending stays held until its ttl
+    /// Call this before a short-lived process ends. Otherwise a lock whose release is pending remains until its ttl
     /// ends. Takes at most one [connect timeout](Builder::connect_timeout).
     ///
     /// # Errors
-    /// [`CloseError`] names the nodes that did not confirm their releases in time, and counts the attempts whose
-    /// futures are neither polled nor dropped. Their keys expire at the end of the ttl.
+    /// Returns a [`CloseError`] with the nodes that did not confirm their releases in time, and with the number of
+    /// acquires whose futures were neither polled nor dropped. The affected keys expire at the end of their ttl.
     ///
     /// # Cancel safety
-    /// If the future is dropped after it was polled, the client stays closed and deliveries continue in the background.
+    /// If the future is dropped after its first poll, the client remains closed and the releases continue in the
+    /// background.
     pub async fn close(&self) -> Result<(), CloseError> {
         self.inner.backing.close();
         self.inner.driver.close(self.inner.settings.connect_timeout).await
@@ -293,9 +307,9 @@ impl Redlock {
         self.inner.driver.remains()
     }
 
-    /// Checks the configuration of each node and reports settings that make locks unsafe, with the setting to use
-    /// instead. Results are in the order in which the nodes were passed to the builder. Run it when a service starts,
-    /// or from a monitor. Each check uses a separate connection, which is closed afterwards.
+    /// Checks the configuration of each node and reports settings that make locks unsafe, each with the setting to use
+    /// instead. The results are in the order in which the nodes were passed to the builder. Call this when a service
+    /// starts, or from a monitor. Each check opens a separate connection to each node and closes it afterwards.
     ///
     /// ```
     /// # #[cfg(feature = "test-util")]
@@ -315,21 +329,22 @@ impl Redlock {
     /// # fn main() {}
     /// ```
     ///
-    /// The client names its connections (`CLIENT SETNAME`) after the settings that all clients of a deployment must
-    /// share: the nodes, [`max_ttl`](Builder::max_ttl) and the [prefix](Builder::key_prefix). If the user may list
-    /// connections, a check thus also reports clients with different settings
+    /// The client derives the names of its connections (`CLIENT SETNAME`) from the settings that all clients of a
+    /// deployment must share: the nodes, [`max_ttl`](Builder::max_ttl) and the [prefix](Builder::key_prefix). If the
+    /// user is permitted to list connections, a check therefore also reports clients with different settings
     /// ([`Finding::Disagrees`](crate::Finding::Disagrees)).
     ///
     /// All nodes are checked concurrently, which takes at most two [connect timeouts](Builder::connect_timeout) and two
-    /// [node timeouts](Builder::node_timeout). The check runs the commands that a lock needs on a key that does not
-    /// exist: the [prefix](Builder::key_prefix), `quorlock-check:` and a random number. It sets no key. The scripts of
-    /// this crate stay in the servers' cache, as after any acquire.
+    /// [node timeouts](Builder::node_timeout). The check runs the commands that a lock requires on a key that does not
+    /// exist, and sets no key. The name of the key consists of the [prefix](Builder::key_prefix), `quorlock-check:` and
+    /// a random number. The scripts of this crate remain in the servers' script cache, as after any acquire.
     ///
     /// # Errors
-    /// [`ClientError`] if no node can be contacted. The failure of a single node is part of the result.
+    /// Returns a [`ClientError`] if the nodes cannot be contacted, for example because the client is closed. If a
+    /// single node fails, the result contains its failure.
     ///
     /// # Cancel safety
-    /// The future can be dropped at any time, which closes its connections.
+    /// The future can be dropped at any time. This closes the connections of the check.
     pub async fn check(&self) -> Result<Vec<NodeCheck>, ClientError> {
         let Inner { driver, backing, settings } = &*self.inner;
         if driver.is_closed() {
@@ -340,9 +355,9 @@ impl Redlock {
     }
 
     /// Resolves when a quorum of nodes is connected on the current runtime, or on the [configured](Builder::runtime)
-    /// one. Resolves immediately if a quorum is already connected. If all connected nodes have started recently, it
-    /// also waits for the other nodes, which may show that the deployment is not new; see
-    /// [`RestartGuard::Observed`](crate::RestartGuard::Observed). Starts the connections if necessary. Call it when a
+    /// runtime. Resolves immediately if a quorum is already connected. If all connected nodes have started recently, it
+    /// also waits for the other nodes, because they may show that the deployment is not new; see
+    /// [`RestartGuard::Observed`](crate::RestartGuard::Observed). Starts the connections if necessary. Call this when a
     /// service starts, so that the first acquire does not wait for connections:
     ///
     /// ```
@@ -360,19 +375,19 @@ impl Redlock {
     /// # fn main() {}
     /// ```
     ///
-    /// It has no time limit and also waits through an outage, so use a timeout as above. [`check`](Self::check) reports
-    /// whether the nodes' configuration is safe for locks.
+    /// This method has no time limit and keeps waiting during an outage, so use a timeout as in the example.
+    /// [`check`](Self::check) reports whether the nodes' configuration is safe for locks.
     ///
     /// # Errors
-    /// [`ClientError`] if connecting is impossible: the client is closed, or there is no runtime.
+    /// Returns a [`ClientError`] if the client is closed, or if no runtime is available.
     ///
     /// # Cancel safety
-    /// The future can be dropped at any time; connecting continues in the background.
+    /// The future can be dropped at any time. The client continues to connect in the background.
     pub async fn ready(&self) -> Result<(), ClientError> {
         Ok(self.inner.driver.wait_until_ready().await?)
     }
 
-    /// The last known state of each node. Does no I/O.
+    /// Returns the last known state of each node. Does no I/O.
     pub fn nodes(&self) -> Vec<NodeInfo> {
         let nodes = self.inner.backing.pool.shared().iter();
         nodes.map(|node| NodeInfo::of(node)).collect()

@@ -43,7 +43,8 @@ struct InfoShape<'a> {
     evicting: Option<&'a str>,
 }
 
-/// An object: `is_held`, `needed`, the `holder`, `acquirable_in_seconds`, and the `nodes` in order.
+/// Serializes as an object with the fields `is_held`, `needed`, `holder`, `acquirable_in_seconds` and `nodes`. The
+/// nodes are in the order in which they were passed to the builder.
 impl Serialize for Status {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let holder = self.holder();
@@ -54,7 +55,8 @@ impl Serialize for Status {
     }
 }
 
-/// An object: `name`, the fields of [`LockState`], `eligibility`, and `latency_seconds`.
+/// Serializes as an object with the fields `name`, `eligibility` and `latency_seconds`, and the fields of
+/// [`LockState`].
 impl Serialize for NodeStatus {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (name, state, latency_seconds) = (self.name(), self.state(), seconds(self.latency()));
@@ -63,8 +65,8 @@ impl Serialize for NodeStatus {
     }
 }
 
-/// An object: `state` (`free`, `held`, `foreign` or `failed`), the `holder`, `ttl_seconds` (the key's remaining ttl),
-/// and the `failure`.
+/// Serializes as an object with the fields `state` (`free`, `held`, `foreign` or `failed`), `holder`, `ttl_seconds`
+/// (the key's remaining ttl) and `failure`.
 impl Serialize for LockState {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut shape = LockShape::default();
@@ -87,7 +89,8 @@ impl Serialize for LockState {
     }
 }
 
-/// An object: `name`, `state` and `failure` as in [`NodeState`], `eligibility`, `version` and `evicting`.
+/// Serializes as an object with the fields `name`, `eligibility`, `version` and `evicting`, and with `state` and
+/// `failure` as in [`NodeState`].
 impl Serialize for NodeInfo {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let shape = InfoShape {

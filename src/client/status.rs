@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// State of a resource's lock on each node, at the time of the request.
+/// State of the lock on a resource, as reported by each node at the time of the request.
 ///
 /// `Display` and `Debug` write one line without lock values, for example
 /// `held by worker-7 (need 3): a:6379 held by worker-7 for 9.8s, b:6379 free, …`.
@@ -20,7 +20,7 @@ pub struct Status {
     nodes: Box<[NodeStatus]>,
 }
 
-/// One node's part of a [`Status`].
+/// Entry of a [`Status`] for one node.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NodeStatus {
     name: Arc<str>,
@@ -35,31 +35,33 @@ pub struct NodeStatus {
 pub enum LockState {
     /// The key does not exist.
     Free,
-    /// The key has the value of a lock.
+    /// The key has the value of a lock. Contains the lock's holder.
     Held(Holder),
-    /// The key has another value: a value that is not a string, for example a lock of another library, or a string of
-    /// more than 4,200 bytes, which no lock has. The value is not read. No client can acquire the lock on this node.
+    /// The key has a value that does not belong to a lock of this library. Either the value is not a string, for
+    /// example because a different library uses the key for a lock, or it is a string of more than 4,200 bytes. The
+    /// client does not read the value. No client can acquire the lock on this node.
     Foreign {
         /// Remaining ttl of the key; `None` if the key does not expire.
         ttl: Option<Duration>,
     },
-    /// The node failed, or its reply was not valid.
+    /// The client does not know the state of the lock, because the node failed or its reply was not valid. Contains the
+    /// failure.
     Failed(NodeFailure),
 }
 
 impl Status {
-    /// The nodes, in the order in which they were given to the builder.
+    /// Returns the entry of each node, in the order in which the nodes were passed to the builder.
     pub fn nodes(&self) -> &[NodeStatus] {
         &self.nodes
     }
 
-    /// Number of nodes that form a quorum.
+    /// Returns the number of nodes that form a quorum.
     pub fn needed(&self) -> usize {
         self.needed
     }
 
-    /// Holder of the lock on a quorum of nodes; `None` if no client was found to hold it there. The holder's ttl is the
-    /// time for which the lock remains on a quorum.
+    /// Returns the holder of the lock on a quorum of nodes, or `None` if no quorum of nodes reported the same holder.
+    /// The holder's ttl is the time for which the lock remains on a quorum.
     pub fn holder(&self) -> Option<Holder> {
         let held: Vec<&Holder> = self.nodes.iter().filter_map(NodeStatus::holder).collect();
         held.iter().find_map(|one| {
@@ -72,9 +74,9 @@ impl Status {
         })
     }
 
-    /// Time until an acquire can succeed, provided that the lock stays free on a quorum of nodes. Zero if an acquire
-    /// can succeed now. Longer while nodes have no vote because they were restarted or their clocks deviate. `None` if
-    /// the lock is not free on a quorum.
+    /// Returns the time until an acquire can succeed, provided that the lock stays free on a quorum of nodes. Returns
+    /// zero if an acquire can succeed now, and a longer time while nodes have no vote because they were restarted or
+    /// their clocks deviate. Returns `None` if the lock is not free on a quorum.
     ///
     /// The result is specific to this client. A new client knows of earlier restarts only within the limits that
     /// [`RestartGuard`](crate::RestartGuard) describes.
@@ -85,24 +87,24 @@ impl Status {
         waits.get(self.needed.checked_sub(1)?).copied()
     }
 
-    /// True if one holder has the lock on a quorum of nodes.
+    /// Returns true if one client holds the lock on a quorum of nodes.
     pub fn is_held(&self) -> bool {
         self.holder().is_some()
     }
 }
 
 impl NodeStatus {
-    /// The node's address, without user and password.
+    /// Returns the node's address, without user and password.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// State of the lock on this node.
+    /// Returns the state of the lock on this node.
     pub fn state(&self) -> &LockState {
         &self.state
     }
 
-    /// Holder of the lock on this node, if it is held.
+    /// Returns the holder of the lock on this node, or `None` if the node did not report one.
     pub fn holder(&self) -> Option<&Holder> {
         match &self.state {
             LockState::Held(holder) => Some(holder),
@@ -110,12 +112,14 @@ impl NodeStatus {
         }
     }
 
-    /// Whether the node has a vote when the lock is acquired; otherwise the reason and the duration.
+    /// Returns whether the node has a vote when a client acquires the lock. If it has none, the result contains the
+    /// reason and, if known, the time until it has one again.
     pub fn eligibility(&self) -> &VoteEligibility {
         &self.eligibility
     }
 
-    /// Time from just before the request was sent until the node's reply arrived; `None` without a reply.
+    /// Returns the time from just before the request was sent until the node's reply arrived, or `None` if the node did
+    /// not reply.
     pub fn latency(&self) -> Option<Duration> {
         self.latency
     }

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 impl Builder {
-    /// TLS configuration for nodes with a `rediss://` URL, for example with certificates from memory or another
-    /// cryptography provider. It replaces certificate files that were set before. By default, the server's certificate
-    /// is verified with the system's root certificates, and no client certificate is sent.
+    /// Sets the TLS configuration for nodes with a `rediss://` URL, for example to use certificates from memory or a
+    /// different cryptography provider. It replaces certificate files that were set before. By default, the client
+    /// verifies the server's certificate with the system's root certificates and sends no client certificate.
     ///
     /// ```
     /// use quorlock::Redlock;
@@ -42,24 +42,24 @@ impl Builder {
         self
     }
 
-    /// PEM file with the certificates to trust, in place of the system's root certificates.
+    /// Sets the PEM file with the certificates to trust, in place of the system's root certificates.
     ///
-    /// [`build`](Self::build) reads the TLS files and refuses invalid ones. Each connection reads them again, so that a
-    /// renewed certificate is used without a restart. If a file is invalid at that time, the connection fails with that
-    /// reason.
+    /// [`build`](Self::build) reads the TLS files and rejects invalid ones. Each new connection reads them again, so
+    /// that a renewed certificate takes effect without a restart. If a file is invalid at that time, the connection
+    /// fails, and the error contains the reason.
     pub fn tls_ca_cert_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.tls_files.ca_cert = Some(path.into());
         self
     }
 
-    /// PEM file with the certificate chain that is sent to servers that request one, the client's certificate first.
-    /// Needs [`tls_key_file`](Self::tls_key_file).
+    /// Sets the PEM file with the certificate chain that the client sends to servers that request one. The client's own
+    /// certificate must be the first one in the file. Requires [`tls_key_file`](Self::tls_key_file).
     pub fn tls_cert_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.tls_files.cert = Some(path.into());
         self
     }
 
-    /// PEM file with the unencrypted private key of [`tls_cert_file`](Self::tls_cert_file).
+    /// Sets the PEM file with the unencrypted private key of the certificate in [`tls_cert_file`](Self::tls_cert_file).
     pub fn tls_key_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.tls_files.key = Some(path.into());
         self

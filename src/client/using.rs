@@ -10,51 +10,54 @@ use std::pin::pin;
 use std::task::Poll;
 use thiserror::Error;
 
-/// Why work under a lock was not completed under a valid lock. If the work finished, the error contains its
-/// [output](Self::output).
+/// Error returned by [`Acquire::using`]: the lock was not acquired, or the lease ended before the work finished. If the
+/// work finished, the error contains its [output](Self::output).
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum UsingError<T> {
     /// The lock was not acquired, so the work was not started.
     #[error(transparent)]
     NotAcquired(#[from] AcquireError),
-    /// The lease was lost while the work was running; the work's future was dropped.
+    /// The lease was lost while the work was running. The work did not finish: its future was dropped.
     #[error("the lease was lost during the work: {reason}")]
     Lost {
-        /// How the lease ended.
+        /// Reason why the lease was lost.
         #[source]
         reason: Loss,
     },
-    /// The work finished, but the lock had ended before: other clients may have worked at the same time.
+    /// The work finished, but the lock had already ended. Other clients may have held the lock while the work was
+    /// running.
     #[error("the work was finished after the lease had ended ({})", told(found))]
     Overrun {
         /// Return value of the work.
         output: T,
-        /// Result of the release; an error if too few nodes confirmed it.
+        /// Result of the release. It is an error if too few nodes confirmed the release.
         found: Result<ReleaseOutcome, ReleaseError>,
     },
 }
 
-/// Why fallible work under a lock did not succeed.
+/// Error returned by [`Acquire::try_using`]: the work failed, the lock was not acquired, or the lease ended before the
+/// work finished.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TryUsingError<T, E> {
-    /// The work finished with an error. The lock was released nevertheless.
+    /// The work finished and returned an error. The lock was released, as after successful work.
     #[error("the work failed: {error}")]
     Work {
         /// Error that the work returned.
         #[source]
         error: E,
-        /// Problem with the lock, if there was one in addition to the failed work.
+        /// Error of the lock, if the lease also ended before the work finished; `None` otherwise.
         lock: Option<UsingError<()>>,
     },
-    /// Problem with the lock; the work did not fail. If the work finished, the error contains its output.
+    /// The lock was not acquired, or the lease ended before the work finished. The work itself did not fail. If it
+    /// finished, the error contains its output.
     #[error(transparent)]
     Lock(#[from] UsingError<T>),
 }
 
 impl<T> UsingError<T> {
-    /// The work's return value, if it finished.
+    /// Returns the work's return value, or `None` if the work did not finish.
     pub fn output(&self) -> Option<&T> {
         match self {
             Self::Overrun { output, .. } => Some(output),
@@ -62,14 +65,15 @@ impl<T> UsingError<T> {
         }
     }
 
-    /// Splits the error into the work's return value, if it finished, and the error without it.
+    /// Splits the error into the work's return value and the error without that value. The first part is `None` if the
+    /// work did not finish.
     pub fn into_parts(self) -> (Option<T>, UsingError<()>) {
         let mut returned = None;
         let error = self.map_output(|output| returned = Some(output));
         (returned, error)
     }
 
-    /// Applies `change` to the output, if the work finished.
+    /// Applies `change` to the work's return value, if the work finished.
     pub fn map_output<U>(self, change: impl FnOnce(T) -> U) -> UsingError<U> {
         match self {
             Self::NotAcquired(error) => UsingError::NotAcquired(error),
@@ -100,19 +104,21 @@ pub(crate) fn sorted<T, E>(
 }
 
 impl Acquire {
-    /// Acquires the lock, runs `work`, and releases the lock. The lease is renewed until the work ends. **Work that
-    /// never ends keeps the lock indefinitely**, so set a limit with [`auto_extend`](Self::auto_extend). If the lease
-    /// is lost, the work's future is dropped; [`stop_before`](Self::stop_before) signals the work before that.
+    /// Acquires the lock, runs `work`, and releases the lock. The lease is renewed in the background until the work
+    /// ends. **Work that never ends keeps the lock indefinitely**, so set a limit with
+    /// [`auto_extend`](Self::auto_extend). If the lease is lost, the work's future is dropped. To warn the work before
+    /// that, use [`stop_before`](Self::stop_before).
     ///
     /// For work that returns a `Result`, see [`try_using`](Self::try_using).
     ///
-    /// Waits at most one [node timeout](crate::Builder::node_timeout) for the release. If too few nodes confirm the
-    /// release of work that ended under a valid lease, this returns `Ok`, and the release continues in the background.
-    /// Such a release is logged at level `warn`, and reported to the [observer](crate::Builder::observer) as
-    /// [`ReleaseResult::NoQuorum`](crate::ReleaseResult::NoQuorum). [`close`](crate::Redlock::close) waits for it.
+    /// After the work has ended, this waits at most one [node timeout](crate::Builder::node_timeout) for the release.
+    /// If the lease was valid when the work ended but too few nodes confirm the release, this returns `Ok`, and the
+    /// release continues in the background. Such a release is logged at level `warn`, and reported to the
+    /// [observer](crate::Builder::observer) as [`ReleaseResult::NoQuorum`](crate::ReleaseResult::NoQuorum).
+    /// [`close`](crate::Redlock::close) waits for it.
     ///
     /// # Errors
-    /// See [`UsingError`]. The error contains the output of work that finished.
+    /// See [`UsingError`]. If the work finished, the error contains its output.
     ///
     /// # Cancel safety
     /// If the future is dropped, the work is dropped too, and the lock is released in the background.
@@ -153,11 +159,11 @@ impl Acquire {
         finish(done, lease).await
     }
 
-    /// Like [`using`](Self::using), for a closure that takes a view of the lease and returns a future. Use it in
-    /// generic code, and where the future of an async closure does not meet a `Send` bound.
+    /// Like [`using`](Self::using), for a closure that takes a view of the lease and returns a future. Use this in
+    /// generic code, or if the future of an async closure does not satisfy a `Send` bound.
     ///
     /// # Errors
-    /// See [`UsingError`]. The error contains the output of work that finished.
+    /// See [`UsingError`]. If the work finished, the error contains its output.
     ///
     /// # Cancel safety
     /// If the future is dropped, the work is dropped too, and the lock is released in the background.
@@ -171,11 +177,11 @@ impl Acquire {
         finish(done, lease).await
     }
 
-    /// Like [`using`](Self::using), for fallible work. Errors of the work are separate from errors of the lock, which
-    /// is released in both cases.
+    /// Like [`using`](Self::using), for work that returns a `Result`. Errors of the work and errors of the lock are
+    /// separate variants of [`TryUsingError`]. The lock is released in both cases.
     ///
     /// # Errors
-    /// See [`TryUsingError`]. The error contains the output or the error of work that finished.
+    /// See [`TryUsingError`]. If the work finished, the error contains its output or its error.
     ///
     /// # Cancel safety
     /// If the future is dropped, the work is dropped too, and the lock is released in the background.
@@ -213,7 +219,7 @@ impl Acquire {
     /// Like [`try_using`](Self::try_using), for a closure that returns a future; see [`using_fut`](Self::using_fut).
     ///
     /// # Errors
-    /// See [`TryUsingError`]. The error contains the output or the error of work that finished.
+    /// See [`TryUsingError`]. If the work finished, the error contains its output or its error.
     ///
     /// # Cancel safety
     /// If the future is dropped, the work is dropped too, and the lock is released in the background.

@@ -41,9 +41,9 @@ const TOLD: [&str; 3] = ["HELD", "RESOURCE", "TOKEN"];
 const COMMAND: &str = "QUORLOCK";
 
 impl Builder {
-    /// Returns a builder with the settings of the environment variables that begin with `prefix` and `_`. With the
-    /// prefix `QUORLOCK`, the nodes come from `QUORLOCK_NODES` and the ttl from `QUORLOCK_TTL`, for example; see
-    /// [`Config::from_env`]. Later calls on the builder override these settings.
+    /// Creates a builder from the environment variables whose names begin with `prefix` followed by `_`. With the
+    /// prefix `QUORLOCK`, for example, the nodes come from `QUORLOCK_NODES` and the ttl comes from `QUORLOCK_TTL`; see
+    /// [`Config::from_env`]. Later calls to the builder's methods override these settings.
     ///
     /// ```
     /// # fn main() -> Result<(), quorlock::ConfigError> {
@@ -67,12 +67,12 @@ impl Builder {
 }
 
 impl Config {
-    /// Reads the environment variables that begin with `prefix` and `_`. Each field has a variable with its name in
-    /// capitals. Settings without a variable have their defaults.
+    /// Reads settings from environment variables. The name of a variable consists of `prefix`, `_`, and the name of the
+    /// setting's field in upper case. Settings without a variable keep their defaults.
     ///
-    /// | variable | for example |
+    /// | variable | example |
     /// |---|---|
-    /// | `QUORLOCK_NODES` | `redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3`, or with white space between them |
+    /// | `QUORLOCK_NODES` | `redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3` (separated by commas or white space) |
     /// | `QUORLOCK_TTL`, `_MAX_TTL`, `_TOKEN_TTL`, `_WAIT`, `_NODE_TIMEOUT`, `_CONNECT_TIMEOUT`, `_DRIFT_CONSTANT` | `10s`, `250ms`, `1m 30s` |
     /// | `QUORLOCK_DRIFT_FACTOR` | `0.01` |
     /// | `QUORLOCK_RETRY` | `jittered 50ms..250ms`, `fixed 100ms, limit 3`, `none` |
@@ -81,24 +81,25 @@ impl Config {
     /// | `QUORLOCK_KEY_PREFIX`, `_METADATA` | any text |
     /// | `QUORLOCK_TLS_CA_CERT_FILE`, `_TLS_CERT_FILE`, `_TLS_KEY_FILE` (feature `tls-rustls`) | `/etc/quorlock/ca.pem` |
     ///
-    /// The command `quorlock` passes the held lock to its child process in `QUORLOCK_RESOURCE`, `QUORLOCK_TOKEN` and
+    /// The `quorlock` command passes the held lock to its child process in `QUORLOCK_RESOURCE`, `QUORLOCK_TOKEN` and
     /// `QUORLOCK_HELD`. These variables are not settings and are ignored.
     ///
     /// # Errors
-    /// Errors name the variable, and never contain its value:
+    /// Errors name the affected variable and never contain its value:
     ///
-    /// - [`MissingVariable`](ConfigError::MissingVariable): no nodes are set.
-    /// - [`BadVariable`](ConfigError::BadVariable): the value is invalid; the error says what is expected.
-    /// - [`UnknownVariable`](ConfigError::UnknownVariable): a variable with the prefix is not a setting. A misspelt
-    ///   name is thus not ignored.
+    /// - [`MissingVariable`](ConfigError::MissingVariable): the variable for the nodes is not set, or is empty.
+    /// - [`BadVariable`](ConfigError::BadVariable): the value of a variable is invalid. The error contains the expected
+    ///   form.
+    /// - [`UnknownVariable`](ConfigError::UnknownVariable): a variable has the prefix but does not match a setting, for
+    ///   example because its name is misspelt.
     /// - [`EmptyPrefix`](ConfigError::EmptyPrefix): the prefix is empty.
     pub fn from_env(prefix: impl AsRef<str>) -> Result<Self, ConfigError> {
         Self::from_variables(prefix.as_ref(), std::env::vars_os())
     }
 
-    /// Overrides settings with those of the environment, for example for a program whose configuration file can be
-    /// overridden on each host. Variables and errors are the same as for [`from_env`](Self::from_env), except that the
-    /// nodes are optional: without a variable, the nodes of this configuration remain.
+    /// Overrides settings with environment variables, for example to adapt a shared configuration file to each host.
+    /// Variables and errors are the same as for [`from_env`](Self::from_env), except that the nodes are optional: if
+    /// their variable is not set, this configuration keeps its nodes.
     ///
     /// ```
     /// use quorlock::{Builder, Config};

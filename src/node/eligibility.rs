@@ -4,44 +4,48 @@ use crate::wire::{NodeFailure, short};
 use std::fmt;
 use std::time::Duration;
 
-/// Whether a node's grants count for this client, and if not, why and for how long.
+/// Eligibility of a node to vote: whether its grants count towards the quorum for this client. If
+/// they do not, the variant states the reason, and the remaining time if it is known.
 ///
-/// Prints as a short phrase, for example `counted` or `restarted 3.1s ago, counts again in 60.1s`.
+/// Displays as a short phrase, for example `counted` or `restarted 3.1s ago, counts again in
+/// 60.1s`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VoteEligibility {
-    /// Grants count.
+    /// The node's grants count towards the quorum.
     Counted,
-    /// The node is not asked for locks: it is disconnected or stalled. See
+    /// The node is not connected or has stalled, so it cannot grant locks. See
     /// [`NodeInfo::state`](crate::NodeInfo::state).
     Unavailable,
-    /// Grants count after a delay of `lag`, because the node's clock has stepped forward. Until
-    /// then, the previous holder of the lock may still rely on it. An attempt that needs this node
-    /// waits for the delay, if the lock is still valid after it.
+    /// The node's grants count after a delay of `lag`, because the node's clock has stepped
+    /// forward. During this delay, the previous holder of a lock may still rely on it. An attempt
+    /// that needs this node's grant waits for the delay, if the lock will still be valid
+    /// afterwards.
     Deferred {
-        /// The delay. It decreases, and ends when every key that was set before the step has
-        /// expired.
+        /// Delay between a grant and the time from which it counts. It decreases over time, and
+        /// becomes zero when every key that was set before the step has expired.
         lag: Duration,
     },
-    /// The server had started only recently when this client first connected to it, in a deployment
-    /// that is not new. It may have lost locks in a restart, so its grants do not count until it is
-    /// older; see [`RestartGuard::Observed`](crate::RestartGuard::Observed).
+    /// The server had started only recently when this client first connected to it, although the
+    /// deployment is not new. The server may have lost locks in a restart, so its grants do not
+    /// count until it is older; see [`RestartGuard::Observed`](crate::RestartGuard::Observed).
     RecentStart {
-        /// Known uptime of the server.
+        /// Uptime of the server, as far as this client knows it.
         up_for: Duration,
-        /// Time until its grants count.
+        /// Time until the node's grants count.
         counts_in: Duration,
     },
-    /// Grants do not count, for this reason. After [`Restarted`](NodeFailure::Restarted),
-    /// [`MaybeRestarted`](NodeFailure::MaybeRestarted) or [`Flushed`](NodeFailure::Flushed), votes
-    /// on extensions and releases still count. After [`Suspect`](NodeFailure::Suspect), only votes
-    /// on releases count.
+    /// The node's grants do not count. Contains the reason. After
+    /// [`Restarted`](NodeFailure::Restarted), [`MaybeRestarted`](NodeFailure::MaybeRestarted) or
+    /// [`Flushed`](NodeFailure::Flushed), the node's votes on extensions and releases still count.
+    /// After [`Suspect`](NodeFailure::Suspect), only its votes on releases count.
     Excluded(NodeFailure),
 }
 
 impl VoteEligibility {
-    /// Time until grants count again. Zero if they count now, are [deferred](Self::Deferred), or
-    /// will count as soon as the node is available.
+    /// Returns the time until the node's grants count towards the quorum. Returns zero if they
+    /// count now or are [deferred](Self::Deferred). Also returns zero if the node is
+    /// [unavailable](Self::Unavailable), because its grants count as soon as it is available again.
     pub fn counts_in(&self) -> Duration {
         match self {
             Self::Counted | Self::Deferred { .. } | Self::Unavailable => Duration::ZERO,

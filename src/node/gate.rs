@@ -3,18 +3,20 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Controls when a task of a client is polled.
+/// Controls when a task of a client is polled. A [`World`](crate::test_util::World) creates one
+/// gate for each task.
 #[cfg(feature = "test-util")]
 pub trait Gate: Send {
-    /// Called when the task was woken. Polls it by calling `task`, or arranges for `cx` to be woken
-    /// later.
+    /// Called when the task was woken. The implementation either polls the task by calling `task`,
+    /// or arranges for `cx` to be woken later.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
         task: &mut dyn FnMut(&mut Context<'_>) -> Poll<()>,
     ) -> Poll<()>;
 
-    /// Called when the runtime drops the task. Drops `task`, now or later.
+    /// Called when the runtime drops the task. The implementation drops `task`, either immediately
+    /// or later. The default implementation drops it immediately.
     fn bury(&mut self, task: Box<dyn Send>) {
         drop(task);
     }

@@ -7,68 +7,76 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How a client treats nodes that were restarted and may have lost locks.
+/// Policy for nodes that were restarted and may have lost locks.
 ///
-/// A node that counts as restarted is quarantined: its grants to an acquire or an adoption do not
-/// count. It still receives every command, and its votes on extensions and releases count. The
-/// quarantine ends when every lock that the node can have lost has expired. Its length, called *the
-/// term* below, is [`max_ttl`](crate::Builder::max_ttl) x (1 + 2 x [drift
-/// factor](crate::Builder::drift_factor)) + 1 s on this client's clock. A node that was emptied
-/// (`FLUSHALL`, `FLUSHDB`) is also quarantined, once a lock that this client had on it is found
-/// missing.
+/// A client quarantines a node that may have restarted: the node's grants to acquires and adoptions
+/// do not count towards the quorum. The node still receives every command, and its votes on
+/// extensions and releases count. The quarantine ends when every lock that the node can have lost
+/// has expired. Its length, called *the quarantine period* below, is
+/// [`max_ttl`](crate::Builder::max_ttl) x (1 + 2 x [drift factor](crate::Builder::drift_factor)) +
+/// 1 s on this client's clock. A client also quarantines a node whose keys were flushed
+/// (`FLUSHALL`, `FLUSHDB`), once it finds that the node has lost a lock of this client.
 ///
-/// No configuration exempts a node. `appendfsync always` does not prove that the disk is the same
-/// as before, or that the process behind the address is not a promoted replica. If you can rule
-/// these out, use [`trust_persistence`](crate::Builder::trust_persistence).
+/// No configuration exempts a node from the quarantine. `appendfsync always` does not prove that
+/// the node still has the same disk, or that the process behind its address is not a promoted
+/// replica. If you can guarantee both, use
+/// [`trust_persistence`](crate::Builder::trust_persistence).
 ///
-/// A server without a `run_id` counts as the same server under two conditions: by its
-/// `uptime_in_seconds` it was up before the client last connected to it, and its `master_replid`
-/// has not changed.
+/// If a server reports no `run_id`, the client assumes that it is the same server as before under
+/// two conditions. According to its `uptime_in_seconds`, it was running before the client last
+/// connected to it. In addition, its `master_replid` has not changed.
 ///
-/// If `INFO` reports no uptime either, or is not permitted, each reconnect counts as a restart, and
-/// each first connection as a server that has just started. To avoid this, permit `INFO` (`+info`),
-/// or use the client on one runtime only. With two runtimes, the connections of the second may
-/// reach a restarted server before those of the first have detected the restart. If the machine
-/// failed silently, that takes up to 5 s plus the node timeout.
+/// If `INFO` reports no uptime either, or is not permitted, the client treats each reconnect as a
+/// restart, and each first connection as a connection to a server that has just started. To avoid
+/// this, permit `INFO` (`+info`). Otherwise use the client on one runtime only. With two runtimes,
+/// the connections of the second may reach a restarted server before those of the first have
+/// detected the restart. If the machine failed silently, detection takes up to 5 s plus the node
+/// timeout.
 ///
-/// The age of a server comes from `INFO`, and follows the node's wall clock.
+/// The age of a server is its uptime according to `INFO`. It depends on the node's wall clock.
 ///
-/// # What no client can detect
-/// - *A new client after a failover behind one address*: a promoted replica does not report when it
-///   was promoted. Each address must belong to one server and never move to another.
-///   [`check`](crate::Redlock::check) warns of replicas.
-/// - *A new client while a majority of nodes started recently and the old nodes are silent*: it
-///   takes the deployment for new. Bring the old nodes back first, or use [`Strict`](Self::Strict).
-/// - *A power failure of all nodes*: running clients wait for the term, new clients do not. Start
-///   the nodes a term later, or use [`Strict`](Self::Strict).
-/// - *Growing from one node to three, or replacing two of three*: takes the term, because the new
-///   nodes started recently.
+/// If you add two nodes to a single one, or replace two of three nodes, no client can acquire a
+/// lock for a quarantine period, because the new nodes started recently.
+///
+/// # Limits of detection
+///
+/// - **A failover behind one address.** A client that connects for the first time cannot detect it,
+///   because a promoted replica does not report when it was promoted. Each address must belong to
+///   one server and never move to another. [`check`](crate::Redlock::check) warns of replicas.
+/// - **A recent start of a majority of nodes, while the older nodes are unresponsive.** A new
+///   client assumes that the deployment is new. Bring the older nodes back first, or use
+///   [`Strict`](Self::Strict).
+/// - **A power failure of all nodes.** Running clients wait for the quarantine period, but clients
+///   that start later do not. Start the nodes a quarantine period later, or use
+///   [`Strict`](Self::Strict).
 ///
 /// Therefore restart one node at a time, and wait for [`max_ttl`](crate::Builder::max_ttl) plus one
-/// second before the next.
+/// second before you restart the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RestartGuard {
-    /// No quarantine: grants of restarted and flushed nodes count. For tests, and for nodes whose
-    /// start is delayed by other means. Nodes with an unreliable [clock](NodeFailure::Suspect) are
-    /// still excluded.
+    /// Does not quarantine nodes: the grants of restarted and flushed nodes count. Use it for
+    /// tests, and for nodes whose start is delayed by other means. Nodes with an unreliable
+    /// [clock](NodeFailure::Suspect) are still excluded.
     Off,
-    /// Quarantines a node when this client detects that it is another process than before. A node
-    /// that is younger than the term when this client first connects to it does not count for the
-    /// rest of the term, unless the deployment itself is new. The deployment is new if this client
-    /// knows of no node that is older, or was. This knowledge is kept when a node stalls or
-    /// crashes.
+    /// Quarantines a node when this client detects that the node's server process has changed. Also
+    /// quarantines a young node, unless the deployment is new. A node is young if its server
+    /// started less than a quarantine period before this client first connected to it. The
+    /// quarantine of a young node lasts for the rest of that period.
     ///
-    /// A new deployment therefore works at once. This also holds if its nodes start up to a
-    /// [`max_ttl`](crate::Builder::max_ttl) apart and some are down. To determine the age of the
-    /// deployment, a client's first attempts wait while all known nodes are young, until each node
-    /// has been reached or has failed to connect. They wait at most for the [connect
-    /// timeout](crate::Builder::connect_timeout).
+    /// The deployment is new if this client knows of no node that is, or was, older than the
+    /// quarantine period. The client keeps this knowledge when a node stalls or crashes. A new
+    /// deployment therefore works at once, even if its nodes start up to a
+    /// [`max_ttl`](crate::Builder::max_ttl) apart and some are down.
+    ///
+    /// To determine whether the deployment is new, the first attempts of a client wait while all
+    /// known nodes are young. They wait until the client has connected to each node or failed to
+    /// connect to it, for at most the [connect timeout](crate::Builder::connect_timeout).
     #[default]
     Observed,
-    /// Like [`Observed`](Self::Observed), but also quarantines each node that is younger than the
-    /// term at the first connection, regardless of the others. A new deployment grants no locks for
-    /// the rest of that time.
+    /// Like [`Observed`](Self::Observed), but also quarantines each young node in a new deployment.
+    /// A new deployment therefore grants no locks until its nodes have been running for a
+    /// quarantine period.
     Strict,
 }
 

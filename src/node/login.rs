@@ -12,8 +12,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A user name and a password, for [`Builder::credentials`](crate::Builder::credentials). A pair of
-/// strings converts into this type. `Debug` prints only `Credentials(..)`.
+/// User name and password for a node; see [`Builder::credentials`](crate::Builder::credentials). A
+/// pair of strings converts into this type. `Debug` prints only `Credentials(..)`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     /// `None` for the user `default`.
@@ -22,12 +22,12 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Credentials of a named user (`ACL SETUSER`).
+    /// Creates credentials from a user name and a password, for a user created with `ACL SETUSER`.
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self { user: Some(user.into()), password: password.into() }
     }
 
-    /// A password without a user name (`requirepass`).
+    /// Creates credentials from a password only, for a server with `requirepass`.
     pub fn password(password: impl Into<String>) -> Self {
         Self { user: None, password: password.into() }
     }

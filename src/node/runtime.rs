@@ -8,13 +8,13 @@ use std::sync::Mutex;
 use std::time::Duration;
 use tokio::runtime::{Handle, Id};
 
-/// A driver of a tokio runtime, which its builder can leave out.
+/// Driver of a tokio runtime. A runtime has only the drivers that its builder enables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RuntimeDriver {
-    /// The I/O driver, for sockets: `enable_io`.
+    /// The I/O driver, which sockets need. Enable it with `enable_io`.
     Io,
-    /// The time driver, for timers: `enable_time`.
+    /// The time driver, which timers need. Enable it with `enable_time`.
     Time,
 }
 
@@ -90,7 +90,7 @@ fn register() {
     drop(socket.and_then(tokio::net::UdpSocket::from_std));
 }
 
-/// `I/O` or `timers`.
+/// Writes `I/O` or `timers`.
 impl fmt::Display for RuntimeDriver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -24,7 +24,7 @@ struct EligibilityShape<'a> {
     failure: Option<&'a NodeFailure>,
 }
 
-/// An object: `state`, which is `connecting`, `up`, `stalled` or `down`, and the `failure`.
+/// Serializes the state as an object with the fields `state` (`connecting`, `up`, `stalled` or `down`) and `failure`.
 impl Serialize for NodeState {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (state, failure) = match self {
@@ -37,8 +37,8 @@ impl Serialize for NodeState {
     }
 }
 
-/// An object: its `kind`, the `message` that it prints as, `counts_in_seconds` (null while the node is unavailable), and the
-/// fields of its kind.
+/// Serializes the eligibility as an object with the fields `kind`, `message` (the `Display` text) and
+/// `counts_in_seconds`, and the fields of its kind. `counts_in_seconds` is null while the node is unavailable.
 impl Serialize for VoteEligibility {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (mut lag, mut up_for_so_long, mut why) = (None, None, None);

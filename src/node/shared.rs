@@ -37,20 +37,23 @@ pub(crate) struct Endpoint {
     pub(crate) environment: Environment,
 }
 
-/// The state of a client's connection to one of its nodes.
+/// State of a client's connection to one of its nodes.
 ///
-/// Prints as a short phrase, for example `up` or `down: connection refused`.
+/// Displays as a short phrase, for example `up` or `down: connection refused`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeState {
-    /// Not connected yet: no command was sent, or the first connection is being made.
+    /// The client is not connected yet: it has sent no command to the node, or it is establishing
+    /// the first connection. This is also the state while the client replaces a connection that
+    /// broke.
     Connecting,
-    /// Connected and responsive.
+    /// The client is connected to the node, and the node is responsive.
     Up,
-    /// Connected, but a command has had no reply for longer than the node timeout. The node is not
-    /// asked for grants until it replies.
+    /// The client is connected, but the node has not replied to a command for longer than the node
+    /// timeout. The client does not request grants from the node until it replies.
     Stalled,
-    /// Not connected, for this reason. The client keeps reconnecting in the background.
+    /// The client is not connected to the node. Contains the reason. The client keeps trying to
+    /// reconnect in the background.
     Down(NodeFailure),
 }
 

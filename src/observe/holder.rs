@@ -1,4 +1,4 @@
-//! Holder of a lock, as reported by one node.
+//! Holder of a lock, as reported by a node.
 
 use crate::wire::{Value, short};
 use std::fmt;
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Tolerance for a clock that is slewed backwards while a lock is held.
 const SLEW: Duration = Duration::from_secs(1);
 
-/// Holder of a lock, as reported by one node.
+/// Holder of a lock, as reported by a node.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Holder {
     value: Value,
@@ -33,9 +33,11 @@ impl Holder {
         Self { max_ttl: Some(max_ttl), ..self }
     }
 
-    /// True if the lock's remaining TTL exceeds this client's [`max_ttl`](crate::Builder::max_ttl). The node's clock
-    /// was set back, or another client has a longer `max_ttl`. Correct that, or delete the lock with
-    /// [`force_release`](crate::Redlock::force_release).
+    /// Returns true if the lock's remaining TTL exceeds this client's [`max_ttl`](crate::Builder::max_ttl). In this
+    /// case, the node's clock was set back, or another client uses a longer `max_ttl`. Correct the cause, or delete the
+    /// lock with [`force_release`](crate::Redlock::force_release).
+    ///
+    /// Always returns false for values of other programs, because they may have any TTL.
     pub fn exceeds_max_ttl(&self) -> bool {
         self.excess().is_some()
     }
@@ -51,28 +53,30 @@ impl Holder {
         self.value == other.value
     }
 
-    /// The holder's metadata; see [`Acquire::metadata`](crate::Acquire::metadata).
+    /// Returns the metadata that the holder stored with the lock, if any; see
+    /// [`Acquire::metadata`](crate::Acquire::metadata).
     pub fn metadata(&self) -> Option<&str> {
         self.value.metadata()
     }
 
-    /// True if no lease holds the lock: it was released with a [cool-down](crate::Lease::release_after), or before
-    /// [`at_least`](crate::Acquire::at_least) had passed.
+    /// Returns true if no lease holds the lock, but its key still exists: the lease was released with a
+    /// [cool-down](crate::Lease::release_after), or before its [`at_least`](crate::Acquire::at_least) time had passed.
     pub fn is_cooling_down(&self) -> bool {
         self.value.is_cool_down()
     }
 
-    /// Remaining TTL of the key; `None` if it has no expiry.
+    /// Returns the remaining TTL of the key; `None` if the key has no expiry.
     pub fn ttl(&self) -> Option<Duration> {
         self.ttl
     }
 
-    /// True if the lock has this value, as returned by [`LeaseRef::value`](crate::LeaseRef::value).
+    /// Returns true if the lock has this value, as returned by [`LeaseRef::value`](crate::LeaseRef::value).
     pub fn has_value(&self, value: &str) -> bool {
         self.value.bytes() == value.as_bytes()
     }
 
-    /// First characters of the value: enough to distinguish holders, too short to release the lock.
+    /// Returns the first characters of the lock's value. They are enough to distinguish holders, but not to release the
+    /// lock.
     pub fn hint(&self) -> String {
         self.value.hint()
     }
@@ -93,7 +97,8 @@ impl fmt::Debug for Holder {
     }
 }
 
-/// Shows the metadata, or else the first characters of the value.
+/// Writes the metadata, or the first characters of the value if there is no metadata. If the lock is cooling down,
+/// writes that no client holds it.
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.metadata() {

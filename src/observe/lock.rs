@@ -1,25 +1,25 @@
-//! The lock of an event.
+//! The lock that an event refers to.
 
 use crate::wire::Keys;
 use std::fmt;
 
-/// The acquire that an event belongs to, and its lease.
+/// Identifies the acquire or the lease that an event refers to.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Lock<'a> {
-    /// Number of the acquire and its lease, unique within the client. Use it to correlate events. 0 if events were
-    /// disabled when the lock was acquired.
+    /// Number of the acquire and of its lease, unique within the client. Use it to correlate events. The number is 0
+    /// if no observer, subscriber or metrics recorder was active when the acquire started.
     pub id: u64,
-    /// The resources.
+    /// Resources of the lock.
     pub resources: Resources<'a>,
-    /// The class given to [`Acquire::class`](crate::Acquire::class).
+    /// Class of the lock, as given to [`Acquire::class`](crate::Acquire::class); `None` if no class was given.
     pub class: Option<&'static str>,
 }
 
-/// The resources of one acquire, sorted and without the key prefix.
+/// Names of the resources of one acquire, sorted and without the key prefix.
 ///
-/// Displays as quoted, escaped names for logs, for example `"orders/42"`: the first three, and at most 64 characters of
-/// each.
+/// Displays as quoted and escaped names for logs, for example `"orders/42"`. The text contains at most three names, and
+/// at most 64 characters of each.
 #[derive(Clone, Copy)]
 pub struct Resources<'a> {
     keys: &'a Keys,
@@ -41,7 +41,7 @@ impl Tag {
 }
 
 impl<'a> Resources<'a> {
-    /// The names of the resources.
+    /// Returns an iterator over the names of the resources.
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let Self { keys, prefix } = *self;
         keys.iter().map(move |key| key.get(prefix..).unwrap_or_default())
@@ -65,7 +65,7 @@ impl fmt::Display for Resources<'_> {
     }
 }
 
-/// Same as `Display`.
+/// Writes the same text as `Display`.
 impl fmt::Debug for Resources<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

@@ -2,8 +2,8 @@
 //!
 //! Events are delivered by direct calls, without holding a lock.
 //!
-//! Without an observer, a subscriber and a recorder, [`Observers::wants`] costs a few loads and branches. Then events are
-//! neither built nor allocated, and no clock is read.
+//! If no observer, subscriber or recorder is installed, [`Observers::wants`] costs a few loads and branches. The client
+//! then builds no events and reads no clock for them.
 
 mod event;
 mod holder;

@@ -8,8 +8,8 @@ use super::node_event::{
     ConnectFailed, ConnectionClosed, ConnectionOpened, NodeAnswered, NodeChanged, ReleasesOwed,
 };
 
-/// Receives the events of a client; see [`Builder::observer`](crate::Builder::observer). Every method has an empty
-/// default.
+/// Receives the events of a client. Install an observer with [`Builder::observer`](crate::Builder::observer). Every
+/// method has an empty default implementation.
 ///
 /// ```
 /// use quorlock::{LeaseLost, NodeChanged, Observer};
@@ -39,78 +39,81 @@ use super::node_event::{
 ///
 /// # Rules for implementations
 ///
-/// Methods are called where the event occurs: on the task that acquires, extends or releases, on the tasks of the
-/// nodes, and on the timer thread of all clients. They **must not block**: blocking delays locks and renewals. Update a
-/// counter, or send to a channel.
+/// The client calls each method where the event occurs: in the task that acquires, extends or releases a lock, in the
+/// tasks that serve the nodes, or on the timer thread that all clients share. Methods **must not block**, because a
+/// blocked method delays locks and renewals. Update a counter, or send to a channel.
 ///
-/// Methods are called concurrently from several threads. No lock of the library is held during a call, so a method may
+/// Several threads may call methods concurrently. The library holds no internal lock during a call, so a method may
 /// call the non-blocking methods of the client and its leases, such as [`nodes`](crate::Redlock::nodes),
 /// [`leases`](crate::Redlock::leases) and [`is_valid`](crate::LeaseRef::is_valid). It may also drop leases, which
 /// causes further events.
 ///
-/// An observer cannot make an operation fail. A panic is caught, [`panicked`](Self::panicked) is called, and the
-/// observer receives no further events: a panic per event would flood the log.
+/// An observer cannot make an operation fail. If a method panics, the client catches the panic, calls
+/// [`panicked`](Self::panicked), and sends the observer no further events. Otherwise, a panic for each event would
+/// flood the log.
 ///
 /// Events contain neither the values of locks nor passwords. Minor versions may add events and fields.
 #[allow(unused_variables)] // The default methods ignore their events.
 pub trait Observer: Send + Sync + 'static {
-    /// An acquire has started.
+    /// Called when an acquire starts.
     fn acquire_begun(&self, event: &AcquireBegun<'_>) {}
 
-    /// An acquire starts to wait.
+    /// Called when an acquire starts to wait.
     fn wait_begun(&self, event: &WaitBegun<'_>) {}
 
-    /// An acquire has stopped waiting.
+    /// Called when an acquire stops waiting.
     fn wait_ended(&self, event: &WaitEnded<'_>) {}
 
-    /// An attempt of an acquire has ended.
+    /// Called when an attempt to acquire a lock has ended.
     fn attempt_ended(&self, event: &AttemptEnded<'_>) {}
 
-    /// An acquire has ended.
+    /// Called when an acquire has ended.
     fn acquire_ended(&self, event: &AcquireEnded<'_>) {}
 
-    /// A lock was taken over by its value.
+    /// Called when a client has taken over a lock by its value.
     fn handed_over(&self, event: &HandedOver<'_>) {}
 
-    /// A holder requests an extension.
+    /// Called when an extension that the holder requested is sent to the nodes.
     fn extend_begun(&self, event: &ExtendBegun<'_>) {}
 
-    /// An extension requested by a holder has ended.
+    /// Called when an extension that the holder requested has ended.
     fn extend_ended(&self, event: &ExtendEnded<'_>) {}
 
-    /// A lease was renewed in the background.
+    /// Called when a lease was renewed in the background.
     fn renewed(&self, event: &Renewed<'_>) {}
 
-    /// A background renewal has failed.
+    /// Called when a background renewal has failed.
     fn renewal_failing(&self, event: &RenewalFailing<'_>) {}
 
-    /// A lease was lost.
+    /// Called when the loss of a lease is detected.
     fn lease_lost(&self, event: &LeaseLost<'_>) {}
 
-    /// A release has started.
+    /// Called when the release of a lease starts.
     fn release_begun(&self, event: &ReleaseBegun<'_>) {}
 
-    /// A release has ended.
+    /// Called when a release has completed, or when it continues in the background.
     fn release_ended(&self, event: &ReleaseEnded<'_>) {}
 
-    /// The standing of a node has changed.
+    /// Called when the standing of a node has changed.
     fn node_changed(&self, event: &NodeChanged<'_>) {}
 
-    /// The number of a node's pending releases has changed.
+    /// Called when the number of a node's pending releases has changed.
     fn releases_owed(&self, event: &ReleasesOwed<'_>) {}
 
-    /// A connection was established.
+    /// Called when a connection to a node was established.
     fn connection_opened(&self, event: &ConnectionOpened<'_>) {}
 
-    /// A connection was closed.
+    /// Called when a connection to a node was closed.
     fn connection_closed(&self, event: &ConnectionClosed<'_>) {}
 
-    /// A connection could not be established.
+    /// Called when a connection to a node could not be established.
     fn connect_failed(&self, event: &ConnectFailed<'_>) {}
 
-    /// A node has replied to a command, or will not. By far the most frequent event: ten for each lock on five nodes.
+    /// Called when a command to a node has completed, with or without a reply. This is by far the most frequent event:
+    /// it occurs ten times for each lock on five nodes.
     fn node_answered(&self, event: &NodeAnswered<'_>) {}
 
-    /// The method with this name has panicked. This is the last call.
+    /// Called when another method of this observer has panicked. `method` is the name of that method. This is the last
+    /// call to the observer.
     fn panicked(&self, method: &'static str) {}
 }

@@ -1,4 +1,4 @@
-//! Replies of the nodes in one round.
+//! Replies of the nodes in one round of commands.
 
 use super::holder::Holder;
 use crate::wire::{NodeFailure, short};
@@ -6,10 +6,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Replies of the nodes in one round, which led to its result.
+/// Replies of the nodes in one round of commands, which determined the result of an operation.
 ///
 /// Displays as one line, for example `2/5 granted (need 3): a:6379 granted 1.2ms, b:6379 granted 0.9ms, c:6379 held
-/// 1.0ms, d:6379 timeout 50ms, e:6379 connection refused`. It contains no values of locks, users or passwords.
+/// 1.0ms, d:6379 timeout 50ms, e:6379 connection refused`. The line contains no lock values, user names or passwords.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Report {
     needed: usize,
@@ -26,19 +26,20 @@ pub struct NodeReport {
     holder: Option<Holder>,
 }
 
-/// Reply of a node.
+/// Vote of one node in a round of commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeVote {
     /// The node executed the command.
     Granted,
-    /// The key holds another value, or another type than a string.
+    /// The node refused the command because the key holds a different value, or a type other than a string.
     Held,
-    /// The key does not exist (extend and release only).
+    /// The key does not exist. This reply is possible for extensions, releases and adoptions, but not for other
+    /// acquires.
     Missing,
-    /// The vote does not count, for this reason.
+    /// The node's vote does not count. Contains the reason.
     Failed(NodeFailure),
-    /// The round ended before the node replied.
+    /// The round was decided before the node replied.
     Pending,
 }
 
@@ -58,23 +59,25 @@ impl Report {
         self
     }
 
-    /// The earliest time at which a quorum can be free, counted from this report, if the holders neither extend nor
-    /// release the lock; see [`AcquireError::retry_after`](crate::AcquireError::retry_after).
+    /// Returns the minimum time until a quorum of nodes can be free, measured from the creation of this report. It
+    /// assumes that the holders neither extend nor release the lock. Returns `None` if the holders do not prevent a
+    /// quorum, if too few nodes reported the TTL of the existing keys, or if the keys have no expiry. See
+    /// [`AcquireError::retry_after`](crate::AcquireError::retry_after).
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// The nodes, in the order given to the builder.
+    /// Returns the replies of all nodes, in the order in which the nodes were given to the builder.
     pub fn nodes(&self) -> &[NodeReport] {
         &self.nodes
     }
 
-    /// Number of nodes that granted, including late replies.
+    /// Returns the number of nodes that granted the request. Includes replies that arrived after the round was decided.
     pub fn granted(&self) -> usize {
         self.nodes.iter().filter(|node| node.vote == NodeVote::Granted).count()
     }
 
-    /// The quorum: number of grants needed.
+    /// Returns the quorum, that is, the number of grants that are needed.
     pub fn needed(&self) -> usize {
         self.needed
     }
@@ -89,23 +92,26 @@ impl NodeReport {
         Self { holder, ..self }
     }
 
-    /// The holder, if it was requested: by an [`acquire`](crate::Redlock::acquire) in its last attempt, or after a
-    /// refused attempt, and by [`status`](crate::Redlock::status).
+    /// Returns the holder of the lock, if the node reported it. A node reports the holder only if the client requests
+    /// it. An [`acquire`](crate::Redlock::acquire) requests it after a refused attempt, or if only one attempt is
+    /// allowed. An attempt to acquire several resources or a fencing token always requests it. Use
+    /// [`status`](crate::Redlock::status) to read the holder without an acquire.
     pub fn holder(&self) -> Option<&Holder> {
         self.holder.as_ref()
     }
 
-    /// Address of the node, without user and password.
+    /// Returns the address of the node, without user and password.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The vote of the node.
+    /// Returns the vote of the node.
     pub fn vote(&self) -> &NodeVote {
         &self.vote
     }
 
-    /// Time from just before the first command of the round was sent to this node's reply; `None` without a reply.
+    /// Returns the time from just before the first command of the round was sent until the client received the node's
+    /// reply or detected its failure. Returns `None` if neither has happened.
     pub fn latency(&self) -> Option<Duration> {
         self.latency
     }
@@ -144,14 +150,14 @@ impl fmt::Display for NodeReport {
     }
 }
 
-/// Same as `Display`, so that logged errors are readable.
+/// Writes the same text as `Display`, so that logged errors are readable.
 impl fmt::Debug for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// Same as `Display`, so that logged errors are readable.
+/// Writes the same text as `Display`, so that logged errors are readable.
 impl fmt::Debug for NodeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

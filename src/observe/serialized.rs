@@ -39,7 +39,8 @@ struct HolderShape<'a> {
     exceeds_max_ttl: bool,
 }
 
-/// An object: `granted`, `needed`, `retry_after_seconds`, and the `nodes` in order.
+/// Serializes the report as an object with the fields `granted`, `needed`, `retry_after_seconds` and `nodes`. The nodes
+/// are in the order in which they were given to the builder.
 impl Serialize for Report {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let shape = ReportShape {
@@ -52,7 +53,8 @@ impl Serialize for Report {
     }
 }
 
-/// An object: `name`, `vote` and `failure` as in [`NodeVote`], `latency_seconds`, `holder`.
+/// Serializes the reply as an object with the fields `name`, `vote`, `failure`, `latency_seconds` and `holder`.
+/// [`NodeVote`] provides the fields `vote` and `failure`.
 impl Serialize for NodeReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let shape = NodeShape {
@@ -65,7 +67,8 @@ impl Serialize for NodeReport {
     }
 }
 
-/// An object: `vote` (`granted`, `held`, `missing`, `failed` or `pending`) and `failure`.
+/// Serializes the vote as an object with the fields `vote` (`granted`, `held`, `missing`, `failed` or `pending`) and
+/// `failure`.
 impl Serialize for NodeVote {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (vote, failure) = match self {
@@ -79,8 +82,8 @@ impl Serialize for NodeVote {
     }
 }
 
-/// An object: `hint`, `metadata`, `ttl_seconds`, and `cooling_down` and `exceeds_max_ttl` if true. It does not contain
-/// the value.
+/// Serializes the holder as an object with the fields `hint`, `metadata` and `ttl_seconds`. The fields `cooling_down`
+/// and `exceeds_max_ttl` are present only if they are true. The object does not contain the lock's value.
 impl Serialize for Holder {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (metadata, ttl_seconds) = (self.metadata(), seconds(self.ttl()));

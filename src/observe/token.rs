@@ -4,16 +4,17 @@ use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// A number that increases with every holder of a resource. A resource that remembers the highest token it has seen can
-/// reject a former holder that does not know yet that its lease has ended.
+/// Fencing token of a lease: a number that increases with every holder of a resource. A resource that remembers the
+/// highest token it has received can reject a former holder that has not yet noticed the end of its lease.
 ///
 /// Send the token with every write to the protected resource. The resource must accept tokens that are **not lower than
-/// the highest seen**, because a holder may write more than once. Tokens are displayed and parsed in decimal. Nodes
-/// return numbers below 2<sup>53</sup> only, so that JSON, Lua and a `bigint` can represent them. Tokens of different
-/// resources are unrelated.
+/// the highest token it has received**, because a holder may write more than once. Tokens are displayed and parsed as
+/// decimal numbers. The nodes return only numbers below 2<sup>53</sup>, which JSON, Lua and `bigint` columns can
+/// represent. Tokens of different resources are unrelated.
 ///
-/// Tokens convert from and into `u64`. For databases with signed integers, such as `bigint` of `PostgreSQL`, they
-/// convert from and into `i64`. The token of every lease fits; a token made with [`new`](Self::new) may not.
+/// Tokens convert from and into `u64`. For databases with signed integers, such as `bigint` of `PostgreSQL`, they also
+/// convert from and into `i64`. The token of every lease fits into an `i64`; a token created with [`new`](Self::new)
+/// may not.
 ///
 /// ```
 /// use quorlock::FencingToken;
@@ -32,12 +33,12 @@ use thiserror::Error;
 pub struct FencingToken(u64);
 
 impl FencingToken {
-    /// The token with this number, for example from a database.
+    /// Creates a token from its number, for example a number read from a database.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// The number.
+    /// Returns the number of the token.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -71,22 +72,22 @@ impl TryFrom<FencingToken> for i64 {
     }
 }
 
-/// A number that is out of range for a fencing token or an `i64`.
+/// Error returned if a number is out of range for a fencing token, or a token is out of range for an `i64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TokenRangeError {
-    /// A negative number is not a token.
+    /// The number is negative. Fencing tokens are never negative.
     #[error(
         "invalid fencing token {number}: tokens are never negative; check where it was stored or sent"
     )]
     Negative {
-        /// The number.
+        /// The number that was to be converted into a token.
         number: i64,
     },
-    /// The token does not fit into an `i64`.
+    /// The token does not fit into an `i64`. Tokens of leases always fit, because they are below 2<sup>53</sup>.
     #[error("fencing token {number} does not fit into an i64: tokens of leases are below 2^53")]
     AboveMax {
-        /// The token's number.
+        /// Number of the token.
         number: u64,
     },
 }
@@ -97,7 +98,7 @@ impl fmt::Display for FencingToken {
     }
 }
 
-/// The text is not a fencing token.
+/// Error returned if a text is not a fencing token. A token consists of decimal digits only and fits into a `u64`.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("invalid fencing token {text:?}: must be decimal digits")]
 pub struct ParseTokenError {

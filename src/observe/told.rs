@@ -28,7 +28,8 @@ macro_rules! told_by {
             }
         })*
 
-        /// Allows the caller to keep a reference to its observer.
+        /// Forwards every event to the inner observer. Pass a clone of the `Arc` to
+        /// [`Builder::observer`](crate::Builder::observer) to keep access to the observer.
         impl<T: Observer + ?Sized> Observer for Arc<T> {
             $(fn $method(&self, event: &$event<'_>) {
                 (**self).$method(event);

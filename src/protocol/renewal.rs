@@ -18,26 +18,27 @@ use super::validity::{Drift, Time, Ttl, valid_until};
 use std::fmt;
 use std::time::Duration;
 
-/// Why a lease ended before its holder released it.
+/// Reason why a lease ended before its holder released it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Loss {
-    /// Its validity ended.
+    /// The validity of the lease ended.
     Expired,
     /// The key was missing on a majority of the nodes before the validity ended.
     QuorumLost,
-    /// A majority of the nodes has another value at the key.
+    /// Another lease has taken over the lock: the key has a different value on a majority of the
+    /// nodes.
     TakenOver,
-    /// The maximum hold time was reached: the limit given to
+    /// The lease reached the maximum hold time given to
     /// [`auto_extend`](crate::Acquire::auto_extend).
     MaxHold,
-    /// Its client was [closed](crate::Redlock::close), or
-    /// [released all its leases](crate::Redlock::release_all).
+    /// The client of the lease was [closed](crate::Redlock::close), or [released all its
+    /// leases](crate::Redlock::release_all).
     Closed,
 }
 
 impl Loss {
-    /// The name in snake case, for use as a label.
+    /// Returns the name of the reason in snake case. The name is used as a metric label.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Expired => "expired",

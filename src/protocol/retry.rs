@@ -11,16 +11,16 @@ use std::time::Duration;
 /// Minimum delay: no policy can make an acquire spin.
 pub(super) const MIN_DELAY: Duration = Duration::from_millis(1);
 
-/// When a refused attempt is retried, within the maximum wait of the call.
+/// Policy that determines when an acquire retries after a failed attempt, within its maximum wait time.
 ///
-/// Each acquire starts its own sequence of delays. Every delay is at least one millisecond. Random
-/// delays keep clients that collided from colliding again: the Redlock page asks for
-/// "retry after a random delay".
+/// Each acquire starts its own sequence of delays. Every delay is at least one millisecond. Random delays keep clients
+/// that collided from colliding again: the Redlock page asks for "retry after a random delay".
 ///
-/// A waiting acquire does not depend on the delays alone. The nodes push when the lock is released or expires, and a
-/// retry follows soon after. While a quorum of nodes has promised such a push, each retry but the first waits one
-/// second longer, unless a push comes earlier. More frequent retries would only load the nodes. The extra second does
-/// not apply to policies with a [limit](Self::limit) or with [custom](Self::custom) delays.
+/// The delays are not the only cause of a retry. The nodes notify the client when the lock is released or expires, and
+/// the client retries soon after. While a quorum of nodes has promised such a notification, the client waits one second
+/// longer before each retry except the first, unless a notification arrives earlier. More frequent retries would only
+/// increase the load on the nodes. The extra second does not apply to policies with a [limit](Self::limit) or with
+/// [custom](Self::custom) delays.
 ///
 /// # Default
 ///
@@ -56,34 +56,36 @@ enum Shape {
 }
 
 impl RetryPolicy {
-    /// One attempt only.
+    /// Creates a policy without retries: an acquire makes one attempt only.
     pub fn none() -> Self {
         Self::of(Shape::Never)
     }
 
-    /// Always `delay`. Clients with the same fixed delay can collide again and
-    /// again; prefer [`jittered`](Self::jittered).
+    /// Creates a policy that waits for `delay` before each retry. Clients with the same fixed delay can collide
+    /// repeatedly; prefer [`jittered`](Self::jittered).
     pub fn fixed(delay: Duration) -> Self {
         Self::of(Shape::Fixed(delay))
     }
 
-    /// `step`, then 2 x `step`, then 3 x `step`, up to `most`.
+    /// Creates a policy with increasing delays: `step`, then 2 x `step`, then 3 x `step`, up to `most`.
     pub fn linear(step: Duration, most: Duration) -> Self {
         Self::of(Shape::Linear { step, most })
     }
 
-    /// A random delay from zero to `base`, then to 2 x `base`, then to 4 x `base`, up to `most` ("full
-    /// jitter").
+    /// Creates a policy with exponential backoff and full jitter. Each delay is a random time between zero and an upper
+    /// bound. The bound is `base` for the first delay, then 2 x `base`, then 4 x `base`, up to `most`.
     pub fn exponential(base: Duration, most: Duration) -> Self {
         Self::of(Shape::Exponential { base, most })
     }
 
-    /// A random delay from `range`, uniformly distributed. An empty range gives its start.
+    /// Creates a policy with random delays that are uniformly distributed over `range`. If the range is empty, each
+    /// delay is the start of the range.
     pub fn jittered(range: Range<Duration>) -> Self {
         Self::of(Shape::Jittered(range))
     }
 
-    /// Delays from an iterator, which is created for each acquire. The retries end when the iterator does.
+    /// Creates a policy that takes its delays from an iterator. Each acquire calls `delays` to create its own iterator.
+    /// The retries end when the iterator ends.
     pub fn custom<F, I>(delays: F) -> Self
     where
         F: Fn() -> I + Send + Sync + 'static,
@@ -92,7 +94,7 @@ impl RetryPolicy {
         Self::of(Shape::Custom(Arc::new(move || Box::new(delays()))))
     }
 
-    /// At most `retries` retries, so at most `retries + 1` attempts.
+    /// Limits the policy to at most `retries` retries, that is, to at most `retries + 1` attempts.
     #[must_use]
     pub fn limit(self, retries: u32) -> Self {
         Self { limit: Some(retries), ..self }

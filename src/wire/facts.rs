@@ -11,36 +11,37 @@ use std::time::Duration;
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Role {
-    /// A master: accepts writes.
+    /// A master, which accepts writes.
     Master,
     /// A replica of another server.
     Replica,
 }
 
-/// Data that a server keeps across a restart.
+/// Data that a server keeps across a restart, according to its configuration.
 ///
 /// Source: the page "Redis persistence" of the Redis documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Persistence {
-    /// No data.
+    /// The server keeps no data.
     Nothing,
-    /// The last snapshot (RDB).
+    /// The server keeps the data of its last snapshot (RDB).
     Snapshots,
-    /// The append-only file (AOF), with its fsync policy; `None` if the policy is unknown.
+    /// The server keeps an append-only file (AOF). Contains the fsync policy of the file; `None` if the policy is
+    /// unknown.
     AppendOnly(Option<Fsync>),
 }
 
-/// fsync policy of the append-only file (`appendfsync`).
+/// Policy for syncing the append-only file to disk (`appendfsync`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Fsync {
-    /// Before each reply: acknowledged writes survive a restart.
+    /// The server syncs the file before each reply (`always`), so acknowledged writes survive a restart.
     Always,
-    /// Every second.
+    /// The server syncs the file every second (`everysec`).
     EverySecond,
-    /// When the operating system flushes its buffers.
+    /// The server does not sync the file (`no`). The operating system decides when to write its buffers to disk.
     Never,
 }
 

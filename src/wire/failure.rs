@@ -7,74 +7,83 @@ use std::time::Duration;
 /// Maximum characters of [`last_error`].
 const MAX_ERROR: usize = 200;
 
-/// Why a node's vote does not count. Never an indication that another client holds the lock.
+/// Reason why a node's vote does not count. A failure never means that another client holds the lock.
 ///
 /// Displays as a short phrase, for example `timeout 50ms` or `connection refused`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeFailure {
-    /// The node did not reply within this time: the node timeout, or what the wait time left of it.
+    /// The node did not reply within this time. The time is the node timeout, or less if the acquire's wait time ended
+    /// earlier.
     Timeout(Duration),
-    /// The command was not sent within this time, because the first connection or a new one was still being
-    /// established. See [`Redlock::ready`](crate::Redlock::ready).
+    /// The command was not sent within this time, because the client was still establishing the first connection or
+    /// replacing a broken one. See [`Redlock::ready`](crate::Redlock::ready).
     Connecting(Duration),
-    /// The command was not sent within this time, or too late for a reply, because this client had too much else to
-    /// send. The node itself is not known to be faulty.
+    /// The client had too many other commands to send. It did not send this command within the given time, or sent it
+    /// too late for a reply. This failure does not indicate a fault of the node.
     Queued(Duration),
-    /// The command was not sent, because the node has not replied to an earlier command for this long.
+    /// The node has stalled: it has not replied to an earlier command for this time. The client therefore did not send
+    /// the command.
     Stalled(Duration),
-    /// The command was not sent, because there is no connection; with the reason.
+    /// The command was not sent, because there is no connection. Contains the reason.
     Unreachable(Arc<str>),
-    /// The connection broke before the reply arrived; the command may have been executed.
+    /// The connection broke before the reply arrived. The node may have executed the command. Contains the reason.
     Disconnected(Arc<str>),
     /// The node replied with an error, such as `LOADING`, `READONLY`, `OOM` or `BUSY`.
     Refused {
-        /// First word of the error.
+        /// First word of the error message.
         code: Arc<str>,
-        /// The rest of the error.
+        /// Rest of the error message.
         detail: Arc<str>,
     },
     /// The node is a replica. Redlock requires independent masters.
     Replica,
-    /// The node is the same server process as the named node, under another address.
+    /// The node is the same server process as another node of this client, under a different address. Contains the name
+    /// of the other node.
     SameServer(Arc<str>),
     /// The server has restarted and may have forgotten locks, so its grants do not count yet. See
     /// [`RestartGuard`](crate::RestartGuard).
     Restarted {
-        /// Time since the restart, if known.
+        /// Time since the restart, or since its detection if the time of the restart is unknown.
         ago: Duration,
-        /// Time until the node counts again.
+        /// Time until the node's grants count again.
         counts_in: Duration,
     },
-    /// The connection is new, and `INFO` does not prove that the server has not restarted. Its grants do not count yet.
+    /// The server may have restarted. The connection is new, and `INFO` does not prove that the server process is the
+    /// same as before. The node's grants do not count yet.
     MaybeRestarted {
         /// Time since the connection was established.
         ago: Duration,
-        /// Time until the node counts again.
+        /// Time until the node's grants count again.
         counts_in: Duration,
-        /// The missing proof, for example `INFO is not permitted`. In this case permit it: `ACL SETUSER … +info`.
+        /// Reason why the proof is missing, for example `INFO is not permitted`. In this example, permit `INFO` with
+        /// `ACL SETUSER … +info`.
         missing: &'static str,
     },
     /// The server's keys were flushed, so its grants do not count yet. See [`RestartGuard`](crate::RestartGuard).
     Flushed {
         /// Time since the flush.
         ago: Duration,
-        /// Time until the node counts again.
+        /// Time until the node's grants count again.
         counts_in: Duration,
     },
-    /// The server's clock runs too fast, so keys expire too early: its grants and extensions do not count. Or the clock
-    /// has stepped forward so far that a lock granted now would expire before a former holder's lease is certain to
-    /// have ended; see [`VoteEligibility::Deferred`](crate::VoteEligibility::Deferred). Correct the clock (`chronyd`,
-    /// `ntpd`).
+    /// The server's clock is unreliable, for one of two reasons:
+    ///
+    /// - The clock runs too fast, so keys expire too early. The node's votes on acquires and extensions do not count.
+    /// - The clock has stepped forward too far. The node's grant does not count, because the lock would expire before a
+    ///   former holder's lease is certain to have ended; see
+    ///   [`VoteEligibility::Deferred`](crate::VoteEligibility::Deferred).
+    ///
+    /// Correct the clock (`chronyd`, `ntpd`).
     Suspect {
-        /// Lower bound of how far the server's clock is ahead of this client's.
+        /// Lower bound of the time by which the server's clock is ahead of this client's clock.
         ahead: Duration,
-        /// Time until the node counts again, if its clock does not deviate further.
+        /// Time until the node's votes count again, provided that its clock does not deviate further.
         counts_in: Duration,
     },
-    /// The reply does not fit the command.
+    /// The reply is not valid for the command. Contains a description of the reply.
     Unexpected(Arc<str>),
-    /// The runtime that drove the connection has shut down.
+    /// The runtime that served the connection was shut down.
     ShutDown,
 }
 

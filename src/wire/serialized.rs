@@ -34,7 +34,8 @@ struct FailureShape<'a> {
     counts_in_seconds: Option<f64>,
 }
 
-/// An object: `kind`, `message`, and further fields such as `counts_in_seconds`.
+/// Serializes the failure as an object with the fields `kind`, `message` (the `Display` text), and others that depend
+/// on the kind, such as `counts_in_seconds`.
 impl Serialize for NodeFailure {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut shape = FailureShape { message: self.to_string(), ..FailureShape::default() };
@@ -92,7 +93,7 @@ impl Serialize for NodeFailure {
     }
 }
 
-/// A string, such as `append_only_always`.
+/// Serializes the persistence as a string, such as `append_only_always`.
 impl Serialize for Persistence {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(match self {
