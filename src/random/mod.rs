@@ -54,7 +54,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn what_the_machine_draws_is_drawn_once() {
+    fn machine_values_are_unique() {
         let drawn: HashSet<_> = (0..1_000).map(|_| Random::Machine.uuid()).collect();
         assert_eq!(drawn.len(), 1_000);
         assert!(drawn.iter().all(|uuid| uuid.get_version_num() == 4));
@@ -64,7 +64,7 @@ mod tests {
 
     #[cfg(feature = "test-util")]
     #[test]
-    fn a_seed_gives_the_same_draws_and_another_seed_others() {
+    fn equal_seeds_give_equal_values() {
         let draws = |seed| {
             let random = Random::seeded(seed);
             (0..100).map(|_| (random.number(), random.uuid())).collect::<Vec<_>>()
