@@ -220,7 +220,7 @@ async fn ties_of_even_numbers_of_nodes_settle() {
 #[tokio::test]
 async fn attempts_come_when_the_policy_says_and_end_with_it() {
     // No pushes, and no ttl to wait for: only the policy wakes.
-    let silent = Server::builder().arg("--rename-command").arg("HELLO").arg("");
+    let silent = Server::builder().arg("--rename-command").arg("CLIENT").arg("");
     let cluster = Cluster::start_with(3, &silent);
     cluster.iter().for_each(|node| node.set("r", "held for ever"));
     let redlock = client(&cluster);
