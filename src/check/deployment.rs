@@ -9,29 +9,35 @@ use std::time::Duration;
 /// Maximum number of clients in a message.
 const MOST_SHOWN: usize = 3;
 
-/// A setting in which other clients differ from the client that ran the check.
+/// Setting in which other clients differ from the client that ran the check; see
+/// [`Finding::Disagrees`](crate::Finding::Disagrees).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Disagreement {
-    /// Other nodes. Only a difference of one node is harmless, while a change of the nodes is rolled out.
+    /// The other clients use a different set of nodes. This is harmless only if the sets differ by one node, and only
+    /// while a change of the nodes is being rolled out.
     Nodes {
-        /// Number of nodes of the other clients.
+        /// Number of nodes that the other clients use.
         theirs: usize,
-        /// Number of this client's nodes on which the other clients are connected, or whose clients are unknown.
+        /// Number of this client's nodes to which the other clients are connected. It includes nodes whose clients are
+        /// unknown.
         shared: usize,
-        /// True if a quorum of the other client and a quorum of this client need not overlap: both can hold the same lock.
+        /// True if a quorum of the other clients and a quorum of this client need not overlap. Both sides can then hold
+        /// the same lock.
         splits: bool,
     },
-    /// The same nodes by other addresses.
+    /// The other clients use the same nodes, but with different addresses. Use the same addresses on all clients, so
+    /// that a check can detect whether their nodes differ.
     Names,
-    /// Another `max_ttl`.
+    /// The other clients use a different `max_ttl`. Clients with the shorter value count the votes of a restarted node
+    /// too early: locks that the node has lost may still be held.
     MaxTtl {
-        /// `max_ttl` of the other clients.
+        /// The `max_ttl` of the other clients.
         theirs: Duration,
-        /// `max_ttl` of this client.
+        /// The `max_ttl` of this client.
         ours: Duration,
     },
-    /// Another key prefix: their locks are independent of this client's.
+    /// The other clients use a different key prefix, so their locks are independent of this client's locks.
     KeyPrefix,
 }
 
@@ -115,7 +121,7 @@ impl Disagreement {
     }
 }
 
-/// The sentence without its subject, `the clients …`.
+/// Writes a sentence without its subject. [`Finding`] adds the subject, `the clients …`.
 impl fmt::Display for Disagreement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

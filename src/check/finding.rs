@@ -7,143 +7,149 @@ use crate::wire::{Fsync, NodeFailure, Persistence, short};
 use std::fmt;
 use std::time::Duration;
 
-/// Severity of a [`Finding`]. Ordered: danger is the highest.
+/// Severity of a [`Finding`]. The order is `Note` < `Warning` < `Danger`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Severity {
-    /// For information.
+    /// The finding is for information only. It does not mean that locks are at risk.
     Note,
-    /// Locks can be lost by occasional events, such as a restart.
+    /// Occasional events, such as a restart, can cause the loss of locks.
     Warning,
-    /// The node cannot be used, or loses locks in normal operation.
+    /// The node cannot be used, or it loses locks in normal operation.
     Danger,
 }
 
-/// A problem of a node, or a fact that could not be determined. Displays as a sentence with the consequence and the
-/// remedy.
+/// Problem of a node, or a fact that the check could not determine; see
+/// [`NodeCheck::findings`](crate::NodeCheck::findings). The `Display` text states the consequence and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finding {
-    /// The node does not reply, so it has no vote. A danger.
+    /// The node does not reply, so it has no vote. Severity: danger.
     Unreachable {
-        /// The reason.
+        /// Reason why the check received no reply.
         failure: NodeFailure,
     },
-    /// The node may have forgotten locks after a restart or a flush, and has no vote in an acquire until it counts
-    /// again; see [`RestartGuard`](crate::RestartGuard). A danger: like an unreachable node, it reduces the number of
-    /// failures that can be tolerated.
+    /// The node may have lost locks in a restart or a flush, so it is in quarantine; see
+    /// [`RestartGuard`](crate::RestartGuard). Until the quarantine ends, its vote does not count in acquires. As with
+    /// an unreachable node, fewer other nodes may fail during this time. Severity: danger.
     Quarantined {
-        /// The reason: [`Restarted`](NodeFailure::Restarted), [`MaybeRestarted`](NodeFailure::MaybeRestarted) or
-        /// [`Flushed`](NodeFailure::Flushed).
+        /// Reason for the quarantine: [`Restarted`](NodeFailure::Restarted),
+        /// [`MaybeRestarted`](NodeFailure::MaybeRestarted) or [`Flushed`](NodeFailure::Flushed).
         failure: NodeFailure,
-        /// Time until the node counts again.
+        /// Time until the node's vote counts in acquires again.
         counts_in: Duration,
     },
-    /// The node is a replica. A danger.
+    /// The node is a replica, so it has no vote. Locks require a master. Severity: danger.
     Replica,
-    /// The node is the same server as another node, whose vote would count twice. A danger.
+    /// This node and another node are the same server, so that server would have two votes. Severity: danger.
     SameServer {
         /// Address of the other node.
         other: String,
     },
-    /// The server refuses a command that locks require. A danger; for `SCRIPT LOAD` only a note.
+    /// The server refuses a command that locks use. Severity: danger. For `SCRIPT LOAD`, the severity is note, because
+    /// locks work without this command.
     Refused {
-        /// The command.
+        /// Name of the refused command.
         command: &'static str,
         /// Error reply of the server.
         failure: NodeFailure,
     },
-    /// The server evicts keys, including locks, when its memory is full. A danger.
+    /// The server evicts keys when its memory is full. The evicted keys can be locks. Severity: danger.
     Evicting {
-        /// Its `maxmemory-policy`.
+        /// The `maxmemory-policy` of the server.
         policy: String,
-        /// Number of keys evicted since it started.
+        /// Number of keys that the server has evicted since it started.
         evicted: u64,
     },
-    /// The server does not permit `TIME`, so clients cannot detect that its clock steps forward or runs fast. Severity:
-    /// danger.
+    /// The server does not permit `TIME`. Clients cannot detect that its clock steps forward or runs fast, and such a
+    /// clock expires locks early. Severity: danger.
     ClockUnreadable,
-    /// The server's clock was stepped during the check. A danger.
+    /// The server's clock was stepped during the check. A forward step expires locks early. Severity: danger.
     ClockMoved {
-        /// Lower bound of the step.
+        /// Lower bound of the step's size.
         by: Duration,
     },
-    /// The server's clock differs from the other nodes' clocks by more than 125 ms. A warning.
+    /// The server's clock differs from the other nodes' clocks by more than 125 ms. The difference itself is harmless,
+    /// but a forward step that corrects the clock expires locks early. Severity: warning.
     ClockOff {
         /// Size and direction of the difference.
         offset: ClockOffset,
     },
-    /// The nodes' clocks disagree by more than 125 ms, and this client's clock is nearer to the smaller group, so the
-    /// larger one may be wrong. Reported for all nodes. A warning.
+    /// The nodes' clocks disagree by more than 125 ms, and this client's clock is closer to the clocks of a group that
+    /// is not the majority. The clocks of the other nodes may therefore be wrong. Reported for every node whose clock
+    /// was read. Severity: warning.
     ClocksDisagree {
-        /// Size of the difference.
+        /// Size of the difference between the nodes' clocks.
         by: Duration,
-        /// Nodes whose clocks are nearer to this client's.
+        /// Addresses of the nodes whose clocks are closer to this client's clock.
         near_client: Vec<String>,
-        /// The other nodes.
+        /// Addresses of the other nodes.
         others: Vec<String>,
     },
-    /// A lock has a longer remaining TTL than this client's `max_ttl`. The node's clock was set back, or another client
-    /// has a longer [`max_ttl`](crate::Builder::max_ttl). A warning.
+    /// The remaining TTL of a lock exceeds this client's `max_ttl`. Either the node's clock was set back, or another
+    /// client uses a longer [`max_ttl`](crate::Builder::max_ttl). Severity: warning.
     ///
-    /// Locks are found by a single `SCAN` call, which may miss some on a server with thousands of keys.
+    /// The check finds locks with a single `SCAN` call, which may miss some locks on a server with thousands of keys.
     ExceedsMaxTtl {
         /// Key of the lock with the longest remaining TTL.
         key: String,
-        /// Its remaining TTL.
+        /// Remaining TTL of that lock.
         ttl: Duration,
         /// The `max_ttl` of this client.
         max_ttl: Duration,
     },
-    /// A restart or crash loses locks. A warning.
+    /// The server's persistence settings do not protect locks from loss in a restart or a crash. Severity: warning.
     NotDurable {
-        /// Persistence of the server.
+        /// Persistence settings of the server.
         persistence: Persistence,
     },
-    /// The server does not fsync its append-only file during a rewrite (`no-appendfsync-on-rewrite`). A warning.
+    /// The server does not fsync its append-only file during a rewrite (`no-appendfsync-on-rewrite`). A crash of the
+    /// machine during a rewrite loses locks. Severity: warning.
     NoFsyncOnRewrite,
-    /// The server is older than Redis 6.2, the oldest tested version. A warning.
+    /// The server is older than Redis 6.2, the oldest version that quorlock is tested with. Severity: warning.
     Old {
-        /// Compatible Redis version: major and minor.
+        /// Redis version that the server is compatible with: major and minor number.
         version: (u32, u32),
     },
-    /// The server does not push the release of locks. A note.
+    /// The server does not notify clients when a lock is released, so waiting for a lock takes longer. Severity: note.
     NoPushes {
-        /// The reason.
+        /// Reason why the server sends no notifications.
         failure: NodeFailure,
     },
-    /// The server has replicas. If one is promoted, locks can be lost. A warning.
+    /// The server has replicas. If one of them is promoted, locks can be lost. Severity: warning.
     HasReplicas {
-        /// Number of replicas.
+        /// Number of connected replicas.
         count: u64,
     },
-    /// Redis Sentinel monitors the server and may promote a replica in its place. A warning.
+    /// Redis Sentinel monitors the server and may promote a replica in its place. Locks can then be lost. Severity:
+    /// warning.
     Watched {
-        /// Number of Sentinels.
+        /// Number of Sentinels that monitor the server.
         sentinels: u64,
     },
-    /// Other connected clients of this library have different settings. A danger if both can hold the same lock; a
-    /// warning if that requires a failure; otherwise a note.
+    /// Other clients of this library that are connected to the node use different settings. Severity: danger if they
+    /// and this client can hold the same lock; warning if they can do so only after a failure; otherwise note.
     Disagrees {
-        /// Addresses of their connections, as the node sees them.
+        /// Addresses of the other clients' connections, as the node sees them.
         clients: Vec<String>,
-        /// The setting on which the clients disagree.
+        /// Setting on which the clients disagree.
         about: Disagreement,
     },
-    /// The server runs in cluster mode. A note.
+    /// The server runs in cluster mode. [`acquire_all`](crate::Redlock::acquire_all) then requires resources in a
+    /// single slot, and the node must serve the slots of all resources. Severity: note.
     Clustered,
-    /// A fact is unknown because a command is not permitted. A note.
+    /// The check could not determine a fact, because the server does not permit a command. Severity: note.
     Unknown {
-        /// The fact.
+        /// Name of the unknown fact.
         what: &'static str,
-        /// The missing permission, in the syntax of `ACL SETUSER`.
+        /// Missing permission, in the syntax of `ACL SETUSER`.
         needs: &'static str,
     },
 }
 
 impl Finding {
-    /// Severity of the finding.
+    /// Returns the severity of the finding.
     pub fn severity(&self) -> Severity {
         match self {
             Self::Refused { command: "SCRIPT LOAD", .. }

@@ -1,6 +1,6 @@
 //! Checks whether locks are safe on the nodes: [`Redlock::check`](crate::Redlock::check) and its findings.
 //!
-//! Compares the nodes with each other and with other clients. The result has no influence on later acquires.
+//! A check compares the nodes with each other and with other clients. Its result does not affect later acquires.
 
 mod deployment;
 mod finding;
@@ -38,9 +38,10 @@ const OLDEST: (u32, u32) = (6, 2);
 
 /// Result of [`Redlock::check`](crate::Redlock::check) for one node.
 ///
-/// Facts that the server does not report are `None`, with a [`Finding::Unknown`].
+/// A getter returns `None` if the check could not determine the fact. If the server does not permit the necessary
+/// command, the findings include a [`Finding::Unknown`].
 ///
-/// Displays as one line, and one more for each finding:
+/// The `Display` text has one line for the node, and one more line for each finding:
 ///
 /// ```text
 /// a:6379: Redis 7.0.15, master, up 3d 4h, saves nothing, noeviction, clock 0.1ms ahead ±0.2ms
@@ -61,58 +62,58 @@ pub struct NodeCheck {
 }
 
 impl NodeCheck {
-    /// Address of the node, without user and password.
+    /// Returns the address of the node, without user and password.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Name and version of the server, such as `Redis 7.0.15` or `Valkey 9.1.2`.
+    /// Returns the name and version of the server, such as `Redis 7.0.15` or `Valkey 9.1.2`.
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
     }
 
-    /// Replication role; must be master.
+    /// Returns the replication role of the server. Locks require a master.
     pub fn role(&self) -> Option<Role> {
         self.role
     }
 
-    /// Uptime of the server process, in whole seconds.
+    /// Returns the uptime of the server process, in whole seconds.
     pub fn uptime(&self) -> Option<Duration> {
         self.uptime
     }
 
-    /// Persistence of the server.
+    /// Returns the persistence settings of the server.
     pub fn persistence(&self) -> Option<Persistence> {
         self.persistence
     }
 
-    /// Memory limit in bytes; 0: no limit.
+    /// Returns the memory limit of the server in bytes. Zero means that there is no limit.
     pub fn maxmemory(&self) -> Option<u64> {
         self.maxmemory
     }
 
-    /// Eviction policy at the memory limit, such as `noeviction`.
+    /// Returns the policy by which the server evicts keys at its memory limit, such as `noeviction`.
     pub fn eviction_policy(&self) -> Option<&str> {
         self.eviction_policy.as_deref()
     }
 
-    /// Offset of the server's wall clock, which expires locks, from the other nodes' clocks. `None` also if no other
-    /// node's clock is known.
+    /// Returns the offset of the server's wall clock from the other nodes' clocks. The server uses this clock to expire
+    /// locks. Also returns `None` if no other node's clock is known.
     pub fn clock_offset(&self) -> Option<ClockOffset> {
         self.clock_offset
     }
 
-    /// Shortest round trip of several commands.
+    /// Returns the shortest round-trip time of several commands.
     pub fn latency(&self) -> Option<Duration> {
         self.latency
     }
 
-    /// Findings, most severe first.
+    /// Returns the findings, most severe first.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// Highest severity of the findings; `None` without findings.
+    /// Returns the highest severity of the findings, or `None` if there are no findings.
     pub fn worst(&self) -> Option<Severity> {
         self.findings.iter().map(Finding::severity).max()
     }

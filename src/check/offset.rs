@@ -7,10 +7,13 @@ use std::time::Duration;
 
 /// Offset of a node's wall clock from the other nodes' clocks, at the time of the check.
 ///
-/// The reference is the median of the other nodes, or the nearer of the two middle ones. Among three or more nodes, a
-/// single wrong clock is identified. Among two, the wrong one is unknown, and both have an offset.
+/// The reference is the median of the other nodes' clocks. If their number is even, there are two middle clocks. The
+/// reference is then the one closer to this node's clock, and the offset is zero if this node's clock is between them.
 ///
-/// Displays as `60.0s ahead ±0.2ms`.
+/// With three or more nodes, a single wrong clock is identified. With two nodes, the check cannot determine which clock
+/// is wrong, so both nodes have an offset.
+///
+/// The `Display` text looks like `60.0s ahead ±0.2ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockOffset {
     nanos: i128,
@@ -18,24 +21,25 @@ pub struct ClockOffset {
 }
 
 impl ClockOffset {
-    /// Offset in microseconds: positive if this node's clock is ahead, negative if behind.
+    /// Returns the offset in microseconds. It is positive if this node's clock is ahead, and negative if it is behind.
     pub fn as_micros(&self) -> i64 {
         let micros = self.nanos / 1000;
         i64::try_from(micros).unwrap_or(if micros < 0 { i64::MIN } else { i64::MAX })
     }
 
-    /// Absolute value of the offset.
+    /// Returns the absolute value of the offset.
     pub fn distance(&self) -> Duration {
         Duration::from_nanos(u64::try_from(self.nanos.unsigned_abs()).unwrap_or(u64::MAX))
     }
 
-    /// True if this node's clock is ahead of the others.
+    /// Returns true if this node's clock is ahead of the other nodes' clocks.
     pub fn is_ahead(&self) -> bool {
         self.nanos > 0
     }
 
-    /// Maximum error of the offset: half of the intervals in which the clocks were read. These are this node's shortest
-    /// round trip and the longest of the other nodes' round trips.
+    /// Returns the maximum error of the offset. The exact time at which a node reads its clock is unknown within one
+    /// round trip. The maximum error is therefore half of this node's shortest round trip, plus half of the longest of
+    /// the other nodes' round trips.
     pub fn uncertainty(&self) -> Duration {
         self.uncertainty
     }

@@ -60,7 +60,7 @@ enum Fields<'a> {
     Unknown { what: &'a str, needs: &'a str },
 }
 
-/// An object with the values of the getters, `worst` and `findings`.
+/// Serializes to an object with the values of the getters, including `worst` and `findings`.
 impl Serialize for NodeCheck {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let shape = CheckShape {
@@ -80,7 +80,7 @@ impl Serialize for NodeCheck {
     }
 }
 
-/// An object: `offset_seconds` (positive if the clock is ahead) and `uncertainty_seconds`.
+/// Serializes to an object with `offset_seconds` (positive if the clock is ahead) and `uncertainty_seconds`.
 impl Serialize for ClockOffset {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let distance = self.distance().as_secs_f64();
@@ -99,7 +99,7 @@ enum DisagreementShape {
     KeyPrefix,
 }
 
-/// An object: `kind` and the fields of that kind.
+/// Serializes to an object with `kind` and the fields of that kind.
 impl Serialize for Disagreement {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let shape = match self {
@@ -117,7 +117,7 @@ impl Serialize for Disagreement {
     }
 }
 
-/// An object: `kind`, `severity`, the displayed text as `message`, and the fields of that kind.
+/// Serializes to an object with `kind`, `severity`, the `Display` text as `message`, and the fields of that kind.
 impl Serialize for Finding {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (kind, fields) = match self {

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Invalid settings, alone or in combination.
+/// Error returned if a setting is invalid, or if it conflicts with another setting.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// No node was given.
     #[error("no node given: pass three or five addresses to nodes()")]
     NoNodes,
-    /// More nodes were given than a quorum supports.
+    /// More nodes were given than quorlock supports.
     #[error("{given} nodes given, at most {most} are supported: use three or five")]
     TooManyNodes {
         /// Number of nodes given.
@@ -19,7 +19,7 @@ pub enum ConfigError {
         /// Maximum number of nodes.
         most: usize,
     },
-    /// The same node was given twice: its vote would count twice.
+    /// The same node was given twice, so its vote would count twice.
     #[error("node {name} is given twice: each node must be a different server")]
     SameNode {
         /// Address of the node.
@@ -30,12 +30,13 @@ pub enum ConfigError {
     BadUrl {
         /// Position of the node in the list, starting at 1.
         position: usize,
-        /// Scheme and host of the URL, or its length if it has none.
+        /// Scheme and host of the URL, or the length of the URL if they cannot be determined.
         url: String,
-        /// Why the URL is invalid.
+        /// Reason why the URL is invalid.
         reason: String,
     },
-    /// The URL of a node has an unknown parameter. Ignoring it could select another database, or drop a limit.
+    /// The URL of a node has an unknown parameter. Ignoring the parameter could select a different database or remove a
+    /// limit.
     #[error(
         "unknown parameter ({parameter}) in the URL of node {position} ({url}): remove it; supported are {accepted}"
     )]
@@ -46,16 +47,16 @@ pub enum ConfigError {
         url: String,
         /// Name of the parameter, or its length if it does not look like a name.
         parameter: String,
-        /// Names of the accepted parameters.
+        /// Names of the parameters that are accepted.
         accepted: String,
     },
-    /// The address is a `rediss://` URL, but quorlock was built without TLS.
+    /// The URL of a node requires TLS (`rediss://`), but quorlock was built without TLS.
     #[error("node {url} requires TLS: build quorlock with the feature `tls-rustls`")]
     TlsNotEnabled {
-        /// The address, without user and password.
+        /// URL of the node, without user and password.
         url: String,
     },
-    /// A `redis::Client` has its own certificates, which cannot be read.
+    /// A node was given as a `redis::Client` with its own TLS certificates, which quorlock cannot read.
     #[error(
         "cannot read the certificates of the redis::Client for node {name}: pass the address to \
          nodes() as a rediss:// URL, and the certificates to tls()"
@@ -64,17 +65,17 @@ pub enum ConfigError {
         /// Address of the node.
         name: String,
     },
-    /// A TLS file cannot be used.
+    /// A file with a TLS certificate or key cannot be read or used.
     #[error("invalid {setting} {}: {reason}", path.display())]
     BadTlsFile {
         /// Name of the setting: `tls_ca_cert_file`, `tls_cert_file` or `tls_key_file`.
         setting: &'static str,
         /// Path of the file.
         path: PathBuf,
-        /// The I/O error, or what is missing in the file.
+        /// Reason why the file cannot be used: an I/O error, or a fault in its content.
         reason: String,
     },
-    /// A TLS certificate was given without its key, or the reverse.
+    /// Only one of `tls_cert_file` and `tls_key_file` is set, but each requires the other.
     #[error("{missing} is not set: tls_cert_file requires tls_key_file, and the reverse")]
     IncompleteTlsFiles {
         /// Name of the missing setting.
@@ -83,23 +84,24 @@ pub enum ConfigError {
     /// A ttl is shorter than 1 ms or longer than 100 years.
     #[error("invalid {setting} {ttl:?}: must be between 1 ms and 100 years")]
     BadTtl {
-        /// Name of the setting: `ttl` (also for an extension), `max_ttl` or `token_ttl`.
+        /// Name of the setting: `ttl`, `max_ttl` or `token_ttl`. For an extension, the name is `ttl`.
         setting: &'static str,
-        /// The given ttl.
+        /// The requested ttl.
         ttl: Duration,
     },
-    /// The ttl of a lock or an extension exceeds `max_ttl`, for which the restart guard excludes restarted nodes.
+    /// The ttl of a lock or of an extension exceeds `max_ttl`. The restart guard excludes a restarted node only for the
+    /// duration of `max_ttl`, so no lock may have a longer ttl.
     #[error(
         "ttl {ttl:?} exceeds max_ttl {max_ttl:?}: reduce the ttl, or first increase \
          max_ttl() on all clients of these nodes"
     )]
     TtlExceedsMax {
-        /// The given ttl.
+        /// The requested ttl.
         ttl: Duration,
-        /// The maximum for all clients of the nodes; see [`max_ttl`](crate::Builder::max_ttl).
+        /// Maximum ttl for all clients of the nodes; see [`max_ttl`](crate::Builder::max_ttl).
         max_ttl: Duration,
     },
-    /// [`ensure`](crate::LeaseRef::ensure): the requested validity exceeds what `max_ttl` allows.
+    /// A call to [`ensure`](crate::LeaseRef::ensure) requested a longer validity than `max_ttl` allows.
     #[error(
         "ensure({validity:?}) exceeds what max_ttl {max_ttl:?} allows: ensure a shorter \
          validity, or first increase max_ttl() on all clients of these nodes"
@@ -107,77 +109,78 @@ pub enum ConfigError {
     EnsureExceedsMax {
         /// The requested validity.
         validity: Duration,
-        /// The maximum ttl for all clients of the nodes; see [`max_ttl`](crate::Builder::max_ttl). It includes the
-        /// drift allowance.
+        /// Maximum ttl for all clients of the nodes; see [`max_ttl`](crate::Builder::max_ttl). It includes the drift
+        /// allowance.
         max_ttl: Duration,
     },
-    /// `at_least` exceeds the ttl. The nodes would free the lock earlier if the holder crashes.
+    /// `at_least` exceeds the ttl. If the holder crashed, the nodes would free the lock before `at_least` has elapsed.
     #[error(
         "at_least({at_least:?}) exceeds ttl {ttl:?}: increase ttl(), so that the lock \
          also lasts this long if its holder crashes"
     )]
     AtLeastExceedsTtl {
-        /// The given duration.
+        /// Argument passed to [`at_least`](crate::Acquire::at_least).
         at_least: Duration,
         /// The ttl of the acquire.
         ttl: Duration,
     },
-    /// A fencing counter could expire before the lease that uses its token.
+    /// `token_ttl` is shorter than `max_ttl`, so a fencing counter could expire before the lease that uses its token.
     #[error(
         "token_ttl {token_ttl:?} is shorter than max_ttl {max_ttl:?}: increase \
          token_ttl(), for example to one day; counters must outlive leases"
     )]
     TokenTtlBelowMax {
-        /// The given ttl of the counters.
+        /// The requested ttl of the fencing counters.
         token_ttl: Duration,
-        /// The maximum ttl of a lease; see [`max_ttl`](crate::Builder::max_ttl).
+        /// Maximum ttl of a lease; see [`max_ttl`](crate::Builder::max_ttl).
         max_ttl: Duration,
     },
-    /// The drift factor is not in the range 0 to 1.
+    /// The drift factor is invalid. It must be at least 0 and less than 1.
     #[error("invalid drift factor {factor}: must be at least 0 and less than 1")]
     BadDriftFactor {
-        /// The given factor.
+        /// The requested drift factor.
         factor: f64,
     },
-    /// The drift allowance is not shorter than the ttl.
+    /// The ttl is not longer than its drift allowance, so the lease would have no validity.
     #[error(
         "ttl {ttl:?} must exceed its drift allowance {drift:?}: increase ttl(), or reduce \
          drift_factor() or drift_constant()"
     )]
     DriftExceedsTtl {
-        /// The given ttl.
+        /// The requested ttl.
         ttl: Duration,
-        /// The drift allowance for this ttl.
+        /// Drift allowance for this ttl.
         drift: Duration,
     },
-    /// The node timeout is not shorter than the validity: waiting for one slow node could use it up.
+    /// The node timeout is not shorter than the validity, so waiting for a single slow node could use up the validity.
     #[error(
         "node_timeout {node_timeout:?} must be shorter than {validity:?}, the validity of ttl \
          {ttl:?}: reduce node_timeout() or increase ttl()"
     )]
     NodeTimeoutExceedsValidity {
-        /// The node timeout.
+        /// Node timeout of the client.
         node_timeout: Duration,
-        /// The given ttl.
+        /// The requested ttl.
         ttl: Duration,
-        /// The ttl minus the drift allowance.
+        /// Validity of a lease with this ttl: the ttl minus the drift allowance.
         validity: Duration,
     },
-    /// `max_hold` is not longer than the node timeout: the lease could end while it is being acquired.
+    /// `max_hold` is not longer than the node timeout, so the lease could end while it is being acquired.
     #[error(
         "max_hold {max_hold:?} must exceed node_timeout {node_timeout:?}: pass a longer \
          duration to auto_extend(), or use auto_extend_forever()"
     )]
     MaxHoldTooShort {
-        /// The argument of [`auto_extend`](crate::Acquire::auto_extend).
+        /// Argument passed to [`auto_extend`](crate::Acquire::auto_extend).
         max_hold: Duration,
-        /// The node timeout.
+        /// Node timeout of the client.
         node_timeout: Duration,
     },
-    /// No resource was given.
+    /// [`acquire_all`](crate::Redlock::acquire_all) was called without a resource.
     #[error("no resource given: pass at least one resource to acquire_all()")]
     NoResources,
-    /// Too many resources were given for one lease. They would occupy a node for too long.
+    /// Too many resources were given for one lease. A node processes no other commands while it locks them, so it would
+    /// be blocked for too long.
     #[error("{given} resources given, at most {most} can be locked together")]
     TooManyResources {
         /// Number of resources given.
@@ -185,8 +188,8 @@ pub enum ConfigError {
         /// Maximum number of resources.
         most: usize,
     },
-    /// [`adopt`](crate::Redlock::adopt): the value belongs to a lease of several resources. Adopting a single one is
-    /// not supported, because it would break that lease.
+    /// [`adopt`](crate::Redlock::adopt) was called with the value of a lease of several resources. Adopting a single
+    /// one of them is not supported, because it would break that lease.
     #[error(
         "cannot adopt one of the {resources} resources of a lease: let its \
          holder release them, and acquire them with acquire_all()"
@@ -195,28 +198,28 @@ pub enum ConfigError {
         /// Number of resources of the lease, according to its value.
         resources: usize,
     },
-    /// The metadata, which is sent with every command, is too long.
+    /// The metadata is too long. Its length is limited because every command of a lease contains it.
     #[error("metadata has {length} bytes, at most {most} are allowed: use a shorter text")]
     LongMetadata {
-        /// Length in bytes.
+        /// Length of the metadata in bytes.
         length: usize,
-        /// Maximum length in bytes.
+        /// Maximum length of metadata in bytes.
         most: usize,
     },
-    /// The key of a resource is longer than all servers and proxies support. Some would close the connection.
+    /// The key of a resource is too long. Some servers and proxies would close the connection.
     #[error(
         "the key of the resource \"{resource}\" has {length} bytes with its prefix, at most {most} are \
          allowed: use a shorter name"
     )]
     LongResource {
-        /// The resource; escaped, and truncated if long.
+        /// Name of the resource, escaped, and truncated if it is long.
         resource: String,
         /// Length of the key in bytes, including the prefix.
         length: usize,
         /// Maximum length of a key in bytes.
         most: usize,
     },
-    /// The keys of the resources are too long for one command.
+    /// The total length of the keys of a lease is too large for a single command.
     #[error(
         "the keys of {resources} resources have {length} bytes together, at most {most} are allowed: \
          use shorter names, or lock fewer resources together"
@@ -224,56 +227,59 @@ pub enum ConfigError {
     LongResources {
         /// Number of resources.
         resources: usize,
-        /// Total length of the keys in bytes, including prefixes.
+        /// Total length of the keys in bytes, including their prefixes.
         length: usize,
         /// Maximum total length in bytes.
         most: usize,
     },
-    /// [`adopt`](crate::Redlock::adopt): the value is longer than any lease's value.
+    /// [`adopt`](crate::Redlock::adopt) was called with a value that is longer than the value of any lease.
     #[error("cannot adopt a value of {length} bytes: values of leases have at most {most} bytes")]
     LongValue {
-        /// Length in bytes.
+        /// Length of the value in bytes.
         length: usize,
-        /// Maximum length in bytes.
+        /// Maximum length of a value in bytes.
         most: usize,
     },
-    /// The key of the resource contains the mark of quorlock's own keys, such as fencing counters.
+    /// The key of the resource contains `#quorlock:`, which is reserved for internal keys of quorlock, such as fencing
+    /// counters.
     #[error(
         "cannot lock the resource \"{resource}\": no key may contain \"#quorlock:\", which is \
          reserved for fencing counters and other internal keys; use another name"
     )]
     ReservedResource {
-        /// The resource; escaped, and truncated if long.
+        /// Name of the resource, escaped, and truncated if it is long.
         resource: String,
     },
-    /// With this prefix, every key would contain the mark of quorlock's own keys.
+    /// The key prefix contains `#quorlock:`, which is reserved for internal keys of quorlock, such as fencing counters.
     #[error(
         "invalid key_prefix \"{prefix}\": no key may contain \"#quorlock:\", which is \
          reserved for fencing counters and other internal keys; use another prefix"
     )]
     ReservedPrefix {
-        /// The prefix; escaped, and truncated if long.
+        /// Key prefix, escaped, and truncated if it is long.
         prefix: String,
     },
-    /// A fencing token was requested, but the key does not allow a counter in the same cluster slot.
+    /// A fencing token was requested, but the key of the resource cannot have a counter in the same cluster slot. The
+    /// key is empty, or has braces that form no hash tag.
     #[error(
         "no fencing token for the resource \"{resource}\": its key is empty, or has braces that \
          form no hash tag, so its counter cannot be in the same cluster slot; remove the braces, or \
          start with a hash tag, such as {{user:7}}/inbox"
     )]
     NoCounter {
-        /// The resource; escaped, and truncated if long.
+        /// Name of the resource, escaped, and truncated if it is long.
         resource: String,
     },
-    /// [`Config::from_env`](crate::Config::from_env): a variable with the prefix is not a known setting.
+    /// The name of an environment variable has the prefix, but matches no setting. Returned by
+    /// [`Config::from_env`](crate::Config::from_env) and [`Config::with_env`](crate::Config::with_env).
     #[error("unknown environment variable {name}: unset it, or use one of {known}")]
     UnknownVariable {
         /// Name of the variable.
         name: String,
-        /// Names of the known variables.
+        /// Names of all variables that match a setting.
         known: String,
     },
-    /// [`Config::from_env`](crate::Config::from_env): a required variable is missing.
+    /// A required environment variable is not set. Returned by [`Config::from_env`](crate::Config::from_env).
     #[error(
         "environment variable {name} is not set: set it to the URLs of the nodes, such as \
          redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3"
@@ -282,28 +288,31 @@ pub enum ConfigError {
         /// Name of the variable.
         name: String,
     },
-    /// [`Config::from_env`](crate::Config::from_env): a variable has an invalid value.
+    /// The value of an environment variable is invalid. Returned by [`Config::from_env`](crate::Config::from_env) and
+    /// [`Config::with_env`](crate::Config::with_env).
     #[error("invalid value of environment variable {name}: {reason}")]
     BadVariable {
         /// Name of the variable.
         name: String,
-        /// The valid values. The actual value is not included.
+        /// Description of the valid values. It does not contain the invalid value.
         reason: String,
     },
-    /// [`Config::from_env`](crate::Config::from_env): the prefix is empty, so every variable would be a setting.
+    /// The prefix is empty, so every environment variable would be read as a setting. Returned by
+    /// [`Config::from_env`](crate::Config::from_env) and [`Config::with_env`](crate::Config::with_env).
     #[error("the prefix of environment variables is empty: use for example QUORLOCK")]
     EmptyPrefix,
-    /// A [`Config`](crate::Config) has both `owner` and `metadata`, which set the same text.
+    /// A [`Config`](crate::Config) has both `owner` and `metadata`. Both settings determine the same text, so only one
+    /// of them may be set.
     #[error("owner and metadata are both set: unset one of them")]
     OwnerAndMetadata,
-    /// The operating system refused to start the thread of a blocking client.
+    /// The operating system could not start the thread of a blocking client.
     #[error("cannot start the thread of a blocking client: {reason}")]
     NoThread {
-        /// The operating system's error.
+        /// Error of the operating system.
         reason: String,
     },
-    /// [`release_after`](crate::Lease::release_after): the cool-down exceeds `max_ttl`, for which the restart guard
-    /// excludes restarted nodes. The cool-down was limited to `max_ttl`.
+    /// The cool-down of [`release_after`](crate::Lease::release_after) exceeds `max_ttl`. The restart guard excludes a
+    /// restarted node only for the duration of `max_ttl`, so the client limited the cool-down to `max_ttl`.
     #[error(
         "cool-down {cool_down:?} exceeds max_ttl {max_ttl:?} and was limited to it: use a shorter \
          cool-down, or first increase max_ttl() on all clients of these nodes"
@@ -311,18 +320,18 @@ pub enum ConfigError {
     CoolDownExceedsMax {
         /// The requested cool-down.
         cool_down: Duration,
-        /// The maximum for all clients of the nodes; see [`max_ttl`](crate::Builder::max_ttl).
+        /// Maximum ttl for all clients of the nodes; see [`max_ttl`](crate::Builder::max_ttl).
         max_ttl: Duration,
     },
-    /// The margin leaves no time to work: the work would be stopped before it starts, or before each renewal.
+    /// The margin leaves no time to work. The work would be stopped before it starts, or before each renewal.
     #[error(
         "margin {margin:?} leaves no time to work: pass less than {limit:?} to stop_before(), or \
          increase ttl()"
     )]
     MarginTooLong {
-        /// The argument of [`stop_before`](crate::Acquire::stop_before).
+        /// Argument passed to [`stop_before`](crate::Acquire::stop_before).
         margin: Duration,
-        /// The margin must be shorter than this.
+        /// Upper limit: the margin must be shorter than this duration.
         limit: Duration,
     },
     /// A timeout is zero, so no operation could succeed.

@@ -5,19 +5,20 @@ use crate::observe::Report;
 use std::time::Duration;
 
 impl AcquireError {
-    /// True if another lease holds the lock: [`Contended`](Self::Contended). A quorum of nodes is available, and a
-    /// later attempt can succeed.
+    /// Returns true if another lease holds the lock: [`Contended`](Self::Contended). A quorum of nodes is available,
+    /// and a later attempt can succeed.
     ///
-    /// False for [`NotHeld`](Self::NotHeld): a failed adoption never succeeds later.
+    /// Returns false for [`NotHeld`](Self::NotHeld), because retrying a failed adoption cannot succeed.
     pub const fn is_contended(&self) -> bool {
         matches!(self, Self::Contended { .. })
     }
 
-    /// True if the outcome is unknown because of the nodes, the network or this process. The lock may be free or held:
+    /// Returns true if the acquire failed because of the nodes, the network or this process, and not because another
+    /// lease holds the lock. The lock may be free or held. This applies to the following errors:
     ///
-    /// - [`NoQuorum`](Self::NoQuorum): too few nodes replied.
-    /// - [`Expired`](Self::Expired): the replies came too late for the ttl.
-    /// - [`Timeout`](Self::Timeout): the wait time passed before an attempt completed.
+    /// - [`NoQuorum`](Self::NoQuorum): too few nodes replied with a vote that counts.
+    /// - [`Expired`](Self::Expired): a quorum granted the lock only after the validity had expired.
+    /// - [`Timeout`](Self::Timeout): the wait time elapsed before an attempt completed.
     /// - [`Overloaded`](Self::Overloaded) and [`NotPolled`](Self::NotPolled): this process was too slow.
     pub const fn is_unavailable(&self) -> bool {
         matches!(
@@ -30,13 +31,14 @@ impl AcquireError {
         )
     }
 
-    /// When to try again, counted from the return of this error: the earliest time at which a quorum of nodes can be
-    /// free, if the holders neither extend nor release the lock.
+    /// Returns how long to wait before the next attempt, counted from the return of this error. This is the shortest
+    /// time after which a quorum of nodes can be free, provided that the holders neither extend nor release the lock.
     ///
-    /// Available for [`Contended`](Self::Contended) if the nodes reported the TTL of the existing keys.
-    /// [`acquire`](crate::Redlock::acquire) requests it, also with [`max_attempts(1)`](crate::Acquire::max_attempts),
-    /// and so does every attempt at several resources. [`try_acquire`](crate::Redlock::try_acquire) of one resource
-    /// does not. `None` also if the existing key has no expiry.
+    /// Returns `None` for all errors except [`Contended`](Self::Contended). For that error, the time is available if
+    /// the nodes reported the TTL of the existing keys. [`acquire`](crate::Redlock::acquire) requests the TTL, even
+    /// with [`max_attempts(1)`](crate::Acquire::max_attempts), and so does every attempt to lock several resources.
+    /// [`try_acquire`](crate::Redlock::try_acquire) of a single resource does not request it. Also returns `None` if
+    /// the existing key has no expiry.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Contended { report, .. } => report.retry_after(),
@@ -46,13 +48,13 @@ impl AcquireError {
 }
 
 impl ExtendError {
-    /// True if the lease has ended: [`Lost`](Self::Lost) or [`Released`](Self::Released). Stop the protected work.
-    /// Otherwise the lease is valid for as long as before.
+    /// Returns true if the lease has ended: [`Lost`](Self::Lost) or [`Released`](Self::Released). The protected work
+    /// must then stop. For all other errors, the failed extension did not shorten the validity of the lease.
     pub const fn has_ended(&self) -> bool {
         matches!(self, Self::Lost { .. } | Self::Released)
     }
 
-    /// Replies of the nodes, if a request was sent.
+    /// Returns the reply of each node, or `None` if no request was sent.
     pub fn report(&self) -> Option<&Report> {
         match self {
             Self::Lost { report, .. } => report.as_deref(),
@@ -63,7 +65,7 @@ impl ExtendError {
 }
 
 impl ReleaseError {
-    /// Replies of the nodes, if a request was sent.
+    /// Returns the reply of each node, or `None` for [`Invalid`](Self::Invalid).
     pub fn report(&self) -> Option<&Report> {
         match self {
             Self::NoQuorum { report } => Some(report),

@@ -1,6 +1,6 @@
 //! Public error types, one per operation. Messages name the failure and, if possible, the remedy.
 //!
-//! Contains no error of a single node: a report or a finding has these.
+//! Failures of single nodes are not defined here: reports and findings contain them.
 
 mod config;
 mod kind;
@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Why a lock was not acquired. Keys set by failed attempts are deleted.
+/// Error returned by [`Acquire`](crate::Acquire) if the lock was not acquired. The client deletes the keys that failed
+/// attempts have set.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum AcquireError {
@@ -23,38 +24,38 @@ pub enum AcquireError {
     Contended {
         /// Report of the last completed attempt.
         report: Box<Report>,
-        /// True if a lease of this client holds the lock. The calling code may own that lease and could
+        /// True if a lease of this client holds the lock. The calling code may own that lease and can then
         /// [reenter](crate::LeaseRef::reenter) it.
         held_here: bool,
     },
-    /// [`adopt`](crate::Redlock::adopt): no quorum of nodes stores the given value. Its lease has ended, or another
-    /// client has adopted it.
+    /// Returned by [`adopt`](crate::Redlock::adopt) if no quorum of nodes stores the given value. The lease with this
+    /// value has ended, or another client has adopted it.
     #[error("no lock with this value to adopt: {report}")]
     NotHeld {
-        /// Replies of the nodes.
+        /// Reply of each node.
         report: Box<Report>,
     },
-    /// Too few nodes replied. The lock may be free or held.
+    /// Too few nodes replied with a vote that counts. The lock may be free or held.
     #[error("no quorum of nodes available: {report}")]
     NoQuorum {
         /// Report of the last completed attempt.
         report: Box<Report>,
     },
-    /// A quorum granted the lock, but only after the validity had expired. The nodes, the network or this process are
+    /// A quorum granted the lock, but only after the validity had expired. The nodes, the network or this process were
     /// too slow for the ttl.
     #[error("quorum reached after the validity had expired: {report}")]
     Expired {
         /// Report of the last completed attempt.
         report: Box<Report>,
     },
-    /// The wait time passed before an attempt completed.
+    /// The wait time elapsed before an attempt completed.
     #[error("timed out before an attempt completed{}", after_colon(report.as_deref()))]
     Timeout {
-        /// Report of the interrupted attempt, if one had started.
+        /// Report of the interrupted attempt. `None` if no attempt had started.
         report: Option<Box<Report>>,
     },
-    /// An attempt acquired the lock, but the future was not polled before the validity expired, so the lock was
-    /// released. The nodes are not the cause. Poll the future more often, spawn it as its own task, or give it a longer
+    /// An attempt acquired the lock, but the future was not polled before the validity expired, so the client released
+    /// the lock. The nodes are not the cause. Poll the future more often, spawn it as a separate task, or set a longer
     /// [wait time](crate::Acquire::wait).
     #[error(
         "the acquired lock was released because the future was not polled before its validity expired: {report}"
@@ -67,28 +68,29 @@ pub enum AcquireError {
     /// concurrently, or use [`acquire`](crate::Redlock::acquire), which retries within its wait time.
     #[error("this client was too busy to contact a quorum of nodes in time{}", after_colon(report.as_deref()))]
     Overloaded {
-        /// Report of the last completed attempt, if any.
+        /// Report of the last completed attempt. `None` if no attempt completed.
         report: Option<Box<Report>>,
     },
-    /// The client is closed.
+    /// The client was [closed](crate::Redlock::close).
     #[error("the client is closed")]
     Closed,
-    /// No tokio runtime is available.
+    /// No tokio runtime is available. Call the method inside a runtime, or set a runtime with
+    /// [`Builder::runtime`](crate::Builder::runtime).
     #[error("no tokio runtime: call this inside a runtime, or pass one to Builder::runtime()")]
     NoRuntime,
-    /// The tokio runtime was built without the I/O or the time driver.
+    /// The tokio runtime lacks the I/O driver or the time driver. Build the runtime with `enable_all()`.
     #[error("the tokio runtime has no {missing}: build it with enable_all()")]
     IncompleteRuntime {
-        /// The missing driver.
+        /// Driver that the runtime lacks.
         missing: RuntimeDriver,
     },
-    /// The settings of this call are invalid.
+    /// A setting of this acquire is invalid, or conflicts with other settings.
     #[error(transparent)]
     Invalid(#[from] ConfigError),
 }
 
 impl AcquireError {
-    /// Replies of the nodes, if a request was sent.
+    /// Returns the reply of each node, or `None` if no request was sent.
     pub fn report(&self) -> Option<&Report> {
         match self {
             Self::Contended { report, .. }
@@ -104,69 +106,72 @@ impl AcquireError {
     }
 }
 
-/// Why a lease was not extended.
+/// Error returned by [`LeaseRef::extend`](crate::LeaseRef::extend) and [`LeaseRef::ensure`](crate::LeaseRef::ensure).
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ExtendError {
-    /// The lease has ended. Stop the protected work.
+    /// The lease was lost. The protected work must stop.
     #[error("the lease is lost ({reason}){}", after_colon(report.as_deref()))]
     Lost {
-        /// How the lease ended.
+        /// Reason why the lease was lost.
         #[source]
         reason: Loss,
-        /// Replies of the nodes, if a request was sent.
+        /// Reply of each node. `None` if no request was sent.
         report: Option<Box<Report>>,
     },
-    /// The lease was released. A [view](crate::Lease::view) can observe that.
+    /// The last guard of the lease was released or dropped. Only calls on a [view](crate::Lease::view) can return this
+    /// error.
     #[error("the lease was released")]
     Released,
-    /// Too few nodes confirmed the extension in time. The lease is valid for as long as before, and can be extended
-    /// again.
+    /// Too few nodes confirmed the extension in time. The lease remains valid for `still_valid_for`, and the caller can
+    /// extend it again. A failed [`extend`](crate::LeaseRef::extend) does not change the validity.
     #[error("extension not confirmed by a quorum, still valid for {still_valid_for:?}: {report}")]
     NoQuorum {
-        /// Remaining validity.
+        /// Remaining validity of the lease.
         still_valid_for: Duration,
-        /// Replies of the nodes.
+        /// Reply of each node.
         report: Box<Report>,
     },
-    /// The requested ttl is invalid.
+    /// The requested ttl or validity is invalid.
     #[error(transparent)]
     Invalid(#[from] ConfigError),
 }
 
-/// Why a lease was not reentered.
+/// Error returned by [`LeaseRef::reenter`](crate::LeaseRef::reenter) if the lease has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ReenterError {
-    /// The lease has ended.
+    /// The lease was lost.
     #[error("the lease is lost ({reason})")]
     Lost {
-        /// How the lease ended.
+        /// Reason why the lease was lost.
         #[source]
         reason: Loss,
     },
-    /// The last guard of the lease was released.
+    /// The last guard of the lease was released or dropped.
     #[error("the lease was released")]
     Released,
 }
 
-/// Why an operation did not contact the nodes.
+/// Error returned by operations that could not contact the nodes, such as [`Redlock::status`](crate::Redlock::status)
+/// and [`Redlock::check`](crate::Redlock::check).
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The client is closed.
+    /// The client was [closed](crate::Redlock::close).
     #[error("the client is closed")]
     Closed,
-    /// No tokio runtime is available.
+    /// No tokio runtime is available. Call the method inside a runtime, or set a runtime with
+    /// [`Builder::runtime`](crate::Builder::runtime).
     #[error("no tokio runtime: call this inside a runtime, or pass one to Builder::runtime()")]
     NoRuntime,
-    /// The tokio runtime was built without the I/O or the time driver.
+    /// The tokio runtime lacks the I/O driver or the time driver. Build the runtime with `enable_all()`.
     #[error("the tokio runtime has no {missing}: build it with enable_all()")]
     IncompleteRuntime {
-        /// The missing driver.
+        /// Driver that the runtime lacks.
         missing: RuntimeDriver,
     },
-    /// The resource name is invalid.
+    /// The name of the resource is invalid.
     #[error(transparent)]
     Invalid(#[from] ConfigError),
 }
@@ -180,23 +185,24 @@ impl From<NoRuntime> for ClientError {
     }
 }
 
-/// The release could not be confirmed. The lease has ended anyway: nodes that did not reply receive the release as soon
-/// as possible, and the keys expire at the end of their TTL.
+/// Error returned if a release could not be confirmed, or if its cool-down is too long. The lease has ended anyway.
+/// Nodes that did not reply receive the release as soon as possible, and the keys expire at the end of their TTL.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
     /// Too few nodes confirmed the release in time.
     #[error("release not confirmed by a quorum: {report}")]
     NoQuorum {
-        /// Replies of the nodes.
+        /// Reply of each node.
         report: Box<Report>,
     },
-    /// The requested cool-down is too long. It was limited to `max_ttl`.
+    /// The requested cool-down exceeds `max_ttl`. The client limited it to `max_ttl`.
     #[error(transparent)]
     Invalid(#[from] ConfigError),
 }
 
-/// A client was closed before all releases were delivered or all acquires had ended.
+/// Error returned by [`Redlock::close`](crate::Redlock::close) if releases were still pending, or acquires were still
+/// running, when its time limit elapsed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("closed before {}", remains(undelivered, *attempts))]
 pub struct CloseError {
@@ -210,13 +216,15 @@ impl CloseError {
         Self { undelivered: undelivered.into_iter().map(name).collect(), attempts }
     }
 
-    /// Nodes with pending releases: address and number of releases. Their keys expire by themselves.
+    /// Returns the address of each node with pending releases, and the number of its pending releases. The keys of
+    /// these releases expire at the end of their TTL.
     pub fn undelivered(&self) -> &[(String, usize)] {
         &self.undelivered
     }
 
-    /// Number of acquires that have not ended. Their locks are released when their futures are polled or dropped, or
-    /// else expire.
+    /// Returns the number of acquires that are still running, because their futures were neither polled nor dropped. If
+    /// such a future is polled or dropped later, the client releases its lock. Otherwise the lock expires at the end of
+    /// its ttl.
     pub fn attempts(&self) -> usize {
         self.attempts
     }

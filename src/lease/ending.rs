@@ -10,12 +10,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How a lease ended.
+/// How a [`Lease`](crate::Lease) ended. Returned by [`LeaseRef::ended`](crate::LeaseRef::ended).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ended {
-    /// The lease was lost before its holder released it.
+    /// The lease was lost before its holder released it. Contains the reason.
     Lost(Loss),
-    /// The last guard was released or dropped.
+    /// The last guard of the lease was released or dropped.
     Released,
 }
 

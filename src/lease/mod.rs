@@ -1,7 +1,7 @@
 //! Leases: acquired locks with a limited validity.
 //!
 //! Contains the lease, its views, its renewal, its release, and the registry of a client's leases.
-//! The acquire itself is in [`acquire`](crate::acquire), the rules of validity in
+//! The acquire itself is in [`acquire`](crate::acquire). The rules of validity are in
 //! [`protocol`](crate::protocol).
 
 mod backing;
@@ -35,18 +35,19 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A held lock. It ends at [`valid_until`](LeaseRef::valid_until) unless it is extended, or when it
-/// is [released](Self::release) or dropped. Most methods are on [`LeaseRef`], to which it
-/// dereferences.
+/// A held lock. A lease ends at [`valid_until`](LeaseRef::valid_until) unless it is extended. It
+/// ends earlier if it is [released](Self::release) or dropped. Most of its methods are on
+/// [`LeaseRef`], to which it dereferences.
 ///
-/// Dropping a lease releases the lock in the background. It never blocks and never panics, with or
-/// without a runtime. The runtime on which the lease was acquired must keep running to deliver the
-/// release. In a short-lived process, use [`release`](Self::release) or
-/// [`Redlock::close`](crate::Redlock::close); otherwise the lock may remain until its ttl ends.
+/// Dropping a lease releases the lock in the background. The drop never blocks and never panics,
+/// with or without a runtime. The runtime on which the lease was acquired must keep running to
+/// deliver the release. In a short-lived process, use [`release`](Self::release) or
+/// [`Redlock::close`](crate::Redlock::close). Otherwise the lock may remain held until its ttl
+/// ends.
 ///
-/// A lease belongs to the process that acquired it. After a fork, the child has a copy. Dropping
-/// the copy or closing the client in the child releases no lock, but calling
-/// [`release`](Self::release) on the copy does.
+/// A lease belongs to the process that acquired it. After a fork, the child process has a copy of
+/// the lease. Dropping the copy, or closing the client in the child process, does not release the
+/// lock. Calling [`release`](Self::release) on the copy does.
 #[must_use = "a lease is released when it is dropped"]
 pub struct Lease {
     lease: LeaseRef,
@@ -99,17 +100,18 @@ impl Lease {
         self
     }
 
-    /// Returns a view of the lease for other tasks. The view does not keep the lock.
+    /// Returns a view of the lease for other tasks. The view does not keep the lock held.
     pub fn view(&self) -> LeaseRef {
         self.lease.clone()
     }
 
-    /// Releases the lock on all nodes, and reports whether it was held until then. An expired lock
-    /// is an outcome, not an error. There is one round without retries.
+    /// Releases the lock on all nodes, and returns whether the lease held it until then. A lock
+    /// that has expired is an outcome, not an error. The outcome is determined in a single round,
+    /// without retries.
     ///
     /// Returns as soon as a quorum has deleted the key, and takes at most one node timeout. If the
-    /// runtime that delivers the release is shut down during the call, it takes at most one node
-    /// timeout more. An unresponsive node receives the release once it responds again.
+    /// runtime that delivers the release is shut down during the call, it takes at most one more
+    /// node timeout. An unresponsive node receives the release once it responds again.
     ///
     /// # Errors
     /// [`NoQuorum`](ReleaseError::NoQuorum): too few nodes replied to determine the outcome.
@@ -122,10 +124,12 @@ impl Lease {
     }
 
     /// Releases the lease, but keeps the resource locked for `cool_down` from now. On each node,
-    /// the key gets a value without an owner for that time. For work that must not run too often.
+    /// the release replaces the key's value with a value that has no owner and expires after this
+    /// time. Use it for work that must not run too often.
     ///
-    /// If other guards of the lease remain, the cool-down is ignored. Otherwise this behaves like
-    /// [`release`](Self::release). The unit is 1 ms; a shorter `cool_down` is a plain release.
+    /// If other guards of the lease remain, the cool-down is ignored. Otherwise this method behaves
+    /// like [`release`](Self::release). `cool_down` is truncated to whole milliseconds. If it is
+    /// shorter than 1 ms, the lock is released without a cool-down.
     ///
     /// # Errors
     /// - [`Invalid`](ReleaseError::Invalid): `cool_down` exceeds

@@ -11,25 +11,27 @@ use std::pin::pin;
 use std::task::Poll;
 use tokio::runtime::Handle;
 
-/// The outcome of a release: whether the lock was held until then.
+/// Outcome of a release. It shows whether the lease still held the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReleaseOutcome {
-    /// The lock was deleted on a quorum of nodes, so it was held until then.
+    /// The release deleted the lock on a quorum of nodes, so the lease held it until then.
     Released,
-    /// Too many nodes had no key: the lock had expired, or was deleted, for example by a forced
-    /// release. No other holder was seen.
+    /// The lease had no quorum left, because the key was missing on too many nodes. The lock had
+    /// expired, or had been deleted, for example by a forced release. Other clients do not hold it
+    /// on enough nodes for [`TakenOver`](Self::TakenOver).
     Expired,
-    /// Other clients hold the lock. Their keys were not changed.
+    /// The lease had no quorum left, because other clients hold the lock on too many nodes. The
+    /// release did not change their keys.
     TakenOver,
-    /// Other guards of the same lease remain; see [`reenter`](crate::LeaseRef::reenter). The lock
-    /// stays.
+    /// Only this guard was released. The lock is still held, because the lease has more guards; see
+    /// [`reenter`](crate::LeaseRef::reenter).
     StillHeld {
         /// Number of remaining guards.
         guards: usize,
     },
-    /// [`release_all`](crate::Redlock::release_all) or [`close`](crate::Redlock::close) released
-    /// the lock earlier.
+    /// The lock had already been released by [`release_all`](crate::Redlock::release_all) or
+    /// [`close`](crate::Redlock::close).
     AlreadyReleased,
 }
 

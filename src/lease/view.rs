@@ -14,11 +14,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A view of a [`Lease`]: its resources, value, validity, loss and extension. `Lease` dereferences
-/// to it.
+/// A view of a [`Lease`]. It provides access to the lease's resources, value, validity and loss,
+/// and can extend the lease. `Lease` dereferences to this type.
 ///
-/// A view can be cloned and moved to other tasks. It does not keep the lock: when the last `Lease`
-/// is released or dropped, the lock is released, even if views remain.
+/// A view can be cloned and moved to other tasks. It does not keep the lock held: when the last
+/// `Lease` is released or dropped, the lock is released, even if views remain.
 #[derive(Clone)]
 pub struct LeaseRef {
     state: Arc<LeaseState>,
@@ -36,60 +36,64 @@ impl LeaseRef {
         &self.state
     }
 
-    /// The name of the locked resource, without the key prefix. If the lease has several resources,
-    /// the first of [`resources`](Self::resources).
+    /// Returns the name of the locked resource, without the key prefix. If the lease has several
+    /// resources, this is the first of [`resources`](Self::resources).
     pub fn resource(&self) -> &[u8] {
         self.state.resources().next().unwrap_or_default()
     }
 
-    /// The names of all resources of this lease, sorted, without the key prefix. Only
-    /// [`acquire_all`](crate::Redlock::acquire_all) gives a lease more than one.
+    /// Returns the names of all resources of this lease, sorted and without the key prefix. Only
+    /// leases from [`acquire_all`](crate::Redlock::acquire_all) can have more than one resource.
     pub fn resources(&self) -> impl Iterator<Item = &[u8]> {
         self.state.resources()
     }
 
-    /// The fencing token, if the lock was acquired with
-    /// [`Acquire::fenced`](crate::Acquire::fenced). Extensions do not change it.
+    /// Returns the fencing token of the lease. Returns `None` if the lock was acquired without a
+    /// token; see [`Acquire::fenced`](crate::Acquire::fenced). Extensions do not change the token.
     pub fn token(&self) -> Option<FencingToken> {
         self.state.claim().fence()?.token().map(FencingToken::new)
     }
 
-    /// The random value stored under each key of the lease. It consists of 32 hex digits, then `+`
-    /// and the number of keys if there are several, then `:` and the metadata if there is any.
+    /// Returns the random value that is stored under each key of the lease. The value begins with
+    /// 32 hex digits. If the lease has several keys, `+` and the number of keys follow. If the
+    /// lease has metadata, `:` and the metadata follow.
     ///
-    /// Treat it as a secret: any client that knows it can release the lock. Such a client can also
-    /// [adopt](crate::Redlock::adopt) the lock if the lease has a single key. Only this method
-    /// returns the full value.
+    /// Treat the value as a secret: any client that knows it can release the lock. If the lease has
+    /// a single key, such a client can also [adopt](crate::Redlock::adopt) the lock. No other
+    /// method returns the full value.
     pub fn value(&self) -> &str {
         self.state.claim().value().as_str()
     }
 
-    /// Remaining validity of the lease: T1 + ttl - drift - now. T1 is the time just before the
-    /// first command was sent. Zero once the lease has ended. Does no I/O.
+    /// Returns the remaining validity of the lease: T1 + ttl - drift - now. T1 is the time just
+    /// before the client sent the first command of the acquire or extension that determines the
+    /// validity. Returns zero once the lease has ended. Does no I/O.
     pub fn validity(&self) -> Duration {
         self.state.validity(self.state.now())
     }
 
-    /// The end of the validity as an [`Instant`], or the current time if the lease has ended. Does
-    /// no I/O.
+    /// Returns the end of the validity as an [`Instant`], or the current time if the lease has
+    /// ended. Does no I/O.
     ///
     /// On Linux, `Instant` does not advance while the machine is suspended, but the nodes' clocks
     /// do. An instant that was computed before a suspension is therefore too late.
-    /// [`is_valid`](Self::is_valid) and [`validity`](Self::validity) include suspended time.
+    /// [`is_valid`](Self::is_valid) and [`validity`](Self::validity) take suspended time into
+    /// account.
     pub fn valid_until(&self) -> Instant {
         let now = Instant::now();
         // The sum overflows only for leases of centuries.
         now.checked_add(self.validity()).unwrap_or(now)
     }
 
-    /// Returns true while the holder may rely on the lock. Returns false from the end of the
-    /// validity on, regardless of the nodes. Does no I/O.
+    /// Returns true while the holder may rely on the lock. Returns false once the lease has ended,
+    /// at the latest when its validity ends. The client's clock determines the end of the validity,
+    /// even if no node can be reached. Does no I/O.
     pub fn is_valid(&self) -> bool {
         matches!(self.state.tenure(), Tenure::Held { .. })
     }
 
-    /// The reason why the lease was lost. `None` while it is held, and if its holder
-    /// released it before a loss.
+    /// Returns the reason why the lease was lost. Returns `None` while the lease is held, and if
+    /// its holder released it before it was lost.
     pub fn loss(&self) -> Option<Loss> {
         match self.state.tenure() {
             Tenure::Lost(loss) => Some(loss),
@@ -97,24 +101,24 @@ impl LeaseRef {
         }
     }
 
-    /// The reply of each node to the attempt that acquired the lock, including replies that arrived
-    /// after the quorum was reached.
+    /// Returns the reply of each node to the attempt that acquired the lock, including replies that
+    /// arrived after the quorum was reached.
     pub fn report(&self) -> Report {
         self.won.report(self.state.names())
     }
 
-    /// Number of guards of this lease; see [`reenter`](Self::reenter). Zero once it has been
-    /// released.
+    /// Returns the number of guards of this lease; see [`reenter`](Self::reenter). Returns zero
+    /// once the last guard was released or dropped.
     pub fn guards(&self) -> usize {
         self.state.guards()
     }
 
-    /// Creates another guard of the same lease, with the same validity. The lock is released with
-    /// the last guard. Each earlier [`release`](Lease::release) returns
+    /// Creates another guard of the same lease, with the same validity. Releasing or dropping the
+    /// last guard releases the lock. If other guards remain, [`release`](Lease::release) returns
     /// [`StillHeld`](crate::ReleaseOutcome::StillHeld). Does no I/O.
     ///
     /// Use this in code that is called both with and without the lock held.
-    /// [`acquire`](crate::Redlock::acquire) is not reentrant: for the same resource it waits until
+    /// [`acquire`](crate::Redlock::acquire) is not reentrant: for the same resource, it waits until
     /// this lease has ended, even in the same task.
     ///
     /// # Errors
@@ -129,32 +133,34 @@ impl LeaseRef {
         Ok(Lease::guard(self.clone()))
     }
 
-    /// Extends the lock so that its keys expire `ttl` from now. Never shortens it.
+    /// Extends the lease, so that its keys expire `ttl` from now. An extension never shortens the
+    /// lease.
     ///
-    /// An unresponsive node receives the extension once it responds again. A node that has lost the
-    /// key gets it back after a majority has confirmed that it holds the key. If a majority has
-    /// lost the key, it is not set again.
+    /// An unresponsive node receives the extension once it responds again. If a node has lost the
+    /// key, the client sets the key there again after a majority of nodes has confirmed that it
+    /// holds the key. If a majority has lost the key, the client does not set it again.
     ///
     /// Takes at most one node timeout.
     ///
     /// # Errors
-    /// - [`NoQuorum`](ExtendError::NoQuorum): too few nodes confirmed. The validity is unchanged.
+    /// - [`NoQuorum`](ExtendError::NoQuorum): too few nodes confirmed the extension. The validity
+    ///   is unchanged.
     /// - [`Lost`](ExtendError::Lost) or [`Released`](ExtendError::Released): the lease has ended.
     /// - [`Invalid`](ExtendError::Invalid): the `ttl` conflicts with the client's settings.
     ///
     /// # Cancel safety
-    /// If the future is dropped, nodes may keep the lock for longer, but the lease's validity does
-    /// not change.
+    /// If the future is dropped, nodes may keep the lock for longer, but the validity of the lease
+    /// does not change.
     pub async fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
         let ttl = self.access()?.0.limits.check_ttl(ttl)?;
         self.extend_to(ttl, Duration::ZERO).await
     }
 
-    /// Ensures that at least `validity` remains on return. If it does already, no I/O is done.
-    /// Otherwise the lease is extended once, to the ttl that it was acquired with or to a longer
-    /// one if `validity` requires it.
+    /// Ensures that at least `validity` remains when the call returns. If enough validity remains
+    /// already, the call does no I/O. Otherwise it extends the lease once, to the ttl with which
+    /// the lease was acquired, or to a longer ttl if `validity` requires one.
     ///
-    /// For work in steps of known length:
+    /// Use it for work that consists of steps of known duration:
     ///
     /// ```
     /// # #[cfg(feature = "test-util")]
@@ -178,14 +184,15 @@ impl LeaseRef {
     /// Takes at most one node timeout.
     ///
     /// # Errors
-    /// - [`NoQuorum`](ExtendError::NoQuorum): too few nodes confirmed, or so late that less than
-    ///   `validity` remains. The error contains the remaining validity.
+    /// - [`NoQuorum`](ExtendError::NoQuorum): too few nodes confirmed the extension, or they
+    ///   confirmed it so late that less than `validity` remains. The error contains the remaining
+    ///   validity.
     /// - [`Lost`](ExtendError::Lost) or [`Released`](ExtendError::Released): the lease has ended.
     /// - [`Invalid`](ExtendError::Invalid): `validity` requires a ttl above
     ///   [`max_ttl`](crate::Builder::max_ttl).
     ///
     /// # Cancel safety
-    /// As for [`extend`](Self::extend).
+    /// Same as for [`extend`](Self::extend).
     pub async fn ensure(&self, validity: Duration) -> Result<(), ExtendError> {
         let (backing, _) = self.access()?;
         if self.validity() >= validity {
@@ -227,11 +234,11 @@ impl LeaseRef {
         }
     }
 
-    /// Resolves with the reason when the lease is lost, at the latest when its validity ends,
-    /// regardless of the nodes.
+    /// Waits until the lease is lost, and returns the reason. Resolves at the latest when the
+    /// validity ends, even if no node can be reached.
     ///
-    /// **It never resolves if the holder releases the lease.** A separate task that watches a lease
-    /// should wait for [`ended`](Self::ended) instead. Intended for `select!`:
+    /// **The future never resolves if the holder releases the lease.** A separate task that watches
+    /// a lease should wait for [`ended`](Self::ended) instead. Use this method in a `select!`:
     ///
     /// ```
     /// # async fn work() {
@@ -255,24 +262,24 @@ impl LeaseRef {
     /// # fn main() {}
     /// ```
     ///
-    /// A dedicated thread wakes the future, 2 ms before the validity ends. A blocked runtime
+    /// A dedicated thread wakes the future 2 ms before the validity ends. A blocked runtime
     /// therefore does not delay the notification, but a task on a blocked current-thread runtime
-    /// cannot run to receive it. After the machine was suspended, the future is woken when the
-    /// process runs again; [`is_valid`](Self::is_valid) is correct at once.
+    /// cannot run to receive it. After the machine was suspended, the future is woken once the
+    /// process runs again, whereas [`is_valid`](Self::is_valid) is correct immediately.
     ///
-    /// If another client deletes or replaces the key, the next renewal notices. If the nodes
-    /// support client tracking, a lease with [`auto_extend`](crate::Acquire::auto_extend) is
-    /// notified immediately.
+    /// If another client deletes or replaces the key, the next renewal detects the loss. If the
+    /// nodes support client tracking, a lease with [`auto_extend`](crate::Acquire::auto_extend)
+    /// detects it immediately.
     ///
     /// # Cancel safety
-    /// The future can be dropped and recreated at any time.
+    /// The future can be dropped at any time and created again.
     pub async fn lost(&self) -> Loss {
         self.state.lost().await
     }
 
-    /// Resolves when the lease has ended: when it is lost, under the conditions of
-    /// [`lost`](Self::lost), or as soon as its last guard is released or dropped. For tasks that
-    /// watch a lease and should end with it:
+    /// Waits until the lease has ended, and returns how it ended. A lease ends when it is lost, or
+    /// when its last guard is released or dropped. See [`lost`](Self::lost) for when a loss is
+    /// detected. Use this method in a task that watches a lease and must stop when the lease ends:
     ///
     /// ```
     /// # use std::sync::atomic::{AtomicBool, Ordering};
@@ -303,36 +310,37 @@ impl LeaseRef {
     /// ```
     ///
     /// # Cancel safety
-    /// The future can be dropped and recreated at any time.
+    /// The future can be dropped at any time and created again.
     pub async fn ended(&self) -> Ended {
         self.state.ended().await
     }
 
-    /// Resolves with the remaining validity once it is at most `margin`, or at once if it already
-    /// is. Resolves with zero if the lease has ended, including by its release. A successful
-    /// renewal before that restarts the wait. Unlike [`lost`](Self::lost), it leaves time to stop
-    /// work in an orderly way.
+    /// Waits until the remaining validity is at most `margin`, and returns the remaining validity.
+    /// Resolves immediately if this is already the case. Returns zero if the lease has ended,
+    /// including by its release. A renewal that succeeds before then restarts the wait. Unlike
+    /// [`lost`](Self::lost), this method leaves time to stop work in an orderly way.
     ///
-    /// A lease with [`auto_extend`](crate::Acquire::auto_extend) is renewed when a third of its
-    /// validity has passed, and retried until a renewal succeeds. A margin of one third therefore
-    /// signals that renewals have failed for some time. With a margin of two thirds or more, the
-    /// future resolves before each renewal.
+    /// The client renews a lease with [`auto_extend`](crate::Acquire::auto_extend) when a third of
+    /// its validity has passed, and retries until a renewal succeeds. With a margin of one third of
+    /// the validity, the future therefore resolves only after renewals have failed for some time.
+    /// With a margin of two thirds or more, it resolves before each renewal.
     ///
-    /// As for [`lost`](Self::lost), a dedicated thread wakes the future, so a blocked runtime does
+    /// A dedicated thread wakes the future, as for [`lost`](Self::lost), so a blocked runtime does
     /// not delay the notification.
     ///
     /// # Cancel safety
-    /// The future can be dropped and recreated at any time.
+    /// The future can be dropped at any time and created again.
     pub async fn endangered(&self, margin: Duration) -> Duration {
         self.state.endangered(margin).await
     }
 
-    /// Resolves with the remaining validity when the work under this lease has to stop: once it is
-    /// at most the margin that was set with [`stop_before`](crate::Acquire::stop_before), or when
-    /// the lease has ended if no margin was set. See [`endangered`](Self::endangered).
+    /// Waits until the work under this lease has to stop, and returns the remaining validity. If a
+    /// margin was set with [`stop_before`](crate::Acquire::stop_before), the future resolves when
+    /// at most this margin remains. Otherwise it resolves when the lease has ended. See
+    /// [`endangered`](Self::endangered).
     ///
     /// # Cancel safety
-    /// The future can be dropped and recreated at any time.
+    /// The future can be dropped at any time and created again.
     pub async fn stopping(&self) -> Duration {
         self.endangered(self.margin).await
     }

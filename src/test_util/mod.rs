@@ -1,10 +1,10 @@
-//! For tests only (feature `test-util`): in-process nodes, controllable clocks, and counts of a
+//! Tools for tests (feature `test-util`): in-process nodes, controllable clocks, and counts of a
 //! client's pending work.
 //!
-//! Start with [`Nodes`]; [docs/TESTING.md](crate::_docs::testing) shows their use.
+//! Start with [`Nodes`]. [docs/TESTING.md](crate::_docs::testing) shows how to use these tools.
 //!
-//! Enable the feature under dev-dependencies. Cargo then builds it into the tests, but not into the
-//! program:
+//! Enable the feature only under `dev-dependencies`. Cargo then enables it for tests, but not for
+//! your program:
 //!
 //! ```toml
 //! [dev-dependencies]
@@ -18,8 +18,8 @@ pub use crate::server_model::Trouble;
 pub use nodes::{Nodes, Which};
 pub use world::{Alarm, Bell, Gate, Stream, World};
 
-/// The server model behind [`Nodes`] and its streams. Used by the simulation, and by the tests that
-/// compare the model with real servers. Not part of the API.
+/// Server model that [`Nodes`] uses, and the streams to it. Used by the simulation, and by the
+/// tests that compare the model with real servers. It is not part of the public API.
 #[doc(hidden)]
 pub mod server_model {
     pub use super::nodes::{Carrier, Phase, StreamEnd, Wire};
@@ -34,12 +34,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Advances the machine clock that leases are measured with, for the whole process and permanently.
-/// The remaining validity of every lease decreases by this time. Soon after this returns, leases
-/// whose validity has passed are lost, and [`lost`](crate::LeaseRef::lost) resolves. Leases with
+/// Advances the machine's clock, which measures the validity of leases. This affects the whole
+/// process and cannot be undone. The remaining validity of every lease decreases by the given
+/// duration. Shortly after the call returns, leases whose validity has ended are lost, and
+/// [`lost`](crate::LeaseRef::lost) resolves. Leases with
 /// [`auto_extend`](crate::Acquire::auto_extend) are extended if a renewal is due.
 ///
-/// Use it to test how your code handles the loss of a lease, without a wait:
+/// Use it to test how your code handles the loss of a lease, without waiting:
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -61,20 +62,22 @@ use std::time::Duration;
 ///
 /// Other clocks do not change, and other tests are affected:
 ///
-/// - Nodes keep keys until they are released, or until their ttl has really passed.
-/// - Waits in `acquire`, `extend`, `release` and `close` use tokio's clock: advance it as well,
-///   with `tokio::time::advance`.
-/// - All tests of a process share the machine clock, so leases of tests in other threads end as
-///   well.
+/// - The nodes' clocks do not change. Nodes keep a key until it is released or its ttl has elapsed
+///   in real time.
+/// - Waits in `acquire`, `extend`, `release` and `close` use tokio's clock. Advance that clock as
+///   well, with `tokio::time::advance`.
+/// - All tests of a process share the machine's clock, so the leases of tests in other threads end
+///   as well.
 pub fn advance(by: Duration) {
     machine::advance(by);
     timer::wake();
 }
 
-/// A clock that follows the machine's clock until it is [advanced](Self::advance). Clients that are
-/// built with it, by [`Builder::clock`](crate::Builder::clock), share it; other clients are not
-/// affected. Tests in several threads can each use one without affecting each other, which
-/// [`advance`] does not allow.
+/// A clock for clients under test. It shows the time of the machine's clock, plus all durations by
+/// which it was [advanced](Self::advance). All clients that are built with the same clock
+/// ([`Builder::clock`](crate::Builder::clock)) share it. Other clients are not affected, so tests
+/// in several threads can each use their own clock. In contrast, the function [`advance`] affects
+/// the tests of all threads.
 ///
 /// ```
 /// use quorlock::{Redlock, test_util::Clock};
@@ -96,28 +99,30 @@ pub fn advance(by: Duration) {
 /// # }
 /// ```
 ///
-/// This clock measures leases, the waits in `acquire`, `extend`, `release` and `close`, and the
-/// restart guard. Timeouts of unresponsive nodes use tokio's clock.
+/// The clock measures the validity of leases, the waits in `acquire`, `extend`, `release` and
+/// `close`, and the periods of the restart guard. Timeouts of unresponsive nodes use tokio's clock.
 #[derive(Clone, Default)]
 pub struct Clock(Arc<Shifted>);
 
 impl Clock {
-    /// Advances the clock. Soon after this returns, leases whose validity has passed are lost and
-    /// send their notifications, and due waits end.
+    /// Advances the clock by the given duration. Shortly after the call returns, leases whose
+    /// validity has ended are lost, their holders are notified, and waits end if their deadline has
+    /// passed.
     pub fn advance(&self, by: Duration) {
         self.0.advance(by);
     }
 }
 
 impl Builder {
-    /// Sets the client's clock; see [`test_util::Clock`](Clock).
+    /// Sets the clock of the client; see [`test_util::Clock`](Clock).
     pub fn clock(self, clock: &Clock) -> Self {
         self.living_by(time::Clock::Other(clock.0.clone()))
     }
 
-    /// Seeds the client's randomness (the values of its locks and the jitter of its waits), so that
-    /// a test can be repeated. **Two clients must not have the same seed**: their locks would have
-    /// the same values, and each client would take the other's locks for its own.
+    /// Seeds the random number generator of the client, so that a test is repeatable. The generator
+    /// determines the values of the client's locks and the jitter of its waits. **Two clients must
+    /// not have the same seed**: their locks would have the same values, and each client would
+    /// treat the other client's locks as its own.
     pub fn seed(self, seed: u64) -> Self {
         self.drawing_from(Random::seeded(seed))
     }
@@ -129,38 +134,41 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// Shifts this process's wall clock from the system's by this many seconds: forward, or back if
-/// negative.
+/// Sets the offset of this process's wall clock from the system's wall clock, in seconds. A
+/// positive offset shifts it forward, a negative offset shifts it back.
 ///
 /// Clients read the wall clock only for new [fencing tokens](crate::Acquire::fenced), and for the
-/// clock offsets that [`check`](crate::Redlock::check) reports. Validity does not depend on it.
-/// Tokens increase even if it is set back, as long as the nodes keep their counters.
+/// clock offsets that [`check`](crate::Redlock::check) reports. The validity of leases does not
+/// depend on it. Tokens increase even if the wall clock is set back, as long as the nodes keep
+/// their counters.
 pub fn shift_wall_clock(seconds: i64) {
     machine::shift_wall_clock(seconds);
 }
 
-/// Leases and pending work of a client and all its clones.
+/// Numbers of leases and pending operations of a client and all its clones. Returned by
+/// [`pending_work`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PendingWork {
-    /// Number of resources whose lease was neither released nor dropped, including lost leases.
+    /// Number of resources whose lease was neither released nor dropped. Lost leases are included.
     pub leases: usize,
-    /// Number of acquires that wait, or that run at the head of their queue.
+    /// Number of acquires that wait in a queue or run at its head.
     pub waiters: usize,
-    /// Number of acquire attempts that await votes of the nodes.
+    /// Number of acquire attempts that are waiting for votes of the nodes.
     pub rounds: usize,
     /// Number of pending releases, summed over all nodes.
     pub releases: usize,
 }
 
 impl PendingWork {
-    /// Returns true if all counts are zero.
+    /// Returns true if all numbers are zero.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Counts the leases and the pending work of `redlock`, to check that none remain:
+/// Counts the leases and the pending work of `redlock`. Use it to check that none remain at the end
+/// of a test:
 ///
 /// ```
 /// use quorlock::test_util;
@@ -184,15 +192,15 @@ pub fn pending_work(redlock: &Redlock) -> PendingWork {
     }
 }
 
-/// Number of acquire attempts so far that needed a second round to confirm their [fencing
-/// token](crate::Acquire::fenced). A high number means that the clients' wall clocks differ by more
-/// than the time between two holders.
+/// Returns the number of acquire attempts so far that needed a second round to confirm their
+/// [fencing token](crate::Acquire::fenced). A high number means that the clients' wall clocks
+/// differ by more than the time between two holders.
 pub fn token_confirmations(redlock: &Redlock) -> u64 {
     redlock.inner().driver.token_confirmations()
 }
 
-/// Number of checks of waiters so far that a freed key caused. It grows with the number of freed
-/// keys, not with the number of waiters.
+/// Returns the number of times that a freed key has caused the client to check a waiter. The number
+/// grows with the number of freed keys, not with the number of waiters.
 #[doc(hidden)]
 pub fn waiter_checks(redlock: &Redlock) -> u64 {
     redlock.inner().driver.waiter_checks()

@@ -13,49 +13,52 @@ use std::time::Duration;
 pub use crate::node::Gate;
 pub use crate::transport::Stream;
 
-/// A client's environment: its clocks, the streams to its nodes, and the scheduling of its tasks.
-/// With its own world and a [seed](Builder::seed), a client's runs are repeatable, because it waits
-/// only for events of the world.
+/// Environment of a client in a simulation: its clocks, the streams to its nodes, and the
+/// scheduling of its tasks. A client with its own world and a [seed](Builder::seed) waits only for
+/// events of that world, so its runs are repeatable.
 ///
-/// A client still needs a tokio runtime, but uses neither its timers nor its I/O.
+/// The client still needs a tokio runtime, but does not use the runtime's timers or I/O.
 pub trait World: Send + Sync + 'static {
-    /// Time since an arbitrary origin, by the client's clock. Never decreases.
+    /// Returns the time since an arbitrary origin, according to the client's clock. The returned
+    /// time never decreases.
     fn now(&self) -> Duration;
 
-    /// Time since 1970 (Unix epoch), by the client's wall clock.
+    /// Returns the time since 1970 (Unix epoch), according to the client's wall clock.
     fn wall_clock(&self) -> Duration;
 
-    /// Sets an alarm: rings `bell` once [`now`](Self::now) is `at`. Then rings it at each time that
-    /// [`Bell::ring`] returns, until the alarm is dropped.
+    /// Sets an alarm that rings `bell` once [`now`](Self::now) reaches `at`. After each ring, the
+    /// alarm rings again at the time that [`Bell::ring`] returned. It ends when it is dropped, or
+    /// when [`Bell::ring`] returns `None`.
     fn set_alarm(&self, at: Duration, bell: Bell) -> Box<dyn Alarm>;
 
-    /// Opens a new stream to a node. `node` is its address without user and password.
+    /// Opens a new stream to a node. `node` is the address of the node, without user and password.
     fn connect(&self, node: &str) -> BoxFuture<'static, io::Result<Box<dyn Stream>>>;
 
-    /// Returns the gate for a new task of the client.
+    /// Returns the gate for a new task of the client. The gate controls when the task is polled.
     fn gate(&self) -> Box<dyn Gate>;
 }
 
-/// The callback of an alarm.
+/// Callback of an alarm.
 #[derive(Clone)]
 pub struct Bell(Weak<dyn Ring>);
 
 impl Bell {
-    /// Runs the callback at `now`. Returns the time of the next ring; `None` if there is none.
+    /// Runs the callback. `now` is the current time of the world. Returns the time of the next
+    /// ring, or `None` if the alarm has no next ring.
     pub fn ring(&self, now: Duration) -> Option<Duration> {
         let again = self.0.upgrade()?.ring(time(now))?;
         Some(Duration::from_nanos(again.as_nanos()))
     }
 }
 
-/// A pending alarm. Dropping it cancels it.
+/// A pending alarm. Dropping it cancels the alarm.
 pub trait Alarm: Send + Sync {
-    /// Moves the next ring to `at` if it is later.
+    /// Moves the next ring to `at`, unless the next ring is due earlier.
     fn hasten(&self, at: Duration);
 }
 
 impl Builder {
-    /// Runs the client in a simulated world.
+    /// Runs the client in a simulated world, which replaces the machine's clocks and sockets.
     pub fn world(self, world: Arc<dyn World>) -> Self {
         let clock = Clock::Other(Arc::new(Inhabited(world.clone())));
         self.living_by(clock)

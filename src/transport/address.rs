@@ -1,4 +1,4 @@
-//! Where a node is.
+//! Address of a node.
 
 use socket2::TcpKeepalive;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Streams inside of a test's process, with a model of a server behind them.
+//! Streams within a test process, connected to a model of a server.
 
 use super::{Address, Stream, Transport};
 use crate::server_model::{Config, Output, Server};

@@ -1,9 +1,9 @@
-//! Streams of bytes to nodes.
+//! Byte streams to nodes.
 //!
-//! Here live the seam that every connection goes through, and the sockets that are behind it: TCP, TLS over
-//! TCP, Unix. A client is given one [`Transport`], and hands it down to each of its nodes: nothing else in the
-//! crate opens a connection, and nothing about it is global. No word of Redis' language: that is in
-//! [`wire`](crate::wire). When to connect, and for how long to try, is up to [`node`](crate::node).
+//! Contains [`Transport`], the trait through which every connection is opened, and its implementation with sockets:
+//! TCP, TLS over TCP, and Unix sockets. A client has one [`Transport`] and passes it to each of its nodes. No other
+//! module opens connections, and this module has no global state. The Redis protocol is in [`wire`](crate::wire). The
+//! module [`node`](crate::node) decides when to connect and how long to try.
 
 mod address;
 #[cfg(all(test, feature = "test-util"))]
@@ -34,11 +34,14 @@ pub(crate) trait Transport: Send + Sync {
     fn connect<'a>(&'a self, to: &'a Address) -> BoxFuture<'a, io::Result<Box<dyn Stream>>>;
 }
 
-/// Bytes to a node and from it, in order. Dropping it closes it.
+/// Bidirectional byte stream to a node. Dropping the stream closes the connection.
 #[cfg_attr(not(feature = "test-util"), allow(unreachable_pub))] // Worlds of tests make streams.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
-    /// True if the system has bytes or an end of file for it that the runtime may not have noticed yet. A runtime with
-    /// several threads notices them when one of these threads polls the sockets, which may be later than a task runs.
+    /// Returns true if the operating system has received bytes or an end of file that the runtime may not have noticed
+    /// yet. A multi-threaded runtime notices them only when one of its threads polls the sockets. A task may run before
+    /// that.
+    ///
+    /// The default implementation returns false.
     fn has_unread(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! Streams over sockets of the system: TCP, TLS over TCP, Unix.
+//! Streams over the operating system's sockets: TCP, TLS over TCP, and Unix sockets.
 
 use super::address::{Address, TcpAddress, TcpOptions};
 use super::{Stream, Transport};

@@ -1,5 +1,5 @@
-//! TLS over a stream, by rustls with the ring provider. The provider is named each time: that of the process
-//! is the application's own affair.
+//! TLS streams, with rustls and its ring provider. Each configuration names the provider, because the application
+//! chooses the default provider of the process.
 
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;

@@ -1,4 +1,4 @@
-//! In-process nodes for tests, without servers and sockets, with faults on demand.
+//! In-process nodes for tests, without servers and sockets. A test can inject faults.
 
 mod alarm;
 mod clock;
@@ -19,14 +19,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// In-process Redis nodes, for tests of your own code. Each fault takes one line: a lock is
-/// refused, lost, slow or unavailable when the test says so. `docs/TESTING.md` [shows
-/// each](crate::_docs::testing).
+/// In-process Redis nodes for testing your own code. A single call makes a lock contended, lost,
+/// slow or unavailable. `docs/TESTING.md` has [an example of each fault](crate::_docs::testing).
 ///
-/// Create a client with [`client`](Self::client), or with [`Builder::test_nodes`]. It is the
-/// production client except for its sockets and its clock. The nodes reply exactly as Redis 7.0
-/// does, byte for byte. The simulation of this library runs on them, and its tests compare them
-/// with real servers.
+/// Create a client with [`client`](Self::client), or with [`Builder::test_nodes`]. The client is
+/// the same as in production, except for its sockets and its clock. The nodes reply exactly as
+/// Redis 7.0 does, byte for byte. quorlock's own simulation uses these nodes, and its tests compare
+/// them with real servers.
 ///
 /// Methods act on all nodes, or on the nodes that were selected with [`only`](Self::only). They
 /// take effect immediately, never block, and can be called from any thread, with or without a
@@ -51,16 +50,17 @@ use std::time::Duration;
 /// # Time
 ///
 /// Clients and nodes use tokio's clock. In a test with `start_paused = true`, waits take no real
-/// time and every run is the same. This includes the timers of the test and of the code under test.
-/// In other tests, time passes normally. [`advance`](Self::advance) advances it in both cases.
+/// time, and every run is deterministic. This includes the timers of the test and of the code under
+/// test. In other tests, time passes normally. [`advance`](Self::advance) advances the clock in
+/// both cases.
 ///
-/// [`test_util::advance`](super::advance) does not affect these clients. A client with its [own
-/// clock](Builder::clock) no longer uses the nodes' clock.
+/// [`test_util::advance`](super::advance) does not affect these clients. A client that is given its
+/// [own clock](Builder::clock) no longer uses the nodes' clock.
 ///
 /// # Randomness
 ///
 /// Each client from [`client`](Self::client) gets a different [seed](Builder::seed), in a fixed
-/// order. Values, delays and tokens are therefore the same in each run.
+/// order. Lock values, delays and tokens are therefore the same in each run.
 #[derive(Clone)]
 pub struct Nodes {
     network: Arc<Network>,
@@ -68,24 +68,25 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Starts `count` nodes. They are healthy and empty, and have been up for a day.
+    /// Starts `count` nodes. Each node is healthy and empty, and reports an uptime of one day.
     pub fn start(count: usize) -> Self {
         let network = Network::new(count, Arc::new(RuntimeClock::new()));
         Self { network, chosen: (0..count).collect() }
     }
 
-    /// Returns a builder of a client for all nodes, with the settings of
+    /// Returns a builder for a client of all nodes, with the default settings of
     /// [`Redlock::builder`](crate::Redlock::builder). Several clients compete for locks like
-    /// clients of several processes. The nodes' names are `node0:6379` and so on.
+    /// clients in different processes. The nodes are named `node0:6379`, `node1:6379` and so on.
     pub fn client(&self) -> Builder {
         Builder::default().test_nodes(self).seed(self.network.next_seed())
     }
 
-    /// Selects some of the nodes, for example `2`, `..3` or `[0, 4]`: the methods of the result act
-    /// only on them. Numbers start at 0, and always count all nodes.
+    /// Selects some of the nodes, for example `2`, `..3` or `[0, 4]`. Methods of the returned value
+    /// act only on the selected nodes. Node numbers start at 0 and refer to the full list of nodes,
+    /// regardless of an earlier selection.
     ///
     /// # Panics
-    /// If a number is out of range.
+    /// Panics if a number is out of range.
     #[must_use = "the verbs of what it returns are for these nodes"]
     #[track_caller]
     pub fn only(&self, which: impl Which) -> Self {
@@ -97,87 +98,92 @@ impl Nodes {
         Self { network: self.network.clone(), chosen: chosen.into() }
     }
 
-    /// Makes another client the holder of the lock, for `lasting` from now, regardless of the
-    /// current holder. Its [metadata](crate::NodeReport::holder) is `somebody else`. `key` is the
-    /// client's prefix followed by the resource.
+    /// Makes another client the holder of the lock for the duration `lasting`, regardless of the
+    /// current holder. The [metadata](crate::NodeReport::holder) of the other client's lock is
+    /// `somebody else`. `key` is the client's key prefix followed by the resource.
     pub fn hold(&self, key: impl AsRef<[u8]>, lasting: Duration) {
         self.each(|network, node| network.hold(node, key.as_ref(), lasting));
     }
 
-    /// Deletes the key, as after a release, a deletion or an eviction, regardless of the holder.
-    /// Waiters are notified, and so is a holder whose lease is renewed.
+    /// Deletes the key regardless of its holder, to simulate a release, a `DEL` command or an
+    /// eviction. Waiters are notified, and so is the holder if its lease is renewed in the
+    /// background.
     pub fn remove(&self, key: impl AsRef<[u8]>) {
         self.each(|network, node| network.remove(node, key.as_ref()));
     }
 
-    /// Stalls the nodes: they accept connections, but do not reply. Commands queue until
-    /// [`resume`](Self::resume), and are then executed.
+    /// Stalls the nodes: they accept connections, but do not reply. They queue commands and execute
+    /// them after [`resume`](Self::resume) is called.
     pub fn hang(&self) {
         self.each(Network::hang);
     }
 
-    /// Ends a stall by [`hang`](Self::hang).
+    /// Resumes nodes that were stalled with [`hang`](Self::hang).
     pub fn resume(&self) {
         self.each(Network::resume);
     }
 
-    /// Kills the nodes' processes: connections break, and new ones are refused until
-    /// [`restart`](Self::restart).
+    /// Kills the nodes' processes. Connections break, and new connections are refused until
+    /// [`restart`](Self::restart) is called.
     pub fn kill(&self) {
         self.each(Network::kill);
     }
 
-    /// Restarts the nodes' processes; running ones are killed first. All keys are lost unless the
-    /// nodes [persist](Self::persist) them. By the [restart guard](crate::RestartGuard), grants of
-    /// a restarted node do not count for `max_ttl`.
+    /// Restarts the nodes' processes. Running processes are killed first. All keys are lost unless
+    /// the nodes [persist](Self::persist) them. Because of the [restart
+    /// guard](crate::RestartGuard), grants of a restarted node do not count until `max_ttl` has
+    /// elapsed.
     pub fn restart(&self) {
         self.each(Network::restart);
     }
 
-    /// Makes the nodes keep their keys across restarts, and report so (`appendonly yes`,
-    /// `appendfsync always`); see [`Builder::trust_persistence`].
+    /// Makes the nodes keep their keys across restarts, and report a matching configuration
+    /// (`appendonly yes`, `appendfsync always`). See [`Builder::trust_persistence`].
     pub fn persist(&self) {
         self.each(Network::persist);
     }
 
-    /// Delays everything that is sent to the nodes from now on by this time, so each reply takes
-    /// this much longer. A delay above the [node timeout](Builder::node_timeout) has the effect of
-    /// no reply.
+    /// Delays all data that clients send to the nodes from now on. Each reply then takes longer by
+    /// the given duration. A delay above the [node timeout](Builder::node_timeout) has the same
+    /// effect as a missing reply.
     pub fn delay(&self, by: Duration) {
         self.each(|network, node| network.delay(node, by));
     }
 
-    /// Makes the nodes refuse commands like a server with this trouble, with the same error
+    /// Makes the nodes refuse commands like a server in the given state, with the same error
     /// messages.
     pub fn refuse(&self, trouble: Trouble) {
         self.each(|network, node| network.refuse(node, Some(trouble)));
     }
 
-    /// Ends all faults: stalled nodes resume, killed nodes restart, delays and refusals end. Keys
-    /// and clock steps remain.
+    /// Ends all faults: stalled nodes resume, killed nodes restart, and delays and refusals end.
+    /// Killed nodes lose their keys unless they [persist](Self::persist) them. All other keys and
+    /// all clock steps remain.
     pub fn heal(&self) {
         self.each(Network::heal);
     }
 
-    /// Steps the nodes' wall clocks forward by this time, so keys expire that much earlier.
+    /// Steps the nodes' wall clocks forward by the given duration, so that keys expire that much
+    /// earlier.
     pub fn step_ahead(&self, by: Duration) {
         self.each(|network, node| network.step(node, micros(by)));
     }
 
-    /// Steps the nodes' wall clocks back by this time, so keys expire that much later.
+    /// Steps the nodes' wall clocks back by the given duration, so that keys expire that much
+    /// later.
     pub fn step_back(&self, by: Duration) {
         self.each(|network, node| network.step(node, -micros(by)));
     }
 
-    /// Number of nodes on which the key exists, regardless of its holder. Stalled nodes are
-    /// included; killed nodes have no keys.
+    /// Returns the number of nodes on which the key exists, regardless of its holder. Stalled nodes
+    /// are included. Killed nodes have no keys.
     pub fn count(&self, key: impl AsRef<[u8]>) -> usize {
         let has = |node: &&usize| self.network.has(**node, key.as_ref());
         self.chosen.iter().filter(has).count()
     }
 
-    /// Advances the clock of all nodes and their clients, in addition to the runtime's time. Due
-    /// alarms ring, and leases and keys expire, as soon as the tasks run.
+    /// Advances the clock of all nodes and their clients by the given duration, in addition to the
+    /// runtime's time. Timers fire, and leases and keys expire, as soon as the tasks run.
     pub fn advance(&self, by: Duration) {
         self.network.clock().advance(by);
     }
@@ -188,9 +194,9 @@ impl Nodes {
 }
 
 impl Builder {
-    /// Replaces the client's nodes by in-process nodes; see [`test_util::Nodes`](Nodes). For
-    /// settings from other sources, such as a file; otherwise use [`Nodes::client`]. TLS must be
-    /// set before this call.
+    /// Replaces the client's nodes with in-process nodes; see [`test_util::Nodes`](Nodes). Use it
+    /// if the settings come from another source, such as a file. Otherwise use [`Nodes::client`].
+    /// TLS must be set before this call.
     pub fn test_nodes(self, nodes: &Nodes) -> Self {
         let urls = (0..nodes.network.count()).map(network::url);
         let builder = self.without_nodes().nodes(urls).transport(nodes.network.clone());
@@ -198,7 +204,7 @@ impl Builder {
     }
 }
 
-/// Shows the selected nodes and their conditions.
+/// Shows the selected nodes and the condition of each.
 impl fmt::Debug for Nodes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = self.chosen.iter().map(|node| (node, self.network.condition(*node)));

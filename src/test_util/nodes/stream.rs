@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// State of a connection, as the client observes it.
+/// State of a connection, as seen by the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The connection is being established.
@@ -25,7 +25,7 @@ pub enum Phase {
     Dropped,
 }
 
-/// Received bytes of a connection, and the task that waits for more.
+/// The client's end of a connection: its received bytes, and the task that waits for more.
 #[derive(Debug)]
 pub struct StreamEnd {
     /// State of the connection.
@@ -36,19 +36,20 @@ pub struct StreamEnd {
     pub reader: Option<Waker>,
 }
 
-/// Transports bytes between clients and nodes. Connections are identified by numbers.
+/// Transports bytes between clients and nodes. Each connection is identified by a number.
 pub trait Carrier: Send + Sync + 'static {
-    /// Calls `act` with the client's end of a connection. `None` if the connection does not exist.
+    /// Calls `act` with the client's end of a connection, and returns its result. Returns `None` if
+    /// the connection does not exist.
     fn with_end<T>(&self, connection: usize, act: impl FnOnce(&mut StreamEnd) -> T) -> Option<T>;
 
-    /// The client writes `bytes`. All of them are accepted.
+    /// Writes `bytes` from the client to the node. All bytes are accepted.
     fn write(&self, connection: usize, bytes: &[u8]);
 
-    /// The client closes the connection.
+    /// Closes the connection on behalf of the client.
     fn let_go(&self, connection: usize);
 }
 
-/// A stream to a node. Dropping it closes the connection.
+/// A stream to a node over a [`Carrier`]. Dropping the stream closes the connection.
 pub struct Wire<C: Carrier> {
     carrier: Arc<C>,
     connection: usize,
@@ -59,7 +60,7 @@ pub struct Wire<C: Carrier> {
 type Look = (Poll<io::Result<()>>, Option<Waker>);
 
 impl StreamEnd {
-    /// Creates an end in this phase, without received bytes.
+    /// Creates the client's end of a connection in the given phase, with an empty receive buffer.
     pub fn new(phase: Phase) -> Self {
         Self { phase, inbox: VecDeque::new(), reader: None }
     }
@@ -93,12 +94,13 @@ impl StreamEnd {
 }
 
 impl<C: Carrier> Wire<C> {
-    /// Creates the client's end of `connection`.
+    /// Creates a stream that uses the client's end of `connection`.
     pub fn new(carrier: Arc<C>, connection: usize) -> Self {
         Self { carrier, connection }
     }
 
-    /// Polls for the connection to be established. Fails with `ConnectionRefused` if it is not.
+    /// Polls until the connection is established. Returns a `ConnectionRefused` error if the
+    /// connection could not be established.
     pub fn poll_open(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         let (polled, _replaced) = self.with(|end| end.poll_open(cx))?;
         polled

@@ -3,8 +3,8 @@
 use std::ops::{Bound, RangeBounds};
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-/// A selection of nodes, numbered from 0: a number, a range, or several numbers. See
-/// [`Nodes::only`](super::Nodes::only).
+/// A selection of nodes by number: a single number, a range, or several numbers. Numbers start at
+/// 0. See [`Nodes::only`](super::Nodes::only).
 pub trait Which: sealed::Sealed {}
 
 mod sealed {
