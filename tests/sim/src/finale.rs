@@ -58,9 +58,11 @@ impl Worker {
                     }
                 }
             }
-            // What was owed to nodes while there was no connection is repeated for as long as broken ones
-            // may deliver.
+            // Releases that were pending without a connection are repeated while broken connections may deliver.
             self.sleep(rest).await;
+            if self.shared.lock().omits_info {
+                self.sleep(10 * S).await;
+            }
             self.check_rejoined().await;
         })
     }

@@ -117,6 +117,8 @@ impl Core {
         note!(self, "p{process} -> n{node} #{connection} {}", Shown(bytes));
         self.check_stalled(connection);
         self.note_written(connection, bytes);
+        let has = |word: &[u8]| bytes.windows(word.len()).any(|part| part == word);
+        self.omits_info |= has(b"\r\nLOAD\r\n") && !has(b"\r\nINFO\r\n");
         if let Some(at) = request_of_time(bytes)
             && at > 0
             && !self.is_calm()
