@@ -14,8 +14,8 @@ const MOST_SHOWN: usize = 3;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Disagreement {
-    /// The other clients use a different set of nodes. This is harmless only if the sets differ by one node, and only
-    /// while a change of the nodes is being rolled out.
+    /// The other clients use a different set of nodes. This is harmless only during a rollout that adds, removes or
+    /// replaces a single node.
     Nodes {
         /// Number of nodes that the other clients use.
         theirs: usize,

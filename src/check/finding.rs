@@ -31,8 +31,8 @@ pub enum Finding {
         failure: NodeFailure,
     },
     /// The node may have lost locks in a restart or a flush, so it is in quarantine; see
-    /// [`RestartGuard`](crate::RestartGuard). Until the quarantine ends, its vote does not count in acquires. As with
-    /// an unreachable node, fewer other nodes may fail during this time. Severity: danger.
+    /// [`RestartGuard`](crate::RestartGuard). Until the quarantine ends, its vote does not count in acquires, so
+    /// the deployment tolerates one failure less, as if this node were unreachable. Severity: danger.
     Quarantined {
         /// Reason for the quarantine: [`Restarted`](NodeFailure::Restarted),
         /// [`MaybeRestarted`](NodeFailure::MaybeRestarted) or [`Flushed`](NodeFailure::Flushed).
@@ -76,11 +76,11 @@ pub enum Finding {
         /// Size and direction of the difference.
         offset: ClockOffset,
     },
-    /// The nodes' clocks disagree by more than 125 ms, and this client's clock is closer to the clocks of a group that
-    /// is not the majority. The clocks of the other nodes may therefore be wrong. Reported for every node whose clock
-    /// was read. Severity: warning.
+    /// The nodes' clocks disagree by more than 125 ms, and this client's clock does not agree with a majority of them.
+    /// The clocks of the majority may therefore be wrong. Reported for every node whose clock was read. Severity:
+    /// warning.
     ClocksDisagree {
-        /// Size of the difference between the nodes' clocks.
+        /// Difference between the clocks of the two groups of nodes.
         by: Duration,
         /// Addresses of the nodes whose clocks are closer to this client's clock.
         near_client: Vec<String>,

@@ -355,10 +355,11 @@ impl Redlock {
     }
 
     /// Resolves when a quorum of nodes is connected on the current runtime, or on the [configured](Builder::runtime)
-    /// runtime. Resolves immediately if a quorum is already connected. If all connected nodes have started recently, it
-    /// also waits for the other nodes, because they may show that the deployment is not new; see
-    /// [`RestartGuard::Observed`](crate::RestartGuard::Observed). Starts the connections if necessary. Call this when a
-    /// service starts, so that the first acquire does not wait for connections:
+    /// runtime. Resolves immediately if a quorum is already connected. Starts the connections if necessary. If every
+    /// connected node has started recently, waits until each other node is connected or its first attempt to connect
+    /// has failed, because an older node would prove that the deployment is not new; see
+    /// [`RestartGuard::Observed`](crate::RestartGuard::Observed). Call this when a service starts, so that the first
+    /// acquire does not wait for connections:
     ///
     /// ```
     /// # #[cfg(feature = "test-util")]

@@ -47,7 +47,7 @@ pub enum TryUsingError<T, E> {
         /// Error that the work returned.
         #[source]
         error: E,
-        /// Error of the lock, if the lease also ended before the work finished; `None` otherwise.
+        /// Lock error, if the lease also ended before the work returned its error; `None` otherwise.
         lock: Option<UsingError<()>>,
     },
     /// The lock was not acquired, or the lease ended before the work finished. The work itself did not fail. If it

@@ -18,8 +18,8 @@ pub enum ReleaseOutcome {
     /// The release deleted the lock on a quorum of nodes, so the lease held it until then.
     Released,
     /// The lease had no quorum left, because the key was missing on too many nodes. The lock had
-    /// expired, or had been deleted, for example by a forced release. Other clients do not hold it
-    /// on enough nodes for [`TakenOver`](Self::TakenOver).
+    /// expired, or had been deleted, for example by a forced release. If other
+    /// clients hold it on enough nodes, the outcome is [`TakenOver`](Self::TakenOver) instead.
     Expired,
     /// The lease had no quorum left, because other clients hold the lock on too many nodes. The
     /// release did not change their keys.

@@ -252,7 +252,7 @@ impl LeaseRef {
     /// # let redlock = nodes.client().build()?;
     /// # let lease = redlock.acquire("orders/42").await?;
     /// tokio::select! {
-    ///     () = work() => println!("done, and ours to the end"),
+    ///     () = work() => println!("done, and the lock was held throughout"),
     ///     why = lease.lost() => println!("stopped: {why}"),
     /// }
     /// # assert!(!lease.is_valid());
@@ -264,8 +264,8 @@ impl LeaseRef {
     ///
     /// A dedicated thread wakes the future 2 ms before the validity ends. A blocked runtime
     /// therefore does not delay the notification, but a task on a blocked current-thread runtime
-    /// cannot run to receive it. After the machine was suspended, the future is woken once the
-    /// process runs again, whereas [`is_valid`](Self::is_valid) is correct immediately.
+    /// cannot run to receive it. After the machine was suspended, the future may be
+    /// woken slightly after the process resumes; [`is_valid`](Self::is_valid) is correct immediately.
     ///
     /// If another client deletes or replaces the key, the next renewal detects the loss. If the
     /// nodes support client tracking, a lease with [`auto_extend`](crate::Acquire::auto_extend)

@@ -30,7 +30,7 @@ pub enum VoteEligibility {
     /// deployment is not new. The server may have lost locks in a restart, so its grants do not
     /// count until it is older; see [`RestartGuard::Observed`](crate::RestartGuard::Observed).
     RecentStart {
-        /// Uptime of the server, as far as this client knows it.
+        /// Uptime of the server: the value that it reported, plus the time since then.
         up_for: Duration,
         /// Time until the node's grants count.
         counts_in: Duration,

@@ -11,20 +11,20 @@ use std::time::Duration;
 ///
 /// A client quarantines a node that may have restarted: the node's grants to acquires and adoptions
 /// do not count towards the quorum. The node still receives every command, and its votes on
-/// extensions and releases count. The quarantine ends when every lock that the node can have lost
+/// extensions and releases count. The quarantine ends when every lock that the node may have lost
 /// has expired. Its length, called *the quarantine period* below, is
 /// [`max_ttl`](crate::Builder::max_ttl) x (1 + 2 x [drift factor](crate::Builder::drift_factor)) +
 /// 1 s on this client's clock. A client also quarantines a node whose keys were flushed
 /// (`FLUSHALL`, `FLUSHDB`), once it finds that the node has lost a lock of this client.
 ///
-/// No configuration exempts a node from the quarantine. `appendfsync always` does not prove that
-/// the node still has the same disk, or that the process behind its address is not a promoted
-/// replica. If you can guarantee both, use
+/// Persistence settings of the server do not exempt a node from the quarantine. `appendfsync always`
+/// does not prove that the node still has the same disk, or that the process behind its address is
+/// not a promoted replica. If you can guarantee both, exempt the nodes with
 /// [`trust_persistence`](crate::Builder::trust_persistence).
 ///
-/// If a server reports no `run_id`, the client assumes that it is the same server as before under
-/// two conditions. According to its `uptime_in_seconds`, it was running before the client last
-/// connected to it. In addition, its `master_replid` has not changed.
+/// If a server reports no `run_id`, the client assumes that it is the same server as before only if
+/// its `uptime_in_seconds` shows that it was already running when the client last connected to it,
+/// and its `master_replid` has not changed.
 ///
 /// If `INFO` reports no uptime either, or is not permitted, the client treats each reconnect as a
 /// restart, and each first connection as a connection to a server that has just started. To avoid
@@ -35,8 +35,8 @@ use std::time::Duration;
 ///
 /// The age of a server is its uptime according to `INFO`. It depends on the node's wall clock.
 ///
-/// If you add two nodes to a single one, or replace two of three nodes, no client can acquire a
-/// lock for a quarantine period, because the new nodes started recently.
+/// If a deployment grows from one node to three, or two of its three nodes are replaced, no client
+/// can acquire a lock for a quarantine period, because the new nodes started recently.
 ///
 /// # Limits of detection
 ///
@@ -47,8 +47,8 @@ use std::time::Duration;
 ///   client assumes that the deployment is new. Bring the older nodes back first, or use
 ///   [`Strict`](Self::Strict).
 /// - **A power failure of all nodes.** Running clients wait for the quarantine period, but clients
-///   that start later do not. Start the nodes a quarantine period later, or use
-///   [`Strict`](Self::Strict).
+///   that start later do not. After a power failure, wait for one quarantine period before you
+///   start the nodes, or use [`Strict`](Self::Strict).
 ///
 /// Therefore restart one node at a time, and wait for [`max_ttl`](crate::Builder::max_ttl) plus one
 /// second before you restart the next.

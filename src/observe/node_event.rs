@@ -16,8 +16,8 @@ pub struct NodeChanged<'a> {
     pub from: NodeStanding,
     /// Standing after the change.
     pub to: NodeStanding,
-    /// Reason why the node's grants do not count towards the quorum, with the remaining time if it is known. `None` if
-    /// the grants count or the node has [stalled](NodeStanding::Stalled).
+    /// Reason why the node's grants do not count towards the quorum, including the time until they count again if that
+    /// is known. `None` if the grants count or the node has [stalled](NodeStanding::Stalled).
     pub reason: Option<&'a NodeFailure>,
     /// Duration of the standing before the change; zero if that standing was [`Unknown`](NodeStanding::Unknown).
     pub after: Duration,

@@ -30,7 +30,7 @@ pub struct NodeReport {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeVote {
-    /// The node executed the command.
+    /// The node granted the request: it set, extended or deleted the key.
     Granted,
     /// The node refused the command because the key holds a different value, or a type other than a string.
     Held,
@@ -93,8 +93,8 @@ impl NodeReport {
     }
 
     /// Returns the holder of the lock, if the node reported it. A node reports the holder only if the client requests
-    /// it. An [`acquire`](crate::Redlock::acquire) requests it after a refused attempt, or if only one attempt is
-    /// allowed. An attempt to acquire several resources or a fencing token always requests it. Use
+    /// it. An [`acquire`](crate::Redlock::acquire) requests it from the second attempt on, or in the first attempt if
+    /// only one is allowed. Acquires of several resources or with a fencing token request it in every attempt. Use
     /// [`status`](crate::Redlock::status) to read the holder without an acquire.
     pub fn holder(&self) -> Option<&Holder> {
         self.holder.as_ref()

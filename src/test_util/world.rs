@@ -38,7 +38,7 @@ pub trait World: Send + Sync + 'static {
     fn gate(&self) -> Box<dyn Gate>;
 }
 
-/// Callback of an alarm.
+/// Handle to the callback of an alarm. The world calls [`ring`](Self::ring) when the alarm is due.
 #[derive(Clone)]
 pub struct Bell(Weak<dyn Ring>);
 
