@@ -13,6 +13,8 @@ const MOST_SHOWN: usize = 3;
 /// [`Finding::Disagrees`](crate::Finding::Disagrees).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum Disagreement {
     /// The other clients use a different set of nodes. This is harmless only during a rollout that adds, removes or
     /// replaces a single node.
@@ -33,8 +35,16 @@ pub enum Disagreement {
     /// too early: locks that the node has lost may still be held.
     MaxTtl {
         /// The `max_ttl` of the other clients.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "theirs_seconds", serialize_with = "crate::wire::seconds")
+        )]
         theirs: Duration,
         /// The `max_ttl` of this client.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "ours_seconds", serialize_with = "crate::wire::seconds")
+        )]
         ours: Duration,
     },
     /// The other clients use a different key prefix, so their locks are independent of this client's locks.

@@ -24,6 +24,8 @@ pub enum Severity {
 /// [`NodeCheck::findings`](crate::NodeCheck::findings). The `Display` text states the consequence and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum Finding {
     /// The node does not reply, so it has no vote. Severity: danger.
     Unreachable {
@@ -38,6 +40,10 @@ pub enum Finding {
         /// [`MaybeRestarted`](NodeFailure::MaybeRestarted) or [`Flushed`](NodeFailure::Flushed).
         failure: NodeFailure,
         /// Time until the node's vote counts in acquires again.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "counts_in_seconds", serialize_with = "crate::wire::seconds")
+        )]
         counts_in: Duration,
     },
     /// The node is a replica, so it has no vote. Locks require a master. Severity: danger.
@@ -68,6 +74,10 @@ pub enum Finding {
     /// The server's clock was stepped during the check. A forward step expires locks early. Severity: danger.
     ClockMoved {
         /// Lower bound of the step's size.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "by_seconds", serialize_with = "crate::wire::seconds")
+        )]
         by: Duration,
     },
     /// The server's clock differs from the other nodes' clocks by more than 125 ms. The difference itself is harmless,
@@ -81,6 +91,10 @@ pub enum Finding {
     /// warning.
     ClocksDisagree {
         /// Difference between the clocks of the two groups of nodes.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "by_seconds", serialize_with = "crate::wire::seconds")
+        )]
         by: Duration,
         /// Addresses of the nodes whose clocks are closer to this client's clock.
         near_client: Vec<String>,
@@ -95,8 +109,16 @@ pub enum Finding {
         /// Key of the lock with the longest remaining TTL.
         key: String,
         /// Remaining TTL of that lock.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "ttl_seconds", serialize_with = "crate::wire::seconds")
+        )]
         ttl: Duration,
         /// The `max_ttl` of this client.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "max_ttl_seconds", serialize_with = "crate::wire::seconds")
+        )]
         max_ttl: Duration,
     },
     /// The server's persistence settings do not protect locks from loss in a restart or a crash. Severity: warning.

@@ -5,8 +5,6 @@
 mod deployment;
 mod finding;
 mod offset;
-#[cfg(feature = "serde")]
-mod serialized;
 
 pub use deployment::Disagreement;
 pub use finding::{Finding, Severity};
@@ -48,17 +46,46 @@ const OLDEST: (u32, u32) = (6, 2);
 ///   warning: no persistence: a restart loses all locks; …
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct NodeCheck {
     name: Arc<str>,
     version: Option<String>,
     role: Option<Role>,
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "uptime_seconds", serialize_with = "crate::wire::seconds")
+    )]
     uptime: Option<Duration>,
     persistence: Option<Persistence>,
+    #[cfg_attr(feature = "serde", serde(rename = "maxmemory_bytes"))]
     maxmemory: Option<u64>,
     eviction_policy: Option<String>,
     clock_offset: Option<ClockOffset>,
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "latency_seconds", serialize_with = "crate::wire::seconds")
+    )]
     latency: Option<Duration>,
+    #[cfg_attr(feature = "serde", serde(serialize_with = "described"))]
     findings: Vec<Finding>,
+}
+
+/// Serializes findings with their severity, and their text as `message`.
+#[cfg(feature = "serde")]
+fn described<S: serde::Serializer>(findings: &[Finding], serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(serde::Serialize)]
+    struct Described<'a> {
+        severity: Severity,
+        message: String,
+        #[serde(flatten)]
+        finding: &'a Finding,
+    }
+
+    serializer.collect_seq(findings.iter().map(|finding| Described {
+        severity: finding.severity(),
+        message: finding.to_string(),
+        finding,
+    }))
 }
 
 impl NodeCheck {

@@ -15,9 +15,22 @@ use std::time::Duration;
 ///
 /// The `Display` text looks like `60.0s ahead ±0.2ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ClockOffset {
+    #[cfg_attr(feature = "serde", serde(rename = "offset_seconds", serialize_with = "in_seconds"))]
     nanos: i128,
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "uncertainty_seconds", serialize_with = "crate::wire::seconds")
+    )]
     uncertainty: Duration,
+}
+
+/// Serializes a number of nanoseconds as seconds.
+#[cfg(feature = "serde")]
+#[allow(clippy::cast_precision_loss, clippy::trivially_copy_pass_by_ref)]
+fn in_seconds<S: serde::Serializer>(nanos: &i128, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(*nanos as f64 / 1e9)
 }
 
 impl ClockOffset {

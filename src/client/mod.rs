@@ -14,8 +14,6 @@ mod node_info;
 mod observed;
 mod profile;
 mod redlock;
-#[cfg(feature = "serde")]
-mod serialized;
 mod settings;
 mod status;
 mod text;

@@ -4,8 +4,10 @@ use crate::node::{NodeShared, NodeState, VoteEligibility};
 
 /// Last known state of one node of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct NodeInfo {
     name: String,
+    #[cfg_attr(feature = "serde", serde(flatten))]
     state: NodeState,
     eligibility: VoteEligibility,
     version: Option<String>,

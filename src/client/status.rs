@@ -15,6 +15,7 @@ use std::time::Duration;
 /// `Display` and `Debug` write one line without lock values, for example
 /// `held by worker-7 (need 3): a:6379 held by worker-7 for 9.8s, b:6379 free, …`.
 #[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Status {
     needed: usize,
     nodes: Box<[NodeStatus]>,
@@ -22,16 +23,24 @@ pub struct Status {
 
 /// Entry of a [`Status`] for one node.
 #[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct NodeStatus {
     name: Arc<str>,
+    #[cfg_attr(feature = "serde", serde(flatten))]
     state: LockState,
     eligibility: VoteEligibility,
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "latency_seconds", serialize_with = "crate::wire::seconds")
+    )]
     latency: Option<Duration>,
 }
 
 /// State of a lock on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(tag = "state", content = "detail", rename_all = "snake_case"))]
 pub enum LockState {
     /// The key does not exist.
     Free,
@@ -42,6 +51,10 @@ pub enum LockState {
     /// client does not read the value. No client can acquire the lock on this node.
     Foreign {
         /// Remaining ttl of the key; `None` if the key does not expire.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "ttl_seconds", serialize_with = "crate::wire::seconds")
+        )]
         ttl: Option<Duration>,
     },
     /// The client does not know the state of the lock, because the node failed or its reply was not valid. Contains the

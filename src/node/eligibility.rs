@@ -11,6 +11,8 @@ use std::time::Duration;
 /// 60.1s`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", content = "detail", rename_all = "snake_case"))]
 pub enum VoteEligibility {
     /// The node's grants count towards the quorum.
     Counted,
@@ -24,6 +26,10 @@ pub enum VoteEligibility {
     Deferred {
         /// Delay between a grant and the time from which it counts. It decreases over time, and
         /// becomes zero when every key that was set before the step has expired.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "lag_seconds", serialize_with = "crate::wire::seconds")
+        )]
         lag: Duration,
     },
     /// The server had started only recently when this client first connected to it, although the
@@ -31,8 +37,16 @@ pub enum VoteEligibility {
     /// count until it is older; see [`RestartGuard::Observed`](crate::RestartGuard::Observed).
     RecentStart {
         /// Uptime of the server: the value that it reported, plus the time since then.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "up_for_seconds", serialize_with = "crate::wire::seconds")
+        )]
         up_for: Duration,
         /// Time until the node's grants count.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "counts_in_seconds", serialize_with = "crate::wire::seconds")
+        )]
         counts_in: Duration,
     },
     /// The node's grants do not count. Contains the reason. After

@@ -36,8 +36,6 @@ mod push;
 mod queued_command;
 mod reconnect;
 mod runtime;
-#[cfg(feature = "serde")]
-mod serialized;
 mod session;
 mod set_up_attempt;
 mod settle;

@@ -42,6 +42,8 @@ pub(crate) struct Endpoint {
 /// Displays as a short phrase, for example `up` or `down: connection refused`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(tag = "state", content = "detail", rename_all = "snake_case"))]
 pub enum NodeState {
     /// The client is not connected yet: it has sent no command to the node, or it is establishing
     /// the first connection. This is also the state while the client replaces a connection that

@@ -9,11 +9,37 @@ const SLEW: Duration = Duration::from_secs(1);
 
 /// Holder of a lock, as reported by a node.
 #[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(into = "Described"))]
 pub struct Holder {
     value: Value,
     ttl: Option<Duration>,
     /// The maximum ttl of locks, if known.
     max_ttl: Option<Duration>,
+}
+
+/// JSON form of a [`Holder`], without the lock's value.
+#[cfg(feature = "serde")]
+#[derive(serde::Serialize)]
+struct Described {
+    hint: String,
+    metadata: Option<String>,
+    #[serde(rename = "ttl_seconds", serialize_with = "crate::wire::seconds")]
+    ttl: Option<Duration>,
+    cooling_down: bool,
+    exceeds_max_ttl: bool,
+}
+
+#[cfg(feature = "serde")]
+impl From<Holder> for Described {
+    fn from(holder: Holder) -> Self {
+        Self {
+            hint: holder.hint(),
+            metadata: holder.metadata().map(str::to_owned),
+            ttl: holder.ttl(),
+            cooling_down: holder.is_cooling_down(),
+            exceeds_max_ttl: holder.exceeds_max_ttl(),
+        }
+    }
 }
 
 /// Hint about a lock whose TTL exceeds this `max_ttl`.

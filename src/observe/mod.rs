@@ -13,8 +13,6 @@ mod node_standings;
 mod observer;
 mod observers;
 mod report;
-#[cfg(feature = "serde")]
-mod serialized;
 mod token;
 mod told;
 

@@ -11,17 +11,28 @@ use std::time::Duration;
 /// Displays as one line, for example `2/5 granted (need 3): a:6379 granted 1.2ms, b:6379 granted 0.9ms, c:6379 held
 /// 1.0ms, d:6379 timeout 50ms, e:6379 connection refused`. The line contains no lock values, user names or passwords.
 #[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Report {
     needed: usize,
     nodes: Box<[NodeReport]>,
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "retry_after_seconds", serialize_with = "crate::wire::seconds")
+    )]
     retry_after: Option<Duration>,
 }
 
 /// Reply of one node in a [`Report`].
 #[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct NodeReport {
     name: Arc<str>,
+    #[cfg_attr(feature = "serde", serde(flatten))]
     vote: NodeVote,
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "latency_seconds", serialize_with = "crate::wire::seconds")
+    )]
     latency: Option<Duration>,
     holder: Option<Holder>,
 }
@@ -29,6 +40,8 @@ pub struct NodeReport {
 /// Vote of one node in a round of commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(tag = "vote", content = "detail", rename_all = "snake_case"))]
 pub enum NodeVote {
     /// The node granted the request: it set, extended or deleted the key.
     Granted,

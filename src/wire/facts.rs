@@ -22,6 +22,7 @@ pub enum Role {
 /// Source: the page "Redis persistence" of the Redis documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Persistence {
     /// The server keeps no data.
     Nothing,

@@ -12,19 +12,27 @@ const MAX_ERROR: usize = 200;
 /// Displays as a short phrase, for example `timeout 50ms` or `connection refused`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", content = "detail", rename_all = "snake_case"))]
 pub enum NodeFailure {
     /// The node did not reply within this time. The time is the node timeout, or less if the acquire's wait time ended
     /// earlier.
-    Timeout(Duration),
+    Timeout(
+        #[cfg_attr(feature = "serde", serde(serialize_with = "crate::wire::seconds"))] Duration,
+    ),
     /// The command was not sent within this time, because the client was still establishing the first connection or
     /// replacing a broken one. See [`Redlock::ready`](crate::Redlock::ready).
-    Connecting(Duration),
+    Connecting(
+        #[cfg_attr(feature = "serde", serde(serialize_with = "crate::wire::seconds"))] Duration,
+    ),
     /// The client had too many other commands to send. It did not send this command within the given time, or sent it
     /// too late for a reply. This failure does not indicate a fault of the node.
-    Queued(Duration),
+    Queued(#[cfg_attr(feature = "serde", serde(serialize_with = "crate::wire::seconds"))] Duration),
     /// The node has stalled: it has not replied to an earlier command for this time. The client therefore did not send
     /// the command.
-    Stalled(Duration),
+    Stalled(
+        #[cfg_attr(feature = "serde", serde(serialize_with = "crate::wire::seconds"))] Duration,
+    ),
     /// The command was not sent, because there is no connection. Contains the reason.
     Unreachable(Arc<str>),
     /// The connection broke before the reply arrived. The node may have executed the command. Contains the reason.
@@ -45,16 +53,32 @@ pub enum NodeFailure {
     /// [`RestartGuard`](crate::RestartGuard).
     Restarted {
         /// Time since the restart, or since its detection if the time of the restart is unknown.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "ago_seconds", serialize_with = "crate::wire::seconds")
+        )]
         ago: Duration,
         /// Time until the node's grants count again.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "counts_in_seconds", serialize_with = "crate::wire::seconds")
+        )]
         counts_in: Duration,
     },
     /// The server may have restarted. The connection is new, and `INFO` does not prove that the server process is the
     /// same as before. The node's grants do not count yet.
     MaybeRestarted {
         /// Time since the connection was established.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "ago_seconds", serialize_with = "crate::wire::seconds")
+        )]
         ago: Duration,
         /// Time until the node's grants count again.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "counts_in_seconds", serialize_with = "crate::wire::seconds")
+        )]
         counts_in: Duration,
         /// Reason why the proof is missing, for example `INFO is not permitted`. In this example, permit `INFO` with
         /// `ACL SETUSER … +info`.
@@ -63,8 +87,16 @@ pub enum NodeFailure {
     /// The server's keys were flushed, so its grants do not count yet. See [`RestartGuard`](crate::RestartGuard).
     Flushed {
         /// Time since the flush.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "ago_seconds", serialize_with = "crate::wire::seconds")
+        )]
         ago: Duration,
         /// Time until the node's grants count again.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "counts_in_seconds", serialize_with = "crate::wire::seconds")
+        )]
         counts_in: Duration,
     },
     /// The server's clock is unreliable, for one of two reasons:
@@ -77,8 +109,16 @@ pub enum NodeFailure {
     /// Correct the clock (`chronyd`, `ntpd`).
     Suspect {
         /// Lower bound of the time by which the server's clock is ahead of this client's clock.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "ahead_seconds", serialize_with = "crate::wire::seconds")
+        )]
         ahead: Duration,
         /// Time until the node's votes count again, provided that its clock does not deviate further.
+        #[cfg_attr(
+            feature = "serde",
+            serde(rename = "counts_in_seconds", serialize_with = "crate::wire::seconds")
+        )]
         counts_in: Duration,
     },
     /// The reply is not valid for the command. Contains a description of the reply.
@@ -247,6 +287,27 @@ pub(crate) fn short(duration: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn failures_serialize_as_kind_and_detail() {
+        use serde_json::{json, to_value};
+        let (ago, counts_in) = (Duration::from_secs(3), Duration::from_secs(57));
+        for (failure, expected) in [
+            (NodeFailure::Replica, json!({"kind": "replica"})),
+            (NodeFailure::Unexpected("nil".into()), json!({"kind": "unexpected", "detail": "nil"})),
+            (
+                NodeFailure::Timeout(Duration::from_millis(50)),
+                json!({"kind": "timeout", "detail": 0.05}),
+            ),
+            (
+                NodeFailure::Restarted { ago, counts_in },
+                json!({"kind": "restarted", "detail": {"ago_seconds": 3.0, "counts_in_seconds": 57.0}}),
+            ),
+        ] {
+            assert_eq!(to_value(&failure).expect("serializable"), expected);
+        }
+    }
 
     #[test]
     fn short_duration_format() {

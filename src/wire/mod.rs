@@ -22,7 +22,7 @@ mod requests;
 mod scan;
 mod script;
 #[cfg(feature = "serde")]
-mod serialized;
+mod seconds;
 mod set_up;
 mod set_up_parts;
 mod sync_check;
@@ -52,7 +52,7 @@ pub(crate) use requests::Requests;
 pub(crate) use scan::{FoundLock, ask_keys, ask_locks, found_locks, scanned_keys};
 pub(crate) use script::Form;
 #[cfg(feature = "serde")]
-pub(crate) use serialized::seconds;
+pub(crate) use seconds::seconds;
 pub(crate) use set_up::{ServerInfo, SetUp};
 pub(crate) use set_up_parts::{Optional, Optionals, SetUpParts, omitted_reply};
 pub(crate) use sync_check::{append_sync_check, verify_sync};

@@ -28,7 +28,7 @@ async fn scene(cluster: &Cluster) -> Redlock {
 }
 
 #[tokio::test]
-async fn all_that_a_client_tells_can_be_written_and_has_no_value_and_no_password() {
+async fn public_types_serialize_without_values_and_passwords() {
     let cluster = Cluster::start_with(3, &Server::builder().password("topsecret"));
     let redlock = scene(&cluster).await;
     let value = "0123456789abcdef0123456789abcdef:worker-8";
@@ -36,39 +36,47 @@ async fn all_that_a_client_tells_can_be_written_and_has_no_value_and_no_password
     let name = |at: usize| cluster[at].addr().to_string();
 
     let status = text(&redlock.status("r").await.expect("two answer"));
-    assert_eq!(names(&status), ["acquirable_in_seconds", "holder", "is_held", "needed", "nodes"]);
-    assert_eq!((&status["is_held"], &status["needed"]), (&json!(false), &json!(2)));
+    assert_eq!(names(&status), ["needed", "nodes"]);
     let nodes = status["nodes"].as_array().expect("a list");
     for (at, state) in ["held", "foreign", "failed"].into_iter().enumerate() {
-        let fields =
-            ["eligibility", "failure", "holder", "latency_seconds", "name", "state", "ttl_seconds"];
+        let fields = ["detail", "eligibility", "latency_seconds", "name", "state"];
         assert_eq!(names(&nodes[at]), fields);
         assert_eq!((&nodes[at]["name"], &nodes[at]["state"]), (&json!(name(at)), &json!(state)));
     }
-    assert_eq!(nodes[0]["holder"]["metadata"], "worker-8");
-    let left = nodes[0]["ttl_seconds"].as_f64().expect("a number");
+    let holder = &nodes[0]["detail"];
+    assert_eq!((&holder["metadata"], &holder["hint"]), (&json!("worker-8"), &json!("012345")));
+    let left = holder["ttl_seconds"].as_f64().expect("a number");
     assert!(left > 0.0 && left <= 60.0, "{left}");
-    assert_eq!(nodes[1]["ttl_seconds"], Value::Null);
-    assert_eq!(nodes[2]["failure"]["message"], "connection refused");
+    assert_eq!(nodes[1]["detail"], json!({"ttl_seconds": null}));
+    assert_eq!(nodes[2]["detail"], json!({"kind": "unreachable", "detail": "connection refused"}));
 
-    let refused = redlock.try_acquire("r").await.expect_err("nobody can have it");
+    let refused = redlock.try_acquire("r").await.expect_err("two nodes refuse it");
     let report = text(refused.report().expect("it was an attempt"));
-    assert_eq!(names(&report), ["granted", "needed", "nodes", "retry_after_seconds"]);
+    assert_eq!(names(&report), ["needed", "nodes", "retry_after_seconds"]);
     let votes = report["nodes"].as_array().expect("a list");
     let votes: Vec<_> = votes.iter().map(|node| node["vote"].clone()).collect();
     assert_eq!(votes, ["held", "held", "failed"]);
 
-    let checks = text(&redlock.check().await.expect("two can be looked at"));
-    assert_eq!(checks[0]["role"], "master");
-    assert_eq!(checks[0]["persistence"], "nothing");
-    assert_eq!((&checks[0]["worst"], &checks[2]["worst"]), (&json!("warning"), &json!("danger")));
-    assert_eq!(checks[2]["findings"][0]["kind"], "unreachable");
+    let checks = text(&redlock.check().await.expect("two nodes reply"));
+    assert_eq!(
+        (&checks[0]["role"], &checks[0]["persistence"]),
+        (&json!("master"), &json!("nothing"))
+    );
+    assert!(checks[0]["uptime_seconds"].is_number() && checks[2]["uptime_seconds"].is_null());
+    let finding = &checks[0]["findings"][0];
+    assert_eq!(
+        (&finding["kind"], &finding["severity"]),
+        (&json!("not_durable"), &json!("warning"))
+    );
+    assert!(finding["message"].as_str().is_some_and(|message| message.contains("restart")));
+    let failure = json!({"kind": "unreachable", "detail": "connection refused"});
+    assert_eq!(checks[2]["findings"][0]["failure"], failure);
 
     let infos = text(&redlock.nodes());
-    let fields = ["eligibility", "evicting", "failure", "name", "state", "version"];
-    assert_eq!(names(&infos[0]), fields);
-    assert_eq!((&infos[0]["state"], &infos[2]["state"]), (&json!("up"), &json!("down")));
-    assert_eq!(infos[0]["eligibility"]["kind"], "counted");
+    assert_eq!(names(&infos[0]), ["eligibility", "evicting", "name", "state", "version"]);
+    assert_eq!(infos[0]["eligibility"], json!({"kind": "counted"}));
+    assert_eq!((&infos[2]["state"], &infos[2]["detail"]), (&json!("down"), &failure));
+    assert_eq!(infos[2]["eligibility"], json!({"kind": "unavailable"}));
 
     for told in [status, report, checks, infos] {
         let told = told.to_string();

@@ -95,13 +95,22 @@ struct Answer<'a> {
     at: Option<String>,
     resource: String,
     state: Verdict,
+    holder: Option<Holder>,
+    acquirable_in_seconds: Option<f64>,
     #[serde(flatten)]
     status: &'a Status,
 }
 
 impl<'a> Answer<'a> {
     fn new(name: &[u8], status: &'a Status) -> Self {
-        Self { at: None, resource: resource::shown(name), state: Verdict::of(status), status }
+        Self {
+            at: None,
+            resource: resource::shown(name),
+            state: Verdict::of(status),
+            holder: status.holder(),
+            acquirable_in_seconds: status.acquirable_in().map(|wait| wait.as_secs_f64()),
+            status,
+        }
     }
 
     /// The summary, and a line for each node.

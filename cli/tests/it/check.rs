@@ -32,7 +32,8 @@ fn json_is_an_array_of_nodes() {
     let mut scene = Scene::on(&nodes);
     let json = scene.run(&["check", "--json"]).out;
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-    let worst = json.as_array().expect("a list").iter().map(|node| &node["worst"]);
-    assert_eq!(worst.collect::<Vec<_>>(), ["warning", "warning", "danger"]);
+    let first =
+        json.as_array().expect("a list").iter().map(|node| &node["findings"][0]["severity"]);
+    assert_eq!(first.collect::<Vec<_>>(), ["warning", "warning", "danger"]);
     scene.compare_with("check-json.txt");
 }
