@@ -2,14 +2,14 @@
 
 use thiserror::Error;
 
-/// Error of a blocking method that was called on a thread that is polling an async task. Such a
-/// thread must not block. Use the async client there, or call the method in
+/// Error returned when a blocking method is called on a thread that is polling an async task. Such
+/// a thread must not block: use the async client there, or call the method in
 /// `tokio::task::spawn_blocking`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("called inside an async runtime: use the async client there, or spawn_blocking")]
 pub struct InsideRuntime;
 
-/// Error of a blocking method: either the error of the async method, or [`InsideRuntime`].
+/// Error returned by a blocking method: either the error of the async method, or [`InsideRuntime`].
 ///
 /// ```
 /// use quorlock::{AcquireError, blocking};

@@ -6,9 +6,8 @@ use crate::error::ConfigError;
 use crate::protocol::RetryPolicy;
 use std::time::Duration;
 
-/// Builder for a blocking client that shares the connections of an existing client and has
-/// different settings, for one kind of lock; see [`Profile`](crate::Profile).
-/// [`build`](Self::build) creates the client.
+/// Builder for a blocking client that shares the connections of an existing client, but has its own
+/// settings; see [`Profile`](crate::Profile). [`build`](Self::build) creates the client.
 #[derive(Clone, Debug)]
 #[must_use = "a profile does nothing until build() is called"]
 pub struct Profile {

@@ -9,13 +9,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Builder for a client that shares the connections of an existing client and has different settings, for example for
-/// short contended locks or for the lock of a leader. [`Redlock::profile`] starts a profile, and [`build`](Self::build)
+/// Builder for a client that shares the connections of an existing client, but has different settings, for example for
+/// short contended locks or for leader election. [`Redlock::profile`] starts a profile, and [`build`](Self::build)
 /// creates the client. Keep that client, and clone it where it is needed.
 ///
 /// # Default
 ///
-/// The profile inherits all settings that it does not set from the client on which [`Redlock::profile`] was called.
+/// Settings that the profile does not set are inherited from the client on which [`Redlock::profile`] was called.
 /// That client may itself have been built from a profile. Settings of an [`Acquire`] override the profile's settings
 /// for that acquire only.
 #[derive(Clone)]

@@ -355,11 +355,8 @@ impl Redlock {
     }
 
     /// Resolves when a quorum of nodes is connected on the current runtime, or on the [configured](Builder::runtime)
-    /// runtime. Resolves immediately if a quorum is already connected. Starts the connections if necessary. If every
-    /// connected node has started recently, waits until each other node is connected or its first attempt to connect
-    /// has failed, because an older node would prove that the deployment is not new; see
-    /// [`RestartGuard::Observed`](crate::RestartGuard::Observed). Call this when a service starts, so that the first
-    /// acquire does not wait for connections:
+    /// runtime. Resolves immediately if a quorum is already connected. Starts the connections if necessary. Call this
+    /// when a service starts, so that the first acquire does not wait for connections:
     ///
     /// ```
     /// # #[cfg(feature = "test-util")]
@@ -375,6 +372,10 @@ impl Redlock {
     /// # #[cfg(not(feature = "test-util"))]
     /// # fn main() {}
     /// ```
+    ///
+    /// If all connected nodes started recently, also waits for the remaining nodes, until each is connected or the
+    /// first attempt to connect to it has failed. A node that has been running longer proves that the deployment is not
+    /// new; see [`RestartGuard::Observed`](crate::RestartGuard::Observed).
     ///
     /// This method has no time limit and keeps waiting during an outage, so use a timeout as in the example.
     /// [`check`](Self::check) reports whether the nodes' configuration is safe for locks.

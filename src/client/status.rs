@@ -44,7 +44,7 @@ pub struct NodeStatus {
 pub enum LockState {
     /// The key does not exist.
     Free,
-    /// The key has the value of a lock. Contains the lock's holder.
+    /// The lock is held: the key exists and contains a lock value. Contains the lock's holder.
     Held(Holder),
     /// The key has a value that does not belong to a lock of this library. Either the value is not a string, for
     /// example because a different library uses the key for a lock, or it is a string of more than 4,200 bytes. The

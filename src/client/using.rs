@@ -41,7 +41,7 @@ pub enum UsingError<T> {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TryUsingError<T, E> {
-    /// The work finished and returned an error. The lock was released, as after successful work.
+    /// The work finished and returned an error. The lock was released, just as when the work succeeds.
     #[error("the work failed: {error}")]
     Work {
         /// Error that the work returned.

@@ -195,7 +195,7 @@ pub enum ConfigError {
          holder release them, and acquire them with acquire_all()"
     )]
     AdoptsSet {
-        /// Number of resources of the lease, according to its value.
+        /// Number of resources that is recorded in the lock value of the lease.
         resources: usize,
     },
     /// The metadata is too long. Its length is limited because every command of a lease contains it.
@@ -308,7 +308,7 @@ pub enum ConfigError {
     /// The operating system could not start the thread of a blocking client.
     #[error("cannot start the thread of a blocking client: {reason}")]
     NoThread {
-        /// Error of the operating system.
+        /// Error message from the operating system.
         reason: String,
     },
     /// The cool-down of [`release_after`](crate::Lease::release_after) exceeds `max_ttl`. The restart guard excludes a

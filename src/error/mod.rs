@@ -185,7 +185,8 @@ impl From<NoRuntime> for ClientError {
     }
 }
 
-/// Error returned if a release could not be confirmed, or if its cool-down is too long. The lease has ended anyway.
+/// Error returned if a release could not be confirmed, or if the requested cool-down is too long. In both cases, the
+/// lease has ended.
 /// Nodes that did not reply receive the release as soon as possible, and the keys expire at the end of their TTL.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]

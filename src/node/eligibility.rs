@@ -25,7 +25,7 @@ pub enum VoteEligibility {
     /// afterwards.
     Deferred {
         /// Delay between a grant and the time from which it counts. It decreases over time, and
-        /// becomes zero when every key that was set before the step has expired.
+        /// reaches zero once every key that was set before the clock step has expired.
         #[cfg_attr(
             feature = "serde",
             serde(rename = "lag_seconds", serialize_with = "crate::wire::seconds")
@@ -49,10 +49,10 @@ pub enum VoteEligibility {
         )]
         counts_in: Duration,
     },
-    /// The node's grants do not count. Contains the reason. After
+    /// The node's grants do not count. Contains the reason. If the reason is
     /// [`Restarted`](NodeFailure::Restarted), [`MaybeRestarted`](NodeFailure::MaybeRestarted) or
     /// [`Flushed`](NodeFailure::Flushed), the node's votes on extensions and releases still count.
-    /// After [`Suspect`](NodeFailure::Suspect), only its votes on releases count.
+    /// If it is [`Suspect`](NodeFailure::Suspect), only its votes on releases count.
     Excluded(NodeFailure),
 }
 

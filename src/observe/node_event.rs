@@ -180,8 +180,7 @@ pub enum NodeAnswer<'a> {
     Granted,
     /// The node refused the command because the key holds a different value, or a type other than a string.
     Held,
-    /// The key does not exist. This reply is possible for extensions, releases and adoptions, but not for other
-    /// acquires.
+    /// The key does not exist. Nodes send this reply to extensions, releases and adoptions only.
     Missing,
     /// The node's vote does not count. Contains the reason.
     Failed(&'a NodeFailure),

@@ -87,7 +87,7 @@ pub enum TokenRangeError {
     /// The token does not fit into an `i64`. Tokens of leases always fit, because they are below 2<sup>53</sup>.
     #[error("fencing token {number} does not fit into an i64: tokens of leases are below 2^53")]
     AboveMax {
-        /// Number of the token.
+        /// Numeric value of the token.
         number: u64,
     },
 }
