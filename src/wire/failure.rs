@@ -76,7 +76,7 @@ pub enum NodeFailure {
     ///
     /// Correct the clock (`chronyd`, `ntpd`).
     Suspect {
-        /// Lower bound of the time by which the server's clock is ahead of this client's clock.
+        /// Minimum amount by which the server's clock is ahead of this client's clock.
         ahead: Duration,
         /// Time until the node's votes count again, provided that its clock does not deviate further.
         counts_in: Duration,
