@@ -108,7 +108,7 @@ pub enum NodeFailure {
     ///
     /// Correct the clock (`chronyd`, `ntpd`).
     Suspect {
-        /// Lower bound of the time by which the server's clock is ahead of this client's clock.
+        /// Minimum amount by which the server's clock is ahead of this client's clock.
         #[cfg_attr(
             feature = "serde",
             serde(rename = "ahead_seconds", serialize_with = "crate::wire::seconds")
