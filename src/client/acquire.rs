@@ -2,12 +2,12 @@
 
 use super::observed::AcquireWatch;
 use super::redlock::Inner;
-use super::settings::{Manner, check_metadata, check_value};
+use super::settings::{LockOptions, check_value, lock_option_setters};
 use crate::acquire::{AcquireRequest, Adoption, PreviousLease};
 use crate::error::{AcquireError, ConfigError};
 use crate::lease::Lease;
 use crate::observe::Tag;
-use crate::protocol::{RetryPolicy, Time, Ttl};
+use crate::protocol::{RetryPolicy, Time};
 use crate::wire::{Key, Keys, Value};
 use futures::future::BoxFuture;
 use std::fmt;
@@ -28,20 +28,7 @@ use std::time::Duration;
 pub struct Acquire {
     client: Arc<Inner>,
     target: Target,
-    ttl: Duration,
-    /// `None` for a single attempt without a wait bound.
-    wait: Option<Duration>,
-    retry: RetryPolicy,
-    gives_up_early: bool,
-    /// Maximum hold time, if the lease is to be extended in the background.
-    auto_extend: Option<Duration>,
-    /// Minimum time for which the lock stays unavailable to others, even after an early release.
-    at_least: Duration,
-    /// Remaining validity at which the work has to stop.
-    stop_before: Option<Duration>,
-    metadata: Option<Arc<str>>,
-    is_fenced: bool,
-    class: Option<&'static str>,
+    options: LockOptions,
     stage: Stage,
 }
 
@@ -60,25 +47,8 @@ enum Target {
 
 impl Acquire {
     fn new(client: Arc<Inner>, target: Target) -> Self {
-        let (ttl, metadata) = (client.settings.ttl, client.settings.metadata.clone());
-        let is_fenced = client.settings.is_fenced;
-        let Manner { gives_up_early, auto_extend, at_least, stop_before, class } =
-            client.settings.manner;
-        Self {
-            client,
-            target,
-            ttl,
-            wait: None,
-            retry: RetryPolicy::none(),
-            gives_up_early,
-            auto_extend,
-            at_least,
-            stop_before,
-            metadata,
-            is_fenced,
-            class,
-            stage: Stage::Fresh,
-        }
+        let options = client.settings.lock.clone();
+        Self { client, target, options, stage: Stage::Fresh }
     }
 
     pub(crate) fn one(client: Arc<Inner>, resource: &[u8]) -> Self {
@@ -99,183 +69,22 @@ impl Acquire {
         Self::new(client, Target::HandedOver(resource.into(), value))
     }
 
-    /// Applies the client's wait bound and retry policy.
-    pub(crate) fn patient(self) -> Self {
-        let (wait, retry) = (self.client.settings.wait, self.client.settings.retry.clone());
-        self.wait(wait).retry(retry)
-    }
-
-    /// Sets how long a node keeps the lock unless the lease is extended or released. Overrides the client's
-    /// [`ttl`](crate::Builder::ttl).
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
+    /// Makes a single attempt, without a limit of its time.
+    pub(crate) fn once(mut self) -> Self {
+        (self.options.wait, self.options.retry) = (None, RetryPolicy::none());
         self
     }
 
-    /// Sets the total time that the acquire may take, including all attempts. Overrides the client's
-    /// [`wait`](crate::Builder::wait).
-    pub fn wait(mut self, wait: Duration) -> Self {
-        self.wait = Some(wait);
-        self
-    }
+    lock_option_setters!();
 
-    /// Sets the policy for retries after a refused attempt. Overrides the client's [`retry`](crate::Builder::retry).
-    ///
-    /// By default, [`try_acquire`](crate::Redlock::try_acquire) makes a single attempt, to which the client's
-    /// [`wait`](crate::Builder::wait) does not apply. With a policy that retries, the client's `wait` limits the total
-    /// time, unless this acquire has its own [`wait`](Self::wait).
-    pub fn retry(mut self, policy: RetryPolicy) -> Self {
-        self.retry = policy;
-        self
-    }
-
-    /// Limits the number of attempts that the acquire makes within its [wait time](Self::wait).
-    ///
-    /// An attempt starts as soon as the lock is likely to be free, and otherwise after the delay that the [retry
-    /// policy](Self::retry) specifies. A later call to `retry` replaces this limit.
-    pub fn max_attempts(mut self, attempts: u32) -> Self {
-        self.retry = self.retry.limit(attempts.saturating_sub(1));
-        self
-    }
-
-    /// Fails the acquire as soon as the holder's remaining ttl exceeds the remaining wait time. This also fails an
-    /// acquire that would have succeeded by waiting, because the holder may release the lock before its ttl ends. By
-    /// default, an acquire waits for its full wait time.
-    pub fn give_up_early(mut self) -> Self {
-        self.gives_up_early = true;
-        self
-    }
-
-    /// Enables background renewal: the client extends the lease each time a third of its validity has passed, until the
-    /// lease is released or dropped. After `max_hold`, the lease is lost, so that an unresponsive holder does not keep
-    /// the lock indefinitely. `max_hold` does not limit explicit calls to [`extend`](crate::LeaseRef::extend). For
-    /// background renewal without a limit, see [`auto_extend_forever`](Self::auto_extend_forever).
-    ///
-    /// An extension also restores the key on nodes that have lost it, as long as a majority of the nodes still has it.
-    /// A failed extension is retried until the validity ends. See [`lost`](crate::LeaseRef::lost) for how the holder is
-    /// notified of a loss.
-    ///
-    /// `max_hold` must be longer than the [node timeout](crate::Builder::node_timeout), because the lease could
-    /// otherwise end while it is being acquired. A shorter `max_hold` is rejected with
-    /// [`MaxHoldTooShort`](crate::ConfigError::MaxHoldTooShort). An acquire that takes longer than `max_hold` fails.
-    pub fn auto_extend(mut self, max_hold: Duration) -> Self {
-        self.auto_extend = Some(max_hold);
-        self
-    }
-
-    /// Enables background renewal without a limit. An unresponsive holder then keeps the lock for as long as its
-    /// process runs. Use this for a leader whose work is supervised by other means. Otherwise, prefer
-    /// [`auto_extend`](Self::auto_extend).
-    pub fn auto_extend_forever(self) -> Self {
-        self.auto_extend(Duration::MAX)
-    }
-
-    /// Keeps the resource locked for at least `time`, even if the lease is released or dropped earlier. The time is
-    /// measured from the start of the attempt that acquired the lock. If the lease is released or dropped before `time`
-    /// has elapsed, the release replaces the lock's value with a value that has no owner and expires at the end of
-    /// `time`, as [`release_after`](crate::Lease::release_after) does.
-    ///
-    /// Use this for scheduled jobs that must run on one host only. Neither a host whose clock is slightly late nor a
-    /// job that fails immediately then causes a second run.
-    ///
-    /// `time` is truncated to whole milliseconds. Default: zero.
-    ///
-    /// If `time` is longer than the [ttl](Self::ttl), the acquire fails with
-    /// [`AtLeastExceedsTtl`](crate::ConfigError::AtLeastExceedsTtl) before it contacts a node.
-    pub fn at_least(mut self, time: Duration) -> Self {
-        self.at_least = time;
-        self
-    }
-
-    /// Sets the text that is stored with the lock and shown in its [status](crate::Redlock::status), at most
-    /// 4096 bytes. Overrides the client's [`metadata`](crate::Builder::metadata). The text is part of the key's value,
-    /// so every client that can read the key can read the text.
-    pub fn metadata(mut self, metadata: impl Into<String>) -> Self {
-        self.metadata = Some(metadata.into().into());
-        self
-    }
-
-    /// Gives the lease a [fencing token](crate::LeaseRef::token): a number that is higher than the token of each lease
-    /// of the same resource that ended earlier. The resource can use it to reject stale writers.
-    ///
-    /// Each node that grants the lock increments a counter of the resource. If a quorum of nodes returns the same
-    /// number, which is the usual case, the token requires no extra round trip. Otherwise it requires a second round
-    /// trip, which takes at most one more node timeout.
-    ///
-    /// With [`acquire_all`](crate::Redlock::acquire_all), the lease has a single token. It is ordered relative to the
-    /// token of every lease that shares a resource with this lease. Leases without a token are not ordered: use tokens
-    /// for all leases of a resource, or for none.
-    ///
-    /// The counter's key begins with the lock's key and is in the same hash slot. If the lock's key is empty, or
-    /// contains braces that do not form a hash tag, such as `a{b`, the resource cannot have a counter, and the acquire
-    /// is [rejected](ConfigError::NoCounter). `{user:7}/inbox` is valid.
-    pub fn fenced(mut self) -> Self {
-        self.is_fenced = true;
-        self
-    }
-
-    /// Sets the class of the lock for events and metrics, such as `"account"`. Metrics are labelled by class and never
-    /// by resource, because there may be millions of resources. Use a string constant, so that the number of
-    /// classes stays small.
-    pub fn class(mut self, class: &'static str) -> Self {
-        self.class = Some(class);
-        self
-    }
-
-    /// Warns the protected work before the lease expires: [`stopping`](crate::LeaseRef::stopping) resolves when the
-    /// remaining validity falls to `margin`. A successful extension before that restarts the wait. Work that runs in
-    /// [`using`](Self::using) can then finish cleanly. Work that is still running when the validity ends is dropped.
-    /// Default: `stopping` resolves when the validity ends.
-    ///
-    /// Background renewal starts when two thirds of the validity are left, and is retried until it succeeds. For a
-    /// lease with background renewal, `margin` must therefore be less than two thirds of the validity, and less than
-    /// `max_hold`. For any other lease, it must be less than the whole validity. Otherwise the acquire fails with
-    /// [`MarginTooLong`](crate::ConfigError::MarginTooLong).
-    ///
-    /// ```
-    /// # async fn step() {
-    /// #     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-    /// # }
-    /// # #[cfg(feature = "test-util")]
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let nodes = quorlock::test_util::Nodes::start(3);
-    /// # let redlock = nodes.client().build()?;
-    /// use std::time::Duration;
-    ///
-    /// # tokio::spawn(async move {
-    /// #     tokio::time::sleep(Duration::from_secs(3)).await;
-    /// #     nodes.hang();
-    /// # });
-    /// # let example = async {
-    /// let work = async |lease: &quorlock::Lease| {
-    ///     let mut stopping = std::pin::pin!(lease.stopping());
-    ///     let mut steps = 0;
-    ///     loop {
-    ///         tokio::select! {
-    ///             () = step() => steps += 1,
-    ///             left = &mut stopping => break println!("{steps} steps, {left:?} to clean up"),
-    ///         }
-    ///     }
-    /// };
-    /// redlock.acquire("orders/42").stop_before(Duration::from_secs(2)).using(work).await?;
-    /// # Ok(())
-    /// # };
-    /// # // The work has ended in order, and its release goes on in the background.
-    /// # let ended: Result<(), quorlock::UsingError<()>> = example.await;
-    /// # Ok(ended?)
-    /// # }
-    /// # #[cfg(not(feature = "test-util"))]
-    /// # fn main() {}
-    /// ```
-    pub fn stop_before(mut self, margin: Duration) -> Self {
-        self.stop_before = Some(margin);
-        self
+    #[cfg(test)]
+    pub(super) fn options(&self) -> &LockOptions {
+        &self.options
     }
 
     /// Renews the lease while it is held, within a limit that was set before.
     pub(crate) fn renewed(mut self) -> Self {
-        self.auto_extend.get_or_insert(Duration::MAX);
+        self.options.auto_extend.get_or_insert(Duration::MAX);
         self
     }
 
@@ -283,16 +92,14 @@ impl Acquire {
         let client = self.client.clone();
         let is_adoption = matches!(self.target, Target::HandedOver(..));
         // An adoption cannot succeed later: waiting does not help.
-        let wait = self.wait.or_else(|| {
-            // A retry loop needs a bound: a single attempt with a retry policy uses the client's.
-            self.retry.retries().then_some(self.client.settings.wait)
-        });
+        let LockOptions { wait, ref retry, auto_extend: max_hold, .. } = self.options;
+        // Retries need a limit: a single attempt that was given a retry policy uses the client's.
+        let wait = wait.or_else(|| self.client.settings.lock.wait.filter(|_| retry.retries()));
         let wait = wait.filter(|_| !is_adoption);
-        let schedule =
-            if is_adoption { RetryPolicy::none().schedule() } else { self.retry.schedule() };
+        let schedule = if is_adoption { RetryPolicy::none().schedule() } else { retry.schedule() };
         let deadline = wait.map(|wait| client.backing.clock().now().after(wait));
         let request = self.request(deadline);
-        let (max_hold, at_least, margin) = (self.auto_extend, self.at_least, self.stop_before);
+        let (at_least, margin) = (self.options.at_least, self.options.stop_before);
         Box::pin(async move {
             let mut request = request?;
             let (ttl, keys) = (request.ttl, request.keys.clone());
@@ -309,20 +116,6 @@ impl Acquire {
         })
     }
 
-    /// Validates the settings except the resources, and returns the ttl.
-    pub(super) fn check(&self) -> Result<Ttl, ConfigError> {
-        let limits = &self.client.settings.limits;
-        check_metadata(self.metadata.as_deref())?;
-        if self.at_least > self.ttl {
-            let (at_least, ttl) = (self.at_least, self.ttl);
-            return Err(ConfigError::AtLeastExceedsTtl { at_least, ttl });
-        }
-        limits.check_max_hold(self.auto_extend)?;
-        let ttl = limits.check_ttl(self.ttl)?;
-        limits.check_margin(self.stop_before, ttl, self.auto_extend)?;
-        Ok(ttl)
-    }
-
     fn request(&self, deadline: Option<Time>) -> Result<AcquireRequest, ConfigError> {
         let settings = &self.client.settings;
         let (keys, adopts) = match &self.target {
@@ -336,19 +129,20 @@ impl Acquire {
             }
             Target::All(resources) => (settings.keys(resources)?, None),
         };
-        let ttl = self.check()?;
-        let counters = self.is_fenced.then(|| settings.counters(&keys)).transpose()?;
+        let options = &self.options;
+        let ttl = options.check(&settings.limits)?;
+        let counters = options.is_fenced.then(|| settings.counters(&keys)).transpose()?;
         Ok(AcquireRequest {
             keys,
             ttl,
-            metadata: self.metadata.clone(),
+            metadata: options.metadata.clone(),
             adopts,
             counters,
-            is_last_chance: !self.retry.retries(),
-            max_hold: self.auto_extend,
+            is_last_chance: !options.retry.retries(),
+            max_hold: options.auto_extend,
             deadline,
-            gives_up_early: self.gives_up_early,
-            tag: Tag { id: 0, class: self.class },
+            gives_up_early: options.gives_up_early,
+            tag: Tag { id: 0, class: options.class },
             prefix: settings.prefix.len(),
         })
     }
@@ -371,9 +165,7 @@ impl fmt::Debug for Acquire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acquire")
             .field("target", &self.target)
-            .field("ttl", &self.ttl)
-            .field("wait", &self.wait)
-            .field("retry", &self.retry)
+            .field("options", &self.options)
             .finish_non_exhaustive()
     }
 }

@@ -1,7 +1,8 @@
 //! Builder of a client: its settings, their defaults, and their validation.
 
+use super::config::Config;
 use super::redlock::Redlock;
-use super::settings::{Options, Settings, owner};
+use super::settings::Settings;
 use crate::acquire::{Driver, WaitQueues};
 use crate::client::address::{self, Place};
 use crate::error::ConfigError;
@@ -12,14 +13,12 @@ use crate::node::{
     Clocks, CredentialSource, Endpoint, Environment, Guard, Login, NodeShared, Pool, PushSink,
     RestartGuard, Siblings, Timings,
 };
-use crate::observe::{Observer, Observers};
+use crate::observe::{Observer, Observers, shown};
 use crate::protocol::{MAX_NODES, NodeId, Quorum, RetryPolicy, Time};
 #[cfg(feature = "test-util")]
 use crate::random::Random;
 #[cfg(feature = "test-util")]
 use crate::time::Clock;
-#[cfg(feature = "tls-rustls")]
-use crate::transport::TlsFiles;
 #[cfg(any(test, feature = "test-util"))]
 use crate::transport::Transport;
 use std::fmt;
@@ -52,18 +51,25 @@ use tokio::runtime::Handle;
 #[must_use = "a builder does nothing until build() is called"]
 pub struct Builder {
     nodes: Vec<Result<Place, ConfigError>>,
-    options: Options,
+    /// All settings that are plain data, except the nodes and the key prefix.
+    pub(super) config: Config,
+    prefix: Box<[u8]>,
     runtime: Option<Handle>,
     pub(super) observer: Option<Arc<dyn Observer>>,
     pub(super) environment: Environment,
-    #[cfg(feature = "tls-rustls")]
-    pub(super) tls_files: TlsFiles,
     pub(super) credentials: Option<CredentialSource>,
-    /// Error that `build` returns, whatever the other settings are.
-    pub(super) fault: Option<ConfigError>,
 }
 
 impl Builder {
+    /// Creates a builder with the settings of `config`. Later calls to the builder's methods override these settings.
+    ///
+    /// If a setting is invalid, [`build`](Self::build) returns the error.
+    pub fn from_config(mut config: Config) -> Self {
+        let nodes = std::mem::take(&mut config.nodes);
+        let prefix = config.key_prefix.take().unwrap_or_default();
+        Self { config, ..Self::default() }.nodes(nodes).key_prefix(prefix)
+    }
+
     /// Adds one node for each URL. The form of a URL is `redis://[user:password@]host[:port][/db]`, `rediss://…`
     /// (feature `tls-rustls`) or `unix:///path/to/socket[?user=…&pass=…&db=…]`. Each form also accepts the query
     /// parameters `db` and `protocol`. Any other parameter is [rejected](ConfigError::UnknownUrlParameter).
@@ -104,7 +110,7 @@ impl Builder {
     /// Sets how long a node keeps a lock that is neither extended nor released, in whole milliseconds. Fractions of a
     /// millisecond are discarded. Default: 10 s.
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.options.ttl = ttl;
+        self.config.ttl = Some(ttl);
         self
     }
 
@@ -120,14 +126,14 @@ impl Builder {
     /// all clients, and only then use longer ttls. A shorter `max_ttl` shortens quarantines; see
     /// [`restart_guard`](Self::restart_guard).
     pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
-        self.options.max_ttl = max_ttl;
+        self.config.max_ttl = Some(max_ttl);
         self
     }
 
     /// Sets how the client treats nodes that were restarted and may have lost locks. Default:
     /// [`Observed`](RestartGuard::Observed).
     pub fn restart_guard(mut self, guard: RestartGuard) -> Self {
-        self.options.restart_guard = guard;
+        self.config.restart_guard = Some(guard);
         self
     }
 
@@ -142,7 +148,7 @@ impl Builder {
     /// (`INFO`, `CONFIG GET`) is trusted. [`check`](Redlock::check) reports other settings that make persistence
     /// unsafe.
     pub fn trust_persistence(mut self, trusts: bool) -> Self {
-        self.options.trusts_persistence = trusts;
+        self.config.trust_persistence = Some(trusts);
         self
     }
 
@@ -150,7 +156,7 @@ impl Builder {
     /// trip to the nodes, the acquire fails with [`Timeout`](crate::AcquireError::Timeout). Use
     /// [`try_acquire`](Redlock::try_acquire) for a single attempt.
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.options.wait = wait;
+        self.config.wait = Some(wait);
         self
     }
 
@@ -161,7 +167,7 @@ impl Builder {
     ///
     /// The Redlock page suggests 5 to 50 ms for a ttl of 10 s. Allow several round trips on slow networks.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
-        self.options.node_timeout = timeout;
+        self.config.node_timeout = Some(timeout);
         self
     }
 
@@ -172,53 +178,54 @@ impl Builder {
     /// [`ready`](Redlock::ready) and [`RestartGuard::Observed`]. After that, the client treats a node that is not
     /// connected within the node timeout as failed.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.options.connect_timeout = timeout;
+        self.config.connect_timeout = Some(timeout);
         self
     }
 
     /// Sets the fraction of the ttl that is subtracted from the validity, because clocks run at different rates. Must
     /// be at least 0 and less than 1. Default: 0.01, as in the Redlock reference implementation.
     pub fn drift_factor(mut self, factor: f64) -> Self {
-        self.options.drift_factor = factor;
+        self.config.drift_factor = Some(factor);
         self
     }
 
     /// Sets the time that is subtracted from the validity in addition to [`drift_factor`](Self::drift_factor), because
     /// Redis expires keys with millisecond precision. Default: 2 ms.
     pub fn drift_constant(mut self, constant: Duration) -> Self {
-        self.options.drift_constant = constant;
+        self.config.drift_constant = Some(constant);
         self
     }
 
     /// Sets the policy for retries of [`acquire`](Redlock::acquire) after a refused attempt. Default: jittered, 50 ms
     /// to 250 ms.
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
-        self.options.retry = policy;
+        self.config.retry = Some(policy);
         self
     }
 
     /// Sets the prefix of every resource's key. The prefix must not contain `#quorlock:`, which marks the library's
     /// internal keys. Default: none.
     pub fn key_prefix(mut self, prefix: impl Into<Vec<u8>>) -> Self {
-        self.options.prefix = prefix.into().into();
+        self.prefix = prefix.into().into();
         self
     }
 
     /// Sets the text that is stored with every lock and shown in its [status](Redlock::status), at most 4096 bytes. The
     /// text is the last part of the key's value, after a colon. Default: none.
     pub fn metadata(mut self, metadata: impl Into<String>) -> Self {
-        self.options.metadata = Some(metadata.into().into());
+        (self.config.metadata, self.config.owner) = (Some(metadata.into()), None);
         self
     }
 
     /// Stores the host name and the process ID with every lock, as [`metadata`](Self::metadata) in the form `host:pid`.
-    pub fn owner(self) -> Self {
-        self.metadata(owner())
+    pub fn owner(mut self) -> Self {
+        (self.config.metadata, self.config.owner) = (None, Some(true));
+        self
     }
 
     /// Gives every lease a fencing token; see [`Acquire::fenced`](crate::Acquire::fenced). Default: no tokens.
     pub fn fenced(mut self) -> Self {
-        self.options.is_fenced = true;
+        self.config.fenced = Some(true);
         self
     }
 
@@ -231,7 +238,7 @@ impl Builder {
     /// the clock is behind the clocks of the earlier holders by more than the time that has passed since they acquired
     /// the lock. Counters expire so that the counters of unused resources do not accumulate.
     pub fn token_ttl(mut self, ttl: Duration) -> Self {
-        self.options.token_ttl = Some(ttl);
+        self.config.token_ttl = Some(ttl);
         self
     }
 
@@ -280,7 +287,7 @@ impl Builder {
 
     #[cfg(feature = "blocking")]
     pub(crate) fn given_connect_timeout(&self) -> Duration {
-        self.options.connect_timeout
+        super::settings::connect_timeout(&self.config)
     }
 
     /// Validates the settings and creates the client. Reads certificate files, but does no other I/O and does not
@@ -293,8 +300,7 @@ impl Builder {
         let this = self.with_tls_files()?;
         #[cfg(not(feature = "tls-rustls"))]
         let this = self;
-        let Self { nodes, options, runtime, observer, environment, credentials, fault, .. } = this;
-        fault.map_or(Ok(()), Err)?;
+        let Self { nodes, config, prefix, runtime, observer, environment, credentials } = this;
         let places = nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
         let quorum = match places.len() {
             0 => return Err(ConfigError::NoNodes),
@@ -303,7 +309,7 @@ impl Builder {
             }
             count => Quorum::majority(count),
         };
-        let settings = Settings::new(&options)?;
+        let settings = Settings::new(&config, prefix)?;
         let names = address::distinct_names(&places)?;
         let observers = Observers::new(observer, &names, quorum, &environment.clock);
         let environment = Environment { observers, ..environment };
@@ -316,8 +322,8 @@ impl Builder {
         let registry = Arc::new(LeaseRegistry::default());
         let listeners =
             Arc::new(Listeners { waiters: waiters.clone(), registry: registry.clone() });
-        let guard = Guard::new(quorum, options.restart_guard, term);
-        let guard = Arc::new(guard.trusting_persistence(options.trusts_persistence));
+        let guard = Guard::new(quorum, config.restart_guard.unwrap_or_default(), term);
+        let guard = Arc::new(guard.trusting_persistence(config.trust_persistence.unwrap_or_default()));
         let clocks = Arc::new(Clocks::new(quorum, drift, term));
         let shared = quorum.ids().zip(places).zip(names).map(|((id, place), name)| {
             let (address, login) = place;
@@ -343,12 +349,12 @@ impl fmt::Debug for Builder {
             Ok((address, _)) => address.to_string(),
             Err(error) => error.to_string(),
         });
-        let mut debug = f.debug_struct("Builder");
-        debug.field("nodes", &nodes.collect::<Vec<_>>());
-        debug.field("options", &self.options).field("runtime", &self.runtime);
-        #[cfg(feature = "tls-rustls")]
-        debug.field("tls_files", &self.tls_files);
-        debug.finish_non_exhaustive()
+        f.debug_struct("Builder")
+            .field("nodes", &nodes.collect::<Vec<_>>())
+            .field("config", &self.config)
+            .field("prefix", &shown(&self.prefix))
+            .field("runtime", &self.runtime)
+            .finish_non_exhaustive()
     }
 }
 

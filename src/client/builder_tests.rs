@@ -15,33 +15,15 @@ fn refused(builder: Builder) -> ConfigError {
 
 #[test]
 fn defaults_are_as_documented() {
-    let builder = Builder::default();
-    let Options {
-        ttl,
-        max_ttl,
-        wait,
-        ref retry,
-        ref prefix,
-        ref metadata,
-        is_fenced,
-        token_ttl,
-        node_timeout,
-        connect_timeout,
-        drift_factor,
-        drift_constant,
-        restart_guard,
-        trusts_persistence,
-    } = builder.options;
-    assert_eq!((ttl, wait, node_timeout), (ms(10_000), ms(10_000), ms(50)));
-    assert_eq!((max_ttl, restart_guard), (ms(60_000), RestartGuard::Observed));
-    assert_eq!(format!("{retry:?}"), "jittered 50ms..250ms");
-    assert_eq!(connect_timeout, ms(1_000));
-    assert_eq!((drift_factor, drift_constant), (0.01, ms(2)));
-    assert_eq!((is_fenced, trusts_persistence, token_ttl), (false, false, None));
-    assert!(prefix.is_empty() && metadata.is_none());
-    assert!(builder.runtime.is_none() && builder.nodes.is_empty());
-    let settings = Settings::new(&builder.options).expect("good settings");
-    assert_eq!(settings.limits.drift, Drift::DEFAULT);
+    let settings = Settings::new(&Config::default(), Box::default()).expect("good settings");
+    let Settings { lock, limits, prefix, connect_timeout, .. } = settings;
+    assert_eq!((lock.ttl, lock.wait), (ms(10_000), Some(ms(10_000))));
+    assert_eq!(format!("{:?}", lock.retry), "jittered 50ms..250ms");
+    assert_eq!((lock.is_fenced, lock.auto_extend, lock.metadata), (false, None, None));
+    assert_eq!((limits.max_ttl, limits.node_timeout), (ms(60_000), ms(50)));
+    assert_eq!((limits.drift, connect_timeout), (Drift::DEFAULT, ms(1_000)));
+    assert!(prefix.is_empty());
+    assert_eq!(RestartGuard::default(), RestartGuard::Observed);
 }
 
 #[test]
@@ -57,7 +39,7 @@ fn counters_outlive_the_longest_lease() {
         if let Some(token_ttl) = token_ttl {
             builder = builder.token_ttl(token_ttl);
         }
-        let settings = Settings::new(&builder.options);
+        let settings = Settings::new(&builder.config, Box::default());
         let checked = settings.map(|settings| settings.token_ttl.as_duration());
         assert_eq!(checked.clone().ok(), used);
         assert_eq!(builder.build().err(), checked.err());

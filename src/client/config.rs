@@ -1,10 +1,8 @@
 //! Settings as plain data.
 
 use super::address;
-use super::builder::Builder;
 #[cfg(feature = "serde")]
 use super::text::told;
-use crate::error::ConfigError;
 use crate::node::RestartGuard;
 use crate::protocol::RetryPolicy;
 use std::fmt;
@@ -55,7 +53,7 @@ use std::time::Duration;
 pub struct Config {
     /// URL of each node. In a file, this can also be a single text that contains the URLs, separated by commas or white
     /// space.
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::nodes"))]
+    #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::nodes"))]
     pub nodes: Vec<String>,
     /// Time for which a node keeps a lock that is neither extended nor released; see [`Builder::ttl`].
     #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
@@ -68,6 +66,7 @@ pub struct Config {
     pub restart_guard: Option<RestartGuard>,
     /// If true, the client trusts nodes with full persistence to keep every lock across restarts; see
     /// [`Builder::trust_persistence`].
+    #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
     pub trust_persistence: Option<bool>,
     /// Total time that an acquire may take; see [`Builder::wait`].
     #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
@@ -79,6 +78,7 @@ pub struct Config {
     #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
     pub connect_timeout: Option<Duration>,
     /// Fraction of the ttl that is subtracted from the validity; see [`Builder::drift_factor`].
+    #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
     pub drift_factor: Option<f64>,
     /// Time that is subtracted from the validity in addition to `drift_factor`; see [`Builder::drift_constant`].
     #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
@@ -91,8 +91,10 @@ pub struct Config {
     /// Text that is stored with every lock; see [`Builder::metadata`]. Cannot be combined with [`owner`](Self::owner).
     pub metadata: Option<String>,
     /// If true, the client stores the host name and the process ID with every lock; see [`Builder::owner`].
+    #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
     pub owner: Option<bool>,
     /// If true, every lease gets a fencing token; see [`Builder::fenced`].
+    #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
     pub fenced: Option<bool>,
     /// Time for which a node keeps the fencing counter of an unused resource; see [`Builder::token_ttl`].
     #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
@@ -116,46 +118,6 @@ impl Config {
         I::Item: Into<String>,
     {
         Self { nodes: nodes.into_iter().map(Into::into).collect(), ..Self::default() }
-    }
-}
-
-impl Builder {
-    /// Creates a builder with the settings of `config`. Later calls to the builder's methods override these settings.
-    ///
-    /// If a setting is invalid, [`build`](Self::build) returns the error.
-    pub fn from_config(config: Config) -> Self {
-        let Config { nodes, ttl, max_ttl, restart_guard, trust_persistence, .. } = &config;
-        let Config { wait, node_timeout, connect_timeout, drift_constant, token_ttl, .. } = &config;
-        let builder = Self::default().nodes(nodes);
-        let builder = builder.given(*ttl, Self::ttl).given(*max_ttl, Self::max_ttl);
-        let builder = builder.given(*restart_guard, Self::restart_guard);
-        let builder = builder.given(*trust_persistence, Self::trust_persistence);
-        let builder = builder.given(*wait, Self::wait).given(*node_timeout, Self::node_timeout);
-        let builder = builder.given(*connect_timeout, Self::connect_timeout);
-        let builder = builder.given(config.drift_factor, Self::drift_factor);
-        let builder = builder.given(*drift_constant, Self::drift_constant);
-        let builder = builder.given(*token_ttl, Self::token_ttl);
-        #[cfg(feature = "tls-rustls")]
-        let builder = builder
-            .given(config.tls_ca_cert_file, Self::tls_ca_cert_file)
-            .given(config.tls_cert_file, Self::tls_cert_file)
-            .given(config.tls_key_file, Self::tls_key_file);
-        let Config { retry, key_prefix, metadata, owner, fenced, .. } = config;
-        let (owner, fenced) = (owner.filter(|is| *is), fenced.filter(|is| *is));
-        let both = owner.and(metadata.as_ref()).map(|_| ConfigError::OwnerAndMetadata);
-        let builder = builder.given(retry, Self::retry).given(key_prefix, Self::key_prefix);
-        let builder = builder.given(metadata, Self::metadata);
-        let builder = builder.given(owner, |builder, _| builder.owner());
-        let mut builder = builder.given(fenced, |builder, _| builder.fenced());
-        builder.fault = both;
-        builder
-    }
-
-    fn given<T>(self, setting: Option<T>, set: impl FnOnce(Self, T) -> Self) -> Self {
-        match setting {
-            Some(setting) => set(self, setting),
-            None => self,
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 use super::*;
-use crate::client::Redlock;
+use crate::client::{Builder, Redlock};
+use crate::error::ConfigError;
 
 const NODES: [&str; 2] = ["redis://me:topsecret@10.0.0.1", "redis://me:topsecret@10.0.0.2:7/3"];
 
@@ -46,7 +47,8 @@ fn each_setting_reaches_the_builder() {
     let expected = Redlock::builder().nodes(NODES);
     assert_eq!(format!("{defaults:?}"), format!("{expected:?}"));
     let off = Config { owner: Some(false), fenced: Some(false), ..Config::new(NODES) };
-    assert_eq!(format!("{:?}", Builder::from_config(off)), format!("{expected:?}"));
+    let off = Builder::from_config(off).build().expect("good settings");
+    assert_eq!((off.inner.settings.lock.metadata.clone(), off.inner.settings.lock.is_fenced), (None, false));
     let owned = Config { owner: Some(true), ..Config::new(NODES) };
     let expected = expected.owner();
     assert_eq!(format!("{:?}", Builder::from_config(owned)), format!("{expected:?}"));
@@ -92,7 +94,7 @@ fn what_cannot_work_is_told_when_the_client_is_built() {
     }
     let later = Builder::from_config(full()).ttl(ms(6_000)).nodes(["redis://10.0.0.3"]);
     let later = later.build().expect("good settings");
-    assert_eq!(later.inner.settings.ttl, ms(6_000));
+    assert_eq!(later.inner.settings.lock.ttl, ms(6_000));
     assert_eq!(later.nodes().len(), 3);
 }
 
@@ -163,14 +165,16 @@ mod files {
     fn what_is_no_setting_or_not_as_expected_is_refused_by_name() {
         let unknown = refused("tll = \"10s\"");
         assert!(unknown.contains("unknown field `tll`") && unknown.contains("`ttl`"), "{unknown}");
-        assert!(toml::from_str::<Config>("").expect_err("no nodes").message().contains("`nodes`"));
+        let empty: Config = toml::from_str("").expect("the nodes may come from the environment");
+        assert_eq!(Builder::from_config(empty).build().expect_err("none"), ConfigError::NoNodes);
         for (bad, expected) in [
             ("ttl = 10", "a duration with its unit, such as 10s"),
             ("wait = \"10\"", "a duration with its unit, such as 10s"),
             ("retry = \"often\"", "jittered 50ms..250ms"),
             ("restart_guard = \"on\"", "observed, strict or off"),
-            ("fenced = \"yes\"", "a boolean"),
-            ("drift_factor = \"0.01\"", "f64"),
+            ("fenced = \"yes\"", "true or false"),
+            ("drift_factor = \"1%\"", "a number such as 0.01"),
+            ("ttl = true", "a duration with its unit"),
         ] {
             let told = refused(bad);
             assert!(told.contains(expected), "{bad}: {told}");

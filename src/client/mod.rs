@@ -16,10 +16,12 @@ mod profile;
 mod redlock;
 mod settings;
 mod status;
+#[cfg(feature = "serde")]
 mod text;
 #[cfg(feature = "tls-rustls")]
 mod tls;
 mod using;
+#[cfg(feature = "serde")]
 mod variables;
 
 pub use acquire::Acquire;

@@ -1,8 +1,7 @@
 //! Profiles: clients that share connections and have different settings.
 
-use super::acquire::Acquire;
 use super::redlock::{Inner, Redlock};
-use super::settings::{Settings, owner};
+use super::settings::{LockOptions, Settings, lock_option_setters, owner};
 use crate::error::ConfigError;
 use crate::protocol::RetryPolicy;
 use std::fmt;
@@ -16,13 +15,13 @@ use std::time::Duration;
 /// # Default
 ///
 /// Settings that the profile does not set are inherited from the client on which [`Redlock::profile`] was called.
-/// That client may itself have been built from a profile. Settings of an [`Acquire`] override the profile's settings
+/// That client may itself have been built from a profile. Settings of an [`Acquire`](crate::Acquire) override the profile's settings
 /// for that acquire only.
 #[derive(Clone)]
 #[must_use = "a profile does nothing until build() is called"]
 pub struct Profile {
     client: Arc<Inner>,
-    settings: Settings,
+    options: LockOptions,
 }
 
 impl Redlock {
@@ -63,89 +62,16 @@ impl Redlock {
     /// [Closing](Redlock::close) one of these clients closes all of them. [`release_all`](Redlock::release_all)
     /// releases the leases that were acquired through any of them.
     pub fn profile(&self) -> Profile {
-        Profile { client: self.inner.clone(), settings: self.inner.settings.clone() }
+        Profile { client: self.inner.clone(), options: self.inner.settings.lock.clone() }
     }
 }
 
 impl Profile {
-    /// Sets how long a node keeps a lock that is neither extended nor released. Must not be longer than the client's
-    /// [`max_ttl`](crate::Builder::max_ttl). See [`Builder::ttl`](crate::Builder::ttl).
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.settings.ttl = ttl;
-        self
-    }
-
-    /// Sets the total time that [`acquire`](Redlock::acquire) may take; see [`Builder::wait`](crate::Builder::wait).
-    pub fn wait(mut self, wait: Duration) -> Self {
-        self.settings.wait = wait;
-        self
-    }
-
-    /// Sets the policy for retries of [`acquire`](Redlock::acquire) after a refused attempt.
-    pub fn retry(mut self, policy: RetryPolicy) -> Self {
-        self.settings.retry = policy;
-        self
-    }
-
-    /// Limits the number of attempts of an [`acquire`](Redlock::acquire); see [`Acquire::max_attempts`]. A later call
-    /// to [`retry`](Self::retry) replaces this limit.
-    pub fn max_attempts(mut self, attempts: u32) -> Self {
-        self.settings.retry = self.settings.retry.limit(attempts.saturating_sub(1));
-        self
-    }
-
-    /// Fails an acquire as soon as the holder's remaining ttl exceeds the remaining wait time; see
-    /// [`Acquire::give_up_early`].
-    pub fn give_up_early(mut self) -> Self {
-        self.settings.manner.gives_up_early = true;
-        self
-    }
-
-    /// Enables background renewal of every lease, for at most `max_hold`; see [`Acquire::auto_extend`].
-    pub fn auto_extend(mut self, max_hold: Duration) -> Self {
-        self.settings.manner.auto_extend = Some(max_hold);
-        self
-    }
-
-    /// Enables background renewal of every lease, without a limit; see [`Acquire::auto_extend_forever`].
-    pub fn auto_extend_forever(self) -> Self {
-        self.auto_extend(Duration::MAX)
-    }
-
-    /// Keeps each resource locked for at least `time`, even if its lease is released earlier; see
-    /// [`Acquire::at_least`].
-    pub fn at_least(mut self, time: Duration) -> Self {
-        self.settings.manner.at_least = time;
-        self
-    }
-
-    /// Sets the class of the locks for events and metrics; see [`Acquire::class`].
-    pub fn class(mut self, class: &'static str) -> Self {
-        self.settings.manner.class = Some(class);
-        self
-    }
-
-    /// Warns the protected work when the remaining validity falls to `margin`; see [`Acquire::stop_before`].
-    pub fn stop_before(mut self, margin: Duration) -> Self {
-        self.settings.manner.stop_before = Some(margin);
-        self
-    }
-
-    /// Sets the text that is stored with every lock and shown in its [status](Redlock::status), at most 4096 bytes.
-    pub fn metadata(mut self, metadata: impl Into<String>) -> Self {
-        self.settings.metadata = Some(metadata.into().into());
-        self
-    }
+    lock_option_setters!();
 
     /// Stores the host name and the process ID with every lock, as [`metadata`](Self::metadata) in the form `host:pid`.
     pub fn owner(self) -> Self {
         self.metadata(owner())
-    }
-
-    /// Gives every lease a fencing token; see [`Acquire::fenced`].
-    pub fn fenced(mut self) -> Self {
-        self.settings.is_fenced = true;
-        self
     }
 
     /// Validates the profile's settings, in combination with the client's shared settings, and creates the new client.
@@ -155,17 +81,17 @@ impl Profile {
     /// Returns a [`ConfigError`] that names the invalid setting. The checks are the same as in
     /// [`Builder::build`](crate::Builder::build) and in an acquire.
     pub fn build(self) -> Result<Redlock, ConfigError> {
-        let Self { client, settings } = self;
+        let Self { client, options } = self;
+        options.check(&client.settings.limits)?;
+        let settings = Settings { lock: options, ..client.settings.clone() };
         let (driver, backing) = (client.driver.clone(), client.backing.clone());
-        let inner = Arc::new(Inner { driver, backing, settings });
-        Acquire::one(inner.clone(), b"").check()?;
-        Ok(Redlock { inner })
+        Ok(Redlock { inner: Arc::new(Inner { driver, backing, settings }) })
     }
 }
 
 impl fmt::Debug for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Profile").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("Profile").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
@@ -182,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_refused_when_the_profile_is_made() {
+    fn invalid_profile_is_rejected_by_build() {
         let client = client();
         let (ttl, max_ttl, node_timeout) = (ms(10_000), ms(60_000), ms(50));
         let limit = ms(9_898) / 3 * 2;
@@ -221,20 +147,32 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_changes_what_it_is_told_and_nothing_else() {
+    fn profile_changes_its_own_settings_only() {
         let client = client();
         let before = format!("{:?}", client.inner.settings);
         let profile = client.profile().wait(ms(7)).fenced().max_attempts(3).give_up_early();
         let made = profile.build().expect("good settings");
         assert_eq!(format!("{:?}", client.inner.settings), before);
-        let Settings { ttl, wait, ref retry, ref metadata, is_fenced, manner, .. } =
-            made.inner.settings;
-        assert_eq!((ttl, wait, is_fenced, manner.gives_up_early), (ms(10_000), ms(7), true, true));
+        let LockOptions { ttl, wait, is_fenced, gives_up_early, auto_extend, .. } =
+            made.inner.settings.lock;
+        assert_eq!((ttl, wait), (ms(10_000), Some(ms(7))));
+        assert_eq!((is_fenced, gives_up_early, auto_extend), (true, true, None));
+        let LockOptions { retry, metadata, .. } = &made.inner.settings.lock;
         assert_eq!(format!("{retry:?}"), "jittered 50ms..250ms, at most 2 retries");
-        assert_eq!((manner.auto_extend, metadata), (None, &None));
+        assert_eq!(metadata, &None);
         let more = made.profile().auto_extend(ms(9_000)).owner().build().expect("good settings");
-        let settings = &more.inner.settings;
-        assert_eq!((settings.wait, settings.manner.auto_extend), (ms(7), Some(ms(9_000))));
-        assert!(settings.metadata.is_some() && settings.is_fenced);
+        let options = &more.inner.settings.lock;
+        assert_eq!((options.wait, options.auto_extend), (Some(ms(7)), Some(ms(9_000))));
+        assert!(options.metadata.is_some() && options.is_fenced);
+    }
+
+    #[test]
+    fn acquire_can_disable_what_a_profile_enables() {
+        let profile = client().profile().fenced().auto_extend_forever().give_up_early();
+        let client = profile.build().expect("good settings");
+        let acquire = client.acquire("r");
+        let acquire = acquire.without_fencing().without_auto_extend().without_give_up_early();
+        let LockOptions { is_fenced, auto_extend, gives_up_early, .. } = acquire.options();
+        assert_eq!((*is_fenced, *auto_extend, *gives_up_early), (false, None, false));
     }
 }

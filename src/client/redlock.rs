@@ -73,7 +73,7 @@ impl Redlock {
     /// # Cancel safety
     /// See [`Acquire`].
     pub fn try_acquire(&self, resource: impl AsRef<[u8]>) -> Acquire {
-        Acquire::one(self.inner.clone(), resource.as_ref())
+        Acquire::one(self.inner.clone(), resource.as_ref()).once()
     }
 
     /// Locks `resource`. If another lease holds the lock, waits until it becomes free, for at most the [wait
@@ -85,7 +85,7 @@ impl Redlock {
     /// # Cancel safety
     /// See [`Acquire`].
     pub fn acquire(&self, resource: impl AsRef<[u8]>) -> Acquire {
-        Acquire::one(self.inner.clone(), resource.as_ref()).patient()
+        Acquire::one(self.inner.clone(), resource.as_ref())
     }
 
     /// Locks several resources with one lease. If any of them is held, waits until all are free, for at most the [wait
@@ -109,7 +109,7 @@ impl Redlock {
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
     {
-        self.try_acquire_all(resources).patient()
+        Acquire::all(self.inner.clone(), resources)
     }
 
     /// Tries once to lock several resources with one lease; see [`acquire_all`](Self::acquire_all).
@@ -124,7 +124,7 @@ impl Redlock {
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
     {
-        Acquire::all(self.inner.clone(), resources)
+        Acquire::all(self.inner.clone(), resources).once()
     }
 
     /// Takes over the lock of `resource` from a holder that has passed on the [value](crate::LeaseRef::value) of its
@@ -156,7 +156,7 @@ impl Redlock {
     /// # Cancel safety
     /// If the future is dropped, nodes that have already replaced the value receive a release.
     pub fn adopt(&self, resource: impl AsRef<[u8]>, value: impl AsRef<str>) -> Acquire {
-        Acquire::handed_over(self.inner.clone(), resource.as_ref(), value.as_ref())
+        Acquire::handed_over(self.inner.clone(), resource.as_ref(), value.as_ref()).once()
     }
 
     /// Reads the state of the lock on `resource` from each node. Takes at most one node timeout.

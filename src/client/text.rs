@@ -101,43 +101,62 @@ fn begins_url(text: &str) -> bool {
 }
 
 /// Deserialization of settings with serde.
-#[cfg(feature = "serde")]
 pub(super) mod told {
     use super::{Written, urls};
     use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor};
     use std::fmt;
     use std::marker::PhantomData;
 
-    struct Text<T>(T);
+    struct Setting<T>(T);
 
-    struct TextVisitor<T>(PhantomData<T>);
+    struct SettingVisitor<T>(PhantomData<T>);
 
-    impl<T: Written> Visitor<'_> for TextVisitor<T> {
-        type Value = Text<T>;
+    impl<T: Written> Visitor<'_> for SettingVisitor<T> {
+        type Value = Setting<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "text: {}", T::EXPECTED)
+            f.write_str(T::EXPECTED)
         }
 
-        fn visit_str<E: Error>(self, text: &str) -> Result<Text<T>, E> {
-            let read = T::read(text).map(Text);
+        fn visit_str<E: Error>(self, text: &str) -> Result<Setting<T>, E> {
+            let read = T::read(text).map(Setting);
             read.ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
         }
-    }
 
-    impl<'de, T: Written> Deserialize<'de> for Text<T> {
-        fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-            from.deserialize_str(TextVisitor(PhantomData))
+        fn visit_bool<E: Error>(self, value: bool) -> Result<Setting<T>, E> {
+            let read = T::read(&value.to_string()).map(Setting);
+            read.ok_or_else(|| E::invalid_type(Unexpected::Bool(value), &self))
+        }
+
+        fn visit_f64<E: Error>(self, value: f64) -> Result<Setting<T>, E> {
+            let read = T::read(&value.to_string()).map(Setting);
+            read.ok_or_else(|| E::invalid_type(Unexpected::Float(value), &self))
+        }
+
+        fn visit_i64<E: Error>(self, value: i64) -> Result<Setting<T>, E> {
+            let read = T::read(&value.to_string()).map(Setting);
+            read.ok_or_else(|| E::invalid_type(Unexpected::Signed(value), &self))
+        }
+
+        fn visit_u64<E: Error>(self, value: u64) -> Result<Setting<T>, E> {
+            let read = T::read(&value.to_string()).map(Setting);
+            read.ok_or_else(|| E::invalid_type(Unexpected::Unsigned(value), &self))
         }
     }
 
-    /// Deserializes an optional setting from text.
+    impl<'de, T: Written> Deserialize<'de> for Setting<T> {
+        fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            from.deserialize_any(SettingVisitor(PhantomData))
+        }
+    }
+
+    /// Deserializes an optional setting from text, or from a boolean or a number if its text form is one.
     pub(crate) fn setting<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
     where
         T: Written,
         D: Deserializer<'de>,
     {
-        Ok(Option::<Text<T>>::deserialize(from)?.map(|text| text.0))
+        Ok(Option::<Setting<T>>::deserialize(from)?.map(|setting| setting.0))
     }
 
     struct Urls;

@@ -37,7 +37,8 @@ impl Builder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn tls(mut self, config: impl Into<Arc<rustls::ClientConfig>>) -> Self {
-        self.tls_files = TlsFiles::default();
+        self.config.tls_ca_cert_file = None;
+        (self.config.tls_cert_file, self.config.tls_key_file) = (None, None);
         self.environment.transport = Arc::new(Sockets::with_tls(Tls::Config(config.into())));
         self
     }
@@ -48,26 +49,31 @@ impl Builder {
     /// that a renewed certificate takes effect without a restart. If a file is invalid at that time, the connection
     /// fails, and the error contains the reason.
     pub fn tls_ca_cert_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.tls_files.ca_cert = Some(path.into());
+        self.config.tls_ca_cert_file = Some(path.into());
         self
     }
 
     /// Sets the PEM file with the certificate chain that the client sends to servers that request one. The client's own
     /// certificate must be the first one in the file. Requires [`tls_key_file`](Self::tls_key_file).
     pub fn tls_cert_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.tls_files.cert = Some(path.into());
+        self.config.tls_cert_file = Some(path.into());
         self
     }
 
     /// Sets the PEM file with the unencrypted private key of the certificate in [`tls_cert_file`](Self::tls_cert_file).
     pub fn tls_key_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.tls_files.key = Some(path.into());
+        self.config.tls_key_file = Some(path.into());
         self
     }
 
     /// Uses the files for TLS, if any is set.
     pub(super) fn with_tls_files(mut self) -> Result<Self, ConfigError> {
-        let missing = match (&self.tls_files.cert, &self.tls_files.key) {
+        let files = TlsFiles {
+            ca_cert: self.config.tls_ca_cert_file.clone(),
+            cert: self.config.tls_cert_file.clone(),
+            key: self.config.tls_key_file.clone(),
+        };
+        let missing = match (&files.cert, &files.key) {
             (Some(_), None) => Some("tls_key_file"),
             (None, Some(_)) => Some("tls_cert_file"),
             _ => None,
@@ -75,12 +81,11 @@ impl Builder {
         if let Some(missing) = missing {
             return Err(ConfigError::IncompleteTlsFiles { missing });
         }
-        if self.tls_files != TlsFiles::default() {
-            self.tls_files.check().map_err(|BadFile { setting, path, reason }| {
+        if files != TlsFiles::default() {
+            files.check().map_err(|BadFile { setting, path, reason }| {
                 ConfigError::BadTlsFile { setting, path, reason }
             })?;
-            let files = Tls::Files(self.tls_files.clone());
-            self.environment.transport = Arc::new(Sockets::with_tls(files));
+            self.environment.transport = Arc::new(Sockets::with_tls(Tls::Files(files)));
         }
         Ok(self)
     }

@@ -3,40 +3,17 @@
 use super::address;
 use super::builder::Builder;
 use super::config::Config;
-use super::text::{Written, urls};
 use crate::error::ConfigError;
+use serde::Deserialize;
+use serde::de::value::MapDeserializer;
+use serde::de::{self, Expected, Unexpected};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-
-/// Names of the variables, without the prefix and its `_`.
-const NAMES: &[&str] = &[
-    "NODES",
-    "TTL",
-    "MAX_TTL",
-    "RESTART_GUARD",
-    "TRUST_PERSISTENCE",
-    "WAIT",
-    "NODE_TIMEOUT",
-    "CONNECT_TIMEOUT",
-    "DRIFT_FACTOR",
-    "DRIFT_CONSTANT",
-    "RETRY",
-    "KEY_PREFIX",
-    "METADATA",
-    "OWNER",
-    "FENCED",
-    "TOKEN_TTL",
-    #[cfg(feature = "tls-rustls")]
-    "TLS_CA_CERT_FILE",
-    #[cfg(feature = "tls-rustls")]
-    "TLS_CERT_FILE",
-    #[cfg(feature = "tls-rustls")]
-    "TLS_KEY_FILE",
-];
+use std::{fmt, iter};
 
 /// Variables with the prefix [`COMMAND`] that the command `quorlock` sets for its child process. They are not settings,
-/// so they must not be refused as unknown.
-const TOLD: [&str; 3] = ["HELD", "RESOURCE", "TOKEN"];
+/// so they are ignored.
+const OF_COMMAND: [&str; 3] = ["HELD", "RESOURCE", "TOKEN"];
 
 const COMMAND: &str = "QUORLOCK";
 
@@ -135,7 +112,7 @@ impl Config {
     }
 
     fn with_variables(
-        mut self,
+        self,
         prefix: &str,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigError> {
@@ -144,78 +121,106 @@ impl Config {
             return Err(ConfigError::EmptyPrefix);
         }
         // Sorted, so that the same one of several errors is always reported.
-        let ours: BTreeMap<String, OsString> = variables
+        let settings: BTreeMap<String, OsString> = variables
             .into_iter()
             .filter_map(|(name, value)| {
                 let name = name.to_string_lossy();
                 let setting = name.strip_prefix(prefix)?.strip_prefix('_')?;
-                Some((setting.to_owned(), value))
+                let is_setting = prefix != COMMAND || !OF_COMMAND.contains(&setting);
+                is_setting.then(|| (setting.to_owned(), value))
             })
             .collect();
-        let is_told = |setting: &str| prefix == COMMAND && TOLD.contains(&setting);
-        for (setting, value) in ours.iter().filter(|(setting, _)| !is_told(setting)) {
-            let name = format!("{prefix}_{setting}");
-            if !NAMES.contains(&&**setting) {
-                let known = NAMES.iter().map(|known| format!("{prefix}_{known}"));
-                let known = known.collect::<Vec<_>>().join(", ");
-                return Err(ConfigError::UnknownVariable { name, known });
+        settings.into_iter().try_fold(self, |config, (setting, value)| {
+            let set = one(&setting, value).map_err(|fault| fault.of(prefix, &setting))?;
+            Ok(config.overridden_by(set))
+        })
+    }
+
+    /// Replaces the settings that `set` has.
+    fn overridden_by(self, set: Self) -> Self {
+        Self {
+            nodes: if set.nodes.is_empty() { self.nodes } else { set.nodes },
+            ttl: set.ttl.or(self.ttl),
+            max_ttl: set.max_ttl.or(self.max_ttl),
+            restart_guard: set.restart_guard.or(self.restart_guard),
+            trust_persistence: set.trust_persistence.or(self.trust_persistence),
+            wait: set.wait.or(self.wait),
+            node_timeout: set.node_timeout.or(self.node_timeout),
+            connect_timeout: set.connect_timeout.or(self.connect_timeout),
+            drift_factor: set.drift_factor.or(self.drift_factor),
+            drift_constant: set.drift_constant.or(self.drift_constant),
+            retry: set.retry.or(self.retry),
+            key_prefix: set.key_prefix.or(self.key_prefix),
+            metadata: set.metadata.or(self.metadata),
+            owner: set.owner.or(self.owner),
+            fenced: set.fenced.or(self.fenced),
+            token_ttl: set.token_ttl.or(self.token_ttl),
+            #[cfg(feature = "tls-rustls")]
+            tls_ca_cert_file: set.tls_ca_cert_file.or(self.tls_ca_cert_file),
+            #[cfg(feature = "tls-rustls")]
+            tls_cert_file: set.tls_cert_file.or(self.tls_cert_file),
+            #[cfg(feature = "tls-rustls")]
+            tls_key_file: set.tls_key_file.or(self.tls_key_file),
+        }
+    }
+}
+
+/// Reads one setting. Its name is that of the field, in upper case.
+fn one(setting: &str, value: OsString) -> Result<Config, Fault> {
+    let invalid = |reason: &str| Fault::Invalid(reason.to_owned());
+    let value = value.into_string().map_err(|_| invalid("it is not valid UTF-8"))?;
+    let field = setting.to_lowercase();
+    // Lower case is not the name of a setting.
+    let field = if field.to_uppercase() == setting { field } else { setting.to_owned() };
+    let config = Config::deserialize(MapDeserializer::new(iter::once((field, value))))?;
+    for (at, url) in config.nodes.iter().enumerate() {
+        address::parse(at + 1, url).map_err(|fault| invalid(&fault.to_string()))?;
+    }
+    Ok(config)
+}
+
+/// Why a variable is no setting. Never contains its value, which may be a password.
+#[derive(Debug)]
+enum Fault {
+    /// There is no such setting. Contains the fields of all settings.
+    Unknown(&'static [&'static str]),
+    /// Contains the reason.
+    Invalid(String),
+}
+
+impl Fault {
+    fn of(self, prefix: &str, setting: &str) -> ConfigError {
+        let name = format!("{prefix}_{setting}");
+        match self {
+            Self::Unknown(fields) => {
+                let known = fields.iter().map(|field| format!("{prefix}_{}", field.to_uppercase()));
+                ConfigError::UnknownVariable { name, known: known.collect::<Vec<_>>().join(", ") }
             }
-            let read = value.to_str().ok_or_else(|| "it is no UTF-8".to_owned());
-            let set = read.and_then(|text| self.set(setting, text));
-            set.map_err(|reason| ConfigError::BadVariable { name, reason })?;
-        }
-        Ok(self)
-    }
-
-    /// Sets one of the [`NAMES`], or returns what is wrong with its `text`.
-    fn set(&mut self, setting: &str, text: &str) -> Result<(), String> {
-        match setting {
-            "NODES" => self.name(nodes(text)?),
-            "TTL" => self.ttl = read(text)?,
-            "MAX_TTL" => self.max_ttl = read(text)?,
-            "RESTART_GUARD" => self.restart_guard = read(text)?,
-            "TRUST_PERSISTENCE" => self.trust_persistence = read(text)?,
-            "WAIT" => self.wait = read(text)?,
-            "NODE_TIMEOUT" => self.node_timeout = read(text)?,
-            "CONNECT_TIMEOUT" => self.connect_timeout = read(text)?,
-            "DRIFT_FACTOR" => self.drift_factor = read(text)?,
-            "DRIFT_CONSTANT" => self.drift_constant = read(text)?,
-            "RETRY" => self.retry = read(text)?,
-            "KEY_PREFIX" => self.key_prefix = Some(text.to_owned()),
-            "METADATA" => self.metadata = Some(text.to_owned()),
-            "OWNER" => self.owner = read(text)?,
-            "FENCED" => self.fenced = read(text)?,
-            "TOKEN_TTL" => self.token_ttl = read(text)?,
-            #[cfg(feature = "tls-rustls")]
-            "TLS_CA_CERT_FILE" => self.tls_ca_cert_file = Some(text.into()),
-            #[cfg(feature = "tls-rustls")]
-            "TLS_CERT_FILE" => self.tls_cert_file = Some(text.into()),
-            #[cfg(feature = "tls-rustls")]
-            "TLS_KEY_FILE" => self.tls_key_file = Some(text.into()),
-            other => return Err(format!("{other} is no setting")),
-        }
-        Ok(())
-    }
-
-    /// Replaces the nodes, unless `nodes` is empty.
-    fn name(&mut self, nodes: Vec<String>) {
-        if !nodes.is_empty() {
-            self.nodes = nodes;
+            Self::Invalid(reason) => ConfigError::BadVariable { name, reason },
         }
     }
 }
 
-fn read<T: Written>(text: &str) -> Result<Option<T>, String> {
-    T::read(text).map(Some).ok_or_else(|| format!("it must be {}", T::EXPECTED))
+impl de::Error for Fault {
+    fn custom<T: fmt::Display>(reason: T) -> Self {
+        Self::Invalid(reason.to_string())
+    }
+
+    fn invalid_value(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::Invalid(format!("it must be {expected}"))
+    }
+
+    fn unknown_field(_: &str, expected: &'static [&'static str]) -> Self {
+        Self::Unknown(expected)
+    }
 }
 
-/// The nodes' URLs. Errors do not contain passwords.
-fn nodes(list: &str) -> Result<Vec<String>, String> {
-    let urls = urls(list);
-    for (at, url) in urls.iter().enumerate() {
-        address::parse(at + 1, url).map_err(|fault| fault.to_string())?;
+impl std::error::Error for Fault {}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
     }
-    Ok(urls)
 }
 
 #[cfg(test)]

@@ -71,8 +71,10 @@ fn each_variable_is_a_setting_and_what_is_not_set_is_as_ever() {
         tls_key_file: Some("/key.pem".into()),
         ..Config::new(nodes)
     };
-    let names: Vec<_> = NAMES.iter().map(|name| format!("LOCKS_{name}")).collect();
-    assert_eq!(names, all.map(|(name, _)| name));
+    let ConfigError::UnknownVariable { known, .. } = refused(&[("LOCKS_X", "")]) else {
+        panic!("no setting")
+    };
+    assert_eq!(known, all.map(|(name, _)| name).join(", "));
     for prefix in ["LOCKS", "LOCKS_"] {
         let read = read_from(prefix, &all).expect("good variables");
         assert_eq!(format!("{read:?}"), format!("{expected:?}"));
@@ -168,7 +170,7 @@ fn what_is_no_text_is_refused() {
     use std::os::unix::ffi::OsStringExt;
     let odd = || OsString::from_vec(b"\xff\xfe".to_vec());
     let read = Config::from_variables("LOCKS", [("LOCKS_TTL".into(), odd())]);
-    let reason = "it is no UTF-8".to_owned();
+    let reason = "it is not valid UTF-8".to_owned();
     let bad = ConfigError::BadVariable { name: "LOCKS_TTL".to_owned(), reason };
     assert_eq!(read.expect_err("no text"), bad);
     // Others of that kind are not ours.
