@@ -21,8 +21,8 @@ pub enum Disagreement {
     Nodes {
         /// Number of nodes that the other clients use.
         theirs: usize,
-        /// Number of this client's nodes to which the other clients are connected. It includes nodes whose clients are
-        /// unknown.
+        /// Number of this client's nodes to which the other clients are also connected. A node whose list of clients
+        /// could not be read counts as shared.
         shared: usize,
         /// True if a quorum of the other clients and a quorum of this client need not overlap. Both sides can then hold
         /// the same lock.

@@ -158,8 +158,8 @@ pub enum Finding {
         /// Setting on which the clients disagree.
         about: Disagreement,
     },
-    /// The server runs in cluster mode. [`acquire_all`](crate::Redlock::acquire_all) then requires resources in a
-    /// single slot, and the node must serve the slots of all resources. Severity: note.
+    /// The server runs in cluster mode. All resources of one [`acquire_all`](crate::Redlock::acquire_all) call must
+    /// hash to the same slot, and the node must serve the slot of every resource. Severity: note.
     Clustered,
     /// The check could not determine a fact, because the server does not permit a command. Severity: note.
     Unknown {

@@ -215,8 +215,8 @@ impl Acquire {
     }
 
     /// Sets the class of the lock for events and metrics, such as `"account"`. Metrics are labelled by class and never
-    /// by resource, because there may be millions of resources. The class must be a constant of the program, which
-    /// keeps the number of classes small.
+    /// by resource, because there may be millions of resources. Use a string constant, so that the number of
+    /// classes stays small.
     pub fn class(mut self, class: &'static str) -> Self {
         self.class = Some(class);
         self

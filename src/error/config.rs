@@ -301,8 +301,8 @@ pub enum ConfigError {
     /// [`Config::from_env`](crate::Config::from_env) and [`Config::with_env`](crate::Config::with_env).
     #[error("the prefix of environment variables is empty: use for example QUORLOCK")]
     EmptyPrefix,
-    /// A [`Config`](crate::Config) has both `owner` and `metadata`. Both settings determine the same text, so only one
-    /// of them may be set.
+    /// A [`Config`](crate::Config) has both `owner` and `metadata`. Both set the text that is stored with every lock,
+    /// so only one of them may be set.
     #[error("owner and metadata are both set: unset one of them")]
     OwnerAndMetadata,
     /// The operating system could not start the thread of a blocking client.

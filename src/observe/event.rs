@@ -178,7 +178,7 @@ pub struct HandedOver<'a> {
 pub struct ExtendBegun<'a> {
     /// The lock to extend.
     pub lock: Lock<'a>,
-    /// Number of the extension, unique within its client. The matching [`ExtendEnded`] event has the same number.
+    /// ID of the extension, unique within the client. The matching [`ExtendEnded`] event has the same ID.
     pub id: u64,
     /// The ttl that the extension requests from the nodes.
     pub ttl: Duration,
@@ -191,7 +191,7 @@ pub struct ExtendBegun<'a> {
 pub struct ExtendEnded<'a> {
     /// The lock to extend.
     pub lock: Lock<'a>,
-    /// Number of the extension, as in [`ExtendBegun`].
+    /// ID of the extension, as in [`ExtendBegun`].
     pub id: u64,
     /// Result of the extension.
     pub outcome: ExtendOutcome,

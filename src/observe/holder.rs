@@ -101,8 +101,8 @@ impl Holder {
         self.value.bytes() == value.as_bytes()
     }
 
-    /// Returns the first characters of the lock's value. They are enough to distinguish holders, but not to release the
-    /// lock.
+    /// Returns the first few characters of the lock's value, which are enough to distinguish holders, but not to release
+    /// the lock.
     pub fn hint(&self) -> String {
         self.value.hint()
     }

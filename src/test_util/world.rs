@@ -43,8 +43,8 @@ pub trait World: Send + Sync + 'static {
 pub struct Bell(Weak<dyn Ring>);
 
 impl Bell {
-    /// Runs the callback. `now` is the current time of the world. Returns the time of the next
-    /// ring, or `None` if the alarm has no next ring.
+    /// Runs the callback. `now` is the current simulated time. Returns the time at which to call
+    /// `ring` next, or `None` if no further call is needed.
     pub fn ring(&self, now: Duration) -> Option<Duration> {
         let again = self.0.upgrade()?.ring(time(now))?;
         Some(Duration::from_nanos(again.as_nanos()))

@@ -150,7 +150,7 @@ impl Nodes {
         self.each(|network, node| network.delay(node, by));
     }
 
-    /// Makes the nodes refuse commands like a server in the given state, with the same error
+    /// Makes the nodes reject commands as a server in the given state would, with the same error
     /// messages.
     pub fn refuse(&self, trouble: Trouble) {
         self.each(|network, node| network.refuse(node, Some(trouble)));
