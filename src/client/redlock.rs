@@ -2,7 +2,6 @@
 
 use super::acquire::Acquire;
 use super::builder::Builder;
-use super::node_info::NodeInfo;
 use super::settings::Settings;
 use super::status::{Status, force_release, status};
 use super::using::{TryUsingError, UsingError};
@@ -352,47 +351,6 @@ impl Redlock {
         }
         let key = settings.key(probe_resource(backing.pool.random()))?;
         Ok(check(&backing.pool, key, &settings.prefix, settings.limits.max_ttl).await?)
-    }
-
-    /// Resolves when a quorum of nodes is connected on the current runtime, or on the [configured](Builder::runtime)
-    /// runtime. Resolves immediately if a quorum is already connected. Starts the connections if necessary. Call this
-    /// when a service starts, so that the first acquire does not wait for connections:
-    ///
-    /// ```
-    /// # #[cfg(feature = "test-util")]
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let nodes = quorlock::test_util::Nodes::start(3);
-    /// # let redlock = nodes.client().build()?;
-    /// use std::time::Duration;
-    ///
-    /// tokio::time::timeout(Duration::from_secs(5), redlock.ready()).await??;
-    /// # Ok(())
-    /// # }
-    /// # #[cfg(not(feature = "test-util"))]
-    /// # fn main() {}
-    /// ```
-    ///
-    /// If all connected nodes started recently, also waits for the remaining nodes, until each is connected or the
-    /// first attempt to connect to it has failed. A node that has been running longer proves that the deployment is not
-    /// new; see [`RestartGuard::Observed`](crate::RestartGuard::Observed).
-    ///
-    /// This method has no time limit and keeps waiting during an outage, so use a timeout as in the example.
-    /// [`check`](Self::check) reports whether the nodes' configuration is safe for locks.
-    ///
-    /// # Errors
-    /// Returns a [`ClientError`] if the client is closed, or if no runtime is available.
-    ///
-    /// # Cancel safety
-    /// The future can be dropped at any time. The client continues to connect in the background.
-    pub async fn ready(&self) -> Result<(), ClientError> {
-        Ok(self.inner.driver.wait_until_ready().await?)
-    }
-
-    /// Returns the last known state of each node. Does no I/O.
-    pub fn nodes(&self) -> Vec<NodeInfo> {
-        let nodes = self.inner.backing.pool.shared().iter();
-        nodes.map(|node| NodeInfo::of(node)).collect()
     }
 }
 

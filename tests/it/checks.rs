@@ -260,22 +260,6 @@ async fn server_without_time_is_a_danger() {
 }
 
 #[tokio::test]
-async fn server_without_client_tracking_is_noted() {
-    let node = alone(&with(&["--rename-command", "CLIENT", ""])).await;
-    let has = |is: fn(&Finding) -> bool| node.findings().iter().any(is);
-    assert!(has(|finding| matches!(finding, Finding::NoPushes { .. })), "{node}");
-    assert!(node.findings().iter().all(|finding| finding.severity() != Severity::Danger), "{node}");
-    assert!(node.version().is_some() && node.role() == Some(Role::Master), "{node}");
-}
-
-#[tokio::test]
-async fn server_without_hello_is_a_danger() {
-    let node = alone(&with(&["--rename-command", "HELLO", ""])).await;
-    let [Finding::Unreachable { failure }] = node.findings() else { panic!("{node}") };
-    assert!(failure.to_string().contains("a server with a renamed HELLO"), "{node}");
-}
-
-#[tokio::test]
 async fn nodes_that_are_down_or_hang_are_told_within_the_bound_and_the_others_are_looked_at() {
     let cluster = Cluster::start_with(5, &Server::builder().durable());
     let proxy = Proxy::start(cluster[4].addr());

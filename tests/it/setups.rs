@@ -2,7 +2,7 @@
 
 use crate::{MAX_TTL, SOON, eventually, ms};
 use kit::{Cluster, Proxy, Server};
-use quorlock::{Lease, NodeState, NodeVote, Redlock};
+use quorlock::{Finding, Lease, NodeState, NodeVote, Redlock};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
@@ -78,5 +78,8 @@ async fn node_without_resp3_is_down_and_named() {
     eventually("the renamed HELLO is named", || down(3, refused)).await;
     let closed = "closed by the server without a reply to HELLO 3";
     eventually("the close is named", || down(4, closed)).await;
+    let checks = redlock.check().await.expect("three nodes reply");
+    let [Finding::Unreachable { failure }] = checks[3].findings() else { panic!("{}", checks[3]) };
+    assert!(failure.to_string().contains("a server with a renamed HELLO"), "{failure}");
     assert_eq!(renamed.calls("auth") + renamed.calls("set"), 0, "no command follows");
 }
