@@ -33,16 +33,22 @@ impl Acquire {
         max_attempts(attempts: u32);
         /// Fails the acquire as soon as the holder's remaining ttl exceeds the remaining wait time.
         give_up_early();
+        /// Waits for the full wait time, even if the client's settings enable `give_up_early`.
+        without_give_up_early();
         /// Enables background renewal of the lease, for at most `max_hold`.
         auto_extend(max_hold: Duration);
         /// Keeps the resource locked for at least `time`, even if the lease is released earlier.
         at_least(time: Duration);
         /// Enables background renewal of the lease, without a limit.
         auto_extend_forever();
+        /// Disables background renewal that the client's settings enable.
+        without_auto_extend();
         /// Sets the text that is stored with the lock and shown in its status.
         metadata(metadata: impl Into<String>);
         /// Gives the lease a fencing token.
         fenced();
+        /// Disables fencing tokens that the client's settings enable.
+        without_fencing();
         /// Sets the class of the lock for events and metrics.
         class(class: &'static str);
     }

@@ -31,10 +31,14 @@ impl Profile {
         max_attempts(attempts: u32);
         /// Fails an acquire as soon as the holder's remaining ttl exceeds the remaining wait time.
         give_up_early();
+        /// Waits for the full wait time, even if the client's settings enable `give_up_early`.
+        without_give_up_early();
         /// Enables background renewal of every lease, for at most `max_hold`.
         auto_extend(max_hold: Duration);
         /// Enables background renewal of every lease, without a limit.
         auto_extend_forever();
+        /// Disables background renewal that the client's settings enable.
+        without_auto_extend();
         /// Keeps each resource locked for at least `time`, even if its lease is released earlier.
         at_least(time: Duration);
         /// Sets the class of the locks for events and metrics.
@@ -45,6 +49,8 @@ impl Profile {
         owner();
         /// Gives every lease a fencing token.
         fenced();
+        /// Disables fencing tokens that the client's settings enable.
+        without_fencing();
     }
 
     /// Validates the settings and creates the client; see

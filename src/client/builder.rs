@@ -323,7 +323,8 @@ impl Builder {
         let listeners =
             Arc::new(Listeners { waiters: waiters.clone(), registry: registry.clone() });
         let guard = Guard::new(quorum, config.restart_guard.unwrap_or_default(), term);
-        let guard = Arc::new(guard.trusting_persistence(config.trust_persistence.unwrap_or_default()));
+        let guard =
+            Arc::new(guard.trusting_persistence(config.trust_persistence.unwrap_or_default()));
         let clocks = Arc::new(Clocks::new(quorum, drift, term));
         let shared = quorum.ids().zip(places).zip(names).map(|((id, place), name)| {
             let (address, login) = place;

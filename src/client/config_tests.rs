@@ -48,7 +48,10 @@ fn each_setting_reaches_the_builder() {
     assert_eq!(format!("{defaults:?}"), format!("{expected:?}"));
     let off = Config { owner: Some(false), fenced: Some(false), ..Config::new(NODES) };
     let off = Builder::from_config(off).build().expect("good settings");
-    assert_eq!((off.inner.settings.lock.metadata.clone(), off.inner.settings.lock.is_fenced), (None, false));
+    assert_eq!(
+        (off.inner.settings.lock.metadata.clone(), off.inner.settings.lock.is_fenced),
+        (None, false)
+    );
     let owned = Config { owner: Some(true), ..Config::new(NODES) };
     let expected = expected.owner();
     assert_eq!(format!("{:?}", Builder::from_config(owned)), format!("{expected:?}"));

@@ -82,8 +82,10 @@ impl Builder {
             return Err(ConfigError::IncompleteTlsFiles { missing });
         }
         if files != TlsFiles::default() {
-            files.check().map_err(|BadFile { setting, path, reason }| {
-                ConfigError::BadTlsFile { setting, path, reason }
+            files.check().map_err(|BadFile { setting, path, reason }| ConfigError::BadTlsFile {
+                setting,
+                path,
+                reason,
             })?;
             self.environment.transport = Arc::new(Sockets::with_tls(Tls::Files(files)));
         }

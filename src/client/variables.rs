@@ -6,7 +6,8 @@ use super::config::Config;
 use crate::error::ConfigError;
 use serde::Deserialize;
 use serde::de::value::MapDeserializer;
-use serde::de::{self, Expected, Unexpected};
+use serde::de::{self, Deserializer, Expected, IntoDeserializer, Unexpected, Visitor};
+use serde::forward_to_deserialize_any;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::{fmt, iter};
@@ -169,14 +170,42 @@ impl Config {
 fn one(setting: &str, value: OsString) -> Result<Config, Fault> {
     let invalid = |reason: &str| Fault::Invalid(reason.to_owned());
     let value = value.into_string().map_err(|_| invalid("it is not valid UTF-8"))?;
-    let field = setting.to_lowercase();
-    // Lower case is not the name of a setting.
-    let field = if field.to_uppercase() == setting { field } else { setting.to_owned() };
-    let config = Config::deserialize(MapDeserializer::new(iter::once((field, value))))?;
+    let (upper, lower) = (setting.to_uppercase(), setting.to_lowercase());
+    // Fields are lower case, so a variable in lower case is none.
+    let field = if upper == setting { lower } else { upper };
+    let config = Config::deserialize(MapDeserializer::new(iter::once((field, Text(value)))))?;
     for (at, url) in config.nodes.iter().enumerate() {
         address::parse(at + 1, url).map_err(|fault| invalid(&fault.to_string()))?;
     }
     Ok(config)
+}
+
+/// The value of a variable: a setting that is present.
+struct Text(String);
+
+impl<'de> Deserializer<'de> for Text {
+    type Error = Fault;
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_string(self.0)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf unit unit_struct newtype_struct
+        seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+impl IntoDeserializer<'_, Fault> for Text {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
 }
 
 /// Why a variable is no setting. Never contains its value, which may be a password.
