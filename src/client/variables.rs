@@ -159,7 +159,7 @@ impl Config {
                 let known = known.collect::<Vec<_>>().join(", ");
                 return Err(ConfigError::UnknownVariable { name, known });
             }
-            let read = value.to_str().ok_or_else(|| "it is no UTF-8".to_owned());
+            let read = value.to_str().ok_or_else(|| "not valid UTF-8".to_owned());
             let set = read.and_then(|text| self.set(setting, text));
             set.map_err(|reason| ConfigError::BadVariable { name, reason })?;
         }
@@ -191,7 +191,7 @@ impl Config {
             "TLS_CERT_FILE" => self.tls_cert_file = Some(text.into()),
             #[cfg(feature = "tls-rustls")]
             "TLS_KEY_FILE" => self.tls_key_file = Some(text.into()),
-            other => return Err(format!("{other} is no setting")),
+            other => return Err(format!("unknown setting {other}")),
         }
         Ok(())
     }
@@ -205,7 +205,7 @@ impl Config {
 }
 
 fn read<T: Written>(text: &str) -> Result<Option<T>, String> {
-    T::read(text).map(Some).ok_or_else(|| format!("it must be {}", T::EXPECTED))
+    T::read(text).map(Some).ok_or_else(|| format!("must be {}", T::EXPECTED))
 }
 
 /// The nodes' URLs. Errors do not contain passwords.

@@ -75,7 +75,7 @@ pub enum ConfigError {
         reason: String,
     },
     /// A TLS certificate was given without its key, or the reverse.
-    #[error("{missing} is not set: tls_cert_file requires tls_key_file, and the reverse")]
+    #[error("{missing} is not set: tls_cert_file requires tls_key_file, and vice versa")]
     IncompleteTlsFiles {
         /// Name of the missing setting.
         missing: &'static str,
@@ -291,7 +291,7 @@ pub enum ConfigError {
         reason: String,
     },
     /// [`Config::from_env`](crate::Config::from_env): the prefix is empty, so every variable would be a setting.
-    #[error("the prefix of environment variables is empty: use for example QUORLOCK")]
+    #[error("the prefix of environment variables is empty: use a prefix such as QUORLOCK")]
     EmptyPrefix,
     /// A [`Config`](crate::Config) has both `owner` and `metadata`, which set the same text.
     #[error("owner and metadata are both set: unset one of them")]
