@@ -26,7 +26,7 @@ pub enum UsingError<T> {
         reason: Loss,
     },
     /// The work finished, but the lock had ended before: other clients may have worked at the same time.
-    #[error("the work was finished after the lease had ended ({})", told(found))]
+    #[error("the work finished after the lease had ended ({})", told(found))]
     Overrun {
         /// Return value of the work.
         output: T,

@@ -107,7 +107,7 @@ mod tests {
                 VoteEligibility::Deferred { lag: seconds(2) },
                 json!({
                     "kind": "deferred",
-                    "message": "counted 2.0s later: its clock has stepped ahead",
+                    "message": "grants delayed by 2.0s: its clock has stepped forward",
                     "counts_in_seconds": 0.0,
                     "lag_seconds": 2.0
                 }),
@@ -116,7 +116,7 @@ mod tests {
                 VoteEligibility::RecentStart { up_for: seconds(4), counts_in: seconds(50) },
                 json!({
                     "kind": "recent_start",
-                    "message": "young: up for 4.0s, old in 50.0s",
+                    "message": "started recently: up for 4.0s, counts in 50.0s",
                     "counts_in_seconds": 50.0,
                     "up_for_seconds": 4.0
                 }),
