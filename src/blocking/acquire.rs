@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// An acquire with its options; [`call`](Self::call) executes it. See [`Acquire`](crate::Acquire).
 #[derive(Debug)]
-#[must_use = "nothing is acquired before call()"]
+#[must_use = "nothing is acquired until call() is called"]
 pub struct Acquire {
     inner: crate::Acquire,
     background: Background,

@@ -56,7 +56,7 @@ impl Read {
     fn next(&mut self, now: Time) -> Uuid {
         if self.drawn == COUNT || now.since(self.at) > FRESH {
             let read = SysRng.try_fill_bytes(self.bytes.as_flattened_mut());
-            read.expect("the operating system has randomness");
+            read.expect("the operating system provides random bytes");
             (self.at, self.drawn) = (now, 0);
         }
         let bytes = self.bytes[self.drawn];
