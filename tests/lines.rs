@@ -273,7 +273,7 @@ async fn everything() {
         "span release:",
         "class=\"odd\"",
         "outcome=\"won\"",
-        "attempt 1 at",
+        "attempt 1 for",
         "acquired ",
         "was not acquired: contended",
         "was not acquired: not_held",

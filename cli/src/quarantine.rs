@@ -30,7 +30,7 @@ pub(crate) fn reason(client: &Client) -> Option<String> {
     let lasts = until_quorum(up().map(|node| node.eligibility().counts_in()), nodes.len())?;
     let recent = up().filter(|node| is_recently_started(node)).count();
     let mut reason = format!(
-        "no lock can be acquired for {}, as {recent} of {} nodes may have forgotten locks in a restart",
+        "no lock can be acquired for {}, because {recent} of {} nodes may have forgotten locks in a restart",
         seconds(lasts),
         nodes.len()
     );

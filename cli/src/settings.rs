@@ -31,8 +31,8 @@ pub(crate) fn message(error: &ConfigError) -> String {
             named("drift_constant")
         ),
         ConfigError::NodeTimeoutExceedsValidity { node_timeout, ttl, validity } => format!(
-            "the node timeout of {node_timeout:?} must be shorter than the validity of {validity:?} that a ttl of \
-             {ttl:?} gives: reduce {} or increase {}",
+            "the node timeout of {node_timeout:?} must be shorter than {validity:?}, the validity of a ttl of \
+             {ttl:?}: reduce {} or increase {}",
             named("node_timeout"),
             named("ttl")
         ),
@@ -53,7 +53,7 @@ pub(crate) fn message(error: &ConfigError) -> String {
             format!("{} and {} are both set: unset one", named("owner"), named("metadata"))
         }
         ConfigError::ZeroTimeout { setting } => {
-            format!("{} is zero: no node could reply within it", named(setting))
+            format!("{} is zero: use a positive duration", named(setting))
         }
         ConfigError::BadTlsFile { setting, path, reason } => {
             format!("{} {}: {reason}", named(setting), path.display())
@@ -64,9 +64,7 @@ pub(crate) fn message(error: &ConfigError) -> String {
             named("tls_cert_file"),
             named("tls_key_file")
         ),
-        ConfigError::NoNodes => {
-            "no nodes: name them by --node, --nodes-file or QUORLOCK_NODES".to_owned()
-        }
+        ConfigError::NoNodes => "no nodes: use --node, --nodes-file or QUORLOCK_NODES".to_owned(),
         other => other.to_string(),
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Blocking acquire operation and its options; see [`Acquire`](crate::Acquire).
 /// [`call`](Self::call) runs the operation.
 #[derive(Debug)]
-#[must_use = "nothing is acquired before call()"]
+#[must_use = "nothing is acquired until call() is called"]
 pub struct Acquire {
     inner: crate::Acquire,
     background: Background,

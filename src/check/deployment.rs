@@ -144,15 +144,15 @@ impl fmt::Display for Disagreement {
                 })
             }
             Self::Names => f.write_str(
-                "use other addresses for the same nodes: use the same addresses, so that differences can be detected",
+                "use different addresses for the same nodes: use the same addresses, so that differences can be detected",
             ),
             Self::MaxTtl { theirs, ours } => {
                 let (theirs, ours) = (short(*theirs), short(*ours));
-                write!(f, "use max_ttl {theirs} instead of {ours}: with the shorter one, the ")?;
-                write!(f, "restart guard counts a restarted node before all locks that it forgot ")?;
+                write!(f, "use max_ttl {theirs} instead of {ours}: with the shorter max_ttl, a ")?;
+                write!(f, "restarted node counts again before all locks that it may have lost ")?;
                 write!(f, "have expired; configure the same max_ttl on all clients")
             }
-            Self::KeyPrefix => f.write_str("use another key_prefix: their locks are independent of this client's"),
+            Self::KeyPrefix => f.write_str("use a different key_prefix: their locks are independent of this client's"),
         }
     }
 }
@@ -250,7 +250,7 @@ mod tests {
             let clients = (1..=count).map(|place| format!("h:{place}")).collect();
             Finding::Disagrees { clients, about: Disagreement::KeyPrefix }.to_string()
         };
-        let about = "use another key_prefix: their locks are independent of this client's";
+        let about = "use a different key_prefix: their locks are independent of this client's";
         assert_eq!(told(1), format!("the clients h:1 {about}"));
         assert_eq!(told(3), format!("the clients h:1, h:2, h:3 {about}"));
         assert_eq!(told(5), format!("the clients h:1, h:2, h:3 and 2 more {about}"));

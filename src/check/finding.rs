@@ -204,16 +204,16 @@ fn loss(persistence: Persistence) -> &'static str {
     match persistence {
         Persistence::Nothing => "no persistence: a restart loses all locks",
         Persistence::Snapshots => {
-            "only snapshots: a restart loses the locks since the last snapshot, and restores \
-             released ones"
+            "only snapshots: a restart loses the locks acquired since the last snapshot, and \
+             restores released locks"
         }
         Persistence::AppendOnly(Some(Fsync::Always)) => "no locks are lost",
         Persistence::AppendOnly(Some(Fsync::EverySecond)) => {
-            "appendfsync is everysec: a crash of the machine loses the locks of about one second"
+            "appendfsync is everysec: a crash of the machine loses the locks of about the last second"
         }
         Persistence::AppendOnly(Some(Fsync::Never)) => {
-            "appendfsync is no: a crash of the machine loses the locks that the system has not \
-             written yet"
+            "appendfsync is no: a crash of the machine loses the locks that the operating \
+             system has not written to disk yet"
         }
         Persistence::AppendOnly(None) => {
             "appendfsync is unknown: unless it is always, a crash of the machine loses locks"
@@ -231,7 +231,7 @@ fn forgets(persistence: Persistence) -> String {
 
 /// Consequence of a restart or a flush, and the remedy.
 const QUARANTINED: &str = "it may have lost locks, and has no vote in acquires until then; do not restart another \
-                           node before";
+                           node before that";
 
 /// Consequence of a failover to a replica, and the remedy.
 const PROMOTED: &str = "a promoted replica may miss the latest locks, and new clients cannot detect \
@@ -262,12 +262,13 @@ impl Finding {
                 write!(f, "a forward step expires locks early; slew the clock instead")
             }
             Self::ClockOff { offset } => {
-                write!(f, "its clock is {offset} of the other nodes: this is harmless, but the ")?;
+                let of = if offset.is_ahead() { " of" } else { "" };
                 write!(
                     f,
-                    "step that corrects it may not be (a forward step expires locks early); "
+                    "its clock is {offset}{of} the other nodes: the offset is harmless, but "
                 )?;
-                write!(f, "slew it, or hold no locks while it is stepped")
+                write!(f, "correcting it in one step may not be (a forward step expires locks ")?;
+                write!(f, "early); slew the clock, or hold no locks while it is stepped")
             }
             Self::ClocksDisagree { by, near_client, others } => {
                 let (by, near, others) = (short(*by), near_client.join(", "), others.join(", "));
@@ -275,8 +276,11 @@ impl Finding {
                     f,
                     "the nodes' clocks disagree by {by}: {near} (near this client's clock) "
                 )?;
-                write!(f, "and {others}; find out which are right before you correct any: a ")?;
-                write!(f, "forward step expires locks early, a backward step late")
+                write!(
+                    f,
+                    "and {others}; find out which clocks are right before you correct any: "
+                )?;
+                write!(f, "a forward step expires locks early, a backward step expires them late")
             }
             Self::ExceedsMaxTtl { key, ttl, max_ttl } => {
                 write!(f, "the key {} has a TTL of {}, ", key.escape_debug(), short(*ttl))?;
@@ -301,7 +305,7 @@ impl fmt::Display for Finding {
             Self::Refused { command: command @ "SCRIPT LOAD", failure } => {
                 write!(
                     f,
-                    "{command} is refused ({failure}): every command sends its script's source; "
+                    "{command} is refused ({failure}): every command contains its full script; "
                 )?;
                 write!(f, "permit +script|load")
             }
@@ -329,8 +333,8 @@ impl fmt::Display for Finding {
                 write!(f, "rewrite loses locks; set it to no before you use trust_persistence")
             }
             Self::Old { version: (major, minor) } => {
-                write!(f, "it is compatible with Redis {major}.{minor}; the oldest version that ")?;
-                write!(f, "quorlock is tested with is 6.2: use a newer one")
+                write!(f, "it is compatible with Redis {major}.{minor}, but the oldest tested ")?;
+                write!(f, "version is 6.2; use a newer version")
             }
             Self::NoPushes { failure } => {
                 write!(

@@ -42,7 +42,7 @@ const OLDEST: (u32, u32) = (6, 2);
 /// The `Display` text has one line for the node, and one more line for each finding:
 ///
 /// ```text
-/// a:6379: Redis 7.0.15, master, up 3d 4h, saves nothing, noeviction, clock 0.1ms ahead ±0.2ms
+/// a:6379: Redis 7.0.15, master, up 3d 4h, no persistence, noeviction, clock 0.1ms ±0.2ms ahead
 ///   warning: no persistence: a restart loses all locks; …
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

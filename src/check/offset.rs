@@ -13,7 +13,7 @@ use std::time::Duration;
 /// With three or more nodes, a single wrong clock is identified. With two nodes, the check cannot determine which clock
 /// is wrong, so both nodes have an offset.
 ///
-/// The `Display` text looks like `60.0s ahead ±0.2ms`.
+/// Displays as `60.0s ±0.2ms ahead`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ClockOffset {
@@ -136,7 +136,7 @@ fn offset(own: &WallClock, others: &[&WallClock]) -> Option<ClockOffset> {
 impl fmt::Display for ClockOffset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let side = if self.nanos < 0 { "behind" } else { "ahead" };
-        write!(f, "{} {side} ±{}", short(self.distance()), short(self.uncertainty))
+        write!(f, "{} ±{} {side}", short(self.distance()), short(self.uncertainty))
     }
 }
 
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(millis(&[Some(at(5, 1)), None, Some(at(2, 1))]), [Some(3), None, Some(-3)]);
         let offset = offsets(&[Some(at(60_000, 1)), Some(at(0, 2))])[0].expect("both were read");
         assert!(offset.is_ahead() && offset.certain() < offset.distance());
-        assert_eq!(offset.to_string(), "60.0s ahead ±3.0ms");
+        assert_eq!(offset.to_string(), "60.0s ±3.0ms ahead");
     }
 
     proptest! {

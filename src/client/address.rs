@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 /// Reason for refusing a text with several addresses.
-const LIST: &str = "it looks like several URLs: give each node its own";
+const LIST: &str = "several URLs in one string: pass one URL per node";
 
 const TCP: [&str; 4] = ["redis", "rediss", "valkey", "valkeys"];
 const TLS: [&str; 2] = ["rediss", "valkeys"];
@@ -94,7 +94,7 @@ pub(crate) fn place(position: usize, info: &ConnectionInfo) -> Result<Place, Con
         #[cfg(unix)]
         ConnectionAddr::Unix(path) => Address::Unix(path.clone()),
         other => {
-            let reason = "this kind of address is not known on this system".to_owned();
+            let reason = "addresses of this type are not supported on this system".to_owned();
             return Err(ConfigError::BadUrl { position, url: other.to_string(), reason });
         }
     };
@@ -146,10 +146,10 @@ fn without_tls(url: &str) -> String {
 /// would take `redis://me:12#34@host` for the address of a host `me`.
 fn fault(url: &str) -> Option<&'static str> {
     if url.is_empty() {
-        return Some("it is empty");
+        return Some("the URL is empty");
     }
     if url.chars().any(char::is_control) {
-        return Some("a control character is in it: percent-encode it if it belongs to a password");
+        return Some("unexpected control character: percent-encode it if it is part of a password");
     }
     let starts = TCP.iter().chain(&UNIX).map(|scheme| format!("{scheme}://"));
     let is_list =
@@ -159,7 +159,7 @@ fn fault(url: &str) -> Option<&'static str> {
     }
     let Some((scheme, rest)) = url.split_once("://") else {
         let is_list = url.contains(',') && !url.contains('@');
-        return Some(if is_list { LIST } else { "it does not begin with redis://" });
+        return Some(if is_list { LIST } else { "no scheme: begin the URL with redis://" });
     };
     let scheme = scheme.to_ascii_lowercase();
     if UNIX.contains(&&*scheme) {
@@ -169,7 +169,7 @@ fn fault(url: &str) -> Option<&'static str> {
         return fault_of_path(rest);
     }
     if !TCP.contains(&&*scheme) {
-        return Some("its scheme is none of Redis: begin it with redis://, rediss:// or unix://");
+        return Some("unsupported scheme: use redis://, rediss:// or unix://");
     }
     fault_of_host(rest, TLS.contains(&&*scheme))
 }
@@ -177,16 +177,16 @@ fn fault(url: &str) -> Option<&'static str> {
 fn fault_of_path(rest: &str) -> Option<&'static str> {
     let path = rest.split('?').next().unwrap_or_default();
     if rest.contains('#') {
-        return Some("a # is no part of it: write it as %23");
+        return Some("unexpected #: percent-encode it as %23");
     }
     if !path.starts_with('/') {
-        return Some("it names no path: write unix:///path/to/socket?user=...&pass=...");
+        return Some("no path: use unix:///path/to/socket?user=...&pass=...");
     }
     fault_of_parameters(rest, None)
 }
 
 /// Faults in the query parameters of a URL whose path names the database `path`.
-const PROTOCOL: &str = "its protocol is neither 3 nor resp3, and no other is supported";
+const PROTOCOL: &str = "the protocol parameter must be 3 or resp3: RESP2 is not supported";
 
 fn fault_of_parameters(url: &str, path: Option<&str>) -> Option<&'static str> {
     let count = |name| parameters(url).filter(|(other, _)| *other == name).count();
@@ -198,11 +198,11 @@ fn fault_of_parameters(url: &str, path: Option<&str>) -> Option<&'static str> {
     }
     let db = parameter(url, "db")?;
     if !is_database(db) {
-        return Some("its db is no number of a database");
+        return Some("the db parameter must be a database number");
     }
     let number = |db: &str| db.parse::<i64>().ok();
     path.is_some_and(|path| number(path) != number(db))
-        .then_some("its path and its db parameter name different databases: write one of them")
+        .then_some("the path and the db parameter name different databases: remove one of them")
 }
 
 /// The query parameters of a URL, not decoded.
@@ -236,7 +236,7 @@ fn fault_of_host(rest: &str, has_tls: bool) -> Option<&'static str> {
     let (authority, tail) = rest.split_at(end);
     if tail.contains('@') {
         return Some(
-            "its user or its password has characters that have a meaning of their own in a URL: \
+            "the user or the password contains reserved characters: \
              percent-encode them (# as %23, / as %2F, ? as %3F, @ as %40)",
         );
     }
@@ -246,7 +246,7 @@ fn fault_of_host(rest: &str, has_tls: bool) -> Option<&'static str> {
     }
     let (address, fragment) = tail.split_once('#').map_or((tail, None), |(a, f)| (a, Some(f)));
     if fragment.is_some_and(|fragment| !(has_tls && fragment == "insecure")) {
-        return Some("a # is no part of it: write it as %23 if it belongs to a password");
+        return Some("unexpected #: percent-encode it as %23 if it is part of a password");
     }
     // An IPv6 address contains colons, within brackets.
     let bracket = place.rfind(']').unwrap_or(0);
@@ -257,15 +257,15 @@ fn fault_of_host(rest: &str, has_tls: bool) -> Option<&'static str> {
         None => (place, ""),
     };
     if host.is_empty() {
-        return Some("it names no host");
+        return Some("no host: use redis://host:port");
     }
     // An empty port after the colon means the default port.
     if !port.is_empty() && !port.parse::<u16>().is_ok_and(|port| port > 0) {
-        return Some("its port is no number from 1 to 65535");
+        return Some("the port must be a number from 1 to 65535");
     }
     let path = address.split('?').next().unwrap_or_default().trim_matches('/');
     if !path.is_empty() && !is_database(path) {
-        return Some("its path is no number of a database");
+        return Some("the path must be a database number");
     }
     fault_of_parameters(tail, (!path.is_empty()).then_some(path))
 }
@@ -279,13 +279,13 @@ fn reason(error: &redis::RedisError) -> &'static str {
     let said = error.to_string();
     let knows = |words: &str| said.contains(words);
     if knows("UTF-8") {
-        "its user or its password is no UTF-8 when it is decoded: write a % as %25"
+        "the decoded user or password is not valid UTF-8: percent-encode a % as %25"
     } else if knows("wildcard") {
-        "0.0.0.0 and :: are no addresses to connect to"
+        "0.0.0.0 and :: are not addresses of a server"
     } else if knows("protocol") {
         PROTOCOL
     } else {
-        "its host is neither a name nor an address; write redis://user:password@host:port"
+        "invalid host: use redis://user:password@host:port"
     }
 }
 

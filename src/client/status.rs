@@ -13,7 +13,7 @@ use std::time::Duration;
 /// State of the lock on a resource, as reported by each node at the time of the request.
 ///
 /// `Display` and `Debug` write one line without lock values, for example
-/// `held by worker-7 (need 3): a:6379 held by worker-7 for 9.8s, b:6379 free, …`.
+/// `held by worker-7 (need 3): a:6379 held by worker-7 (expires in 9.8s), b:6379 free, …`.
 #[derive(Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Status {
@@ -222,17 +222,18 @@ impl fmt::Display for Status {
 
 impl fmt::Display for NodeStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lasting = |ttl: &Option<Duration>| {
-            ttl.map_or_else(|| "for ever".to_owned(), |ttl| format!("for {}", short(ttl)))
+        let expiry = |ttl: &Option<Duration>| {
+            ttl.map_or_else(|| "no expiry".to_owned(), |ttl| format!("expires in {}", short(ttl)))
         };
         write!(f, "{} ", self.name)?;
         match &self.state {
             LockState::Free => write!(f, "free"),
             LockState::Held(holder) => {
-                write!(f, "held by {holder} {}", lasting(&holder.ttl()))?;
-                holder.excess().map_or(Ok(()), |excess| write!(f, " ({excess})"))
+                write!(f, "held by {holder} ({}", expiry(&holder.ttl()))?;
+                holder.excess().map_or(Ok(()), |excess| write!(f, ", {excess}"))?;
+                f.write_str(")")
             }
-            LockState::Foreign { ttl } => write!(f, "no lock of ours {}", lasting(ttl)),
+            LockState::Foreign { ttl } => write!(f, "not a lock of quorlock ({})", expiry(ttl)),
             LockState::Failed(failure) => return write!(f, "{failure}"),
         }?;
         match &self.eligibility {

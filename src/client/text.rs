@@ -23,8 +23,8 @@ impl Written for Duration {
 
 impl Written for RetryPolicy {
     const EXPECTED: &'static str = "a retry policy: none, fixed 100ms, linear 50ms..500ms, exponential \
-                                    5ms..500ms or jittered 50ms..250ms, and after that, if retries are \
-                                    to be counted, \", limit 3\"";
+                                    5ms..500ms or jittered 50ms..250ms, with an optional limit: fixed \
+                                    100ms, limit 3";
 
     fn read(text: &str) -> Option<Self> {
         let (delays, limit) = text.split_once(',').map_or((text, None), |(a, b)| (a, Some(b)));

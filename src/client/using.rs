@@ -27,7 +27,7 @@ pub enum UsingError<T> {
     },
     /// The work finished, but the lock had already ended. Other clients may have held the lock while the work was
     /// running.
-    #[error("the work was finished after the lease had ended ({})", told(found))]
+    #[error("the work finished after the lease had ended ({})", told(found))]
     Overrun {
         /// Return value of the work.
         output: T,

@@ -169,7 +169,7 @@ impl Config {
 /// Reads one setting. Its name is that of the field, in upper case.
 fn one(setting: &str, value: OsString) -> Result<Config, Fault> {
     let invalid = |reason: &str| Fault::Invalid(reason.to_owned());
-    let value = value.into_string().map_err(|_| invalid("it is not valid UTF-8"))?;
+    let value = value.into_string().map_err(|_| invalid("not valid UTF-8"))?;
     let (upper, lower) = (setting.to_uppercase(), setting.to_lowercase());
     // Fields are lower case, so a variable in lower case is none.
     let field = if upper == setting { lower } else { upper };
@@ -236,7 +236,7 @@ impl de::Error for Fault {
     }
 
     fn invalid_value(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::Invalid(format!("it must be {expected}"))
+        Self::Invalid(format!("must be {expected}"))
     }
 
     fn unknown_field(_: &str, expected: &'static [&'static str]) -> Self {

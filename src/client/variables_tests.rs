@@ -170,7 +170,7 @@ fn what_is_no_text_is_refused() {
     use std::os::unix::ffi::OsStringExt;
     let odd = || OsString::from_vec(b"\xff\xfe".to_vec());
     let read = Config::from_variables("LOCKS", [("LOCKS_TTL".into(), odd())]);
-    let reason = "it is not valid UTF-8".to_owned();
+    let reason = "not valid UTF-8".to_owned();
     let bad = ConfigError::BadVariable { name: "LOCKS_TTL".to_owned(), reason };
     assert_eq!(read.expect_err("no text"), bad);
     // Others of that kind are not ours.

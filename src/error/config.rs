@@ -76,7 +76,7 @@ pub enum ConfigError {
         reason: String,
     },
     /// Only one of `tls_cert_file` and `tls_key_file` is set, but each requires the other.
-    #[error("{missing} is not set: tls_cert_file requires tls_key_file, and the reverse")]
+    #[error("{missing} is not set: tls_cert_file requires tls_key_file, and vice versa")]
     IncompleteTlsFiles {
         /// Name of the missing setting.
         missing: &'static str,
@@ -299,7 +299,7 @@ pub enum ConfigError {
     },
     /// The prefix is empty, so every environment variable would be read as a setting. Returned by
     /// [`Config::from_env`](crate::Config::from_env) and [`Config::with_env`](crate::Config::with_env).
-    #[error("the prefix of environment variables is empty: use for example QUORLOCK")]
+    #[error("the prefix of environment variables is empty: use a prefix such as QUORLOCK")]
     EmptyPrefix,
     /// A [`Config`](crate::Config) has both `owner` and `metadata`. Both set the text that is stored with every lock,
     /// so only one of them may be set.

@@ -139,7 +139,7 @@ mod tests {
             (ReleaseOutcome::TakenOver, "taken over before it was released"),
             (ReleaseOutcome::StillHeld { guards: 2 }, "still held by 2 guards"),
             (ReleaseOutcome::StillHeld { guards: 1 }, "still held by 1 guard"),
-            (ReleaseOutcome::AlreadyReleased, "released before"),
+            (ReleaseOutcome::AlreadyReleased, "already released"),
         ] {
             assert_eq!(outcome.to_string(), words);
         }

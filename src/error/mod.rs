@@ -242,7 +242,7 @@ fn remains(undelivered: &[(String, usize)], attempts: usize) -> String {
     let each = undelivered.iter().map(|(node, count)| format!("{node} ({count})"));
     let pending = each.collect::<Vec<_>>().join(", ");
     let pending = format!("all releases were delivered; pending: {pending}");
-    let open = format!("all acquires ended; neither polled nor dropped: {attempts}");
+    let open = format!("all acquires ended (neither polled nor dropped: {attempts})");
     match (undelivered.is_empty(), attempts) {
         (_, 0) => pending,
         (true, _) => open,

@@ -43,7 +43,7 @@ impl fmt::Display for ReleaseOutcome {
             Self::TakenOver => f.write_str("taken over before it was released"),
             Self::StillHeld { guards: 1 } => f.write_str("still held by 1 guard"),
             Self::StillHeld { guards } => write!(f, "still held by {guards} guards"),
-            Self::AlreadyReleased => f.write_str("released before"),
+            Self::AlreadyReleased => f.write_str("already released"),
         }
     }
 }

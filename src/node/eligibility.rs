@@ -75,10 +75,11 @@ impl fmt::Display for VoteEligibility {
             Self::Counted => f.write_str("counted"),
             Self::Unavailable => f.write_str("not available"),
             Self::Deferred { lag } => {
-                write!(f, "counted {} later: its clock has stepped ahead", short(*lag))
+                write!(f, "grants delayed by {}: its clock has stepped forward", short(*lag))
             }
             Self::RecentStart { up_for, counts_in } => {
-                write!(f, "young: up for {}, old in {}", short(*up_for), short(*counts_in))
+                let (up_for, counts_in) = (short(*up_for), short(*counts_in));
+                write!(f, "started recently: up for {up_for}, counts in {counts_in}")
             }
             Self::Excluded(failure) => failure.fmt(f),
         }

@@ -116,10 +116,10 @@ impl NodeShared {
                 let left = limit.saturating_sub(self.timer.now().since(begun));
                 return Ok((Cow::Owned(credentials.login(by_address.db())), left));
             }
-            Some(Ok(Err(why))) => first_line(&why).unwrap_or("for no known reason").to_owned(),
+            Some(Ok(Err(why))) => first_line(&why).unwrap_or("the callback failed").to_owned(),
             // The panic message may contain a secret.
-            Some(Err(_)) => "who was asked for them panicked".to_owned(),
-            None => format!("none within {}", short(limit)),
+            Some(Err(_)) => "the callback panicked".to_owned(),
+            None => format!("no result within {}", short(limit)),
         };
         Err(NodeFailure::Unreachable(format!("no credentials: {why}").into()))
     }

@@ -106,7 +106,7 @@ impl Backlog {
         });
         if settled.flatten().is_none() {
             has_failed = true;
-            self.node.fail(&mut command, NodeFailure::Unexpected("it could not be read".into()));
+            self.node.fail(&mut command, NodeFailure::Unexpected("cannot be parsed".into()));
         }
         if is_freed {
             // Whoever was told that the lock is given up has asked, or slept, before the node knew of it; and nodes

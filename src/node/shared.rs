@@ -141,7 +141,7 @@ impl NodeShared {
     pub(super) fn connect_timeout(&self, missing: Missing) -> NodeFailure {
         let hint = match missing {
             Missing::Unknown => self.address.hint_if_silent().to_owned(),
-            Missing::Rest => ": a command has no reply".to_owned(),
+            Missing::Rest => ": no reply to a command".to_owned(),
             Missing::Of(optional) => format!(": no reply to {optional}"),
         };
         NodeFailure::Unreachable(format!("timeout while connecting{hint}").into())

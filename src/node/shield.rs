@@ -25,7 +25,7 @@ pub(super) async fn shield<T>(
 fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("panicked: {}", text.and_then(first_line).unwrap_or("for no known reason"))
+    format!("panicked: {}", text.and_then(first_line).unwrap_or("no message"))
 }
 
 /// The first line of a text of somebody else's, as far as it is told; `None` if there is none.

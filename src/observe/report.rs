@@ -156,7 +156,7 @@ impl fmt::Display for NodeReport {
         }
         if let Some(excess) = self.holder.as_ref().and_then(Holder::excess) {
             let ttl = self.holder.as_ref().and_then(Holder::ttl).unwrap_or_default();
-            write!(f, " for {}, {excess};", short(ttl))?;
+            write!(f, " (expires in {}, {excess})", short(ttl))?;
         }
         self.latency.map_or(Ok(()), |latency| write!(f, " {}", short(latency)))
     }

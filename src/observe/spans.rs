@@ -173,7 +173,7 @@ impl Observer for Spans {
         let took = short(*took);
         debug!(
             target: "quorlock", parent: &span, took,
-            "attempt {number} at {}: {outcome:?}: {report}", event.lock.resources,
+            "attempt {number} for {}: {outcome:?}: {report}", event.lock.resources,
         );
     }
 

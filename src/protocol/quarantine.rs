@@ -178,9 +178,9 @@ impl<R: PartialEq> Server<R> {
         }
         let apart = uptime.abs_diff(known.saturating_add(elapsed));
         if self.replid != before.replid {
-            Identity::Unknown("INFO reports no run_id, and another master_replid")
+            Identity::Unknown("INFO reports no run_id, and master_replid has changed")
         } else if apart > UPTIME_PAIR_ERROR.saturating_add(elapsed / WANDER_DIVISOR) {
-            Identity::Unknown("INFO reports no run_id, and an uptime of another start")
+            Identity::Unknown("INFO reports no run_id, and the uptime is inconsistent")
         } else {
             Identity::Same
         }

@@ -242,8 +242,8 @@ fn unnamed_server_may_restart_with_each_lost_connection() {
 
 #[test]
 fn unnamed_server_that_was_up_before_is_the_same() {
-    let data = Some(Event::MaybeRestart("INFO reports no run_id, and another master_replid"));
-    let start = Some(Event::MaybeRestart("INFO reports no run_id, and an uptime of another start"));
+    let data = Some(Event::MaybeRestart("INFO reports no run_id, and master_replid has changed"));
+    let start = Some(Event::MaybeRestart("INFO reports no run_id, and the uptime is inconsistent"));
     for (known, (met, uptime), replid, expected) in [
         (50, (1_100, 1_047), Some("a"), None),
         (0, (1_100, 1_000), Some("a"), None),

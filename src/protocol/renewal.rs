@@ -54,8 +54,8 @@ impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Expired => "its validity ended",
-            Self::QuorumLost => "the key is gone from a majority of the nodes",
-            Self::TakenOver => "another holds it on a majority of the nodes",
+            Self::QuorumLost => "the key no longer exists on a majority of the nodes",
+            Self::TakenOver => "another client holds the lock on a majority of the nodes",
             Self::MaxHold => "the maximum hold time was reached",
             Self::Closed => "its client was closed or released all leases",
         })

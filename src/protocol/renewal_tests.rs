@@ -132,8 +132,8 @@ fn lose_ends_only_held_leases() {
 fn losses_display_their_reason() {
     for (loss, says) in [
         (Loss::Expired, "its validity ended"),
-        (Loss::QuorumLost, "gone from a majority"),
-        (Loss::TakenOver, "another holds it"),
+        (Loss::QuorumLost, "no longer exists on a majority"),
+        (Loss::TakenOver, "another client holds the lock"),
         (Loss::MaxHold, "maximum hold time"),
         (Loss::Closed, "released all leases"),
     ] {

@@ -135,7 +135,7 @@ where
     F: Future<Output = io::Result<S>>,
 {
     if addresses.is_empty() {
-        return Err(io::Error::other("its name has no address"));
+        return Err(io::Error::other("no address found for the host name"));
     }
     let tries = addresses.into_iter().map(|address| Box::pin(connect(address)));
     let (stream, _) = select_ok(tries).await?;
@@ -233,7 +233,7 @@ mod tests {
         let refused = race(addresses(&[2, 2]), connect).await.expect_err("none connects");
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
         let nowhere = race(addresses(&[]), connect).await.expect_err("there is none");
-        assert_eq!(nowhere.to_string(), "its name has no address");
+        assert_eq!(nowhere.to_string(), "no address found for the host name");
     }
 
     #[tokio::test]

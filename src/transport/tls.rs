@@ -90,7 +90,7 @@ impl TlsFiles {
             .map_err(|_| BadFile::new(KEY, path, &"no unencrypted private key in PEM format"))?;
         config.with_client_auth_cert(chain, key).map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => {
-                BadFile::new(KEY, path, &"not the key of the certificate in tls_cert_file")
+                BadFile::new(KEY, path, &"does not match the certificate in tls_cert_file")
             }
             other => BadFile::new(KEY, path, &other),
         })
@@ -154,6 +154,6 @@ fn is_no_tls(error: &io::Error) -> bool {
 /// Why a server whose certificate is not to be looked at is not connected to.
 pub(super) fn insecure() -> io::Error {
     io::Error::other(
-        "#insecure is not supported: name the certificates to trust in tls_ca_cert_file",
+        "#insecure is not supported: set tls_ca_cert_file to the CA certificates to trust",
     )
 }

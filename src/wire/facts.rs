@@ -246,8 +246,8 @@ impl fmt::Display for Role {
 impl fmt::Display for Persistence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Nothing => "saves nothing",
-            Self::Snapshots => "saves snapshots",
+            Self::Nothing => "no persistence",
+            Self::Snapshots => "snapshots",
             Self::AppendOnly(None) => "appendonly, appendfsync unknown",
             Self::AppendOnly(Some(Fsync::Always)) => "appendfsync always",
             Self::AppendOnly(Some(Fsync::EverySecond)) => "appendfsync everysec",

@@ -128,7 +128,7 @@ fn kind(reply: &Value) -> &'static str {
         Value::Map(_) | Value::Attribute { .. } => "a map",
         Value::Double(_) | Value::BigNumber(_) => "a number",
         Value::Boolean(_) => "a boolean",
-        _ => "something unknown",
+        _ => "an unknown type",
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) const OMITTED: &str = "OMITTED";
 
 /// Replaces the reply to a command that was not sent.
 pub(crate) fn omitted_reply() -> Result<Value, RedisError> {
-    redis::parse_redis_value(format!("-{OMITTED} without a reply before\r\n").as_bytes())
+    redis::parse_redis_value(format!("-{OMITTED} no reply to an earlier attempt\r\n").as_bytes())
 }
 
 impl Optionals {

@@ -22,13 +22,13 @@ async fn each_node_is_done_to_alone() {
 }
 
 #[test]
-#[should_panic(expected = "there is no node 5: there are 5, counted from 0")]
+#[should_panic(expected = "node 5 is out of range: there are 5 nodes, numbered from 0")]
 fn a_number_that_no_node_has_is_told() {
     let _ = Nodes::start(5).only(3..=5);
 }
 
 #[test]
-#[should_panic(expected = "there is no node 5: there are 5, counted from 0")]
+#[should_panic(expected = "node 5 is out of range: there are 5 nodes, numbered from 0")]
 fn a_single_number_that_no_node_has_is_told() {
     let _ = Nodes::start(5).only(5);
 }

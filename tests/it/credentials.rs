@@ -215,9 +215,9 @@ async fn whoever_fails_to_tell_them_costs_a_connection_and_is_asked_again() {
     let odd = name(&cluster[0]);
     for (mood, told) in [
         (Mood::Fails, "no credentials: the vault is sealed"),
-        (Mood::Panics, "no credentials: who was asked for them panicked"),
-        (Mood::PanicsAtOnce, "no credentials: who was asked for them panicked"),
-        (Mood::Hangs, "no credentials: none within 300ms"),
+        (Mood::Panics, "no credentials: the callback panicked"),
+        (Mood::PanicsAtOnce, "no credentials: the callback panicked"),
+        (Mood::Hangs, "no credentials: no result within 300ms"),
     ] {
         let current = Arc::new(Mutex::new(mood));
         let asked = Arc::new(AtomicUsize::new(0));

@@ -116,7 +116,7 @@ fn run(command: &str) -> Result<(), String> {
     };
     let stderr = process.stderr().map(Stderr::read).unwrap_or_default();
     match process.wait(LIMIT) {
-        None => failed(format!("was killed, as it did not end within {LIMIT:?}")),
+        None => failed(format!("was killed, because it did not end within {LIMIT:?}")),
         Some(status) if status.success() => Ok(()),
         Some(status) => failed(format!("failed ({status}){}", stderr.text())),
     }

@@ -30,16 +30,16 @@ const TOKEN_TTL: Duration = Duration::from_secs(60);
 /// Test locks on your nodes: clients compete for locks while your commands break nodes
 ///
 /// Four client processes with ten tasks each compete for twenty locks, update counters under them, and record every
-/// call. Meanwhile, the commands in --fault and --mend break and repair nodes: at most a minority of the nodes at a
-/// time, for up to 5 s. The seed determines the order. After the run, the record is checked: no two clients held the
-/// same lock at once, no update was lost, fencing tokens increased, clients were notified of losses in time, locks
+/// call. At the same time, the commands in --fault and --mend break and repair nodes: at most a minority of the nodes
+/// at a time, for up to 5 s. The seed determines the order. After the run, the record is checked: no two clients held
+/// the same lock at once, no update was lost, fencing tokens increased, clients were notified of losses in time, locks
 /// stayed available, and no key is left. The run writes an HTML page and a JSON record to --out.
 ///
 /// Before the clients start, each fault is applied and mended once. If its command keeps failing, the run ends with an
 /// error. A fault that fails later is recorded and skipped.
 ///
-/// All keys have a prefix of their own and are deleted at the end, so other applications can use the nodes during the
-/// run. The faults affect them, however. Faults are mended at the end of the run and after Control-C, but not after
+/// All keys have a unique prefix and are deleted at the end, so other applications can use the nodes during the run.
+/// The faults affect them, however. Faults are mended at the end of the run and after Control-C, but not after
 /// `kill -9`.
 #[derive(Args, Debug)]
 #[command(after_long_help = exit::help(
@@ -52,14 +52,14 @@ const TOKEN_TTL: Duration = Duration::from_secs(60);
         ("0", "no findings"),
         ("1", "findings: two holders, a lost update, a leftover key, …"),
         ("69", "a node did not reply at the start, or no lock was ever acquired"),
-        ("128+N", "ended by signal N, without findings until then"),
+        ("128+N", "ended by signal N, without findings"),
     ],
 ))]
 pub(crate) struct Arguments {
     /// Shell command that breaks a node. N: is the number of the node, in the order of the nodes. Repeat for each fault
     ///
-    /// Two faults on the same node are never applied together. A fault without a number is treated as a fault on a node
-    /// of its own. The fault is in effect when the command ends; the limit is 60 s.
+    /// Two faults on the same node are never applied together. A fault without a number is treated as a fault on a
+    /// separate node. The fault is in effect when the command ends; the limit is 60 s.
     #[arg(long, value_name = "[N:]CMD")]
     fault: Vec<String>,
     /// Shell command that repairs the fault: one for each --fault, in the same order. The node must be up when it ends

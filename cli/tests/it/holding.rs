@@ -129,7 +129,7 @@ fn hold_prints_when_renewals_fail_and_succeed_again() {
     nodes.iter().for_each(Server::stop);
     let failing = holding.error_line();
     nodes.iter().for_each(Server::cont);
-    assert!(failing.contains("renewals are failing, the lock is lost in "), "{failing}");
+    assert!(failing.contains("renewals are failing, the lock will be lost in "), "{failing}");
     assert_eq!(holding.error_line(), "quorlock: renewals succeed again\n");
     holding.send(Signal::TERM);
     assert_eq!(holding.end().code, 0);

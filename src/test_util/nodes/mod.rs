@@ -87,13 +87,13 @@ impl Nodes {
     ///
     /// # Panics
     /// Panics if a number is out of range.
-    #[must_use = "the verbs of what it returns are for these nodes"]
+    #[must_use = "the returned handle acts on the selected nodes, the original on all"]
     #[track_caller]
     pub fn only(&self, which: impl Which) -> Self {
         let count = self.network.count();
         let chosen = which.places(count);
         if let Some(place) = chosen.iter().find(|place| **place >= count) {
-            panic!("there is no node {place}: there are {count}, counted from 0");
+            panic!("node {place} is out of range: there are {count} nodes, numbered from 0");
         }
         Self { network: self.network.clone(), chosen: chosen.into() }
     }
