@@ -31,7 +31,9 @@ impl Observer for Renewals {
     fn renewal_failing(&self, event: &RenewalFailing<'_>) {
         if event.failures == 1 {
             let (left, report) = (event.left.as_secs_f64(), event.report);
-            self.print(format!("renewals are failing, the lock is lost in {left:.1} s: {report}"));
+            self.print(format!(
+                "renewals are failing, the lock will be lost in {left:.1} s: {report}"
+            ));
         }
     }
 

@@ -1,6 +1,6 @@
 //! Runs a command under a lease, and terminates it before the lease expires.
 //!
-//! - The command leads a process group of its own. When it ends, the rest of the group is terminated.
+//! - The command leads a separate process group. When it ends, the rest of the group is terminated.
 //! - When the validity falls below the grace, the group gets TERM; before the validity ends, KILL. Both times come from
 //!   the lease's own clock, so they hold even if all nodes are unresponsive or this process was stopped.
 //! - Signals to this process are forwarded to the group.
@@ -110,7 +110,9 @@ impl Running<'_> {
         let status = self.exit_status(margin.max(self.guard.kill_margin()), signals).await?;
         if let Some(status) = status {
             if self.group.has_other_members() {
-                output::print_message("CMD has ended: the processes that it left running get TERM");
+                output::print_message(
+                    "CMD has ended: sending TERM to the processes that it left running",
+                );
                 self.group.signal(Signal::TERM);
                 self.await_end(Signal::TERM).await;
             }
@@ -121,12 +123,12 @@ impl Running<'_> {
             if is_gentle && left > self.guard.kill_margin() { Signal::TERM } else { Signal::KILL };
         let name = if signal == Signal::TERM { "TERM" } else { "KILL" };
         if left.is_zero() {
-            output::print_message(format_args!("the lock was lost: CMD gets {name}"));
+            output::print_message(format_args!("the lock was lost: sending {name} to CMD"));
         } else {
             let left = left.as_secs_f64();
             let message = "the lock was not renewed";
             output::print_message(format_args!(
-                "{message} and expires in {left:.1} s: CMD gets {name}"
+                "{message} and expires in {left:.1} s: sending {name} to CMD"
             ));
         }
         self.group.signal(signal);
@@ -169,7 +171,7 @@ impl Running<'_> {
             () = sleep(grace) => {}
         }
         if signal != Signal::KILL {
-            output::print_message("processes of CMD are still running after TERM: they get KILL");
+            output::print_message("processes of CMD are still running after TERM: sending KILL");
         }
         self.group.signal(Signal::KILL);
         let _ = timeout(REAP_TIMEOUT, self.group_end()).await;

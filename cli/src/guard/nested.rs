@@ -1,4 +1,4 @@
-//! Detects a `quorlock` that requests a lock held by a `quorlock` above it: it would wait for itself.
+//! Detects a `quorlock` that requests a lock held by a `quorlock` above it: it would wait indefinitely.
 
 use crate::exit::{Code, Failure};
 use crate::nodes::{self, Client};
@@ -54,7 +54,7 @@ impl LockEnvironment {
                 return Err(Failure::new(
                     conflict,
                     format!(
-                        "{} is already held by a quorlock that runs this command: waiting for it would never end",
+                        "{} is already held by the quorlock process that runs this command: waiting for it would never end",
                         resource::shown(resource)
                     ),
                 ));

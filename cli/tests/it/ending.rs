@@ -38,7 +38,7 @@ fn group_that_ignores_term_is_killed_before_the_lease_ends() {
         for (running, dir) in all {
             let ended = running.end();
             assert_eq!(ended.code, 124, "{}", ended.err);
-            for message in ["the lock was not renewed", "CMD gets TERM", "they get KILL"] {
+            for message in ["the lock was not renewed", "sending TERM to CMD", "sending KILL"] {
                 assert!(ended.err.contains(message), "{message}: {}", ended.err);
             }
             assert!(!is_alive(dir.number("grandchild")), "it ends before quorlock");
@@ -87,7 +87,7 @@ fn quorlock_stopped_beyond_the_validity_kills_the_command_when_continued() {
     running.cont();
     let ended = running.end();
     assert_eq!(ended.code, 124);
-    assert!(ended.err.contains("the lock was lost: CMD gets KILL"), "{}", ended.err);
+    assert!(ended.err.contains("the lock was lost: sending KILL to CMD"), "{}", ended.err);
     assert!(!is_alive(grandchild));
 }
 
@@ -102,7 +102,7 @@ fn taken_over_lock_kills_the_command_without_grace() {
     }
     let ended = running.end();
     assert_eq!(ended.code, 124);
-    assert!(ended.err.contains("the lock was lost: CMD gets KILL"), "{}", ended.err);
+    assert!(ended.err.contains("the lock was lost: sending KILL to CMD"), "{}", ended.err);
     assert!(!is_alive(grandchild));
     assert!(
         nodes.keys_per_node().iter().all(|keys| keys == &[b"r"]),
@@ -125,7 +125,7 @@ fn command_gets_term_before_kill_unless_on_lost_is_kill() {
     options.splice(1..1, ["--on-lost", "kill"]);
     let hard = Ended::of(&mut dir.command(&scene, &options, script));
     assert_eq!((hard.code, &*dir.read("stopped")), (124, ""), "{}", hard.err);
-    assert!(hard.err.contains("CMD gets KILL"), "{}", hard.err);
+    assert!(hard.err.contains("sending KILL to CMD"), "{}", hard.err);
 }
 
 /// A stopped process handles TERM only when it is continued.
@@ -163,7 +163,7 @@ fn background_processes_end_with_the_command() {
     let ended = Ended::of(&mut dir.command(&scene, &options, &script));
     assert_eq!(ended.code, 5);
     for message in [
-        "the processes that it left running get TERM",
+        "sending TERM to the processes that it left running",
         "processes of CMD are still running after TERM",
     ] {
         assert!(ended.err.contains(message), "{message}: {}", ended.err);

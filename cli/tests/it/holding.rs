@@ -48,7 +48,7 @@ fn hold_after_a_forced_release_reports_no_expiry() {
     assert_eq!(released.code, 0, "{}", released.err);
     let ended = holding.end();
     assert_eq!(ended.code, 124);
-    for line in ["the lock was lost: ", "the lock: expired or deleted before it was released"] {
+    for line in ["the lock was lost: ", "the lock expired or was deleted before it was released"] {
         assert!(ended.err.contains(line), "{}", ended.err);
     }
 }
@@ -129,7 +129,7 @@ fn hold_prints_when_renewals_fail_and_succeed_again() {
     nodes.iter().for_each(Server::stop);
     let failing = holding.error_line();
     nodes.iter().for_each(Server::cont);
-    assert!(failing.contains("renewals are failing, the lock is lost in "), "{failing}");
+    assert!(failing.contains("renewals are failing, the lock will be lost in "), "{failing}");
     assert_eq!(holding.error_line(), "quorlock: renewals succeed again\n");
     holding.send(Signal::TERM);
     assert_eq!(holding.end().code, 0);

@@ -24,7 +24,7 @@ fn nested_request_for_the_same_lock_is_refused() {
         let ended = run(&script);
         assert_eq!(ended.code, 1, "{script}: {}", ended.err);
         assert!(
-            ended.err.contains("a is already held by a quorlock that runs this command"),
+            ended.err.contains("a is already held by the quorlock process that runs this command"),
             "{}",
             ended.err
         );
