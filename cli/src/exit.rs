@@ -116,7 +116,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// A table row: exit code (or example) and its explanation.
+/// An exit code or an example, and its explanation.
 pub(crate) type Row = (&'static str, &'static str);
 
 /// Exit codes of every subcommand.
@@ -129,44 +129,58 @@ pub(crate) const COMMON_CODES: [Row; 2] = [
 pub(crate) fn overview() -> StyledStr {
     help(
         &[
-            ("quorlock run backup -- pg_dump shop", "one run at a time across all hosts"),
-            ("quorlock status backup", "show the holder of the lock"),
-            ("quorlock check", "check the configuration of the nodes"),
-            ("quorlock torture --for 30s", "test locks on your nodes under load"),
+            ("quorlock run backup -- pg_dump shop", "Run pg_dump on one host at a time"),
+            ("quorlock status backup", "Show the holder of the lock"),
+            ("quorlock check", "Check the configuration of the nodes"),
+            ("quorlock torture --for 30s", "Test locking on your nodes under load"),
         ],
         &[
             ("0", "success; status: free; check, torture: no findings"),
-            ("1", "held by another client; check, torture: findings; release: no lock to release"),
-            ("69", "no quorum: too few nodes reply, or too few count after a restart"),
+            ("1", "held by another client; check, torture: findings; release: no such lock"),
+            ("69", "no quorum: too few nodes reply, or too many are excluded after a restart"),
             ("124", "run, hold: the lock was lost; run has terminated CMD"),
             ("126, 127", "run, lead: CMD cannot be executed (126) or was not found (127)"),
-            ("128+N", "run: signal N killed CMD; torture: ended by signal N"),
-            ("CMD's own", "run, lead: CMD ran under the lock until it ended by itself"),
+            (
+                "128+N",
+                "signal N killed CMD, or ended the wait for the lock; torture: ended by signal N",
+            ),
+            ("otherwise", "run, lead: exit code of CMD"),
         ],
     )
 }
 
-/// The text below the options in a subcommand's help: examples, then `codes` and the common exit codes.
+/// The text below the options in a subcommand's help: examples, then `codes` and the common exit codes, sorted.
 pub(crate) fn help(examples: &[Row], codes: &[Row]) -> StyledStr {
     let mut text = StyledStr::new();
     // Writing to a StyledStr cannot fail.
-    let _ = section(&mut text, "Examples:", examples);
+    let _ = write_examples(&mut text, examples);
     let mut codes: Vec<Row> = codes.iter().chain(&COMMON_CODES).copied().collect();
     codes.sort_by_key(|(code, _)| number(code));
-    let _ = text.write_str("\n").and_then(|()| section(&mut text, "Exit codes:", &codes));
+    let _ = text.write_str("\n").and_then(|()| write_codes(&mut text, &codes));
     text
 }
 
-/// The number at the start of a code; `None` sorts first.
-fn number(code: &str) -> Option<u8> {
+/// The number at the start of a code. Text sorts last.
+fn number(code: &str) -> u8 {
     let end = code.find(|it: char| !it.is_ascii_digit()).unwrap_or(code.len());
-    code[..end].parse().ok()
+    code[..end].parse().unwrap_or(u8::MAX)
 }
 
-fn section(text: &mut StyledStr, title: &str, rows: &[Row]) -> std::fmt::Result {
+/// Each command follows its explanation: next to each other, they would exceed the width of a terminal.
+fn write_examples(text: &mut StyledStr, examples: &[Row]) -> std::fmt::Result {
     let head = output::HEADER;
-    let width = rows.iter().map(|(left, _)| left.len()).max().unwrap_or_default();
-    write!(text, "{head}{title}{head:#}")?;
-    rows.iter().try_for_each(|(left, right)| write!(text, "\n  {left:width$}  {right}"))?;
+    write!(text, "{head}Examples:{head:#}")?;
+    for (place, (command, explanation)) in examples.iter().enumerate() {
+        let gap = if place == 0 { "" } else { "\n" };
+        write!(text, "{gap}\n  # {explanation}\n  {command}")?;
+    }
+    text.write_str("\n")
+}
+
+fn write_codes(text: &mut StyledStr, codes: &[Row]) -> std::fmt::Result {
+    let head = output::HEADER;
+    let width = codes.iter().map(|(code, _)| code.len()).max().unwrap_or_default();
+    write!(text, "{head}Exit codes:{head:#}")?;
+    codes.iter().try_for_each(|(code, meaning)| write!(text, "\n  {code:width$}  {meaning}"))?;
     text.write_str("\n")
 }

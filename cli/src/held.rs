@@ -139,11 +139,13 @@ pub(crate) async fn find_holder<'a>(
 /// Prints a message if the lock had already expired or been taken over, or if its release is not confirmed.
 fn print_release_problem(released: Result<ReleaseOutcome, ReleaseError>) {
     match released {
-        Ok(ReleaseOutcome::Expired | ReleaseOutcome::TakenOver) | Err(_) => {
-            let problem =
-                released.map_or_else(|error| error.to_string(), |outcome| outcome.to_string());
-            output::print_message(format_args!("the lock: {problem}"));
+        Ok(ReleaseOutcome::Expired) => {
+            output::print_message("the lock expired or was deleted before it was released");
+        }
+        Ok(ReleaseOutcome::TakenOver) => {
+            output::print_message("the lock was taken over before it was released");
         }
         Ok(_) => {}
+        Err(error) => output::print_message(error),
     }
 }

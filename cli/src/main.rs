@@ -26,9 +26,9 @@ use verbs::Verb;
 /// Distributed locks on N independent Redis masters: run commands under a lock, and inspect locks
 /// and nodes.
 ///
-/// A lock is acquired when a majority of the nodes grants it, so it tolerates the failure of a
-/// minority. It is renewed automatically while it is held. Name the nodes with --node, with
-/// --nodes-file, or in the variable `QUORLOCK_NODES`.
+/// A lock is acquired when a majority of the nodes grants it, so locks remain available if a
+/// minority of the nodes fails. A held lock is renewed automatically. Specify the nodes with --node,
+/// --nodes-file or the environment variable `QUORLOCK_NODES`.
 #[derive(Debug, Parser)]
 #[command(name = "quorlock", version, max_term_width = 100, after_long_help = exit::overview())]
 struct Arguments {

@@ -20,17 +20,17 @@ const PREFIX: &str = "QUORLOCK";
 /// Default ttl of [`Builder`].
 const TTL: Duration = Duration::from_secs(10);
 
-/// Some editors write it at the start of a file.
+/// Written by some editors at the start of a file.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Interval at which `settle` reads the nodes' states.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-const NO_NODES: &str = "no nodes given: use --node URL (once per node), --nodes-file FILE, or the variable \
+const NO_NODES: &str = "no nodes given: use --node URL (once per node) or --nodes-file FILE, or set \
                         QUORLOCK_NODES=\"redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3\"";
 
-const SECRET_IN_URL: &str = "contains a user or a password, and all users of this machine can read arguments with ps: put the URLs in a \
-                             file and use --nodes-file FILE, or use the variable QUORLOCK_NODES";
+const SECRET_IN_URL: &str = "contains a user or a password, which ps shows to all users of this machine: pass the URLs in --nodes-file \
+                             FILE or in the environment variable QUORLOCK_NODES";
 
 /// A client of the nodes, with the settings that the command uses itself.
 #[derive(Debug)]
@@ -116,9 +116,7 @@ impl Client {
     /// released; they expire after their ttl.
     pub(crate) async fn close(&self) {
         if let Err(error) = self.redlock.close().await {
-            output::print_message(format_args!(
-                "{error}: these locks remain until their ttl has passed"
-            ));
+            output::print_message(format_args!("{error}: these locks remain until they expire"));
         }
     }
 }

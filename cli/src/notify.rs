@@ -14,7 +14,7 @@ pub(crate) enum State {
     Stopping,
 }
 
-/// Sends the state to the socket in `NOTIFY_SOCKET`; does nothing if the variable is unset or empty.
+/// Sends the state to the socket in `NOTIFY_SOCKET`; has no effect if the variable is unset or empty.
 pub(crate) fn send(state: State) -> io::Result<()> {
     let named = env::var_os(SOCKET).filter(|name| !name.is_empty());
     named.map_or(Ok(()), |name| send_to(&name, state))

@@ -10,21 +10,22 @@ use std::time::Duration;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Nodes")]
 pub(crate) struct NodeOptions {
-    /// URL of a node; repeat the option for each node. Must not contain a user or a password, since ps shows it
+    /// URL of a node, such as `redis://10.0.0.1:6379`; repeat for each node. Must not contain a user or a password,
+    /// because ps shows arguments
     #[arg(long, value_name = "URL", conflicts_with = "nodes_file")]
     pub(crate) node: Vec<String>,
-    /// File with the URLs of the nodes, one per line, or with settings as TOML
+    /// File with the URLs of the nodes, one per line, or TOML file with nodes and settings
     ///
     /// A line can contain several URLs, separated by commas or white space. A # at the start of a line or after white
     /// space begins a comment. A TOML file contains `nodes = ["redis://…", …]` and any settings, such as `ttl = "10s"`,
     /// `key_prefix = "app:"` or `node_timeout = "250ms"`.
     ///
-    /// Without --node and --nodes-file, the variable `QUORLOCK_NODES` contains the URLs, separated by commas or white
-    /// space. Variables (`QUORLOCK_TTL`, `QUORLOCK_KEY_PREFIX` and so on) override settings in the file. Options
-    /// override both.
+    /// Without --node and --nodes-file, the URLs are read from the environment variable `QUORLOCK_NODES`, separated by
+    /// commas or white space. Other environment variables, such as `QUORLOCK_TTL` and `QUORLOCK_KEY_PREFIX`, override
+    /// the settings in the file. Options override both.
     #[arg(long, value_name = "FILE")]
     pub(crate) nodes_file: Option<PathBuf>,
-    /// PEM file with the CA certificates to trust for rediss:// nodes [default: the system's]
+    /// PEM file with trusted CA certificates for rediss:// nodes [default: system certificates]
     #[arg(long, value_name = "FILE")]
     pub(crate) cacert: Option<PathBuf>,
     /// PEM file with the client certificate chain for rediss:// nodes; requires --key
@@ -35,15 +36,15 @@ pub(crate) struct NodeOptions {
     pub(crate) key: Option<PathBuf>,
 }
 
-/// Treatment of nodes that started recently.
+/// Which recently started nodes have no vote.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Nodes")]
 pub(crate) struct RestartOptions {
-    /// Which recently started nodes are excluded, since they may have forgotten locks [default: strict]
+    /// Which recently started nodes to exclude, because they may have lost their data [default: strict]
     ///
-    /// A long-lived client observes when a node restarts. Each run of this command is a new client, which only knows
-    /// the uptime that a node reports. Therefore the default is stricter than the library's, which is observed. The
-    /// variable is `QUORLOCK_RESTART_GUARD`.
+    /// A long-running client observes when a node restarts. Each run of this command is a new client, which only knows
+    /// the uptime that each node reports. Therefore the default is strict, whereas the default of the library is
+    /// observed. The environment variable is `QUORLOCK_RESTART_GUARD`.
     #[arg(long, value_enum, value_name = "GUARD")]
     restart_guard: Option<RestartChoice>,
 }
@@ -51,11 +52,11 @@ pub(crate) struct RestartOptions {
 /// [`RestartGuard`] as an option.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum RestartChoice {
-    /// Excludes every node that started less than about --max-ttl ago (62.2 s by default)
+    /// Excludes each node with an uptime below the maximum ttl plus a margin (62.2 s by default)
     Strict,
-    /// Like strict, but excludes no node if all nodes started recently: for a new deployment
+    /// Like strict, but excludes no node if all nodes started recently, as in a new deployment
     Observed,
-    /// Excludes no node: for nodes that wait for --max-ttl before they start again
+    /// Excludes no node: for nodes that stay down for at least the maximum ttl before a restart
     Off,
 }
 
@@ -74,27 +75,28 @@ impl RestartOptions {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Lock")]
 pub(crate) struct LockOptions {
-    /// Time after which the nodes drop the lock if it is not renewed, for example because this process has died
-    /// [default: 10s]
+    /// Time after which the lock expires if it is not renewed, for example because this process has died [default: 10s]
+    ///
+    /// A duration (DUR) is a number with a unit, such as 250ms, 10s or 1m 30s.
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) ttl: Option<Duration>,
     /// Longest ttl that any client of these nodes uses; must be the same on all clients [default: 60s]
     ///
-    /// After a restart, a node is excluded until a lock with this ttl must have expired. Increase --max-ttl on all
-    /// clients before any client uses a longer --ttl.
+    /// A restarted node is excluded until any lock with this ttl has expired. Increase --max-ttl on all clients before
+    /// any client uses a longer --ttl.
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) max_ttl: Option<Duration>,
-    /// Maximum time to hold the lock: it is not renewed beyond it [default: no limit]
+    /// Maximum time to hold the lock, including renewals [default: no limit]
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) max_hold: Option<Duration>,
-    /// Minimum time for which the lock stays unavailable to others, even if it is released earlier; at most the ttl
+    /// Minimum time before another client can acquire the lock, even if it is released earlier; at most the ttl
     /// [default: 0s]
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) at_least: Option<Duration>,
-    /// Description of the holder that other clients see, for example in `quorlock status` [default: HOST:PID]
+    /// Text that identifies the holder to other clients, for example in `quorlock status` [default: HOST:PID]
     #[arg(long, value_name = "TEXT")]
     pub(crate) metadata: Option<String>,
-    /// Print no progress, and no message if another client holds the lock. Errors are still printed
+    /// Suppress progress output and the message that another client holds the lock. Errors are still printed
     #[arg(short, long, help_heading = None::<&str>)]
     pub(crate) quiet: bool,
 }
@@ -103,7 +105,7 @@ pub(crate) struct LockOptions {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Waiting")]
 pub(crate) struct WaitOptions {
-    /// Make one attempt and do not wait
+    /// Make one attempt, and fail rather than wait if the lock is not available
     #[arg(short = 'n', long, visible_alias = "nonblock", conflicts_with = "wait")]
     pub(crate) no_wait: bool,
     /// Maximum time to wait [default: no limit]
@@ -125,10 +127,10 @@ impl WaitOptions {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Command")]
 pub(crate) struct ChildOptions {
-    /// First signal to CMD when the lock is about to be lost: term, followed by KILL before the validity ends, or kill
+    /// First signal to CMD when the lock is about to expire: term (followed by KILL before the lock expires) or kill
     #[arg(long, value_enum, value_name = "SIGNAL", default_value_t = OnLost::Term)]
     pub(crate) on_lost: OnLost,
-    /// Time between TERM and the end of the validity; at most half of the ttl [default: 3s, or half of the ttl if that
+    /// Time between TERM and the expiry of the lock; at most half of the ttl [default: 3s, or half of the ttl if that
     /// is shorter]
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
@@ -137,7 +139,7 @@ pub(crate) struct ChildOptions {
     pub(crate) foreground: bool,
 }
 
-/// The first signal to a command whose lock is about to be lost.
+/// The first signal to a command whose lock is about to expire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum OnLost {
     Term,
@@ -148,7 +150,7 @@ pub(crate) enum OnLost {
 const GRACE: Duration = Duration::from_secs(3);
 
 impl ChildOptions {
-    /// Time between the first signal and the end of the validity.
+    /// Time between TERM and the end of the validity.
     ///
     /// # Errors
     /// If it exceeds half of the `ttl`, because failing renewals need time for retries before the signal.
@@ -156,7 +158,7 @@ impl ChildOptions {
         let most = ttl / 2;
         match self.grace {
             Some(grace) if grace > most => Err(Failure::usage(format!(
-                "--grace {grace:?} exceeds half of the ttl of {ttl:?}: increase --ttl, or reduce --grace to at most {most:?}"
+                "--grace {grace:?} exceeds half of the ttl of {ttl:?}: reduce it to at most {most:?}, or increase --ttl"
             ))),
             Some(grace) => Ok(grace),
             None => Ok(GRACE.min(most)),
@@ -167,5 +169,5 @@ impl ChildOptions {
 /// Parses a duration, in the format of settings files and variables.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let read = humantime::parse_duration(text.trim());
-    read.map_err(|_| "write a duration with its unit, such as 10s, 250ms or 1m 30s".to_owned())
+    read.map_err(|_| "must be a duration with its unit, such as 10s, 250ms or 1m 30s".to_owned())
 }

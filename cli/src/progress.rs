@@ -33,7 +33,8 @@ impl Drop for Line {
     }
 }
 
-/// Shows the time waited and the current holder until the future is dropped. Shows nothing if stderr is no terminal.
+/// Shows the waiting time and the current holder until the future is dropped. Has no effect if stderr is not a
+/// terminal.
 pub(crate) async fn show(client: &Client, resources: &[&[u8]]) -> Infallible {
     if !io::stderr().is_terminal() {
         return pending().await;
@@ -47,11 +48,11 @@ pub(crate) async fn show(client: &Client, resources: &[&[u8]]) -> Infallible {
         line.write(&match held::find_holder(client, resources).await {
             Some((resource, holder)) => {
                 format!(
-                    "quorlock: {label} for {waited}: {} is held by {holder}",
+                    "quorlock: {label} ({waited}): {} is held by {holder}",
                     resource::shown(resource)
                 )
             }
-            None => format!("quorlock: {label} for {waited}"),
+            None => format!("quorlock: {label} ({waited})"),
         });
         sleep(INTERVAL).await;
     }

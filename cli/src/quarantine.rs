@@ -1,4 +1,4 @@
-//! Nodes without a vote in an acquire, as they may have forgotten locks in a restart: the message for users.
+//! Messages about nodes without a vote in an acquire, because they may have lost locks in a restart.
 
 use crate::nodes::Client;
 use crate::output;
@@ -9,11 +9,11 @@ use std::time::Duration;
 
 /// Advice for a new deployment.
 pub(crate) const IF_NEW: &str =
-    "on a new deployment, where no lock has been held before, use --restart-guard observed";
+    "for a new deployment, on which no lock has been held yet, use --restart-guard observed";
 
-const PERMIT_INFO: &str = "permit INFO (+info), which reports how long a node has been up";
+const PERMIT_INFO: &str = "permit INFO (+info), which reports the uptime of a node";
 
-/// Prints how long no lock can be acquired, if the restart guard excludes a majority. Then stays pending.
+/// Prints why and for how long no lock can be acquired, if the restart guard excludes a majority. Then stays pending.
 pub(crate) async fn warn(client: &Client) -> Infallible {
     if client.settle().await.is_ok()
         && let Some(reason) = reason(client)
@@ -23,14 +23,15 @@ pub(crate) async fn warn(client: &Client) -> Infallible {
     pending().await
 }
 
-/// Why and for how long no lock can be acquired, although a majority of the nodes answers; `None` if one can be.
+/// Why and for how long no lock can be acquired, although a majority of the nodes replies; `None` if a lock can be
+/// acquired.
 pub(crate) fn reason(client: &Client) -> Option<String> {
     let nodes = client.redlock.nodes();
     let up = || nodes.iter().filter(|node| *node.state() == NodeState::Up);
     let lasts = until_quorum(up().map(|node| node.eligibility().counts_in()), nodes.len())?;
     let recent = up().filter(|node| is_recently_started(node)).count();
     let mut reason = format!(
-        "no lock can be acquired for {}, because {recent} of {} nodes may have forgotten locks in a restart",
+        "no lock can be acquired for {}, because {recent} of {} nodes may have lost locks in a restart",
         seconds(lasts),
         nodes.len()
     );
@@ -49,15 +50,15 @@ pub(crate) fn reason(client: &Client) -> Option<String> {
     Some(reason)
 }
 
-/// How long until a majority of `all` nodes has a vote, if `waits` has each answering node's own time: `None` if it has
-/// one now, or if too few nodes answer.
+/// Time until a majority of `all` nodes has a vote. `waits` contains the time of each node that replies. `None` if a
+/// majority has a vote now, or if too few nodes reply.
 fn until_quorum(waits: impl Iterator<Item = Duration>, all: usize) -> Option<Duration> {
     let mut waits: Vec<Duration> = waits.collect();
     waits.sort_unstable();
     waits.get(all / 2).copied().filter(|wait| !wait.is_zero())
 }
 
-/// True for a node that started recently or may have.
+/// True for a node that started recently, or may have started recently.
 fn is_recently_started(node: &NodeInfo) -> bool {
     match node.eligibility() {
         VoteEligibility::RecentStart { .. } => true,

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 /// If the name is empty: in scripts, this is usually an unset variable.
 pub(crate) fn bytes(name: &OsStr) -> Result<&[u8], Failure> {
     if name.is_empty() {
-        let message = "the resource name is empty: check that the variable with the name is set";
+        let message = "the resource name is empty: check that its shell variable is set";
         return Err(Failure::usage(message));
     }
     raw(name)

@@ -2,30 +2,33 @@
 
 use quorlock::ConfigError;
 
-/// The message of `error`. The library's own message names methods of its builder.
+/// The message of `error`. The library's own message names methods of its builder, which do not exist in a shell.
 pub(crate) fn message(error: &ConfigError) -> String {
     match error {
         ConfigError::BadTtl { setting, ttl } => {
-            format!("invalid {} of {ttl:?}: must be between 1 ms and 100 years", named(setting))
+            format!("invalid {} {ttl:?}: must be between 1 ms and 100 years", named(setting))
         }
         ConfigError::TtlExceedsMax { ttl, max_ttl } => format!(
-            "the {} of {ttl:?} exceeds the max_ttl of {max_ttl:?}: reduce it, or raise {} on all clients of these \
-             nodes first",
+            "{} {ttl:?} exceeds {} {max_ttl:?}: reduce the ttl, or first increase the maximum on all clients of \
+             these nodes",
             named("ttl"),
             named("max_ttl")
         ),
         ConfigError::AtLeastExceedsTtl { at_least, ttl } => {
-            format!("--at-least {at_least:?} exceeds the ttl of {ttl:?}: increase {}", named("ttl"))
+            format!(
+                "--at-least {at_least:?} exceeds the ttl of {ttl:?}: reduce it, or increase --ttl"
+            )
         }
         ConfigError::TokenTtlBelowMax { token_ttl, max_ttl } => format!(
-            "the {} of {token_ttl:?} is shorter than the max_ttl of {max_ttl:?}: increase it",
-            named("token_ttl")
+            "{} {token_ttl:?} is shorter than {} {max_ttl:?}: increase it",
+            named("token_ttl"),
+            named("max_ttl")
         ),
         ConfigError::BadDriftFactor { factor } => {
             format!("invalid {} {factor}: must be at least 0 and below 1", named("drift_factor"))
         }
         ConfigError::DriftExceedsTtl { ttl, drift } => format!(
-            "the drift allowance of {drift:?} exceeds the ttl of {ttl:?}: increase {}, or reduce {} or {}",
+            "the ttl of {ttl:?} must exceed its drift allowance of {drift:?}: increase {}, or reduce {} or {}",
             named("ttl"),
             named("drift_factor"),
             named("drift_constant")
@@ -37,16 +40,17 @@ pub(crate) fn message(error: &ConfigError) -> String {
             named("ttl")
         ),
         ConfigError::MaxHoldTooShort { max_hold, node_timeout } => format!(
-            "--max-hold {max_hold:?} must be longer than the node timeout of {node_timeout:?}: increase it"
+            "--max-hold {max_hold:?} must exceed the node timeout of {node_timeout:?}: increase it"
         ),
         ConfigError::TooManyResources { given, most } => {
-            format!("{given} resources given: at most {most} can be locked together")
+            format!("{given} resources given, at most {most} can be locked together")
         }
         ConfigError::LongMetadata { length, most } => {
-            format!("the {} has {length} bytes: at most {most} are accepted", named("metadata"))
+            format!("{} has {length} bytes, at most {most} are allowed", named("metadata"))
         }
         ConfigError::ReservedPrefix { prefix } => format!(
-            "invalid {} {prefix:?}: no key may contain \"#quorlock:\", which marks the keys of fencing counters",
+            "invalid {} {prefix:?}: no key may contain \"#quorlock:\", which is reserved for fencing counters and \
+             other internal keys",
             named("key_prefix")
         ),
         ConfigError::OwnerAndMetadata => {
@@ -56,10 +60,11 @@ pub(crate) fn message(error: &ConfigError) -> String {
             format!("{} is zero: use a positive duration", named(setting))
         }
         ConfigError::BadTlsFile { setting, path, reason } => {
+            let reason = reason.replace("tls_cert_file", &named("tls_cert_file"));
             format!("{} {}: {reason}", named(setting), path.display())
         }
         ConfigError::IncompleteTlsFiles { missing } => format!(
-            "{} is not set: {} and {} are needed together",
+            "{} is not set: {} and {} must be set together",
             named(missing),
             named("tls_cert_file"),
             named("tls_key_file")
@@ -69,8 +74,8 @@ pub(crate) fn message(error: &ConfigError) -> String {
     }
 }
 
-/// A setting by its option, where it has one, and its variable. The key in a file is the variable's name in small
-/// letters, without the prefix.
+/// The name of a setting: its option, if it has one, and its environment variable. The key in a file is the name of the
+/// variable in lower case, without the prefix.
 fn named(setting: &str) -> String {
     let variable = format!("QUORLOCK_{}", setting.to_ascii_uppercase());
     match setting {

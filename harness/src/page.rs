@@ -1,5 +1,4 @@
-//! A run as one page of HTML, which needs nothing else: no network, no fonts, and a script only for
-//! the zoom.
+//! Report of a run as one HTML page without external resources. Only the interactive timeline requires the script.
 
 mod data;
 mod fencing;
@@ -26,17 +25,17 @@ use verdict::Verdict;
 
 const STYLE: &str = include_str!("page/style.css");
 const CONTROLS: &str = include_str!("page/controls.html");
-/// One script in parts: what the run is, how it is drawn, what one can do with it.
+/// Parts of one script: the data, drawing, the tooltip, and the controls.
 const SCRIPT: [&str; 4] = [
     include_str!("page/model.js"),
     include_str!("page/paint.js"),
     include_str!("page/hover.js"),
     include_str!("page/controls.js"),
 ];
-/// Nothing is fetched, whatever the page says.
+/// Prevents all requests, even if text of the run contained markup.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
-/// The page of a run.
+/// Renders the page of a run.
 pub(crate) fn render(run: &Run) -> String {
     let nemeses = nemeses::of(run);
     let layout = Layout::of(run, &nemeses);
@@ -77,7 +76,7 @@ fn timeline(out: &mut Html, layout: &Layout<'_>, nemeses: &[Nemesis<'_>]) {
     }
     out.raw("<ul class=\"legend\" aria-label=\"Legend\">\n");
     for nemesis in nemeses {
-        let promise = if nemesis.is_promised { "" } else { " (outside the promise)" };
+        let promise = if nemesis.is_promised { "" } else { " (outside the guarantee)" };
         let (key, name) = (nemeses::key(nemesis), Text(nemesis.name));
         out.put(format_args!("<li>{key}{name}{promise}</li>\n"));
     }

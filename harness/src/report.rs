@@ -1,4 +1,4 @@
-//! What a run leaves behind: its record, its page, and its verdict in words.
+//! Report of a run: the JSON record, the HTML page, and the summary on stdout.
 
 use crate::date;
 use crate::page;
@@ -11,14 +11,14 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// A run, as it comes together.
+/// Collects the parts of a run.
 pub struct Report {
     run: Run,
     tally: verdict::Counted,
 }
 
 impl Report {
-    /// Of a run that is made again by `command`.
+    /// An empty report. `command` is the command line that repeats the run.
     pub fn new(command: &str, seed: u64, is_inside: bool, clients: u16) -> Self {
         let setting = Setting {
             command: command.to_owned(),
@@ -46,7 +46,7 @@ impl Report {
         Self { run, tally: verdict::Counted::default() }
     }
 
-    /// Adds a part of the run: so many nodes, `from` when on, by the clock of the run.
+    /// Adds a part of the run, with its number of nodes and its start on the clock of the run.
     pub fn add(&mut self, nodes: u16, from: Duration, part: Outcome) {
         self.tally.count(&part);
         let run = &mut self.run;
@@ -62,11 +62,11 @@ impl Report {
         run.findings.add(part.findings);
     }
 
-    /// Prints the verdict of a run that took so long, and leaves its record and its page in `out`.
+    /// Prints the summary of a run of length `lasted`, and writes the record and the page to the directory `out`.
     ///
     /// # Errors
     ///
-    /// If they cannot be written.
+    /// If a file cannot be written.
     pub fn finish(&mut self, lasted: Duration, out: &Path) -> io::Result<()> {
         self.run.setting.lasted = u64::try_from(lasted.as_nanos()).unwrap_or(u64::MAX);
         verdict::print(&self.run, &self.tally);
@@ -79,20 +79,21 @@ impl Report {
         Ok(())
     }
 
-    /// Whether something was found that must not be: anything inside the promise, and outside of it what fencing
-    /// tokens did not prevent.
+    /// Returns true if the run has failed: within the guarantee, because of any finding; outside the guarantee, because
+    /// of fencing violations only.
     pub fn is_bad(&self) -> bool {
         let findings = &self.run.findings;
         let is_inside = self.run.setting.mode == "inside";
         (is_inside && !findings.is_clean()) || !findings.breaches.is_empty()
     }
 
-    /// Whether nobody ever had a lock: such a run shows nothing.
+    /// Returns true if no lock was acquired: such a run has no result.
     pub fn is_empty(&self) -> bool {
         self.run.holds.is_empty()
     }
 }
 
+/// Number of processors, operating system and kernel version.
 fn machine() -> String {
     let processors = std::thread::available_parallelism().map_or(0, usize::from);
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();

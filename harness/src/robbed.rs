@@ -1,13 +1,13 @@
-//! Leases that nodes have forgotten while they were valid, and when that is no wonder.
+//! Leases whose keys the nodes lost before the validity ended, and the faults that explain the losses.
 
 use crate::boot;
 use crate::line::Robbery;
 use crate::steps::{FELT, Steps};
 use std::time::Duration;
 
-/// Those that nothing explains which the holder had to expect, in words: a key goes as much too early
-/// as the clock of its node has stepped, and all of them go where nodes come back empty, in the spans of `amnesias`. Nobody
-/// else may have the lock for that; whether somebody has, the check of overlaps tells.
+/// Descriptions of the leases whose loss no fault explains. A key expires early by as much as the clock of its node has
+/// stepped. In the spans of `amnesias`, nodes restart without data and lose all keys. The check for overlaps detects
+/// whether another client acquired such a lock.
 pub(crate) fn unexplained(
     robbed: &[(u16, Robbery)],
     steps: &Steps,
@@ -22,7 +22,7 @@ pub(crate) fn unexplained(
     let left = robbed.iter().filter(|(_, robbery)| !is_explained(robbery));
     let told = left.map(|(client, Robbery { said, early, at })| {
         let [early, at] = [*early, *at].map(Duration::from_nanos);
-        format!("client {client}: {said}, {early:?} too early, at {at:?}")
+        format!("client {client}: {said}, {early:?} before the validity ended, at {at:?}")
     });
     told.collect()
 }
@@ -34,7 +34,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
-    fn a_step_explains_as_much_as_it_is_long_and_an_amnesia_explains_all() {
+    fn step_explains_its_length_and_data_loss_explains_any_early_loss() {
         let robbery = |early, at| (7, Robbery { said: "gone".to_owned(), early, at: at * SECOND });
         let mut steps = Steps::default();
         steps.note(2, 10 * SECOND, 100);

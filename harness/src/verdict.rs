@@ -1,4 +1,4 @@
-//! What a run found, in words.
+//! Summary of a run on stdout.
 
 use crate::record::{Breach, BreachKind, Fencing, Run, SkippedFault, Verb, WIPE};
 use crate::say;
@@ -6,10 +6,10 @@ use crate::session::Outcome;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How many of a kind are shown in full; the record has all.
+/// Number of findings of a kind that are printed in full. The record contains all of them.
 const SHOWN: usize = 5;
 
-/// What is counted beside the record.
+/// Counts that are not part of the record.
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
     updates: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// Counts a part.
+    /// Adds the counts of a part.
     pub(crate) fn count(&mut self, part: &Outcome) {
         self.updates += part.updates;
         self.late_writes += part.books.late_writes;
@@ -35,7 +35,7 @@ impl Counted {
     }
 }
 
-/// Prints the verdict.
+/// Prints the summary, which ends with the verdict.
 pub(crate) fn print(run: &Run, tally: &Counted) {
     say!("");
     work(run, tally);
@@ -47,9 +47,9 @@ pub(crate) fn print(run: &Run, tally: &Counted) {
     findings(run);
 }
 
-/// What was done, so that it is known what the verdict rests on.
+/// Prints the amount of work, which shows how much evidence the verdict is based on.
 fn work(run: &Run, tally: &Counted) {
-    say!("{} tenures, {} updates under them", run.holds.len(), tally.updates);
+    say!("{} tenures, {} counter updates", run.holds.len(), tally.updates);
     for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
         let mut outcomes: BTreeMap<&str, u64> = BTreeMap::new();
         for call in run.calls.iter().filter(|call| call.verb == verb) {
@@ -70,34 +70,36 @@ fn work(run: &Run, tally: &Counted) {
             "a majority was available for {due:.1?}; the longest time without a new lock was {longest:.1?}"
         );
     }
-    say!("{} writes arrived after the validity and were refused", tally.late_writes);
+    say!("{} writes arrived after the validity had ended and were refused", tally.late_writes);
     say!("{} releases were still pending when their client closed", tally.undelivered);
 }
 
-/// What the fenced cells and their tokens tell.
+/// Prints the results of fencing.
 fn fencing(run: &Run) {
     let Fencing { tokens, ordered, accepted, refused, late, slept_through, excused } = &run.fencing;
-    say!("{tokens} fencing tokens; {ordered} had to be higher than an earlier one");
-    say!("{accepted} writes with a token accepted, {refused} refused");
-    say!("{late} of these writes came after the lease; refused if a later holder had written");
+    say!("{tokens} fencing tokens; {ordered} had to exceed the token of an earlier holder");
+    say!("{accepted} writes with a token were accepted, {refused} were refused");
+    say!(
+        "{late} of these writes arrived after the lease had ended; they are refused if a later holder has written"
+    );
     say!("{slept_through} leases with a token expired while their client was stopped");
     let (refused, across): (Vec<_>, Vec<_>) =
         excused.iter().cloned().partition(|breach| breach.kind == BreachKind::HolderRefused);
     say!(
-        "{} holders refused in outside mode, because another client held the lock as well",
+        "{} holders were refused in outside mode, because another client also held the lock",
         refused.len()
     );
     let wipes = run.faults.iter().filter(|fault| fault.nemesis == WIPE).count() as u64;
     if wipes > 0 {
         let (rate, kinds) = (share(across.len() as u64, wipes), kinds(&across));
         say!(
-            "{} breaches after {wipes} wipes of all nodes ({rate:.3} each), no finding{kinds}",
+            "{} fencing violations after {wipes} wipes of all nodes ({rate:.3} per wipe){kinds}; not counted as findings",
             across.len()
         );
     }
 }
 
-/// How many there are of each kind, for the end of a line.
+/// The number of violations of each kind, for the end of a line.
 fn kinds(breaches: &[Breach]) -> String {
     let counts = BreachKind::ALL.map(|kind| (kind.count(breaches), kind.names().1));
     let seen = counts.into_iter().filter(|(count, _)| *count > 0);
@@ -112,7 +114,7 @@ fn nemeses(run: &Run) {
     }
     let outside = names_outside(run);
     for overlap in &run.findings.overlaps {
-        // What is not promised explains it; else any of those at work is to be looked at.
+        // A fault outside the guarantee explains the overlap. Without one, each active fault is a possible cause.
         let is_outside = |name: &&String| outside.contains(&name.as_str());
         let is_explained = overlap.under.iter().any(|name| is_outside(&name));
         for name in overlap.under.iter().filter(|name| is_outside(name) || !is_explained) {
@@ -121,17 +123,17 @@ fn nemeses(run: &Run) {
             }
         }
     }
-    say!("{:52} {:>6} {:>9} {:>10}", "fault", "times", "overlaps", "per fault");
+    say!("{:52} {:>7} {:>9} {:>10}", "fault", "applied", "overlaps", "per fault");
     for (nemesis, (faults, overlaps, is_promised)) in table {
         let rate = share(overlaps, faults);
-        let note = if is_promised { "" } else { "  outside the promise" };
-        say!("{nemesis:52} {faults:6} {overlaps:9} {rate:10.3}{note}");
+        let note = if is_promised { "" } else { "  outside the guarantee" };
+        say!("{nemesis:52} {faults:7} {overlaps:9} {rate:10.3}{note}");
     }
     for SkippedFault { target, why, .. } in &run.skipped {
-        say!("skipped, not applied to {target}: {why}");
+        say!("skipped ({target}): {why}");
     }
     say!(
-        "an overlap counts for the active faults outside the promise, or else for all active faults"
+        "an overlap is counted for the active faults outside the guarantee, or for all active faults if there are none"
     );
 }
 
@@ -139,7 +141,7 @@ fn findings(run: &Run) {
     let found = &run.findings;
     for overlap in found.overlaps.iter().take(SHOWN) {
         say!(
-            "overlap: {:?}\n    and  {:?}\n  under  {:?}",
+            "overlap: {:?}\n    and  {:?}\n faults  {:?}",
             overlap.first,
             overlap.second,
             overlap.under
@@ -147,7 +149,7 @@ fn findings(run: &Run) {
     }
     for breach in found.breaches.iter().take(SHOWN) {
         say!(
-            "{}: {:?}\n    and  {:?}\n  under  {:?}",
+            "{}: {:?}\n    and  {:?}\n faults  {:?}",
             breach.kind.names().0,
             breach.first,
             breach.second,
@@ -162,7 +164,7 @@ fn findings(run: &Run) {
     for (count, what) in [
         (found.lost_updates, "lost updates"),
         (found.late_losses, "losses reported late"),
-        (found.overdue_calls, "calls that took longer than promised"),
+        (found.overdue_calls, "overdue calls"),
         (found.panics, "panics"),
         (found.leaked_tasks, "leaked tasks"),
         (found.leaked_connections, "leaked connections"),
@@ -179,13 +181,13 @@ fn findings(run: &Run) {
     let verdict = match (run.setting.mode.as_str(), found.is_clean()) {
         ("outside", false) if !found.breaches.is_empty() => "FENCING FAILED".to_owned(),
         (_, true) => "no findings".to_owned(),
-        ("inside", false) => "FINDINGS INSIDE THE PROMISE".to_owned(),
-        _ => format!("{unexplained} overlaps without an active fault outside the promise"),
+        ("inside", false) => "FINDINGS WITHIN THE GUARANTEE".to_owned(),
+        _ => format!("{unexplained} overlaps without an active fault outside the guarantee"),
     };
     say!("{}, seed {}: {verdict}", run.setting.mode, run.setting.seed);
 }
 
-/// The nemeses of this run that Redlock promises nothing under.
+/// The faults of this run that are outside the guarantee of Redlock.
 fn names_outside(run: &Run) -> Vec<&str> {
     let outside = run.faults.iter().filter(|fault| !fault.is_promised);
     let mut names: Vec<_> = outside.map(|fault| fault.nemesis.as_str()).collect();
@@ -194,7 +196,7 @@ fn names_outside(run: &Run) -> Vec<&str> {
     names
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+#[expect(clippy::cast_precision_loss, reason = "a rate for display")]
 fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }

@@ -1,6 +1,6 @@
 //! Runs a command under a lease, and terminates it before the lease expires.
 //!
-//! - The command leads a process group of its own. When it ends, the rest of the group is terminated.
+//! - The command leads a separate process group. When it ends, the rest of the group is terminated.
 //! - When the validity falls below the grace, the group gets TERM; before the validity ends, KILL. Both times come from
 //!   the lease's own clock, so they hold even if all nodes are unresponsive or this process was stopped.
 //! - Signals to this process are forwarded to the group.

@@ -1,4 +1,4 @@
-//! Detects a `quorlock` that requests a lock held by a `quorlock` above it: it would wait for itself.
+//! Detects a `quorlock` that requests a lock held by a `quorlock` above it: it would wait indefinitely.
 
 use crate::exit::{Code, Failure};
 use crate::nodes::{self, Client};

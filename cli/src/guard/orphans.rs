@@ -35,7 +35,7 @@ pub(crate) fn reap() -> Result<(), Failure> {
         return Ok(());
     }
     let mut ended = signal(SignalKind::child()).map_err(|error| {
-        Failure::new(Code::FAILED, format!("cannot listen to SIGCHLD: {error}"))
+        Failure::new(Code::FAILED, format!("cannot install a handler for SIGCHLD: {error}"))
     })?;
     tokio::spawn(async move {
         // Some may have ended before the signal handler was installed.

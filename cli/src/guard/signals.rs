@@ -27,7 +27,7 @@ impl Signals {
     pub(crate) fn listen(foreground: bool) -> Result<Self, Failure> {
         let (sender, receiver) = unbounded_channel();
         let failed =
-            |error| Failure::new(Code::FAILED, format!("cannot listen to signals: {error}"));
+            |error| Failure::new(Code::FAILED, format!("cannot install signal handlers: {error}"));
         // If SIGCHLD is ignored, exit statuses are lost. Installing a handler once resets that.
         signal(SignalKind::child()).map(drop).map_err(failed)?;
         let ignored = ignored();

@@ -41,7 +41,7 @@ impl Fault {
     ) -> Result<Vec<Self>, Failure> {
         if faults.len() != mends.len() {
             return Err(Failure::usage(format!(
-                "each --fault needs a --mend, in the same order, but {} and {} were given: use --mend '' if no mending is needed",
+                "each --fault needs a --mend, in the same order, but {} and {} were given: use --mend '' if a fault needs no mending",
                 faults.len(),
                 mends.len()
             )));
@@ -58,13 +58,11 @@ impl Fault {
         let node = node.map(|number| match number.parse() {
             Ok(node) if (1..=nodes).contains(&node) => Ok(node),
             _ => Err(Failure::usage(format!(
-                "--fault '{fault}': invalid node number {number}, there are {nodes} nodes"
+                "invalid node number {number} in --fault '{fault}': must be from 1 to {nodes}"
             ))),
         });
         if command.is_empty() {
-            return Err(Failure::usage(
-                "a --fault is empty: give the command that breaks the node",
-            ));
+            return Err(Failure::usage("empty --fault: specify the command that breaks the node"));
         }
         Ok(Self {
             node: node.transpose()?,
@@ -105,7 +103,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Runs a shell command, in a process group of its own so that Control-C in the terminal does not interrupt it.
+/// Runs a shell command, in a separate process group so that Control-C in the terminal does not interrupt it.
 fn run(command: &str) -> Result<(), String> {
     let failed = |why: String| Err(format!("`{command}` {why}"));
     let mut shell = Command::new("sh");

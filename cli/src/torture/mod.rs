@@ -187,7 +187,7 @@ impl Torture {
             match cleaned {
                 Ok(left) if left.is_empty() => {}
                 Ok(_) => {
-                    findings.others.push(format!("keys on node {number} could not be deleted"));
+                    findings.others.push(format!("the keys on node {number} could not be deleted"));
                 }
                 Err(error) => {
                     findings
@@ -247,7 +247,7 @@ impl FaultInjector<'_> {
             }
             if let Err(why) = mended {
                 output::print_message(format_args!(
-                    "a fault is NOT MENDED, repair the node by hand: {why}"
+                    "a fault is NOT MENDED, repair the node manually: {why}"
                 ));
                 stopped = Some(Stop::Failed(why));
             }
@@ -302,7 +302,7 @@ impl FaultInjector<'_> {
 /// The exit code of a run. It is empty if no lock was ever acquired, and bad if there are findings.
 fn exit_code(stopped: Option<&Stop>, is_empty: bool, is_bad: bool) -> Code {
     match stopped {
-        // Without a single lock, other findings mean little.
+        // Without any lock, other findings mean little.
         None if is_empty => Code::NO_QUORUM,
         _ if is_bad => Code::NEGATIVE,
         Some(Stop::Failed(_)) => Code::FAILED,

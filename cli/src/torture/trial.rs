@@ -21,8 +21,9 @@ pub(super) fn trial(
         let signal = applied.map_err(|why| {
             format!("fault {number} could not be applied in {TRIES} attempts: {why}")
         });
-        let mended = mended
-            .map_err(|why| format!("fault {number} is NOT MENDED, repair the node by hand: {why}"));
+        let mended = mended.map_err(|why| {
+            format!("fault {number} is NOT MENDED, repair the node manually: {why}")
+        });
         let signal =
             signal.and_then(|signal| mended.map(|()| signal)).map_err(|why| failure(&why))?;
         if signal.is_some() {
@@ -49,7 +50,7 @@ fn apply(fault: &Fault, stop: &Receiver<Signal>) -> Result<Option<Signal>, Strin
 }
 
 fn failure(why: &str) -> Failure {
-    Failure::new(Code::FAILED, format!("{why}. No client was started"))
+    Failure::new(Code::FAILED, format!("{why}; no client was started"))
 }
 
 /// Waits for `time`; returns early if a signal arrives.

@@ -12,17 +12,17 @@ use quorlock::{Finding, NodeCheck, Severity};
 #[derive(Args, Debug)]
 #[command(after_long_help = exit::help(
     &[
-        ("quorlock check", "print facts, findings and advice for each node"),
-        ("quorlock check --fail-on warning --json", "for monitoring"),
+        ("quorlock check", "Print the state of each node, with findings and advice"),
+        ("quorlock check --fail-on warning --json", "Print JSON for monitoring, and exit with 1 for warnings, too"),
     ],
     &[
-        ("0", "no finding of the severity in --fail-on, or above it"),
-        ("1", "at least one such finding"),
-        ("69", "too few nodes reply, or too few count after a restart: no lock can be acquired"),
+        ("0", "no findings of the severity in --fail-on or higher"),
+        ("1", "findings of the severity in --fail-on or higher"),
+        ("69", "no quorum: too few nodes reply, or too many are excluded after a restart"),
     ],
 ))]
 pub(crate) struct Arguments {
-    /// Lowest severity that causes exit code 1
+    /// Lowest severity of a finding that causes exit code 1
     #[arg(long, value_enum, value_name = "SEVERITY", default_value_t = Level::Danger)]
     fail_on: Level,
     /// Print JSON: an array with one object per node

@@ -5,15 +5,15 @@ use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 use std::io::{self, Write as _};
 
-/// Print the completion script for a shell
+/// Print a completion script for a shell
 #[derive(Args, Debug)]
 #[command(after_long_help = exit::help(
     &[
-        ("quorlock completions bash >~/.local/share/bash-completion/completions/quorlock", "install for bash"),
-        ("quorlock completions zsh >\"${fpath[1]}/_quorlock\"", "install for zsh"),
-        ("quorlock completions fish >~/.config/fish/completions/quorlock.fish", "install for fish"),
+        ("quorlock completions bash >~/.local/share/bash-completion/completions/quorlock", "Install completions for bash"),
+        ("quorlock completions zsh >\"${fpath[1]}/_quorlock\"", "Install completions for zsh"),
+        ("quorlock completions fish >~/.config/fish/completions/quorlock.fish", "Install completions for fish"),
     ],
-    &[("0", "printed")],
+    &[("0", "success")],
 ))]
 pub(crate) struct Arguments {
     /// Name of the shell

@@ -13,23 +13,23 @@ use serde::Serialize;
 use std::ffi::OsString;
 use tokio::select;
 
-/// Hold a lock until SIGTERM or its loss, and print a line of JSON once it is held
+/// Acquire a lock, print it as JSON, and hold it until terminated
 ///
-/// The JSON object contains the resources, the value for `release --value`, the fencing token (with --fenced) and the
-/// validity in seconds. The lock is renewed automatically. If `NOTIFY_SOCKET` is set, READY=1 is sent to systemd
-/// (Type=notify). INT, HUP, QUIT, USR1 and USR2 release the lock as TERM does.
+/// The JSON object, on one line, contains the resources, the value for `release --value`, the fencing token (with
+/// --fenced) and the validity in seconds. If `NOTIFY_SOCKET` is set, quorlock also sends READY=1 to systemd
+/// (Type=notify). The lock is renewed automatically, and released on TERM, INT, HUP, QUIT, USR1 or USR2.
 ///
-/// `hold` keeps running if the program that started it dies. To release the lock in that case, use --while-stdin and
-/// connect stdin to a pipe from that program.
+/// `hold` keeps running if the program that started it dies. To release the lock in that case, use --while-stdin, with
+/// stdin connected to a pipe from that program.
 #[derive(Args, Debug)]
 #[command(after_long_help = exit::help(
-    &[("quorlock hold -n --while-stdin nightly", "for a program in a language without a client")],
+    &[("quorlock hold -n --while-stdin nightly", "Hold a lock for the parent process, until it closes the pipe to stdin")],
     &[
-        ("0", "a signal or the end of stdin (--while-stdin) ended it; the lock is released"),
-        ("1", "held by another client (-n, -w); -E changes this code"),
-        ("69", "no quorum (-n, -w): too few nodes reply, or too few count after a restart"),
+        ("0", "the lock was held until a signal or the end of stdin (--while-stdin), and released"),
+        ("1", "held by another client (-n or -w); -E changes this code"),
+        ("69", "no quorum (-n or -w): too few nodes reply, or too many are excluded after a restart"),
         ("124", "the lock was lost"),
-        ("128+N", "signal N arrived before the lock was acquired; N = 1 if stdin ended (--while-stdin)"),
+        ("128+N", "signal N ended the wait for the lock; N is 1 for the end of stdin (--while-stdin)"),
     ],
 ))]
 pub(crate) struct Arguments {
@@ -40,10 +40,10 @@ pub(crate) struct Arguments {
     pub(crate) wait: WaitOptions,
     #[command(flatten)]
     pub(crate) lock: LockOptions,
-    /// Request a fencing token, which is higher for every later holder
+    /// Request a fencing token, which increases with each holder
     #[arg(long, help_heading = "Lock")]
     pub(crate) fenced: bool,
-    /// Release the lock and exit when stdin reaches its end. The input is ignored; /dev/null ends at once
+    /// Release the lock and exit at the end of stdin. Input is ignored; /dev/null ends immediately
     #[arg(long)]
     pub(crate) while_stdin: bool,
     #[command(flatten)]
@@ -109,6 +109,6 @@ fn announce(resources: &[&[u8]], lease: &Lease) -> Result<(), Failure> {
         validity_seconds: lease.validity().as_secs_f64(),
     })?;
     notify::send(State::Ready).map_err(|error| {
-        Failure::new(Code::FAILED, format!("cannot notify NOTIFY_SOCKET: {error}"))
+        Failure::new(Code::FAILED, format!("cannot send to NOTIFY_SOCKET: {error}"))
     })
 }

@@ -9,27 +9,28 @@ use crate::{nodes::Client, output, resource};
 use clap::Args;
 use std::ffi::OsString;
 
-/// Run a command as the leader on one host at a time; campaign again after a loss
+/// Run a command as leader, on one host at a time; campaign again if the lock is lost
 ///
-/// CMD gets a fencing token in `QUORLOCK_TOKEN`. If the lock is lost, CMD is terminated as with `run`, and this host
-/// waits for the lock again. If CMD ends by itself, the lock is released and `lead` exits with CMD's code. Another host
-/// can then become the leader; a service manager can restart `lead`.
+/// The environment variable `QUORLOCK_TOKEN` of CMD contains the fencing token. If the lock is lost, CMD is terminated
+/// as by `run`, and `lead` waits for the lock again. When CMD ends by itself, `lead` releases the lock and exits with
+/// the exit code of CMD. Another host can then become the leader; a service manager can restart `lead`.
 #[derive(Args, Debug)]
 #[command(after_long_help = exit::help(
-    &[("quorlock lead scheduler -- ./scheduler", "started on all hosts: one of them runs the scheduler")],
+    &[("quorlock lead scheduler -- ./scheduler", "Service on all hosts: one of them runs the scheduler")],
     &[
-        ("CMD's own", "CMD ended by itself"),
-        ("1", "held by another client, and the setting retry limits the attempts"),
-        ("69", "no quorum, and the setting retry limits the attempts"),
+        ("1", "held by another client, and QUORLOCK_RETRY limits the attempts"),
+        ("69", "no quorum, and QUORLOCK_RETRY limits the attempts"),
         ("126", "CMD cannot be executed"),
         ("127", "CMD was not found"),
-        ("128+N", "signal N killed CMD, or arrived while `lead` waited for the lock"),
+        ("128+N", "signal N killed CMD, or ended the wait for the lock"),
+        ("otherwise", "exit code of CMD"),
     ],
 ))]
 pub(crate) struct Arguments {
-    /// Name of the lock, the same on all hosts
+    /// Name of the resource to lock, the same on all hosts
+    #[arg(value_name = "RESOURCE")]
     pub(crate) name: OsString,
-    /// Command that the leader runs, with its arguments
+    /// Command to run as the leader, with its arguments
     #[arg(value_name = "CMD", required = true, last = true)]
     pub(crate) command: Vec<OsString>,
     #[command(flatten)]

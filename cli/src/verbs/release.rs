@@ -14,13 +14,13 @@ use std::ffi::OsString;
 #[derive(Args, Debug)]
 #[command(after_long_help = exit::help(
     &[
-        ("quorlock release backup --value 5f0c…", "release the lock with the value that `quorlock hold` printed"),
-        ("quorlock release backup --force", "release it, although the holder may still be working"),
+        ("quorlock release backup --value 5f0c…", "Release the lock with the value that `quorlock hold` printed"),
+        ("quorlock release backup --force", "Release the lock, although its holder may still be working"),
     ],
     &[
         ("0", "released"),
         ("1", "not released: the lock is not held, or has another value"),
-        ("69", "too few nodes reply: the other nodes keep the lock until its ttl has passed"),
+        ("69", "no quorum: too few nodes reply; the other nodes keep the lock until it expires"),
     ],
 ))]
 pub(crate) struct Arguments {
@@ -35,10 +35,10 @@ pub(crate) struct Arguments {
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 struct Method {
-    /// Value of the lock, as printed by `hold`. Other users can see it with ps
+    /// Value of the lock, as printed by `hold`. Other users of this machine can see it with ps
     #[arg(long)]
     value: Option<String>,
-    /// Delete the lock of any holder. The holder is notified at once, or by its next renewal
+    /// Release the lock of any holder. The holder is notified immediately, or at its next renewal
     #[arg(long)]
     force: bool,
 }
@@ -66,8 +66,8 @@ async fn by_value(client: &Client, name: &[u8], value: &str) -> Result<Code, Fai
             Failure::new(Code::NEGATIVE, format!("{shown} {reason}: {report}"))
         }
         AcquireError::Invalid(ConfigError::AdoptsSet { resources }) => Failure::usage(format!(
-            "this value belongs to a lock on {resources} resources, which can only be released together: end its \
-             holder, or use --force for each resource"
+            "this value belongs to a lock on {resources} resources, which can only be released together: terminate \
+             its holder, or use --force for each resource"
         )),
         other => other.into(),
     })?;
@@ -79,7 +79,7 @@ async fn by_value(client: &Client, name: &[u8], value: &str) -> Result<Code, Fai
             ))?;
             Ok(Code::OK)
         }
-        other => Err(Failure::new(Code::NEGATIVE, format!("{shown} was {other}"))),
+        other => Err(Failure::new(Code::NEGATIVE, format!("{shown}: {other}"))),
     }
 }
 
@@ -103,7 +103,7 @@ async fn by_force(client: &Client, name: &[u8]) -> Result<Code, Failure> {
         }
     };
     let reason = match code {
-        Code::NO_QUORUM => "was not released everywhere: too few nodes replied",
+        Code::NO_QUORUM => "was not released on a majority of the nodes: too few nodes replied",
         _ if count(|vote| *vote == NodeVote::Held) > 0 => {
             "was not released: the key exists, but is not a lock of quorlock"
         }

@@ -11,37 +11,43 @@ use std::ffi::OsString;
 
 /// Run a command under a lock, like flock(1) across hosts
 ///
-/// Several resources are locked together, all or none.
+/// Several resources are locked together: all of them or none.
 ///
-/// CMD gets the resource names in `QUORLOCK_RESOURCE`, one per line, and the fencing token in `QUORLOCK_TOKEN` (with
-/// --fenced). quorlock renews the lock while CMD runs, and forwards signals to CMD.
+/// The environment variable `QUORLOCK_RESOURCE` of CMD contains the resource names, one per line. With --fenced,
+/// `QUORLOCK_TOKEN` contains the fencing token. While CMD runs, quorlock renews the lock and forwards signals to CMD.
 ///
-/// If renewals fail or --max-hold is reached, CMD and its child processes get TERM, and KILL before the lock expires.
-/// If another client deletes or takes over the lock, they get KILL at once. Child processes that are still running when
-/// CMD ends are terminated, too.
+/// If renewals fail or --max-hold is reached, quorlock sends TERM to CMD and its child processes, and KILL before the
+/// lock expires. If another client deletes or takes over the lock, quorlock sends KILL at once. When CMD ends, quorlock
+/// terminates the child processes that are still running.
 ///
-/// If quorlock itself is killed (KILL), Linux kills CMD at once, but not the child processes of CMD. Therefore a shell
-/// script should start its last command with exec. The lock is free after its ttl. If quorlock is stopped (STOP) for
-/// longer than the lock is valid, CMD continues without a lock until quorlock is continued. Only a resource that checks
-/// fencing tokens is protected in that time.
+/// If quorlock itself is killed (KILL), Linux also kills CMD, but not its child processes: start the last command of a
+/// shell script with exec. The lock then expires after its ttl. If quorlock is stopped (STOP) until the lock expires,
+/// CMD continues without the lock until quorlock is continued. During this time, only a resource that checks fencing
+/// tokens is protected.
 ///
-/// Without --foreground, CMD runs in a background process group of the terminal: it is stopped if it reads from the
-/// terminal. With --foreground, signals go to CMD alone and not to its child processes, as with timeout(1).
+/// Without --foreground, CMD runs in a background process group, and is stopped if it reads from the terminal. With
+/// --foreground, signals are sent to CMD but not to its child processes, as with timeout(1).
 #[derive(Args, Debug)]
 #[command(after_long_help = exit::help(
     &[
-        ("quorlock run backup -- pg_dump shop", "wait for the lock, then run pg_dump"),
-        ("quorlock run -n -q --ttl 60s --at-least 50s report -- ./report.sh", "from cron on all hosts: one of them runs it"),
-        ("quorlock run -w 30s account/7 account/9 -- ./transfer", "lock both accounts or none, within 30 s"),
+        ("quorlock run backup -- pg_dump shop", "Wait for the lock, then run pg_dump"),
+        (
+            "quorlock run -n -q --ttl 60s --at-least 50s report -- ./report.sh",
+            "Cron job on all hosts: only one of them runs the script",
+        ),
+        (
+            "quorlock run -w 30s account/7 account/9 -- ./transfer",
+            "Lock two resources together, and wait for at most 30 seconds",
+        ),
     ],
     &[
-        ("CMD's own", "CMD ran under the lock until it ended by itself"),
-        ("1", "held by another client (-n, -w); -E changes this code"),
-        ("69", "no quorum (-n, -w): too few nodes reply, or too few count after a restart"),
+        ("1", "held by another client (-n or -w); -E changes this code"),
+        ("69", "no quorum (-n or -w): too few nodes reply, or too many are excluded after a restart"),
         ("124", "the lock was lost, and CMD was terminated"),
         ("126", "CMD cannot be executed"),
         ("127", "CMD was not found"),
-        ("128+N", "signal N killed CMD"),
+        ("128+N", "signal N killed CMD, or ended the wait for the lock"),
+        ("otherwise", "exit code of CMD"),
     ],
 ))]
 pub(crate) struct Arguments {
@@ -55,7 +61,7 @@ pub(crate) struct Arguments {
     pub(crate) wait: WaitOptions,
     #[command(flatten)]
     pub(crate) lock: LockOptions,
-    /// Request a fencing token, which is higher for every later holder, and pass it in `QUORLOCK_TOKEN`
+    /// Request a fencing token, which increases with each holder, and pass it to CMD in `QUORLOCK_TOKEN`
     #[arg(long, help_heading = "Lock")]
     pub(crate) fenced: bool,
     #[command(flatten)]

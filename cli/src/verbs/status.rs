@@ -12,24 +12,24 @@ use std::mem::{Discriminant, discriminant};
 use std::time::{Duration, SystemTime};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Show who holds a lock, as reported by each node
+/// Show the holder of a lock, as reported by each node
 #[derive(Args, Debug)]
 #[command(after_long_help = exit::help(
     &[
-        ("quorlock status backup", "print the holder and the state on each node"),
-        ("quorlock status -q backup || echo busy", "use only the exit code"),
-        ("quorlock status --watch --json backup", "print a line of JSON for each change"),
+        ("quorlock status backup", "Print the holder, and the state on each node"),
+        ("quorlock status -q backup || echo busy", "Use only the exit code"),
+        ("quorlock status --watch --json backup", "Print a line of JSON for each change"),
     ],
     &[
         ("0", "free on a majority of the nodes"),
-        ("1", "held, or too few nodes are free for a majority"),
-        ("69", "unknown: too few nodes reply; or free, but too few nodes count after a restart"),
+        ("1", "held by a client, or on several nodes, and no majority is free"),
+        ("69", "unknown: too few nodes reply; or free, but too many nodes are excluded after a restart"),
     ],
 ))]
 pub(crate) struct Arguments {
     /// Name of the resource
     resource: OsString,
-    /// Print nothing; use the exit code
+    /// Suppress output; only the exit code reports the state
     #[arg(short, long, conflicts_with_all = ["watch", "json"])]
     quiet: bool,
     /// Print a line for each change, until interrupted. Polls the nodes twice per second
@@ -57,8 +57,8 @@ enum Verdict {
 }
 
 impl Verdict {
-    /// Free: a majority of the nodes reports the lock as free. Held: one holder has a majority, or no client could get
-    /// a majority even if the lock were free on all nodes that failed.
+    /// Free: a majority of the nodes reports the lock as free. Held: one holder has a majority, or no majority would be
+    /// free even if the lock were free on all nodes that failed.
     fn of(status: &Status) -> Self {
         let count = |is: fn(&LockState) -> bool| {
             status.nodes().iter().filter(|node| is(node.state())).count()
@@ -145,9 +145,7 @@ impl<'a> Answer<'a> {
         let word = output::styled(style, word);
         let more = match (self.state, self.status.holder()) {
             (Verdict::Held, Some(holder)) => format!(" by {holder}"),
-            (Verdict::Held, None) => {
-                " on some nodes; too few nodes are free for a majority".to_owned()
-            }
+            (Verdict::Held, None) => " on several nodes; no majority is free".to_owned(),
             (Verdict::Free, _) => self.delay().map_or_else(String::new, |wait| {
                 format!(", but cannot be acquired for {}", quarantine::seconds(wait))
             }),

@@ -27,52 +27,57 @@ const LONGEST_NODE_TIMEOUT: Duration = Duration::from_millis(250);
 /// Time after which fencing counters expire if the run cannot delete them.
 const TOKEN_TTL: Duration = Duration::from_secs(60);
 
-/// Test locks on your nodes: clients compete for locks while your commands break nodes
+/// Test locking on your nodes with competing clients and injected faults
 ///
-/// Four client processes with ten tasks each compete for twenty locks, update counters under them, and record every
-/// call. At the same time, the commands in --fault and --mend break and repair nodes: at most a minority of the nodes
-/// at a time, for up to 5 s. The seed determines the order. After the run, the record is checked: no two clients held
-/// the same lock at once, no update was lost, fencing tokens increased, clients were notified of losses in time, locks
-/// stayed available, and no key is left. The run writes an HTML page and a JSON record to --out.
+/// Client processes compete for twenty locks, update counters under them, and record every call. During the run, the
+/// commands in --fault and --mend break and repair nodes: at most a minority of the nodes at a time, for 0.2 to 5 s.
+/// The seed determines the order of the faults. After the run, the record is checked: no two clients held the same lock
+/// at once, no update was lost, fencing tokens increased, clients were notified of lost locks in time, locks remained
+/// available, and no keys are left on the nodes. The run writes an HTML page and a JSON record to --out.
 ///
-/// Before the clients start, each fault is applied and mended once. If its command keeps failing, the run ends with an
-/// error. A fault that fails later is recorded and skipped.
+/// Before the clients start, each fault is applied and mended once. If its command fails three times, the run ends with
+/// an error. A fault that fails later is recorded and skipped.
 ///
-/// All keys have a unique prefix and are deleted at the end, so other applications can use the nodes during the run.
-/// The faults affect them, however. Faults are mended at the end of the run and after Control-C, but not after
-/// `kill -9`.
+/// All keys have a prefix that is unique to the run, and are deleted at the end. Other applications can use the nodes
+/// during the run, but are affected by the faults. Faults are mended at the end of the run and after Control-C, but not
+/// after `kill -9`.
 #[derive(Args, Debug)]
 #[command(after_long_help = exit::help(
     &[
-        ("quorlock torture --for 30s", "start without faults"),
-        ("quorlock torture --fault '3: docker pause n3' --mend 'docker unpause n3'", "node 3 does not reply for a while"),
-        ("quorlock torture --fault '1: docker restart n1' --mend ''", "a fault that needs no mending"),
+        ("quorlock torture --for 30s", "Run without faults for 30 seconds"),
+        (
+            "quorlock torture --fault '3: docker pause n3' --mend 'docker unpause n3'",
+            "Pause and unpause the third node",
+        ),
+        ("quorlock torture --fault '1: docker restart n1' --mend ''", "Restart the first node; this needs no mending"),
     ],
     &[
         ("0", "no findings"),
-        ("1", "findings: two holders, a lost update, a leftover key, …"),
-        ("69", "a node did not reply at the start, or no lock was ever acquired"),
+        ("1", "findings, such as two holders at once, a lost update or a leaked key"),
+        ("69", "a node did not reply at the start, or no lock was acquired during the run"),
         ("128+N", "ended by signal N, without findings"),
     ],
 ))]
 pub(crate) struct Arguments {
-    /// Shell command that breaks a node. N: is the number of the node, in the order of the nodes. Repeat for each fault
+    /// Shell command that breaks a node; repeat for each fault. N is the number of the node in the list of nodes,
+    /// starting at 1
     ///
-    /// Two faults on the same node are never applied together. A fault without a number is treated as a fault on a
-    /// separate node. The fault is in effect when the command ends; the limit is 60 s.
+    /// Two faults on the same node are never active together. A fault without a number counts as a fault on a separate
+    /// node. The fault must be in effect when the command ends; the time limit of the command is 60 s.
     #[arg(long, value_name = "[N:]CMD")]
     fault: Vec<String>,
-    /// Shell command that repairs the fault: one for each --fault, in the same order. The node must be up when it ends
+    /// Shell command that mends a fault ('' for none); one for each --fault, in the same order. The node must be up when
+    /// the command ends
     #[arg(long, value_name = "CMD")]
     mend: Vec<String>,
-    /// Time during which faults are applied
+    /// Duration of the run
     #[arg(long = "for", value_name = "DUR", default_value = "1m", value_parser = duration)]
     lasts: Duration,
-    /// Break any number of nodes at a time. Two clients can then hold a lock at once: this is only reported, but
-    /// violations of fencing tokens fail the run
+    /// Break any number of nodes at a time. Two clients can then hold a lock at once: this is reported, but only fencing
+    /// violations fail the run
     #[arg(long)]
     outside: bool,
-    /// Seed of all random choices [default: random]
+    /// Seed for all random choices [default: random]
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
     /// Number of client processes
@@ -81,10 +86,10 @@ pub(crate) struct Arguments {
     /// Number of tasks in each client process
     #[arg(long, value_name = "NUMBER", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     tasks: u16,
-    /// Directory for the page and the record
+    /// Directory for the HTML page and the JSON record
     #[arg(long, value_name = "DIR", default_value = "quorlock-torture")]
     out: PathBuf,
-    /// Settings file with other URLs of the same nodes, in the same order: every second client uses these
+    /// File with other URLs of the same nodes, in the same order; every second client uses them
     #[arg(long, value_name = "FILE")]
     also_nodes_file: Option<PathBuf>,
     /// Bug to build into one client, to test the checks
@@ -99,7 +104,8 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let client = Client::new(&arguments.nodes, Some(RestartGuard::Off))?;
     if client.config.tls_ca_cert_file.is_some() || client.config.tls_cert_file.is_some() {
         return Err(Failure::usage(
-            "torture does not support --cacert, --cert and --key: name trusted CA certificates in SSL_CERT_FILE",
+            "torture does not support --cacert, --cert and --key: set SSL_CERT_FILE to a file with the trusted CA \
+             certificates",
         ));
     }
     let seed = arguments.seed.unwrap_or_else(|| rand::random_range(0..1_000_000));
@@ -108,7 +114,7 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let faults = Fault::pairs(&arguments.fault, &arguments.mend, size)?;
     if !faults.is_empty() && Torture::max_faulted(size, !arguments.outside) == 0 {
         return Err(Failure::usage(format!(
-            "one of {size} nodes is not a minority, so no fault can be applied: use at least three nodes, or --outside"
+            "no fault can be applied, because one of {size} nodes is not a minority: use at least three nodes, or --outside"
         )));
     }
     check_writable(&arguments.out)?;
@@ -140,7 +146,7 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
             }
             signal = signals.next() => match signal {
                 // A stopped process could not mend active faults.
-                Signal::TSTP | Signal::CONT => output::print_message("a torture run cannot be suspended, only ended"),
+                Signal::TSTP | Signal::CONT => output::print_message("a torture run cannot be suspended, only terminated"),
                 ending => {
                     output::print_message("mending faults and deleting keys");
                     // Fails if the run is ending already.
@@ -159,7 +165,7 @@ fn workload(config: &Config, arguments: &Arguments, seed: u64) -> Result<Nodes, 
     };
     if !other_urls.is_empty() && other_urls.len() != config.nodes.len() {
         return Err(Failure::usage(format!(
-            "--also-nodes-file has {} nodes instead of {}: it must contain the same nodes in the same order",
+            "the number of nodes in --also-nodes-file is {} instead of {}: it must contain the same nodes in the same order",
             other_urls.len(),
             config.nodes.len()
         )));
@@ -167,7 +173,7 @@ fn workload(config: &Config, arguments: &Arguments, seed: u64) -> Result<Nodes, 
     let node_timeout = config.node_timeout.unwrap_or(NODE_TIMEOUT);
     if node_timeout > LONGEST_NODE_TIMEOUT {
         return Err(Failure::usage(format!(
-            "the node timeout of {node_timeout:?} is too long for torture, which uses ttls from 300 ms: reduce \
+            "the node timeout of {node_timeout:?} is too long for torture, whose shortest ttl is 300 ms: reduce \
              QUORLOCK_NODE_TIMEOUT (node_timeout in the file) to at most {LONGEST_NODE_TIMEOUT:?}"
         )));
     }

@@ -48,7 +48,7 @@ fn hold_after_a_forced_release_reports_no_expiry() {
     assert_eq!(released.code, 0, "{}", released.err);
     let ended = holding.end();
     assert_eq!(ended.code, 124);
-    for line in ["the lock was lost: ", "the lock: expired or deleted before it was released"] {
+    for line in ["the lock was lost: ", "the lock expired or was deleted before it was released"] {
         assert!(ended.err.contains(line), "{}", ended.err);
     }
 }

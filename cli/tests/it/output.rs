@@ -5,7 +5,7 @@ use kit::Cluster;
 use std::io::Read;
 use std::process::{Command, Stdio};
 
-/// As in `quorlock status r | head -n 0`: the exit code is that of SIGPIPE, without a message.
+/// As in `quorlock status r | head -n 0`: the exit code reports SIGPIPE, without a message.
 #[test]
 fn closed_stdout_ends_the_command_without_a_message() {
     let nodes = Cluster::start(1);

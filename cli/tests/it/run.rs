@@ -36,7 +36,7 @@ fn command_gets_streams_and_variables() {
     let mut cat = Running::of(&mut scene.command(&["run", "r", "--", "/bin/cat"]));
     cat.type_in("through\n");
     assert_eq!(cat.line(), "through\n");
-    // Its stdin ends with that of quorlock.
+    // CMD reads the stdin of quorlock.
     cat.close_stdin();
     assert_eq!(cat.end().code, 0);
 

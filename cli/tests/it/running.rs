@@ -10,7 +10,7 @@ use std::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
-/// Limit for events without a timing of their own.
+/// Limit for events that have no deadline.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 /// A running `quorlock`. Dropping it kills it; the kernel then kills its command.

@@ -100,7 +100,7 @@ fn run_shows_the_holder_while_waiting() {
         node.cmd(&["SET", "r", "0123456789abcdef0123456789abcdef:web-1:4711", "PX", "60000"]);
     }
     let waiting = Terminal::run(scene.command(&["run", "r", "--", "/bin/echo", "my turn"]));
-    waiting.shows("quorlock: waiting for 1s: r is held by web-1:4711");
+    waiting.shows("quorlock: waiting (1s): r is held by web-1:4711");
     for node in &nodes {
         node.cmd(&["DEL", "r"]);
     }

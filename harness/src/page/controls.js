@@ -1,12 +1,12 @@
 
-// What one can do with it.
+// Controls: buttons, keys, mouse and touch.
 
 function zoom(factor, middle = (view.from + view.until) / 2) {
   const long = Math.min(run.end, Math.max(SHORTEST, span() * factor));
   look(middle - ((middle - view.from) / span()) * long, long);
 }
 
-/** Shows both holders of an overlap, with some room around them. */
+/** Shows both tenures of an overlap, with a margin. */
 function show(mark) {
   const long = (mark.end - mark.begin) * 1.6;
   look((mark.begin + mark.end - long) / 2, long);
@@ -58,7 +58,7 @@ function listenToWheel() {
   }, { passive: false });
 }
 
-/** One finger or the mouse moves it; two fingers zoom. */
+/** Handles dragging: one finger or the mouse scrolls, two fingers zoom. */
 function listenToPointers() {
   const down = new Map();
   const places = () => [...down.values()].map((x) => x - canvas.getBoundingClientRect().left);
@@ -77,7 +77,7 @@ function listenToPointers() {
       leave();
       look(view.from + times[0] - timeOf(after[0]), span());
     } else if (before.length === 2 && Math.abs(after[1] - after[0]) > 4) {
-      // The times that were below the fingers stay there.
+      // The times below the fingers stay in place.
       const perPixel = (times[1] - times[0]) / (after[1] - after[0]);
       if (perPixel > 0) look(times[0] - (after[0] - plot.gutter) * perPixel, perPixel * plot.width);
     }
@@ -85,7 +85,7 @@ function listenToPointers() {
   const up = (event) => down.delete(event.pointerId);
   canvas.addEventListener("pointerup", up);
   canvas.addEventListener("pointercancel", up);
-  // A finger leaves as soon as it has tapped; what it found stays.
+  // A finger leaves immediately after a tap; the tooltip remains.
   canvas.addEventListener("pointerleave", (event) => {
     if (event.pointerType !== "touch") leave();
   });
@@ -94,7 +94,7 @@ function listenToPointers() {
   });
 }
 
-/** A drag over the strip chooses a part of the run; a click moves there. */
+/** Handles the overview: a drag selects a part of the run, a click scrolls to a time. */
 function listenToMap() {
   let begin = null;
   const at = (event) => {
@@ -163,7 +163,7 @@ function startCopy() {
     try {
       await navigator.clipboard.writeText(command.textContent);
     } catch {
-      // A page from a file may have no clipboard.
+      // The clipboard may be unavailable for a page from a file.
       isCopied = copyByHand();
     }
     button.textContent = isCopied ? "Copied" : "Press Ctrl+C";

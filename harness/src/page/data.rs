@@ -1,4 +1,4 @@
-//! The run for the page's script: compact JSON that is safe inside of a `<script>`.
+//! Data for the script of the page: compact JSON that is safe inside a `<script>` element.
 
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -10,9 +10,9 @@ use super::{
 };
 use crate::record::{End, Hold, Stretch};
 
-/// Everything in microseconds: finer than a screen shows, and a third shorter than nanoseconds.
+/// All times are in microseconds: finer than a screen can show, and a third shorter than nanoseconds.
 const MICROSECOND: u64 = 1_000;
-/// Added to a hold's end.
+/// Flag in the `end` of a hold.
 const RENEWED: u64 = 4;
 
 #[derive(Serialize)]
@@ -20,12 +20,13 @@ struct Data<'a> {
     end: u64,
     nemeses: Vec<Kind<'a>>,
     targets: Vec<Worked<'a>>,
-    /// Flat, of each part of the run: how many nodes, from when. None if there is one part.
+    /// Two numbers for each part of the run: number of nodes, start. Empty if the run has one part.
     changes: Vec<u64>,
-    /// Client and task, client and task, …
+    /// Two numbers for each holder: client, task.
     who: Vec<u16>,
     rows: Vec<Held>,
-    /// Flat, of each: row, place in the findings, from, for how long, and the span of both holds.
+    /// Six numbers for each overlap: row, index in the findings, start, duration, and start and duration of both holds
+    /// together.
     overlaps: Vec<u64>,
 }
 
@@ -41,18 +42,18 @@ struct Kind<'a> {
 struct Worked<'a> {
     name: &'a str,
     lanes: usize,
-    /// Flat, of each: nemesis, lane, from, for how long.
+    /// Four numbers for each fault: nemesis, lane, start, duration.
     faults: Vec<u64>,
 }
 
 #[derive(Serialize)]
 struct Held {
     resource: u16,
-    /// Flat, of each: from (less the one before), for how long, place in `who`, end.
+    /// Four numbers for each hold: start (relative to the previous hold), duration, index in `who`, end.
     holds: Vec<u64>,
 }
 
-/// The JSON. Nothing in it can end the script element, as it has no `<`.
+/// The JSON. It contains no `<`, so its text cannot close the script element.
 pub(super) fn json(layout: &Layout<'_>, nemeses: &[Nemesis<'_>]) -> String {
     let holds = layout.rows.iter().flat_map(|row| &row.holds);
     let who: BTreeSet<_> = holds.map(|hold| (hold.client, hold.task)).collect();
@@ -74,7 +75,7 @@ fn kind<'a>(nemesis: &'a Nemesis<'a>) -> Kind<'a> {
     Kind { name, letter, color: *color, promised: *is_promised }
 }
 
-/// From when, and for how long. Rounded so that what does not overlap does not seem to.
+/// Start and duration. Both ends are rounded down, so that disjoint spans remain disjoint.
 fn span(from: u64, until: u64) -> (u64, u64) {
     let from_micros = from / MICROSECOND;
     (from_micros, (until / MICROSECOND).saturating_sub(from_micros))

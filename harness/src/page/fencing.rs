@@ -1,4 +1,4 @@
-//! What fencing tokens did: who wrote too late, and whether that was caught.
+//! Results of fencing: writes after the end of a lease, and whether they were refused.
 
 use super::{
     findings::{holder, more},
@@ -8,7 +8,7 @@ use super::{
 use crate::record::WIPE;
 use crate::record::{Breach, BreachKind, Run};
 
-/// More than anybody reads.
+/// Maximum number of listed violations.
 const MOST_LISTED: usize = 50;
 
 pub(super) fn section(out: &mut Html, run: &Run) {
@@ -19,24 +19,25 @@ pub(super) fn section(out: &mut Html, run: &Run) {
         return;
     }
     out.raw(
-        "<p>A lease can end without its holder noticing: the process may stall between checking the \
-         lease and writing. So most locks of this run have a fencing token, a number that increases \
-         with every holder. The resource is a cell that stores the highest token seen and refuses \
-         lower ones. Some holders deliberately write without a check, or again after the end.</p>\n\
+        "<p>A lease can end before its holder notices it, for example if the process stalls between \
+         checking the lease and writing. Therefore, most locks of this run have a fencing token, a \
+         number that increases with each holder. The resource stores the highest token that it has \
+         received, and refuses writes with lower ones. To test this, some holders write without \
+         checking the lease, or after its end.</p>\n\
          <dl class=\"figures\">",
     );
     out.define("Tokens", count(fencing.tokens));
-    out.define("Had to be higher than an earlier one", count(fencing.ordered));
+    out.define("Tokens compared with an earlier one", count(fencing.ordered));
     out.define("Leases that expired in a stopped process", count(fencing.slept_through));
     out.define("Writes accepted", count(fencing.accepted));
-    out.define("Writes after the lease", count(fencing.late));
+    out.define("Writes after the end of the lease", count(fencing.late));
     out.define("Writes refused", count(fencing.refused));
     out.raw("</dl>\n");
     let refused = BreachKind::HolderRefused.count(&fencing.excused);
     let caught = fencing.refused.saturating_sub(refused);
     out.put(format_args!(
-        "<p>{} refused, because a later holder had written. A write after the end of a lease is \
-         harmless until a later holder writes, and is accepted until then.</p>\n",
+        "<p>{} refused, because a later holder had written. Until a later holder writes, a late \
+         write is harmless and is accepted.</p>\n",
         counted(caught, "late write was", "late writes were"),
     ));
     excused(out, run, refused);
@@ -44,12 +45,12 @@ pub(super) fn section(out: &mut Html, run: &Run) {
     out.raw("</section>\n");
 }
 
-/// What is no finding, and why.
+/// Writes which violations are not findings, and why.
 fn excused(out: &mut Html, run: &Run, refused: u64) {
     if refused > 0 {
         out.put(format_args!(
-            "<p>{} refused while the lease was valid: another client held the lock, too. That is \
-             possible outside the promise; the cell accepted only the higher token.</p>\n",
+            "<p>{} refused while the lease was valid, because another client also held the lock. This \
+             is possible outside the guarantee. The resource accepted only the higher token.</p>\n",
             counted(refused, "holder was", "holders were"),
         ));
     }
@@ -57,11 +58,11 @@ fn excused(out: &mut Html, run: &Run, refused: u64) {
     if wipes > 0 {
         let across = number(run.fencing.excused.len()) - refused;
         out.put(format_args!(
-            "<p>All nodes lost all data at once {}, including the token counters. Tokens then start again \
-             from the wall clock, which all clients of this run share. {} seen across such a loss; \
-             these do not count as findings.</p>\n",
+            "<p>All nodes lost all data at once {}, including the token counters. New tokens then start \
+             from the wall clock, which all clients of this run share. {} detected after such a loss, \
+             and not counted as findings.</p>\n",
             counted(number(wipes), "time", "times"),
-            counted(across, "breach was", "breaches were"),
+            counted(across, "violation was", "violations were"),
         ));
     }
 }
@@ -70,7 +71,7 @@ fn list(out: &mut Html, breaches: &[Breach]) {
     if breaches.is_empty() {
         return;
     }
-    let all = counted(number(breaches.len()), "breach", "breaches");
+    let all = counted(number(breaches.len()), "violation", "violations");
     out.put(format_args!("<h3>{all}</h3>\n<ol class=\"overlaps\">\n"));
     for breach in breaches.iter().take(MOST_LISTED) {
         let Breach { kind, first, second, under } = breach;
@@ -83,10 +84,10 @@ fn list(out: &mut Html, breaches: &[Breach]) {
         for (term, hold) in [("First holder", first), ("Second holder", second)] {
             let token = hold.token.map_or_else(|| "none".into(), |token| token.to_string());
             let asked = at(hold.asked);
-            out.define(term, format_args!("token {token}, asked for at {asked}, {}", holder(hold)));
+            out.define(term, format_args!("token {token}, requested at {asked}, {}", holder(hold)));
         }
-        let under = if under.is_empty() { "nothing".into() } else { under.join(", ") };
-        out.define("Under", under);
+        let under = if under.is_empty() { "none".into() } else { under.join(", ") };
+        out.define("Active faults", under);
         out.raw("</dl></li>\n");
     }
     out.raw("</ol>\n");

@@ -1,4 +1,4 @@
-//! What was looked for, and what was found of it.
+//! The checks of a run, and their findings.
 
 use super::{
     html::{Html, Text},
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::record::{BreachKind, Call, End, Findings, Hold, Overlap, Run};
 
-/// More than anybody reads. The timeline marks all of them.
+/// Maximum number of listed findings of a kind. The timeline marks all overlaps.
 const MOST_LISTED: usize = 200;
 const MOST_CALLS: usize = 10;
 
@@ -26,35 +26,31 @@ pub(super) fn section(out: &mut Html, run: &Run) {
     out.raw("</section>\n");
 }
 
-/// All that was checked, so that a clean run says what it is clean of.
+/// Writes the table of all checks, including checks without findings.
 fn checks(out: &mut Html, found: &Findings) {
     let breaches = |kind: BreachKind| kind.count(&found.breaches);
     let rows = [
         ("Overlaps", "two tenures of one resource at the same time", number(found.overlaps.len())),
         (
             "Stale writes accepted",
-            "of a holder, after a later one had written",
+            "although a later holder had written",
             breaches(BreachKind::StaleWrite),
         ),
         (
             "Tokens out of order",
-            "lower than that of an earlier holder",
+            "lower than the token of an earlier holder",
             breaches(BreachKind::LowerToken),
         ),
         ("Equal tokens", "of two tenures of one resource", breaches(BreachKind::EqualTokens)),
-        (
-            "Holders refused",
-            "by the cell while the lease was valid",
-            breaches(BreachKind::HolderRefused),
-        ),
-        ("Lost updates", "of counters that only holders write", found.lost_updates),
-        ("Late losses", "reported after the validity of the tenure had ended", found.late_losses),
-        ("Overdue calls", "that took longer than the library promises", found.overdue_calls),
+        ("Holders refused", "although their lease was valid", breaches(BreachKind::HolderRefused)),
+        ("Lost updates", "of counters that are updated under a lock", found.lost_updates),
+        ("Losses reported late", "after the validity had ended", found.late_losses),
+        ("Overdue calls", "that exceeded their time limit", found.overdue_calls),
         ("Panics", "in clients", found.panics),
         ("Leaked tasks", "left in clients", found.leaked_tasks),
         ("Leaked connections", "left open on nodes", found.leaked_connections),
         ("Leaked keys", "left on nodes without an expiry", found.leaked_keys),
-        ("Other findings", "of all kinds", number(found.others.len())),
+        ("Other findings", "not counted above", number(found.others.len())),
     ];
     out.raw("<div class=\"checks\">");
     out.begin_table("Checks: all counts must be zero", 2, &["Check", "Result", "Count"]);
@@ -82,7 +78,7 @@ fn overlaps(out: &mut Html, overlaps: &[Overlap]) {
         let length = length(overlap);
         out.put(format_args!(
             "<li><h4>Resource {}, for {}</h4><p>at {}</p>\
-             <button type=\"button\" class=\"show\" data-overlap=\"{nth}\" hidden>Show on the \
+             <button type=\"button\" class=\"show\" data-overlap=\"{nth}\" hidden>Show in the \
              timeline</button>",
             overlap.first.resource,
             took(length),
@@ -92,9 +88,8 @@ fn overlaps(out: &mut Html, overlaps: &[Overlap]) {
         out.raw("<dl>");
         out.define("First holder", holder(&overlap.first));
         out.define("Second holder", holder(&overlap.second));
-        let under =
-            if overlap.under.is_empty() { "nothing".into() } else { overlap.under.join(", ") };
-        out.define("Under", under);
+        let under = if overlap.under.is_empty() { "none".into() } else { overlap.under.join(", ") };
+        out.define("Active faults", under);
         out.raw("</dl></li>\n");
     }
     out.raw("</ol>\n");
@@ -104,16 +99,16 @@ fn overlaps(out: &mut Html, overlaps: &[Overlap]) {
 pub(super) fn more(out: &mut Html, len: usize, listed: usize) {
     if len > listed {
         let rest = count(number(len - listed));
-        out.put(format_args!("<p>And {rest} more, which are not listed.</p>\n"));
+        out.put(format_args!("<p>{rest} more are not listed.</p>\n"));
     }
 }
 
-/// How long both of them held.
+/// Time for which both clients held the lock.
 pub(super) fn length(overlap: &Overlap) -> u64 {
     overlap.first.until.min(overlap.second.until).saturating_sub(overlap.second.from)
 }
 
-/// Who it was, from when to when, and how it ended.
+/// Describes a tenure: client, task, start, end, and how it ended.
 pub(super) fn holder(hold: &Hold) -> String {
     let end = match hold.end {
         End::Released => "released",
@@ -130,7 +125,7 @@ pub(super) fn holder(hold: &Hold) -> String {
     )
 }
 
-/// Both tenures on one scale, and what they share.
+/// Draws both tenures on one scale, and marks the overlap.
 fn picture(out: &mut Html, overlap: &Overlap) {
     const WIDTH: u64 = 1_000;
     let (first, second) = (&overlap.first, &overlap.second);
@@ -154,7 +149,7 @@ fn picture(out: &mut Html, overlap: &Overlap) {
     ));
 }
 
-/// The calls that took longest past their bound.
+/// Writes the table of the calls that exceeded their time limit the most.
 fn overdue(out: &mut Html, run: &Run) {
     if run.findings.overdue_calls == 0 {
         return;
@@ -163,11 +158,11 @@ fn overdue(out: &mut Html, run: &Run) {
     let mut worst: Vec<_> = run.calls.iter().filter(|call| over(call) > 0).collect();
     worst.sort_unstable_by_key(|call| std::cmp::Reverse(over(call)));
     out.begin_table(
-        "Calls furthest past their bound",
+        "Calls that exceeded their time limit the most",
         2,
-        &["Call", "Outcome", "Client", "Began", "Took", "Bound"],
+        &["Call", "Outcome", "Client", "Start", "Duration", "Limit"],
     );
-    // Calls that were late by less than the slack are none of the findings.
+    // Calls that exceeded their limit by less than the slack are no findings.
     let most = usize::try_from(run.findings.overdue_calls).unwrap_or(MOST_CALLS).min(MOST_CALLS);
     for call in worst.into_iter().take(most) {
         out.put(format_args!(

@@ -1,10 +1,10 @@
 
-// What the pointer is over, in words.
+// The tooltip: text for the position of the pointer.
 
 const tip = byId("hover");
 const ENDS = ["released", "expired before the release", "lost, and the holder was notified"];
 
-/** Words for a place of the canvas, and what to show over all lines. */
+/** The text for a position on the canvas, and the span to highlight on all lines. */
 function find(x, y) {
   const scrolled = y + box.scrollTop;
   if (x < plot.gutter || y < AXIS) return null;
@@ -20,7 +20,7 @@ function findFault({ target, top }, x, y) {
   if (near.length === 0) return null;
   const words = near.slice(0, 3).map(({ nemesis, from, until }) =>
     `${nemesis.letter}  ${nemesis.name}, ${target.name}\nat ${clock(from)} for ${took(until - from)}` +
-    (nemesis.promised ? "" : "\noutside the promise"));
+    (nemesis.promised ? "" : "\noutside the guarantee"));
   const fault = near[0];
   return { words: words.join("\n"), from: fault.from, until: fault.until, paint: fault.nemesis.paint };
 }
@@ -35,7 +35,7 @@ function findHold(row, x) {
   }
   const all = holdsAt(row, x);
   if (all.length === 0) return null;
-  const words = all.length <= 2 ? all.join("\n") : `resource ${row.resource}: ${all.length} tenures here\nzoom in to tell them apart`;
+  const words = all.length <= 2 ? all.join("\n") : `resource ${row.resource}: ${all.length} tenures here\nzoom in to separate them`;
   return { words, from: 0, until: 0, paint: colors.ink };
 }
 
@@ -63,7 +63,7 @@ function hover(event) {
   const [x, y] = [event.clientX - live.left, event.clientY - live.top];
   const left = x + 14 + tip.offsetWidth < live.width ? x + 14 : x - 14 - tip.offsetWidth;
   tip.style.left = `${Math.max(0, Math.min(left, live.width - tip.offsetWidth))}px`;
-  // A finger would hide what is below it.
+  // Above the finger, which would cover it.
   tip.style.top = `${event.pointerType === "touch" ? y - tip.offsetHeight - 24 : y + 16}px`;
 }
 

@@ -1,21 +1,21 @@
-//! Writing HTML, with everything escaped that came from outside.
+//! Writer of HTML that escapes text from the run.
 
 use std::fmt::{self, Display, Write};
 
-/// A page, or a part of one.
+/// A page, or a part of a page.
 #[derive(Default)]
 pub(super) struct Html(String);
 
-/// Text that is shown as it is, whatever characters are in it.
+/// Text, whose special characters are escaped.
 pub(super) struct Text<T>(pub(super) T);
 
-/// Escapes what passes.
+/// Escapes the text that is written to it.
 struct Escape<'a, 'b>(&'a mut fmt::Formatter<'b>);
 
 impl Html {
-    /// Appends what is formatted. Values of a run belong into [`Text`].
+    /// Appends formatted HTML. Text from the run must be wrapped in [`Text`].
     pub(super) fn put(&mut self, part: fmt::Arguments<'_>) {
-        // A `String` takes everything.
+        // Writing to a `String` cannot fail.
         let _ = self.0.write_fmt(part);
     }
 
@@ -24,13 +24,13 @@ impl Html {
         self.0.push_str(part);
     }
 
-    /// Appends a definition: a term, and what it says.
+    /// Appends a term and its value, as an entry of a `dl` element.
     pub(super) fn define(&mut self, term: &str, what: impl Display) {
         self.put(format_args!("<div><dt>{}</dt><dd>{}</dd></div>", Text(term), Text(what)));
     }
 
-    /// Begins a table that scrolls in a box of its own where it is too wide. After so many columns
-    /// with text, the others have numbers.
+    /// Begins a table, in a box that scrolls if the table is too wide. The first `texts` columns contain text, the other
+    /// columns contain numbers.
     pub(super) fn begin_table(&mut self, caption: &str, texts: usize, columns: &[&str]) {
         self.put(format_args!(
             "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{caption}\">\
@@ -49,7 +49,7 @@ impl Html {
         self.raw("</tbody></table></div>\n");
     }
 
-    /// The HTML.
+    /// Returns the HTML.
     pub(super) fn finish(self) -> String {
         self.0
     }
@@ -70,8 +70,8 @@ impl Write for Escape<'_, '_> {
                 '>' => self.0.write_str("&gt;")?,
                 '"' => self.0.write_str("&quot;")?,
                 '\'' => self.0.write_str("&#39;")?,
-                // Control characters have no place in HTML, and direction marks would reorder the
-                // words around them.
+                // HTML does not allow control characters. Direction marks would reorder the text around
+                // them.
                 '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
                     self.0.write_char('\u{fffd}')?;
                 }

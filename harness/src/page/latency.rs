@@ -1,4 +1,4 @@
-//! How long calls took.
+//! Durations of calls.
 
 use super::{
     html::Html,
@@ -7,7 +7,7 @@ use super::{
 use crate::record::{Call, Verb};
 
 const VERBS: [Verb; 3] = [Verb::Acquire, Verb::Extend, Verb::Release];
-/// Where a decade's ten bins begin, in hundredths.
+/// Lower limits of the ten bins of a decade, in hundredths.
 const STEPS: [u64; 10] = [100, 126, 158, 200, 251, 316, 398, 501, 631, 794];
 const BIN_WIDTH: usize = 6;
 const HEIGHT: u32 = 90;
@@ -42,7 +42,7 @@ pub(super) fn section(out: &mut Html, calls: &[Call]) {
         }
         row(out, name(verb), &every);
         if !ok.is_empty() && ok.len() < every.len() {
-            row(out, &format!("{}, ok only", name(verb)), &ok);
+            row(out, &format!("{}, successful", name(verb)), &ok);
         }
         all.push((name(verb), every));
     }
@@ -56,8 +56,8 @@ pub(super) fn section(out: &mut Html, calls: &[Call]) {
         histogram(out, name, took, first, last);
     }
     out.raw(
-        "</div>\n<p class=\"note\">All outcomes together. Both scales are logarithmic; the dashed \
-         lines are at p50 and p99.</p>\n</section>\n",
+        "</div>\n<p class=\"note\">Calls with any outcome. Both axes are logarithmic. The dashed \
+         lines mark p50 and p99.</p>\n</section>\n",
     );
 }
 
@@ -72,13 +72,13 @@ fn row(out: &mut Html, name: &str, took_sorted: &[u64]) {
     out.raw("</tr>");
 }
 
-/// The nearest rank: the least that so many do not exceed.
+/// Percentile by nearest rank: the smallest value that at least `permille` of the values do not exceed.
 pub(super) fn percentile(sorted: &[u64], permille: usize) -> u64 {
     let rank = (sorted.len() * permille).div_ceil(1_000).max(1);
     sorted.get(rank - 1).copied().unwrap_or(0)
 }
 
-/// Ten bins for each decade of nanoseconds.
+/// Index of the bin; each decade of nanoseconds has ten bins.
 fn bin(nanos: u64) -> usize {
     let nanos = nanos.max(1);
     let decade = nanos.ilog10();

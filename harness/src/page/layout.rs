@@ -1,4 +1,4 @@
-//! Which rows the timeline has, and what is on them.
+//! The rows of the timeline: targets with their faults, and resources with their holds.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -7,28 +7,28 @@ use crate::record::{Fault, Hold, Overlap, Run, Stretch};
 
 /// The rows of the timeline.
 pub(super) struct Layout<'a> {
-    /// The end of all that is drawn; at least a nanosecond.
+    /// End of the time axis; at least one nanosecond.
     pub(super) end: u64,
-    /// What nemeses worked on.
+    /// The targets of faults.
     pub(super) targets: Vec<Target<'a>>,
-    /// Where the number of nodes changes; none, if it does not.
+    /// The parts of the run if the number of nodes changes; otherwise empty.
     pub(super) changes: &'a [Stretch],
-    /// What was held.
+    /// The resources that were held.
     pub(super) rows: Vec<Row<'a>>,
 }
 
 /// A node or a client.
 pub(super) struct Target<'a> {
     pub(super) name: &'a str,
-    /// As many as faults work on it at one time.
+    /// Maximum number of faults that are active on the target at the same time.
     pub(super) lanes: usize,
     pub(super) faults: Vec<Placed<'a>>,
 }
 
-/// A fault, and where it is drawn.
+/// A fault and its position.
 pub(super) struct Placed<'a> {
     pub(super) fault: &'a Fault,
-    /// Which of the nemeses did it.
+    /// Index of its kind.
     pub(super) nemesis: usize,
     pub(super) lane: usize,
 }
@@ -37,9 +37,9 @@ pub(super) struct Placed<'a> {
 #[derive(Default)]
 pub(super) struct Row<'a> {
     pub(super) resource: u16,
-    /// By their beginning.
+    /// Sorted by their start.
     pub(super) holds: Vec<&'a Hold>,
-    /// With their places in the findings.
+    /// Overlaps, with their indices in the findings.
     pub(super) overlaps: Vec<(usize, &'a Overlap)>,
 }
 
@@ -86,14 +86,14 @@ fn targets<'a>(faults: &'a [Fault], nemeses: &[Nemesis<'_>]) -> Vec<Target<'a>> 
         .collect()
 }
 
-/// Nodes before others, and `node 2` before `node 10`.
+/// Sort key: nodes before other targets, and `node 2` before `node 10`.
 fn order(target: &str) -> (Reverse<bool>, &str, u64, &str) {
     let name = target.trim_end_matches(|char: char| char.is_ascii_digit());
     let number = target[name.len()..].parse().unwrap_or(u64::MAX);
     (Reverse(target.starts_with("node")), name, number, target)
 }
 
-/// Puts faults that overlap on different lanes.
+/// Places overlapping faults on different lanes.
 fn placed<'a>(faults: &[&'a Fault], nemeses: &[Nemesis<'_>]) -> (usize, Vec<Placed<'a>>) {
     let mut ends: Vec<u64> = Vec::new();
     let mut all = Vec::with_capacity(faults.len());
@@ -104,7 +104,7 @@ fn placed<'a>(faults: &[&'a Fault], nemeses: &[Nemesis<'_>]) -> (usize, Vec<Plac
             ends.len() - 1
         });
         ends[lane] = fault.until;
-        // They are by name, and all names are there.
+        // `nemeses` is sorted by name and contains all names.
         let by = nemeses.partition_point(|nemesis| nemesis.name < fault.nemesis.as_str());
         all.push(Placed { fault, nemesis: by, lane });
     }

@@ -1,11 +1,11 @@
-// What the run is. Times are microseconds from its start.
+// Data of the run. Times are in microseconds since its start.
 
 const byId = (id) => document.getElementById(id);
 const run = JSON.parse(byId("run").textContent);
 
 /**
- * Spreads a row's flat list. `ends` never falls, so that both lists can be searched. `half` is 1
- * and 2 of two tenures that overlap, 0 of others.
+ * Unpacks the flat list of a row. `from` and `ends` are sorted, so that they can be searched. `half` is
+ * 1 and 2 for two tenures that overlap, and 0 for others.
  */
 function unpack({ resource, holds }) {
   const length = holds.length / 4;
@@ -53,7 +53,7 @@ const targets = run.targets.map(({ name, lanes, faults }) => {
   return { name, lanes, faults: list };
 });
 
-/** The first place whose time is at least this. */
+/** The index of the first time that is at least `time`. */
 function first(times, time) {
   let low = 0;
   let high = times.length;
@@ -65,7 +65,7 @@ function first(times, time) {
   return low;
 }
 
-// What is seen of it.
+// The visible part.
 const SHORTEST = 20;
 const view = { from: 0, until: run.end };
 
@@ -80,7 +80,7 @@ function look(from, long) {
 const span = () => view.until - view.from;
 const clock = (time) => `${(time / 1e6).toFixed(6)} s`;
 
-/** Rounded down, as everywhere on the page. */
+/** Formats a number with three digits, rounded down as everywhere on the page. */
 function threeDigits(x) {
   const digits = x < 10 ? 2 : x < 100 ? 1 : 0;
   return (Math.floor(x * 10 ** digits + 1e-9) / 10 ** digits).toFixed(digits);

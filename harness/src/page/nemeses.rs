@@ -1,4 +1,4 @@
-//! The nemeses: how often and how long each was at work, and what went on meanwhile.
+//! The kinds of faults (nemeses): how often and how long each was active, and the acquires and overlaps in that time.
 
 use std::collections::BTreeMap;
 
@@ -8,24 +8,24 @@ use super::{
 };
 use crate::record::{Fault, Overlap, Run, SkippedFault};
 
-/// How many colors the style sheet has for them.
+/// Number of fault colors in the style sheet.
 const COLORS: usize = 10;
 
-/// One of them.
+/// A kind of fault.
 pub(super) struct Nemesis<'a> {
     pub(super) name: &'a str,
-    /// Tells it where its color does not.
+    /// Label, for readers who cannot distinguish the colors.
     pub(super) letter: String,
-    /// Of the style sheet.
+    /// Index of the color in the style sheet.
     pub(super) color: usize,
-    /// True if Redlock promises exclusion under all of its faults.
+    /// True if all faults of this kind are within the guarantee of Redlock.
     pub(super) is_promised: bool,
     times: u64,
-    /// When it was at work on anything, in order and disjoint.
+    /// Times at which a fault of this kind was active, in order and disjoint.
     spans: Vec<(u64, u64)>,
 }
 
-/// All that were at work in a run, by name.
+/// The kinds of faults in a run, sorted by name.
 pub(super) fn of(run: &Run) -> Vec<Nemesis<'_>> {
     let mut by_name: BTreeMap<&str, Vec<&Fault>> = BTreeMap::new();
     for fault in &run.faults {
@@ -45,7 +45,7 @@ pub(super) fn of(run: &Run) -> Vec<Nemesis<'_>> {
         .collect()
 }
 
-/// A … Z, AA, AB, …
+/// Label number `nth`: A … Z, AA, AB, …
 fn letter(mut nth: usize) -> String {
     let mut letters = Vec::new();
     loop {
@@ -73,7 +73,7 @@ fn time(spans: &[(u64, u64)]) -> u64 {
     spans.iter().map(|(from, until)| until - from).sum()
 }
 
-/// How many of these moments, which are in order, are in a span.
+/// Number of `moments`, which are sorted, within the spans.
 fn within(moments: &[u64], spans: &[(u64, u64)]) -> u64 {
     let before = |time: u64| moments.partition_point(|moment| *moment < time);
     spans.iter().map(|(from, until)| number(before(*until) - before(*from))).sum()
@@ -95,12 +95,12 @@ pub(super) fn section(out: &mut Html, run: &Run, nemeses: &[Nemesis<'_>]) {
         2,
         &[
             "Fault",
-            "Promise",
-            "Times",
+            "Guarantee",
+            "Applied",
             "Active time",
-            "Of the run",
-            "Acquired",
-            "A second",
+            "Share of the run",
+            "Acquires",
+            "Acquires/s",
             "Overlaps",
         ],
     );
@@ -120,14 +120,14 @@ pub(super) fn section(out: &mut Html, run: &Run, nemeses: &[Nemesis<'_>]) {
     row(out, ["no fault", "–", "–"], calm, lasted, acquired, number(under));
     out.end_table();
     out.raw(
-        "<p class=\"note\">Active time counts once for all targets of a fault. Several faults can be \
-         active at the same time.</p>\n",
+        "<p class=\"note\">Time in which a fault is active on several targets is counted once. \
+         Different faults can be active at the same time.</p>\n",
     );
     skipped(out, run);
     out.raw("</section>\n");
 }
 
-/// The faults that could not be applied, if there are any.
+/// Lists the faults that could not be applied.
 fn skipped(out: &mut Html, run: &Run) {
     if run.skipped.is_empty() {
         return;
@@ -139,7 +139,7 @@ fn skipped(out: &mut Html, run: &Run) {
     out.raw("</ul>\n");
 }
 
-/// A row: its first cells, which are HTML, and then what went on in the time.
+/// Writes a row: its first cells, which are HTML, then the acquires and overlaps in `time`.
 fn row(out: &mut Html, first: [&str; 3], time: u64, lasted: u64, acquired: u64, overlaps: u64) {
     let [name, promise, times] = first;
     let rate = u128::from(acquired) * 1_000_000_000 / u128::from(time.max(1));
@@ -157,7 +157,7 @@ fn row(out: &mut Html, first: [&str; 3], time: u64, lasted: u64, acquired: u64, 
     ));
 }
 
-/// A nemesis' color and letter.
+/// The legend key of a kind of fault: its color and letter.
 pub(super) fn key(nemesis: &Nemesis<'_>) -> String {
     format!("<span class=\"key f{}\" aria-hidden=\"true\">{}</span>", nemesis.color, nemesis.letter)
 }

@@ -1,4 +1,4 @@
-//! What came of calls.
+//! Outcomes of calls.
 
 use std::{
     cmp::Reverse,

@@ -1,5 +1,5 @@
 
-// How it is drawn: the axis, a line for each target and for each resource, and the strip above.
+// Drawing: the axis, a line for each target and for each resource, and the overview above.
 
 const AXIS = 24;
 const LANE = 12;
@@ -35,7 +35,7 @@ function readColors() {
   run.nemeses.forEach((nemesis, i) => { nemesis.paint = colors.faults[i]; });
 }
 
-/** A canvas as large as it is shown, in the screen's own pixels. */
+/** Sets the size of a canvas in physical pixels, clears it, and returns its context. */
 function prepare(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;
   const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
@@ -52,7 +52,7 @@ function prepare(canvas, width, height) {
   return pen;
 }
 
-/** What is so short that it has no pixels of its own is gathered here: how much of each is held. */
+/** Draws the tenures that are wide enough, and returns the share of each pixel that the other tenures cover. */
 function shades(row, from, until, width, draw) {
   const covered = new Float32Array(width + 1);
   const perPixel = (until - from) / width;
@@ -68,7 +68,7 @@ function shades(row, from, until, width, draw) {
     }
     any = true;
     for (let x = Math.floor(left); x <= right && x <= width; x++) {
-      // Never nothing, so that it is seen.
+      // Never zero, so that it is visible.
       covered[x] += Math.max(1e-6, Math.min(right, x + 1) - Math.max(left, x));
     }
   }
@@ -92,7 +92,7 @@ function paintShades(pen, covered, left, top, height) {
 function paintRow(pen, row, top) {
   const bar = ROW - 8;
   const covered = shades(row, view.from, view.until, Math.floor(plot.width), (i, x, width) => {
-    // Of two holders at one time, each has a half of the line.
+    // Two holders at the same time get a half of the line each.
     const half = row.half[i];
     const y = top + 6 + (half === 2 ? bar / 2 + 0.5 : 0);
     const height = half === 0 ? bar : bar / 2 - 0.5;
@@ -112,7 +112,7 @@ function paintRow(pen, row, top) {
   for (const mark of row.marks) paintMark(pen, mark, top, bar);
 }
 
-/** At least three pixels wide, with a triangle over it: seen at every zoom. */
+/** Draws an overlap at least three pixels wide, with a triangle above it: visible at every zoom level. */
 function paintMark(pen, mark, top, bar) {
   if (mark.until < view.from || mark.from > view.until) return;
   const left = Math.max(xOf(mark.from), plot.gutter);
@@ -122,7 +122,7 @@ function paintMark(pen, mark, top, bar) {
   if (width < 16) {
     pen.fillRect(left - (width > 3 ? 0 : 1.5), top + 5, width, bar + 2);
   } else {
-    // Wide enough to show both tenures through it.
+    // Wide marks are transparent, so that both tenures remain visible.
     pen.globalAlpha = 0.45;
     pen.fillRect(left, top + 5, width, bar + 2);
     pen.globalAlpha = 1;
@@ -172,7 +172,7 @@ function paintAxis(pen) {
   }
 }
 
-/** A line where another number of nodes begins, and how many it is. */
+/** Draws a line with a label where the number of nodes changes. */
 function paintChanges(pen) {
   for (let i = 0; i < run.changes.length; i += 2) {
     const [nodes, from] = run.changes.slice(i, i + 2);
@@ -196,7 +196,7 @@ function paint() {
   const pen = prepare(canvas, width, plot.height);
   paintAxis(pen);
   if (picked && picked.until > view.from && picked.from < view.until) {
-    // What is pointed at, over all lines.
+    // Highlights the span below the pointer on all lines.
     pen.globalAlpha = 0.14;
     pen.fillStyle = picked.paint;
     const left = Math.max(plot.gutter, xOf(picked.from));
@@ -226,7 +226,7 @@ function paint() {
   byId("span").textContent = `${clock(view.from)} – ${clock(view.until)} (${took(span())})`;
 }
 
-// The strip: how much is held of everything, which does not change, and what is seen of it.
+// The overview: the share of resources held over time, which is computed once, and the visible part.
 let held = null;
 function paintMap() {
   const [width, height] = [map.clientWidth, map.clientHeight];
@@ -255,7 +255,7 @@ function paintMap() {
   for (const mark of marks) pen.fillRect((mark.from / run.end) * width - 1, 0, 3, height);
 }
 
-/** How much of each pixel's time is held, of all resources; 1 is the most there is. */
+/** The time held in each pixel, summed over all resources and scaled to a maximum of 1. */
 function density(width) {
   const all = new Float32Array(width);
   const perPixel = run.end / width;

@@ -1,4 +1,4 @@
-//! Runs to try the page with, the same for the same seed.
+//! Sample runs for tests of the page, generated from a seed.
 
 use super::words::number;
 use crate::record::{
@@ -21,7 +21,7 @@ const NEMESES: [(&str, bool); 8] = [
     ("restart a node empty", false),
 ];
 
-/// Numbers that look random: splitmix64.
+/// Pseudorandom numbers (splitmix64).
 struct Dice(u64);
 
 impl Dice {
@@ -41,14 +41,14 @@ impl Dice {
         u16::try_from(self.below(end.into())).unwrap()
     }
 
-    /// Mostly near `low`, rarely sixty times that.
+    /// A number that is usually near `low`, and rarely up to sixty times as large.
     fn skewed(&mut self, low: u64) -> u64 {
         let doublings = self.below(7).min(self.below(7)).min(self.below(7));
         (low << doublings) + self.below(low << doublings)
     }
 }
 
-/// A run of which nobody started anything.
+/// A run without locks, faults and calls.
 pub(super) fn empty() -> Run {
     Run {
         setting: Setting {
@@ -74,7 +74,7 @@ pub(super) fn empty() -> Run {
     }
 }
 
-/// A run in which nothing was found.
+/// A run without findings.
 pub(super) fn clean(holds: u64, faults: u64) -> Run {
     let mut run = empty();
     let mut dice = Dice(run.setting.seed);
@@ -90,7 +90,7 @@ pub(super) fn clean(holds: u64, faults: u64) -> Run {
     run
 }
 
-/// A run outside the promise in three parts, in which late writers were caught.
+/// A run outside the guarantee, with three parts and refused late writes.
 pub(super) fn fenced() -> Run {
     let mut run = clean(3_000, 60);
     run.setting.mode = "outside".into();
@@ -119,7 +119,7 @@ pub(super) fn fenced() -> Run {
     run
 }
 
-/// A run inside the promise in which several things were found.
+/// A run within the guarantee, with findings of several kinds.
 pub(super) fn dirty() -> Run {
     let mut run = clean(8_000, 120);
     let mut dice = Dice(1);
@@ -160,7 +160,7 @@ fn fault(dice: &mut Dice, lasted: u64) -> Fault {
     Fault { nemesis: nemesis.into(), target, from, until, is_promised }
 }
 
-/// A tenure somewhere in its period, and the calls around it.
+/// Adds a tenure at a random time of its period, and its calls.
 fn hold(run: &mut Run, dice: &mut Dice, resource: u16, begin: u64, period: u64) {
     let took = dice.skewed(180 * MICROSECOND).min(period / 4);
     let from = begin + took + dice.below(period / 4);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::{render, samples, words};
 use crate::record::{Breach, BreachKind, Hold, Overlap, Run};
 
-/// What is in the first heading, without its tags.
+/// The text of the first heading, without tags.
 fn verdict(run: &Run) -> String {
     let page = render(run);
     let (_, rest) = page.split_once("<h1>").unwrap();
@@ -19,49 +19,49 @@ fn json(page: &str) -> serde_json::Value {
 }
 
 #[test]
-fn a_clean_run_says_what_it_is_clean_of() {
+fn clean_run_shows_numbers_of_tenures_and_faults() {
     assert_eq!(
         verdict(&samples::clean(4_800, 39)),
-        "No two holders in 4,800 tenures under 39 faults"
+        "No two holders at once in 4,800 tenures under 39 faults"
     );
-    assert_eq!(verdict(&samples::clean(1, 0)), "No two holders in 1 tenure without faults");
+    assert_eq!(verdict(&samples::clean(1, 0)), "No two holders at once in 1 tenure without faults");
 }
 
 #[test]
-fn a_dirty_run_says_what_was_found() {
+fn heading_lists_the_findings() {
     let mut run = samples::dirty();
     assert_eq!(
         verdict(&run),
-        "FOUND: 3 overlaps, 1 lost update, 2 overdue calls and 1 other finding"
+        "FINDINGS: 3 overlaps, 1 lost update, 2 overdue calls and 1 other finding"
     );
     run.findings.lost_updates = 0;
     run.findings.overdue_calls = 0;
     run.findings.others.clear();
-    assert_eq!(verdict(&run), "FOUND: 3 overlaps");
+    assert_eq!(verdict(&run), "FINDINGS: 3 overlaps");
 }
 
 #[test]
-fn an_overlap_outside_of_the_promise_is_no_finding_but_a_panic_is() {
+fn overlap_outside_the_guarantee_is_no_finding_but_a_panic_is() {
     let mut run = samples::dirty();
     run.setting.mode = "outside".into();
     run.findings.overdue_calls = 0;
     run.findings.others.clear();
     let words = verdict(&run);
-    assert!(words.starts_with("Outside the promise: 3 overlaps and 1 lost update in"), "{words}");
+    assert!(words.starts_with("Outside the guarantee: 3 overlaps and 1 lost update in"), "{words}");
     run.findings.panics = 1;
-    assert!(verdict(&run).starts_with("FOUND: "));
+    assert!(verdict(&run).starts_with("FINDINGS: "));
 }
 
 #[test]
-fn an_empty_run_is_not_called_clean() {
-    assert_eq!(verdict(&samples::empty()), "No lock was acquired: this run shows nothing");
+fn empty_run_has_no_result() {
+    assert_eq!(verdict(&samples::empty()), "No lock was acquired: this run has no result");
     let mut run = samples::empty();
     run.findings.panics = 1;
-    assert_eq!(verdict(&run), "FOUND: 1 panic");
+    assert_eq!(verdict(&run), "FINDINGS: 1 panic");
 }
 
 #[test]
-fn every_overlap_is_listed_with_both_holders_and_what_was_at_work() {
+fn overlap_is_listed_with_both_holders_and_active_faults() {
     let run = samples::dirty();
     let page = render(&run);
     assert_eq!(page.matches("<dt>First holder</dt>").count(), 3);
@@ -75,14 +75,14 @@ fn every_overlap_is_listed_with_both_holders_and_what_was_at_work() {
 }
 
 #[test]
-fn fencing_that_fails_is_found_in_both_modes() {
+fn fencing_violation_is_a_finding_in_both_modes() {
     let mut run = samples::fenced();
     let breach = &mut run.fencing.excused.remove(0);
     for (kind, words) in [
-        (BreachKind::StaleWrite, "FOUND: 2 stale writes accepted"),
-        (BreachKind::LowerToken, "FOUND: 2 tokens out of order"),
-        (BreachKind::EqualTokens, "FOUND: 2 pairs of equal tokens"),
-        (BreachKind::HolderRefused, "FOUND: 2 holders refused"),
+        (BreachKind::StaleWrite, "FINDINGS: 2 stale writes accepted"),
+        (BreachKind::LowerToken, "FINDINGS: 2 tokens out of order"),
+        (BreachKind::EqualTokens, "FINDINGS: 2 pairs of equal tokens"),
+        (BreachKind::HolderRefused, "FINDINGS: 2 holders refused"),
     ] {
         breach.kind = kind;
         run.findings.breaches = vec![breach.clone(); 2];
@@ -98,20 +98,20 @@ fn fencing_that_fails_is_found_in_both_modes() {
 }
 
 #[test]
-fn what_fencing_did_is_told() {
+fn fencing_section_explains_refused_writes() {
     let mut run = samples::fenced();
     let page = render(&run);
     for words in ["320 late writes were refused", "1 holder was refused", "at once 1 time"] {
         assert!(page.contains(words), "{words}");
     }
-    assert!(page.contains("1 breach was seen"), "across the wipe");
-    assert!(verdict(&run).starts_with("No two holders"), "none of it is a finding");
+    assert!(page.contains("1 violation was detected"), "after the wipe");
+    assert!(verdict(&run).starts_with("No two holders"), "no findings");
     run.fencing.tokens = 0;
     assert!(render(&run).contains("No lock was acquired with a fencing token"));
 }
 
 #[test]
-fn the_timeline_says_where_the_number_of_nodes_changes() {
+fn timeline_marks_changes_of_the_number_of_nodes() {
     let page = render(&samples::fenced());
     assert!(page.contains("<dt>Nodes</dt><dd>1, 3 and 5</dd>"));
     for nodes in [">1 node</text>", ">3 nodes</text>", ">5 nodes</text>"] {
@@ -123,7 +123,7 @@ fn the_timeline_says_where_the_number_of_nodes_changes() {
 }
 
 #[test]
-fn text_from_a_run_is_text_in_the_page() {
+fn text_from_a_run_is_escaped() {
     const HOSTILE: &str = "</script><script>alert('1')</script>&\"<!--\u{202e}";
     let mut run = samples::dirty();
     for fault in &mut run.faults {
@@ -156,7 +156,7 @@ fn text_from_a_run_is_text_in_the_page() {
 }
 
 #[test]
-fn the_page_fetches_nothing() {
+fn page_has_no_external_resources() {
     let page = render(&samples::dirty());
     for part in ["http:", "https:", " src=", " href=", "url(", "@import", "fetch(", "import("] {
         assert!(!page.contains(part), "{part}");
@@ -164,7 +164,7 @@ fn the_page_fetches_nothing() {
 }
 
 #[test]
-fn the_embedded_run_is_the_whole_run() {
+fn embedded_data_contains_the_whole_run() {
     let run = samples::dirty();
     let data = json(&render(&run));
     let flat = |rows: &serde_json::Value, name: &str| -> Vec<u64> {
@@ -194,7 +194,7 @@ fn the_embedded_run_is_the_whole_run() {
 }
 
 #[test]
-fn a_long_run_stays_small_and_is_quick() {
+fn page_of_a_long_run_is_small_and_fast_to_render() {
     let run = samples::clean(100_000, 1_000);
     let began = Instant::now();
     let page = render(&run);
@@ -203,12 +203,12 @@ fn a_long_run_stays_small_and_is_quick() {
 }
 
 #[test]
-fn odd_runs_have_pages() {
+fn runs_with_invalid_times_are_rendered() {
     let mut run = samples::clean(10, 5);
     run.setting.lasted = 0;
     run.setting.resources = 0;
     render(&run);
-    // All at one moment, and the last before the first.
+    // All at the same time, and one end before its start.
     for hold in &mut run.holds {
         (hold.from, hold.until) = (5, 5);
     }
@@ -230,7 +230,7 @@ fn odd_runs_have_pages() {
 }
 
 #[test]
-fn headings_are_in_order() {
+fn heading_levels_are_in_order() {
     let page = render(&samples::dirty());
     let mut before = 0;
     for heading in page.split("<h").skip(1) {
@@ -244,7 +244,7 @@ fn headings_are_in_order() {
 }
 
 #[test]
-fn numbers_are_easy_to_read() {
+fn numbers_and_times_are_formatted() {
     assert_eq!(words::count(1_234_567), "1,234,567");
     assert_eq!(words::count(12), "12");
     let took = [999, 1_234, 45_678, 999_999_999, 1_500_000_000, 120_000_000_000].map(words::took);
@@ -257,7 +257,7 @@ fn numbers_are_easy_to_read() {
 }
 
 #[test]
-fn a_percentile_is_the_least_that_so_many_do_not_exceed() {
+fn percentile_is_the_nearest_rank() {
     let sorted: Vec<_> = (1..=1_000).collect();
     let of = |permille| super::latency::percentile(&sorted, permille);
     assert_eq!([of(0), of(500), of(990), of(999), of(1_000)], [1, 500, 990, 999, 1_000]);
@@ -265,8 +265,8 @@ fn a_percentile_is_the_least_that_so_many_do_not_exceed() {
 }
 
 #[test]
-#[ignore = "writes pages to look at, to the directory that is named by PAGES"]
-fn pages_to_look_at() {
+#[ignore = "writes sample pages to the directory in PAGES"]
+fn write_sample_pages() {
     let directory = std::path::PathBuf::from(std::env::var("PAGES").unwrap());
     let mut crowded = samples::clean(20_000, 40);
     for (hold, resource) in crowded.holds.iter_mut().zip((0..300).cycle()) {

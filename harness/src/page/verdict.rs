@@ -1,4 +1,4 @@
-//! What a run says, in one sentence.
+//! The verdict: the result of a run in one sentence, and key figures.
 
 use super::{
     html::{Html, Text},
@@ -6,23 +6,23 @@ use super::{
 };
 use crate::record::{BreachKind, Findings, Run};
 
-/// How a run came out.
+/// Result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Nothing was found.
+    /// No findings.
     Clean,
-    /// Two holders, where Redlock does not promise that there is one; nothing else was found.
+    /// Two holders at once outside the guarantee, and no other findings.
     Expected,
-    /// Something was found that must not be.
+    /// Findings that must not occur.
     Found,
-    /// Nobody held anything.
+    /// No lock was acquired.
     Empty,
 }
 
 impl Verdict {
     pub(super) fn of(run: &Run) -> Self {
         let found = &run.findings;
-        // Exclusion is all that faults outside the promise may break.
+        // Faults outside the guarantee can break mutual exclusion only.
         let is_exclusion_all =
             Findings { overlaps: Vec::new(), lost_updates: 0, ..found.clone() }.is_clean();
         match (found.is_clean(), run.holds.is_empty()) {
@@ -33,7 +33,7 @@ impl Verdict {
         }
     }
 
-    /// The sentence.
+    /// The heading.
     pub(super) fn words(self, run: &Run) -> String {
         let tenures = counted(number(run.holds.len()), "tenure", "tenures");
         let faults = match number(run.faults.len()) {
@@ -41,31 +41,31 @@ impl Verdict {
             n => format!("under {}", counted(n, "fault", "faults")),
         };
         match self {
-            Self::Clean => format!("No two holders in {tenures} {faults}"),
+            Self::Clean => format!("No two holders at once in {tenures} {faults}"),
             Self::Expected => {
-                format!("Outside the promise: {} in {tenures} {faults}", found(&run.findings))
+                format!("Outside the guarantee: {} in {tenures} {faults}", found(&run.findings))
             }
-            Self::Found => format!("FOUND: {}", found(&run.findings)),
-            Self::Empty => "No lock was acquired: this run shows nothing".into(),
+            Self::Found => format!("FINDINGS: {}", found(&run.findings)),
+            Self::Empty => "No lock was acquired: this run has no result".into(),
         }
     }
 
-    /// What it means.
+    /// Explanation of the heading.
     fn meaning(self) -> &'static str {
         match self {
             Self::Clean => {
-                "No two tenures of a resource overlap, and every fencing token is higher than the tokens \
-                 before it. All other checks found nothing, either."
+                "No two tenures of a resource overlap, and each fencing token is higher than the earlier \
+                 ones. The other checks have no findings, either."
             }
             Self::Expected => {
-                "The faults of this run exceed those that Redlock tolerates, so two holders at once are \
-                 possible. They occurred, but there are no other findings: fencing tokens held."
+                "The faults of this run exceed those that Redlock tolerates, so two clients can hold a \
+                 lock at once. This occurred, but there are no fencing violations and no other findings."
             }
             Self::Found => {
-                "The findings are listed below. The command at the end of the page repeats the run with its seed."
+                "The findings are listed below. The command at the end of the page repeats the run with the same seed."
             }
             Self::Empty => {
-                "No acquire succeeded, or none was attempted, so the absence of findings has no meaning."
+                "No acquire succeeded, or none was attempted, so the absence of findings proves nothing."
             }
         }
     }
@@ -79,7 +79,7 @@ impl Verdict {
         }
     }
 
-    /// A sign of its own shape, as not everybody sees its color.
+    /// Icon with a distinct shape, for readers who cannot distinguish the colors.
     fn sign(self) -> &'static str {
         match self {
             Self::Clean => "<path d=\"M7 12.5l3.5 3.5L17 9\"/>",
@@ -90,7 +90,7 @@ impl Verdict {
     }
 }
 
-/// `3 overlaps and 1 panic`.
+/// Lists the findings, such as `3 overlaps and 1 panic`.
 fn found(findings: &Findings) -> String {
     let breaches = BreachKind::ALL.map(|kind| {
         let (one, many) = kind.names();
@@ -99,7 +99,7 @@ fn found(findings: &Findings) -> String {
     let others = [
         (number(findings.overlaps.len()), "overlap", "overlaps"),
         (findings.lost_updates, "lost update", "lost updates"),
-        (findings.late_losses, "late loss", "late losses"),
+        (findings.late_losses, "loss reported late", "losses reported late"),
         (findings.overdue_calls, "overdue call", "overdue calls"),
         (findings.panics, "panic", "panics"),
         (findings.leaked_tasks, "leaked task", "leaked tasks"),
@@ -117,18 +117,18 @@ fn found(findings: &Findings) -> String {
     listed(&parts)
 }
 
-/// `1, 3 and 5`, of a run in parts.
+/// The number of nodes, such as `1, 3 and 5` for a run with three parts.
 fn nodes(run: &Run) -> String {
     let nodes: Vec<_> = run.stretches.iter().map(|part| part.nodes.to_string()).collect();
     if nodes.is_empty() { run.setting.nodes.to_string() } else { listed(&nodes) }
 }
 
-/// The top of the page: the verdict, and the size of the run.
+/// Writes the top of the page: the verdict and the key figures of the run.
 pub(super) fn section(out: &mut Html, run: &Run) {
     let (verdict, setting) = (Verdict::of(run), &run.setting);
     out.put(format_args!(
         "<header class=\"verdict {class}\">\n<p class=\"kicker\">quorlock torture run, {mode} the \
-         promise</p>\n<h1><svg viewBox=\"0 0 24 24\" aria-hidden=\"true\">\
+         guarantee</p>\n<h1><svg viewBox=\"0 0 24 24\" aria-hidden=\"true\">\
          <circle cx=\"12\" cy=\"12\" r=\"11\"/>{sign}</svg><span>{words}</span></h1>\n\
          <p class=\"meaning\">{meaning}</p>\n<dl class=\"figures\">",
         class = verdict.class(),
@@ -139,11 +139,11 @@ pub(super) fn section(out: &mut Html, run: &Run) {
     ));
     let held: u64 = run.holds.iter().map(|hold| hold.until.saturating_sub(hold.from)).sum();
     let whole = setting.lasted.saturating_mul(u64::from(setting.resources));
-    out.define("Lasted", took(setting.lasted));
+    out.define("Duration", took(setting.lasted));
     out.define("Tenures", count(number(run.holds.len())));
     out.define("Faults", count(number(run.faults.len())));
     out.define("Calls", count(number(run.calls.len())));
-    out.define("Tokens", count(run.fencing.tokens));
+    out.define("Fencing tokens", count(run.fencing.tokens));
     out.define("Late writes refused", count(run.fencing.refused));
     out.define("Nodes", nodes(run));
     out.define("Clients", setting.clients);

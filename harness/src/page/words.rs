@@ -1,4 +1,4 @@
-//! Numbers and times, in words.
+//! Formatting of numbers and times.
 
 const MICROSECOND: u64 = 1_000;
 const MILLISECOND: u64 = 1_000_000;
@@ -6,12 +6,12 @@ const SECOND: u64 = 1_000_000_000;
 const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 
-/// A length as a number; no machine counts more than fits.
+/// Converts a length.
 pub(super) fn number(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
 }
 
-/// `48,211`.
+/// Formats a number, such as `48,211`.
 pub(super) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -24,12 +24,12 @@ pub(super) fn count(n: u64) -> String {
     out
 }
 
-/// `1 overlap`, `3 overlaps`.
+/// Formats a number with its noun, such as `1 overlap` or `3 overlaps`.
 pub(super) fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(n), if n == 1 { one } else { many })
 }
 
-/// `a`, `a and b`, `a, b and c`.
+/// Joins a list, such as `a, b and c`.
 pub(super) fn listed(parts: &[String]) -> String {
     match parts {
         [] => String::new(),
@@ -38,7 +38,7 @@ pub(super) fn listed(parts: &[String]) -> String {
     }
 }
 
-/// How long it took, with three digits, rounded down: `1.23 ms`.
+/// Formats a duration with three digits, rounded down, such as `1.23 ms`.
 pub(super) fn took(nanos: u64) -> String {
     match nanos {
         0..MICROSECOND => format!("{nanos} ns"),
@@ -50,12 +50,12 @@ pub(super) fn took(nanos: u64) -> String {
     }
 }
 
-/// When it was, from the run's start, to the microsecond: `12.345678 s`.
+/// Formats a time since the start of the run, in microseconds, such as `12.345678 s`.
 pub(super) fn at(nanos: u64) -> String {
     format!("{}.{:06} s", nanos / SECOND, nanos % SECOND / MICROSECOND)
 }
 
-/// `12.3 %`; a dash of nothing.
+/// Formats a ratio, such as `12.3 %`. A dash if `whole` is 0.
 pub(super) fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "–".into();
