@@ -27,6 +27,8 @@ impl Acquire {
         ttl(ttl: Duration);
         /// Sets the total time that the acquire may take, including all attempts.
         wait(wait: Duration);
+        /// Waits for the lock without a time limit.
+        wait_forever();
         /// Sets the policy for retries after a refused attempt.
         retry(policy: RetryPolicy);
         /// Limits the number of attempts.

@@ -25,6 +25,8 @@ impl Profile {
         ttl(ttl: Duration);
         /// Sets the total time that an acquire may take, including all attempts.
         wait(wait: Duration);
+        /// Waits for the lock without a time limit.
+        wait_forever();
         /// Sets the policy for retries after a refused attempt.
         retry(policy: RetryPolicy);
         /// Limits the number of attempts of an acquire.

@@ -3,6 +3,7 @@
 use super::redlock::Redlock;
 use crate::error::ClientError;
 use crate::node::{NodeShared, NodeState, VoteEligibility};
+use std::fmt;
 
 /// Last known state of one node of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +57,18 @@ impl NodeInfo {
     }
 }
 
+/// Writes the address, the state and, unless the node's grants count, the reason: `10.0.0.1:6379 up, restarted 3.1s ago,
+/// counts again in 57.0s`.
+impl fmt::Display for NodeInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.state)?;
+        match &self.eligibility {
+            VoteEligibility::Counted | VoteEligibility::Unavailable => Ok(()),
+            eligibility => write!(f, ", {eligibility}"),
+        }
+    }
+}
+
 impl Redlock {
     /// Resolves when a quorum of nodes is connected on the current runtime, or on the
     /// [configured](crate::Builder::runtime) runtime. Resolves immediately if a quorum is already connected. Starts the
@@ -97,5 +110,28 @@ impl Redlock {
     pub fn nodes(&self) -> Vec<NodeInfo> {
         let nodes = self.inner.backing.pool.shared().iter();
         nodes.map(|node| NodeInfo::of(node)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::NodeFailure;
+    use std::time::Duration;
+
+    #[test]
+    fn node_displays_its_state_and_why_it_does_not_count() {
+        let (ago, counts_in) = (Duration::from_secs(3), Duration::from_secs(57));
+        let restarted = VoteEligibility::Excluded(NodeFailure::Restarted { ago, counts_in });
+        let down = NodeState::Down(NodeFailure::Unreachable("connection refused".into()));
+        for (state, eligibility, text) in [
+            (NodeState::Up, VoteEligibility::Counted, "a:1 up"),
+            (down, VoteEligibility::Unavailable, "a:1 down: connection refused"),
+            (NodeState::Up, restarted, "a:1 up, restarted 3.0s ago, counts again in 57.0s"),
+        ] {
+            let (version, evicting) = (None, None);
+            let node = NodeInfo { name: "a:1".to_owned(), state, eligibility, version, evicting };
+            assert_eq!(node.to_string(), text);
+        }
     }
 }

@@ -46,6 +46,11 @@ macro_rules! lock_option_setters {
             self
         }
 
+        /// Waits for the lock without a time limit.
+        pub fn wait_forever(self) -> Self {
+            self.wait(Duration::MAX)
+        }
+
         /// Sets the policy for retries after a refused attempt. Overrides the client's [`retry`](crate::Builder::retry).
         ///
         /// By default, [`try_acquire`](crate::Redlock::try_acquire) makes a single attempt, to which the client's

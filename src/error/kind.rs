@@ -34,14 +34,18 @@ impl AcquireError {
     /// Returns how long to wait before the next attempt, counted from the return of this error. This is the shortest
     /// time after which a quorum of nodes can be free, provided that the holders neither extend nor release the lock.
     ///
-    /// Returns `None` for all errors except [`Contended`](Self::Contended). For that error, the time is available if
-    /// the nodes reported the TTL of the existing keys. [`acquire`](crate::Redlock::acquire) requests the TTL, even
+    /// For [`NoQuorum`](Self::NoQuorum), this is the time after which a quorum of nodes has a vote again, if enough
+    /// nodes are only excluded for a limited time, for example because they were restarted.
+    ///
+    /// Returns `None` for all other errors except [`Contended`](Self::Contended). For that error, the time is available
+    /// if the nodes reported the TTL of the existing keys. [`acquire`](crate::Redlock::acquire) requests the TTL, even
     /// with [`max_attempts(1)`](crate::Acquire::max_attempts), and so does every attempt to lock several resources.
     /// [`try_acquire`](crate::Redlock::try_acquire) of a single resource does not request it. Also returns `None` if
     /// the existing key has no expiry.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Contended { report, .. } => report.retry_after(),
+            Self::NoQuorum { report } => report.counts_in(),
             _ => None,
         }
     }
@@ -109,6 +113,23 @@ mod tests {
             assert_eq!(error.is_contended(), is_contended, "{error}");
             assert_eq!(error.is_unavailable(), is_unavailable, "{error}");
         }
+    }
+
+    #[test]
+    fn retry_follows_the_end_of_a_quarantine() {
+        let seconds = std::time::Duration::from_secs;
+        let restarted = |left| {
+            NodeVote::Failed(NodeFailure::Restarted { ago: seconds(3), counts_in: seconds(left) })
+        };
+        let down = || NodeVote::Failed(NodeFailure::Unreachable("connection refused".into()));
+        let retry_after = |votes: Vec<NodeVote>| {
+            let nodes = votes.into_iter().map(|vote| NodeReport::new("a".into(), vote, None));
+            let report = Report::new(3, nodes.collect());
+            AcquireError::NoQuorum { report: Box::new(report) }.retry_after()
+        };
+        let votes = vec![NodeVote::Granted, restarted(57), restarted(7), restarted(9), down()];
+        assert_eq!(retry_after(votes), Some(seconds(9)));
+        assert_eq!(retry_after(vec![restarted(7), restarted(9), down(), down(), down()]), None);
     }
 
     #[test]

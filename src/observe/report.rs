@@ -79,6 +79,18 @@ impl Report {
         self.retry_after
     }
 
+    /// Time until a quorum of nodes has a vote, if it lacks only nodes that are excluded for a limited time.
+    pub(crate) fn counts_in(&self) -> Option<Duration> {
+        let waits = self.nodes.iter().filter_map(|node| match &node.vote {
+            NodeVote::Granted => Some(Duration::ZERO),
+            NodeVote::Failed(failure) => failure.counts_in(),
+            NodeVote::Held | NodeVote::Missing | NodeVote::Pending => None,
+        });
+        let mut waits: Vec<_> = waits.collect();
+        waits.sort_unstable();
+        waits.get(self.needed.checked_sub(1)?).copied()
+    }
+
     /// Returns the replies of all nodes, in the order in which the nodes were given to the builder.
     pub fn nodes(&self) -> &[NodeReport] {
         &self.nodes

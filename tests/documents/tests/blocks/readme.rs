@@ -60,6 +60,7 @@ mod rebuild_index {
 
 mod campaign {
     crate::block!("README.campaign");
+    use std::time::Duration;
 
     #[tokio::test(start_paused = true)]
     async fn leader_keeps_the_lock_until_its_client_is_closed() {
