@@ -19,6 +19,15 @@ use std::time::{Duration, Instant};
 ///
 /// A view can be cloned and moved to other tasks. It does not keep the lock held: when the last
 /// `Lease` is released or dropped, the lock is released, even if views remain.
+///
+/// Four methods wait for the end of a lease:
+///
+/// | method | resolves when | use it in |
+/// |---|---|---|
+/// | [`lost`](Self::lost) | the lease is lost; never after a release | work that must stop immediately |
+/// | [`ended`](Self::ended) | the lease is lost or released | tasks that watch a lease |
+/// | [`endangered`](Self::endangered) | the remaining validity falls to a margin | work that needs time to stop |
+/// | [`stopping`](Self::stopping) | the same, with the margin of [`stop_before`](crate::Acquire::stop_before) | closures that are passed to [`using`](crate::Redlock::using) |
 #[derive(Clone)]
 pub struct LeaseRef {
     state: Arc<LeaseState>,
