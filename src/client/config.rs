@@ -1,6 +1,8 @@
 //! Settings as plain data.
 
 use super::address;
+#[cfg(doc)]
+use super::builder::Builder;
 #[cfg(feature = "serde")]
 use super::text::told;
 use crate::node::RestartGuard;
