@@ -168,4 +168,6 @@ pub use observe::{WaitBegun, WaitEnded};
 pub use protocol::{Loss, RetryPolicy};
 #[cfg(feature = "redis-1")]
 pub use redis;
+#[cfg(feature = "rustls-0-23")]
+pub use rustls;
 pub use wire::{Fsync, NodeFailure, Persistence, Role};

@@ -1,8 +1,9 @@
 //! The settings of one acquire, and the future that runs it.
 
+use super::lock_options::{LockOptions, lock_option_setters};
 use super::observed::AcquireWatch;
 use super::redlock::Inner;
-use super::settings::{LockOptions, check_value, lock_option_setters};
+use super::settings::check_value;
 use crate::acquire::{AcquireRequest, Adoption, PreviousLease};
 use crate::error::{AcquireError, ConfigError};
 use crate::lease::Lease;

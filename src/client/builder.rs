@@ -97,7 +97,7 @@ impl Builder {
     ///
     /// A client with TLS certificates (`redis::Client::build_with_tls`) is [rejected](ConfigError::OpaqueTls), because
     /// its certificates cannot be read. Pass its address to [`nodes`](Self::nodes) and the certificates to `tls`
-    /// (feature `tls-rustls`) instead.
+    /// (feature `rustls-0-23`) instead.
     #[cfg(feature = "redis-1")]
     pub fn clients(mut self, clients: impl IntoIterator<Item = redis::Client>) -> Self {
         for client in clients {

@@ -10,6 +10,7 @@ mod config;
 mod credentials;
 mod explain;
 mod leases;
+mod lock_options;
 mod node_info;
 mod observed;
 mod profile;

@@ -1,7 +1,8 @@
 //! Profiles: clients that share connections and have different settings.
 
+use super::lock_options::{LockOptions, lock_option_setters};
 use super::redlock::{Inner, Redlock};
-use super::settings::{LockOptions, Settings, lock_option_setters, owner};
+use super::settings::{Settings, owner};
 use crate::error::ConfigError;
 use crate::protocol::RetryPolicy;
 use std::fmt;

@@ -36,6 +36,10 @@ impl Builder {
     ///     .build()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// Requires the feature `rustls-0-23`, because the type of the argument belongs to version 0.23 of the `rustls` crate,
+    /// which the feature re-exports as `quorlock::rustls`.
+    #[cfg(feature = "rustls-0-23")]
     pub fn tls(mut self, config: impl Into<Arc<rustls::ClientConfig>>) -> Self {
         self.config.tls_ca_cert_file = None;
         (self.config.tls_cert_file, self.config.tls_key_file) = (None, None);

@@ -18,9 +18,9 @@ use tokio::net::{TcpStream, lookup_host};
 
 #[cfg(feature = "tls-rustls")]
 use super::tls::{self, TlsFiles};
-#[cfg(feature = "tls-rustls")]
+#[cfg(feature = "rustls-0-23")]
 use rustls::ClientConfig;
-#[cfg(feature = "tls-rustls")]
+#[cfg(feature = "rustls-0-23")]
 use std::sync::Arc;
 #[cfg(feature = "tls-rustls")]
 use tokio_rustls::client::TlsStream;
@@ -37,6 +37,7 @@ pub(crate) struct Sockets {
 #[derive(Clone)]
 pub(crate) enum Tls {
     /// By the caller.
+    #[cfg(feature = "rustls-0-23")]
     Config(Arc<ClientConfig>),
     /// Made for each connection.
     Files(TlsFiles),
@@ -67,6 +68,7 @@ impl Sockets {
                     return Err(tls::insecure());
                 }
                 let config = match &self.tls {
+                    #[cfg(feature = "rustls-0-23")]
                     Tls::Config(config) => config.clone(),
                     Tls::Files(files) => files.load().await?,
                 };
