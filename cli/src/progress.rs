@@ -1,15 +1,18 @@
-//! The progress line on a terminal while the command waits for a lock.
+//! The waiting time and its reason, while the command waits for a lock.
 
 use crate::nodes::Client;
 use crate::{held, output, resource};
+use quorlock::{NodeInfo, NodeState};
 use std::convert::Infallible;
-use std::future::pending;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 /// Delay before the progress line appears, and interval of its updates.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// Delay before the first message if stderr is not a terminal. Each later pause is ten times as long, up to the longest.
+const FIRST_MESSAGE: Duration = Duration::from_secs(3);
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
 /// A line that each write replaces. Dropping it clears the line.
 #[derive(Default)]
@@ -33,27 +36,49 @@ impl Drop for Line {
     }
 }
 
-/// Shows the waiting time and the current holder until the future is dropped. Has no effect if stderr is not a
-/// terminal.
+/// Shows the waiting time and its reason until the future is dropped: on a terminal in a line that is updated, otherwise
+/// in a few messages.
 pub(crate) async fn show(client: &Client, resources: &[&[u8]]) -> Infallible {
-    if !io::stderr().is_terminal() {
-        return pending().await;
-    }
     let begun = Instant::now();
+    let waited = || humantime::format_duration(Duration::from_secs(begun.elapsed().as_secs()));
+    if !io::stderr().is_terminal() {
+        let mut pause = FIRST_MESSAGE;
+        loop {
+            sleep(pause).await;
+            output::print_message(format_args!(
+                "waiting ({}): {}",
+                waited(),
+                reason(client, resources).await
+            ));
+            pause = LONGEST_PAUSE.min(pause * 10);
+        }
+    }
     sleep(INTERVAL).await;
     let mut line = Line::default();
     loop {
-        let waited = humantime::format_duration(Duration::from_secs(begun.elapsed().as_secs()));
         let label = output::styled(output::WARNING, "waiting");
-        line.write(&match held::find_holder(client, resources).await {
-            Some((resource, holder)) => {
-                format!(
-                    "quorlock: {label} ({waited}): {} is held by {holder}",
-                    resource::shown(resource)
-                )
-            }
-            None => format!("quorlock: {label} ({waited})"),
-        });
+        line.write(&format!(
+            "quorlock: {label} ({}): {}",
+            waited(),
+            reason(client, resources).await
+        ));
         sleep(INTERVAL).await;
+    }
+}
+
+/// Why the lock is not acquired yet.
+async fn reason(client: &Client, resources: &[&[u8]]) -> String {
+    if let Some((resource, holder)) = held::find_holder(client, resources).await {
+        return format!("{} is held by {holder}", resource::shown(resource));
+    }
+    let names: Vec<_> = resources.iter().map(|name| resource::shown(name)).collect();
+    let nodes = client.redlock.nodes();
+    let is_up = |node: &&NodeInfo| *node.state() == NodeState::Up;
+    let down = nodes.iter().filter(|node| !is_up(node)).map(ToString::to_string);
+    let down = down.collect::<Vec<_>>().join(", ");
+    if nodes.iter().filter(is_up).count() > nodes.len() / 2 {
+        names.join(", ")
+    } else {
+        format!("{}, too few nodes reply ({down})", names.join(", "))
     }
 }

@@ -341,10 +341,7 @@ impl fmt::Display for Finding {
                     f,
                     "it sends no notification when a lock is released ({failure}): waiting "
                 )?;
-                write!(
-                    f,
-                    "takes longer; use RESP3 (Redis 6.0 or later) and permit +client|tracking"
-                )
+                write!(f, "takes longer; permit +client|tracking")
             }
             Self::HasReplicas { count } => write!(f, "replicas: {count}; {PROMOTED}"),
             Self::Watched { sentinels } => {
@@ -358,7 +355,9 @@ impl fmt::Display for Finding {
                 )?;
                 write!(f, "this node must serve the slots of all resources")
             }
-            Self::Unknown { what, needs } => write!(f, "unknown {what}; permit {needs}"),
+            Self::Unknown { what, needs } => {
+                write!(f, "unknown {what}: no reply in time, or not permitted ({needs})")
+            }
         }
     }
 }

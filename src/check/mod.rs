@@ -271,8 +271,14 @@ fn longest<'a>(locks: impl Iterator<Item = &'a FoundLock>, max_ttl: Duration) ->
 
 /// Findings about a single node.
 fn findings(probe: &Probe) -> Vec<Finding> {
-    let Probe { told: Inspection { facts, refusals, no_pushes }, clock, clients, locks, .. } =
-        probe;
+    let Probe {
+        told: Inspection { facts, refusals, no_pushes },
+        clock,
+        refuses_time,
+        clients,
+        locks,
+        ..
+    } = probe;
     let mut found = Vec::new();
     if facts.is_replica() {
         found.push(Finding::Replica);
@@ -283,7 +289,7 @@ fn findings(probe: &Probe) -> Vec<Finding> {
     found.extend(
         facts.evicting().map(|policy| Finding::Evicting { policy: policy.to_owned(), evicted }),
     );
-    found.extend(clock.is_none().then_some(Finding::ClockUnreadable));
+    found.extend(refuses_time.then_some(Finding::ClockUnreadable));
     let moved = clock.map(|clock| clock.moved).filter(|moved| *moved > STEADY);
     found.extend(moved.map(|by| Finding::ClockMoved { by }));
     match facts.persistence() {
@@ -311,6 +317,7 @@ fn findings(probe: &Probe) -> Vec<Finding> {
         (facts.run_id().is_some(), "server identity", "+info"),
         (has_eviction, "eviction policy", "+info"),
         (facts.persistence().is_some(), "persistence", "+info +config|get"),
+        (clock.is_some() || *refuses_time, "clock", "+time"),
         (facts.sentinels().is_some(), "Sentinels", "+pubsub|numsub"),
         (clients.is_some(), "settings of other clients", "+client|list"),
         (locks.is_some(), "TTLs of locks", "+scan"),

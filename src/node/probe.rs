@@ -23,6 +23,8 @@ pub(crate) struct Probe {
     pub(crate) told: Inspection,
     /// What its clock shows, if it tells.
     pub(crate) clock: Option<WallClock>,
+    /// True if the server refuses `TIME`.
+    pub(crate) refuses_time: bool,
     /// The best round trip of a command.
     pub(crate) latency: Option<Duration>,
     /// The clients of this library that are connected to it, this one among them, if it tells.
@@ -92,7 +94,14 @@ impl Probe {
         Inspection::ask(keys, &value, session.requests());
         let replies = session.exchange(()).await?;
         let told = Inspection::read(&replies, &value);
-        Ok(Self { told, clock: None, latency: None, clients: None, locks: None })
+        Ok(Self {
+            told,
+            clock: None,
+            refuses_time: false,
+            latency: None,
+            clients: None,
+            locks: None,
+        })
     }
 
     async fn find_locks(&mut self, session: &mut Session<()>, prefix: &[u8]) {
@@ -119,7 +128,10 @@ impl Probe {
             let replies = session.exchange(()).await;
             let received = clock.now();
             let Ok([reply]) = replies.as_deref() else { return };
-            let Some(shown_us) = time_us(reply) else { return };
+            let Some(shown_us) = time_us(reply) else {
+                self.refuses_time = matches!(reply, redis::Value::ServerError(_));
+                return;
+            };
             let rtt = received.since(sent);
             self.latency = Some(self.latency.map_or(rtt, |best| best.min(rtt)));
             let offset = Reading { sent, shown_us, received }.offset();

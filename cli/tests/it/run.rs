@@ -113,6 +113,29 @@ fn twenty_waiting_runs_run_one_after_the_other() {
 }
 
 #[test]
+fn long_wait_without_terminal_prints_the_reason() {
+    let nodes = Cluster::start(3);
+    let scene = Scene::on(&nodes);
+    for node in &nodes {
+        node.cmd(&["SET", "r", OTHER, "PX", "60000"]);
+    }
+    let mut running = Running::of(&mut scene.command(&["run", "r", "--", "/bin/true"]));
+    let line = running.error_line();
+    assert!(line.starts_with("quorlock: waiting (3s): r is held by web-1:4711"), "{line}");
+    running.send(Signal::TERM);
+    assert_eq!(running.end().code, 143);
+
+    nodes[0].kill();
+    nodes[1].kill();
+    let mut running = Running::of(&mut scene.command(&["lead", "r", "--", "/bin/true"]));
+    let line = running.error_line();
+    let reason = "r, too few nodes reply (";
+    assert!(line.contains(reason) && line.contains("down: connection refused"), "{line}");
+    running.send(Signal::TERM);
+    assert_eq!(running.end().code, 143);
+}
+
+#[test]
 fn run_waits_for_a_held_lock_for_the_given_time() {
     let mut nodes = Cluster::start(3);
     let scene = Scene::on(&nodes);
@@ -130,8 +153,7 @@ fn run_waits_for_a_held_lock_for_the_given_time() {
     for err in [&refused.err, &waited.err] {
         assert!(err.starts_with("quorlock: r is held by web-1:4711: "), "{err}");
     }
-    // Progress is shown only on terminals.
-    assert!(!waited.err.contains("waiting"), "{}", waited.err);
+    assert!(!waited.err.contains("waiting"), "the first message takes 3 s: {}", waited.err);
     assert_eq!(run(&["-w", "300ms", "-E", "42"]).code, 42);
 
     for options in [&["-q", "-n"][..], &["--quiet", "-w", "300ms"]] {
