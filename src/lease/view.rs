@@ -278,7 +278,8 @@ impl LeaseRef {
     ///
     /// If another client deletes or replaces the key, the next renewal detects the loss. If the
     /// nodes support client tracking, a lease with [`auto_extend`](crate::Acquire::auto_extend)
-    /// detects it immediately.
+    /// detects it immediately; with a fencing token or several resources, from the first renewal
+    /// on.
     ///
     /// # Cancel safety
     /// The future can be dropped at any time and created again.

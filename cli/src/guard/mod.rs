@@ -126,9 +126,8 @@ impl Running<'_> {
             output::print_message(format_args!("the lock was lost: sending {name} to CMD"));
         } else {
             let left = left.as_secs_f64();
-            let message = "the lock was not renewed";
             output::print_message(format_args!(
-                "{message} and expires in {left:.1} s: sending {name} to CMD"
+                "the lock expires in {left:.1} s and is no longer renewed: sending {name} to CMD"
             ));
         }
         self.group.signal(signal);
