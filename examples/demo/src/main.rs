@@ -101,10 +101,12 @@ fn votes(report: &Report) -> String {
         let nodes = (1..).zip(report.nodes()).filter(|(_, node)| node.vote() == vote);
         nodes.map(|(number, _)| format!("n{number}")).collect::<Vec<_>>().join(" ")
     };
-    let mut parts = vec![format!("granted by {}", names(&NodeVote::Granted))];
-    let held = names(&NodeVote::Held);
-    if !held.is_empty() {
-        parts.push(format!("held on {held}"));
+    let mut parts = Vec::new();
+    for (word, vote) in [("granted by", NodeVote::Granted), ("held on", NodeVote::Held)] {
+        let names = names(&vote);
+        if !names.is_empty() {
+            parts.push(format!("{word} {names}"));
+        }
     }
     for (number, node) in (1..).zip(report.nodes()) {
         if let NodeVote::Failed(failure) = node.vote() {
