@@ -264,11 +264,8 @@ impl fmt::Display for Finding {
                 write!(f, "it is the same server as {other}; each node must be a different server")
             }
             Self::Refused { command: command @ "SCRIPT LOAD", failure } => {
-                write!(
-                    f,
-                    "{command} is refused ({failure}): every command contains its full script; "
-                )?;
-                write!(f, "permit +script|load")
+                write!(f, "{command} is refused ({failure}): every command contains its full ")?;
+                write!(f, "script; permit +script|load")
             }
             Self::Refused { command, failure } => {
                 write!(f, "{command} is refused ({failure}): locks require it")
@@ -294,11 +291,9 @@ impl fmt::Display for Finding {
             }
             Self::Old { version: (major, minor) } => {
                 write!(f, "it is compatible with Redis {major}.{minor}, but the oldest tested ")?;
-                let lacks = *major < 6;
-                let lacks = if lacks {
-                    ", and versions before 6.0 send no release notifications"
-                } else {
-                    ""
+                let lacks = match major {
+                    ..6 => ", and before 6.0, lock releases are not pushed",
+                    _ => "",
                 };
                 write!(f, "version is 6.2{lacks}; use a newer version")
             }
