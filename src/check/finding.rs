@@ -303,11 +303,8 @@ impl fmt::Display for Finding {
                 write!(f, "it is the same server as {other}; each node must be a different server")
             }
             Self::Refused { command: command @ "SCRIPT LOAD", failure } => {
-                write!(
-                    f,
-                    "{command} is refused ({failure}): every command contains its full script; "
-                )?;
-                write!(f, "permit +script|load")
+                write!(f, "{command} is refused ({failure}): every command contains its full ")?;
+                write!(f, "script; permit +script|load")
             }
             Self::Refused { command, failure } => {
                 write!(f, "{command} is refused ({failure}): locks require it")
