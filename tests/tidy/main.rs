@@ -1,0 +1,9 @@
+//! Rules for the source code that the compiler does not check: sizes, names, the order of the modules,
+//! and the test names in documents. See docs/DESIGN.md, section 2.
+
+mod documents;
+mod layers;
+mod names;
+mod sizes;
+mod sources;
+mod words;
