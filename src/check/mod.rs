@@ -3,12 +3,13 @@
 //! Compares the nodes with each other and with other clients. The result has no influence on later acquires.
 
 mod deployment;
+mod disagreement;
 mod finding;
 mod offset;
 #[cfg(feature = "serde")]
 mod serialized;
 
-pub use deployment::Disagreement;
+pub use disagreement::Disagreement;
 pub use finding::{Finding, Severity};
 pub use offset::ClockOffset;
 

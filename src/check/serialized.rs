@@ -1,7 +1,7 @@
 //! Serialization of checks (feature `serde`); see [`wire`](crate::wire) for the conventions.
 
 use super::NodeCheck;
-use super::deployment::Disagreement;
+use super::disagreement::Disagreement;
 use super::finding::{Finding, Severity};
 use super::offset::ClockOffset;
 use crate::wire::{NodeFailure, Persistence, Role, seconds};
