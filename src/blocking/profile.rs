@@ -15,11 +15,15 @@ pub struct Profile {
     background: Background,
 }
 
-impl Profile {
-    pub(super) fn new(inner: crate::Profile, background: Background) -> Self {
-        Self { inner, background }
+impl Redlock {
+    /// Starts a [`Profile`]: other settings for one kind of lock, on the same connections; see
+    /// [`Redlock::profile`](crate::Redlock::profile).
+    pub fn profile(&self) -> Profile {
+        Profile { inner: self.inner.profile(), background: self.background.clone() }
     }
+}
 
+impl Profile {
     settings! { Profile:
         ttl(ttl: Duration);
         wait(wait: Duration);
