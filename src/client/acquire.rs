@@ -1,7 +1,7 @@
 //! The settings of one acquire, and the future that runs it.
 
+use super::inner::Inner;
 use super::observed::AcquireWatch;
-use super::redlock::Inner;
 use super::settings::{Manner, check_metadata, check_value};
 use crate::acquire::{AcquireRequest, Adoption, PreviousLease};
 use crate::error::{AcquireError, ConfigError};

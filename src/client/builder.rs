@@ -54,13 +54,20 @@ pub struct Builder {
     nodes: Vec<Result<Place, ConfigError>>,
     options: Options,
     runtime: Option<Handle>,
-    pub(super) observer: Option<Arc<dyn Observer>>,
+    observer: Option<Arc<dyn Observer>>,
     pub(super) environment: Environment,
     #[cfg(feature = "tls-rustls")]
     pub(super) tls_files: TlsFiles,
     pub(super) credentials: Option<CredentialSource>,
     /// Error that `build` returns, whatever the other settings are.
     pub(super) fault: Option<ConfigError>,
+}
+
+impl Redlock {
+    /// Returns a builder with the default settings.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
 }
 
 impl Builder {
@@ -223,6 +230,16 @@ impl Builder {
     /// they do not accumulate for unused resources.
     pub fn token_ttl(mut self, ttl: Duration) -> Self {
         self.options.token_ttl = Some(ttl);
+        self
+    }
+
+    /// Installs an observer, which receives events about acquires, extensions, lost leases and the state of the nodes.
+    /// See [`Observer`]. There is one observer: a later call replaces it. With the feature `tracing`, events are also
+    /// sent to `tracing`. Default: none.
+    ///
+    /// Pass an `Arc` to keep access to the observer.
+    pub fn observer(mut self, observer: impl Observer) -> Self {
+        self.observer = Some(Arc::new(observer));
         self
     }
 

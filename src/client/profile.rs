@@ -1,7 +1,8 @@
 //! Profiles: clients that share connections and have different settings.
 
 use super::acquire::Acquire;
-use super::redlock::{Inner, Redlock};
+use super::inner::Inner;
+use super::redlock::Redlock;
 use super::settings::{Settings, owner};
 use crate::error::ConfigError;
 use crate::protocol::RetryPolicy;

@@ -1,7 +1,7 @@
 //! The client: acquires locks, reads their status, and reports the state of the nodes.
 
 use super::acquire::Acquire;
-use super::builder::Builder;
+use super::inner::Inner;
 use super::node_info::NodeInfo;
 use super::settings::Settings;
 use super::status::{Status, force_release, status};
@@ -10,42 +10,21 @@ use crate::acquire::Driver;
 use crate::check::{NodeCheck, check, probe_resource};
 use crate::error::{ClientError, CloseError, ReleaseError};
 use crate::lease::{Backing, Lease, LeaseRef, ReleaseOutcome};
-use crate::node::Nodes;
 use crate::observe::Report;
-use crate::wire::Keys;
 use std::fmt;
 use std::sync::Arc;
 
 /// A client of N independent Redis masters.
 ///
 /// Cloning is cheap, and clones share connections. A client can be used by any number of tasks, threads and runtimes at
-/// the same time, and also as a `static`. Each runtime gets separate connections unless [`Builder::runtime`] is set.
+/// the same time, and also as a `static`. Each runtime gets separate connections unless
+/// [`Builder::runtime`](crate::Builder::runtime) is set.
 #[derive(Clone)]
 pub struct Redlock {
     pub(super) inner: Arc<Inner>,
 }
 
-/// State that the clones of a client share. A profile has different settings, but the same driver and leases.
-pub(crate) struct Inner {
-    pub(crate) driver: Arc<Driver>,
-    pub(crate) backing: Arc<Backing>,
-    pub(crate) settings: Settings,
-}
-
-impl Inner {
-    /// Returns the nodes and the key of `resource`.
-    fn reach(&self, resource: &[u8]) -> Result<(Arc<Nodes>, Keys), ClientError> {
-        let nodes = self.driver.ready()?;
-        Ok((nodes, Keys::one(self.settings.key(resource)?)))
-    }
-}
-
 impl Redlock {
-    /// Returns a builder with the default settings.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
     pub(crate) fn new(driver: Driver, backing: Arc<Backing>, settings: Settings) -> Self {
         Self { inner: Arc::new(Inner { driver: Arc::new(driver), backing, settings }) }
     }
@@ -54,17 +33,17 @@ impl Redlock {
         &self.inner
     }
 
-    /// Tries once to lock `resource`. This takes at most one [node timeout](Builder::node_timeout), or two with a
-    /// [fencing token](Acquire::fenced), with two exceptions:
+    /// Tries once to lock `resource`. This takes at most one [node timeout](crate::Builder::node_timeout), or two with
+    /// a [fencing token](Acquire::fenced), with two exceptions:
     ///
     /// - If no quorum is connected yet, for example in a program that has just started, the attempt first waits for
-    ///   connections, at most one [connect timeout](Builder::connect_timeout). See [`ready`](Self::ready).
+    ///   connections, at most one [connect timeout](crate::Builder::connect_timeout). See [`ready`](Self::ready).
     /// - If it needs a node whose clock has stepped forward, it waits up to one more second until that node's grant
     ///   [counts](crate::VoteEligibility::Deferred).
     ///
-    /// A resource is any sequence of bytes. Its key is the [prefix](Builder::key_prefix) followed by the resource. Keys
-    /// that contain `#quorlock:` are internal to the library, such as the keys of fencing counters: every method
-    /// [refuses](crate::ConfigError::ReservedResource) them.
+    /// A resource is any sequence of bytes. Its key is the [prefix](crate::Builder::key_prefix) followed by the
+    /// resource. Keys that contain `#quorlock:` are internal to the library, such as the keys of fencing counters:
+    /// every method [refuses](crate::ConfigError::ReservedResource) them.
     ///
     /// # Errors
     /// See [`AcquireError`](crate::AcquireError).
@@ -95,7 +74,7 @@ impl Redlock {
     ///
     /// Nodes in cluster mode require all keys of a command to be in one hash slot; otherwise they fail with
     /// `CROSSSLOT`. Give the resources a common hash tag, such as `{user:7}/inbox` and `{user:7}/outbox`, or use a
-    /// [prefix](Builder::key_prefix) with a hash tag, such as `{lock}:`.
+    /// [prefix](crate::Builder::key_prefix) with a hash tag, such as `{lock}:`.
     ///
     /// # Errors
     /// See [`AcquireError`](crate::AcquireError).
@@ -274,7 +253,7 @@ impl Redlock {
     /// releases of dropped leases and abandoned attempts.
     ///
     /// Call it before a short-lived process ends; otherwise a lock whose release is pending stays held until its ttl
-    /// ends. Takes at most one [connect timeout](Builder::connect_timeout).
+    /// ends. Takes at most one [connect timeout](crate::Builder::connect_timeout).
     ///
     /// # Errors
     /// [`CloseError`] names the nodes that did not confirm their releases in time, and counts the attempts whose
@@ -316,14 +295,14 @@ impl Redlock {
     /// ```
     ///
     /// The client names its connections (`CLIENT SETNAME`) after the settings that all clients of a deployment must
-    /// share: the nodes, [`max_ttl`](Builder::max_ttl) and the [prefix](Builder::key_prefix). If the user may list
-    /// connections, a check thus also reports clients with different settings
+    /// share: the nodes, [`max_ttl`](crate::Builder::max_ttl) and the [prefix](crate::Builder::key_prefix). If the user
+    /// may list connections, a check thus also reports clients with different settings
     /// ([`Finding::Disagrees`](crate::Finding::Disagrees)).
     ///
-    /// All nodes are checked concurrently, which takes at most two [connect timeouts](Builder::connect_timeout) and two
-    /// [node timeouts](Builder::node_timeout). The check runs the commands that a lock needs on a key that does not
-    /// exist: the [prefix](Builder::key_prefix), `quorlock-check:` and a random number. It sets no key. The scripts of
-    /// this crate stay in the servers' cache, as after any acquire.
+    /// All nodes are checked concurrently, which takes at most two [connect timeouts](crate::Builder::connect_timeout)
+    /// and two [node timeouts](crate::Builder::node_timeout). The check runs the commands that a lock needs on a key
+    /// that does not exist: the [prefix](crate::Builder::key_prefix), `quorlock-check:` and a random number. It sets no
+    /// key. The scripts of this crate stay in the servers' cache, as after any acquire.
     ///
     /// # Errors
     /// [`ClientError`] if no node can be contacted. The failure of a single node is part of the result.
@@ -339,11 +318,11 @@ impl Redlock {
         Ok(check(&backing.pool, key, &settings.prefix, settings.limits.max_ttl).await?)
     }
 
-    /// Resolves when a quorum of nodes is connected on the current runtime, or on the [configured](Builder::runtime)
-    /// one. Resolves immediately if a quorum is already connected. If all connected nodes have started recently, it
-    /// also waits for the other nodes, which may show that the deployment is not new; see
-    /// [`RestartGuard::Observed`](crate::RestartGuard::Observed). Starts the connections if necessary. Call it when a
-    /// service starts, so that the first acquire does not wait for connections:
+    /// Resolves when a quorum of nodes is connected on the current runtime, or on the
+    /// [configured](crate::Builder::runtime) one. Resolves immediately if a quorum is already connected. If all
+    /// connected nodes have started recently, it also waits for the other nodes, which may show that the deployment is
+    /// not new; see [`RestartGuard::Observed`](crate::RestartGuard::Observed). Starts the connections if necessary.
+    /// Call it when a service starts, so that the first acquire does not wait for connections:
     ///
     /// ```
     /// # #[cfg(feature = "test-util")]
