@@ -1,6 +1,7 @@
 //! Test names in the tables of the documents.
 
 use crate::sources::{Source, all_sources};
+use std::path::PathBuf;
 use syn::visit::Visit;
 
 /// The names of the tests in a file, except tests that macros such as proptest's define.
@@ -20,17 +21,25 @@ impl<'ast> Visit<'ast> for Tests {
     fn visit_macro(&mut self, _: &'ast syn::Macro) {}
 }
 
+/// The path and the tests of each file.
+fn tests_by_file() -> Vec<(PathBuf, Vec<String>)> {
+    let tests = |source: Source| {
+        let mut tests = Tests::default();
+        tests.visit_file(&source.file);
+        (source.path, tests.0)
+    };
+    all_sources().map(tests).collect()
+}
+
 /// True if `module`, the name of a file or a directory, has the test `name`.
-fn has_test(module: &str, name: &str, sources: &[Source]) -> bool {
+fn has_test(module: &str, name: &str, files: &[(PathBuf, Vec<String>)]) -> bool {
     let is_module = |part: &str| {
         let stem = part.trim_end_matches(".rs");
         stem == module || stem.strip_suffix("_tests") == Some(module)
     };
-    sources.iter().any(|source| {
-        let mut tests = Tests::default();
-        tests.visit_file(&source.file);
-        source.path.iter().filter_map(|part| part.to_str()).any(is_module)
-            && tests.0.iter().any(|test| test == name)
+    files.iter().any(|(path, tests)| {
+        path.iter().filter_map(|part| part.to_str()).any(is_module)
+            && tests.iter().any(|test| test == name)
     })
 }
 
@@ -56,7 +65,7 @@ fn test_cells(text: &str) -> Vec<&str> {
 
 #[test]
 fn document_tables_name_existing_tests() {
-    let sources: Vec<_> = all_sources().collect();
+    let files = tests_by_file();
     let mut wrong = Vec::new();
     for (name, text, min_rows) in [
         ("COMPARE", include_str!("../../docs/COMPARE.md"), 16),
@@ -72,7 +81,7 @@ fn document_tables_name_existing_tests() {
             if named.is_empty() {
                 wrong.push(format!("docs/{name}.md: row without a test: {cell}"));
             }
-            let missing = named.iter().filter(|(module, test)| !has_test(module, test, &sources));
+            let missing = named.iter().filter(|(module, test)| !has_test(module, test, &files));
             let at = |(module, test): &(&str, &str)| {
                 format!("docs/{name}.md: no such test: {module}::{test}")
             };
