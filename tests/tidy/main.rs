@@ -8,4 +8,5 @@ mod layers;
 mod names;
 mod sizes;
 mod sources;
+mod tokens;
 mod words;
