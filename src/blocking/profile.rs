@@ -15,11 +15,15 @@ pub struct Profile {
     background: Background,
 }
 
-impl Profile {
-    pub(super) fn new(inner: crate::Profile, background: Background) -> Self {
-        Self { inner, background }
+impl Redlock {
+    /// Starts a [`Profile`]: a builder for a client that shares the connections of this client and
+    /// has different settings. See [`Redlock::profile`](crate::Redlock::profile).
+    pub fn profile(&self) -> Profile {
+        Profile { inner: self.inner.profile(), background: self.background.clone() }
     }
+}
 
+impl Profile {
     settings! { Profile:
         /// Sets how long a node keeps a lock that is neither extended nor released.
         ttl(ttl: Duration);

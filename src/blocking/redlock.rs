@@ -4,7 +4,6 @@ use super::acquire::Acquire;
 use super::background::Background;
 use super::error::{Error, InsideRuntime, joined};
 use super::lease::Lease;
-use super::profile::Profile;
 use crate::check::NodeCheck;
 use crate::client::{Builder, HeldLease, NodeInfo, Status, TryUsingError, UsingError};
 use crate::error::{ClientError, CloseError, ConfigError, ReleaseError};
@@ -17,8 +16,8 @@ use std::task::Poll;
 #[derive(Clone, Debug)]
 pub struct Redlock {
     // Field order matters: the background must outlive `inner` to deliver its releases.
-    inner: crate::Redlock,
-    background: Background,
+    pub(super) inner: crate::Redlock,
+    pub(super) background: Background,
 }
 
 impl Builder {
@@ -43,12 +42,6 @@ impl Builder {
 impl Redlock {
     pub(super) fn sharing(inner: crate::Redlock, background: Background) -> Self {
         Self { inner, background }
-    }
-
-    /// Starts a [`Profile`]: a builder for a client that shares the connections of this client and
-    /// has different settings. See [`Redlock::profile`](crate::Redlock::profile).
-    pub fn profile(&self) -> Profile {
-        Profile::new(self.inner.profile(), self.background.clone())
     }
 
     fn made(&self, inner: crate::Acquire) -> Acquire {

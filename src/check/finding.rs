@@ -1,6 +1,6 @@
 //! Findings of a check.
 
-use super::deployment::Disagreement;
+use super::disagreement::Disagreement;
 use super::offset::ClockOffset;
 use crate::observe::Excess;
 use crate::wire::{Fsync, NodeFailure, Persistence, short};
@@ -186,7 +186,7 @@ impl Finding {
             | Self::HasReplicas { .. }
             | Self::Watched { .. }
             | Self::Old { .. } => Severity::Warning,
-            Self::Disagrees { about, .. } => about.severity(),
+            Self::Disagrees { about, .. } => disagreement_severity(about),
             Self::Unreachable { .. }
             | Self::Quarantined { .. }
             | Self::Replica
@@ -196,6 +196,16 @@ impl Finding {
             | Self::ClockUnreadable
             | Self::ClockMoved { .. } => Severity::Danger,
         }
+    }
+}
+
+fn disagreement_severity(about: &Disagreement) -> Severity {
+    match about {
+        Disagreement::Nodes { splits: true, .. } => Severity::Danger,
+        Disagreement::Nodes { splits: false, .. } | Disagreement::MaxTtl { .. } => {
+            Severity::Warning
+        }
+        Disagreement::Names | Disagreement::KeyPrefix => Severity::Note,
     }
 }
 

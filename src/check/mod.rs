@@ -3,10 +3,11 @@
 //! A check compares the nodes with each other and with other clients. Its result does not affect later acquires.
 
 mod deployment;
+mod disagreement;
 mod finding;
 mod offset;
 
-pub use deployment::Disagreement;
+pub use disagreement::Disagreement;
 pub use finding::{Finding, Severity};
 pub use offset::ClockOffset;
 

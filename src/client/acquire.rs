@@ -1,8 +1,8 @@
 //! The settings of one acquire, and the future that runs it.
 
+use super::inner::Inner;
 use super::lock_options::{LockOptions, lock_option_setters};
 use super::observed::AcquireWatch;
-use super::redlock::Inner;
 use super::settings::check_value;
 use crate::acquire::{AcquireRequest, Adoption, PreviousLease};
 use crate::error::{AcquireError, ConfigError};

@@ -1,6 +1,5 @@
 //! Addresses of nodes, and errors for invalid ones. Errors never contain the user or the password of a URL.
 
-use super::settings::Settings;
 use crate::error::ConfigError;
 use crate::protocol::Quorum;
 use crate::transport::{Address, TcpAddress, TcpOptions};
@@ -9,6 +8,7 @@ use redis::io::tcp::TcpSettings;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Reason for refusing a text with several addresses.
 const LIST: &str = "several URLs in one string: pass one URL per node";
@@ -115,9 +115,13 @@ pub(crate) fn distinct_names(places: &[Place]) -> Result<Vec<Arc<str>>, ConfigEr
 }
 
 /// Fingerprint of the settings that all clients must share, for the names of connections to `places`.
-pub(crate) fn fingerprint(places: &[Place], quorum: Quorum, settings: &Settings) -> Fingerprint {
+pub(super) fn fingerprint(
+    places: &[Place],
+    quorum: Quorum,
+    max_ttl: Duration,
+    prefix: &[u8],
+) -> Fingerprint {
     let places = places.iter().map(|(address, login)| format!("{address}/{}", login.db()));
-    let (max_ttl, prefix) = (settings.limits.max_ttl, &settings.prefix);
     Fingerprint::new(places.collect(), quorum.needed(), max_ttl, prefix)
 }
 

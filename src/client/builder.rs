@@ -1,6 +1,7 @@
 //! Builder of a client: its settings, their defaults, and their validation.
 
 use super::config::Config;
+use super::listeners::Listeners;
 use super::redlock::Redlock;
 use super::settings::Settings;
 use crate::acquire::{Driver, WaitQueues};
@@ -10,11 +11,11 @@ use crate::lease::{Backing, LeaseRegistry, Limits};
 #[cfg(feature = "test-util")]
 use crate::node::Gates;
 use crate::node::{
-    Clocks, CredentialSource, Endpoint, Environment, Guard, Login, NodeShared, Pool, PushSink,
-    RestartGuard, Siblings, Timings,
+    Clocks, CredentialSource, Endpoint, Environment, Guard, Login, NodeShared, Pool, RestartGuard,
+    Siblings, Timings,
 };
 use crate::observe::{Observer, Observers, shown};
-use crate::protocol::{MAX_NODES, NodeId, Quorum, RetryPolicy, Time};
+use crate::protocol::{MAX_NODES, Quorum, RetryPolicy};
 #[cfg(feature = "test-util")]
 use crate::random::Random;
 #[cfg(feature = "test-util")]
@@ -55,9 +56,16 @@ pub struct Builder {
     pub(super) config: Config,
     prefix: Box<[u8]>,
     runtime: Option<Handle>,
-    pub(super) observer: Option<Arc<dyn Observer>>,
+    observer: Option<Arc<dyn Observer>>,
     pub(super) environment: Environment,
     pub(super) credentials: Option<CredentialSource>,
+}
+
+impl Redlock {
+    /// Returns a builder with the default settings.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
 }
 
 impl Builder {
@@ -242,6 +250,16 @@ impl Builder {
         self
     }
 
+    /// Installs an observer, which receives events about acquires, extensions, lost leases and the state of the nodes;
+    /// see [`Observer`]. Only one observer can be installed; a later call replaces it. With the feature `tracing`,
+    /// events are also sent to `tracing`. Default: none.
+    ///
+    /// Pass an `Arc` to keep access to the observer.
+    pub fn observer(mut self, observer: impl Observer) -> Self {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+
     /// Runs all connections on the runtime of `handle`, so that the client can also be used outside of a runtime.
     /// Default: the client opens separate connections on each runtime on which it is used.
     pub fn runtime(mut self, handle: Handle) -> Self {
@@ -314,8 +332,9 @@ impl Builder {
         let observers = Observers::new(observer, &names, quorum, &environment.clock);
         let environment = Environment { observers, ..environment };
 
-        let (Limits { node_timeout, drift, .. }, term) = (settings.limits, settings.term);
-        let fingerprint = address::fingerprint(&places, quorum, &settings);
+        let Limits { max_ttl, node_timeout, drift } = settings.limits;
+        let term = settings.term;
+        let fingerprint = address::fingerprint(&places, quorum, max_ttl, &settings.prefix);
         let siblings = Arc::new(Siblings::new(names.clone()));
         let timings = Timings { answer: node_timeout, connect: settings.connect_timeout };
         let waiters = WaitQueues::new(quorum, &environment);
@@ -356,23 +375,6 @@ impl fmt::Debug for Builder {
             .field("prefix", &shown(&self.prefix))
             .field("runtime", &self.runtime)
             .finish_non_exhaustive()
-    }
-}
-
-/// Receivers of the nodes' invalidation pushes and clock steps.
-struct Listeners {
-    waiters: Arc<WaitQueues>,
-    registry: Arc<LeaseRegistry>,
-}
-
-impl PushSink for Listeners {
-    fn handle_push(&self, node: NodeId, key: Option<&[u8]>) {
-        self.waiters.handle_push(node, key);
-        self.registry.handle_push(node, key);
-    }
-
-    fn handle_step(&self, node: NodeId, ahead: Duration, seen: Time) {
-        self.registry.handle_step(node, ahead, seen);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Converts the internal failure of an acquire to the public [`AcquireError`].
 
-use super::redlock::Inner;
+use super::inner::Inner;
 use crate::acquire::AcquireFailure;
 use crate::error::AcquireError;
 use crate::node::NoRuntime;

@@ -1,7 +1,6 @@
 //! Settings of one acquire and its lease.
 
 use super::config::Config;
-use super::settings::{check_metadata, owner};
 use crate::error::ConfigError;
 use crate::lease::Limits;
 use crate::protocol::{RetryPolicy, Ttl};
@@ -260,4 +259,25 @@ impl LockOptions {
         limits.check_margin(self.stop_before, ttl, self.auto_extend)?;
         Ok(ttl)
     }
+}
+
+/// Maximum length of metadata in bytes, because every command of a lease contains them.
+const MAX_METADATA: usize = 4096;
+
+fn check_metadata(metadata: Option<&str>) -> Result<(), ConfigError> {
+    match metadata.map_or(0, str::len) {
+        length if length > MAX_METADATA => {
+            Err(ConfigError::LongMetadata { length, most: MAX_METADATA })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Host name and process ID, as `host:pid`.
+pub(super) fn owner() -> String {
+    #[cfg(unix)]
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    #[cfg(not(unix))]
+    let host = std::env::var("COMPUTERNAME").unwrap_or_else(|_| "host".to_owned());
+    format!("{host}:{}", std::process::id())
 }

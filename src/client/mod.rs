@@ -9,7 +9,9 @@ mod builder;
 mod config;
 mod credentials;
 mod explain;
+mod inner;
 mod leases;
+mod listeners;
 mod lock_options;
 mod node_info;
 mod observed;
@@ -28,11 +30,11 @@ mod variables;
 pub use acquire::Acquire;
 pub use builder::Builder;
 pub use config::Config;
+#[cfg(feature = "test-util")]
+pub(crate) use inner::Inner;
 pub use leases::HeldLease;
 pub use node_info::NodeInfo;
 pub use profile::Profile;
-#[cfg(feature = "test-util")]
-pub(crate) use redlock::Inner;
 pub use redlock::Redlock;
 pub use status::{LockState, NodeStatus, Status};
 pub use using::{TryUsingError, UsingError};

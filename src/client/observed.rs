@@ -1,29 +1,13 @@
-//! The client's observer, and the events of an acquire.
+//! Events of an acquire.
 
-use super::builder::Builder;
-use super::redlock::Inner;
+use super::inner::Inner;
 use crate::acquire::AcquireRequest;
 use crate::error::AcquireError;
 use crate::lease::Lease;
-use crate::observe::{
-    AcquireBegun, AcquireEnded, AcquireOutcome, HandedOver, Lock, Observer, Tag, Weight,
-};
+use crate::observe::{AcquireBegun, AcquireEnded, AcquireOutcome, HandedOver, Lock, Tag, Weight};
 use crate::protocol::Time;
 use crate::wire::Keys;
-use std::sync::Arc;
 use std::time::Duration;
-
-impl Builder {
-    /// Installs an observer, which receives events about acquires, extensions, lost leases and the state of the nodes;
-    /// see [`Observer`]. Only one observer can be installed; a later call replaces it. With the feature `tracing`,
-    /// events are also sent to `tracing`. Default: none.
-    ///
-    /// Pass an `Arc` to keep access to the observer.
-    pub fn observer(mut self, observer: impl Observer) -> Self {
-        self.observer = Some(Arc::new(observer));
-        self
-    }
-}
 
 /// Emits the events for the start and the end of an acquire, also if the acquire is dropped.
 pub(super) struct AcquireWatch<'a> {

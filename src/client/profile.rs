@@ -1,8 +1,9 @@
 //! Profiles: clients that share connections and have different settings.
 
-use super::lock_options::{LockOptions, lock_option_setters};
-use super::redlock::{Inner, Redlock};
-use super::settings::{Settings, owner};
+use super::inner::Inner;
+use super::lock_options::{LockOptions, lock_option_setters, owner};
+use super::redlock::Redlock;
+use super::settings::Settings;
 use crate::error::ConfigError;
 use crate::protocol::RetryPolicy;
 use std::fmt;

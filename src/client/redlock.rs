@@ -1,7 +1,7 @@
 //! The client: acquires locks, reads their status, and reports the state of the nodes.
 
 use super::acquire::Acquire;
-use super::builder::Builder;
+use super::inner::Inner;
 use super::settings::Settings;
 use super::status::{Status, force_release, status};
 use super::using::{TryUsingError, UsingError};
@@ -9,9 +9,7 @@ use crate::acquire::Driver;
 use crate::check::{NodeCheck, check, probe_resource};
 use crate::error::{ClientError, CloseError, ReleaseError};
 use crate::lease::{Backing, Lease, LeaseRef, ReleaseOutcome};
-use crate::node::Nodes;
 use crate::observe::Report;
-use crate::wire::Keys;
 use std::fmt;
 use std::sync::Arc;
 
@@ -19,33 +17,13 @@ use std::sync::Arc;
 ///
 /// Cloning is cheap, and clones share connections. Any number of tasks, threads and runtimes can use a client at the
 /// same time, and a client can be stored in a `static`. Each runtime gets separate connections unless
-/// [`Builder::runtime`] is set.
+/// [`Builder::runtime`](crate::Builder::runtime) is set.
 #[derive(Clone)]
 pub struct Redlock {
     pub(super) inner: Arc<Inner>,
 }
 
-/// State that the clones of a client share. A profile has different settings, but the same driver and leases.
-pub(crate) struct Inner {
-    pub(crate) driver: Arc<Driver>,
-    pub(crate) backing: Arc<Backing>,
-    pub(crate) settings: Settings,
-}
-
-impl Inner {
-    /// Returns the nodes and the key of `resource`.
-    fn reach(&self, resource: &[u8]) -> Result<(Arc<Nodes>, Keys), ClientError> {
-        let nodes = self.driver.ready()?;
-        Ok((nodes, Keys::one(self.settings.key(resource)?)))
-    }
-}
-
 impl Redlock {
-    /// Returns a builder with the default settings.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
     pub(crate) fn new(driver: Driver, backing: Arc<Backing>, settings: Settings) -> Self {
         Self { inner: Arc::new(Inner { driver: Arc::new(driver), backing, settings }) }
     }
@@ -54,17 +32,17 @@ impl Redlock {
         &self.inner
     }
 
-    /// Tries once to lock `resource`. The attempt takes at most one [node timeout](Builder::node_timeout), or two if a
-    /// [fencing token](Acquire::fenced) is requested. There are two exceptions:
+    /// Tries once to lock `resource`. The attempt takes at most one [node timeout](crate::Builder::node_timeout), or
+    /// two if a [fencing token](Acquire::fenced) is requested. There are two exceptions:
     ///
     /// - If no quorum is connected yet, for example in a program that has just started, the attempt first waits for
-    ///   connections, for at most one [connect timeout](Builder::connect_timeout). See [`ready`](Self::ready).
+    ///   connections, for at most one [connect timeout](crate::Builder::connect_timeout). See [`ready`](Self::ready).
     /// - If the attempt needs the grant of a node whose clock has stepped forward, it waits up to one more second until
     ///   that grant [counts](crate::VoteEligibility::Deferred) towards the quorum.
     ///
-    /// A resource is any sequence of bytes. Its key is the [prefix](Builder::key_prefix) followed by the resource. Keys
-    /// that contain `#quorlock:` are reserved for the library, for example for fencing counters. Every method
-    /// [rejects](crate::ConfigError::ReservedResource) them.
+    /// A resource is any sequence of bytes. Its key is the [prefix](crate::Builder::key_prefix) followed by the
+    /// resource. Keys that contain `#quorlock:` are reserved for the library, for example for fencing counters. Every
+    /// method [rejects](crate::ConfigError::ReservedResource) them.
     ///
     /// # Errors
     /// See [`AcquireError`](crate::AcquireError).
@@ -96,7 +74,7 @@ impl Redlock {
     ///
     /// Nodes in cluster mode require all keys of a command to be in the same hash slot, and otherwise reject the
     /// command with `CROSSSLOT`. Give the resources a common hash tag, such as `{user:7}/inbox` and `{user:7}/outbox`,
-    /// or use a [prefix](Builder::key_prefix) with a hash tag, such as `{lock}:`.
+    /// or use a [prefix](crate::Builder::key_prefix) with a hash tag, such as `{lock}:`.
     ///
     /// # Errors
     /// See [`AcquireError`](crate::AcquireError).
@@ -286,7 +264,7 @@ impl Redlock {
     /// the releases of dropped leases and abandoned attempts.
     ///
     /// Call this before a short-lived process ends. Otherwise a lock whose release is pending remains until its ttl
-    /// ends. Takes at most one [connect timeout](Builder::connect_timeout).
+    /// ends. Takes at most one [connect timeout](crate::Builder::connect_timeout).
     ///
     /// # Errors
     /// Returns a [`CloseError`] with the nodes that did not confirm their releases in time, and with the number of
@@ -329,14 +307,15 @@ impl Redlock {
     /// ```
     ///
     /// The client derives the names of its connections (`CLIENT SETNAME`) from the settings that all clients of a
-    /// deployment must share: the nodes, [`max_ttl`](Builder::max_ttl) and the [prefix](Builder::key_prefix). If the
-    /// user is permitted to list connections, a check therefore also reports clients with different settings
-    /// ([`Finding::Disagrees`](crate::Finding::Disagrees)).
+    /// deployment must share: the nodes, [`max_ttl`](crate::Builder::max_ttl) and the
+    /// [prefix](crate::Builder::key_prefix). If the user is permitted to list connections, a check therefore also
+    /// reports clients with different settings ([`Finding::Disagrees`](crate::Finding::Disagrees)).
     ///
-    /// All nodes are checked concurrently, which takes at most two [connect timeouts](Builder::connect_timeout) and two
-    /// [node timeouts](Builder::node_timeout). The check runs the commands that a lock requires on a key that does not
-    /// exist, and sets no key. The name of the key consists of the [prefix](Builder::key_prefix), `quorlock-check:` and
-    /// a random number. The scripts of this crate remain in the servers' script cache, as after any acquire.
+    /// All nodes are checked concurrently, which takes at most two [connect timeouts](crate::Builder::connect_timeout)
+    /// and two [node timeouts](crate::Builder::node_timeout). The check runs the commands that a lock requires on a key
+    /// that does not exist, and sets no key. The name of the key consists of the [prefix](crate::Builder::key_prefix),
+    /// `quorlock-check:` and a random number. The scripts of this crate remain in the servers' script cache, as after
+    /// any acquire.
     ///
     /// # Errors
     /// Returns a [`ClientError`] if the nodes cannot be contacted, for example because the client is closed. If a

@@ -134,18 +134,6 @@ fn check_token_ttl(asked: Option<Duration>, max_ttl: Duration) -> Result<Ttl, Co
     to_ttl("token_ttl", token_ttl)
 }
 
-/// Maximum length of metadata in bytes, because every command of a lease contains them.
-const MAX_METADATA: usize = 4096;
-
-pub(super) fn check_metadata(metadata: Option<&str>) -> Result<(), ConfigError> {
-    match metadata.map_or(0, str::len) {
-        length if length > MAX_METADATA => {
-            Err(ConfigError::LongMetadata { length, most: MAX_METADATA })
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Refuses to adopt a `value` that cannot belong to a lease of one resource.
 pub(super) fn check_value(value: &Value) -> Result<(), ConfigError> {
     let (length, most) = (value.bytes().len(), MAX_VALUE);
@@ -153,13 +141,4 @@ pub(super) fn check_value(value: &Value) -> Result<(), ConfigError> {
         return Err(ConfigError::LongValue { length, most });
     }
     value.multi_key_count().map_or(Ok(()), |resources| Err(ConfigError::AdoptsSet { resources }))
-}
-
-/// Host name and process ID, as `host:pid`.
-pub(crate) fn owner() -> String {
-    #[cfg(unix)]
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    #[cfg(not(unix))]
-    let host = std::env::var("COMPUTERNAME").unwrap_or_else(|_| "host".to_owned());
-    format!("{host}:{}", std::process::id())
 }

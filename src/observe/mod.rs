@@ -37,6 +37,7 @@ pub use node_event::{
     NodeChanged, NodeStanding, ReleasesOwed,
 };
 pub use observer::Observer;
-pub(crate) use observers::{Observers, Weight};
+pub(crate) use observers::Observers;
 pub use report::{NodeReport, NodeVote, Report};
 pub use token::{FencingToken, ParseTokenError, TokenRangeError};
+pub(crate) use told::Weight;

@@ -7,7 +7,7 @@ use super::node_standings::{Change, NodeStandings};
 use super::observer::Observer;
 #[cfg(feature = "tracing")]
 use super::spans::Spans;
-use super::told::Told;
+use super::told::{Told, Weight};
 use crate::protocol::{NodeId, Quorum, Time};
 use crate::sync::{contain, lock};
 use crate::time::Clock;
@@ -36,15 +36,6 @@ struct Inner {
 struct Receiver<O> {
     observer: O,
     is_disabled: AtomicBool,
-}
-
-/// Level of an event. Events below every receiver's level are not built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Weight {
-    /// Logged at debug level.
-    Detail,
-    /// Logged at warn level.
-    Trouble,
 }
 
 impl Observers {

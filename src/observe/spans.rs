@@ -12,8 +12,8 @@ use super::node_event::{
     ConnectFailed, ConnectionClosed, ConnectionOpened, NodeChanged, NodeStanding, ReleasesOwed,
 };
 use super::observer::Observer;
-use super::observers::Weight;
 use super::rate_limit::{RateLimit, Suppressed};
+use super::told::Weight;
 use crate::protocol::Loss;
 use crate::sync::{contain, lock};
 use crate::time::Clock;

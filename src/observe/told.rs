@@ -1,4 +1,4 @@
-//! Dispatches events to observer methods.
+//! Levels of events, and their dispatch to observer methods.
 
 use super::event::{
     AcquireBegun, AcquireEnded, AttemptEnded, ExtendBegun, ExtendEnded, HandedOver, LeaseLost,
@@ -9,6 +9,15 @@ use super::node_event::{
 };
 use super::observer::Observer;
 use std::sync::Arc;
+
+/// Level of an event. Events below every receiver's level are not built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weight {
+    /// Logged at debug level.
+    Detail,
+    /// Logged at warn level.
+    Trouble,
+}
 
 /// An event.
 pub(crate) trait Told {

@@ -1,11 +1,43 @@
-//! From the arguments of a command to its reply: what is looked at, and in which order.
+//! Runs the commands of a connection: their checks, in the order of Redis, and their replies.
 
 use crate::server_model::command::{self, CommandSpec};
+use crate::server_model::output::{ConnId, Output};
 use crate::server_model::reply::Reply;
+use crate::server_model::request::Next;
+use crate::server_model::server::Server;
 use crate::server_model::trouble::{
     BUSY, LOADING, MASTERDOWN, MISCONF, NOAUTH, OOM, READONLY, Trouble,
 };
 use crate::server_model::turn::Turn;
+
+impl Server {
+    /// Bytes come in, any part of a connection's stream: what of it is whole commands is run, and the rest
+    /// is kept. Bytes of a connection that the server has closed are dropped.
+    pub fn receive(&mut self, conn: ConnId, bytes: &[u8], wall_us: u64) -> Vec<Output> {
+        self.now_us = wall_us;
+        if let Some(session) = self.sessions.get_mut(&conn) {
+            session.requests.add(bytes);
+        }
+        while let Some(session) = self.sessions.get_mut(&conn) {
+            // Older servers take anything of strangers.
+            let is_limited = session.user.is_none() && self.config.version.has((7, 0));
+            match session.requests.next(is_limited) {
+                Next::Part => break,
+                Next::Command(arguments) => {
+                    Turn { server: self, conn, is_in_script: false }.take(&arguments);
+                }
+                Next::Broken(why) => {
+                    self.answer(conn, &Reply::Error(why));
+                    self.close(conn);
+                }
+            }
+            if self.sessions.get(&conn).is_some_and(|session| session.is_ending) {
+                self.close(conn);
+            }
+        }
+        self.outputs()
+    }
+}
 
 impl Turn<'_> {
     /// Runs one command and answers it.
@@ -38,6 +70,23 @@ impl Turn<'_> {
         if !keeps_caching {
             self.session().is_caching = false;
         }
+    }
+
+    /// Runs a command that nothing speaks against. What it reads is remembered as that of `keys`: its own,
+    /// or those of the script that it is a part of.
+    pub(crate) fn run(
+        &mut self,
+        command: &CommandSpec,
+        arguments: &[Vec<u8>],
+        keys: &[Vec<u8>],
+    ) -> Reply {
+        let reply = (command.run)(self, arguments);
+        if command.is_read() && self.session().tracks_reads() {
+            for key in keys {
+                self.server.tracking.remember(key, self.conn);
+            }
+        }
+        reply
     }
 
     /// Why the command is not run, as `processCommand` of Redis goes through it.

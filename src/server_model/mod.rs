@@ -36,6 +36,7 @@ mod commands;
 mod config;
 mod dispatch;
 mod keyspace;
+mod output;
 mod reply;
 mod request;
 mod script;
@@ -47,5 +48,6 @@ mod turn;
 
 pub use config::{Config, Fsync, Version};
 pub use keyspace::{Kind, Stored};
-pub use server::{ConnId, Output, Server};
+pub use output::{ConnId, Output};
+pub use server::Server;
 pub use trouble::Trouble;

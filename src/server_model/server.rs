@@ -2,27 +2,13 @@
 
 use crate::server_model::config::Config;
 use crate::server_model::keyspace::{Entry, Keyspace, Kind, Stored};
+use crate::server_model::output::{ConnId, Output};
 use crate::server_model::reply::{Reply, invalidation};
-use crate::server_model::request::Next;
 use crate::server_model::script::Scripts;
 use crate::server_model::session::ClientSession;
 use crate::server_model::tracking::Tracking;
 use crate::server_model::trouble::Trouble;
-use crate::server_model::turn::Turn;
 use std::collections::BTreeMap;
-
-/// A connection to a [`Server`], which never has the same for two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnId(u64);
-
-/// What a server does, in the order in which it does it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// It sends bytes.
-    Bytes(ConnId, Vec<u8>),
-    /// It closes the connection, behind all that it has sent. It knows nothing of it any more.
-    Close(ConnId),
-}
 
 /// A Redis server. See the crate's page.
 ///
@@ -76,33 +62,6 @@ impl Server {
     /// The peer has closed the connection. What of its stream has not come is never run.
     pub fn disconnect(&mut self, conn: ConnId) {
         self.sessions.remove(&conn);
-    }
-
-    /// Bytes come in, any part of a connection's stream: what of it is whole commands is run, and the rest
-    /// is kept. Bytes of a connection that the server has closed are dropped.
-    pub fn receive(&mut self, conn: ConnId, bytes: &[u8], wall_us: u64) -> Vec<Output> {
-        self.now_us = wall_us;
-        if let Some(session) = self.sessions.get_mut(&conn) {
-            session.requests.add(bytes);
-        }
-        while let Some(session) = self.sessions.get_mut(&conn) {
-            // Older servers take anything of strangers.
-            let is_limited = session.user.is_none() && self.config.version.has((7, 0));
-            match session.requests.next(is_limited) {
-                Next::Part => break,
-                Next::Command(arguments) => {
-                    Turn { server: self, conn, is_in_script: false }.take(&arguments);
-                }
-                Next::Broken(why) => {
-                    self.answer(conn, &Reply::Error(why));
-                    self.close(conn);
-                }
-            }
-            if self.sessions.get(&conn).is_some_and(|session| session.is_ending) {
-                self.close(conn);
-            }
-        }
-        self.outputs()
     }
 
     /// Drops the keys whose time is over, as the server does from time to time, and tells who wants to
@@ -245,7 +204,7 @@ impl Server {
     }
 
     /// Closes a connection behind what was said to it.
-    fn close(&mut self, conn: ConnId) {
+    pub(crate) fn close(&mut self, conn: ConnId) {
         self.sessions.remove(&conn);
         self.outbox.push(Output::Close(conn));
     }
@@ -264,7 +223,7 @@ impl Server {
         }
     }
 
-    fn outputs(&mut self) -> Vec<Output> {
+    pub(crate) fn outputs(&mut self) -> Vec<Output> {
         std::mem::take(&mut self.outbox)
     }
 }

@@ -1,6 +1,6 @@
 //! Who is to be told when a key changes.
 
-use crate::server_model::server::ConnId;
+use crate::server_model::output::ConnId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Who has read which key since it last changed. What was told once is forgotten, for all of them.

@@ -1,9 +1,8 @@
 //! One command of one connection, while it runs: all that happens in it happens at one time.
 
-use crate::server_model::command::CommandSpec;
 use crate::server_model::keyspace::Entry;
-use crate::server_model::reply::Reply;
-use crate::server_model::server::{ConnId, Server};
+use crate::server_model::output::ConnId;
+use crate::server_model::server::Server;
 use crate::server_model::session::ClientSession;
 
 /// What a command works with.
@@ -53,22 +52,5 @@ impl Turn<'_> {
     fn touch(&mut self, key: &[u8], is_over: bool) {
         let is_ours = self.server.config.version.has((7, 0)) || !is_over && !self.is_in_script;
         self.server.invalidate(key, is_ours.then_some(self.conn));
-    }
-
-    /// Runs a command that nothing speaks against. What it reads is remembered as that of `keys`: its own,
-    /// or those of the script that it is a part of.
-    pub(crate) fn run(
-        &mut self,
-        command: &CommandSpec,
-        arguments: &[Vec<u8>],
-        keys: &[Vec<u8>],
-    ) -> Reply {
-        let reply = (command.run)(self, arguments);
-        if command.is_read() && self.session().tracks_reads() {
-            for key in keys {
-                self.server.tracking.remember(key, self.conn);
-            }
-        }
-        reply
     }
 }

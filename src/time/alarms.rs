@@ -2,7 +2,7 @@
 //!
 //! An alarm takes 40 bytes, and at most twice that where the tables have just grown.
 
-use super::timer::Ring;
+use super::ring::Ring;
 use crate::protocol::Time;
 use slab::Slab;
 use std::cmp::Reverse;

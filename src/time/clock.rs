@@ -1,7 +1,10 @@
 //! A client's clock, and what rings by it.
 
 use super::machine;
-use super::timer::{Alarm, Ring};
+use super::ring::Ring;
+#[cfg(feature = "test-util")]
+use super::ring::SourceAlarm;
+use super::timer::Alarm;
 use crate::protocol::Time;
 #[cfg(feature = "test-util")]
 use std::sync::Arc;
@@ -23,13 +26,6 @@ pub(crate) trait TimeSource: Send + Sync {
     fn is_world(&self) -> bool {
         false
     }
-}
-
-#[cfg(feature = "test-util")]
-/// An alarm that a [`TimeSource`] has set; it is cancelled when this is dropped.
-pub(crate) trait SourceAlarm: Send + Sync {
-    /// Rings at `at` at the latest.
-    fn hasten(&self, at: Time);
 }
 
 /// The clock that a client was given: its leases, waits and alarms go by it. Cheap to clone.

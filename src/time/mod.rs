@@ -6,6 +6,7 @@
 mod alarms;
 mod clock;
 pub(crate) mod machine;
+mod ring;
 #[cfg(feature = "test-util")]
 mod shifted;
 mod sleeper;
@@ -14,8 +15,11 @@ mod wakeup;
 
 pub(crate) use clock::Clock;
 #[cfg(feature = "test-util")]
-pub(crate) use clock::{SourceAlarm, TimeSource};
+pub(crate) use clock::TimeSource;
+pub(crate) use ring::Ring;
+#[cfg(feature = "test-util")]
+pub(crate) use ring::SourceAlarm;
 #[cfg(feature = "test-util")]
 pub(crate) use shifted::Shifted;
-pub(crate) use timer::{Alarm, Ring};
+pub(crate) use timer::Alarm;
 pub(crate) use wakeup::Wakeup;

@@ -1,8 +1,9 @@
 //! A clock of a client's own, which runs as the machine's does until it is moved.
 
-use super::clock::{SourceAlarm, TimeSource};
+use super::clock::TimeSource;
 use super::machine;
-use super::timer::{Alarm, Ring};
+use super::ring::{Ring, SourceAlarm};
+use super::timer::Alarm;
 use crate::protocol::Time;
 use crate::sync::lock;
 use std::sync::atomic::{AtomicU64, Ordering};

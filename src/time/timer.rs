@@ -4,25 +4,19 @@
 //! workers, and they stand still while the machine sleeps. A wake-up from this thread does not.
 
 use super::alarms::Alarms;
-#[cfg(feature = "test-util")]
-use super::clock::SourceAlarm;
 use super::machine;
+use super::ring::Ring;
+#[cfg(feature = "test-util")]
+use super::ring::SourceAlarm;
 use super::sleeper::Sleeper;
 use crate::protocol::Time;
 use crate::sync::{contain, lock};
 use std::cell::Cell;
 use std::process;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::sync::{Mutex, MutexGuard, OnceLock, Weak};
 use std::thread;
 use std::time::Duration;
-
-/// What an alarm rings.
-pub(crate) trait Ring: Send + Sync {
-    /// Called on the timer's thread, soon after the alarm was due; must not block. Returns when to
-    /// ring again. If it panics, it is rung again after [`AFTER_PANIC`].
-    fn ring(self: Arc<Self>, now: Time) -> Option<Time>;
-}
 
 /// The pause after a bell has panicked.
 const AFTER_PANIC: Duration = Duration::from_millis(10);

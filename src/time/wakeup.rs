@@ -1,7 +1,8 @@
 //! A task's own alarm.
 
 use super::clock::Clock;
-use super::timer::{Alarm, Ring};
+use super::ring::Ring;
+use super::timer::Alarm;
 use crate::protocol::Time;
 use crate::sync::lock;
 use std::pin::Pin;

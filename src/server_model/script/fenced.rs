@@ -1,8 +1,7 @@
 //! `fenced.lua`: runs another script on locks, and lets a counter beside each lock follow.
 
 use super::number::{END, number};
-use super::run::{Answer, Run, argument};
-use super::sources::Body;
+use super::run::{Answer, Body, Run, argument};
 use crate::server_model::reply::Reply;
 
 pub(super) const AT_END: &str = "COUNTER a fencing counter has reached its maximum: delete its key";

@@ -2,6 +2,8 @@
 
 mod acquire;
 mod acquire_fenced;
+mod cache;
+mod calls;
 mod extend;
 mod fenced;
 mod look;
@@ -10,26 +12,14 @@ mod release;
 mod run;
 mod sources;
 
+pub(crate) use cache::Scripts;
+
 use crate::server_model::reply::Reply;
 use crate::server_model::request::integer;
 use crate::server_model::trouble::{MASTERDOWN, NO_INTEGER, NOSCRIPT, SYNTAX, Trouble};
 use crate::server_model::turn::Turn;
 use run::Run;
 use sources::Script;
-use std::collections::BTreeMap;
-
-/// The scripts that the server was told, by the hash of their text.
-#[derive(Debug, Default)]
-pub(crate) struct Scripts(BTreeMap<String, String>);
-
-impl Scripts {
-    fn add(&mut self, source: &[u8]) -> String {
-        let source = String::from_utf8_lossy(source).into_owned();
-        let digest = redis::Script::new(&source).get_hash().to_owned();
-        self.0.insert(digest.clone(), source);
-        digest
-    }
-}
 
 pub(crate) fn load(turn: &mut Turn<'_>, arguments: &[Vec<u8>]) -> Reply {
     Reply::text(turn.server.scripts.add(&arguments[2]))

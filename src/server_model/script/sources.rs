@@ -1,6 +1,6 @@
 //! quorlock's own scripts, by their text.
 
-use super::run::{Answer, Run};
+use super::run::{Answer, Body, Run};
 use super::{acquire, acquire_fenced, extend, fenced, look, release};
 
 const ACQUIRE: &str = include_str!("../../wire/scripts/acquire.lua");
@@ -9,8 +9,6 @@ const EXTEND: &str = include_str!("../../wire/scripts/extend.lua");
 const RELEASE: &str = include_str!("../../wire/scripts/release.lua");
 const LOOK: &str = include_str!("../../wire/scripts/read.lua");
 const FENCED: &str = include_str!("../../wire/scripts/fenced.lua");
-
-pub(super) type Body = fn(&mut Run<'_, '_>, &[Vec<u8>], &[Vec<u8>]) -> Answer;
 
 /// A script that the model has written anew.
 pub(super) struct Script {

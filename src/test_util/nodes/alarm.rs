@@ -1,6 +1,6 @@
 //! Alarms on a tokio runtime's clock.
 
-use super::clock::State;
+use super::advanced_time::AdvancedTime;
 use crate::node::{RuntimeDriver, lack};
 use crate::protocol::Time;
 use crate::sync::{contain, lock};
@@ -17,7 +17,7 @@ const AFTER_PANIC: Duration = Duration::from_millis(10);
 /// One alarm. It waits in a task of the runtime in which it was set, so that a paused clock
 /// includes it. Without a runtime, or after its shutdown, the process's alarm thread waits for it.
 pub(super) struct Watch {
-    clock: Arc<State>,
+    time: Arc<AdvancedTime>,
     bell: Weak<dyn Ring>,
     due: Mutex<Time>,
     /// Notified when the time was advanced, or the alarm was moved or cancelled.
@@ -34,9 +34,9 @@ pub(super) struct Vigil(Arc<Watch>);
 struct Watcher(Arc<Watch>);
 
 impl Watch {
-    pub(super) fn new(clock: Arc<State>, at: Time, bell: Weak<dyn Ring>) -> Arc<Self> {
+    pub(super) fn new(time: Arc<AdvancedTime>, at: Time, bell: Weak<dyn Ring>) -> Arc<Self> {
         Arc::new(Self {
-            clock,
+            time,
             bell,
             due: Mutex::new(at),
             changed: Notify::new(),
@@ -58,7 +58,7 @@ impl Watch {
         if self.is_over.load(Ordering::SeqCst) {
             return None;
         }
-        let now = self.clock.now();
+        let now = self.time.now();
         {
             let mut due = lock(&self.due);
             if now < *due {

@@ -1,69 +1,40 @@
 //! The clock that in-process nodes share with their clients.
 
+use super::advanced_time::{AdvancedTime, START};
 use super::alarm::{Vigil, Watch};
 use crate::protocol::Time;
 use crate::sync::lock;
 use crate::time::{Ring, SourceAlarm, TimeSource};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
-use tokio::time::Instant;
-
-/// Initial time (30 days): late enough that differences of times do not reach zero.
-const START: Time = Time::from_nanos(30 * 24 * 3_600 * 1_000_000_000);
 
 /// Wall clock at [`START`], in microseconds since 1970: 1 January 2026, 00:00 UTC.
 const START_WALL_US: u64 = 1_767_225_600_000_000;
 
-/// Maximum total advance (292 years), so that adding a timeout to a time does not overflow.
-const FARTHEST: u64 = u64::MAX / 2;
-
-/// Tokio's clock plus all advances. Never decreases, even if it is read in several runtimes of
-/// which one is paused.
-pub(super) struct RuntimeClock(Arc<State>);
-
-/// Shared by the clock and its alarms.
-pub(super) struct State {
-    origin: Instant,
-    ahead_ns: AtomicU64,
-    latest_ns: AtomicU64,
+/// The clock of in-process nodes and their clients, with its alarms.
+pub(super) struct RuntimeClock {
+    time: Arc<AdvancedTime>,
     watches: Mutex<Vec<Weak<Watch>>>,
 }
 
 impl RuntimeClock {
     pub(super) fn new() -> Self {
-        Self(Arc::new(State {
-            origin: Instant::now(),
-            ahead_ns: AtomicU64::new(0),
-            latest_ns: AtomicU64::new(0),
-            watches: Mutex::default(),
-        }))
+        Self { time: Arc::new(AdvancedTime::new()), watches: Mutex::default() }
     }
 
     /// Advances the clock. Due alarms ring soon after.
     pub(super) fn advance(&self, by: Duration) {
-        let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
-        let add = |ahead: u64| Some(ahead.saturating_add(by).min(FARTHEST));
-        let _ = self.0.ahead_ns.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add);
-        let watches: Vec<_> = lock(&self.0.watches).iter().filter_map(Weak::upgrade).collect();
+        self.time.advance(by);
+        let watches: Vec<_> = lock(&self.watches).iter().filter_map(Weak::upgrade).collect();
         for watch in watches {
             watch.look_again();
         }
     }
 }
 
-impl State {
-    pub(super) fn now(&self) -> Time {
-        let passed = Instant::now().saturating_duration_since(self.origin);
-        let ahead = Duration::from_nanos(self.ahead_ns.load(Ordering::SeqCst));
-        let now = START.after(passed).after(ahead).as_nanos();
-        Time::from_nanos(self.latest_ns.fetch_max(now, Ordering::SeqCst).max(now))
-    }
-}
-
 impl TimeSource for RuntimeClock {
     fn now(&self) -> Time {
-        self.0.now()
+        self.time.now()
     }
 
     fn wall_us(&self) -> u64 {
@@ -72,8 +43,8 @@ impl TimeSource for RuntimeClock {
     }
 
     fn set_alarm(&self, at: Time, bell: Weak<dyn Ring>) -> Box<dyn SourceAlarm> {
-        let watch = Watch::new(self.0.clone(), at, bell);
-        let mut watches = lock(&self.0.watches);
+        let watch = Watch::new(self.time.clone(), at, bell);
+        let mut watches = lock(&self.watches);
         watches.retain(|known| known.strong_count() > 0);
         watches.push(Arc::downgrade(&watch));
         drop(watches);

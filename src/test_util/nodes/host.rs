@@ -1,17 +1,15 @@
-//! A simulated host: its server, its wall clock, and the faults that a test injects.
+//! A simulated host: its server, its wall clock, and its packets.
 
 use super::clock::RuntimeClock;
-use super::network::{Network, NetworkEvent, Packet, Planned, Turn};
-use crate::server_model::{Config, ConnId, Fsync, Output, Server, Trouble};
-use crate::time::TimeSource;
+use crate::protocol::Time;
+use crate::server_model::{Config, ConnId, Server};
+use crate::time::{Alarm, Ring, TimeSource};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Uptime of the nodes at the start of a test: one day, so the restart guard does not exclude any.
 const UP_FOR_US: u64 = 86_400 * 1_000_000;
-
-/// Value of another client's lock, in the format that clients set, with metadata.
-const THEIRS: &[u8] = b"00000000000000000000000000000000:somebody else";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Condition {
@@ -21,23 +19,44 @@ pub(super) enum Condition {
     Down,
 }
 
+/// A packet from a client to a node.
+pub(super) enum Packet {
+    Open,
+    Bytes(Vec<u8>),
+    /// The client has closed the connection.
+    End,
+}
+
+/// A scheduled event of the network. Dropping it cancels it.
+pub(super) struct Planned {
+    pub(super) at: Time,
+    _alarm: Alarm,
+    _bell: Arc<dyn Ring>,
+}
+
+impl Planned {
+    pub(super) fn new(at: Time, alarm: Alarm, bell: Arc<dyn Ring>) -> Self {
+        Self { at, _alarm: alarm, _bell: bell }
+    }
+}
+
 pub(super) struct NodeHost {
-    place: usize,
+    pub(super) place: usize,
     pub(super) server: Server,
     pub(super) condition: Condition,
     /// Delivery time of a packet to the host.
     pub(super) delay: Duration,
     /// Offset of its wall clock from the clock of all nodes.
-    ahead_us: i64,
+    pub(super) ahead_us: i64,
     /// Number of restarts.
-    runs: u64,
+    pub(super) runs: u64,
     /// Keys survive a restart.
-    persists: bool,
+    pub(super) persists: bool,
     /// Packets received while stalled, with their connections.
     pub(super) waiting: VecDeque<(usize, Packet)>,
     /// The network's connection for each of the server's connections.
     pub(super) peers: BTreeMap<ConnId, usize>,
-    expiry: Option<Planned>,
+    pub(super) expiry: Option<Planned>,
 }
 
 impl NodeHost {
@@ -58,169 +77,6 @@ impl NodeHost {
     }
 }
 
-fn run_id(place: usize, runs: u64) -> String {
+pub(super) fn run_id(place: usize, runs: u64) -> String {
     format!("{place:020x}{runs:020x}")
-}
-
-/// Faults and other actions of a test on a node.
-impl Network {
-    pub(super) fn condition(&self, node: usize) -> Condition {
-        self.with(|turn| turn.hosts[node].condition)
-    }
-
-    pub(super) fn hold(&self, node: usize, key: &[u8], lasting: Duration) {
-        let ttl_ms = i64::try_from(lasting.as_millis()).unwrap_or(i64::MAX).max(1);
-        self.with(|turn| {
-            if turn.hosts[node].condition != Condition::Down {
-                turn.act_on(node, |host, wall_us| host.server.put(key, THEIRS, ttl_ms, wall_us));
-            }
-        });
-    }
-
-    pub(super) fn remove(&self, node: usize, key: &[u8]) {
-        self.with(|turn| turn.act_on(node, |host, wall_us| host.server.delete(key, wall_us)));
-    }
-
-    pub(super) fn has(&self, node: usize, key: &[u8]) -> bool {
-        self.with(|turn| {
-            let wall_us = turn.node_wall_us(node);
-            let host = &turn.hosts[node];
-            let mut keys = host.server.keys(wall_us);
-            host.condition != Condition::Down && keys.any(|(standing, _)| standing == key)
-        })
-    }
-
-    pub(super) fn hang(&self, node: usize) {
-        self.with(|turn| {
-            let host = &mut turn.hosts[node];
-            if host.condition == Condition::Up {
-                host.condition = Condition::Hung;
-            }
-        });
-    }
-
-    pub(super) fn resume(&self, node: usize) {
-        self.with(|turn| turn.resume(node));
-    }
-
-    pub(super) fn kill(&self, node: usize) {
-        self.with(|turn| turn.kill(node));
-    }
-
-    pub(super) fn restart(&self, node: usize) {
-        self.with(|turn| turn.restart(node));
-    }
-
-    pub(super) fn persist(&self, node: usize) {
-        self.with(|turn| {
-            let host = &mut turn.hosts[node];
-            host.persists = true;
-            host.server.configure(|config| {
-                config.appendonly = true;
-                config.appendfsync = Fsync::Always;
-            });
-        });
-    }
-
-    pub(super) fn delay(&self, node: usize, by: Duration) {
-        self.with(|turn| turn.hosts[node].delay = by);
-    }
-
-    pub(super) fn refuse(&self, node: usize, trouble: Option<Trouble>) {
-        self.with(|turn| {
-            turn.act_on(node, |host, _| {
-                host.server.set_trouble(trouble);
-                Vec::new()
-            });
-        });
-    }
-
-    pub(super) fn heal(&self, node: usize) {
-        self.delay(node, Duration::ZERO);
-        self.refuse(node, None);
-        self.with(|turn| match turn.hosts[node].condition {
-            Condition::Up => {}
-            Condition::Hung => turn.resume(node),
-            Condition::Down => turn.restart(node),
-        });
-    }
-
-    pub(super) fn step(&self, node: usize, by_us: i64) {
-        self.with(|turn| {
-            let host = &mut turn.hosts[node];
-            host.ahead_us = host.ahead_us.saturating_add(by_us);
-            host.expiry = None;
-            turn.plan_expiry(node);
-        });
-    }
-}
-
-impl Turn<'_> {
-    fn node_wall_us(&self, node: usize) -> u64 {
-        self.wall_us().saturating_add_signed(self.hosts[node].ahead_us)
-    }
-
-    /// Runs `act` on a node and delivers the server's output to its clients.
-    pub(super) fn act_on(
-        &mut self,
-        node: usize,
-        act: impl FnOnce(&mut NodeHost, u64) -> Vec<Output>,
-    ) {
-        let wall_us = self.node_wall_us(node);
-        let outputs = act(&mut self.hosts[node], wall_us);
-        self.put_out(node, outputs);
-        self.plan_expiry(node);
-    }
-
-    /// Schedules the removal of expired keys for the next expiry.
-    fn plan_expiry(&mut self, node: usize) {
-        let host = &self.hosts[node];
-        let due = host.server.next_expiry().filter(|_| host.condition == Condition::Up);
-        let Some(due_us) = due else { return };
-        let left = Duration::from_micros(due_us.saturating_sub(self.node_wall_us(node)));
-        let at = self.now().after(left);
-        if self.hosts[node].expiry.as_ref().is_none_or(|planned| at < planned.at) {
-            self.hosts[node].expiry = Some(self.plan(at, NetworkEvent::Expiry(node)));
-        }
-    }
-
-    /// The server deletes expired keys and sends their invalidations.
-    pub(super) fn expire(&mut self, node: usize) {
-        self.hosts[node].expiry = None;
-        if self.hosts[node].condition == Condition::Up {
-            self.act_on(node, |host, wall_us| host.server.expire(wall_us));
-        }
-    }
-
-    fn resume(&mut self, node: usize) {
-        if self.hosts[node].condition != Condition::Hung {
-            return;
-        }
-        self.hosts[node].condition = Condition::Up;
-        for (connection, packet) in std::mem::take(&mut self.hosts[node].waiting) {
-            self.serve(connection, packet);
-        }
-        self.expire(node);
-    }
-
-    fn kill(&mut self, node: usize) {
-        let host = &mut self.hosts[node];
-        host.condition = Condition::Down;
-        host.waiting.clear();
-        host.peers.clear();
-        host.expiry = None;
-        self.close_all(node);
-    }
-
-    fn restart(&mut self, node: usize) {
-        self.kill(node);
-        let wall_us = self.node_wall_us(node);
-        let host = &mut self.hosts[node];
-        host.runs += 1;
-        let config =
-            Config { run_id: run_id(host.place, host.runs), ..host.server.config().clone() };
-        host.server.restart(config, host.persists, wall_us);
-        host.condition = Condition::Up;
-        self.plan_expiry(node);
-    }
 }

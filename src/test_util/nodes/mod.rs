@@ -1,7 +1,9 @@
 //! In-process nodes for tests, without servers and sockets. A test can inject faults.
 
+mod advanced_time;
 mod alarm;
 mod clock;
+mod faults;
 mod host;
 mod network;
 mod stream;

@@ -1,12 +1,12 @@
 //! Connections to in-process nodes: packets in transit and their delivery.
 
 use super::clock::RuntimeClock;
-use super::host::{Condition, NodeHost};
+use super::host::{Condition, NodeHost, Packet, Planned};
 use super::stream::{Carrier, Phase, StreamEnd, Wire};
 use crate::protocol::Time;
 use crate::server_model::{ConnId, Output};
 use crate::sync::lock;
-use crate::time::{Alarm, Clock, Ring, TimeSource};
+use crate::time::{Clock, Ring, TimeSource};
 use crate::transport::{Address, Stream, Transport};
 use futures::future::BoxFuture;
 use std::collections::{BTreeMap, VecDeque};
@@ -28,14 +28,6 @@ struct State {
     last_connection: usize,
 }
 
-/// A packet from a client to a node.
-pub(super) enum Packet {
-    Open,
-    Bytes(Vec<u8>),
-    /// The client has closed the connection.
-    End,
-}
-
 struct Connection {
     node: usize,
     end: StreamEnd,
@@ -55,13 +47,6 @@ pub(super) enum NetworkEvent {
     Arrival(usize),
     /// Keys of this node expire.
     Expiry(usize),
-}
-
-/// A scheduled event. Dropping it cancels it.
-pub(super) struct Planned {
-    pub(super) at: Time,
-    _alarm: Alarm,
-    _bell: Arc<EventBell>,
 }
 
 struct EventBell {
@@ -114,10 +99,9 @@ impl Network {
     }
 
     fn plan(&self, at: Time, event: NetworkEvent) -> Planned {
-        let bell = Arc::new(EventBell { network: self.this.clone(), event });
-        let ring: Arc<dyn Ring> = bell.clone();
-        let alarm = Clock::Other(self.clock.clone()).set_alarm(at, Arc::downgrade(&ring));
-        Planned { at, _alarm: alarm, _bell: bell }
+        let bell: Arc<dyn Ring> = Arc::new(EventBell { network: self.this.clone(), event });
+        let alarm = Clock::Other(self.clock.clone()).set_alarm(at, Arc::downgrade(&bell));
+        Planned::new(at, alarm, bell)
     }
 
     /// Runs `act` under the lock, and then calls the wakers without it.

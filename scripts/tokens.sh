@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Prints the number of tokens of the code in src/, by module, without tests, comments and documentation.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# The lines of libtest are not part of the table.
+cargo test --quiet --test tidy -- --ignored --exact tokens::print_token_counts --nocapture | grep '^|'

@@ -1,0 +1,24 @@
+//! State of a client.
+
+use super::settings::Settings;
+use crate::acquire::Driver;
+use crate::error::ClientError;
+use crate::lease::Backing;
+use crate::node::Nodes;
+use crate::wire::Keys;
+use std::sync::Arc;
+
+/// State that the clones of a client share. A profile has different settings, but the same driver and leases.
+pub(crate) struct Inner {
+    pub(crate) driver: Arc<Driver>,
+    pub(crate) backing: Arc<Backing>,
+    pub(crate) settings: Settings,
+}
+
+impl Inner {
+    /// Returns the nodes and the key of `resource`.
+    pub(super) fn reach(&self, resource: &[u8]) -> Result<(Arc<Nodes>, Keys), ClientError> {
+        let nodes = self.driver.ready()?;
+        Ok((nodes, Keys::one(self.settings.key(resource)?)))
+    }
+}

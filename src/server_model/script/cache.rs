@@ -1,0 +1,16 @@
+//! Script cache of the server.
+
+use std::collections::BTreeMap;
+
+/// The scripts that were loaded, by the hash of their text.
+#[derive(Debug, Default)]
+pub(crate) struct Scripts(pub(super) BTreeMap<String, String>);
+
+impl Scripts {
+    pub(super) fn add(&mut self, source: &[u8]) -> String {
+        let source = String::from_utf8_lossy(source).into_owned();
+        let digest = redis::Script::new(&source).get_hash().to_owned();
+        self.0.insert(digest.clone(), source);
+        digest
+    }
+}

@@ -1,0 +1,39 @@
+//! The time of in-process nodes and their clients.
+
+use crate::protocol::Time;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Initial time (30 days): late enough that differences of times do not reach zero.
+pub(super) const START: Time = Time::from_nanos(30 * 24 * 3_600 * 1_000_000_000);
+
+/// Maximum total advance (292 years), so that adding a timeout to a time does not overflow.
+const FARTHEST: u64 = u64::MAX / 2;
+
+/// Tokio's clock plus all advances. Never decreases, even if it is read in several runtimes of
+/// which one is paused.
+pub(super) struct AdvancedTime {
+    origin: Instant,
+    ahead_ns: AtomicU64,
+    latest_ns: AtomicU64,
+}
+
+impl AdvancedTime {
+    pub(super) fn new() -> Self {
+        Self { origin: Instant::now(), ahead_ns: AtomicU64::new(0), latest_ns: AtomicU64::new(0) }
+    }
+
+    pub(super) fn advance(&self, by: Duration) {
+        let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        let add = |ahead: u64| Some(ahead.saturating_add(by).min(FARTHEST));
+        let _ = self.ahead_ns.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add);
+    }
+
+    pub(super) fn now(&self) -> Time {
+        let passed = Instant::now().saturating_duration_since(self.origin);
+        let ahead = Duration::from_nanos(self.ahead_ns.load(Ordering::SeqCst));
+        let now = START.after(passed).after(ahead).as_nanos();
+        Time::from_nanos(self.latest_ns.fetch_max(now, Ordering::SeqCst).max(now))
+    }
+}
