@@ -99,6 +99,7 @@ mod tests {
     use super::*;
     use crate::wire::Value;
     use serde_json::{json, to_value};
+    use std::sync::Arc;
     use std::time::Duration;
 
     #[test]
@@ -111,7 +112,7 @@ mod tests {
         let node = |name: &str, vote, latency| NodeReport::new(name.into(), vote, latency);
         let report = Report::new(
             3,
-            Box::new([
+            Arc::new([
                 node("a", NodeVote::Granted, Some(ms(2))),
                 node("b", NodeVote::Held, None).with_holder(Some(holder)),
                 node("c", NodeVote::Missing, None),
