@@ -15,7 +15,7 @@
 //! | [`AcquireError`], [`ExtendError`], [`ReleaseError`], [`UsingError`] | Error types, one for each operation. |
 //! | [`Report`], [`NodeReport`] | The nodes' replies to one request. Errors and leases contain a report. |
 //! | [`Status`], [`NodeInfo`], [`NodeCheck`] | Holder of a lock, state of a node, and unsafe settings of a node. |
-//! | [`Observer`] | Trait that receives typed events, for your own logs and metrics. |
+//! | [`Observer`], [`event`] | Trait that receives events, for your own logs and metrics, and the events. |
 //!
 //! # Example
 //!
@@ -157,14 +157,9 @@ pub use error::{AcquireError, ClientError, CloseError, ConfigError};
 pub use error::{ExtendError, ReenterError, ReleaseError};
 pub use lease::{Ended, Lease, LeaseRef, ReleaseOutcome};
 pub use node::{Credentials, NodeState, RestartGuard, RuntimeDriver, VoteEligibility};
-pub use observe::{AcquireBegun, AcquireEnded, AcquireOutcome, AttemptEnded, AttemptOutcome};
-pub use observe::{Asked, ConnectFailed, ConnectionClosed, ConnectionOpened, NodeAnswer};
-pub use observe::{ExtendBegun, ExtendEnded, ExtendOutcome, HandedOver, LeaseLost, Lock};
+pub use observe::event;
 pub use observe::{FencingToken, ParseTokenError, TokenRangeError};
-pub use observe::{Holder, NodeReport, NodeVote, Report};
-pub use observe::{NodeAnswered, NodeChanged, NodeStanding, Observer, ReleaseBegun, ReleaseEnded};
-pub use observe::{ReleaseResult, ReleasesOwed, RenewalFailing, Renewed, Resources};
-pub use observe::{WaitBegun, WaitEnded};
+pub use observe::{Holder, NodeReport, NodeVote, Observer, Report};
 pub use protocol::{Loss, RetryPolicy};
 #[cfg(feature = "redis-1")]
 pub use redis;

@@ -1,7 +1,8 @@
 //! Messages about renewals that fail.
 
 use crate::output;
-use quorlock::{Observer, RenewalFailing, Renewed};
+use quorlock::Observer;
+use quorlock::event::Event;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -28,18 +29,18 @@ impl Renewals {
 }
 
 impl Observer for Renewals {
-    fn renewal_failing(&self, event: &RenewalFailing<'_>) {
-        if event.failures == 1 {
-            let (left, report) = (event.left.as_secs_f64(), event.report);
-            self.print(format!(
-                "renewals are failing, the lock will be lost in {left:.1} s: {report}"
-            ));
-        }
-    }
-
-    fn renewed(&self, event: &Renewed<'_>) {
-        if event.failures > 0 {
-            self.print("renewals succeed again".to_owned());
+    fn on_event(&self, event: &Event) {
+        match event {
+            Event::RenewalFailed { failures: 1, remaining, report, .. } => {
+                let left = remaining.as_secs_f64();
+                self.print(format!(
+                    "renewals are failing, the lock will be lost in {left:.1} s: {report}"
+                ));
+            }
+            Event::LeaseRenewed { failures: 1.., .. } => {
+                self.print("renewals succeed again".to_owned());
+            }
+            _ => {}
         }
     }
 }

@@ -47,6 +47,15 @@ pub(super) struct Attempt<'a> {
     is_repeated: bool,
     /// The node to ask before all others.
     first: Option<NodeId>,
+    rounds: Rounds,
+}
+
+/// The rounds of an attempt, for its event.
+#[derive(Default)]
+pub(super) struct Rounds {
+    pub(super) first: Option<Arc<Tally>>,
+    /// The round that confirms the fencing token.
+    pub(super) confirmation: Option<Arc<Tally>>,
 }
 
 /// What became of an attempt.
@@ -94,7 +103,8 @@ impl<'a> Attempt<'a> {
         let previous = request.adopts.as_ref().and_then(|adoption| adoption.previous.clone());
         let previous = previous.map(|lease| Box::new(PreviousGuard::new(lease, claim.clone())));
         let guard = AttemptGuard { previous, release, permit, valid_until: t1 };
-        (Self { context, nodes, request, slot, claim, t1, is_repeated: false, first: None }, guard)
+        let (is_repeated, first, rounds) = (false, None, Rounds::default());
+        (Self { context, nodes, request, slot, claim, t1, is_repeated, first, rounds }, guard)
     }
 
     /// There was another before, which was refused.
@@ -112,13 +122,22 @@ impl<'a> Attempt<'a> {
     /// # Cancel safety
     /// Dropping the future releases on every node what the attempt may have set there.
     pub(super) async fn run(
-        self,
+        mut self,
+        guard: AttemptGuard,
+        acquisition: &mut Acquisition,
+    ) -> (AttemptResult, Rounds) {
+        let result = self.decide(guard, acquisition).await;
+        (result, self.rounds)
+    }
+
+    async fn decide(
+        &mut self,
         guard: AttemptGuard,
         acquisition: &mut Acquisition,
     ) -> AttemptResult {
-        let t1 = self.t1;
+        let (t1, request) = (self.t1, self.request);
         let names_holder = self.is_repeated && self.first.is_none();
-        let ask = |claim, ballot| self.request.command(claim, names_holder, ballot);
+        let ask = |claim, ballot| request.command(claim, names_holder, ballot);
         let begun = acquisition.begin(t1);
         let (mut guard, asked) = match self.round(guard, t1, begun, self.first, ask).await {
             Ok(asked) => asked,
@@ -167,7 +186,7 @@ impl<'a> Attempt<'a> {
     /// One round: sends each node its command, and waits until it is decided. An error if the attempt
     /// was given up meanwhile.
     async fn round(
-        &self,
+        &mut self,
         guard: AttemptGuard,
         t1: Time,
         (round, close_at): (Round, Time),
@@ -176,6 +195,8 @@ impl<'a> Attempt<'a> {
     ) -> Result<(AttemptGuard, Arc<Tally>), Arc<Tally>> {
         let valid_until = round.goal().valid_until().unwrap_or(t1);
         let tally = Tally::new(round, t1, self.nodes.clock());
+        let Rounds { first: known, confirmation } = &mut self.rounds;
+        *if known.is_none() { known } else { confirmation } = Some(tally.clone());
         let guard = Keeper::new(self.slot, AttemptGuard { valid_until, ..guard }, &tally);
         // The last of a crowd end when it is gone, with answers that were late because of it.
         let permits = &self.context.permits;

@@ -1,12 +1,13 @@
 //! The course of one acquire: waiting for connections and for the turn, attempts, and rests between them.
 
-use super::attempt::{Attempt, AttemptResult};
+use super::attempt::{Attempt, AttemptResult, Rounds};
 use super::driver::{Driver, READY_LOOK};
 use super::observed::WaitWatch;
 use super::queue_slot::QueueSlot;
 use super::request::{AcquireFailure, AcquireRequest, Acquired};
 use crate::node::{Links, Nodes, sleep_until};
-use crate::observe::{AttemptEnded, AttemptOutcome, Weight};
+use crate::observe::Weight;
+use crate::observe::event::{AttemptOutcome, Event};
 use crate::protocol::{Acquisition, Goal, NodeId, Outcome, Refusal, Round, Schedule, Time};
 use crate::round::Tally;
 use std::future::poll_fn;
@@ -92,8 +93,8 @@ impl<'a> Course<'a> {
             let slot = self.slot.as_ref();
             let (attempt, guard) = Attempt::new(context, &nodes, self.request, slot, permit);
             let attempt = attempt.repeated(self.refused.is_some()).asking_first(first);
-            let ended = attempt.run(guard, &mut self.acquisition).await;
-            self.tell(&nodes, &ended);
+            let (ended, rounds) = attempt.run(guard, &mut self.acquisition).await;
+            self.emit(&nodes, &ended, rounds);
             match ended {
                 AttemptResult::RefusedByOne { node, free_at } => {
                     self.rest_after(&nodes, node, free_at).await;
@@ -119,34 +120,28 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// Tells what came of an attempt.
-    fn tell(&mut self, nodes: &Nodes, ended: &AttemptResult) {
-        if matches!(ended, AttemptResult::RefusedByOne { .. }) {
-            return;
-        }
-        self.attempts = self.attempts.saturating_add(1);
-        let observers = nodes.observers();
-        if !observers.wants(Weight::Detail) {
-            return;
-        }
-        let (outcome, tally) = match ended {
-            AttemptResult::Won(acquired) => (AttemptOutcome::Won, &acquired.tally),
-            AttemptResult::Retry { reason, .. } | AttemptResult::Refused { reason, .. } => {
-                (AttemptOutcome::Refused, reason)
-            }
-            AttemptResult::GivenUp(tally) => (AttemptOutcome::GivenUp, tally),
+    /// Counts an attempt that has finished, and emits [`Event::AttemptFinished`].
+    fn emit(&mut self, nodes: &Nodes, ended: &AttemptResult, rounds: Rounds) {
+        let outcome = match ended {
+            AttemptResult::Won(_) => AttemptOutcome::Won,
+            AttemptResult::Retry { .. } | AttemptResult::Refused { .. } => AttemptOutcome::Refused,
+            AttemptResult::GivenUp(_) => AttemptOutcome::Abandoned,
             AttemptResult::RefusedByOne { .. } => return,
         };
-        let AcquireRequest { tag, keys, prefix, .. } = self.request;
-        let report = tally.report(nodes.names().cloned());
-        let event = AttemptEnded {
-            lock: tag.lock(keys, *prefix),
-            number: self.attempts,
-            outcome,
-            took: self.driver.now().since(tally.t1()),
-            report: &report,
-        };
-        observers.tell(Weight::Detail, &event);
+        self.attempts = self.attempts.saturating_add(1);
+        let Rounds { first: Some(first), confirmation } = rounds else { return };
+        nodes.observers().emit(Weight::Detail, || {
+            let report = |tally: &Tally| tally.report(nodes.names().cloned());
+            let AcquireRequest { tag, keys, prefix, .. } = self.request;
+            Event::AttemptFinished {
+                lock: tag.lock(keys, *prefix),
+                number: self.attempts,
+                outcome,
+                elapsed: self.driver.now().since(first.t1()),
+                report: report(&first),
+                confirmation: confirmation.as_deref().map(report),
+            }
+        });
     }
 
     /// Waits for the turn, if it waits at all; false if the deadline came first.
@@ -156,7 +151,7 @@ impl<'a> Course<'a> {
         if poll_fn(|cx| Poll::Ready(turn.as_mut().poll(cx).is_ready())).await {
             return true;
         }
-        self.watch.begin();
+        self.watch.start();
         let mut deadline = pin!(sleep_until(nodes, self.request.deadline.unwrap_or(NEVER)));
         poll_fn(|cx| match turn.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(true),
@@ -168,7 +163,7 @@ impl<'a> Course<'a> {
     /// An attempt was refused for this `reason`: waits until `at`, or until there is news that makes
     /// another one worth while.
     async fn rest(&mut self, nodes: &Nodes, reason: Arc<Tally>, at: Time) {
-        self.watch.begin();
+        self.watch.start();
         if let Some(slot) = &mut self.slot {
             slot.refuse(&reason, &self.request.keys);
         }

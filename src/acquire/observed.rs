@@ -1,41 +1,43 @@
-//! What is told of an acquire that has to wait.
+//! Events of an acquire that waits.
 
 use super::driver::Driver;
 use super::request::AcquireRequest;
-use crate::observe::{Lock, WaitBegun, WaitEnded, Weight};
+use crate::observe::Weight;
+use crate::observe::event::{Event, LockInfo};
 use crate::protocol::Time;
 
-/// Tells once that an acquire has to wait, and then that it waits no more, also if it is dropped.
+/// Emits [`Event::WaitStarted`] once, and then [`Event::WaitFinished`] when it is dropped.
 pub(super) struct WaitWatch<'a> {
     driver: &'a Driver,
     request: &'a AcquireRequest,
-    /// `None` while it has not waited, or if nobody is to be told.
-    begun: Option<Time>,
+    /// Start of the wait. `None` if there was no wait, or if it is not observed.
+    started: Option<Time>,
 }
 
 impl<'a> WaitWatch<'a> {
     pub(super) fn new(driver: &'a Driver, request: &'a AcquireRequest) -> Self {
-        Self { driver, request, begun: None }
+        Self { driver, request, started: None }
     }
 
-    fn lock(&self) -> Lock<'a> {
+    fn lock(&self) -> LockInfo {
         self.request.tag.lock(&self.request.keys, self.request.prefix)
     }
 
-    /// It has to wait.
-    pub(super) fn begin(&mut self) {
+    pub(super) fn start(&mut self) {
         let observers = self.driver.observers();
-        if self.begun.is_none() && observers.wants(Weight::Detail) {
-            self.begun = Some(self.driver.now());
-            observers.tell(Weight::Detail, &WaitBegun { lock: self.lock() });
+        if self.started.is_none() && observers.wants(Weight::Detail) {
+            self.started = Some(self.driver.now());
+            observers.emit(Weight::Detail, || Event::WaitStarted { lock: self.lock() });
         }
     }
 }
 
 impl Drop for WaitWatch<'_> {
     fn drop(&mut self) {
-        let Some(begun) = self.begun.take() else { return };
-        let waited = self.driver.now().since(begun);
-        self.driver.observers().tell(Weight::Detail, &WaitEnded { lock: self.lock(), waited });
+        let Some(started) = self.started.take() else { return };
+        self.driver.observers().emit(Weight::Detail, || Event::WaitFinished {
+            lock: self.lock(),
+            elapsed: self.driver.now().since(started),
+        });
     }
 }

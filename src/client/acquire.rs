@@ -104,7 +104,7 @@ impl Acquire {
         Box::pin(async move {
             let mut request = request?;
             let (ttl, keys) = (request.ttl, request.keys.clone());
-            let watch = AcquireWatch::begin(&client, &mut request, &keys, wait);
+            let watch = AcquireWatch::start(&client, &mut request, &keys, wait);
             let ended = match client.driver.acquire(request, schedule).await {
                 Ok(acquired) => Lease::new(&client.backing, acquired, ttl, (max_hold, at_least))
                     .map(|lease| lease.stopping_at(margin))
@@ -112,7 +112,7 @@ impl Acquire {
                 Err(failure) if is_adoption => Err(client.explain(failure, &keys).of_adoption()),
                 Err(failure) => Err(client.explain(failure, &keys)),
             };
-            watch.end(&ended);
+            watch.finish(&ended);
             ended
         })
     }

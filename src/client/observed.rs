@@ -4,7 +4,8 @@ use super::inner::Inner;
 use crate::acquire::AcquireRequest;
 use crate::error::AcquireError;
 use crate::lease::Lease;
-use crate::observe::{AcquireBegun, AcquireEnded, AcquireOutcome, HandedOver, Lock, Tag, Weight};
+use crate::observe::event::{AcquireOutcome, Event, LockInfo};
+use crate::observe::{Report, Tag, Weight};
 use crate::protocol::Time;
 use crate::wire::Keys;
 use std::time::Duration;
@@ -15,13 +16,13 @@ pub(super) struct AcquireWatch<'a> {
     keys: &'a Keys,
     tag: Tag,
     is_adoption: bool,
-    /// `None` if the end needs no event, or its event was emitted.
-    begun: Option<Time>,
+    /// `None` if not observed, or after the last event.
+    started: Option<Time>,
 }
 
 impl<'a> AcquireWatch<'a> {
     /// Gives the request's tag an ID if a receiver wants events, and emits the start event if its level is wanted.
-    pub(super) fn begin(
+    pub(super) fn start(
         client: &'a Inner,
         request: &mut AcquireRequest,
         keys: &'a Keys,
@@ -29,64 +30,50 @@ impl<'a> AcquireWatch<'a> {
     ) -> Self {
         let observers = client.backing.pool.observers();
         let is_adoption = request.adopts.is_some();
-        let mut begun = None;
+        let mut started = None;
         if observers.wants(Weight::Trouble) {
             request.tag.id = observers.next_id();
-            begun = Some(client.backing.clock().now());
+            started = Some(client.backing.clock().now());
         }
-        let watch = Self { client, keys, tag: request.tag, is_adoption, begun };
-        if begun.is_some() && observers.wants(Weight::Detail) {
-            let event = AcquireBegun { lock: watch.lock(), wait, is_adoption };
-            observers.tell(Weight::Detail, &event);
+        let watch = Self { client, keys, tag: request.tag, is_adoption, started };
+        if started.is_some() {
+            let event = || Event::AcquireStarted { lock: watch.lock(), wait, is_adoption };
+            observers.emit(Weight::Detail, event);
         }
         watch
     }
 
-    fn lock(&self) -> Lock<'a> {
+    fn lock(&self) -> LockInfo {
         self.tag.lock(self.keys, self.client.settings.prefix.len())
     }
 
-    pub(super) fn end(mut self, ended: &Result<Lease, AcquireError>) {
-        let outcome = match ended {
-            Ok(_) => AcquireOutcome::Won,
-            Err(error) => outcome(error),
-        };
-        let lease = ended.as_ref().ok();
-        let report = ended.as_ref().err().and_then(AcquireError::report);
-        let observers = self.client.backing.pool.observers();
-        let weight = weight(outcome);
-        let Some(begun) = self.begun.take().filter(|_| observers.wants(weight)) else { return };
-        // An acquired lease creates its report on request, so request it only for an event.
-        let won = lease.map(|lease| lease.report());
-        let event = AcquireEnded {
+    pub(super) fn finish(mut self, ended: &Result<Lease, AcquireError>) {
+        match ended {
+            Ok(lease) => self.emit(AcquireOutcome::Won, Some(lease), None),
+            Err(error) => self.emit(outcome(error), None, error.report()),
+        }
+    }
+
+    fn emit(&mut self, outcome: AcquireOutcome, lease: Option<&Lease>, report: Option<&Report>) {
+        let Some(started) = self.started.take() else { return };
+        let (observers, weight) = (self.client.backing.pool.observers(), weight(outcome));
+        if self.is_adoption && lease.is_some() {
+            observers.emit(weight, || Event::LeaseAdopted { lock: self.lock() });
+        }
+        observers.emit(weight, || Event::AcquireFinished {
             lock: self.lock(),
             outcome,
-            waited: self.client.backing.clock().now().since(begun),
+            elapsed: self.client.backing.clock().now().since(started),
             validity: lease.map_or(Duration::ZERO, |lease| lease.validity()),
             token: lease.and_then(|lease| lease.token()),
-            report: won.as_ref().or(report),
-        };
-        if self.is_adoption && lease.is_some() {
-            observers.tell(weight, &HandedOver { lock: self.lock() });
-        }
-        observers.tell(weight, &event);
+            report: lease.map(|lease| lease.report()).or_else(|| report.cloned()),
+        });
     }
 }
 
 impl Drop for AcquireWatch<'_> {
     fn drop(&mut self) {
-        let observers = self.client.backing.pool.observers();
-        let weight = weight(AcquireOutcome::Dropped);
-        let Some(begun) = self.begun.take().filter(|_| observers.wants(weight)) else { return };
-        let event = AcquireEnded {
-            lock: self.lock(),
-            outcome: AcquireOutcome::Dropped,
-            waited: self.client.backing.clock().now().since(begun),
-            validity: Duration::ZERO,
-            token: None,
-            report: None,
-        };
-        observers.tell(weight, &event);
+        self.emit(AcquireOutcome::Dropped, None, None);
     }
 }
 

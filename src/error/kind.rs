@@ -91,7 +91,7 @@ mod tests {
 
     fn report() -> Report {
         let failed = NodeVote::Failed(NodeFailure::Replica);
-        Report::new(1, Box::new([NodeReport::new("a:6379".into(), failed, None)]))
+        Report::new(1, std::sync::Arc::new([NodeReport::new("a:6379".into(), failed, None)]))
     }
 
     #[test]

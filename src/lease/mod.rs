@@ -155,9 +155,9 @@ impl Lease {
         match state.leave() {
             0 => match state.release() {
                 Some(bond) => {
-                    let watch = ReleaseWatch::begin(state);
+                    let watch = ReleaseWatch::start(state);
                     let ended = release(bond, cool_down).await;
-                    watch.end(&ended);
+                    watch.finish(&ended);
                     ended
                 }
                 None => Ok(ReleaseOutcome::AlreadyReleased),
@@ -175,7 +175,7 @@ impl Drop for Lease {
             && let Some(bond) = state.release()
         {
             // Dropped after `bond`: the event follows once the releases are in the mailboxes.
-            let _watch = ReleaseWatch::begin(state);
+            let _watch = ReleaseWatch::start(state);
             drop(bond);
         }
     }

@@ -4,10 +4,8 @@ use super::extension::Extension;
 use super::release::ReleaseOutcome;
 use super::state::LeaseState;
 use crate::error::ReleaseError;
-use crate::observe::{
-    ExtendBegun, ExtendEnded, ExtendOutcome, LeaseLost, Lock, Observers, ReleaseBegun,
-    ReleaseEnded, ReleaseResult, RenewalFailing, Renewed, Tag, Weight,
-};
+use crate::observe::event::{Event, ExtendOutcome, LockInfo, ReleaseResult};
+use crate::observe::{Observers, Tag, Weight};
 use crate::protocol::{Extended, Loss, Tenure, Time, Ttl};
 use crate::round::Tally;
 use crate::sync::lock;
@@ -23,13 +21,13 @@ pub(super) struct Observed {
     since: Time,
     /// Number of consecutive failed renewals.
     failures: AtomicU32,
-    is_loss_told: AtomicBool,
+    is_loss_emitted: AtomicBool,
 }
 
 impl Observed {
     pub(super) fn new(tag: Tag, since: Time) -> Self {
         let tag = (tag.id > 0 || tag.class.is_some()).then(|| Box::new(tag));
-        Self { tag, since, failures: AtomicU32::new(0), is_loss_told: AtomicBool::new(false) }
+        Self { tag, since, failures: AtomicU32::new(0), is_loss_emitted: AtomicBool::new(false) }
     }
 }
 
@@ -44,7 +42,7 @@ impl LeaseState {
         self.observed.since
     }
 
-    fn lock(&self) -> Lock<'_> {
+    fn lock(&self) -> LockInfo {
         self.tag().lock(self.claim().keys(), self.origin.prefix)
     }
 
@@ -52,17 +50,20 @@ impl LeaseState {
         &self.origin.observers
     }
 
-    /// Emits [`LeaseLost`] once, if `tenure` is a loss.
-    pub(super) fn tell_end(&self, tenure: Tenure) {
+    /// Emits [`Event::LeaseLost`] once, if `tenure` is a loss.
+    pub(super) fn emit_end(&self, tenure: Tenure) {
         let Tenure::Lost(reason) = tenure else { return };
         let weight = if reason == Loss::Closed { Weight::Detail } else { Weight::Trouble };
         if !self.observers().wants(weight)
-            || self.observed.is_loss_told.swap(true, Ordering::AcqRel)
+            || self.observed.is_loss_emitted.swap(true, Ordering::AcqRel)
         {
             return;
         }
-        let held_for = self.now().since(self.since());
-        self.observers().tell(weight, &LeaseLost { lock: self.lock(), reason, held_for });
+        self.observers().emit(weight, || Event::LeaseLost {
+            lock: self.lock(),
+            reason,
+            held_for: self.now().since(self.since()),
+        });
     }
 
     /// Remaining validity at `now`, if renewal events are observed.
@@ -71,30 +72,37 @@ impl LeaseState {
     }
 
     /// Emits the outcome of a renewal. `slack` was the remaining validity when it was decided.
-    pub(super) fn tell_upkeep(
+    pub(super) fn emit_renewal(
         &self,
         extended: Extended,
         slack: Option<Duration>,
         extension: &Extension,
     ) {
-        let failures = match extended {
-            Extended::Until(_) => self.observed.failures.swap(0, Ordering::Relaxed),
-            Extended::Unchanged(_) => self.observed.failures.fetch_add(1, Ordering::Relaxed) + 1,
+        let failures = &self.observed.failures;
+        let (until, failures) = match extended {
+            Extended::Until(until) => (Some(until), failures.swap(0, Ordering::Relaxed)),
+            Extended::Unchanged(_) => (None, failures.fetch_add(1, Ordering::Relaxed) + 1),
             Extended::Ended(_) => return,
         };
+        let Some(slack) = slack else { return };
         // Only the first of consecutive failures is reported as trouble.
-        let is_first = matches!(extended, Extended::Unchanged(_)) && failures == 1;
+        let is_first = until.is_none() && failures == 1;
         let weight = if is_first { Weight::Trouble } else { Weight::Detail };
-        let Some(slack) = slack.filter(|_| self.observers().wants(weight)) else { return };
-        let (observers, lock) = (self.observers(), self.lock());
-        if let Extended::Until(until) = extended {
-            let validity = until.since(self.now());
-            return observers.tell(weight, &Renewed { lock, slack, validity, failures });
-        }
-        let (left, held) = (slack, self.held());
-        let report = extension.tally.report(self.names());
-        let report = &report;
-        observers.tell(weight, &RenewalFailing { lock, failures, left, held, report });
+        self.observers().emit(weight, || match until {
+            Some(until) => Event::LeaseRenewed {
+                lock: self.lock(),
+                slack,
+                validity: until.since(self.now()),
+                failures,
+            },
+            None => Event::RenewalFailed {
+                lock: self.lock(),
+                failures,
+                remaining: slack,
+                held: self.held(),
+                report: extension.tally.report(self.names()),
+            },
+        });
     }
 
     /// Number of resources that the client has leases of.
@@ -106,107 +114,108 @@ impl LeaseState {
     }
 }
 
-/// Emits [`ExtendBegun`] for an extension that the holder requested, and [`ExtendEnded`] at its end
+/// Emits [`Event::ExtendStarted`] for an extension that the holder requested, and [`Event::ExtendFinished`] at its end
 /// or when it is dropped.
 pub(super) struct ExtendWatch<'a> {
     state: &'a LeaseState,
     /// The extension's number and start. `None` if not observed, or after the last event.
-    begun: Option<(u64, Time)>,
+    started: Option<(u64, Time)>,
 }
 
 impl<'a> ExtendWatch<'a> {
-    pub(super) fn begin(state: &'a Arc<LeaseState>, ttl: Ttl) -> Self {
+    pub(super) fn start(state: &'a Arc<LeaseState>, ttl: Ttl) -> Self {
         let observers = state.observers();
-        let begun = observers.wants(Weight::Detail).then(|| (observers.next_id(), state.now()));
-        if let Some((id, _)) = begun {
-            let event = ExtendBegun { lock: state.lock(), id, ttl: ttl.as_duration() };
-            observers.tell(Weight::Detail, &event);
+        let started = observers.wants(Weight::Detail).then(|| (observers.next_id(), state.now()));
+        if let Some((id, _)) = started {
+            let event = || Event::ExtendStarted { lock: state.lock(), id, ttl: ttl.as_duration() };
+            observers.emit(Weight::Detail, event);
         }
-        Self { state, begun }
+        Self { state, started }
     }
 
-    pub(super) fn end(mut self, extended: Extended, tally: &Tally) {
+    pub(super) fn finish(mut self, extended: Extended, tally: &Tally) {
         let outcome = match extended {
             Extended::Until(_) => ExtendOutcome::Extended,
             Extended::Unchanged(_) => ExtendOutcome::NoQuorum,
             Extended::Ended(_) => ExtendOutcome::Ended,
         };
-        self.tell(outcome, Some(tally));
+        self.emit(outcome, Some(tally));
     }
 
-    fn tell(&mut self, outcome: ExtendOutcome, tally: Option<&Tally>) {
-        let Some((id, begun)) = self.begun.take() else { return };
-        let (state, now) = (self.state, self.state.now());
-        let report = tally.map(|tally| tally.report(state.names()));
-        let event = ExtendEnded {
-            lock: state.lock(),
-            id,
-            outcome,
-            validity: state.validity(now),
-            took: now.since(begun),
-            report: report.as_ref(),
-        };
-        state.observers().tell(Weight::Detail, &event);
+    fn emit(&mut self, outcome: ExtendOutcome, tally: Option<&Tally>) {
+        let Some((id, started)) = self.started.take() else { return };
+        let state = self.state;
+        state.observers().emit(Weight::Detail, || {
+            let now = state.now();
+            Event::ExtendFinished {
+                lock: state.lock(),
+                id,
+                outcome,
+                elapsed: now.since(started),
+                validity: state.validity(now),
+                report: tally.map(|tally| tally.report(state.names())),
+            }
+        });
     }
 }
 
 impl Drop for ExtendWatch<'_> {
     fn drop(&mut self) {
-        self.tell(ExtendOutcome::Dropped, None);
+        self.emit(ExtendOutcome::Dropped, None);
     }
 }
 
-/// Emits [`ReleaseBegun`] for the release of the last guard, and [`ReleaseEnded`] at its end or
-/// when it is dropped.
+/// Emits [`Event::ReleaseStarted`] for the release of the last guard, and [`Event::ReleaseFinished`] at its end or when
+/// it is dropped.
 pub(super) struct ReleaseWatch<'a> {
     state: &'a LeaseState,
     /// The start of the release. `None` if not observed, or after the last event.
-    begun: Option<Time>,
+    started: Option<Time>,
 }
 
 impl<'a> ReleaseWatch<'a> {
-    pub(super) fn begin(state: &'a Arc<LeaseState>) -> Self {
+    pub(super) fn start(state: &'a Arc<LeaseState>) -> Self {
         let observers = state.observers();
-        let begun = observers.wants(Weight::Trouble).then(|| state.now());
-        if let Some(now) = begun.filter(|_| observers.wants(Weight::Detail)) {
-            let loss = match state.tenure() {
-                Tenure::Lost(loss) => Some(loss),
-                Tenure::Held { .. } | Tenure::Released => None,
-            };
-            let (lock, held_for) = (state.lock(), now.since(state.since()));
-            observers.tell(Weight::Detail, &ReleaseBegun { lock, held_for, loss });
+        let started = observers.wants(Weight::Trouble).then(|| state.now());
+        if let Some(now) = started {
+            observers.emit(Weight::Detail, || Event::ReleaseStarted {
+                lock: state.lock(),
+                held_for: now.since(state.since()),
+                loss: match state.tenure() {
+                    Tenure::Lost(loss) => Some(loss),
+                    Tenure::Held { .. } | Tenure::Released => None,
+                },
+            });
         }
-        Self { state, begun }
+        Self { state, started }
     }
 
-    pub(super) fn end(mut self, ended: &Result<ReleaseOutcome, ReleaseError>) {
+    pub(super) fn finish(mut self, ended: &Result<ReleaseOutcome, ReleaseError>) {
         let result = match ended {
             Ok(ReleaseOutcome::Expired) => ReleaseResult::Expired,
             Ok(ReleaseOutcome::TakenOver) => ReleaseResult::TakenOver,
             Ok(_) => ReleaseResult::Released,
             Err(_) => ReleaseResult::NoQuorum,
         };
-        self.tell(result, ended.as_ref().err());
+        self.emit(result, ended.as_ref().err());
     }
 
-    fn tell(&mut self, result: ReleaseResult, error: Option<&ReleaseError>) {
-        let observers = self.state.observers();
+    fn emit(&mut self, result: ReleaseResult, error: Option<&ReleaseError>) {
+        let Some(started) = self.started.take() else { return };
         // Reported as trouble, because the holder may never see the error: `using` returns the output of its work.
         let is_unconfirmed = result == ReleaseResult::NoQuorum;
         let weight = if is_unconfirmed { Weight::Trouble } else { Weight::Detail };
-        let Some(begun) = self.begun.take().filter(|_| observers.wants(weight)) else { return };
-        let event = ReleaseEnded {
+        self.state.observers().emit(weight, || Event::ReleaseFinished {
             lock: self.state.lock(),
             result,
-            took: self.state.now().since(begun),
-            report: error.and_then(ReleaseError::report),
-        };
-        observers.tell(weight, &event);
+            elapsed: self.state.now().since(started),
+            report: error.and_then(ReleaseError::report).cloned(),
+        });
     }
 }
 
 impl Drop for ReleaseWatch<'_> {
     fn drop(&mut self) {
-        self.tell(ReleaseResult::InBackground, None);
+        self.emit(ReleaseResult::InBackground, None);
     }
 }

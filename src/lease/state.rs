@@ -158,14 +158,14 @@ impl LeaseState {
     /// Ends the lease for its holder. Returns the bond to release, if it was not taken before.
     pub(crate) fn release(&self) -> Option<Bond> {
         let was = self.renewal().release(self.origin.clock.now());
-        self.tell_end(was);
+        self.emit_end(was);
         self.take_bond()
     }
 
     /// Ends the lease because the client is closed.
     pub(crate) fn close(&self) -> Option<Bond> {
         let was = self.renewal().lose(Loss::Closed, self.origin.clock.now());
-        self.tell_end(was);
+        self.emit_end(was);
         self.take_bond()
     }
 
@@ -247,7 +247,7 @@ impl LeaseState {
         let extended = extension.tally.with_round(upkeep);
         self.kept.note(extension, extended);
         self.tell(extended);
-        self.tell_upkeep(extended, slack, extension);
+        self.emit_renewal(extended, slack, extension);
         // The next attempt is due before the alarm that was set for the end of this one.
         if matches!(extended, Extended::Unchanged(_)) {
             self.hasten(now);
@@ -281,7 +281,7 @@ impl LeaseState {
         // An acquire that was not yet sent to a connecting node must not be sent any more.
         self.claim.withdraw();
         self.ended.notify_waiters();
-        self.tell_end(tenure);
+        self.emit_end(tenure);
     }
 
     /// A key of the lease changed on `node`, by another client. If a quorum may have been lost,
@@ -388,7 +388,7 @@ impl Ring for LeaseState {
             Step::Wait { until } => until,
             Step::Ended(tenure) => {
                 self.ended.notify_waiters();
-                self.tell_end(tenure);
+                self.emit_end(tenure);
                 return None;
             }
         };

@@ -226,11 +226,11 @@ impl LeaseRef {
         let begun = self.state.extend(ttl);
         let extension = begun.map_err(|ended| refusal(ended, None))?;
         let tally = &extension.tally;
-        let watch = ExtendWatch::begin(&self.state, ttl);
+        let watch = ExtendWatch::start(&self.state, ttl);
         tally.decided(&nodes, extension.close_at).await;
         let report = || Box::new(tally.report(nodes.names().cloned()));
         let extended = self.state.settle(&extension);
-        watch.end(extended, tally);
+        watch.finish(extended, tally);
         match extended {
             Extended::Until(until) | Extended::Unchanged(until) => {
                 let still_valid_for = until.since(self.state.now());

@@ -78,7 +78,7 @@ impl Backlog {
         };
         self.node.set_state(state);
         self.links.note(self.node.id, phase);
-        self.node.look(|| self.node.now());
+        self.node.emit_health(|| self.node.now());
     }
 
     /// Tells all tasks whether the node owes an answer for longer than the node timeout.
@@ -140,7 +140,7 @@ impl Backlog {
     pub(super) fn prune(&mut self) {
         self.prune_owed(self.node.now());
         self.node.handover.prune(self.node.id, self.node.now());
-        self.tell_owed();
+        self.emit_pending_releases();
     }
 
     /// Keeps a command whose vote has been cast, if it is owed to the node.
@@ -166,7 +166,7 @@ impl Backlog {
                 self.keep(command);
             }
         }
-        self.tell_owed();
+        self.emit_pending_releases();
     }
 
     /// Answers what waits for the first connection and has no use any more (I12): rounds that are
@@ -211,6 +211,6 @@ impl Backlog {
             self.node.rescue(command);
         }
         inlet.empty(|command| self.node.rescue(command));
-        self.tell_owed();
+        self.emit_pending_releases();
     }
 }

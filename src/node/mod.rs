@@ -27,6 +27,7 @@ mod line;
 mod links;
 mod login;
 mod mailbox;
+mod observed;
 mod omissions;
 mod peer;
 mod pipe;
@@ -42,7 +43,6 @@ mod settle;
 mod shared;
 mod shield;
 mod sleep;
-mod standing;
 mod task;
 mod timer_clock;
 

@@ -2,7 +2,7 @@
 
 use super::ballot::Ballot;
 use super::claim::Claim;
-use crate::observe::Asked;
+use crate::observe::event::CommandKind;
 use crate::protocol::{Drift, NodeId, PendingRelease, Time, Ttl, valid_until};
 use crate::wire::{
     Answer, Capabilities, Command, Conflict, CoolDown, Form, NodeFailure, ReplyShape, Requests,
@@ -137,14 +137,14 @@ impl QueuedCommand {
         )
     }
 
-    /// What the node is asked for, if that is told.
-    pub(super) fn asked(&self) -> Option<Asked> {
+    /// The kind in events. `None` if the command emits no event.
+    pub(super) fn kind(&self) -> Option<CommandKind> {
         match self.command {
             Command::Acquire { .. } | Command::Adopt { .. } | Command::ConfirmToken { .. } => {
-                Some(Asked::Acquire)
+                Some(CommandKind::Acquire)
             }
-            Command::Extend { .. } => Some(Asked::Extend),
-            Command::Release { .. } => Some(Asked::Release),
+            Command::Extend { .. } => Some(CommandKind::Extend),
+            Command::Release { .. } => Some(CommandKind::Release),
             Command::Repair { .. } | Command::Read | Command::ForceDelete => None,
         }
     }

@@ -50,7 +50,7 @@ impl Disconnected {
                 Ok(link) => return Some(link),
                 Err(failure) => {
                     node.guard.handle_unreachable(node.id, node.now());
-                    node.tell_unreachable(&failure);
+                    node.emit_connect_failed(&failure);
                     let is_refused = failure.refuses_every_write();
                     *self = Self::down(failure, backlog);
                     reconnect.handle_unreachable(is_refused, node.timer.now(), node.random());

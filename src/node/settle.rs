@@ -32,7 +32,6 @@ impl Backlog {
             }
         };
         let received = self.node.receive(sealed, time, now.ours);
-        let is_told = self.node.are_answers_wanted();
         let (mut again, mut refusal) = (Vec::new(), None);
         let mut rest = replies;
         for command in commands {
@@ -40,18 +39,12 @@ impl Backlog {
             if command.is_native_refused(own) {
                 can.deletes = None;
             }
-            again.extend(self.settle_one(
-                command,
-                own,
-                (at, now.timer, received),
-                is_told,
-                &mut refusal,
-            ));
+            again.extend(self.settle_one(command, own, (at, now.timer, received), &mut refusal));
             rest = others;
         }
         self.inbox.splice(0..0, again);
-        self.tell_owed();
-        self.node.look(|| now.ours);
+        self.emit_pending_releases();
+        self.node.emit_health(|| now.ours);
         refusal.and_then(|refusal| self.refusal_of_all(refusal, now.timer)).map_or(Ok(()), Err)
     }
 
@@ -74,7 +67,6 @@ impl Backlog {
         mut command: QueuedCommand,
         replies: &[Value],
         (written, now, received): (Time, Time, Received),
-        is_told: bool,
         refusal: &mut Option<NodeFailure>,
     ) -> Option<QueuedCommand> {
         if command.is_isolated() {
@@ -98,9 +90,7 @@ impl Backlog {
             command.note_answer(self.node.id, &answer);
             is_freed = matches!(answer, Answer::Granted(_)) && command.is_late();
             let answer = self.node.apply_guards(&command, answer, received);
-            if is_told {
-                self.node.tell_answer(&command, &answer, Some(now.since(written)));
-            }
+            self.node.emit_command(&command, &answer, Some(now.since(written)));
             command.answer_at(answer, received.at);
             Some(())
         });
@@ -144,6 +134,6 @@ impl Backlog {
             self.node.fail(&mut command, failure.clone());
             self.keep(command);
         }
-        self.tell_owed();
+        self.emit_pending_releases();
     }
 }

@@ -93,9 +93,9 @@ impl NodeTask {
         self.reconnect.handle_connected(now.timer);
         self.state = State::Connected(Box::new(Connected::new(link, &self.backlog)));
         if replaced.is_some() {
-            node.tell_closed(replaced.as_ref());
+            node.emit_closed(replaced.as_ref());
         }
-        node.tell_opened(reads_clock);
+        node.emit_opened(reads_clock);
         self.backlog.handle_recovery(now.timer);
         // What happened meanwhile was not told.
         node.tell(None);
@@ -118,7 +118,7 @@ impl NodeTask {
         let loss = self.reconnect.handle_loss(cause, now, random);
         if let State::Connected(connected) = &mut old {
             self.backlog.handle_loss(&mut connected.line, true, &why);
-            self.backlog.node.tell_closed(Some(&why));
+            self.backlog.node.emit_closed(Some(&why));
         }
         self.backlog.note_silence(matches!(cause, LossCause::Hung(_)));
         self.state = State::Disconnected(match loss {
@@ -137,7 +137,7 @@ impl Drop for NodeTask {
             let may_deliver = !line.has_nothing_unanswered();
             self.backlog.handle_loss(line, may_deliver, &NodeFailure::ShutDown);
             let is_done = self.backlog.is_over();
-            self.backlog.node.tell_closed(Some(&NodeFailure::ShutDown).filter(|_| !is_done));
+            self.backlog.node.emit_closed(Some(&NodeFailure::ShutDown).filter(|_| !is_done));
             self.state = State::Disconnected(Disconnected::default());
         }
         self.backlog.hand_over(&mut self.inlet);

@@ -1,13 +1,13 @@
 //! Delivery of events to all receivers of a client.
 
+use super::event::{Event, NodeHealth};
 #[cfg(feature = "metrics")]
 use super::metrics::Metrics;
-use super::node_event::NodeStanding;
-use super::node_standings::{Change, NodeStandings};
+use super::node_health::{Change, HealthRecord};
 use super::observer::Observer;
 #[cfg(feature = "tracing")]
 use super::spans::Spans;
-use super::told::{Told, Weight};
+use super::weight::Weight;
 use crate::protocol::{NodeId, Quorum, Time};
 use crate::sync::{contain, lock};
 use crate::time::Clock;
@@ -28,8 +28,8 @@ struct Inner {
     metrics: Option<Receiver<Metrics>>,
     /// Number of the last acquire or extension.
     last_id: AtomicU64,
-    /// Standing of the nodes, as last reported.
-    standings: Mutex<NodeStandings>,
+    /// Health of the nodes, as last reported.
+    health: Mutex<HealthRecord>,
 }
 
 /// A receiver, which is disabled after a panic.
@@ -57,11 +57,11 @@ impl Observers {
             #[cfg(feature = "metrics")]
             metrics: Metrics::new(nodes).map(Receiver::new),
             last_id: AtomicU64::new(0),
-            standings: Mutex::new(NodeStandings::new(quorum)),
+            health: Mutex::new(HealthRecord::new(quorum)),
         }))
     }
 
-    /// True if a receiver wants events of this `weight`. Otherwise do not build the event.
+    /// True if a receiver wants events of this `weight`.
     pub(crate) fn wants(&self, weight: Weight) -> bool {
         #[cfg(feature = "tracing")]
         if Spans::want(weight) && self.0.spans.is_enabled() {
@@ -75,19 +75,22 @@ impl Observers {
         self.0.observer.as_ref().is_some_and(Receiver::is_enabled)
     }
 
-    /// Delivers `event`. The caller must not hold a lock.
-    pub(crate) fn tell<T: Told>(&self, weight: Weight, event: &T) {
+    /// Builds an event and delivers it, if a receiver wants events of this `weight`. The caller must not hold a lock.
+    pub(crate) fn emit(&self, weight: Weight, event: impl FnOnce() -> Event) {
+        if !self.wants(weight) {
+            return;
+        }
+        let event = event();
         #[cfg(feature = "tracing")]
         if Spans::want(weight) {
-            self.0.spans.tell(event);
+            self.0.spans.deliver(&event);
         }
         #[cfg(feature = "metrics")]
         if let Some(metrics) = &self.0.metrics {
-            metrics.tell(event);
+            metrics.deliver(&event);
         }
-        let _ = weight;
         if let Some(observer) = &self.0.observer {
-            observer.tell(event);
+            observer.deliver(&event);
         }
     }
 
@@ -96,14 +99,14 @@ impl Observers {
         self.0.last_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Records the standing of `node` at `now`. Returns the change, if any.
-    pub(crate) fn handle_standing(
+    /// Records the health of `node` at `now`. Returns the change, if any.
+    pub(crate) fn handle_health(
         &self,
         node: NodeId,
-        standing: NodeStanding,
+        health: NodeHealth,
         now: Time,
     ) -> Option<Change> {
-        lock(&self.0.standings).handle(node, standing, now)
+        lock(&self.0.health).handle(node, health, now)
     }
 }
 
@@ -114,7 +117,7 @@ impl Default for Observers {
     }
 }
 
-impl<O: AsObserver> Receiver<O> {
+impl<O: Observer> Receiver<O> {
     fn new(observer: O) -> Self {
         Self { observer, is_disabled: AtomicBool::new(false) }
     }
@@ -123,40 +126,13 @@ impl<O: AsObserver> Receiver<O> {
         !self.is_disabled.load(Ordering::Relaxed)
     }
 
-    fn tell<T: Told>(&self, event: &T) {
-        if !self.is_enabled() {
-            return;
-        }
-        let observer = self.observer.as_observer();
-        if contain(|| event.tell(observer)).is_none()
+    fn deliver(&self, event: &Event) {
+        if self.is_enabled()
+            && contain(|| self.observer.on_event(event)).is_none()
             && !self.is_disabled.swap(true, Ordering::Relaxed)
         {
-            contain(|| observer.panicked(T::METHOD));
+            let event = Arc::new(event.clone());
+            contain(|| self.observer.on_event(&Event::ObserverPanicked { event }));
         }
-    }
-}
-
-/// Access to the [`Observer`] of a receiver.
-trait AsObserver {
-    fn as_observer(&self) -> &dyn Observer;
-}
-
-impl AsObserver for Arc<dyn Observer> {
-    fn as_observer(&self) -> &dyn Observer {
-        &**self
-    }
-}
-
-#[cfg(feature = "metrics")]
-impl AsObserver for Metrics {
-    fn as_observer(&self) -> &dyn Observer {
-        self
-    }
-}
-
-#[cfg(feature = "tracing")]
-impl AsObserver for Spans {
-    fn as_observer(&self) -> &dyn Observer {
-        self
     }
 }

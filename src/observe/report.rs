@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Replies of the nodes in one round of commands, which determined the result of an operation.
+/// Replies of the nodes in one round of commands, which determined the result of an operation. Cheap to clone.
 ///
 /// Displays as one line, for example `2/5 granted (need 3): a:6379 granted 1.2ms, b:6379 granted 0.9ms, c:6379 held
 /// 1.0ms, d:6379 timeout 50ms, e:6379 connection refused`. The line contains no lock values, user names or passwords.
@@ -14,7 +14,7 @@ use std::time::Duration;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Report {
     needed: usize,
-    nodes: Box<[NodeReport]>,
+    nodes: Arc<[NodeReport]>,
     #[cfg_attr(
         feature = "serde",
         serde(rename = "retry_after_seconds", serialize_with = "crate::wire::seconds")
@@ -56,7 +56,7 @@ pub enum NodeVote {
 }
 
 impl Report {
-    pub(crate) fn new(needed: usize, nodes: Box<[NodeReport]>) -> Self {
+    pub(crate) fn new(needed: usize, nodes: Arc<[NodeReport]>) -> Self {
         Self { needed, nodes, retry_after: None }
     }
 
@@ -65,7 +65,7 @@ impl Report {
     }
 
     pub(crate) fn with_max_ttl(mut self, max_ttl: Duration) -> Self {
-        for node in &mut self.nodes {
+        for node in Arc::make_mut(&mut self.nodes) {
             node.holder = node.holder.take().map(|holder| holder.with_max_ttl(max_ttl));
         }
         self
@@ -199,7 +199,7 @@ mod tests {
         let refused = NodeFailure::Unreachable("connection refused".into());
         let report = Report::new(
             3,
-            Box::new([
+            Arc::new([
                 NodeReport::new("a".into(), NodeVote::Granted, ms(1_200)),
                 NodeReport::new("b".into(), NodeVote::Granted, ms(900)),
                 NodeReport::new("c".into(), NodeVote::Held, ms(1_000)),

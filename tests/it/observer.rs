@@ -5,12 +5,13 @@ mod diary;
 use crate::{SOON, builder, eventually, ms};
 use diary::Diary;
 use futures::FutureExt;
-use kit::{Cluster, Server};
+use kit::{Cluster, Direction, Proxy, Server};
+use quorlock::event::{AttemptOutcome, CommandKind, Event};
 use quorlock::{
-    AcquireBegun, Builder, Loss, NodeState, Observer, Redlock, ReleaseOutcome, RestartGuard,
+    Builder, Loss, NodeState, NodeVote, Observer, Redlock, ReleaseOutcome, RestartGuard,
 };
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -39,12 +40,12 @@ async fn a_lock_is_told_from_its_acquire_to_its_release() {
     lease.release().await.expect("nodes are up");
     let told = diary.of_locks();
     let expected = [
-        "acquire 1 \"r\" account begun, waits 10s".to_owned(),
+        "acquire 1 \"r\" account started, waits 10s".to_owned(),
         "acquire 1 attempt 1 Won by a quorum".to_owned(),
         format!("acquire 1 \"r\" account won, token {token}, by a quorum"),
-        "lease 1 \"r\" account extend 2 begun to 3600s".to_owned(),
+        "lease 1 \"r\" account extend 2 started to 3600s".to_owned(),
         "lease 1 extend 2 extended by a quorum".to_owned(),
-        "lease 1 \"r\" account release begun, loss None".to_owned(),
+        "lease 1 \"r\" account release started, loss None".to_owned(),
         "lease 1 \"r\" release released".to_owned(),
     ];
     assert_eq!(told, expected);
@@ -61,7 +62,7 @@ async fn what_is_given_up_is_told_as_well() {
     redlock.close().await.expect("nodes are up");
     redlock.acquire("r").await.expect_err("it is closed");
     let mut told = diary.of_locks();
-    told.retain(|line| !line.contains("attempt") && !line.contains("begun"));
+    told.retain(|line| !line.contains("attempt") && !line.contains("started"));
     let expected = [
         "acquire 1 \"a\", \"b\" - won, by a quorum",
         "acquire 2 \"a\" - contended, without a quorum",
@@ -70,7 +71,7 @@ async fn what_is_given_up_is_told_as_well() {
         "acquire 4 \"r\" - closed",
     ];
     assert_eq!(told, expected);
-    assert_eq!(diary.count("begun"), 5, "four acquires and one release");
+    assert_eq!(diary.count("started"), 5, "four acquires and one release");
 }
 
 #[tokio::test]
@@ -106,7 +107,7 @@ async fn a_lease_whose_key_is_deleted_is_told_to_be_lost_once() {
     let from = told.iter().position(|line| line.contains("lost")).expect("told");
     let expected = [
         "lease 1 \"r\" job lost: QuorumLost",
-        "lease 1 \"r\" job release begun, loss Some(QuorumLost)",
+        "lease 1 \"r\" job release started, loss Some(QuorumLost)",
         "lease 1 \"r\" release expired",
     ];
     assert_eq!(told[from..], expected);
@@ -192,16 +193,16 @@ async fn a_hand_over_is_told_to_both() {
     let adopted = heir.adopt("r", given.value()).await.expect("it stands there");
     let told = ours.of_locks();
     let expected = [
-        "acquire 1 \"r\" - begun, adopts",
+        "acquire 1 \"r\" - started, adopts",
         "acquire 1 attempt 1 Won by a quorum",
-        "acquire 1 \"r\" handed over",
+        "acquire 1 \"r\" adopted",
         "acquire 1 \"r\" - won, by a quorum",
     ];
     assert_eq!(told, expected);
     eventually("the loss is told", || theirs.count("lost: TakenOver") == 1).await;
     drop((given, adopted));
     heir.adopt("r", "nonsense").await.expect_err("it is no lock");
-    assert_eq!((ours.count("handed over"), ours.count("not_held")), (1, 1));
+    assert_eq!((ours.count("adopted"), ours.count("not_held")), (1, 1));
 }
 
 #[tokio::test]
@@ -243,7 +244,7 @@ async fn what_is_held_can_be_asked() {
     assert!(redlock.leases().is_empty());
 }
 
-/// Panics at the first event of each kind.
+/// Panics when an acquire starts.
 #[derive(Default)]
 struct Bomb {
     calls: AtomicUsize,
@@ -251,15 +252,19 @@ struct Bomb {
 }
 
 impl Observer for Bomb {
-    fn acquire_begun(&self, event: &AcquireBegun<'_>) {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        panic!("an observer that panics at {}", event.lock.resources);
-    }
-
-    fn panicked(&self, method: &'static str) {
-        assert_eq!(method, "acquire_begun");
-        self.last_calls.fetch_add(1, Ordering::Relaxed);
-        panic!("and then again");
+    fn on_event(&self, event: &Event) {
+        match event {
+            Event::AcquireStarted { lock, .. } => {
+                self.calls.fetch_add(1, Ordering::Relaxed);
+                panic!("an observer that panics at {}", lock.resources);
+            }
+            Event::ObserverPanicked { event, .. } => {
+                assert!(matches!(**event, Event::AcquireStarted { .. }), "{event:?}");
+                self.last_calls.fetch_add(1, Ordering::Relaxed);
+                panic!("and then again");
+            }
+            _ => assert_eq!(self.calls.load(Ordering::Relaxed), 0, "{event:?}"),
+        }
     }
 }
 
@@ -276,4 +281,59 @@ async fn an_observer_that_panics_harms_nothing_and_is_told_so_once() {
     redlock.close().await.expect("nothing is owed");
     let calls = [&bomb.calls, &bomb.last_calls].map(|count| count.load(Ordering::Relaxed));
     assert_eq!(calls, [1, 1]);
+}
+
+/// Deletes the key as soon as a node has granted it, and records attempts.
+struct Thief {
+    cluster: Arc<Cluster>,
+    attempts: Mutex<Vec<Event>>,
+}
+
+impl Observer for Thief {
+    fn on_event(&self, event: &Event) {
+        match event {
+            Event::CommandFinished {
+                command: CommandKind::Acquire,
+                vote: NodeVote::Granted,
+                ..
+            } => self.cluster.iter().for_each(|node| {
+                node.del("r");
+            }),
+            Event::AttemptFinished { .. } => {
+                self.attempts.lock().expect("no panic").push(event.clone());
+            }
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn attempt_with_failed_confirmation_reports_both_rounds() {
+    let cluster = Arc::new(Cluster::start(3));
+    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let thief = Arc::new(Thief { cluster: cluster.clone(), attempts: Mutex::default() });
+    let builder = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).observer(thief.clone());
+    let redlock =
+        builder.node_timeout(SOON).ttl(HOUR).max_ttl(HOUR).build().expect("good settings");
+    redlock.ready().await.expect("nodes are up");
+    // The counters differ, so the token must be confirmed in a second round.
+    for (node, number) in cluster.iter().zip([1, 2, 3]) {
+        node.set("r#quorlock:token:{r}", (9_000_000_000_000_000_u64 + number).to_string());
+    }
+    let delay = ms(100);
+    for proxy in &proxies {
+        proxy.delay(Direction::Replies, delay);
+    }
+    redlock.try_acquire("r").fenced().await.expect_err("the keys were deleted");
+    let attempts = thief.attempts.lock().expect("no panic");
+    let [Event::AttemptFinished { number: 1, outcome, elapsed, report, confirmation, .. }] =
+        &attempts[..]
+    else {
+        panic!("one attempt: {attempts:?}");
+    };
+    let confirmation = confirmation.as_ref().expect("a second round");
+    assert_eq!(*outcome, AttemptOutcome::Refused);
+    assert!(report.granted() >= report.needed(), "{report}");
+    assert!(confirmation.granted() < confirmation.needed(), "{confirmation}");
+    assert!(*elapsed >= 2 * delay, "{elapsed:?}");
 }

@@ -2,9 +2,9 @@
 
 use crate::{SOON, builder, client, eventually, ms};
 use kit::Cluster;
+use quorlock::event::Event;
 use quorlock::{
-    AcquireError, AttemptEnded, ConfigError, Loss, NodeVote, Observer, Redlock, ReleaseOutcome,
-    RetryPolicy,
+    AcquireError, ConfigError, Loss, NodeVote, Observer, Redlock, ReleaseOutcome, RetryPolicy,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -114,8 +114,10 @@ async fn a_set_waits_for_the_one_that_is_in_the_way() {
 struct Attempts(AtomicUsize);
 
 impl Observer for Attempts {
-    fn attempt_ended(&self, event: &AttemptEnded<'_>) {
-        if event.lock.resources.to_string().contains('c') {
+    fn on_event(&self, event: &Event) {
+        if let Event::AttemptFinished { lock, .. } = event
+            && lock.resources.to_string().contains('c')
+        {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
     }

@@ -2,9 +2,10 @@
 
 use crate::{MAX_TTL, SOON, eventually, ms};
 use kit::{Cluster, Proxy, Server};
+use quorlock::event::Event;
 use quorlock::{
-    AcquireError, Builder, NodeChanged, NodeFailure, NodeState, NodeVote, Observer, Redlock,
-    ReleaseOutcome, RestartGuard,
+    AcquireError, Builder, NodeFailure, NodeState, NodeVote, Observer, Redlock, ReleaseOutcome,
+    RestartGuard,
 };
 use std::net::UdpSocket;
 use std::sync::{Arc, Mutex};
@@ -48,9 +49,9 @@ struct Outages(Mutex<Vec<String>>);
 struct Watcher(Arc<Outages>);
 
 impl Observer for Watcher {
-    fn node_changed(&self, event: &NodeChanged<'_>) {
-        if let Some(reason) = event.reason {
-            self.0.0.lock().expect("no panic").push(format!("{}: {reason}", event.to));
+    fn on_event(&self, event: &Event) {
+        if let Event::NodeHealthChanged { to, reason: Some(reason), .. } = event {
+            self.0.0.lock().expect("no panic").push(format!("{to}: {reason}"));
         }
     }
 }

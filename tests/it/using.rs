@@ -2,9 +2,8 @@
 
 use crate::{SOON, builder, client, eventually, ms};
 use kit::{Cluster, Server};
-use quorlock::{
-    AcquireError, Loss, Observer, ReleaseEnded, ReleaseOutcome, ReleaseResult, UsingError,
-};
+use quorlock::event::{Event, ReleaseResult};
+use quorlock::{AcquireError, Loss, Observer, ReleaseOutcome, UsingError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::time::sleep;
@@ -94,8 +93,10 @@ async fn finished_work_is_never_thrown_away() {
 struct Releases(Mutex<Vec<ReleaseResult>>);
 
 impl Observer for Releases {
-    fn release_ended(&self, event: &ReleaseEnded<'_>) {
-        self.0.lock().expect("no panic").push(event.result);
+    fn on_event(&self, event: &Event) {
+        if let Event::ReleaseFinished { result, .. } = event {
+            self.0.lock().expect("no panic").push(*result);
+        }
     }
 }
 

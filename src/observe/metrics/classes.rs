@@ -5,6 +5,7 @@ use crate::observe::event::{AcquireOutcome, ExtendOutcome, ReleaseResult};
 use crate::protocol::Loss;
 use metrics::{Gauge, Histogram, Label, Recorder, with_recorder};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// Maximum number of classes; further ones are counted as [`OTHER`].
 const MAX_CLASSES: usize = 100;
@@ -76,23 +77,36 @@ impl Class {
             let labels = [class.as_slice(), &[Label::from_static_parts("won", won)]].concat();
             families::ACQUIRE_WAIT.histogram(recorder, &labels)
         };
-        let outcomes = AcquireOutcome::ALL.map(|it| (it, it.as_str()));
-        let extends = ExtendOutcome::ALL.map(|it| (it, it.as_str()));
-        let releases = ReleaseResult::ALL.map(|it| (it, it.as_str()));
         let losses = LOSSES.map(|it| (it, it.as_str()));
         let renewals = [(true, "renewed"), (false, "failed")];
         Self {
-            acquires: families::ACQUIRES.counters(recorder, &class, "outcome", &outcomes),
+            acquires: families::ACQUIRES.counters(
+                recorder,
+                &class,
+                "outcome",
+                AcquireOutcome::LABELS,
+            ),
             wait_of_won: wait("true"),
             wait_of_failed: wait("false"),
             waiters: gauge(families::WAITERS),
             held: gauge(families::LEASES_HELD),
             hold: histogram(families::HOLD),
             losses: families::LEASES_LOST.counters(recorder, &class, "reason", &losses),
-            extends: families::EXTENDS.counters(recorder, &class, "outcome", &extends),
+            extends: families::EXTENDS.counters(recorder, &class, "outcome", ExtendOutcome::LABELS),
             renewals: families::RENEWALS.counters(recorder, &class, "result", &renewals),
             slack: histogram(families::RENEWAL_SLACK),
-            releases: families::RELEASES.counters(recorder, &class, "result", &releases),
+            releases: families::RELEASES.counters(
+                recorder,
+                &class,
+                "result",
+                ReleaseResult::LABELS,
+            ),
         }
+    }
+
+    /// Counts a lease that is no longer held.
+    pub(super) fn handle_end(&self, held_for: Duration) {
+        self.held.decrement(1.0);
+        self.hold.record(held_for.as_secs_f64());
     }
 }

@@ -9,14 +9,7 @@ mod nodes;
 
 use self::classes::{Class, Classes};
 use self::nodes::Node;
-use super::event::{
-    AcquireBegun, AcquireEnded, AcquireOutcome, ExtendEnded, LeaseLost, ReleaseBegun, ReleaseEnded,
-    RenewalFailing, Renewed, WaitBegun, WaitEnded,
-};
-use super::lock::Lock;
-use super::node_event::{
-    ConnectFailed, ConnectionClosed, ConnectionOpened, NodeAnswered, NodeChanged, ReleasesOwed,
-};
+use super::event::{AcquireOutcome, Event, LockInfo};
 use super::observer::Observer;
 use crate::sync::contain;
 use metrics::{Recorder, with_recorder};
@@ -43,7 +36,7 @@ impl Metrics {
         Self { classes: Classes::new(recorder), nodes: nodes.collect() }
     }
 
-    fn class(&self, lock: &Lock<'_>) -> &Class {
+    fn class(&self, lock: &LockInfo) -> &Class {
         self.classes.of(lock.class)
     }
 
@@ -59,99 +52,57 @@ fn is_recorder(recorder: &dyn Recorder) -> bool {
 }
 
 impl Observer for Metrics {
-    /// Exports 0 for all metrics of the class.
-    fn acquire_begun(&self, event: &AcquireBegun<'_>) {
-        self.class(&event.lock);
-    }
-
-    fn wait_begun(&self, event: &WaitBegun<'_>) {
-        self.class(&event.lock).waiters.increment(1.0);
-    }
-
-    fn wait_ended(&self, event: &WaitEnded<'_>) {
-        self.class(&event.lock).waiters.decrement(1.0);
-    }
-
-    fn acquire_ended(&self, event: &AcquireEnded<'_>) {
-        let class = self.class(&event.lock);
-        class.acquires.count(&event.outcome);
-        let wait = if event.outcome == AcquireOutcome::Won {
-            class.held.increment(1.0);
-            &class.wait_of_won
-        } else {
-            &class.wait_of_failed
-        };
-        wait.record(event.waited.as_secs_f64());
-    }
-
-    fn extend_ended(&self, event: &ExtendEnded<'_>) {
-        self.class(&event.lock).extends.count(&event.outcome);
-    }
-
-    fn renewed(&self, event: &Renewed<'_>) {
-        let class = self.class(&event.lock);
-        class.renewals.count(&true);
-        class.slack.record(event.slack.as_secs_f64());
-    }
-
-    fn renewal_failing(&self, event: &RenewalFailing<'_>) {
-        self.class(&event.lock).renewals.count(&false);
-    }
-
-    fn lease_lost(&self, event: &LeaseLost<'_>) {
-        let class = self.class(&event.lock);
-        class.losses.count(&event.reason);
-        class.held.decrement(1.0);
-        class.hold.record(event.held_for.as_secs_f64());
-    }
-
-    fn release_begun(&self, event: &ReleaseBegun<'_>) {
-        // A lost lease was already counted when it was lost.
-        if event.loss.is_none() {
-            let class = self.class(&event.lock);
-            class.held.decrement(1.0);
-            class.hold.record(event.held_for.as_secs_f64());
-        }
-    }
-
-    fn release_ended(&self, event: &ReleaseEnded<'_>) {
-        self.class(&event.lock).releases.count(&event.result);
-    }
-
-    fn node_changed(&self, event: &NodeChanged<'_>) {
-        if let Some(node) = self.node(event.node) {
-            node.handle_change(event);
-        }
-    }
-
-    fn releases_owed(&self, event: &ReleasesOwed<'_>) {
-        if let Some(node) = self.node(event.node) {
-            node.handle_owed(event);
-        }
-    }
-
-    fn connection_opened(&self, event: &ConnectionOpened<'_>) {
-        if let Some(node) = self.node(event.node) {
-            node.opened.increment(1);
-            node.connections.increment(1.0);
-        }
-    }
-
-    fn connection_closed(&self, event: &ConnectionClosed<'_>) {
-        if let Some(node) = self.node(event.node) {
-            node.handle_closed(event);
-        }
-    }
-
-    fn connect_failed(&self, event: &ConnectFailed<'_>) {
-        if let Some(node) = self.node(event.node) {
-            node.connect_failures.increment(1);
-        }
-    }
-
-    fn node_answered(&self, event: &NodeAnswered<'_>) {
-        if let Some(node) = self.node(event.node) {
-            node.handle_answer(event);
+    fn on_event(&self, event: &Event) {
+        match event {
+            // Exports 0 for all metrics of the class.
+            Event::AcquireStarted { lock, .. } => {
+                self.class(lock);
+            }
+            Event::WaitStarted { lock } => self.class(lock).waiters.increment(1.0),
+            Event::WaitFinished { lock, .. } => self.class(lock).waiters.decrement(1.0),
+            Event::AcquireFinished { lock, outcome, elapsed, .. } => {
+                let class = self.class(lock);
+                class.acquires.count(outcome);
+                let wait = if *outcome == AcquireOutcome::Won {
+                    class.held.increment(1.0);
+                    &class.wait_of_won
+                } else {
+                    &class.wait_of_failed
+                };
+                wait.record(elapsed.as_secs_f64());
+            }
+            Event::ExtendFinished { lock, outcome, .. } => self.class(lock).extends.count(outcome),
+            Event::LeaseRenewed { lock, slack, .. } => {
+                let class = self.class(lock);
+                class.renewals.count(&true);
+                class.slack.record(slack.as_secs_f64());
+            }
+            Event::RenewalFailed { lock, .. } => self.class(lock).renewals.count(&false),
+            Event::LeaseLost { lock, reason, held_for } => {
+                let class = self.class(lock);
+                class.losses.count(reason);
+                class.handle_end(*held_for);
+            }
+            // The end of a lost lease was counted when it was lost.
+            Event::ReleaseStarted { lock, held_for, loss: None } => {
+                self.class(lock).handle_end(*held_for);
+            }
+            Event::ReleaseFinished { lock, result, .. } => self.class(lock).releases.count(result),
+            Event::NodeHealthChanged { node, .. }
+            | Event::PendingReleasesChanged { node, .. }
+            | Event::ConnectionOpened { node, .. }
+            | Event::ConnectionClosed { node, .. }
+            | Event::ConnectFailed { node, .. }
+            | Event::CommandFinished { node, .. } => {
+                if let Some(node) = self.node(node) {
+                    node.handle(event);
+                }
+            }
+            Event::AttemptFinished { .. }
+            | Event::LeaseAdopted { .. }
+            | Event::ExtendStarted { .. }
+            | Event::ReleaseStarted { loss: Some(_), .. }
+            | Event::ObserverPanicked { .. } => {}
         }
     }
 }

@@ -1,9 +1,8 @@
 //! Metrics of nodes.
 
 use super::families::{self, Counters};
-use crate::observe::node_event::{
-    Asked, ConnectionClosed, NodeAnswer, NodeAnswered, NodeChanged, NodeStanding, ReleasesOwed,
-};
+use crate::observe::event::{CommandKind, Event, NodeHealth};
+use crate::observe::report::NodeVote;
 use crate::wire::NodeFailure;
 use metrics::{Counter, Gauge, Histogram, Label, Recorder};
 use std::sync::Arc;
@@ -19,19 +18,19 @@ const CLOSED: &str = "closed";
 /// add up.
 pub(super) struct Node {
     pub(super) name: Arc<str>,
-    /// By reply and kind of command.
-    granted: Counters<Asked>,
-    held: Counters<Asked>,
-    missing: Counters<Asked>,
-    failed: Counters<Asked>,
+    /// By vote and kind of command.
+    granted: Counters<CommandKind>,
+    held: Counters<CommandKind>,
+    missing: Counters<CommandKind>,
+    failed: Counters<CommandKind>,
     round_trip: Histogram,
     counted: Gauge,
     clients: Gauge,
     owed: Gauge,
-    pub(super) connections: Gauge,
-    pub(super) opened: Counter,
+    connections: Gauge,
+    opened: Counter,
     closed: Counters<&'static str>,
-    pub(super) connect_failures: Counter,
+    connect_failures: Counter,
     /// This client's contribution to the gauges, which is subtracted when it ends.
     is_known: AtomicBool,
     is_counted: AtomicUsize,
@@ -43,17 +42,16 @@ impl Node {
         let node = [Label::new("node", name.to_string())];
         let gauge = |family: families::Family| family.gauge(recorder, &node);
         let counter = |family: families::Family| family.counter(recorder, &node);
-        let asked = Asked::ALL.map(|it| (it, it.as_str()));
-        let votes = |answer: &'static str| {
-            let labels = [node.as_slice(), &[Label::from_static_parts("vote", answer)]].concat();
-            families::VOTES.counters(recorder, &labels, "asked", &asked)
+        let votes = |vote| {
+            let labels = [node.as_slice(), &[Label::from_static_parts("vote", vote)]].concat();
+            families::VOTES.counters(recorder, &labels, "asked", CommandKind::LABELS)
         };
         let reasons = [DISCONNECTED, STALLED, SHUT_DOWN, CLOSED].map(|reason| (reason, reason));
         Self {
-            granted: votes(NodeAnswer::Granted.as_str()),
-            held: votes(NodeAnswer::Held.as_str()),
-            missing: votes(NodeAnswer::Missing.as_str()),
-            failed: votes(NodeAnswer::Failed(&NodeFailure::ShutDown).as_str()),
+            granted: votes("granted"),
+            held: votes("held"),
+            missing: votes("missing"),
+            failed: votes("failed"),
             round_trip: families::ROUND_TRIP.histogram(recorder, &node),
             counted: gauge(families::NODE_COUNTED),
             clients: gauge(families::NODE_CLIENTS),
@@ -69,39 +67,46 @@ impl Node {
         }
     }
 
-    pub(super) fn handle_answer(&self, event: &NodeAnswered<'_>) {
-        let votes = match event.answer {
-            NodeAnswer::Granted => &self.granted,
-            NodeAnswer::Held => &self.held,
-            NodeAnswer::Missing => &self.missing,
-            NodeAnswer::Failed(_) => &self.failed,
-        };
-        votes.count(&event.asked);
-        if let Some(round_trip) = event.round_trip {
-            self.round_trip.record(round_trip.as_secs_f64());
+    pub(super) fn handle(&self, event: &Event) {
+        match event {
+            Event::CommandFinished { command, vote, round_trip, .. } => {
+                let votes = match vote {
+                    NodeVote::Granted => &self.granted,
+                    NodeVote::Held => &self.held,
+                    NodeVote::Missing => &self.missing,
+                    NodeVote::Failed(_) | NodeVote::Pending => &self.failed,
+                };
+                votes.count(command);
+                if let Some(round_trip) = round_trip {
+                    self.round_trip.record(round_trip.as_secs_f64());
+                }
+            }
+            Event::NodeHealthChanged { from, to, .. } => {
+                if *from == NodeHealth::Unknown && !self.is_known.swap(true, Ordering::Relaxed) {
+                    self.clients.increment(1.0);
+                }
+                let is_counted = |health: &NodeHealth| usize::from(health.is_counted());
+                change(&self.counted, &self.is_counted, is_counted(from), is_counted(to));
+            }
+            Event::PendingReleasesChanged { before, pending, .. } => {
+                change(&self.owed, &self.owes, *before, *pending);
+            }
+            Event::ConnectionOpened { .. } => {
+                self.opened.increment(1);
+                self.connections.increment(1.0);
+            }
+            Event::ConnectionClosed { reason, .. } => {
+                self.connections.decrement(1.0);
+                self.closed.count(&match reason {
+                    None => CLOSED,
+                    Some(NodeFailure::ShutDown) => SHUT_DOWN,
+                    Some(NodeFailure::Stalled(_)) => STALLED,
+                    Some(_) => DISCONNECTED,
+                });
+            }
+            Event::ConnectFailed { .. } => self.connect_failures.increment(1),
+            _ => {}
         }
-    }
-
-    pub(super) fn handle_change(&self, event: &NodeChanged<'_>) {
-        if event.from == NodeStanding::Unknown && !self.is_known.swap(true, Ordering::Relaxed) {
-            self.clients.increment(1.0);
-        }
-        let is_counted = |standing: NodeStanding| usize::from(standing.is_counted());
-        change(&self.counted, &self.is_counted, is_counted(event.from), is_counted(event.to));
-    }
-
-    pub(super) fn handle_owed(&self, event: &ReleasesOwed<'_>) {
-        change(&self.owed, &self.owes, event.before, event.owed);
-    }
-
-    pub(super) fn handle_closed(&self, event: &ConnectionClosed<'_>) {
-        self.connections.decrement(1.0);
-        self.closed.count(&match event.reason {
-            None => CLOSED,
-            Some(NodeFailure::ShutDown) => SHUT_DOWN,
-            Some(NodeFailure::Stalled(_)) => STALLED,
-            Some(_) => DISCONNECTED,
-        });
     }
 
     /// Subtracts this client's contributions.

@@ -1,10 +1,7 @@
 //! An observer that writes everything down, and asks its client at each event.
 
-use quorlock::{
-    AcquireBegun, AcquireEnded, AttemptEnded, ExtendBegun, ExtendEnded, HandedOver, LeaseLost,
-    NodeChanged, Observer, Redlock, ReleaseBegun, ReleaseEnded, ReleasesOwed, RenewalFailing,
-    Renewed, Report,
-};
+use quorlock::event::{Event, LockInfo, NodeHealth};
+use quorlock::{Observer, Redlock, Report};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
@@ -60,89 +57,84 @@ impl Diary {
     }
 }
 
+/// The resources and the class of a lock.
+fn of(lock: &LockInfo) -> String {
+    format!("{} {}", lock.resources, lock.class.unwrap_or("-"))
+}
+
+impl Diary {
+    fn line_of_lock(&self, event: &Event) -> Option<String> {
+        Some(match event {
+            Event::AcquireStarted { lock, wait, is_adoption, .. } => {
+                let what = match (is_adoption, wait) {
+                    (true, _) => "adopts".to_owned(),
+                    (false, wait) => format!("waits {:?}", wait.unwrap_or_default()),
+                };
+                format!("acquire {} {} started, {what}", lock.id, of(lock))
+            }
+            Event::AttemptFinished { lock, number, outcome, elapsed, report, .. } => {
+                assert!(*elapsed < Duration::from_mins(1));
+                let by = by(Some(report));
+                format!("acquire {} attempt {number} {outcome:?}{by}", lock.id)
+            }
+            Event::AcquireFinished { lock, outcome, validity, token, report, .. } => {
+                assert_eq!(validity.is_zero(), outcome.as_str() != "won");
+                let token = token.map(|token| format!(", token {token}")).unwrap_or_default();
+                let by = report.as_ref().map(|report| format!(",{}", by(Some(report))));
+                let by = by.unwrap_or_default();
+                format!("acquire {} {} {outcome}{token}{by}", lock.id, of(lock))
+            }
+            Event::LeaseAdopted { lock, .. } => {
+                format!("acquire {} {} adopted", lock.id, lock.resources)
+            }
+            Event::ExtendStarted { lock, id, ttl, .. } => {
+                format!("lease {} {} extend {id} started to {ttl:?}", lock.id, of(lock))
+            }
+            Event::ExtendFinished { lock, id, outcome, report, .. } => {
+                format!("lease {} extend {id} {outcome}{}", lock.id, by(report.as_ref()))
+            }
+            Event::LeaseRenewed { lock, slack, validity, failures, .. } => {
+                assert!(slack <= validity);
+                format!("lease {} renewed after {failures} failures", lock.id)
+            }
+            Event::RenewalFailed { lock, failures, remaining, held, report, .. } => {
+                self.left.lock().expect("nothing panics").push(*remaining);
+                let what = format!("failing {failures} times, {held} held,{}", by(Some(report)));
+                format!("lease {} {} {what}", lock.id, lock.resources)
+            }
+            Event::LeaseLost { lock, reason, .. } => {
+                format!("lease {} {} lost: {reason:?}", lock.id, of(lock))
+            }
+            Event::ReleaseStarted { lock, loss, .. } => {
+                format!("lease {} {} release started, loss {loss:?}", lock.id, of(lock))
+            }
+            Event::ReleaseFinished { lock, result, .. } => {
+                format!("lease {} {} release {result}", lock.id, lock.resources)
+            }
+            _ => return None,
+        })
+    }
+
+    fn line_of_node(event: &Event) -> Option<String> {
+        Some(match event {
+            Event::NodeHealthChanged { node, from, to, reason, counted, nodes, needed, .. } => {
+                let has_reason = !matches!(to, NodeHealth::Counted | NodeHealth::Stalled);
+                assert_eq!(reason.is_some(), has_reason);
+                format!("{node} {from:?} -> {to:?}, {counted} of {nodes} need {needed}")
+            }
+            Event::PendingReleasesChanged { node, pending, .. } => {
+                format!("{node} is owed {pending}")
+            }
+            _ => return None,
+        })
+    }
+}
+
 impl Observer for Diary {
-    fn acquire_begun(&self, event: &AcquireBegun<'_>) {
-        let lock = event.lock;
-        let what = match (event.is_adoption, event.wait) {
-            (true, _) => "adopts".to_owned(),
-            (false, wait) => format!("waits {:?}", wait.unwrap_or_default()),
-        };
-        let class = lock.class.unwrap_or("-");
-        self.write(format!("acquire {} {} {class} begun, {what}", lock.id, lock.resources));
-    }
-
-    fn attempt_ended(&self, event: &AttemptEnded<'_>) {
-        let AttemptEnded { lock, number, outcome, report, .. } = event;
-        assert!(event.took < Duration::from_mins(1));
-        let by = by(Some(report));
-        self.write(format!("acquire {} attempt {number} {outcome:?}{by}", lock.id));
-    }
-
-    fn acquire_ended(&self, event: &AcquireEnded<'_>) {
-        let AcquireEnded { lock, outcome, token, report, .. } = event;
-        let is_won = outcome.as_str() == "won";
-        assert_eq!(event.validity.is_zero(), !is_won);
-        let token = token.map(|token| format!(", token {token}")).unwrap_or_default();
-        let by = report.map(|report| format!(",{}", by(Some(report)))).unwrap_or_default();
-        let class = lock.class.unwrap_or("-");
-        self.write(format!("acquire {} {} {class} {outcome}{token}{by}", lock.id, lock.resources));
-    }
-
-    fn handed_over(&self, event: &HandedOver<'_>) {
-        self.write(format!("acquire {} {} handed over", event.lock.id, event.lock.resources));
-    }
-
-    fn extend_begun(&self, event: &ExtendBegun<'_>) {
-        let ExtendBegun { lock, id, ttl, .. } = event;
-        let class = lock.class.unwrap_or("-");
-        let what = format!("{} {class} extend {id} begun to {ttl:?}", lock.resources);
-        self.write(format!("lease {} {what}", lock.id));
-    }
-
-    fn extend_ended(&self, event: &ExtendEnded<'_>) {
-        let ExtendEnded { lock, id, outcome, report, .. } = event;
-        let outcome = outcome.as_str();
-        self.write(format!("lease {} extend {id} {outcome}{}", lock.id, by(*report)));
-    }
-
-    fn renewed(&self, event: &Renewed<'_>) {
-        assert!(event.slack <= event.validity);
-        let Renewed { lock, failures, .. } = event;
-        self.write(format!("lease {} renewed after {failures} failures", lock.id));
-    }
-
-    fn renewal_failing(&self, event: &RenewalFailing<'_>) {
-        let RenewalFailing { lock, failures, held, report, left, .. } = event;
-        self.left.lock().expect("nothing panics").push(*left);
-        let what = format!("failing {failures} times, {held} held,{}", by(Some(report)));
-        self.write(format!("lease {} {} {what}", lock.id, lock.resources));
-    }
-
-    fn lease_lost(&self, event: &LeaseLost<'_>) {
-        let LeaseLost { lock, reason, .. } = event;
-        let class = lock.class.unwrap_or("-");
-        self.write(format!("lease {} {} {class} lost: {reason:?}", lock.id, lock.resources));
-    }
-
-    fn release_begun(&self, event: &ReleaseBegun<'_>) {
-        let ReleaseBegun { lock, loss, .. } = event;
-        let class = lock.class.unwrap_or("-");
-        let what = format!("{class} release begun, loss {loss:?}");
-        self.write(format!("lease {} {} {what}", lock.id, lock.resources));
-    }
-
-    fn release_ended(&self, event: &ReleaseEnded<'_>) {
-        let (lock, result) = (event.lock, event.result.as_str());
-        self.write(format!("lease {} {} release {result}", lock.id, lock.resources));
-    }
-
-    fn node_changed(&self, event: &NodeChanged<'_>) {
-        let NodeChanged { node, from, to, counted, nodes, needed, .. } = event;
-        assert_eq!(event.reason.is_some(), !matches!(to.as_str(), "counted" | "stalled"));
-        self.write(format!("{node} {from:?} -> {to:?}, {counted} of {nodes} need {needed}"));
-    }
-
-    fn releases_owed(&self, event: &ReleasesOwed<'_>) {
-        self.write(format!("{} is owed {}", event.node, event.owed));
+    fn on_event(&self, event: &Event) {
+        let line = self.line_of_lock(event).or_else(|| Self::line_of_node(event));
+        if let Some(line) = line {
+            self.write(line);
+        }
     }
 }

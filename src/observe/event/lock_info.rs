@@ -3,16 +3,16 @@
 use crate::wire::Keys;
 use std::fmt;
 
-/// Identifies the acquire or the lease that an event refers to.
-#[derive(Clone, Copy, Debug)]
+/// The acquire or the lease that an event refers to.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Lock<'a> {
-    /// Number of the acquire and of its lease, unique within the client. Use it to correlate events. The number is 0
-    /// if no observer, subscriber or metrics recorder was active when the acquire started.
+pub struct LockInfo {
+    /// Number of the acquire and of its lease, unique within the client. Use it to correlate events. Zero if no
+    /// observer, subscriber or metrics recorder was active when the acquire started.
     pub id: u64,
     /// Resources of the lock.
-    pub resources: Resources<'a>,
-    /// Class of the lock, as given to [`Acquire::class`](crate::Acquire::class); `None` if no class was given.
+    pub resources: Resources,
+    /// Class of the lock, as given to [`Acquire::class`](crate::Acquire::class). `None` if no class was given.
     pub class: Option<&'static str>,
 }
 
@@ -20,9 +20,10 @@ pub struct Lock<'a> {
 ///
 /// Displays as quoted and escaped names for logs, for example `"orders/42"`. The text contains at most three names, and
 /// at most 64 characters of each.
-#[derive(Clone, Copy)]
-pub struct Resources<'a> {
-    keys: &'a Keys,
+#[derive(Clone, PartialEq, Eq)]
+pub struct Resources {
+    keys: Keys,
+    /// Length of the key prefix in bytes.
     prefix: usize,
 }
 
@@ -35,16 +36,16 @@ pub(crate) struct Tag {
 
 impl Tag {
     /// `prefix`: length of the key prefix in bytes.
-    pub(crate) fn lock(self, keys: &Keys, prefix: usize) -> Lock<'_> {
-        Lock { id: self.id, resources: Resources { keys, prefix }, class: self.class }
+    pub(crate) fn lock(self, keys: &Keys, prefix: usize) -> LockInfo {
+        let resources = Resources { keys: keys.clone(), prefix };
+        LockInfo { id: self.id, resources, class: self.class }
     }
 }
 
-impl<'a> Resources<'a> {
+impl Resources {
     /// Returns an iterator over the names of the resources.
-    pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let Self { keys, prefix } = *self;
-        keys.iter().map(move |key| key.get(prefix..).unwrap_or_default())
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.keys.iter().map(|key| key.get(self.prefix..).unwrap_or_default())
     }
 }
 
@@ -52,7 +53,7 @@ impl<'a> Resources<'a> {
 const MAX_SHOWN: usize = 64;
 const MAX_NAMES: usize = 3;
 
-impl fmt::Display for Resources<'_> {
+impl fmt::Display for Resources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, name) in self.iter().take(MAX_NAMES).enumerate() {
             let comma = if place == 0 { "" } else { ", " };
@@ -66,7 +67,7 @@ impl fmt::Display for Resources<'_> {
 }
 
 /// Writes the same text as `Display`.
-impl fmt::Debug for Resources<'_> {
+impl fmt::Debug for Resources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
