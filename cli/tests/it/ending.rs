@@ -38,7 +38,7 @@ fn group_that_ignores_term_is_killed_before_the_lease_ends() {
         for (running, dir) in all {
             let ended = running.end();
             assert_eq!(ended.code, 124, "{}", ended.err);
-            for message in ["the lock was not renewed", "sending TERM to CMD", "sending KILL"] {
+            for message in ["is no longer renewed", "sending TERM to CMD", "sending KILL"] {
                 assert!(ended.err.contains(message), "{message}: {}", ended.err);
             }
             assert!(!is_alive(dir.number("grandchild")), "it ends before quorlock");

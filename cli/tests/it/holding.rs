@@ -156,7 +156,7 @@ fn next_leader_has_a_higher_token() {
     assert!(tokens().is_sorted_by(|one, next| one < next), "{:?}", tokens());
     dir.write("go");
     let ended = second.end();
-    assert_eq!((ended.code, &*ended.err), (8, ""), "the exit code of the command");
+    assert_eq!(ended.code, 8, "the exit code of the command: {}", ended.err);
 }
 
 #[test]
