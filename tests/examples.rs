@@ -50,15 +50,23 @@ impl Example {
         panic!("no {words:?} in {before:#?}")
     }
 
-    /// Sends SIGINT, as Ctrl-C does, to the process whose id is the second word of `line`.
+    /// Sends SIGINT, as Ctrl-C does, to the process whose id is the second word of `line`, once it has a handler.
     fn interrupt(line: &str) {
         let id = line.split(' ').nth(1).expect("`process 7 ...`");
+        kit::eventually(LIMIT, "the process handles SIGINT", || handles_sigint(id));
         assert!(Command::new("kill").args(["-INT", id]).status().expect("a kill").success());
     }
 
     fn exits_with_success(self) {
         assert_eq!(self.child.wait(LIMIT), Some(0));
     }
+}
+
+/// True if the process has a handler for SIGINT, or if the system has no `/proc` to ask.
+fn handles_sigint(id: &str) -> bool {
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{id}/status")) else { return true };
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("a mask");
+    u64::from_str_radix(caught.trim(), 16).expect("a mask") & 1 << (2 - 1) != 0
 }
 
 fn token(line: &str) -> u64 {
