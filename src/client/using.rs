@@ -114,7 +114,7 @@ impl Acquire {
     /// After the work has ended, this waits at most one [node timeout](crate::Builder::node_timeout) for the release.
     /// If the lease was valid when the work ended but too few nodes confirm the release, this returns `Ok`, and the
     /// release continues in the background. Such a release is logged at level `warn`, and reported to the
-    /// [observer](crate::Builder::observer) as [`ReleaseResult::NoQuorum`](crate::ReleaseResult::NoQuorum).
+    /// [observer](crate::Builder::observer) as [`ReleaseResult::NoQuorum`](crate::event::ReleaseResult::NoQuorum).
     /// [`close`](crate::Redlock::close) waits for it.
     ///
     /// # Errors
