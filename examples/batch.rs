@@ -29,18 +29,19 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         });
     }
 
-    let (mut billed, mut skipped) = (0, 0);
+    let (mut billed, mut skipped, mut failure) = (0, 0, None);
     while let Some(outcome) = batch.join_next().await {
         match outcome? {
             Ok(()) => billed += 1,
             Err(UsingError::NotAcquired(error)) if error.is_contended() => skipped += 1,
-            // No quorum, or a lock lost during the work: stop and report.
-            Err(other) => return Err(other.into()),
+            // No quorum, or a lock lost during the work.
+            Err(other) => failure = Some(other),
         }
     }
+    // Also after a failure: otherwise, locks may remain until they expire.
     redlock.close().await?;
     println!("billed {billed}, skipped {skipped}");
-    Ok(())
+    failure.map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// Another process may have billed the order before this one acquired the lock: check that first.
