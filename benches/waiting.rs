@@ -4,11 +4,13 @@
 //! - "once": all clients begin together, and each acquires the lock once. Prints the time until the last one had it.
 //! - "set": the same with three locks together.
 //! - "loop": each client acquires the lock again as soon as it has released it, for three seconds.
+//! - "queue": the same for ten seconds with ten tasks in each client, which queue for the lock.
 //! - "greedy": one client does that. The others pause for 10 to 30 ms after each release, and only their waits count.
 //! - "alone": one client holds the lock, and another waits for it. Prints the time from the release to the acquire.
 //!
-//! The commands are all that the nodes have run, by `INFO commandstats`, for each hand-over and on all nodes together.
+//! "By client" are the fewest and the most turns of a client. The commands are all that the nodes have run, by `INFO commandstats`, for each hand-over and on all nodes together.
 
+use futures::future::join_all;
 use kit::{Cluster, Rerun, Server};
 use quorlock::Redlock;
 use redis::{AsyncCommands, AsyncConnectionConfig};
@@ -23,6 +25,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// How long it takes at most until all clients wait.
 const ALL_WAIT: Duration = Duration::from_millis(500);
 const LOOPS_FOR: Duration = Duration::from_secs(3);
+const QUEUES_FOR: Duration = Duration::from_secs(10);
+/// Tasks in each client of a row of the kind "queue".
+const TASKS: usize = 10;
 /// Releases that a client sees which waits alone.
 const RELEASES: usize = 100;
 
@@ -51,6 +56,11 @@ fn rows() -> Vec<Row> {
         row("loop, 110 clients, 5 nodes, 5 ms", "loop", 5, 110, 5),
         row("loop, 2 clients, 5 nodes, 1 ms", "loop", 5, 2, 1),
         row("loop, 8 clients, 5 nodes, 1 ms", "loop", 5, 8, 1),
+        row("queue, 2 clients, 5 nodes, 20 ms", "queue", 5, 2, 20),
+        row("queue, 2 clients, 5 nodes, 2 ms", "queue", 5, 2, 2),
+        row("queue, 2 clients, 5 nodes, 200 ms", "queue", 5, 2, 200),
+        row("queue, 4 clients, 5 nodes, 10 ms", "queue", 5, 4, 10),
+        row("queue, 20 clients, 5 nodes, 5 ms", "queue", 5, 20, 5),
         row("greedy, 2 clients, 5 nodes, 5 ms", "greedy", 5, 2, 5),
         row("greedy, 8 clients, 5 nodes, 1 ms", "greedy", 5, 8, 1),
         row("alone, 2 clients, 5 nodes, 5 ms", "alone", 5, 2, 5),
@@ -59,6 +69,7 @@ fn rows() -> Vec<Row> {
 
 /// One acquire: when the lock was acquired, by the clock that all processes of a machine share, and after which wait.
 struct Turn {
+    client: usize,
     at: Duration,
     waited: Duration,
 }
@@ -92,7 +103,20 @@ async fn play(part: &str) {
     }
     let _: i64 = board.incr("ready", 1).await.expect("the board is up");
     let _: (String, String) = board.blpop("begin", 0.0).await.expect("the board is up");
-    let end = Instant::now() + ALL_WAIT + LOOPS_FOR;
+    let tasks = if kind == "queue" { TASKS } else { 1 };
+    let tasks = (0..tasks).map(|_| take_turns(&redlock, kind, number, hold));
+    let turns = join_all(tasks).await.concat();
+    if !turns.is_empty() {
+        let _: i64 = board.rpush("turns", turns).await.expect("the board is up");
+    }
+    let _: i64 = board.incr("ended", 1).await.expect("the board is up");
+    redlock.close().await.expect("nodes are up");
+}
+
+/// Acquires the lock as the row says, and returns each turn as text.
+async fn take_turns(redlock: &Redlock, kind: &str, number: u64, hold: Duration) -> Vec<String> {
+    let lasting = if kind == "queue" { QUEUES_FOR } else { LOOPS_FOR };
+    let end = Instant::now() + ALL_WAIT + lasting;
     let mut turns = Vec::new();
     let mut random = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     loop {
@@ -101,13 +125,13 @@ async fn play(part: &str) {
         let lease = redlock.acquire_all(names).await.expect("its turn comes");
         let (at, waited) = (shared_now().as_micros(), asked.elapsed().as_micros());
         if kind != "greedy" || number > 0 {
-            turns.push(format!("{at} {waited}"));
+            turns.push(format!("{number} {at} {waited}"));
         }
         sleep(hold).await;
         assert!(lease.is_valid(), "it was held for longer than its ttl");
         lease.release().await.expect("nodes are up");
         if kind == "once" || kind == "set" || Instant::now() >= end {
-            break;
+            return turns;
         }
         if kind == "greedy" && number > 0 {
             random ^= random << 13;
@@ -116,11 +140,6 @@ async fn play(part: &str) {
             sleep(Duration::from_micros(10_000 + random % 20_000)).await;
         }
     }
-    if !turns.is_empty() {
-        let _: i64 = board.rpush("turns", turns).await.expect("the board is up");
-    }
-    let _: i64 = board.incr("ended", 1).await.expect("the board is up");
-    redlock.close().await.expect("nodes are up");
 }
 
 fn number(board: &Server, key: &str) -> usize {
@@ -173,20 +192,26 @@ async fn run(row: &Row) {
     let turns = board.cmd(&["LRANGE", "turns", "0", "-1"]);
     let turns: Vec<String> = redis::from_redis_value(turns).expect("texts");
     let parse = |text: &String| {
-        let (at, waited) = text.split_once(' ').expect("two numbers");
-        let time = |text: &str| Duration::from_micros(text.parse().expect("a number"));
-        let at = time(at);
-        Turn { at, waited: time(waited).min(at.saturating_sub(begun)) }
+        let mut numbers = text.split(' ').map(|number| number.parse().expect("a number"));
+        let mut next = || numbers.next().expect("three numbers");
+        let (client, at, waited) = (next(), next(), next());
+        let at = Duration::from_micros(at);
+        let waited = Duration::from_micros(waited).min(at.saturating_sub(begun));
+        Turn { client: usize::try_from(client).expect("few"), at, waited }
     };
     let turns: Vec<_> = turns.iter().map(parse).collect();
     let last = turns.iter().map(|turn| turn.at).max().unwrap_or_default().saturating_sub(begun);
     let mut waits: Vec<_> = turns.iter().map(|turn| turn.waited).collect();
     waits.sort_unstable();
+    let turns_of = |client| turns.iter().filter(|turn| turn.client == client).count();
+    let by_client: Vec<_> = (0..row.clients).map(turns_of).collect();
     println!(
-        "| {} | {ended} of {} | {} | {:.2} s | {:.0} | {:.0} | {:.1} | {:.1} | {:.1} | {:.1} |",
+        "| {} | {ended} of {} | {} | {}-{} | {:.2} s | {:.0} | {:.0} | {:.1} | {:.1} | {:.1} | {:.1} |",
         row.name,
         row.clients,
         turns.len(),
+        by_client.iter().min().unwrap_or(&0),
+        by_client.iter().max().unwrap_or(&0),
         last.as_secs_f64(),
         turns.len() as f64 / last.as_secs_f64(),
         ran as f64 / turns.len() as f64,
@@ -207,9 +232,9 @@ fn main() {
     }
     let part = env::args().skip(1).find(|arg| !arg.starts_with("--")).unwrap_or_default();
     println!(
-        "| case | clients done | turns | time | turns/s | commands a turn | wait p50 ms | p95 | p99 | max |"
+        "| case | clients done | turns | by client | time | turns/s | commands a turn | wait p50 ms | p95 | p99 | max |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|");
     for row in rows().iter().filter(|row| row.name.contains(&part)) {
         if row.kind == "alone" { runtime.block_on(alone(row)) } else { runtime.block_on(run(row)) }
     }
@@ -240,7 +265,7 @@ async fn alone(row: &Row) {
     let time = begun.elapsed().as_secs_f64();
     took.sort_unstable();
     println!(
-        "| {} | {} of {} | {} | {time:.2} s | | | {:.2} | {:.2} | {:.2} | {:.2} |",
+        "| {} | {} of {} | {} | | {time:.2} s | | | {:.2} | {:.2} | {:.2} | {:.2} |",
         row.name,
         row.clients,
         row.clients,

@@ -7,7 +7,7 @@ use super::request::{AcquireRequest, Acquired};
 use super::wait_queue::WaitQueues;
 use super::waiter::AttemptGuard;
 use crate::node::{Ballot, Claim, Nodes, QueuedCommand};
-use crate::protocol::{Acquisition, Next, NodeId, Quorum, Refusal, Round, Time, hint};
+use crate::protocol::{Acquisition, ClientId, Next, NodeId, Quorum, Refusal, Round, Time, hint};
 use crate::round::{FirstVote, ReleaseGuard, Tally};
 use crate::wire::{Counters, Value};
 use std::sync::Arc;
@@ -21,6 +21,7 @@ const MAX_LAG: Duration = Duration::from_secs(1);
 
 /// What all attempts of one client have in common.
 pub(super) struct Context {
+    pub(super) client: ClientId,
     pub(super) quorum: Quorum,
     pub(super) node_timeout: Duration,
     pub(super) queues: Arc<WaitQueues>,
@@ -92,7 +93,8 @@ impl<'a> Attempt<'a> {
     ) -> (Self, AttemptGuard) {
         let t1 = nodes.clock().now();
         let uuid = nodes.random().uuid();
-        let value = Value::with_metadata(uuid, request.keys.len(), request.metadata.as_deref());
+        let metadata = request.metadata.as_deref();
+        let value = Value::of_lease(uuid, context.client, request.keys.len(), metadata);
         let hint = || hint(context.seen.load(Ordering::Relaxed), nodes.clock().wall_us());
         let counters = request.counters.clone().map(|keys| Counters::new(keys, hint()));
         let claim = Claim::new(request.keys.clone(), value, context.quorum.nodes());
@@ -136,7 +138,8 @@ impl<'a> Attempt<'a> {
         acquisition: &mut Acquisition,
     ) -> AttemptResult {
         let (t1, request) = (self.t1, self.request);
-        let names_holder = self.is_repeated && self.first.is_none();
+        // Waiters that ask one node first compete with other clients, which they tell apart by their values.
+        let names_holder = self.is_repeated || self.first.is_some();
         let ask = |claim, ballot| request.command(claim, names_holder, ballot);
         let begun = acquisition.begin(t1);
         let (mut guard, asked) = match self.round(guard, t1, begun, self.first, ask).await {

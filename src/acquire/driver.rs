@@ -8,7 +8,7 @@ use super::wait_queue::WaitQueues;
 use crate::error::CloseError;
 use crate::node::{NoRuntime, Nodes, Pool, Timings, sleep_until};
 use crate::observe::Observers;
-use crate::protocol::{Drift, Quorum, Schedule, Time};
+use crate::protocol::{ClientId, Drift, Quorum, Schedule, Time};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -33,6 +33,7 @@ pub(crate) struct Driver {
 
 impl Driver {
     pub(crate) fn new(
+        client: ClientId,
         quorum: Quorum,
         drift: Drift,
         timings: Timings,
@@ -40,6 +41,7 @@ impl Driver {
         queues: Arc<WaitQueues>,
     ) -> Self {
         let context = Context {
+            client,
             quorum,
             node_timeout: timings.answer,
             queues,

@@ -1,7 +1,7 @@
 //! Those who wait for one key, in their order.
 
 use super::waiter::Waiter;
-use crate::protocol::{Time, Turns};
+use crate::protocol::{Contention, Time, Turns};
 use crate::round::Tally;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,8 +37,8 @@ pub(super) struct Queue {
     pub(super) refused: Option<Arc<Tally>>,
     /// When another client was last seen to compete for the lock.
     rivals_at: Option<Time>,
-    /// The lost races that its next waiter begins with.
-    lost: u32,
+    /// What its next waiter begins with.
+    contention: Contention,
 }
 
 impl Queue {
@@ -75,7 +75,7 @@ impl Queue {
         woken: &mut Woken,
     ) {
         if self.waiters.is_empty() && self.has_rivals(now) {
-            waiter.handle_return(self.lost, now);
+            waiter.handle_return(self.contention, now);
         }
         self.waiters.insert(ticket, waiter);
         self.promote(woken);
@@ -85,7 +85,8 @@ impl Queue {
     pub(super) fn remove(&mut self, ticket: Ticket, woken: &mut Woken) {
         let was_first = self.waiters.first_key_value().is_some_and(|(first, _)| *first == ticket);
         let removed = self.waiters.remove(&ticket);
-        self.lost = removed.filter(|_| was_first).map_or(self.lost, |waiter| waiter.lost());
+        self.contention =
+            removed.filter(|_| was_first).map_or(self.contention, |waiter| waiter.contention());
         // 1. The first is told that the lock is free, and does not move. 2. The next had been admitted
         // before, and is told of nothing. 3. It is the first now.
         woken.extend(self.first().filter(|first| was_first && first.is_first()).cloned());
@@ -114,8 +115,12 @@ impl Queue {
 
     /// A lease of this process has ended, and the lock can be had from `at` on. Who may try, and when.
     pub(super) fn handle_release(&mut self, at: Time) -> Option<(Arc<Waiter>, Time)> {
-        let at = self.turns.handle_release(at);
-        Some((self.first()?.clone(), at))
+        let mut from = self.turns.handle_release(at);
+        let first = self.first()?;
+        if from > at {
+            from = from.after(first.handle_yield());
+        }
+        Some((first.clone(), from))
     }
 
     /// Another process has let go of the lock.
@@ -130,7 +135,7 @@ impl Queue {
         let promoted = admitted.filter(|waiter| waiter.take_turn());
         woken.extend(promoted.cloned().inspect(|waiter| {
             if self.rivals_at.is_some() {
-                waiter.handle_rivals(self.lost);
+                waiter.handle_rivals(self.contention);
             }
         }));
     }
@@ -139,24 +144,37 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::ClientId;
     use crate::time::Clock;
 
     #[test]
-    fn next_waiters_of_a_client_begin_with_its_lost_races() {
+    fn next_waiters_of_a_client_begin_with_its_contention() {
         let clock = Clock::default();
         let waiters = [(); 3].map(|()| Arc::new(Waiter::new(clock.clone(), Time::END, None)));
         let (mut queue, mut woken, now) = (Queue::default(), Woken::new(), clock.now());
-        let lost = || waiters.each_ref().map(|waiter| waiter.lost());
+        let known = || waiters.each_ref().map(|waiter| waiter.contention());
         for (number, waiter) in (0..).zip(&waiters[..2]) {
             queue.insert(Ticket(number), waiter.clone(), now, &mut woken);
         }
         queue.handle_rivals(now);
-        waiters[0].handle_rivals(20);
-        assert_eq!(lost(), [19, 0, 0]);
+        let mut contention = Contention::default();
+        contention.handle_rivals();
+        for number in 0..3 {
+            contention.handle_holder(Some(ClientId(number)));
+            contention.handle_lost_race();
+        }
+        waiters[0].handle_rivals(contention);
+        assert_eq!(known(), [contention, Contention::default(), Contention::default()]);
         queue.remove(Ticket(0), &mut woken);
-        assert_eq!(lost(), [19, 18, 0], "the next in the queue");
+        assert_eq!(
+            known(),
+            [contention, contention, Contention::default()],
+            "the next in the queue"
+        );
+        waiters[1].handle_win();
+        contention.handle_win();
         queue.remove(Ticket(1), &mut woken);
         queue.insert(Ticket(2), waiters[2].clone(), now, &mut woken);
-        assert_eq!(lost(), [19, 18, 17], "a client that returns");
+        assert_eq!(known()[1..], [contention; 2], "a client that returns");
     }
 }

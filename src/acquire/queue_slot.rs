@@ -75,6 +75,7 @@ impl QueueSlot {
 
     /// The attempt was won: whoever waits for one of several keys waits for its release.
     pub(super) fn handle_won(&self) {
+        self.waiter.handle_win();
         if let Some((_, joined)) = &self.set {
             self.queues.queues().sets.hand_on(*joined);
         }

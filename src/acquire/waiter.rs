@@ -3,13 +3,16 @@
 use super::adoption::PreviousGuard;
 use super::queue::Ticket;
 use crate::node::Claim;
-use crate::protocol::{FreeNodes, IdleAction, NodeId, NodeSet, Quorum, Round, Time, Turn, Waiting};
+use crate::protocol::{
+    Contention, FreeNodes, IdleAction, NodeId, NodeSet, Quorum, Round, Time, Turn, Waiting,
+};
 use crate::round::{ReleaseGuard, Tally};
 use crate::sync::{contain, lock};
 use crate::time::Clock;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
 /// One acquire that may wait. It is the waker of its future: so it knows when that was woken and
@@ -101,18 +104,28 @@ impl Waiter {
     }
 
     /// Other clients compete for the lock. This client has lost races to them before.
-    pub(super) fn handle_rivals(&self, lost: u32) {
-        self.state().waiting.handle_rivals(lost);
+    pub(super) fn handle_rivals(&self, contention: Contention) {
+        self.state().waiting.handle_rivals(contention);
     }
 
     /// The same for a client that has just used the lock.
-    pub(super) fn handle_return(&self, lost: u32, now: Time) {
-        self.state().waiting.handle_return(lost, now);
+    pub(super) fn handle_return(&self, contention: Contention, now: Time) {
+        self.state().waiting.handle_return(contention, now);
     }
 
-    /// The lost races that the client's next acquire begins with.
-    pub(super) fn lost(&self) -> u32 {
-        self.state().waiting.lost()
+    /// Its client lets others go first. Returns how long they may take to react.
+    pub(super) fn handle_yield(&self) -> Duration {
+        self.state().waiting.handle_yield()
+    }
+
+    /// Its attempt was won.
+    pub(super) fn handle_win(&self) {
+        self.state().waiting.handle_win();
+    }
+
+    /// What the client's next acquire begins with.
+    pub(super) fn contention(&self) -> Contention {
+        self.state().waiting.contention()
     }
 
     /// When its rest ends.
@@ -182,6 +195,8 @@ impl Waiter {
     pub(super) fn handle_refusal(&self, quorum: Quorum, random: u64) {
         let mut state = self.state();
         let free = FreeNodes { nodes: state.granted(), ..FreeNodes::default() };
+        let holder = state.tally.as_ref().and_then(|tally| tally.holder());
+        state.waiting.handle_holder(holder);
         state.waiting.handle_refusal(free, quorum, self.clock.now(), random);
     }
 
@@ -197,6 +212,7 @@ impl Waiter {
         let mut state = self.state();
         // What the last attempt was granted is of the past.
         let past = state.tally.take();
+        state.waiting.handle_holder(past.as_ref().and_then(|tally| tally.holder()));
         state.waiting.handle_single_refusal(node, quorum, self.clock.now(), random);
         drop(state);
         drop(past);

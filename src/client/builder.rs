@@ -15,7 +15,7 @@ use crate::node::{
     Siblings, Timings,
 };
 use crate::observe::{Observer, Observers, shown};
-use crate::protocol::{MAX_NODES, Quorum, RetryPolicy};
+use crate::protocol::{ClientId, MAX_NODES, Quorum, RetryPolicy};
 #[cfg(feature = "test-util")]
 use crate::random::Random;
 #[cfg(feature = "test-util")]
@@ -354,8 +354,9 @@ impl Builder {
             let node = NodeShared::new(id, endpoint, timings, siblings, pushes, guard, clocks);
             Arc::new(node)
         });
+        let client = ClientId::from_random(environment.random.number());
         let pool = Arc::new(Pool::new(shared.collect(), runtime, environment));
-        let driver = Driver::new(quorum, drift, timings, pool.clone(), waiters);
+        let driver = Driver::new(client, quorum, drift, timings, pool.clone(), waiters);
         let (limits, prefix) = (settings.limits, settings.prefix.len());
         let backing = Backing::new(pool, registry, quorum, limits, prefix);
         Ok(Redlock::new(driver, Arc::new(backing), settings))

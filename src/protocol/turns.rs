@@ -1,8 +1,8 @@
 //! Turns of the waiters for one key in this process, and when to let other processes go first.
 //!
-//! Only the first waiter of a queue competes on the nodes. When a lease of this process
-//! ends, the lock passes to the next waiter in the queue. This is the fastest way, but unfair to other
-//! processes. So after several times in a row the first waiter holds back for a moment.
+//! Only the first waiter of a queue competes on the nodes. When a lease of this process ends, the lock passes to the next
+//! waiter in the queue. This is the fastest way, but unfair to other processes. So after several times in a row the first
+//! waiter holds back for a moment.
 //!
 //! - Events: [`Turns::handle_release`] when a lease of this process ends; it returns when the first waiter may try.
 //!   [`Turns::handle_freed_by_others`] when another process released the lock.
@@ -12,13 +12,16 @@
 use super::validity::Time;
 use std::time::Duration;
 
-/// How often in a row a lock passes from lease to lease inside this process. Then the first waiter
-/// holds back for [`YIELD_DELAY`], so that other processes get a turn (they are notified within a round trip).
-/// Each time no other process takes the turn, the number doubles, up to [`MAX_LIMIT`]. Short runs make
+/// How often in a row a lock passes from lease to lease inside this process, at least. Then the first waiter holds back
+/// for [`YIELD_DELAY`], so that other processes get a turn (they receive a push within a round trip). Short runs make
 /// waiting fair: when a process gets its turn is random, and many turns even that out.
-const INITIAL_LIMIT: u32 = 4;
-const MAX_LIMIT: u32 = 1 << 8;
+const SHORTEST_RUN: u32 = 4;
 const YIELD_DELAY: Duration = Duration::from_millis(5);
+
+/// Each time no other process takes the turn, the next run takes at least twice as long as this one did, up to
+/// [`LONGEST_RUN`]. So yields take at most 2 % of a process's time that is alone, and another process gets its first turn
+/// within `LONGEST_RUN` or [`SHORTEST_RUN`] leases.
+const LONGEST_RUN: Duration = Duration::from_millis(250);
 
 /// Maximum number of waiters that compete because those before them were not polled.
 const MAX_ADMITTED: usize = 1 << 4;
@@ -27,10 +30,12 @@ const MAX_ADMITTED: usize = 1 << 4;
 #[derive(Debug)]
 pub(crate) struct Turns {
     in_a_row: u32,
-    /// How many in a row before other processes get a turn.
-    limit: u32,
-    /// True after a turn was given to others, until it is known whether they took it.
-    has_yielded: bool,
+    /// When the first lease of the current run ended.
+    run_began: Time,
+    /// The run lasts at least this long.
+    shortest: Duration,
+    /// How long the last run lasted, if other processes got a turn after it, until it is known whether they took it.
+    yielded_after: Option<Duration>,
     /// How many waiters may compete: one, doubled with each that is skipped. Unpolled waiters are often next to
     /// each other, and should not cost the waiters behind them one pause each.
     admitted: usize,
@@ -38,7 +43,13 @@ pub(crate) struct Turns {
 
 impl Default for Turns {
     fn default() -> Self {
-        Self { in_a_row: 0, limit: INITIAL_LIMIT, has_yielded: false, admitted: 1 }
+        Self {
+            in_a_row: 0,
+            run_began: Time::default(),
+            shortest: Duration::ZERO,
+            yielded_after: None,
+            admitted: 1,
+        }
     }
 }
 
@@ -51,24 +62,28 @@ impl Turns {
     /// A lease of this process has ended, and the lock is free from `at` on. Returns when the first waiter
     /// may try.
     pub(crate) fn handle_release(&mut self, at: Time) -> Time {
-        if std::mem::take(&mut self.has_yielded) {
+        if let Some(lasted) = self.yielded_after.take() {
             // This process acquired the lock again, so no other process wanted it.
-            self.limit = (self.limit * 2).min(MAX_LIMIT);
+            self.shortest = LONGEST_RUN.min(lasted.max(YIELD_DELAY) * 2);
         }
         self.admitted = 1;
+        if self.in_a_row == 0 {
+            self.run_began = at;
+        }
         self.in_a_row += 1;
-        if self.in_a_row < self.limit {
+        let lasted = at.since(self.run_began);
+        if self.in_a_row < SHORTEST_RUN || lasted < self.shortest {
             return at;
         }
         self.in_a_row = 0;
-        self.has_yielded = true;
+        self.yielded_after = Some(lasted);
         at.after(YIELD_DELAY)
     }
 
     /// Another process has released the lock. Nodes do not push the client's own releases.
     pub(crate) fn handle_freed_by_others(&mut self) {
-        if std::mem::take(&mut self.has_yielded) {
-            self.limit = INITIAL_LIMIT;
+        if self.yielded_after.take().is_some() {
+            self.shortest = Duration::ZERO;
         }
         self.admitted = 1;
         self.in_a_row = 0;
@@ -85,28 +100,39 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn releases(turns: &mut Turns, most: u32) -> u32 {
-        let at = Time::from_nanos(1);
-        (1..=most).find(|_| turns.handle_release(at) > at).unwrap_or(0)
+    fn at(ms: u64) -> Time {
+        Time::default().after(Duration::from_millis(ms))
+    }
+
+    /// Releases every `hold` milliseconds from `from` on, until other processes get a turn. Returns their number.
+    fn run(turns: &mut Turns, from: u64, hold: u64) -> u64 {
+        (0..10_000)
+            .find(|lease| turns.handle_release(at(from + lease * hold)) > at(from + lease * hold))
+            .expect("others get a turn")
+            + 1
     }
 
     #[test]
     fn others_get_turns_less_often_while_none_takes_them() {
         let mut turns = Turns::default();
-        for run in [4, 8, 16, 32, 64, 128, 256, 256] {
-            assert_eq!(releases(&mut turns, 1_000), run);
-        }
+        let runs = [(); 8].map(|()| run(&mut turns, 1_000, 1));
+        assert_eq!(runs, [4, 11, 21, 41, 81, 161, 251, 251]);
         turns.handle_freed_by_others();
-        assert_eq!(releases(&mut turns, 1_000), 4, "another process took it");
+        assert_eq!(run(&mut turns, 1_000, 1), 4, "another process took it");
+    }
+
+    #[test]
+    fn others_get_a_turn_after_four_long_leases() {
+        let mut turns = Turns::default();
+        assert_eq!([(); 5].map(|()| run(&mut turns, 0, 100)), [4; 5]);
     }
 
     #[test]
     fn turn_of_others_resets_the_count() {
         let mut turns = Turns::default();
-        assert_eq!(releases(&mut turns, 3), 0);
+        (1..4).for_each(|lease| assert_eq!(turns.handle_release(at(lease)), at(lease)));
         turns.handle_freed_by_others();
-        assert_eq!(releases(&mut turns, 3), 0, "three of four");
-        assert_eq!(releases(&mut turns, 1), 1);
+        assert_eq!(run(&mut turns, 10, 1), 4);
     }
 
     #[derive(Clone, Copy, Debug)]
@@ -133,9 +159,8 @@ mod tests {
                         skipped = 0;
                         let may_try = turns.handle_release(at);
                         prop_assert!(may_try == at || may_try == at.after(YIELD_DELAY));
-                        prop_assert!(run < MAX_LIMIT || may_try > at, "others never get a turn");
                         if may_try > at {
-                            prop_assert!(run >= INITIAL_LIMIT, "after {run}");
+                            prop_assert!(run >= SHORTEST_RUN, "after {run}");
                             run = 0;
                         }
                     }

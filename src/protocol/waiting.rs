@@ -15,6 +15,7 @@
 //! - [`Waiting::handle_turn`]: it is now first;
 //! - [`Waiting::handle_wake`], [`Waiting::handle_poll`]: its future was woken, or polled;
 //! - [`Waiting::handle_begin`], [`Waiting::handle_end`]: an attempt begins, or ends;
+//! - [`Waiting::handle_holder`]: a node that refuses the attempt reports which client holds the lock;
 //! - [`Waiting::handle_refusal`]: the attempt was refused. If a quorum has become free since, it tries again soon;
 //! - [`Waiting::handle_freed`]: a node has no conflicting keys any more;
 //! - [`Waiting::schedule_try`]: there is a reason to try again at a given time;
@@ -27,33 +28,14 @@
 //! next has a reason to try. [`Waiting::next_useful_try`] checks whether enough nodes are free for an attempt.
 //! [`Waiting::asks_one_first`] is whether the next attempt asks one node before the others.
 //!
-//! Clients that receive the same push compete. Each client that loses such a race rests for a random time before it
-//! reacts to a push again. The longest rest doubles with each lost race, so that few of many waiters compete for each
-//! release. A client that acquires the lock again begins with nearly the same rest. Otherwise two clients would take
-//! turns while the others rest. A waiter that has lost a race asks one node first: that node grants only one of them.
+//! Clients that receive the same push compete; [`Contention`] has the rules for that. A waiter that has lost a race asks
+//! one node first: that node grants only one of the waiters.
 
+use super::contention::{ClientId, Contention};
 use super::freed::FreeNodes;
 use super::quorum::{NodeId, NodeSet, Quorum};
-use super::retry::random_between;
 use super::validity::Time;
 use std::time::Duration;
-
-/// After the first lost race the longest rest is twice this. It doubles with each further one.
-const BASE_REST: Duration = Duration::from_micros(3_500);
-
-/// A lost race adds this to [`Waiting::lost`]. A won race takes away 1, so that clients which win by chance do not soon
-/// compete more often than others.
-const LOST_RACE: u32 = 4;
-
-/// Upper limit of [`Waiting::lost`], and so of the longest rest.
-const MAX_LOST: u32 = 6 * LOST_RACE;
-
-/// From this value of [`Waiting::lost`] on, a returning client that is refused rests as after a lost race.
-const CROWD: u32 = 4 * LOST_RACE;
-
-/// How long a client that acquires a contended lock again holds back. Other waiters receive the push of its release
-/// later than it receives its own reply, so without a pause they would hardly ever win.
-const HOLD_BACK: Duration = Duration::from_millis(1);
 
 /// How long a woken future may stay unpolled before the next waiter in the queue may go first. If it is polled after
 /// all, the two may collide, which is harmless.
@@ -77,16 +59,14 @@ pub(crate) struct Waiting {
     try_at: Option<Time>,
     /// Nodes that reported the key deleted, since the last attempt began.
     freed: NodeSet,
-    /// Lost races (each adds [`LOST_RACE`]) minus won races. A race is an attempt that a push caused at once.
-    lost: u32,
+    /// A race is an attempt that a push caused at once.
+    contention: Contention,
     /// End of the rest after the last lost race. Pushes before this time cause no attempt until it ends.
     rests_until: Time,
-    /// True before the first attempt, if others competed for the lock when this client used it last.
-    is_returning: bool,
     /// True if a push caused the next attempt.
     is_pushed: bool,
-    /// True if a push causes the next attempt at once, and not after a rest.
-    is_race: bool,
+    /// What the next attempt follows.
+    trigger: Trigger,
     /// The only node that received the last attempt. It refused, and pushes when the key is deleted.
     watched: Option<NodeId>,
 }
@@ -97,6 +77,20 @@ enum Phase {
     First,
     Skipped,
     GivenUp,
+}
+
+/// What an attempt follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Trigger {
+    /// A push, at once: a race.
+    Push,
+    /// A push, after the time that is left to clients which had no turn for longer.
+    LatePush,
+    /// A turn of the same client, after which it held back.
+    Return,
+    /// A rest, or a timer.
+    #[default]
+    Other,
 }
 
 /// The treatment of a waiter that is not polled.
@@ -131,11 +125,10 @@ impl Waiting {
             woken_at: None,
             try_at: None,
             freed: NodeSet::default(),
-            lost: 0,
+            contention: Contention::default(),
             rests_until: Time::default(),
-            is_returning: false,
             is_pushed: false,
-            is_race: false,
+            trigger: Trigger::Other,
             watched: None,
         }
     }
@@ -174,21 +167,35 @@ impl Waiting {
         self.is_pushed = false;
     }
 
-    /// Other clients compete for the lock. `lost` is [`lost`](Self::lost) of this client's previous acquire.
-    pub(crate) fn handle_rivals(&mut self, lost: u32) {
-        self.lost = self.lost.max(lost).max(1);
+    /// Other clients compete for the lock. `contention` is [`contention`](Self::contention) of this client's previous
+    /// acquire.
+    pub(crate) fn handle_rivals(&mut self, contention: Contention) {
+        self.contention = contention;
+        self.contention.handle_rivals();
     }
 
     /// Like [`handle_rivals`](Self::handle_rivals), for a client that used the lock just before `now`: it holds back.
-    pub(crate) fn handle_return(&mut self, lost: u32, now: Time) {
-        self.handle_rivals(lost);
-        self.is_returning = true;
-        self.rests_until = now.after(HOLD_BACK);
+    pub(crate) fn handle_return(&mut self, contention: Contention, now: Time) {
+        self.handle_rivals(contention);
+        self.trigger = Trigger::Return;
+        self.rests_until = now.after(self.contention.hold_back());
     }
 
-    /// Lost races that the client's next acquire begins with, after this one has won.
-    pub(crate) fn lost(&self) -> u32 {
-        self.lost.saturating_sub(1)
+    /// This client has had several turns in a row, and lets other clients go first. Returns how long they may take to
+    /// react.
+    pub(crate) fn handle_yield(&mut self) -> Duration {
+        self.trigger = Trigger::Return;
+        self.contention.reaction()
+    }
+
+    /// The attempt was won.
+    pub(crate) fn handle_win(&mut self) {
+        self.contention.handle_win();
+    }
+
+    /// What the client's next acquire begins with.
+    pub(crate) fn contention(&self) -> Contention {
+        self.contention
     }
 
     pub(crate) fn rests_until(&self) -> Time {
@@ -197,7 +204,7 @@ impl Waiting {
 
     /// True if the next attempt asks one node first, and the others once that one has granted.
     pub(crate) fn asks_one_first(&self) -> bool {
-        self.is_returning || self.is_pushed && self.lost > 0
+        self.trigger == Trigger::Return || self.is_pushed && self.contention.has_rivals()
     }
 
     /// The nodes that reported the key deleted since the last attempt began.
@@ -217,6 +224,12 @@ impl Waiting {
         self.handle_refusal(FreeNodes::default(), quorum, now, random);
     }
 
+    /// The attempt is refused. `holder` is the client that holds the lock, if the nodes report one.
+    /// [`handle_refusal`](Self::handle_refusal) follows.
+    pub(crate) fn handle_holder(&mut self, holder: Option<ClientId>) {
+        self.contention.handle_holder(holder);
+    }
+
     pub(crate) fn handle_end(&mut self) {
         self.attempt_until = None;
     }
@@ -229,14 +242,10 @@ impl Waiting {
         now: Time,
         random: u64,
     ) {
-        let is_race = std::mem::take(&mut self.is_race);
-        let is_returning = std::mem::take(&mut self.is_returning);
-        if is_race {
-            self.lost = MAX_LOST.min(self.lost + LOST_RACE);
-        }
-        if is_race || is_returning && self.lost >= CROWD {
-            let longest = BASE_REST * (1 << (self.lost / LOST_RACE));
-            self.rests_until = now.after(random_between(Duration::ZERO, longest, random));
+        let trigger = std::mem::take(&mut self.trigger);
+        let is_lost = trigger == Trigger::Push && self.contention.handle_lost_race();
+        if is_lost || trigger != Trigger::Other && self.contention.rests() {
+            self.rests_until = now.after(self.contention.rest(random));
         }
         if let Some(at) = self.next_useful_try(free, quorum, now) {
             self.schedule_try(at);
@@ -264,11 +273,17 @@ impl Waiting {
     ) -> Option<Time> {
         let is_watched_free = self.watched.is_some_and(|node| self.freed.contains(node));
         let is_free = is_watched_free || quorum.reached(free.nodes.union(self.freed).len());
-        let at = now.max(self.rests_until).max(free.from);
+        let reaction = self.contention.reaction();
+        let at = now.after(reaction).max(self.rests_until).max(free.from);
         if !is_free || self.try_at.is_some_and(|known| known <= at) {
             return None;
         }
-        (self.is_pushed, self.is_race) = (true, self.rests_until <= now);
+        self.is_pushed = true;
+        self.trigger = match self.rests_until {
+            until if until > now => Trigger::Other,
+            _ if reaction.is_zero() => Trigger::Push,
+            _ => Trigger::LatePush,
+        };
         Some(at)
     }
 

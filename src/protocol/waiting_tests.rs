@@ -160,13 +160,13 @@ fn longest_rest(waiting: &mut Waiting, now: u64) -> u128 {
 }
 
 #[test]
-fn longest_rest_doubles_with_each_lost_race() {
+fn lost_race_causes_a_rest() {
     let mut waiting = first();
     refused(&mut waiting, 0, u64::MAX);
-    for race in 1..9 {
+    for race in 1..5 {
         let now = race * 1_000;
         assert_eq!(pushed(&mut waiting, now), Some(at(now)), "race {race}");
-        assert_eq!(longest_rest(&mut waiting, now), 3_500 << race.min(6), "race {race}");
+        assert_eq!(longest_rest(&mut waiting, now), 3_500 << race, "race {race}");
     }
     refused(&mut waiting, 9_000, u64::MAX);
     assert!(waiting.rests_until() < at(9_000), "a refusal without a push loses no race");
@@ -175,24 +175,46 @@ fn longest_rest_doubles_with_each_lost_race() {
     assert_eq!(waiting.rests_until(), at(9_500), "the shortest rest is zero");
 }
 
-#[test]
-fn next_acquire_keeps_lost_races_minus_one() {
+/// The contention of a client that has lost this number of races.
+fn contention(races: u64) -> Contention {
     let mut waiting = first();
     refused(&mut waiting, 0, 0);
-    for (now, lost) in [(1_000, 3), (2_000, 7), (3_000, 11), (4_000, 15)] {
+    for now in 1..=races {
         pushed(&mut waiting, now);
         refused(&mut waiting, now, 0);
-        assert_eq!(waiting.lost(), lost);
     }
-    for (lost, longest) in [(0, 0), (15, 0), (16, 56_000), (23, 112_000)] {
+    waiting.contention()
+}
+
+#[test]
+fn returning_client_rests_if_many_compete() {
+    for (races, longest) in [(0, 0), (3, 0), (4, 56_000), (5, 112_000)] {
         let mut next = first();
-        next.handle_return(lost, at(5_000));
-        assert_eq!(next.lost(), lost.saturating_sub(1));
+        next.handle_return(contention(races), at(5_000));
         // Its first attempt is not a race.
         next.handle_begin(at(DEADLINE));
-        assert_eq!(longest_rest(&mut next, 5_002), longest, "after {lost}");
-        assert_eq!(next.lost(), lost.saturating_sub(1), "no further race was lost");
+        assert_eq!(longest_rest(&mut next, 5_002), longest, "after {races}");
+        let rests_until = next.rests_until();
+        refused(&mut next, 5_200, u64::MAX);
+        assert_eq!(next.rests_until(), rests_until, "its second attempt follows no return");
     }
+}
+
+#[test]
+fn waiter_with_a_recent_turn_reacts_later_and_loses_no_race() {
+    let mut waiting = first();
+    for holder in [1, 2, 3] {
+        waiting.handle_holder(Some(ClientId(holder)));
+    }
+    waiting.handle_win();
+    assert_eq!(waiting.handle_yield(), Duration::from_millis(3));
+    waiting.handle_holder(Some(ClientId(2)));
+    refused(&mut waiting, 999, u64::MAX);
+    assert_eq!(pushed(&mut waiting, 1_000), Some(at(1_002)), "two clients are before it");
+    waiting.handle_holder(Some(ClientId(3)));
+    refused(&mut waiting, 1_003, u64::MAX);
+    assert!(waiting.rests_until() < at(1_003));
+    assert_eq!(pushed(&mut waiting, 1_010), Some(at(1_011)), "one client is before it");
 }
 
 #[test]
@@ -213,14 +235,14 @@ fn resting_waiter_reacts_once_when_its_rest_ends() {
 fn returning_client_holds_back_and_asks_one_node() {
     let mut waiting = first();
     assert!(!waiting.asks_one_first());
-    waiting.handle_return(0, at(10));
+    waiting.handle_return(contention(0), at(10));
     assert_eq!((waiting.rests_until(), waiting.asks_one_first()), (at(11), true));
     refused(&mut waiting, 12, 0);
     assert!(!waiting.asks_one_first());
     assert_eq!(pushed(&mut waiting, 20), Some(at(20)));
     assert!(waiting.asks_one_first(), "other clients compete");
     let mut waiting = first();
-    waiting.handle_rivals(0);
+    waiting.handle_rivals(contention(0));
     assert!(!waiting.asks_one_first(), "no node has sent a push");
     pushed(&mut waiting, 30);
     assert!(waiting.asks_one_first());

@@ -3,7 +3,7 @@
 use super::heard::Heard;
 use crate::node::{Links, Nodes, VoteSink, sleep_until};
 use crate::observe::{NodeReport, NodeVote, Report};
-use crate::protocol::{NodeId, NodeSet, Outcome, Round, Time, Vote};
+use crate::protocol::{ClientId, NodeId, NodeSet, Outcome, Round, Time, Vote};
 use crate::sync::{contain, lock};
 use crate::time::Clock;
 use crate::wire::{Answer, Conflict, Grant, NodeFailure};
@@ -240,6 +240,15 @@ impl Tally {
             }
             _ => None,
         }
+    }
+
+    /// The client that holds the lock, if all nodes that report a holder report the same client.
+    pub(crate) fn holder(&self) -> Option<ClientId> {
+        let count = self.count();
+        let conflicts = count.heard.iter().flatten().filter_map(Heard::obstacle);
+        let mut holders = conflicts.filter_map(|conflict| Some(conflict.value.as_ref()?.client()));
+        let holder = holders.next()??;
+        holders.all(|other| other == Some(holder)).then_some(holder)
     }
 
     /// The numbers that the nodes' counters have shown.

@@ -1,11 +1,17 @@
 //! The value stored under a lock's key.
 
+use crate::protocol::ClientId;
 use crate::random::Random;
 use std::fmt;
+use std::ops::Range;
 use uuid::Uuid;
 
 /// Hex digits of a UUID.
 const DIGITS: usize = 32;
+
+/// Bytes of the UUID that identify the client. They are not among its version and variant bits, nor in
+/// [`hint`](Value::hint).
+const CLIENT_BYTES: Range<usize> = 12..16;
 
 /// Suffix of a cool-down value. Metadata starts with a colon, so a holder cannot produce it.
 const COOL_DOWN: &str = "+cool-down";
@@ -14,8 +20,9 @@ const COOL_DOWN: &str = "+cool-down";
 /// the number of keys, a colon and 4,096 bytes of metadata. The scripts repeat this number.
 pub(crate) const MAX_VALUE: usize = 4_200;
 
-/// Value of a lock: 32 hex digits of a random `UUIDv4`, fresh for every attempt (I7). A lease of several keys appends a
-/// plus sign and their number, metadata follows after a colon. Values of other clients may be arbitrary bytes.
+/// Value of a lock: 32 hex digits of a random `UUIDv4`, fresh for every attempt (I7). Its last eight digits are the same
+/// for all leases of a client, so that a waiter finds out whether the lock stayed in one process. A lease of several keys
+/// appends a plus sign and their number, metadata follows after a colon. Values of other clients may be arbitrary bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Value(Form);
 
@@ -37,8 +44,15 @@ impl Value {
     }
 
     /// The value for a lease of this number of `keys`, with metadata.
-    pub(crate) fn with_metadata(uuid: Uuid, keys: usize, metadata: Option<&str>) -> Self {
-        let fresh = Self::plain(uuid);
+    pub(crate) fn of_lease(
+        uuid: Uuid,
+        client: ClientId,
+        keys: usize,
+        metadata: Option<&str>,
+    ) -> Self {
+        let mut bytes = uuid.into_bytes();
+        bytes[CLIENT_BYTES].copy_from_slice(&client.0.to_be_bytes());
+        let fresh = Self::plain(Uuid::from_bytes(bytes));
         if keys == 1 && metadata.is_none() {
             return fresh;
         }
@@ -79,6 +93,12 @@ impl Value {
     pub(crate) fn secret(&self) -> Option<&str> {
         let digits = self.as_str().get(..DIGITS)?;
         digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(digits)
+    }
+
+    /// The client whose lease it is; `None` for other formats.
+    pub(crate) fn client(&self) -> Option<ClientId> {
+        let bytes = Uuid::try_parse(self.secret()?).ok()?.into_bytes();
+        bytes[CLIENT_BYTES].try_into().ok().map(|id| ClientId(u32::from_be_bytes(id)))
     }
 
     /// A prefix that distinguishes values, but is too short to release the lock with.
@@ -147,7 +167,7 @@ mod tests {
             for told in
                 [None, Some(""), Some("worker-7"), Some("host:42"), Some("größe"), Some("+7")]
             {
-                let value = Value::with_metadata(Random::Machine.uuid(), keys, told);
+                let value = Value::of_lease(Random::Machine.uuid(), ClientId(7), keys, told);
                 assert_eq!(
                     (value.metadata(), value.multi_key_count()),
                     (told, Some(keys).filter(|k| *k > 1))
@@ -162,10 +182,25 @@ mod tests {
     }
 
     #[test]
+    fn value_identifies_its_client() {
+        for id in [0, 7, u32::MAX] {
+            let value = |keys, metadata| {
+                Value::of_lease(Random::Machine.uuid(), ClientId(id), keys, metadata)
+            };
+            for value in [value(1, None), value(3, None), value(1, Some("worker-7"))] {
+                assert_eq!(value.client(), Some(ClientId(id)));
+                assert_eq!(Uuid::try_parse(value.secret().unwrap()).unwrap().get_version_num(), 4);
+            }
+            assert_ne!(value(1, None).hint(), value(1, None).hint());
+        }
+        assert_eq!(Value::of(b"holder-7").client(), None);
+    }
+
+    #[test]
     fn values_with_equal_bytes_are_equal() {
         let made = Value::fresh(&Random::Machine);
         assert_eq!(Value::of(made.bytes()), made);
-        let made = Value::with_metadata(Random::Machine.uuid(), 1, Some("worker-7"));
+        let made = Value::of_lease(Random::Machine.uuid(), ClientId(7), 1, Some("worker-7"));
         assert_eq!(Value::of(made.bytes()), made);
     }
 
@@ -176,7 +211,9 @@ mod tests {
         assert_eq!((cooling.metadata(), cooling.multi_key_count()), (None, None));
         let holders = [None, Some("cool-down"), Some("+cool-down")];
         for metadata in holders {
-            assert!(!Value::with_metadata(Random::Machine.uuid(), 1, metadata).is_cool_down());
+            assert!(
+                !Value::of_lease(Random::Machine.uuid(), ClientId(7), 1, metadata).is_cool_down()
+            );
         }
         assert!(!Value::of(b"+cool-down").is_cool_down());
     }

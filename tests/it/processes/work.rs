@@ -8,6 +8,7 @@ use kit::{Cluster, Rerun, Server};
 use quorlock::{Lease, Redlock, RetryPolicy};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
+use std::collections::BTreeMap;
 use std::env;
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime};
@@ -18,9 +19,6 @@ const WORK: &str = "QUORLOCK_WORK";
 const NODES: &str = "QUORLOCK_NODES";
 const BOARD: &str = "QUORLOCK_BOARD";
 
-const PROCESSES: usize = 4;
-/// How long each of a crowd holds the lock.
-const HOLD: Duration = Duration::from_millis(10);
 /// How long it takes at most until a child that asked for the lock stands in line at the nodes.
 const SETTLED: Duration = Duration::from_millis(20);
 const PAUSE: Duration = Duration::from_millis(1);
@@ -38,6 +36,7 @@ pub(crate) struct Scene {
 pub(crate) struct Crowd {
     turns: Vec<Turn>,
     tasks: usize,
+    processes: usize,
     /// How many commands that set, ask or delete each node was sent for each turn.
     pub(crate) orders_per_turn: f64,
 }
@@ -45,6 +44,8 @@ pub(crate) struct Crowd {
 /// One time that a task had the lock.
 #[derive(Clone, Copy)]
 struct Turn {
+    /// The process of the task.
+    process: u32,
     /// When it got it, by the clock that all processes of a machine share.
     at: Duration,
     waited: Duration,
@@ -53,8 +54,9 @@ struct Turn {
 /// Does what the environment says; false if this process is not a child.
 pub(crate) async fn work() -> bool {
     let Ok(work) = env::var(WORK) else { return false };
-    let (kind, number) = work.split_once(' ').expect("a kind of work and a number");
-    let number = number.parse().expect("a number");
+    let (kind, numbers) = work.split_once(' ').expect("a kind of work and numbers");
+    let numbers = numbers.split(' ').map(|number| number.parse().expect("a number"));
+    let numbers: Vec<u64> = numbers.collect();
     let nodes = env::var(NODES).expect("set by the parent");
     let redlock = client(nodes.split(','));
     let board = redis::Client::open(env::var(BOARD).expect("set by the parent")).expect("a URL");
@@ -62,8 +64,10 @@ pub(crate) async fn work() -> bool {
     let board = board.get_multiplexed_async_connection_with_config(&patient).await;
     let board = board.expect("the board is up");
     match kind {
-        "crowd" => join_crowd(&redlock, board, number).await,
-        "heir" => inherit(&redlock, board, number).await,
+        "crowd" => {
+            join_crowd(&redlock, board, numbers[0], Duration::from_millis(numbers[1])).await;
+        }
+        "heir" => inherit(&redlock, board, numbers[0]).await,
         other => panic!("unknown work: {other}"),
     }
     redlock.close().await.expect("nodes are up");
@@ -76,29 +80,36 @@ fn client(nodes: impl IntoIterator<Item = impl AsRef<str>>) -> Redlock {
     builder.ttl(Duration::from_secs(30)).wait(LIMIT).build().expect("good settings")
 }
 
-/// Joins with so many tasks, until the parent ends it.
-async fn join_crowd(redlock: &Redlock, mut board: MultiplexedConnection, tasks: u64) {
+/// Competes with this number of tasks, each of which holds the lock for `hold`, until the parent ends it.
+async fn join_crowd(
+    redlock: &Redlock,
+    mut board: MultiplexedConnection,
+    tasks: u64,
+    hold: Duration,
+) {
     let _: i64 = board.incr("ready", 1).await.expect("the board is up");
     while !board.exists::<_, bool>("begin").await.expect("the board is up") {
         sleep(PAUSE).await;
     }
-    let members = (0..tasks).map(|_| tokio::spawn(take_turns(redlock.clone(), board.clone())));
+    let members =
+        (0..tasks).map(|_| tokio::spawn(take_turns(redlock.clone(), board.clone(), hold)));
     for member in members.collect::<Vec<_>>() {
         member.await.expect("no panic");
     }
 }
 
 /// Takes the lock again and again, and looks each time whether it is alone with it.
-async fn take_turns(redlock: Redlock, mut board: MultiplexedConnection) {
+async fn take_turns(redlock: Redlock, mut board: MultiplexedConnection, hold: Duration) {
     let mut turns = Vec::new();
     while turns.is_empty() || !board.exists::<_, bool>("end").await.expect("the board is up") {
         let asked = Instant::now();
         let lease = redlock.acquire("r").await.expect("its turn comes");
-        turns.push(Turn { waited: asked.elapsed(), at: shared_now() }.to_string());
+        let (waited, process) = (asked.elapsed(), std::process::id());
+        turns.push(Turn { process, at: shared_now(), waited }.to_string());
         let inside: i64 = board.incr("inside", 1).await.expect("the board is up");
         assert_eq!(inside, 1, "others are inside");
         let count: Option<u64> = board.get("count").await.expect("the board is up");
-        sleep(HOLD).await;
+        sleep(hold).await;
         let _: () = board.set("count", count.unwrap_or(0) + 1).await.expect("the board is up");
         let _: i64 = board.decr("inside", 1).await.expect("the board is up");
         assert!(lease.is_valid(), "it was held for longer than its ttl");
@@ -137,12 +148,23 @@ impl Scene {
         Rerun::start(self.args, &[(WORK, work), (NODES, &nodes), (BOARD, &board)])
     }
 
-    /// `tasks` tasks in four processes want one lock all the time, for so long. Panics if two ever
-    /// have it, if one goes without, and if a key is left in the end.
+    /// Four processes with `tasks` tasks together, each of which holds the lock for 10 ms.
     pub(crate) fn crowd(&self, tasks: usize, lasting: Duration) -> Crowd {
-        let work = format!("crowd {}", tasks / PROCESSES);
-        let children: Vec<_> = (0..PROCESSES).map(|_| self.child(&work)).collect();
-        let are_ready = || self.board.get("ready") == Some(PROCESSES.to_string().into_bytes());
+        self.crowd_of(4, tasks, Duration::from_millis(10), lasting)
+    }
+
+    /// `tasks` tasks in this number of processes compete for one lock without a pause. Each holds it for `hold`. Panics
+    /// if two tasks ever hold it together, if one never acquires it, and if a key is left in the end.
+    pub(crate) fn crowd_of(
+        &self,
+        processes: usize,
+        tasks: usize,
+        hold: Duration,
+        lasting: Duration,
+    ) -> Crowd {
+        let work = format!("crowd {} {}", tasks / processes, hold.as_millis());
+        let children: Vec<_> = (0..processes).map(|_| self.child(&work)).collect();
+        let are_ready = || self.board.get("ready") == Some(processes.to_string().into_bytes());
         let has_failed = || children.iter().any(Rerun::has_ended);
         kit::eventually(LIMIT, "all are ready", || are_ready() || has_failed());
         self.board.set("begin", "");
@@ -162,7 +184,7 @@ impl Scene {
         let orders: u64 = self.cluster.iter().map(orders).sum();
         let orders_per_turn = ratio(orders, (turns.len() * self.cluster.len()) as u64);
         let turns = turns.iter().map(|turn| Turn::parse(turn)).collect();
-        Crowd { turns, tasks, orders_per_turn }
+        Crowd { turns, tasks, processes, orders_per_turn }
     }
 
     /// So many times: a lock is held here, another process waits for it, it is released here.
@@ -222,6 +244,16 @@ impl Crowd {
         last.saturating_sub(first).mul_f64(ratio(self.tasks as u64, self.turns.len() as u64 - 1))
     }
 
+    /// The number of turns of each process, in ascending order.
+    pub(crate) fn turns_by_process(&self) -> Vec<usize> {
+        let mut turns = BTreeMap::new();
+        self.turns.iter().for_each(|turn| *turns.entry(turn.process).or_default() += 1);
+        assert_eq!(turns.len(), self.processes, "a process without a turn");
+        let mut turns: Vec<_> = turns.into_values().collect();
+        turns.sort_unstable();
+        turns
+    }
+
     /// The waits, in ascending order.
     pub(crate) fn waits(&self) -> Vec<Duration> {
         let mut waits: Vec<_> = self.turns.iter().map(|turn| turn.waited).collect();
@@ -232,15 +264,20 @@ impl Crowd {
 
 impl fmt::Display for Turn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.at.as_micros(), self.waited.as_micros())
+        write!(f, "{} {} {}", self.process, self.at.as_micros(), self.waited.as_micros())
     }
 }
 
 impl Turn {
     fn parse(text: &str) -> Self {
-        let (at, waited) = text.split_once(' ').expect("two numbers");
-        let time = |text: &str| Duration::from_micros(text.parse().expect("a number"));
-        Self { at: time(at), waited: time(waited) }
+        let mut numbers = text.split(' ').map(|number| number.parse::<u64>().expect("a number"));
+        let mut next = || numbers.next().expect("three numbers");
+        let (process, at, waited) = (next(), next(), next());
+        Self {
+            process: process.try_into().expect("a process"),
+            at: Duration::from_micros(at),
+            waited: Duration::from_micros(waited),
+        }
     }
 }
 
