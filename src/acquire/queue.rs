@@ -37,7 +37,7 @@ pub(super) struct Queue {
     pub(super) refused: Option<Arc<Tally>>,
     /// When another client was last seen to compete for the lock.
     rivals_at: Option<Time>,
-    /// What its next waiter begins with.
+    /// State that the next waiter inherits.
     contention: Contention,
 }
 

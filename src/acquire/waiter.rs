@@ -123,7 +123,7 @@ impl Waiter {
         self.state().waiting.handle_win();
     }
 
-    /// What the client's next acquire begins with.
+    /// State that the client's next acquire inherits.
     pub(super) fn contention(&self) -> Contention {
         self.state().waiting.contention()
     }

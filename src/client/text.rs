@@ -5,7 +5,7 @@ use crate::protocol::RetryPolicy;
 use std::time::Duration;
 
 /// A setting with a text form.
-pub(super) trait Written: Sized {
+pub(super) trait SettingText: Sized {
     /// The expected text, for error messages.
     const EXPECTED: &'static str;
 
@@ -13,7 +13,7 @@ pub(super) trait Written: Sized {
     fn read(text: &str) -> Option<Self>;
 }
 
-impl Written for Duration {
+impl SettingText for Duration {
     const EXPECTED: &'static str = "a duration with its unit, such as 10s, 250ms or 1m 30s";
 
     fn read(text: &str) -> Option<Self> {
@@ -21,7 +21,7 @@ impl Written for Duration {
     }
 }
 
-impl Written for RetryPolicy {
+impl SettingText for RetryPolicy {
     const EXPECTED: &'static str = "a retry policy: none, fixed 100ms, linear 50ms..500ms, exponential \
                                     5ms..500ms or jittered 50ms..250ms, with an optional limit: fixed \
                                     100ms, limit 3";
@@ -47,7 +47,7 @@ impl Written for RetryPolicy {
     }
 }
 
-impl Written for RestartGuard {
+impl SettingText for RestartGuard {
     const EXPECTED: &'static str = "observed, strict or off";
 
     fn read(text: &str) -> Option<Self> {
@@ -60,7 +60,7 @@ impl Written for RestartGuard {
     }
 }
 
-impl Written for bool {
+impl SettingText for bool {
     const EXPECTED: &'static str = "true or false";
 
     fn read(text: &str) -> Option<Self> {
@@ -68,7 +68,7 @@ impl Written for bool {
     }
 }
 
-impl Written for f64 {
+impl SettingText for f64 {
     const EXPECTED: &'static str = "a number such as 0.01";
 
     fn read(text: &str) -> Option<Self> {
@@ -102,7 +102,7 @@ fn begins_url(text: &str) -> bool {
 
 /// Deserialization of settings with serde.
 pub(super) mod told {
-    use super::{Written, urls};
+    use super::{SettingText, urls};
     use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor};
     use std::fmt;
     use std::marker::PhantomData;
@@ -111,7 +111,7 @@ pub(super) mod told {
 
     struct SettingVisitor<T>(PhantomData<T>);
 
-    impl<T: Written> Visitor<'_> for SettingVisitor<T> {
+    impl<T: SettingText> Visitor<'_> for SettingVisitor<T> {
         type Value = Setting<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -144,7 +144,7 @@ pub(super) mod told {
         }
     }
 
-    impl<'de, T: Written> Deserialize<'de> for Setting<T> {
+    impl<'de, T: SettingText> Deserialize<'de> for Setting<T> {
         fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
             from.deserialize_any(SettingVisitor(PhantomData))
         }
@@ -153,7 +153,7 @@ pub(super) mod told {
     /// Deserializes an optional setting from text, or from a boolean or a number if its text form is one.
     pub(crate) fn setting<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
     where
-        T: Written,
+        T: SettingText,
         D: Deserializer<'de>,
     {
         Ok(Option::<Setting<T>>::deserialize(from)?.map(|setting| setting.0))

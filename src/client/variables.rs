@@ -171,7 +171,7 @@ fn one(setting: &str, value: OsString) -> Result<Config, Fault> {
     let invalid = |reason: &str| Fault::Invalid(reason.to_owned());
     let value = value.into_string().map_err(|_| invalid("not valid UTF-8"))?;
     let (upper, lower) = (setting.to_uppercase(), setting.to_lowercase());
-    // Fields are lower case, so a variable in lower case is none.
+    // Names of fields are in lower case, so a variable in lower case must match no field.
     let field = if upper == setting { lower } else { upper };
     let config = Config::deserialize(MapDeserializer::new(iter::once((field, Text(value)))))?;
     for (at, url) in config.nodes.iter().enumerate() {

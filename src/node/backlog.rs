@@ -33,8 +33,8 @@ pub(super) struct Backlog {
     pub(super) moves: Backoff,
     /// When the next isolated release is written.
     pub(super) isolated: Backoff,
-    /// How many of those owed are releases, as was told.
-    pub(super) told_owed: usize,
+    /// The number of pending releases in the last event.
+    pub(super) reported_pending: usize,
 }
 
 impl QueuedCommand {
@@ -64,7 +64,7 @@ impl Backlog {
             is_closed: false,
             is_ended: false,
             inbox: Vec::new(),
-            told_owed: 0,
+            reported_pending: 0,
         }
     }
 

@@ -117,11 +117,11 @@ impl NodeShared {
 impl Backlog {
     /// Emits the node's number of pending releases if this backlog's number has changed.
     pub(super) fn emit_pending_releases(&mut self) {
-        let (known, owed) = (self.told_owed, self.owed.releases());
+        let (known, owed) = (self.reported_pending, self.owed.releases());
         if owed == known {
             return;
         }
-        self.told_owed = owed;
+        self.reported_pending = owed;
         // The sum over all tasks of the node.
         let all = &self.node.owed_releases;
         let before = if owed > known {

@@ -4,7 +4,7 @@
 //!   attempt was refused. [`Contention::handle_lost_race`] when another client reacted faster to a push.
 //!   [`Contention::handle_win`] when this client has acquired the lock.
 //! - Queries: [`Contention::reaction`] and [`Contention::hold_back`] are delays before an attempt. [`Contention::rest`] is
-//!   a random pause after a refused one, and [`Contention::rests`] tells when it needs no lost race.
+//!   a random pause after a refused one, and [`Contention::rests`] is true if it follows every refusal.
 //!
 //! Nodes report the holder of the lock when they refuse an attempt, and its value identifies the client. So each client
 //! knows the last turns of the others. If they are few, they take turns: the longer ago a client's last turn is, the
@@ -36,11 +36,11 @@ const KNOWN_HOLDER: u32 = LOST_RACE / 2;
 /// Number of turns of other clients that a client remembers.
 const TURNS: usize = 16;
 
-/// At most this number of clients take turns in an order.
+/// Maximum number of other clients with which a client takes turns in an order.
 const FEW: usize = 8;
 
-/// How much later a client reacts than the one before it in the order. A timer's precision, and more than a push differs
-/// between clients.
+/// How much later a client reacts than the one before it in the order. This is the precision of a timer, and longer than
+/// the time between the pushes to two clients.
 const STEP: Duration = Duration::from_millis(1);
 
 /// Random number that identifies a client in the values of its leases. A forked process keeps its parent's.
@@ -66,7 +66,7 @@ enum Holder {
     Same,
 }
 
-/// What a client knows about the others that compete for a lock. The client's next acquire begins with it.
+/// Knowledge of a client about the others that compete for a lock. Its next acquire inherits it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contention {
     /// Lost races (each adds [`LOST_RACE`]) minus won races and known holders.

@@ -65,7 +65,7 @@ pub(crate) struct Waiting {
     rests_until: Time,
     /// True if a push caused the next attempt.
     is_pushed: bool,
-    /// What the next attempt follows.
+    /// The cause of the next attempt.
     trigger: Trigger,
     /// The only node that received the last attempt. It refused, and pushes when the key is deleted.
     watched: Option<NodeId>,
@@ -79,7 +79,7 @@ enum Phase {
     GivenUp,
 }
 
-/// What an attempt follows.
+/// The cause of an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Trigger {
     /// A push, at once: a race.
@@ -193,7 +193,7 @@ impl Waiting {
         self.contention.handle_win();
     }
 
-    /// What the client's next acquire begins with.
+    /// State that the client's next acquire inherits.
     pub(crate) fn contention(&self) -> Contention {
         self.contention
     }
