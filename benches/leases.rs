@@ -223,11 +223,11 @@ fn share(_: &Runtime, lasting: Duration) -> Verdict {
     let (waits, fair) = (crowd.waits(), crowd.fair_share());
     let shares = |percent| percentile(&waits, percent).div_duration_f64(fair);
     let (half, late, last) = (shares(50), shares(99), shares(100));
-    let (turns, orders) = (crowd.len(), crowd.orders_per_turn);
+    let (turns, orders) = (crowd.turns_by_process(), crowd.orders_per_turn);
     Verdict {
         seen: format!(
-            "p50 {half:.2}, p99 {late:.2}, max {last:.2} fair shares of {fair:.2?}; {turns} turns, \
-             {orders:.1} commands a turn and node"
+            "p50 {half:.2}, p99 {late:.2}, max {last:.2} fair shares of {fair:.2?}; turns of each \
+             process: {turns:?}; {orders:.1} commands a turn and node"
         ),
         is_good: late <= 3.0,
         is_promised: false,
