@@ -169,10 +169,6 @@ fn steps(count: usize) -> Duration {
 mod tests {
     use super::*;
 
-    fn client(number: u32) -> Option<ClientId> {
-        Some(ClientId(number))
-    }
-
     /// The longest rest, in microseconds.
     fn longest_rest(contention: &Contention) -> u128 {
         contention.rest(u64::MAX).as_nanos().div_ceil(1_000)
@@ -182,7 +178,7 @@ mod tests {
     fn after_lost_races(races: u32) -> Contention {
         let mut contention = Contention::default();
         for race in 0..races {
-            contention.handle_holder(client(race));
+            contention.handle_holder(Some(ClientId(race)));
             assert!(contention.handle_lost_race());
         }
         contention
@@ -213,11 +209,11 @@ mod tests {
         let mut contention = after_lost_races(20);
         let longest = longest_rest(&contention);
         assert!(contention.rests());
-        contention.handle_holder(client(19));
+        contention.handle_holder(Some(ClientId(19)));
         assert!(!contention.handle_lost_race() && !contention.rests());
         assert_eq!(longest_rest(&contention), longest);
         contention.handle_win();
-        contention.handle_holder(client(19));
+        contention.handle_holder(Some(ClientId(19)));
         assert!(contention.handle_lost_race(), "a new turn of that client");
     }
 
@@ -225,16 +221,16 @@ mod tests {
     fn races_lost_to_few_known_clients_shorten_the_rest() {
         let mut contention = after_lost_races(8);
         for number in (0..8).cycle().take(20) {
-            contention.handle_holder(client(number));
+            contention.handle_holder(Some(ClientId(number)));
             assert!(!contention.handle_lost_race());
         }
         assert!(!contention.rests() && contention.has_rivals());
         assert!(longest_rest(&contention) < 7_000);
         contention.handle_holder(None);
         assert!(contention.handle_lost_race(), "a holder that no node reports");
-        contention.handle_holder(client(8));
+        contention.handle_holder(Some(ClientId(8)));
         assert!(contention.handle_lost_race(), "the ninth client");
-        contention.handle_holder(client(0));
+        contention.handle_holder(Some(ClientId(0)));
         assert!(contention.handle_lost_race(), "there are more than eight");
     }
 
@@ -260,7 +256,8 @@ mod tests {
                     if place == holder {
                         contention.handle_win();
                     } else {
-                        contention.handle_holder(client(holder.try_into().expect("few")));
+                        let number = u32::try_from(holder).expect("few");
+                        contention.handle_holder(Some(ClientId(number)));
                     }
                 }
             }
@@ -276,15 +273,15 @@ mod tests {
     #[test]
     fn client_that_has_left_no_longer_delays_the_others() {
         let mut contention = Contention::default();
-        contention.handle_holder(client(0));
+        contention.handle_holder(Some(ClientId(0)));
         for turn in 0..TURNS {
             contention.handle_win();
             assert_eq!(contention.hold_back() > STEP, turn > 0, "turn {turn}");
-            contention.handle_holder(client(1));
+            contention.handle_holder(Some(ClientId(1)));
         }
         contention.handle_win();
         assert_eq!((contention.hold_back(), contention.reaction()), (STEP, STEP));
-        contention.handle_holder(client(1));
+        contention.handle_holder(Some(ClientId(1)));
         assert_eq!(contention.reaction(), Duration::ZERO);
     }
 

@@ -231,10 +231,6 @@ fn orders(node: &Server) -> u64 {
 }
 
 impl Crowd {
-    pub(crate) fn len(&self) -> usize {
-        self.turns.len()
-    }
-
     /// What each wait would be if all stood in one line and nothing else took time: as many turns
     /// as there are tasks, each as long as the mean time from one to the next in this very run.
     /// (All want the lock all the time, but for the first and the last wait of each.)
