@@ -51,10 +51,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             Ok::<_, AcquireError>(())
         });
     }
-    while let Some(finished) = downloads.join_next().await {
-        finished??;
-    }
-    redlock.close().await?;
+    let finished = downloads.join_all().await;
+    redlock.close().await?; // Also after a failed download: releases what is still held.
+    finished.into_iter().collect::<Result<(), _>>()?;
     println!("12 downloads, at most {} at a time", peak.load(Ordering::SeqCst));
     Ok(())
 }

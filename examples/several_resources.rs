@@ -23,11 +23,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (from, to) = [(0, 1), (1, 0), (1, 2), (2, 0)][turn % 4];
         transfers.spawn(transfer(redlock.clone(), accounts.clone(), from, to));
     }
-    while let Some(finished) = transfers.join_next().await {
-        finished??;
-    }
-
-    redlock.close().await?;
+    let finished = transfers.join_all().await;
+    redlock.close().await?; // Also after a failed transfer.
+    finished.into_iter().collect::<Result<(), _>>()?;
     let balances = accounts.each_ref().map(|account| account.load(Ordering::Relaxed));
     println!("{TRANSFERS} transfers: {balances:?}, total {}", balances.iter().sum::<i64>());
     Ok(())
