@@ -5,6 +5,7 @@
 //! - "set": the same with three locks together.
 //! - "loop": each client acquires the lock again as soon as it has released it, for three seconds.
 //! - "queue": the same for ten seconds with ten tasks in each client, which queue for the lock.
+//! - "queue of sets": the same with three locks together.
 //! - "greedy": one client does that. The others pause for 10 to 30 ms after each release, and only their waits count.
 //! - "alone": one client holds the lock, and another waits for it. Prints the time from the release to the acquire.
 //!
@@ -61,6 +62,8 @@ fn rows() -> Vec<Row> {
         row("queue, 2 clients, 5 nodes, 200 ms", "queue", 5, 2, 200),
         row("queue, 4 clients, 5 nodes, 10 ms", "queue", 5, 4, 10),
         row("queue, 20 clients, 5 nodes, 5 ms", "queue", 5, 20, 5),
+        row("queue of sets, 2 clients, 5 nodes, 20 ms", "queue-set", 5, 2, 20),
+        row("queue of sets, 4 clients, 5 nodes, 10 ms", "queue-set", 5, 4, 10),
         row("greedy, 2 clients, 5 nodes, 5 ms", "greedy", 5, 2, 5),
         row("greedy, 8 clients, 5 nodes, 1 ms", "greedy", 5, 8, 1),
         row("alone, 2 clients, 5 nodes, 5 ms", "alone", 5, 2, 5),
@@ -103,7 +106,7 @@ async fn play(part: &str) {
     }
     let _: i64 = board.incr("ready", 1).await.expect("the board is up");
     let _: (String, String) = board.blpop("begin", 0.0).await.expect("the board is up");
-    let tasks = if kind == "queue" { TASKS } else { 1 };
+    let tasks = if kind.starts_with("queue") { TASKS } else { 1 };
     let tasks = (0..tasks).map(|_| take_turns(&redlock, kind, number, hold));
     let turns = join_all(tasks).await.concat();
     if !turns.is_empty() {
@@ -115,13 +118,13 @@ async fn play(part: &str) {
 
 /// Acquires the lock as the row says, and returns each turn as text.
 async fn take_turns(redlock: &Redlock, kind: &str, number: u64, hold: Duration) -> Vec<String> {
-    let lasting = if kind == "queue" { QUEUES_FOR } else { LOOPS_FOR };
+    let lasting = if kind.starts_with("queue") { QUEUES_FOR } else { LOOPS_FOR };
     let end = Instant::now() + ALL_WAIT + lasting;
     let mut turns = Vec::new();
     let mut random = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     loop {
         let asked = Instant::now();
-        let names: &[_] = if kind == "set" { &["q", "r", "s"] } else { &["r"] };
+        let names: &[_] = if kind.ends_with("set") { &["q", "r", "s"] } else { &["r"] };
         let lease = redlock.acquire_all(names).await.expect("its turn comes");
         let (at, waited) = (shared_now().as_micros(), asked.elapsed().as_micros());
         if kind != "greedy" || number > 0 {
