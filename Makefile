@@ -54,7 +54,7 @@ torture: ## fight for locks under all kinds of faults, and check what came of it
 
 .PHONY: bench
 bench: ## run the benchmarks, then the side-by-side comparison with rslock
-	$(WITH) cargo bench --features test-util --bench '*'
+	$(WITH) cargo bench --bench '*'
 	$(WITH) cargo run --release $(PEERS) $(TARGET) -- $(ARGS)
 
 .PHONY: model

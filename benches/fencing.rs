@@ -1,11 +1,11 @@
-//! What a fencing token costs: `cargo bench --features test-util --bench fencing [-- part-of-a-row's-name]`.
+//! What a fencing token costs: `cargo bench --bench fencing [-- part-of-a-row's-name]`.
 //!
 //! Acquires with and without a token take turns in slices of a second on the same five servers, so that
 //! both meet the same machine. Ends with an error if a token takes a second round more often than it
 //! must not; how long things take is only printed.
 
 use kit::Cluster;
-use quorlock::{Acquire, Redlock, test_util};
+use quorlock::{Acquire, Redlock};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -159,7 +159,7 @@ fn run(row: &Row, runtime: &Runtime) -> bool {
         }
     }
     let tokens = fenced.cycles() + fenced.failed();
-    let confirmations: u64 = clients.iter().map(test_util::token_confirmations).sum();
+    let confirmations: u64 = clients.iter().map(quorlock_test::token_confirmations).sum();
     let at_once = 1.0 - confirmations as f64 / tokens.max(1) as f64;
     let rates = plain.slices.iter().zip(&fenced.slices);
     let mut rates: Vec<_> = rates.map(|(p, f)| f.cycles as f64 / p.cycles.max(1) as f64).collect();

@@ -1,5 +1,5 @@
 //! How many fencing tokens come at once, where eight processes want one lock and their wall clocks differ:
-//! `cargo bench --features test-util --bench tokens [-- how-a-row-begins] [seconds]`.
+//! `cargo bench --bench tokens [-- how-a-row-begins] [seconds]`.
 //!
 //! Beside the library two bare contenders, which differ in how they draw a token: by the library's script, or by the way
 //! that it does not take. All three take turns in slices on the same five servers. Ends with an error if a token is not

@@ -53,14 +53,14 @@ pub mod performance {}
 #[doc = "[COMMAND]: crate::_docs::command"]
 #[doc = "[FENCING]: crate::_docs::fencing"]
 #[doc = "[OPERATIONS]: crate::_docs::operations"]
-#[cfg_attr(feature = "test-util", doc = "[TESTING]: crate::_docs::testing")]
+#[doc = "[TESTING]: https://docs.rs/quorlock-test"]
 #[doc = ""]
 #[doc = include_str!("../docs/RECIPES.md")]
 pub mod recipes {}
 
 #[doc = "[operations]: crate::_docs::operations"]
 #[doc = "[metrics]: crate::_docs::metrics"]
-#[cfg_attr(feature = "test-util", doc = "[testing]: crate::_docs::testing")]
+#[doc = "[testing]: https://docs.rs/quorlock-test"]
 #[doc = ""]
 #[doc = include_str!("../docs/PLATFORMS.md")]
 pub mod platforms {}
@@ -72,7 +72,3 @@ pub mod readme {}
 
 #[doc = include_str!("../docs/SAFETY.md")]
 pub mod safety {}
-
-#[cfg(feature = "test-util")]
-#[doc = include_str!("../docs/TESTING.md")]
-pub mod testing {}

@@ -23,14 +23,13 @@
 //! use quorlock::{AcquireError, Redlock};
 //! use std::time::Duration;
 //!
-//! # #[cfg(feature = "test-util")]
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let redlock = Redlock::builder()
 //!     .nodes(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"])
-//! #   .test_nodes(&quorlock::test_util::Nodes::start(3))
 //!     .ttl(Duration::from_secs(10))
 //!     .build()?; // checks the settings, without network I/O
+//! # let redlock = quorlock_test::Nodes::start(3).client().build()?;
 //!
 //! // Waits for at most five seconds.
 //! let lease = redlock.acquire("orders/42").wait(Duration::from_secs(5)).await?;
@@ -50,8 +49,6 @@
 //! redlock.close().await?;
 //! # Ok(())
 //! # }
-//! # #[cfg(not(feature = "test-util"))]
-//! # fn main() {}
 //! ```
 //!
 //! # More operations
@@ -60,10 +57,9 @@
 //! use quorlock::ReleaseOutcome;
 //! use std::time::Duration;
 //!
-//! # #[cfg(feature = "test-util")]
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let nodes = quorlock::test_util::Nodes::start(3);
+//! # let nodes = quorlock_test::Nodes::start(3);
 //! # let redlock = nodes.client().build()?;
 //! // Several resources under one lease: all or none, without deadlocks.
 //! let both = redlock.acquire_all(["account/7", "account/9"]).await?;
@@ -94,8 +90,6 @@
 //! # assert_eq!(nodes.count("report"), 0);
 //! # Ok(())
 //! # }
-//! # #[cfg(not(feature = "test-util"))]
-//! # fn main() {}
 //! ```
 //!
 //! # Terms
@@ -120,7 +114,7 @@
 //! - [safety](_docs::safety): the guarantees, their conditions, and the tests that verify them
 //! - [fencing](_docs::fencing): how resources reject stale writers
 //! - [metrics](_docs::metrics): all metrics, and alert rules
-#![cfg_attr(feature = "test-util", doc = "- [testing](_docs::testing): testing your own code")]
+//! - [`quorlock-test`](https://docs.rs/quorlock-test): a crate with nodes for tests of your own code
 //! - [performance](_docs::performance): measurements
 //! - [comparison](_docs::compare): other libraries
 //! - [design](_docs::design): how the library works
@@ -141,10 +135,9 @@ mod observe;
 mod protocol;
 mod random;
 mod round;
-#[cfg(feature = "test-util")]
-mod server_model;
 mod sync;
 #[cfg(feature = "test-util")]
+#[doc(hidden)]
 pub mod test_util;
 mod time;
 mod transport;

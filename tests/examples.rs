@@ -3,7 +3,6 @@
 //!
 //! `cargo test` builds the programs first. To run this file alone: `cargo build --all-features --examples`.
 
-#[cfg(feature = "test-util")]
 #[path = "../examples/testing/static_client.rs"]
 mod static_client;
 
@@ -194,7 +193,6 @@ fn managed_endpoint_is_ignored_for_a_while_after_restart() {
     example.line_with("locked again after");
 }
 
-#[cfg(feature = "test-util")]
 #[test]
 fn static_client_serves_tests_on_real_servers() {
     let nodes = Cluster::start(3);

@@ -2,8 +2,8 @@
 //! subscribed to. In a process of its own, whose subscriber is that of all threads.
 
 use kit::{Cluster, Server};
-use quorlock::test_util::Clock;
 use quorlock::{Builder, NodeState, Redlock};
+use quorlock_test::Clock;
 use std::fmt::{Debug, Write};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,7 +1,8 @@
 //! One static client for all tests of a program. Every `#[tokio::test]` has its own runtime; the client works in each
 //! of them. `QUORLOCK_NODES` names real servers; without it, the nodes run inside the test process.
 
-use quorlock::{Builder, Redlock, test_util::Nodes};
+use quorlock::{Builder, Redlock};
+use quorlock_test::Nodes;
 use std::sync::LazyLock;
 
 static REDLOCK: LazyLock<Redlock> = LazyLock::new(|| {

@@ -3,20 +3,17 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! # #[cfg(feature = "test-util")]
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let redlock = quorlock::Redlock::builder()
 //!     .nodes(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"])
-//! #   .test_nodes(&quorlock::test_util::Nodes::start(3))
-//! #   .node_timeout(Duration::from_secs(1))
 //!     .build_blocking()?;
+//! # let builder = quorlock_test::Nodes::start(3).client().node_timeout(Duration::from_secs(1));
+//! # let redlock = builder.build_blocking()?;
 //! let lease = redlock.acquire("orders/42").wait(Duration::from_secs(5)).call()?;
 //! println!("ours for {:?}", lease.validity());
 //! lease.release()?;
 //! # Ok(())
 //! # }
-//! # #[cfg(not(feature = "test-util"))]
-//! # fn main() {}
 //! ```
 //!
 //! Connections run on a dedicated thread. The client therefore renews leases and detects their loss

@@ -293,7 +293,7 @@ impl Builder {
     }
 
     /// Replaces sockets with `transport`.
-    #[cfg(any(test, feature = "test-util"))]
+    #[cfg(test)]
     pub(crate) fn transport(self, transport: Arc<dyn Transport>) -> Self {
         Self { environment: Environment { transport, ..self.environment }, ..self }
     }

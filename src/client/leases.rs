@@ -91,10 +91,9 @@ impl Redlock {
     /// leases.
     ///
     /// ```
-    /// # #[cfg(feature = "test-util")]
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let nodes = quorlock::test_util::Nodes::start(3);
+    /// # let nodes = quorlock_test::Nodes::start(3);
     /// # let redlock = nodes.client().build()?;
     /// # let _lease = redlock.acquire("orders/42").await?;
     /// for lease in redlock.leases() {
@@ -103,8 +102,6 @@ impl Redlock {
     /// # assert_eq!(redlock.leases().len(), 1);
     /// # Ok(())
     /// # }
-    /// # #[cfg(not(feature = "test-util"))]
-    /// # fn main() {}
     /// ```
     pub fn leases(&self) -> Vec<HeldLease> {
         let held = self.inner().backing.registry.all();

@@ -190,10 +190,9 @@ macro_rules! lock_option_setters {
         /// # async fn step() {
         /// #     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         /// # }
-        /// # #[cfg(feature = "test-util")]
         /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
         /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-        /// # let nodes = quorlock::test_util::Nodes::start(3);
+        /// # let nodes = quorlock_test::Nodes::start(3);
         /// # let redlock = nodes.client().build()?;
         /// use std::time::Duration;
         ///
@@ -219,8 +218,6 @@ macro_rules! lock_option_setters {
         /// # let ended: Result<(), quorlock::UsingError<()>> = example.await;
         /// # Ok(ended?)
         /// # }
-        /// # #[cfg(not(feature = "test-util"))]
-        /// # fn main() {}
         /// ```
         pub fn stop_before(mut self, margin: Duration) -> Self {
             self.options.stop_before = Some(margin);

@@ -76,18 +76,15 @@ impl Redlock {
     /// connections:
     ///
     /// ```
-    /// # #[cfg(feature = "test-util")]
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let nodes = quorlock::test_util::Nodes::start(3);
+    /// # let nodes = quorlock_test::Nodes::start(3);
     /// # let redlock = nodes.client().build()?;
     /// use std::time::Duration;
     ///
     /// tokio::time::timeout(Duration::from_secs(5), redlock.ready()).await??;
     /// # Ok(())
     /// # }
-    /// # #[cfg(not(feature = "test-util"))]
-    /// # fn main() {}
     /// ```
     ///
     /// If all connected nodes started recently, also waits for the remaining nodes, until each is connected or the

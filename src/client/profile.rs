@@ -47,18 +47,15 @@ impl Redlock {
     ///         leaders: redlock.profile().auto_extend_forever().fenced().owner().build()?,
     ///     })
     /// }
-    /// # #[cfg(feature = "test-util")]
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let nodes = quorlock::test_util::Nodes::start(3);
+    /// # let nodes = quorlock_test::Nodes::start(3);
     /// # let redlock = nodes.client().build()?;
     /// # let locks = locks(&redlock)?;
     /// # assert!(locks.orders.acquire("orders/42").await?.validity() < Duration::from_secs(2));
     /// # assert!(locks.leaders.acquire("leader").await?.token().is_some());
     /// # Ok(())
     /// # }
-    /// # #[cfg(not(feature = "test-util"))]
-    /// # fn main() {}
     /// ```
     ///
     /// [Closing](Redlock::close) one of these clients closes all of them. [`release_all`](Redlock::release_all)

@@ -289,10 +289,9 @@ impl Redlock {
     /// starts, or from a monitor. Each check opens a separate connection to each node and closes it afterwards.
     ///
     /// ```
-    /// # #[cfg(feature = "test-util")]
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let nodes = quorlock::test_util::Nodes::start(3);
+    /// # let nodes = quorlock_test::Nodes::start(3);
     /// # let redlock = nodes.client().build()?;
     /// for node in redlock.check().await? {
     ///     println!("{node}");
@@ -302,8 +301,6 @@ impl Redlock {
     /// }
     /// # Ok(())
     /// # }
-    /// # #[cfg(not(feature = "test-util"))]
-    /// # fn main() {}
     /// ```
     ///
     /// The client derives the names of its connections (`CLIENT SETNAME`) from the settings that all clients of a

@@ -5,25 +5,24 @@ use crate::transport::{Address, Stream};
 use futures::future::BoxFuture;
 use std::io;
 
-#[cfg(feature = "test-util")]
 #[tokio::test]
 async fn locks_over_streams_inside_of_the_process() {
-    let inside = crate::transport::Inside::new();
+    let node = crate::transport::StubNode::new();
     // Nobody can be reached there.
-    let builder = Redlock::builder().nodes(["redis://node.invalid:7"]).transport(inside.clone());
+    let builder = Redlock::builder().nodes(["redis://node.invalid:7"]).transport(node.clone());
     let redlock = builder.node_timeout(Duration::from_secs(1)).build().expect("good settings");
     let lease = redlock.acquire("r").await.expect("a free lock");
-    assert_eq!(inside.keys(), [b"r"]);
+    assert_eq!(node.keys(), [b"r"]);
     lease.extend(Duration::from_secs(20)).await.expect("still held");
     assert!(lease.release().await.is_ok());
-    assert!(inside.keys().is_empty());
-    assert_eq!(inside.asked_for(), ["node.invalid:7"]);
+    assert!(node.keys().is_empty());
+    assert_eq!(node.addresses(), ["node.invalid:7"]);
     let checks = redlock.check().await.expect("a client that works");
     assert!(checks[0].version().is_some(), "{}", checks[0]);
-    assert_eq!(inside.asked_for(), ["node.invalid:7"; 2], "looking makes a connection of its own");
+    assert_eq!(node.addresses(), ["node.invalid:7"; 2], "looking makes a connection of its own");
     redlock.close().await.expect("nothing is owed");
     drop(redlock);
-    inside.until_closed().await;
+    node.until_closed().await;
 }
 
 #[tokio::test]

@@ -126,10 +126,9 @@ impl Acquire {
     /// # Example
     ///
     /// ```
-    /// # #[cfg(feature = "test-util")]
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let nodes = quorlock::test_util::Nodes::start(3);
+    /// # let nodes = quorlock_test::Nodes::start(3);
     /// # let redlock = nodes.client().build()?;
     /// use std::time::Duration;
     ///
@@ -144,8 +143,6 @@ impl Acquire {
     /// assert_eq!(total, 42);
     /// # Ok(())
     /// # }
-    /// # #[cfg(not(feature = "test-util"))]
-    /// # fn main() {}
     /// ```
     pub async fn using<T, F>(self, work: F) -> Result<T, UsingError<T>>
     where
@@ -189,10 +186,9 @@ impl Acquire {
     /// # Example
     ///
     /// ```
-    /// # #[cfg(feature = "test-util")]
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let nodes = quorlock::test_util::Nodes::start(3);
+    /// # let nodes = quorlock_test::Nodes::start(3);
     /// # let redlock = nodes.client().build()?;
     /// use quorlock::TryUsingError;
     ///
@@ -206,8 +202,6 @@ impl Acquire {
     /// # assert_eq!(nodes.count("orders/42"), 0);
     /// # Ok(())
     /// # }
-    /// # #[cfg(not(feature = "test-util"))]
-    /// # fn main() {}
     /// ```
     pub async fn try_using<T, E, F>(self, work: F) -> Result<T, TryUsingError<T, E>>
     where

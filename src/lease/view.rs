@@ -172,10 +172,9 @@ impl LeaseRef {
     /// Use it for work that consists of steps of known duration:
     ///
     /// ```
-    /// # #[cfg(feature = "test-util")]
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let nodes = quorlock::test_util::Nodes::start(3);
+    /// # let nodes = quorlock_test::Nodes::start(3);
     /// # let redlock = nodes.client().build()?;
     /// # let import = async |_: u32| tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     /// # let lease = redlock.acquire("orders/42").await?;
@@ -186,8 +185,6 @@ impl LeaseRef {
     /// # assert!(lease.is_valid());
     /// # Ok(())
     /// # }
-    /// # #[cfg(not(feature = "test-util"))]
-    /// # fn main() {}
     /// ```
     ///
     /// Takes at most one node timeout.
@@ -254,10 +251,9 @@ impl LeaseRef {
     /// #     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
     /// #     unreachable!("the lease ends before");
     /// # }
-    /// # #[cfg(feature = "test-util")]
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let nodes = quorlock::test_util::Nodes::start(3);
+    /// # let nodes = quorlock_test::Nodes::start(3);
     /// # let redlock = nodes.client().build()?;
     /// # let lease = redlock.acquire("orders/42").await?;
     /// tokio::select! {
@@ -267,8 +263,6 @@ impl LeaseRef {
     /// # assert!(!lease.is_valid());
     /// # Ok(())
     /// # }
-    /// # #[cfg(not(feature = "test-util"))]
-    /// # fn main() {}
     /// ```
     ///
     /// A dedicated thread wakes the future 2 ms before the validity ends. A blocked runtime
@@ -297,10 +291,9 @@ impl LeaseRef {
     /// # fn stop_the_work() {
     /// #     STOPPED.store(true, Ordering::Relaxed);
     /// # }
-    /// # #[cfg(feature = "test-util")]
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let nodes = quorlock::test_util::Nodes::start(3);
+    /// # let nodes = quorlock_test::Nodes::start(3);
     /// # let redlock = nodes.client().build()?;
     /// # let lease = redlock.acquire("orders/42").await?;
     /// let view = lease.view();
@@ -315,8 +308,6 @@ impl LeaseRef {
     /// # assert!(STOPPED.load(Ordering::Relaxed));
     /// # Ok(())
     /// # }
-    /// # #[cfg(not(feature = "test-util"))]
-    /// # fn main() {}
     /// ```
     ///
     /// # Cancel safety

@@ -1,6 +1,6 @@
-//! Streams that fail on purpose, to a model of a server.
+//! Streams that fail on purpose, to a stub of a node.
 
-use crate::transport::{Address, Inside, Stream, Transport};
+use crate::transport::{Address, Stream, StubNode, Transport};
 use futures::future::BoxFuture;
 use std::io;
 use std::pin::Pin;
@@ -22,7 +22,7 @@ pub(super) enum Fault {
 
 /// Streams to `server`, and what goes wrong with the next that is used.
 pub(super) struct Faults {
-    pub(super) server: Arc<Inside>,
+    pub(super) server: Arc<StubNode>,
     fault: Mutex<Option<Fault>>,
     /// True while replies are held back.
     pub(super) is_silent: AtomicBool,
@@ -35,7 +35,7 @@ pub(super) struct Faults {
 impl Faults {
     pub(super) fn new() -> Arc<Self> {
         let (fault, is_silent, cut_before, ends_when_cut) = <_>::default();
-        Arc::new(Self { server: Inside::new(), fault, is_silent, cut_before, ends_when_cut })
+        Arc::new(Self { server: StubNode::new(), fault, is_silent, cut_before, ends_when_cut })
     }
 
     pub(super) fn strike(&self, fault: Fault) {
@@ -59,7 +59,7 @@ impl Transport for FaultyTransport {
         Box::pin(async {
             assert!(!self.0.is(Fault::Connecting), "no stream today");
             let stream = self.0.server.connect(to).await?;
-            let (faults, number) = (self.0.clone(), self.0.server.asked_for().len());
+            let (faults, number) = (self.0.clone(), self.0.server.addresses().len());
             Ok(Box::new(FaultyStream { faults, stream, number, is_spoilt: false, has_lost: false })
                 as _)
         })

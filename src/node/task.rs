@@ -144,6 +144,6 @@ impl Drop for NodeTask {
     }
 }
 
-#[cfg(all(test, feature = "test-util"))]
+#[cfg(test)]
 #[path = "task_tests.rs"]
 mod tests;

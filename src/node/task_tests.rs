@@ -1,4 +1,4 @@
-//! A whole task, with a model of a server behind it.
+//! A whole task, with a stub of a node behind it.
 
 #[path = "faulty_stream_tests.rs"]
 mod faulty_stream;
@@ -8,7 +8,7 @@ use super::*;
 use crate::node::{Ballot, Claim, Environment, NodeState, Nodes, Pool, PushSink, VoteSink};
 use crate::protocol::{NodeId, Time, Ttl};
 use crate::random::Random;
-use crate::transport::{Address, Inside, Stream, Transport};
+use crate::transport::{Address, Stream, StubNode, Transport};
 use crate::wire::{Answer, Capabilities, Keys, Requests, Value, Wants};
 use faulty_stream::{Fault, Faults, FaultyTransport};
 use futures::future::BoxFuture;
@@ -97,7 +97,7 @@ fn release(nodes: &Nodes, claim: &Arc<Claim>, listener: &Arc<Listener>) {
 
 #[tokio::test]
 async fn a_waker_that_panics_takes_no_other_order_with_it() {
-    let server = Inside::new();
+    let server = StubNode::new();
     let pushes = Arc::<Nervous>::default();
     let (shared, nodes) = client(server.clone(), pushes.clone());
     let claims = ["a", "b", "c"].map(claim);
@@ -138,7 +138,7 @@ async fn try_acquire(nodes: &Nodes, key: &str) -> (Arc<Claim>, String) {
 }
 
 /// The node serves again, by one connection, and is owed nothing.
-async fn assert_is_served(shared: &NodeShared, nodes: &Nodes, server: &Inside) {
+async fn assert_is_served(shared: &NodeShared, nodes: &Nodes, server: &StubNode) {
     let (claim, vote) = try_acquire(nodes, "last").await;
     assert_eq!(vote, "granted");
     let listener = Arc::default();
@@ -180,7 +180,7 @@ async fn a_stream_that_panics_ends_its_connection_and_nothing_else() {
         }
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_is_served(&shared, &nodes, &faults.server).await;
-        assert_eq!(faults.server.asked_for().len(), 2, "{fault:?}: it was replaced once");
+        assert_eq!(faults.server.addresses().len(), 2, "{fault:?}: it was replaced once");
     }
 }
 
@@ -209,7 +209,7 @@ async fn a_second_connection_whose_making_panics_does_not_end_the_first() {
     }
     faults.is_silent.store(false, Ordering::Relaxed);
     assert_is_served(&shared, &nodes, &faults.server).await;
-    assert_eq!(faults.server.asked_for().len(), 1, "the first has answered after all");
+    assert_eq!(faults.server.addresses().len(), 1, "the first has answered after all");
 }
 
 #[tokio::test(start_paused = true)]
@@ -229,7 +229,7 @@ async fn unanswered_release_fails_its_vote_and_is_repeated() {
         let vote = listener.first_vote().await;
         assert!(vote.starts_with(failure), "{vote}");
         assert_is_served(&shared, &nodes, &faults.server).await;
-        assert_eq!(faults.server.asked_for().len(), 2, "{failure}");
+        assert_eq!(faults.server.addresses().len(), 2, "{failure}");
     }
 }
 

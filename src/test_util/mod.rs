@@ -1,38 +1,21 @@
-//! Tools for tests (feature `test-util`): in-process nodes, controllable clocks, and counts of a
-//! client's pending work.
+//! Access to a client's clock, random numbers, connections and pending work (feature `test-util`).
 //!
-//! Start with [`Nodes`]. [docs/TESTING.md](crate::_docs::testing) shows how to use these tools.
-//!
-//! Enable the feature only under `dev-dependencies`. Cargo then enables it for tests, but not for
-//! your program:
-//!
-//! ```toml
-//! [dev-dependencies]
-//! quorlock = { version = "0.1", features = ["test-util"] }
-//! ```
+//! This module is for the crate `quorlock-test`, and hidden: it may change in a patch version. Tests
+//! of programs use `quorlock-test`, which enables the feature and exports the documented items.
 
-mod nodes;
+pub mod scripts;
 mod world;
 
-pub use crate::server_model::Trouble;
-pub use nodes::{Nodes, Which};
 pub use world::{Alarm, Bell, Gate, Stream, World};
 
-/// Server model that [`Nodes`] uses, and the streams to it. Used by the simulation, and by the
-/// tests that compare the model with real servers. It is not part of the public API.
-#[doc(hidden)]
-pub mod server_model {
-    pub use super::nodes::{Carrier, Phase, StreamEnd, Wire};
-    pub use crate::server_model::{Config, ConnId, Fsync, Kind, Output, Server};
-    pub use crate::server_model::{Stored, Trouble, Version};
-}
-
 use crate::client::{Builder, Inner, Redlock};
+use crate::node::{RuntimeDriver, lack};
 use crate::random::Random;
 use crate::time::{self, Shifted, machine, timer};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::runtime::Handle;
 
 /// Advances the machine's clock, which measures the validity of leases. This affects the whole
 /// process and cannot be undone. The remaining validity of every lease decreases by the given
@@ -46,14 +29,14 @@ use std::time::Duration;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # // In place of servers: nodes, and a client whose clock is the machine's.
-/// # let settings = test_util::Nodes::start(3).client().node_timeout(Duration::from_secs(1));
-/// # let redlock = settings.clock(&test_util::Clock::default()).build()?;
-/// use quorlock::{Loss, test_util};
+/// # let settings = quorlock_test::Nodes::start(3).client().node_timeout(Duration::from_secs(1));
+/// # let redlock = settings.clock(&quorlock_test::Clock::default()).build()?;
+/// use quorlock::Loss;
 /// use std::time::Duration;
 ///
 /// let lease = redlock.acquire("orders/42").ttl(Duration::from_secs(60)).await?;
 /// assert!(lease.is_valid());
-/// test_util::advance(Duration::from_secs(60));
+/// quorlock_test::advance(Duration::from_secs(60));
 /// assert!(!lease.is_valid());
 /// assert_eq!(lease.lost().await, Loss::Expired);
 /// # Ok(())
@@ -80,18 +63,17 @@ pub fn advance(by: Duration) {
 /// the tests of all threads.
 ///
 /// ```
-/// use quorlock::{Redlock, test_util::Clock};
+/// use quorlock::Redlock;
+/// use quorlock_test::Clock;
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let clock = Clock::default();
-/// let redlock = Redlock::builder()
-///     .nodes(["redis://127.0.0.1"])
-/// #   .test_nodes(&quorlock::test_util::Nodes::start(1))
-/// #   .node_timeout(Duration::from_secs(1))
-///     .clock(&clock)
-///     .build()?;
+/// let builder = Redlock::builder().nodes(["redis://127.0.0.1"]);
+/// # let builder = quorlock_test::Nodes::start(1).client_with(builder);
+/// # let builder = builder.node_timeout(Duration::from_secs(1));
+/// let redlock = builder.clock(&clock).build()?;
 /// let lease = redlock.acquire("orders/42").ttl(Duration::from_secs(60)).await?;
 /// clock.advance(Duration::from_secs(60));
 /// assert!(!lease.is_valid());
@@ -114,7 +96,7 @@ impl Clock {
 }
 
 impl Builder {
-    /// Sets the clock of the client; see [`test_util::Clock`](Clock).
+    /// Sets the clock of the client, for tests; see `Clock` of the crate `quorlock-test`.
     pub fn clock(self, clock: &Clock) -> Self {
         self.living_by(time::Clock::Other(clock.0.clone()))
     }
@@ -171,14 +153,14 @@ impl PendingWork {
 /// of a test:
 ///
 /// ```
-/// use quorlock::test_util;
+/// use quorlock_test::pending_work;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let redlock = test_util::Nodes::start(3).client().build()?;
+/// # let redlock = quorlock_test::Nodes::start(3).client().build()?;
 /// drop(redlock.acquire("orders/42").await?);
 /// redlock.close().await?;
-/// assert!(test_util::pending_work(&redlock).is_empty());
+/// assert!(pending_work(&redlock).is_empty());
 /// # Ok(())
 /// # }
 /// ```
@@ -201,7 +183,16 @@ pub fn token_confirmations(redlock: &Redlock) -> u64 {
 
 /// Returns the number of times that a freed key has caused the client to check a waiter. The number
 /// grows with the number of freed keys, not with the number of waiters.
-#[doc(hidden)]
 pub fn waiter_checks(redlock: &Redlock) -> u64 {
     redlock.inner().driver.waiter_checks()
+}
+
+/// Replaces the nodes of `builder`, and keeps its other settings.
+pub fn replace_nodes(builder: Builder, urls: impl IntoIterator<Item = String>) -> Builder {
+    builder.without_nodes().nodes(urls)
+}
+
+/// Returns true if tasks of `runtime` can use timers.
+pub fn has_timers(runtime: &Handle) -> bool {
+    lack(runtime) != Some(RuntimeDriver::Time)
 }

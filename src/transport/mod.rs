@@ -6,18 +6,18 @@
 //! module [`node`](crate::node) decides when to connect and how long to try.
 
 mod address;
-#[cfg(all(test, feature = "test-util"))]
-mod inside;
 mod sockets;
+#[cfg(test)]
+mod stub_node;
 #[cfg(feature = "tls-rustls")]
 mod tls;
 
 pub(crate) use address::{Address, TcpAddress, TcpOptions};
-#[cfg(all(test, feature = "test-util"))]
-pub(crate) use inside::Inside;
 pub(crate) use sockets::Sockets;
 #[cfg(feature = "tls-rustls")]
 pub(crate) use sockets::Tls;
+#[cfg(test)]
+pub(crate) use stub_node::StubNode;
 #[cfg(feature = "tls-rustls")]
 pub(crate) use tls::{BadFile, TlsFiles};
 

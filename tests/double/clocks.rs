@@ -1,8 +1,8 @@
 //! Clocks of nodes that step, as clients see them that do other things, or nothing.
 
 use crate::{ms, secs};
-use quorlock::test_util::Nodes;
 use quorlock::{Lease, Redlock};
+use quorlock_test::Nodes;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 

@@ -1,4 +1,4 @@
-//! Nodes in the process of a test (`test_util::Nodes`): they do what real nodes do, in time that the test moves.
+//! Nodes in the process of a test (`quorlock_test::Nodes`): they do what real nodes do, in time that the test moves.
 
 mod clocks;
 mod scenes;

@@ -4,8 +4,8 @@
 use crate::stage::same_with_clocks;
 use crate::stage::{Act, Stage, all_told, refusal, same, votes};
 use crate::{SOON, eventually, ms, secs};
-use quorlock::test_util::pending_work;
 use quorlock::{Redlock, VoteEligibility};
+use quorlock_test::pending_work;
 
 const R: &str = "r";
 

@@ -2,8 +2,8 @@
 
 use crate::{SOON, eventually, ms, secs};
 use kit::{Cluster, Direction, Proxy, Server};
-use quorlock::test_util::{Nodes, Trouble};
 use quorlock::{AcquireError, Builder, Lease, NodeFailure, NodeReport, NodeVote, Redlock};
+use quorlock_test::{Nodes, Trouble};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Time for nodes in the process: as it passes, paused, moved; with and without a runtime.
 
 use crate::{SOON, eventually, ms, secs};
-use quorlock::test_util::{Clock, Nodes, pending_work};
 use quorlock::{Loss, ReleaseOutcome};
+use quorlock_test::{Clock, Nodes, pending_work};
 use std::thread;
 use std::time::Duration;
 use tokio::runtime::Runtime;

@@ -1,8 +1,8 @@
 //! What a test can do to nodes in its process.
 
 use crate::{eventually, ms, secs};
-use quorlock::test_util::{Nodes, Trouble, pending_work};
 use quorlock::{ConfigError, Redlock, RestartGuard, VoteEligibility};
+use quorlock_test::{Nodes, Trouble, pending_work};
 
 fn client(nodes: &Nodes) -> Redlock {
     nodes.client().build().expect("good settings")
@@ -44,7 +44,7 @@ fn numbers_of_nodes_that_cannot_work_are_refused_as_always() {
 async fn settings_from_elsewhere_are_put_on_them() {
     let nodes = Nodes::start(3);
     let settings = Redlock::builder().nodes(["redis://10.0.0.1"]).key_prefix("lock:");
-    let redlock = settings.test_nodes(&nodes).build().expect("good settings");
+    let redlock = nodes.client_with(settings).build().expect("good settings");
     let _lease = redlock.acquire("r").await.expect("a free lock");
     assert_eq!(nodes.count("lock:r"), 3);
     let names: Vec<_> = redlock.nodes().iter().map(|node| node.name().to_owned()).collect();

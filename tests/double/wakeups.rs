@@ -1,8 +1,8 @@
 //! Who waits for a lock is told when it is free, whoever has let go of it, and how.
 
 use crate::{ms, secs};
-use quorlock::test_util::Nodes;
 use quorlock::{AcquireError, Lease, Redlock, ReleaseOutcome, RetryPolicy};
+use quorlock_test::Nodes;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};

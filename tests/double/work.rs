@@ -1,8 +1,8 @@
 //! Work under a lock, through an outage that ends the lease and lets nobody confirm the release.
 
 use crate::ms;
-use quorlock::test_util::Nodes;
 use quorlock::{ReleaseError, UsingError};
+use quorlock_test::Nodes;
 
 fn assert_overrun(done: Result<bool, UsingError<bool>>) {
     match done {

@@ -285,7 +285,6 @@ async fn a_closed_client_leaves_no_connection_though_handles_are_left() {
 }
 
 /// Closes a client, or drops it, once an idle node hangs as `is_so` waits for: nothing is kept for that node.
-#[cfg(feature = "test-util")]
 async fn ends_while_a_node_hangs(is_closed: bool, is_so: impl AsyncFnOnce(&Redlock)) {
     let cluster = Cluster::start(3);
     // A connection that is silent is given up after ten times the node timeout.
@@ -293,7 +292,7 @@ async fn ends_while_a_node_hangs(is_closed: bool, is_so: impl AsyncFnOnce(&Redlo
     let redlock = builder.build().expect("good settings");
     redlock.try_acquire("r").await.expect("free").release().await.expect("nodes are up");
     redlock.ready().await.expect("there is a runtime");
-    let is_owed = || quorlock::test_util::pending_work(&redlock).releases > 0;
+    let is_owed = || quorlock_test::pending_work(&redlock).releases > 0;
     eventually("nothing is owed", || !is_owed()).await;
     cluster[2].stop();
     is_so(&redlock).await;
@@ -306,20 +305,17 @@ async fn ends_while_a_node_hangs(is_closed: bool, is_so: impl AsyncFnOnce(&Redlo
     eventually("its tasks have ended", || tasks() == 0).await;
 }
 
-#[cfg(feature = "test-util")]
 #[tokio::test]
 async fn a_closed_client_does_not_wait_for_a_node_that_hangs_to_tell_the_time() {
     // Idle connections are asked for the time every five seconds.
     ends_while_a_node_hangs(true, async |_| tokio::time::sleep(ms(6_000)).await).await;
 }
 
-#[cfg(feature = "test-util")]
 #[tokio::test]
 async fn a_dropped_client_does_not_wait_for_a_node_that_hangs_to_tell_the_time() {
     ends_while_a_node_hangs(false, async |_| tokio::time::sleep(ms(6_000)).await).await;
 }
 
-#[cfg(feature = "test-util")]
 #[tokio::test]
 async fn a_closed_client_does_not_wait_for_a_node_that_is_known_to_hang() {
     let is_known = async |redlock: &Redlock| {

@@ -1,6 +1,5 @@
 //! Fencing tokens: numbers that grow with every holder.
 
-#[cfg(feature = "test-util")]
 use crate::MAX_TTL;
 use crate::{builder, client, eventually, ms};
 use kit::Cluster;
@@ -78,7 +77,6 @@ async fn the_counter_stands_beside_the_lock_and_outlives_it_for_its_ttl() {
 }
 
 /// A plain release costs a third of one that goes to the counter, too.
-#[cfg(feature = "test-util")]
 #[tokio::test]
 async fn a_release_goes_to_the_counter_only_where_half_of_its_time_is_over() {
     let cluster = Cluster::start(3);
@@ -86,7 +84,7 @@ async fn a_release_goes_to_the_counter_only_where_half_of_its_time_is_over() {
     let shorten = || cluster.iter().for_each(|node| drop(node.cmd(&["PEXPIRE", COUNTER, "9000"])));
     let touched = || cluster.iter().filter(|node| node.pttl(COUNTER) > 9_000).count();
     for (late, are_touched) in [(MAX_TTL / 3, 0), (MAX_TTL * 2 / 3, 3)] {
-        let clock = quorlock::test_util::Clock::default();
+        let clock = quorlock_test::Clock::default();
         let redlock = builder(&cluster).fenced().ttl(MAX_TTL).token_ttl(MAX_TTL).clock(&clock);
         let redlock = redlock.build().expect("good settings");
         let lease = redlock.acquire("r").await.expect("a free lock");
@@ -108,11 +106,9 @@ async fn counters_that_differ_are_brought_together_by_a_second_round() {
         for (node, number) in cluster.iter().zip(stands) {
             node.set(COUNTER, number.to_string());
         }
-        #[cfg(feature = "test-util")]
-        let confirmations = quorlock::test_util::token_confirmations(&redlock);
+        let confirmations = quorlock_test::token_confirmations(&redlock);
         let lease = redlock.acquire("r").fenced().await.expect("a free lock");
-        #[cfg(feature = "test-util")]
-        assert_eq!(quorlock::test_util::token_confirmations(&redlock), confirmations + 1);
+        assert_eq!(quorlock_test::token_confirmations(&redlock), confirmations + 1);
         let token = lease.token().expect("it is fenced").get();
         // It depends on who answered first.
         assert!([stands[1] + 1, stands[2] + 1].contains(&token), "{token} of {stands:?}");
@@ -199,7 +195,6 @@ async fn what_is_extended_or_released_lowers_no_counter() {
 }
 
 /// Nodes that missed a grant agree with the others again, as they are asked to go on from the highest number.
-#[cfg(feature = "test-util")]
 #[tokio::test]
 async fn a_client_whose_wall_clock_is_behind_goes_on_from_what_it_has_seen() {
     let cluster = Cluster::start(3);
@@ -212,7 +207,7 @@ async fn a_client_whose_wall_clock_is_behind_goes_on_from_what_it_has_seen() {
         node.set(COUNTER, (start - missed).to_string());
     }
     assert_eq!(token_of(&redlock).await.get(), start + 2);
-    assert_eq!(quorlock::test_util::token_confirmations(&redlock), 0);
+    assert_eq!(quorlock_test::token_confirmations(&redlock), 0);
 }
 
 #[tokio::test]

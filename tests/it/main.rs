@@ -47,7 +47,6 @@ mod nodes;
 mod observer;
 mod odd_places;
 mod operations;
-#[cfg(feature = "test-util")]
 mod own_clock;
 mod ownership;
 mod processes;
@@ -65,13 +64,11 @@ mod seldom;
 #[cfg(feature = "serde")]
 mod serialized;
 mod sets;
-#[cfg(feature = "test-util")]
 mod sets_in_line;
 mod sets_told;
 mod settings;
 mod setups;
 mod silence;
-#[cfg(feature = "test-util")]
 mod spoilt;
 #[path = "../../examples/fencing/stale.rs"]
 mod stale;

@@ -163,11 +163,11 @@ async fn a_node_that_goes_and_comes_is_told_once_each() {
     assert!(of_it.iter().zip(&expected).all(is_it), "{of_it:?}");
 }
 
-#[cfg(all(feature = "test-util", target_os = "linux"))]
+#[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_restarted_node_is_told_to_be_quarantined_and_then_to_count_again() {
     let cluster = crate::restarts::old(3).await;
-    let clock = quorlock::test_util::Clock::default();
+    let clock = quorlock_test::Clock::default();
     let settings = builder(&cluster).max_ttl(HOUR).clock(&clock);
     let (redlock, diary) = observed(settings).await;
     let name = redlock.nodes()[1].name().to_owned();

@@ -2,8 +2,8 @@
 
 use crate::{builder, eventually, ms};
 use kit::Cluster;
-use quorlock::test_util::Clock;
 use quorlock::{AcquireError, Loss, Redlock};
+use quorlock_test::Clock;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 

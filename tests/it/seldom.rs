@@ -134,13 +134,12 @@ async fn what_an_unpolled_acquire_has_won_is_given_up_when_its_validity_is_over(
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
-#[cfg(feature = "test-util")]
 #[tokio::test]
 async fn what_an_unpolled_acquire_has_won_does_not_count_as_under_way_beyond_its_validity() {
     let cluster = Cluster::start(3);
     let redlock = warm(hasty(&cluster)).await;
     let forgotten = polled_once(redlock.acquire("r").ttl(ms(400)).wait(SOON * 9)).await;
-    let rounds = || quorlock::test_util::pending_work(&redlock).rounds;
+    let rounds = || quorlock_test::pending_work(&redlock).rounds;
     assert_eq!(rounds(), 1);
     eventually("nobody else wants it, and it is given up", || rounds() == 0).await;
     drop(forgotten);

@@ -5,8 +5,9 @@
 
 use crate::{MAX_TTL, SOON, ms};
 use futures::FutureExt;
-use quorlock::test_util::{Nodes, pending_work, waiter_checks};
+use quorlock::test_util::waiter_checks;
 use quorlock::{Acquire, Lease, Redlock, RetryPolicy};
+use quorlock_test::{Nodes, pending_work};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

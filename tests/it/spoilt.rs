@@ -2,8 +2,8 @@
 
 use crate::{MAX_TTL, builder, client, eventually, ms};
 use kit::{Cluster, Server};
-use quorlock::test_util::Clock;
 use quorlock::{AcquireError, ExtendError, Lease, Redlock, ReleaseOutcome};
+use quorlock_test::Clock;
 use std::time::Duration;
 
 const COUNTER: &str = "r#quorlock:token:{r}";

@@ -5,8 +5,8 @@ use crate::nodes::R;
 use crate::scene::Scene;
 use crate::stage::eventually;
 use crate::{LONG, STEP};
-use quorlock::test_util::pending_work;
 use quorlock::{Acquire, AcquireError, Lease, RetryPolicy};
+use quorlock_test::pending_work;
 
 async fn won(acquire: Acquire) -> Lease {
     acquire.await.expect("free, or free in time")

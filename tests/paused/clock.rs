@@ -3,8 +3,8 @@
 use crate::nodes::R;
 use crate::stage::{Bell, Stage, advance, at_once, finish, turn};
 use crate::{LONG, STEP, builder};
-use quorlock::test_util::{self, PendingWork, pending_work};
 use quorlock::{AcquireError, Loss};
+use quorlock_test::{PendingWork, pending_work};
 use std::pin::Pin;
 use std::thread;
 use std::time::Duration;
@@ -34,12 +34,12 @@ fn a_lease_is_lost_when_time_is_moved_past_its_end() {
     stage.run(async |nodes| {
         let redlock = builder(nodes).build().expect("good settings");
         let lease = redlock.try_acquire(R).ttl(LONG).await.expect("a free lock");
-        test_util::advance(LONG / 2);
+        quorlock_test::advance(LONG / 2);
         assert!(lease.is_valid() && lease.validity() < LONG / 2);
         let mut losing = Box::pin(lease.lost());
         assert!(Bell::rung().poll(losing.as_mut()).is_pending(), "not yet");
         // Tokio's clock is not needed for that.
-        test_util::advance(LONG / 2);
+        quorlock_test::advance(LONG / 2);
         assert!(!lease.is_valid());
         assert_eq!(losing.await, Loss::Expired);
         // The nodes have clocks of their own.
@@ -58,7 +58,7 @@ fn the_wall_clock_may_jump_by_hours_either_way() {
             assert!(lease.token() > last, "{:?} after {last:?}", lease.token());
             last = lease.token();
             let before = lease.validity();
-            test_util::shift_wall_clock(hours * 3_600);
+            quorlock_test::shift_wall_clock(hours * 3_600);
             assert!(lease.is_valid() && lease.validity() <= before);
             assert!(lease.validity() > before / 2, "{before:?} {:?}", lease.validity());
             lease.release().await.expect("all nodes are well");

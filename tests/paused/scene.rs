@@ -3,8 +3,8 @@
 use crate::nodes::{Nodes, R};
 use crate::stage::{at_once, eventually, finish, turn};
 use crate::{LONG, SOON, builder};
-use quorlock::test_util::pending_work;
 use quorlock::{Acquire, Lease, NodeState, Redlock};
+use quorlock_test::pending_work;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tokio::runtime::Handle;

@@ -60,7 +60,7 @@ impl Stage {
 
 /// Moves both clocks.
 pub(crate) async fn advance(by: Duration) {
-    quorlock::test_util::advance(by);
+    quorlock_test::advance(by);
     tokio::time::advance(by).await;
 }
 

@@ -18,16 +18,13 @@
 //!         }
 //!     }
 //! }
-//! # #[cfg(feature = "test-util")]
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! #     let nodes = quorlock::test_util::Nodes::start(3);
+//! #     let nodes = quorlock_test::Nodes::start(3);
 //! #     let redlock = nodes.client().observer(Pager).build()?;
 //! #     redlock.acquire("orders/42").await?.lost().await;
 //! #     Ok(())
 //! # }
-//! # #[cfg(not(feature = "test-util"))]
-//! # fn main() {}
 //! ```
 //!
 //! # Events

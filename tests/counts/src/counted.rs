@@ -2,7 +2,7 @@
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use quorlock::test_util::{Alarm, Bell, Gate, Stream, World};
+use quorlock_test::{Alarm, Bell, Gate, Stream, World};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;

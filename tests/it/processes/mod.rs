@@ -1,9 +1,7 @@
 //! Several processes that want the same lock.
 
-#[cfg(feature = "test-util")]
 mod drawing;
 mod late;
-#[cfg(feature = "test-util")]
 mod skewed;
 mod thawed;
 mod work;

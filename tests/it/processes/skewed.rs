@@ -4,7 +4,7 @@
 //! [`Part`] in the environment.
 
 use kit::{Cluster, Rerun, Server};
-use quorlock::{Lease, Redlock, test_util};
+use quorlock::{Lease, Redlock};
 use redis::AsyncCommands;
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
@@ -95,10 +95,14 @@ impl Contender for Ours {
     type Held = Lease;
 
     async fn acquire(&mut self, key: &str) -> Won<Lease> {
-        let confirmations = test_util::token_confirmations(&self.0);
+        let confirmations = quorlock_test::token_confirmations(&self.0);
         let held = self.0.acquire(key).fenced().await.expect("its turn comes");
         let token = held.token().expect("it is fenced").get();
-        Won { held, token, is_at_once: test_util::token_confirmations(&self.0) == confirmations }
+        Won {
+            held,
+            token,
+            is_at_once: quorlock_test::token_confirmations(&self.0) == confirmations,
+        }
     }
 
     async fn release(&mut self, held: Lease) {

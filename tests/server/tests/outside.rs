@@ -1,6 +1,6 @@
 //! What happens to a server without a client's asking for it.
 
-use quorlock::test_util::server_model::{Config, ConnId, Kind, Output, Server, Trouble};
+use quorlock_test::server_model::{Config, ConnId, Kind, Output, Server, Trouble};
 use std::iter;
 
 const NOW: u64 = 1_000_000_000_300;

@@ -98,7 +98,7 @@ impl Worker {
 
     /// Nothing is under way in a client that was closed.
     pub(crate) fn check_census(&self) {
-        let pending_work = quorlock::test_util::pending_work(&self.redlock);
+        let pending_work = quorlock_test::pending_work(&self.redlock);
         if !pending_work.is_empty() {
             let how = format!("p{}: {pending_work:?}", self.process);
             self.checker.books().broken(Rule::NoRemains, how);

@@ -4,7 +4,7 @@ use crate::clock::Instant;
 use crate::event::WorldEvent;
 use crate::process::Beat;
 use crate::shared::Shared;
-use quorlock::test_util::Gate;
+use quorlock_test::Gate;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -7,7 +7,7 @@ use crate::node::NodeHost;
 use crate::process::Process;
 use crate::shared::Core;
 use crate::worker::name;
-use quorlock::test_util::server_model::{Kind, Stored};
+use quorlock_test::server_model::{Kind, Stored};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@ use crate::event::{EventId, WorldEvent};
 use crate::gate::TaskGate;
 use crate::shared::{Core, Shared};
 use futures::future::BoxFuture;
-use quorlock::test_util::{Alarm, Bell, Gate, Stream, World};
+use quorlock_test::{Alarm, Bell, Gate, Stream, World};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

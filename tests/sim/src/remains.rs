@@ -6,7 +6,7 @@ use crate::shared::Core;
 use crate::trace::note;
 use crate::world::World;
 use quorlock::Redlock;
-use quorlock::test_util::server_model::Phase;
+use quorlock_test::stream::Phase;
 use std::sync::atomic::Ordering;
 
 impl World {
@@ -14,7 +14,7 @@ impl World {
     /// and no key stands because nobody has deleted it.
     pub(crate) fn check_delivered(&mut self) {
         let clients = self.hosts.iter().filter_map(|host| host.redlock.as_ref());
-        let is_held = |client: &Redlock| quorlock::test_util::pending_work(client).leases > 0;
+        let is_held = |client: &Redlock| quorlock_test::pending_work(client).leases > 0;
         if !self.scenario.mode.is_whole() || clients.into_iter().any(is_held) {
             return;
         }

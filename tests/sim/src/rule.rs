@@ -52,7 +52,7 @@ rules! {
     Fairness "In one process, waiters of a resource queue in FIFO order (DESIGN, section 6).",
     Closes "close() returns when every release is delivered (Redlock::close).",
     NoKeys "Nothing stays locked once all clients are closed (DESIGN, I5).",
-    NoRemains "A closed client has nothing under way: no lease, waiter, attempt or release (test_util::PendingWork).",
+    NoRemains "A closed client has nothing under way: no lease, waiter, attempt or release (quorlock_test::PendingWork).",
     NoTasks "The tasks of a closed client end, and with them its connections (DESIGN, section 5).",
     NoAlarms "Whoever is gone has no alarm set (DESIGN, I12).",
     Stalled "Nothing is written to a node that leaves a command unanswered (DESIGN, section 5).",

@@ -2,8 +2,8 @@
 
 use crate::shared::Shared;
 use futures::future::BoxFuture;
-use quorlock::test_util::Stream;
-use quorlock::test_util::server_model::{Carrier, StreamEnd, Wire};
+use quorlock_test::Stream;
+use quorlock_test::stream::{Carrier, StreamEnd, Wire};
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;

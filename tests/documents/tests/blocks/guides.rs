@@ -5,7 +5,7 @@ mod pay {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_paid_has_a_token_and_leaves_no_lock() {
-        let nodes = quorlock::test_util::Nodes::start(3);
+        let nodes = quorlock_test::Nodes::start(3);
         let redlock = nodes.client().build().expect("good settings");
         pay(redlock.clone()).await.expect("a token");
         redlock.close().await.expect("all is released");

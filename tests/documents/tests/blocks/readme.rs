@@ -19,7 +19,7 @@ mod update_stock {
 
     #[tokio::test(start_paused = true)]
     async fn acquire_waits_at_most_five_seconds() {
-        let nodes = quorlock::test_util::Nodes::start(3);
+        let nodes = quorlock_test::Nodes::start(3);
         let redlock = nodes.client().build().expect("valid settings");
         nodes.hold("stock/7", Duration::from_secs(60));
         let start = tokio::time::Instant::now();
@@ -37,7 +37,7 @@ mod import {
 
     #[tokio::test(start_paused = true)]
     async fn renewed_lease_is_released_after_the_work() {
-        let nodes = quorlock::test_util::Nodes::start(3);
+        let nodes = quorlock_test::Nodes::start(3);
         let redlock = nodes.client().build().expect("valid settings");
         import(&redlock).await.expect("the lock is free");
         redlock.close().await.expect("all releases are delivered");
@@ -50,7 +50,7 @@ mod rebuild_index {
 
     #[tokio::test(start_paused = true)]
     async fn using_returns_the_output_and_releases() {
-        let nodes = quorlock::test_util::Nodes::start(3);
+        let nodes = quorlock_test::Nodes::start(3);
         let redlock = nodes.client().build().expect("valid settings");
         assert_eq!(rebuild_index(&redlock).await.ok(), Some(1_000));
         redlock.close().await.expect("all releases are delivered");
@@ -64,7 +64,7 @@ mod campaign {
 
     #[tokio::test(start_paused = true)]
     async fn leader_keeps_the_lock_until_its_client_is_closed() {
-        let nodes = quorlock::test_util::Nodes::start(3);
+        let nodes = quorlock_test::Nodes::start(3);
         let [first, second] = [(); 2].map(|()| nodes.client().build().expect("valid settings"));
         let leader = first.clone();
         let leading = tokio::spawn(async move { campaign(&leader).await });
@@ -78,7 +78,7 @@ mod campaign {
 
     #[tokio::test(start_paused = true)]
     async fn leader_that_lost_its_lease_campaigns_again() {
-        let nodes = quorlock::test_util::Nodes::start(3);
+        let nodes = quorlock_test::Nodes::start(3);
         let redlock = nodes.client().build().expect("valid settings");
         let leader = redlock.clone();
         let leading = tokio::spawn(async move { campaign(&leader).await });
@@ -101,7 +101,7 @@ mod pay {
 
     #[tokio::test(start_paused = true)]
     async fn response_depends_on_the_refusal() {
-        let nodes = quorlock::test_util::Nodes::start(3);
+        let nodes = quorlock_test::Nodes::start(3);
         let redlock = nodes.client().build().expect("valid settings");
         assert_eq!(pay(&redlock, 42).await, (200, None));
         nodes.hold("orders/42", Duration::from_secs(5));

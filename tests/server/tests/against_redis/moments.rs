@@ -3,7 +3,7 @@
 use crate::frames;
 use crate::real::{Real, connect, packed, read_frame};
 use kit::eventually;
-use quorlock::test_util::server_model::{Config, Fsync, Output, Server, Trouble, Version};
+use quorlock_test::server_model::{Config, Fsync, Output, Server, Trouble, Version};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::TcpStream;

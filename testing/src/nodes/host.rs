@@ -1,11 +1,9 @@
 //! A simulated host: its server, its wall clock, and its packets.
 
+use super::alarm::Vigil;
 use super::clock::RuntimeClock;
-use crate::protocol::Time;
 use crate::server_model::{Config, ConnId, Server};
-use crate::time::{Alarm, Ring, TimeSource};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Uptime of the nodes at the start of a test: one day, so the restart guard does not exclude any.
@@ -29,14 +27,13 @@ pub(super) enum Packet {
 
 /// A scheduled event of the network. Dropping it cancels it.
 pub(super) struct Planned {
-    pub(super) at: Time,
-    _alarm: Alarm,
-    _bell: Arc<dyn Ring>,
+    pub(super) at: Duration,
+    _alarm: Vigil,
 }
 
 impl Planned {
-    pub(super) fn new(at: Time, alarm: Alarm, bell: Arc<dyn Ring>) -> Self {
-        Self { at, _alarm: alarm, _bell: bell }
+    pub(super) fn new(at: Duration, alarm: Vigil) -> Self {
+        Self { at, _alarm: alarm }
     }
 }
 

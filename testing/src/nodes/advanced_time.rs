@@ -1,12 +1,11 @@
 //! The time of in-process nodes and their clients.
 
-use crate::protocol::Time;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// Initial time (30 days): late enough that differences of times do not reach zero.
-pub(super) const START: Time = Time::from_nanos(30 * 24 * 3_600 * 1_000_000_000);
+pub(super) const START: Duration = Duration::from_secs(30 * 24 * 3_600);
 
 /// Maximum total advance (292 years), so that adding a timeout to a time does not overflow.
 const FARTHEST: u64 = u64::MAX / 2;
@@ -30,10 +29,11 @@ impl AdvancedTime {
         let _ = self.ahead_ns.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add);
     }
 
-    pub(super) fn now(&self) -> Time {
+    /// The time since an arbitrary origin.
+    pub(super) fn now(&self) -> Duration {
         let passed = Instant::now().saturating_duration_since(self.origin);
         let ahead = Duration::from_nanos(self.ahead_ns.load(Ordering::SeqCst));
-        let now = START.after(passed).after(ahead).as_nanos();
-        Time::from_nanos(self.latest_ns.fetch_max(now, Ordering::SeqCst).max(now))
+        let now = u64::try_from((START + passed + ahead).as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(self.latest_ns.fetch_max(now, Ordering::SeqCst).max(now))
     }
 }

@@ -2,13 +2,7 @@
 
 use super::run::{Answer, Body, Run};
 use super::{acquire, acquire_fenced, extend, fenced, look, release};
-
-const ACQUIRE: &str = include_str!("../../wire/scripts/acquire.lua");
-const ACQUIRE_FENCED: &str = include_str!("../../wire/scripts/acquire_fenced.lua");
-const EXTEND: &str = include_str!("../../wire/scripts/extend.lua");
-const RELEASE: &str = include_str!("../../wire/scripts/release.lua");
-const LOOK: &str = include_str!("../../wire/scripts/read.lua");
-const FENCED: &str = include_str!("../../wire/scripts/fenced.lua");
+use quorlock::test_util::scripts::{ACQUIRE, ACQUIRE_FENCED, EXTEND, FENCED, READ, RELEASE};
 
 /// A script that the model has written anew.
 pub(super) struct Script {
@@ -26,7 +20,7 @@ impl Script {
             ACQUIRE_FENCED => acquire_fenced::run,
             EXTEND => extend::run,
             RELEASE => release::run,
-            LOOK => look::run,
+            READ => look::run,
             _ => return None,
         };
         Some(Self { body, is_fenced: inside.is_some() })

@@ -5,26 +5,24 @@ mod alarm;
 mod clock;
 mod faults;
 mod host;
+mod lock;
 mod network;
-mod stream;
 mod which;
 
-pub use stream::{Carrier, Phase, StreamEnd, Wire};
 pub use which::Which;
 
-use crate::client::Builder;
 use crate::server_model::Trouble;
-use crate::time::Clock;
 use clock::RuntimeClock;
 use network::Network;
+use quorlock::{Builder, Redlock, test_util};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// In-process Redis nodes for testing your own code. A single call makes a lock contended, lost,
-/// slow or unavailable. `docs/TESTING.md` has [an example of each fault](crate::_docs::testing).
+/// slow or unavailable. [The crate's page](crate#faults) has an example of each fault.
 ///
-/// Create a client with [`client`](Self::client), or with [`Builder::test_nodes`]. The client is
+/// Create a client with [`client`](Self::client) or [`client_with`](Self::client_with). The client is
 /// the same as in production, except for its sockets and its clock. The nodes reply exactly as
 /// Redis 7.0 does, byte for byte. quorlock's own simulation uses these nodes, and its tests compare
 /// them with real servers.
@@ -34,7 +32,8 @@ use std::time::Duration;
 /// runtime.
 ///
 /// ```
-/// use quorlock::{AcquireError, test_util::Nodes};
+/// use quorlock::AcquireError;
+/// use quorlock_test::Nodes;
 /// use std::time::Duration;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -56,7 +55,7 @@ use std::time::Duration;
 /// test. In other tests, time passes normally. [`advance`](Self::advance) advances the clock in
 /// both cases.
 ///
-/// [`test_util::advance`](super::advance) does not affect these clients. A client that is given its
+/// The function [`advance`](crate::advance) does not affect these clients. A client that is given its
 /// [own clock](Builder::clock) no longer uses the nodes' clock.
 ///
 /// # Randomness
@@ -77,10 +76,35 @@ impl Nodes {
     }
 
     /// Returns a builder for a client of all nodes, with the default settings of
-    /// [`Redlock::builder`](crate::Redlock::builder). Several clients compete for locks like
-    /// clients in different processes. The nodes are named `node0:6379`, `node1:6379` and so on.
+    /// [`Redlock::builder`]. Several clients compete for locks like clients in different processes.
+    /// The nodes are named `node0:6379`, `node1:6379` and so on.
     pub fn client(&self) -> Builder {
-        Builder::default().test_nodes(self).seed(self.network.next_seed())
+        self.client_with(Redlock::builder()).seed(self.network.next_seed())
+    }
+
+    /// Replaces the nodes of `builder` with all of these nodes, and keeps the other settings. Use it
+    /// if the settings come from another source, such as a file. Otherwise use
+    /// [`client`](Self::client). TLS must be set before this call.
+    ///
+    /// ```
+    /// use quorlock::Redlock;
+    /// use quorlock_test::Nodes;
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let settings = Redlock::builder().nodes(["redis://10.0.0.1"]).ttl(Duration::from_secs(5));
+    /// let nodes = Nodes::start(3);
+    /// let redlock = nodes.client_with(settings).build()?;
+    ///
+    /// let lease = redlock.acquire("orders/42").await?;
+    /// assert!(lease.validity() <= Duration::from_secs(5));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn client_with(&self, builder: Builder) -> Builder {
+        let urls = (0..self.network.count()).map(network::url);
+        test_util::replace_nodes(builder, urls).world(self.network.clone())
     }
 
     /// Selects some of the nodes, for example `2`, `..3` or `[0, 4]`. Methods of the returned value
@@ -101,7 +125,7 @@ impl Nodes {
     }
 
     /// Makes another client the holder of the lock for the duration `lasting`, regardless of the
-    /// current holder. The [metadata](crate::NodeReport::holder) of the other client's lock is
+    /// current holder. The [metadata](quorlock::NodeReport::holder) of the other client's lock is
     /// `somebody else`. `key` is the client's key prefix followed by the resource.
     pub fn hold(&self, key: impl AsRef<[u8]>, lasting: Duration) {
         self.each(|network, node| network.hold(node, key.as_ref(), lasting));
@@ -133,7 +157,7 @@ impl Nodes {
 
     /// Restarts the nodes' processes. Running processes are killed first. All keys are lost unless
     /// the nodes [persist](Self::persist) them. Because of the [restart
-    /// guard](crate::RestartGuard), grants of a restarted node do not count until `max_ttl` has
+    /// guard](quorlock::RestartGuard), grants of a restarted node do not count until `max_ttl` has
     /// elapsed.
     pub fn restart(&self) {
         self.each(Network::restart);
@@ -192,17 +216,6 @@ impl Nodes {
 
     fn each(&self, act: impl Fn(&Network, usize)) {
         self.chosen.iter().for_each(|node| act(&self.network, *node));
-    }
-}
-
-impl Builder {
-    /// Replaces the client's nodes with in-process nodes; see [`test_util::Nodes`](Nodes). Use it
-    /// if the settings come from another source, such as a file. Otherwise use [`Nodes::client`].
-    /// TLS must be set before this call.
-    pub fn test_nodes(self, nodes: &Nodes) -> Self {
-        let urls = (0..nodes.network.count()).map(network::url);
-        let builder = self.without_nodes().nodes(urls).transport(nodes.network.clone());
-        builder.living_by(Clock::Other(nodes.network.clock().clone()))
     }
 }
 

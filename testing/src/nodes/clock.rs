@@ -1,15 +1,13 @@
 //! The clock that in-process nodes share with their clients.
 
 use super::advanced_time::{AdvancedTime, START};
-use super::alarm::{Vigil, Watch};
-use crate::protocol::Time;
-use crate::sync::lock;
-use crate::time::{Ring, SourceAlarm, TimeSource};
+use super::alarm::{Callback, Vigil, Watch};
+use super::lock::lock;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// Wall clock at [`START`], in microseconds since 1970: 1 January 2026, 00:00 UTC.
-const START_WALL_US: u64 = 1_767_225_600_000_000;
+/// Wall clock at [`START`], as the time since 1970: 1 January 2026, 00:00 UTC.
+const START_WALL: Duration = Duration::from_secs(1_767_225_600);
 
 /// The clock of in-process nodes and their clients, with its alarms.
 pub(super) struct RuntimeClock {
@@ -30,69 +28,58 @@ impl RuntimeClock {
             watch.look_again();
         }
     }
-}
 
-impl TimeSource for RuntimeClock {
-    fn now(&self) -> Time {
+    pub(super) fn now(&self) -> Duration {
         self.time.now()
     }
 
-    fn wall_us(&self) -> u64 {
-        let passed = self.now().since(START).as_micros();
-        START_WALL_US.saturating_add(u64::try_from(passed).unwrap_or(u64::MAX))
+    /// The time since 1970.
+    pub(super) fn wall(&self) -> Duration {
+        START_WALL + self.now().saturating_sub(START)
     }
 
-    fn set_alarm(&self, at: Time, bell: Weak<dyn Ring>) -> Box<dyn SourceAlarm> {
-        let watch = Watch::new(self.time.clone(), at, bell);
+    pub(super) fn wall_us(&self) -> u64 {
+        u64::try_from(self.wall().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Calls `callback` at `at`, and then at each time that it returns, until the alarm is dropped.
+    pub(super) fn set_alarm(&self, at: Duration, callback: Callback) -> Vigil {
+        let watch = Watch::new(self.time.clone(), at, callback);
         let mut watches = lock(&self.watches);
         watches.retain(|known| known.strong_count() > 0);
         watches.push(Arc::downgrade(&watch));
         drop(watches);
-        Box::new(Vigil::begin(watch))
-    }
-
-    fn is_world(&self) -> bool {
-        true
+        Vigil::begin(watch)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::{Alarm, Clock};
-    use std::sync::mpsc::{Receiver, Sender, channel};
+    use quorlock::test_util::Alarm;
+    use std::sync::mpsc::{Receiver, channel};
     use tokio::runtime::Runtime;
 
     const PATIENCE: Duration = Duration::from_secs(20);
     const SPAN: Duration = Duration::from_secs(70);
 
-    struct Bell(Sender<Time>);
-
-    impl Ring for Bell {
-        fn ring(self: Arc<Self>, now: Time) -> Option<Time> {
-            // A closed receiver ends the alarm.
-            self.0.send(now).ok().map(|()| now.after(SPAN))
-        }
-    }
-
-    /// An alarm that is due after [`SPAN`], its callback, and the times at which it rang.
-    fn alarm(clock: &Arc<RuntimeClock>) -> (Alarm, Arc<dyn Ring>, Receiver<Time>) {
+    /// An alarm that is due after [`SPAN`], and the times at which it rang.
+    fn alarm(clock: &RuntimeClock) -> (Vigil, Receiver<Duration>) {
         let (told, heard) = channel();
-        let bell: Arc<dyn Ring> = Arc::new(Bell(told));
-        let due = clock.now().after(SPAN);
-        let alarm = Clock::Other(clock.clone()).set_alarm(due, Arc::downgrade(&bell));
-        (alarm, bell, heard)
+        // A closed receiver ends the alarm.
+        let ring = move |now| told.send(now).ok().map(|()| now + SPAN);
+        (clock.set_alarm(clock.now() + SPAN, Box::new(ring)), heard)
     }
 
     #[test]
     fn alarms_ring_in_a_runtime_after_its_end_and_without_one() {
-        let clock = Arc::new(RuntimeClock::new());
+        let clock = RuntimeClock::new();
         let runtime = Runtime::new().expect("a runtime");
-        let (inside, _bell, heard_inside) = {
+        let (inside, heard_inside) = {
             let _entered = runtime.enter();
             alarm(&clock)
         };
-        let (outside, _bell, heard_outside) = alarm(&clock);
+        let (outside, heard_outside) = alarm(&clock);
         for heard in [&heard_inside, &heard_outside] {
             assert!(heard.try_recv().is_err(), "not yet");
         }

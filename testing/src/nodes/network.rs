@@ -2,18 +2,17 @@
 
 use super::clock::RuntimeClock;
 use super::host::{Condition, NodeHost, Packet, Planned};
-use super::stream::{Carrier, Phase, StreamEnd, Wire};
-use crate::protocol::Time;
+use super::lock::lock;
 use crate::server_model::{ConnId, Output};
-use crate::sync::lock;
-use crate::time::{Clock, Ring, TimeSource};
-use crate::transport::{Address, Stream, Transport};
-use futures::future::BoxFuture;
+use crate::stream::{Carrier, Phase, StreamEnd, Wire};
+use quorlock::test_util::{Alarm, Bell, Gate, Stream, World};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 pub(super) struct Network {
     this: Weak<Self>,
@@ -35,8 +34,8 @@ struct Connection {
     /// closed it.
     server: Option<ConnId>,
     /// Packets in transit to the node, with their arrival times.
-    under_way: VecDeque<(Time, Packet)>,
-    last_arrival: Time,
+    under_way: VecDeque<(Duration, Packet)>,
+    last_arrival: Duration,
     arrival: Option<Planned>,
 }
 
@@ -49,10 +48,8 @@ pub(super) enum NetworkEvent {
     Expiry(usize),
 }
 
-struct EventBell {
-    network: Weak<Network>,
-    event: NetworkEvent,
-}
+/// Polls each task of a client when its runtime does.
+struct OpenGate;
 
 /// Exclusive access to the network during one action.
 pub(super) struct Turn<'a> {
@@ -68,9 +65,8 @@ pub(super) fn url(node: usize) -> String {
     format!("redis://node{node}")
 }
 
-fn node_at(address: &Address) -> Option<usize> {
-    let name = address.to_string();
-    name.strip_prefix("node")?.strip_suffix(":6379")?.parse().ok()
+fn node_at(address: &str) -> Option<usize> {
+    address.strip_prefix("node")?.strip_suffix(":6379")?.parse().ok()
 }
 
 impl Network {
@@ -98,10 +94,21 @@ impl Network {
         self.seeds.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn plan(&self, at: Time, event: NetworkEvent) -> Planned {
-        let bell: Arc<dyn Ring> = Arc::new(EventBell { network: self.this.clone(), event });
-        let alarm = Clock::Other(self.clock.clone()).set_alarm(at, Arc::downgrade(&bell));
-        Planned::new(at, alarm, bell)
+    fn plan(&self, at: Duration, event: NetworkEvent) -> Planned {
+        let network = self.this.clone();
+        let handle = move |_| {
+            network.upgrade()?.handle(event);
+            // The event has scheduled the next one itself.
+            None
+        };
+        Planned::new(at, self.clock.set_alarm(at, Box::new(handle)))
+    }
+
+    fn handle(&self, event: NetworkEvent) {
+        self.with(|turn| match event {
+            NetworkEvent::Arrival(connection) => turn.deliver(connection),
+            NetworkEvent::Expiry(node) => turn.expire(node),
+        });
     }
 
     /// Runs `act` under the lock, and then calls the wakers without it.
@@ -132,32 +139,49 @@ impl Carrier for Network {
     }
 }
 
-impl Transport for Network {
-    fn connect<'a>(&'a self, to: &'a Address) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {
+type Connected = io::Result<Box<dyn Stream>>;
+
+impl World for Network {
+    fn now(&self) -> Duration {
+        self.clock.now()
+    }
+
+    fn wall_clock(&self) -> Duration {
+        self.clock.wall()
+    }
+
+    fn set_alarm(&self, at: Duration, bell: Bell) -> Box<dyn Alarm> {
+        Box::new(self.clock.set_alarm(at, Box::new(move |now| bell.ring(now))))
+    }
+
+    fn connect(&self, node: &str) -> Pin<Box<dyn Future<Output = Connected> + Send>> {
+        let nodes = self.this.upgrade().zip(node_at(node));
         Box::pin(async move {
-            let nobody = || io::Error::from(io::ErrorKind::ConnectionRefused);
-            let (network, node) = self.this.upgrade().zip(node_at(to)).ok_or_else(nobody)?;
-            let connection = network.with(|turn| turn.connect(node)).ok_or_else(nobody)?;
+            let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
+            let (network, node) = nodes.ok_or_else(refused)?;
+            let connection = network.with(|turn| turn.connect(node)).ok_or_else(refused)?;
             let stream: Box<dyn Stream> = Box::new(Wire::new(network, connection));
             Ok(stream)
         })
     }
+
+    fn gate(&self) -> Box<dyn Gate> {
+        Box::new(OpenGate)
+    }
 }
 
-impl Ring for EventBell {
-    fn ring(self: Arc<Self>, _now: Time) -> Option<Time> {
-        let network = self.network.upgrade()?;
-        network.with(|turn| match self.event {
-            NetworkEvent::Arrival(connection) => turn.deliver(connection),
-            NetworkEvent::Expiry(node) => turn.expire(node),
-        });
-        // The action has scheduled the next event itself.
-        None
+impl Gate for OpenGate {
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        task: &mut dyn FnMut(&mut Context<'_>) -> Poll<()>,
+    ) -> Poll<()> {
+        task(cx)
     }
 }
 
 impl Turn<'_> {
-    pub(super) fn now(&self) -> Time {
+    pub(super) fn now(&self) -> Duration {
         self.network.clock.now()
     }
 
@@ -166,7 +190,7 @@ impl Turn<'_> {
         self.network.clock.wall_us()
     }
 
-    pub(super) fn plan(&self, at: Time, event: NetworkEvent) -> Planned {
+    pub(super) fn plan(&self, at: Duration, event: NetworkEvent) -> Planned {
         self.network.plan(at, event)
     }
 
@@ -180,7 +204,7 @@ impl Turn<'_> {
             end: StreamEnd::new(Phase::Open),
             server: None,
             under_way: VecDeque::new(),
-            last_arrival: Time::default(),
+            last_arrival: Duration::ZERO,
             arrival: None,
         };
         self.connections.insert(connection, it);
@@ -192,7 +216,7 @@ impl Turn<'_> {
     fn send(&mut self, connection: usize, packet: Packet) {
         let now = self.now();
         let Some(it) = self.connections.get_mut(&connection) else { return };
-        let at = now.after(self.hosts[it.node].delay).max(it.last_arrival);
+        let at = now.saturating_add(self.hosts[it.node].delay).max(it.last_arrival);
         it.last_arrival = at;
         it.under_way.push_back((at, packet));
         if it.arrival.is_none() {

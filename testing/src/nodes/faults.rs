@@ -123,7 +123,7 @@ impl Turn<'_> {
         let due = host.server.next_expiry().filter(|_| host.condition == Condition::Up);
         let Some(due_us) = due else { return };
         let left = Duration::from_micros(due_us.saturating_sub(self.node_wall_us(node)));
-        let at = self.now().after(left);
+        let at = self.now().saturating_add(left);
         if self.hosts[node].expiry.as_ref().is_none_or(|planned| at < planned.at) {
             self.hosts[node].expiry = Some(self.plan(at, NetworkEvent::Expiry(node)));
         }

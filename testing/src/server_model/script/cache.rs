@@ -9,7 +9,7 @@ pub(crate) struct Scripts(pub(super) BTreeMap<String, String>);
 impl Scripts {
     pub(super) fn add(&mut self, source: &[u8]) -> String {
         let source = String::from_utf8_lossy(source).into_owned();
-        let digest = redis::Script::new(&source).get_hash().to_owned();
+        let digest = sha1_smol::Sha1::from(&source).digest().to_string();
         self.0.insert(digest.clone(), source);
         digest
     }

@@ -1,14 +1,14 @@
 //! A Redis server without a process: what quorlock sends is answered as Redis answers it, byte by byte.
 //!
-//! Here live the commands that quorlock sends, as a server runs them, for tests only (feature `test-util`): the
-//! [double](crate::test_util::Nodes) and the simulation play them. No line of the client is used, so that no
-//! fault of the one hides in the other; only the texts of its scripts are read, to recognise them.
+//! Here live the commands that quorlock sends, as a server runs them: the [in-process nodes](crate::Nodes) and the
+//! simulation play them. No line of the client is used, so that no fault of the one hides in the other; only the texts
+//! of its scripts are read, to recognise them.
 //!
 //! The model is a function of what it is given. It reads no clock, draws no random numbers and does no
 //! I/O: whoever plays it says what its wall clock shows, and carries the bytes.
 //!
 //! ```
-//! use quorlock::test_util::server_model::{Config, Output, Server};
+//! use quorlock_test::server_model::{Config, Output, Server};
 //!
 //! let mut server = Server::new(Config::default(), 1_000_000);
 //! let client = server.connect();

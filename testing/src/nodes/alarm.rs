@@ -1,56 +1,64 @@
 //! Alarms on a tokio runtime's clock.
 
 use super::advanced_time::AdvancedTime;
-use crate::node::{RuntimeDriver, lack};
-use crate::protocol::Time;
-use crate::sync::{contain, lock};
-use crate::time::{Alarm, Clock, Ring, SourceAlarm};
+use super::lock::lock;
+use quorlock::test_util::{self, has_timers};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, LazyLock, Mutex};
+use std::thread;
 use std::time::Duration;
-use tokio::runtime::Handle;
+use tokio::runtime::{self, Handle};
 use tokio::sync::Notify;
 
 /// Delay of the next ring after a callback has panicked.
 const AFTER_PANIC: Duration = Duration::from_millis(10);
 
+/// Callback of an alarm. Receives the current time, and returns the time of the next call, if any.
+pub(super) type Callback = Box<dyn Fn(Duration) -> Option<Duration> + Send + Sync>;
+
 /// One alarm. It waits in a task of the runtime in which it was set, so that a paused clock
-/// includes it. Without a runtime, or after its shutdown, the process's alarm thread waits for it.
+/// includes it. Without a runtime, or after its shutdown, the task runs on [`BACKGROUND`].
 pub(super) struct Watch {
     time: Arc<AdvancedTime>,
-    bell: Weak<dyn Ring>,
-    due: Mutex<Time>,
+    callback: Callback,
+    due: Mutex<Duration>,
     /// Notified when the time was advanced, or the alarm was moved or cancelled.
     changed: Notify,
     is_over: AtomicBool,
-    by_thread: OnceLock<Alarm>,
 }
 
 /// Handle of an alarm. Dropping it cancels the alarm.
 pub(super) struct Vigil(Arc<Watch>);
 
-/// The task of a [`Watch`]. Dropped early by a runtime that shuts down, it passes the alarm to the
-/// thread.
+/// The task of a [`Watch`]. If a runtime that shuts down drops it, it continues on [`BACKGROUND`].
 struct Watcher(Arc<Watch>);
 
+/// Runtime for alarms that have no other. Its clock is never paused.
+static BACKGROUND: LazyLock<Handle> = LazyLock::new(|| {
+    let runtime = runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.expect("a runtime without I/O needs no resources");
+    let handle = runtime.handle().clone();
+    let thread = thread::Builder::new().name("quorlock-test-alarms".to_owned());
+    let run = move || runtime.block_on(std::future::pending::<()>());
+    thread.spawn(run).expect("the system can start a thread");
+    handle
+});
+
 impl Watch {
-    pub(super) fn new(time: Arc<AdvancedTime>, at: Time, bell: Weak<dyn Ring>) -> Arc<Self> {
+    pub(super) fn new(time: Arc<AdvancedTime>, at: Duration, callback: Callback) -> Arc<Self> {
         Arc::new(Self {
             time,
-            bell,
+            callback,
             due: Mutex::new(at),
             changed: Notify::new(),
             is_over: AtomicBool::new(false),
-            by_thread: OnceLock::new(),
         })
     }
 
     /// Reads the clock again, after a change of the clock or of `due`.
     pub(super) fn look_again(&self) {
         self.changed.notify_one();
-        if let Some(alarm) = self.by_thread.get() {
-            alarm.hasten(Clock::Machine.now());
-        }
     }
 
     /// Rings if due. Returns the time until the next ring; `None` if there is none.
@@ -62,50 +70,34 @@ impl Watch {
         {
             let mut due = lock(&self.due);
             if now < *due {
-                return Some(due.since(now));
+                return Some(due.saturating_sub(now));
             }
             // A concurrent `hasten` may set an earlier time than the callback returns; the minimum
             // is taken below.
-            *due = Time::END;
+            *due = Duration::MAX;
         }
-        let answer = contain(|| self.bell.upgrade().and_then(|bell| bell.ring(now)));
-        let Some(again) = answer.unwrap_or_else(|| Some(now.after(AFTER_PANIC))) else {
+        let answer = catch_unwind(AssertUnwindSafe(|| (self.callback)(now)));
+        let Some(again) = answer.unwrap_or_else(|_| Some(now.saturating_add(AFTER_PANIC))) else {
             self.is_over.store(true, Ordering::SeqCst);
             return None;
         };
         let mut due = lock(&self.due);
         *due = again.min(*due);
-        Some(due.since(now))
-    }
-
-    fn go_by_thread(self: &Arc<Self>) {
-        let this: Arc<dyn Ring> = self.clone();
-        let now = Clock::Machine.now();
-        let _ = self.by_thread.set(Clock::Machine.set_alarm(now, Arc::downgrade(&this)));
-    }
-}
-
-impl Ring for Watch {
-    fn ring(self: Arc<Self>, now: Time) -> Option<Time> {
-        Some(now.after(self.ring_if_due()?))
+        Some(due.saturating_sub(now))
     }
 }
 
 impl Vigil {
     pub(super) fn begin(watch: Arc<Watch>) -> Self {
-        let runtime = Handle::try_current().ok();
-        match runtime.filter(|runtime| lack(runtime) != Some(RuntimeDriver::Time)) {
-            // A runtime that was shut down drops the task immediately, which starts the thread's
-            // alarm.
-            Some(runtime) => drop(runtime.spawn(Watcher(watch.clone()).keep())),
-            None => watch.go_by_thread(),
-        }
+        let runtime = Handle::try_current().ok().filter(has_timers);
+        // A runtime that was shut down drops the task immediately.
+        runtime.as_ref().unwrap_or(&BACKGROUND).spawn(Watcher(watch.clone()).keep());
         Self(watch)
     }
 }
 
-impl SourceAlarm for Vigil {
-    fn hasten(&self, at: Time) {
+impl test_util::Alarm for Vigil {
+    fn hasten(&self, at: Duration) {
         {
             let mut due = lock(&self.0.due);
             *due = at.min(*due);
@@ -136,7 +128,7 @@ impl Watcher {
 impl Drop for Watcher {
     fn drop(&mut self) {
         if !self.0.is_over.load(Ordering::SeqCst) {
-            self.0.go_by_thread();
+            BACKGROUND.spawn(Watcher(self.0.clone()).keep());
         }
     }
 }

@@ -4,7 +4,7 @@ use std::ops::{Bound, RangeBounds};
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 /// A selection of nodes by number: a single number, a range, or several numbers. Numbers start at
-/// 0. See [`Nodes::only`](super::Nodes::only).
+/// 0. See [`Nodes::only`](crate::Nodes::only).
 pub trait Which: sealed::Sealed {}
 
 mod sealed {

@@ -1,6 +1,6 @@
 //! The client's end of a stream to an in-process or simulated node.
 
-use crate::transport::Stream;
+use quorlock::test_util::Stream;
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
