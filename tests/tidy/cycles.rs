@@ -60,8 +60,11 @@ fn describe(cycle: &Cycle, imports: &Imports) -> String {
 
 #[test]
 fn files_of_a_module_have_no_import_cycles() {
-    let files = sources("src").into_iter().map(|source| (source.path, source.text)).collect();
-    let imports = Modules::new(&files).imports();
+    let mut imports = Imports::new();
+    for src in ["src", "testing/src"] {
+        let files = sources(src).into_iter().map(|source| (source.path, source.text)).collect();
+        imports.extend(Modules::new(src, &files).imports());
+    }
     assert!(imports.len() > 100, "too few files with imports found: {}", imports.len());
     let found = cycles(&imports);
     let known = KNOWN_CYCLES.map(|cycle| cycle.iter().map(PathBuf::from).collect::<Cycle>());
@@ -81,7 +84,7 @@ fn files_of_a_module_have_no_import_cycles() {
 fn imports(files: &[(&str, &str)]) -> BTreeSet<(String, String)> {
     let files = files.iter().map(|(path, text)| (PathBuf::from(path), (*text).to_owned()));
     let files = files.collect();
-    let imports = Modules::new(&files).imports();
+    let imports = Modules::new("src", &files).imports();
     let pairs = imports.iter().flat_map(|(from, to)| to.keys().map(move |to| (from, to)));
     let name = |path: &Path| path.file_stem().expect("a name").to_string_lossy().into_owned();
     pairs.map(|(from, to)| (name(from), name(to))).collect()
@@ -136,7 +139,7 @@ fn cycles_are_found_over_several_files() {
         let files = [root, parent, a, b, ("src/wire/c.rs", text), d];
         let files = files.map(|(path, text)| (PathBuf::from(path), text.to_owned()));
         let files = BTreeMap::from(files);
-        let found = cycles(&Modules::new(&files).imports());
+        let found = cycles(&Modules::new("src", &files).imports());
         let cycle = ["a", "b", "c"].map(|name| PathBuf::from(format!("src/wire/{name}.rs")));
         let expected = is_cycle.then(|| Cycle::from(cycle));
         assert_eq!(found, expected.into_iter().collect(), "{text}");

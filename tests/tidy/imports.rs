@@ -31,10 +31,10 @@ struct Module {
 }
 
 impl<'a> Modules<'a> {
-    /// The modules that are declared in `src/lib.rs` and below. `files` has the texts of all files.
-    pub(crate) fn new(files: &'a BTreeMap<PathBuf, String>) -> Self {
+    /// The modules that are declared in `lib.rs` of the directory `src`, and below. `files` has the texts of all files.
+    pub(crate) fn new(src: &str, files: &'a BTreeMap<PathBuf, String>) -> Self {
         let mut this = Self { files, modules: BTreeMap::new() };
-        this.add_file(Vec::new(), Path::new("src/lib.rs"));
+        this.add_file(Vec::new(), &Path::new(src).join("lib.rs"));
         this
     }
 

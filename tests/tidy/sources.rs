@@ -20,10 +20,10 @@ impl Source {
         Self { path, text, file }
     }
 
-    /// The name of the top-level module of a file in `src`, such as `node`.
+    /// The name of the top-level module of a file, such as `node`.
     pub(crate) fn module(&self) -> String {
-        let path = self.path.strip_prefix("src").expect("a path in src");
-        let first = path.iter().next().and_then(|part| part.to_str()).expect("a name");
+        let mut parts = self.path.iter().skip_while(|part| *part != "src").skip(1);
+        let first = parts.next().and_then(|part| part.to_str()).expect("a name");
         first.trim_end_matches(".rs").to_owned()
     }
 
@@ -65,7 +65,7 @@ pub(crate) fn sources(dir: &str) -> Vec<Source> {
 }
 
 pub(crate) fn all_sources() -> impl Iterator<Item = Source> {
-    ["src", "cli", "tests", "benches", "examples"].into_iter().flat_map(sources)
+    ["src", "cli", "testing", "tests", "benches", "examples"].into_iter().flat_map(sources)
 }
 
 /// Parses `text` and removes the items for tests.

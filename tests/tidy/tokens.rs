@@ -7,8 +7,8 @@ use quote::ToTokens;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Modules that only tests use. They have a row each, and the first total does not include them.
-const TEST_DOUBLES: [&str; 2] = ["server_model", "test_util"];
+/// Module that only the feature `test-util` compiles. The first total does not include it.
+const TEST_MODULE: &str = "test_util";
 
 /// The number of tokens without documentation. Each identifier, literal, punctuation character and delimiter is one.
 fn count(tokens: TokenStream) -> usize {
@@ -41,14 +41,15 @@ fn after_doc_attribute(tokens: &[TokenTree]) -> Option<&[TokenTree]> {
     matches!(name, Some(TokenTree::Ident(name)) if name == "doc").then_some(after)
 }
 
-/// The number of tokens of each top-level module in `src`, without tests.
-fn counts() -> BTreeMap<String, usize> {
-    let sources = sources("src");
+/// The number of tokens of each top-level module in the directory `src`, without tests.
+fn counts(src: &str) -> BTreeMap<String, usize> {
+    let sources = sources(src);
     let files = sources.iter().map(|source| (source.path.clone(), source.text.clone())).collect();
-    let modules = Modules::new(&files);
+    let modules = Modules::new(src, &files);
     let mut counts = BTreeMap::new();
     for file in modules.files() {
-        let source = sources.iter().find(|source| source.path == file).expect("a file of src");
+        let source =
+            sources.iter().find(|source| source.path == file).expect("a file of the crate");
         let tokens = production(&source.path, &source.text).into_token_stream();
         *counts.entry(source.module()).or_default() += count(tokens);
     }
@@ -58,12 +59,12 @@ fn counts() -> BTreeMap<String, usize> {
 #[test]
 #[ignore = "prints a table: run scripts/tokens.sh"]
 fn print_token_counts() {
-    let is_double = |(module, _): &(String, usize)| TEST_DOUBLES.contains(&&**module);
-    let mut counts: Vec<_> = counts().into_iter().collect();
-    counts.sort_by_key(|(_, count)| Reverse(*count));
-    let (doubles, modules): (Vec<_>, Vec<_>) = counts.into_iter().partition(is_double);
-    let total = |counts: &[(String, usize)]| counts.iter().map(|(_, count)| count).sum::<usize>();
-    let (product, all) = (total(&modules), total(&modules) + total(&doubles));
+    let mut library = counts("src");
+    let test_module = library.remove(TEST_MODULE).expect("the module exists");
+    let product: usize = library.values().sum();
+    let test_crate: usize = counts("testing/src").values().sum();
+    let mut modules: Vec<_> = library.into_iter().collect();
+    modules.sort_by_key(|(_, count)| Reverse(*count));
     let row = |name: &str, count: &dyn std::fmt::Display| println!("| {name:<26} | {count:>7} |");
     row("module", &"tokens");
     println!("|{0:-<28}|{0:->9}|", "");
@@ -71,10 +72,9 @@ fn print_token_counts() {
         row(module, count);
     }
     row("total", &product);
-    for (module, count) in &doubles {
-        row(&format!("{module} (test double)"), count);
-    }
-    row("total with test doubles", &all);
+    row(&format!("{TEST_MODULE} (test-util)"), &test_module);
+    row("quorlock-test", &test_crate);
+    row("total with quorlock-test", &(product + test_module + test_crate));
 }
 
 #[test]
