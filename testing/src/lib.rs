@@ -1,16 +1,22 @@
 #![doc = include_str!("../README.md")]
 
 mod nodes;
-#[doc(hidden)]
-pub mod server_model;
-#[doc(hidden)]
-pub mod stream;
+mod server_model;
+mod stream;
 
 pub use nodes::{Nodes, Which};
 #[doc(inline)]
-pub use quorlock::test_util::token_confirmations;
-#[doc(inline)]
 pub use quorlock::test_util::{Alarm, Bell, Gate, Stream, World};
 #[doc(inline)]
-pub use quorlock::test_util::{Clock, PendingWork, advance, pending_work, shift_wall_clock};
+pub use quorlock::test_util::{
+    Clock, PendingWork, advance, pending_work, shift_wall_clock, token_confirmations,
+};
 pub use server_model::Trouble;
+
+/// Server model that [`Nodes`] uses, and the streams to it. Used by quorlock's simulation, and by
+/// the tests that compare the model with real servers. It is not part of the public API.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::server_model::{Config, ConnId, Fsync, Kind, Output, Server, Stored, Version};
+    pub use crate::stream::{Carrier, Phase, StreamEnd, Wire};
+}

@@ -1,5 +1,5 @@
-//! Compares the public API, with all features, to `quorlock.txt`. After a deliberate change
-//! `SNAPSHOTS=overwrite cargo test -p quorlock-api` writes the file again.
+//! Compares the public APIs of `quorlock`, with all features, and of `quorlock-test` to `quorlock.txt` and
+//! `quorlock-test.txt`. After a deliberate change `SNAPSHOTS=overwrite cargo test -p quorlock-api` writes the files again.
 
 use public_api::Builder;
 use snapbox::{Assert, Data};
@@ -10,26 +10,31 @@ use std::process::Command;
 /// The version that writes the JSON that `public-api` reads.
 const RUST: &str = "rustdoc 1.95.";
 
-/// Traits of the standard library that no program can name.
-const INTERNAL_TRAITS: [&str; 3] =
-    ["::Freeze for", "::UnsafeUnpin for", "::StructuralPartialEq for"];
+/// Traits and methods of the standard library that no program can name.
+const INTERNAL: [&str; 5] = [
+    "::Freeze for",
+    "::UnsafeUnpin for",
+    "::StructuralPartialEq for",
+    "::TrivialClone for",
+    "::assert_fields_are_eq(",
+];
 
-/// Runs rustdoc for quorlock, and returns the path of its JSON.
-fn rustdoc_json(dir: &Path) -> PathBuf {
+/// Runs rustdoc for a package, and returns the path of its JSON.
+fn rustdoc_json(dir: &Path, package: &str, flags: &[&str]) -> PathBuf {
     let root = dir.join("../..");
     let target =
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["rustdoc", "--quiet", "--package", "quorlock", "--lib", "--all-features"]);
+    cargo.args(["rustdoc", "--quiet", "--package", package, "--lib", "--all-features"]);
     cargo.arg("--target-dir").arg(&target);
     cargo.args(["--", "-Zunstable-options", "--output-format=json", "--cap-lints=allow"]);
+    cargo.args(flags);
     let ended = cargo.current_dir(root).env("RUSTDOC", dir.join("rustdoc.sh")).status();
     assert!(ended.expect("cargo can be started").success(), "cargo rustdoc failed");
-    target.join("doc/quorlock.json")
+    target.join("doc").join(package.replace('-', "_") + ".json")
 }
 
-#[test]
-fn public_api_matches_its_snapshot() {
+fn assert_matches_snapshot(package: &str, flags: &[&str]) {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR"));
     let version = Command::new("rustdoc").arg("--version").output().expect("rustdoc is installed");
     let version = String::from_utf8_lossy(&version.stdout).into_owned();
@@ -37,14 +42,25 @@ fn public_api_matches_its_snapshot() {
         eprintln!("skipped: {} may write another JSON than {RUST}x", version.trim());
         return;
     }
-    let api = Builder::from_rustdoc_json(rustdoc_json(dir));
+    let api = Builder::from_rustdoc_json(rustdoc_json(dir, package, flags));
     let api = api.omit_blanket_impls(true).build().expect("public-api reads this JSON");
-    let is_stable = |line: &&str| !INTERNAL_TRAITS.iter().any(|name| line.contains(name));
+    let is_stable = |line: &&str| !INTERNAL.iter().any(|name| line.contains(name));
     let api = api
         .to_string()
         .lines()
         .filter(is_stable)
         .fold(String::new(), |api, line| api + line + "\n");
-    let expected = Data::read_from(&dir.join("quorlock.txt"), None);
+    let expected = Data::read_from(&dir.join(package).with_extension("txt"), None);
     Assert::new().action_env("SNAPSHOTS").eq(api, expected);
+}
+
+#[test]
+fn public_api_matches_its_snapshot() {
+    // The only hidden module is `test_util`, from which `quorlock-test` exports.
+    assert_matches_snapshot("quorlock", &["--document-hidden-items"]);
+}
+
+#[test]
+fn public_api_of_the_test_crate_matches_its_snapshot() {
+    assert_matches_snapshot("quorlock-test", &[]);
 }

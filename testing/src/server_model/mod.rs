@@ -8,7 +8,7 @@
 //! I/O: whoever plays it says what its wall clock shows, and carries the bytes.
 //!
 //! ```
-//! use quorlock_test::server_model::{Config, Output, Server};
+//! use quorlock_test::internals::{Config, Output, Server};
 //!
 //! let mut server = Server::new(Config::default(), 1_000_000);
 //! let client = server.connect();

@@ -1,6 +1,7 @@
 //! What happens to a server without a client's asking for it.
 
-use quorlock_test::server_model::{Config, ConnId, Kind, Output, Server, Trouble};
+use quorlock_test::Trouble;
+use quorlock_test::internals::{Config, ConnId, Kind, Output, Server};
 use std::iter;
 
 const NOW: u64 = 1_000_000_000_300;

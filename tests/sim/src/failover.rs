@@ -10,7 +10,7 @@ use crate::shared::Core;
 use crate::trace::note;
 use crate::worker::Worker;
 use quorlock::VoteEligibility::{Counted, Deferred};
-use quorlock_test::server_model::{Kind, Server, Stored};
+use quorlock_test::internals::{Kind, Server, Stored};
 
 /// Maximum time from a refused write to the use of the new master: more than the longest pause between two connections
 /// and a connect timeout.

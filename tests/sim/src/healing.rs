@@ -5,7 +5,7 @@ use crate::fault::Fault;
 use crate::process::MOST_RUNTIMES;
 use crate::trace::note;
 use crate::world::World;
-use quorlock_test::server_model::Trouble;
+use quorlock_test::Trouble;
 
 /// What a node may be troubled by.
 const TROUBLES: [Trouble; 6] = [

@@ -7,7 +7,7 @@ use crate::node::NodeHost;
 use crate::process::Process;
 use crate::shared::Core;
 use crate::worker::name;
-use quorlock_test::server_model::{Kind, Stored};
+use quorlock_test::internals::{Kind, Stored};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 

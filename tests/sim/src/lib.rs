@@ -2,7 +2,7 @@
 //!
 //! - What is real: the library, all of it but for its sockets, its thread of alarms and its feature
 //!   `blocking`, which needs threads; tokio's runtimes and channels; the redis crate.
-//! - What stands in for the outside: nodes (`quorlock_test::server_model`, which is compared with a real
+//! - What stands in for the outside: nodes (the server model of `quorlock-test`, compared with a real
 //!   server byte by byte), the network, every machine's clocks, processes, and the order in which tasks run.
 //!
 //! Each process has tokio runtimes of its own. They run on one thread, one after the other in an order that

@@ -8,7 +8,7 @@ use crate::node::NodeHost;
 use crate::process::nanos;
 use crate::scenario::Scenario;
 use crate::shared::Core;
-use quorlock_test::server_model::{Config, Fsync, Version};
+use quorlock_test::internals::{Config, Fsync, Version};
 
 pub(crate) fn new_node(scenario: &Scenario, node: usize, rate: u64, dice: &mut Dice) -> NodeHost {
     let version = match dice.below(4) {

@@ -8,7 +8,7 @@ use crate::shared::Core;
 use crate::trace::note;
 use crate::worker::name;
 use crate::world::World;
-use quorlock_test::server_model::Server;
+use quorlock_test::internals::Server;
 
 impl Core {
     /// Before a command is run, a lock's key may go.

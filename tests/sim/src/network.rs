@@ -6,8 +6,7 @@ use crate::readings::request_of_time;
 use crate::rule::Rule;
 use crate::shared::Core;
 use crate::trace::{Shown, note};
-use quorlock_test::server_model::ConnId;
-use quorlock_test::stream::{Phase, StreamEnd};
+use quorlock_test::internals::{ConnId, Phase, StreamEnd};
 use std::collections::VecDeque;
 use std::task::Waker;
 

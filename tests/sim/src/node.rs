@@ -8,7 +8,7 @@ use crate::network::Packet;
 use crate::shared::Core;
 use crate::standing::Counters;
 use crate::trace::{Shown, note};
-use quorlock_test::server_model::{Config, ConnId, Output, Server};
+use quorlock_test::internals::{Config, ConnId, Output, Server};
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
 

@@ -6,7 +6,7 @@ use crate::shared::Core;
 use crate::trace::note;
 use crate::world::World;
 use quorlock::Redlock;
-use quorlock_test::stream::Phase;
+use quorlock_test::internals::Phase;
 use std::sync::atomic::Ordering;
 
 impl World {

@@ -4,7 +4,7 @@ use crate::clock::{Instant, MS, US};
 use crate::ledger::{lock_of, tell_apart};
 use crate::rule::Rule;
 use crate::shared::Core;
-use quorlock_test::server_model::{Kind, Stored};
+use quorlock_test::internals::{Kind, Stored};
 use std::collections::BTreeMap;
 
 /// What stands at the key of a lock and at that of its counter.

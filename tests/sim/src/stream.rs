@@ -3,7 +3,7 @@
 use crate::shared::Shared;
 use futures::future::BoxFuture;
 use quorlock_test::Stream;
-use quorlock_test::stream::{Carrier, StreamEnd, Wire};
+use quorlock_test::internals::{Carrier, StreamEnd, Wire};
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;

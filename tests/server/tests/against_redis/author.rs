@@ -2,7 +2,7 @@
 
 use crate::dice::Dice;
 use crate::scripts::{Follow, Script, Scripts, companion};
-use quorlock_test::server_model::{Config, Version};
+use quorlock_test::internals::{Config, Version};
 
 /// One command.
 pub type Words = Vec<String>;

@@ -3,7 +3,7 @@
 use crate::author::{Author, Words};
 use crate::frames;
 use crate::real::{Real, Weather, connect, packed, read_frame};
-use quorlock_test::server_model::{Config, ConnId, Output, Server, Version};
+use quorlock_test::internals::{Config, ConnId, Output, Server, Version};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -3,7 +3,8 @@
 use crate::frames;
 use crate::real::{Real, connect, packed, read_frame};
 use kit::eventually;
-use quorlock_test::server_model::{Config, Fsync, Output, Server, Trouble, Version};
+use quorlock_test::Trouble;
+use quorlock_test::internals::{Config, Fsync, Output, Server, Version};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::TcpStream;

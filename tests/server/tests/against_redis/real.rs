@@ -1,7 +1,7 @@
 //! The real server, and who looks after it.
 
 use crate::frames;
-use quorlock_test::server_model::Version;
+use quorlock_test::internals::Version;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

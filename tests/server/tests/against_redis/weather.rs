@@ -2,7 +2,7 @@
 
 use crate::duel::Duel;
 use crate::real::Weather;
-use quorlock_test::server_model::Trouble;
+use quorlock_test::Trouble;
 
 /// What may be forbidden.
 const RIGHTS: [&str; 17] = [
