@@ -22,10 +22,10 @@ use std::time::Duration;
 /// In-process Redis nodes for testing your own code. A single call makes a lock contended, lost,
 /// slow or unavailable. [The crate's page](crate#faults) has an example of each fault.
 ///
-/// Create a client with [`client`](Self::client) or [`client_with`](Self::client_with). The client is
-/// the same as in production, except for its sockets and its clock. The nodes reply exactly as
-/// Redis 7.0 does, byte for byte. quorlock's own simulation uses these nodes, and its tests compare
-/// them with real servers.
+/// Create a client with [`client`](Self::client) or [`client_with`](Self::client_with). The client
+/// is the same as in production, except for its sockets and its clock. The nodes reply exactly as
+/// Redis 7.0 does, byte for byte. quorlock's own simulation uses the same model of a server, and
+/// its tests compare the model with real servers.
 ///
 /// Methods act on all nodes, or on the nodes that were selected with [`only`](Self::only). They
 /// take effect immediately, never block, and can be called from any thread, with or without a
@@ -55,8 +55,8 @@ use std::time::Duration;
 /// test. In other tests, time passes normally. [`advance`](Self::advance) advances the clock in
 /// both cases.
 ///
-/// The function [`advance`](crate::advance) does not affect these clients. A client that is given its
-/// [own clock](Builder::clock) no longer uses the nodes' clock.
+/// The function [`advance`](crate::advance) does not affect these clients. A client that is given
+/// its [own clock](Builder::clock) no longer uses the nodes' clock.
 ///
 /// # Randomness
 ///
@@ -82,8 +82,8 @@ impl Nodes {
         self.client_with(Redlock::builder()).seed(self.network.next_seed())
     }
 
-    /// Replaces the nodes of `builder` with all of these nodes, and keeps the other settings. Use it
-    /// if the settings come from another source, such as a file. Otherwise use
+    /// Replaces the nodes of `builder` with these nodes, and keeps the other settings. Use it if
+    /// the settings come from another source, such as a file. Otherwise use
     /// [`client`](Self::client). TLS must be set before this call.
     ///
     /// ```
