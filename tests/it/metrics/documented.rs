@@ -2,7 +2,7 @@
 
 use super::recorder::{Family, Recorder};
 use super::{HOUR, ready};
-use crate::{SOON, builder, eventually, ms};
+use crate::{SOON, builder, eventually, everywhere, ms};
 use kit::Cluster;
 use metrics::{Unit, set_default_local_recorder};
 use quorlock::{NodeState, RestartGuard};
@@ -53,8 +53,7 @@ async fn everything(recorder: &Recorder) {
         recorder.count("quorlock_renewals_total", &[("result", "renewed")]) > 0
     })
     .await;
-    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("kept").is_some()))
-        .await;
+    everywhere(&cluster, "kept").await;
     cluster.iter().for_each(|node| {
         node.del("lost");
     });
