@@ -1,6 +1,6 @@
 //! The decisions of one client, without I/O: single-key acquires and releases.
 //!
-//! Call order in a turn: [`Coordinator::handle_bytes`] for what each node sent, the `handle_*` methods for requests,
+//! Call order in a turn: [`Coordinator::handle_bytes`] for the bytes of each node, the `handle_*` methods for requests,
 //! [`Coordinator::handle_timeout`] if [`Coordinator::poll_timeout`] has passed, then [`Coordinator::poll_transmit`] for
 //! each node, and [`Coordinator::take_completions`].
 
@@ -9,8 +9,8 @@ use crate::protocol::{
 };
 use crate::random::Random;
 use crate::wire::{
-    Capabilities, Command, Conversation, Form, Key, Keys, ReplyShape, Subject, Value, Wants, append_sync_check,
-    verify_sync,
+    Capabilities, Command, Conversation, Form, Key, Keys, ReplyShape, Subject, Value, Wants,
+    append_sync_check, verify_sync,
 };
 use slab::Slab;
 use std::time::Duration;
@@ -140,8 +140,12 @@ impl Coordinator {
 
     fn send(&mut self, place: usize, id: usize, command: &Command, form: Form, now: Time) {
         let (node, attempt) = (&mut self.nodes[place], &mut self.attempts[id]);
-        let subject =
-            Subject { node: NodeId::new(place), keys: &attempt.keys, value: &attempt.value, fence: None };
+        let subject = Subject {
+            node: NodeId::new(place),
+            keys: &attempt.keys,
+            value: &attempt.value,
+            fence: None,
+        };
         let requests = node.conversation.requests();
         let shape = command.write(subject, form, now, Capabilities::default(), requests);
         node.commands.push(Sent { attempt: id, shape, is_release: attempt.is_releasing });
@@ -163,7 +167,7 @@ impl Coordinator {
         node.conversation.to_send()
     }
 
-    /// So many of those bytes were written.
+    /// The driver has written `count` of those bytes.
     pub fn handle_sent(&mut self, place: usize, count: usize) {
         self.nodes[place].conversation.handle_sent(count);
     }
@@ -206,7 +210,9 @@ impl Coordinator {
 
     fn handle_vote(&mut self, place: usize, id: usize, vote: Vote, now: Time) {
         let attempt = &mut self.attempts[id];
-        let Some(outcome) = attempt.round.handle_vote(NodeId::new(place), vote, now) else { return };
+        let Some(outcome) = attempt.round.handle_vote(NodeId::new(place), vote, now) else {
+            return;
+        };
         let held = Held { id, valid_until: attempt.valid_until };
         let is_held = outcome == Outcome::Won || attempt.is_releasing;
         if let Some(done) = attempt.done.take() {

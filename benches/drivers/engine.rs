@@ -1,4 +1,4 @@
-//! What the drivers have in common, and the engine of today behind the same interface.
+//! Common parts of the drivers, and today's engine behind the same interface.
 
 use crate::coordinator::{Completion, Request};
 use crate::protocol::Time;

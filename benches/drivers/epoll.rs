@@ -1,4 +1,4 @@
-//! Driver: a thread of its own that waits in epoll.
+//! Driver: a dedicated thread with an epoll loop.
 
 use crate::coordinator::{Completion, Coordinator, Request};
 use crate::engine::{Clock, Stats, connect};
@@ -29,7 +29,8 @@ pub struct Handle(Arc<Shared>);
 
 impl Handle {
     pub fn start(addrs: &[String], node_timeout: Duration, spins: bool, stats: Arc<Stats>) -> Self {
-        let wakeup = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).expect("an eventfd");
+        let wakeup =
+            eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).expect("an eventfd");
         let shared = Arc::new(Shared {
             requests: Mutex::default(),
             is_asleep: AtomicBool::new(false),

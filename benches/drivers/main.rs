@@ -1,9 +1,16 @@
 //! Where the coordinator of a client could run: `cargo bench --bench drivers [-- part-of-a-row's-name]`.
 //!
-//! Three drivers play single-key acquires and releases with the modules `protocol` and `wire` of the library, beside
-//! the library itself ("today"), in turns of half a second. Ratios are medians over paired slices.
+//! Three drivers run single-key acquires and releases with the modules `protocol` and `wire` of the library, beside the
+//! library itself ("today"). All take turns of half a second in one run. Ratios are medians over paired turns.
+//!
+//! The drivers share a prototype of the coordinator without waiting, renewal, reconnection and guards.
 
-#![allow(dead_code, unused_imports, missing_docs, unreachable_pub, clippy::pedantic)]
+#![allow(missing_docs, unreachable_pub, clippy::pedantic, reason = "a prototype")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "a prototype uses only a part of `protocol` and `wire`"
+)]
 
 mod coordinator;
 mod engine;
@@ -11,7 +18,6 @@ mod epoll;
 mod node_tasks;
 #[path = "../../src/protocol/mod.rs"]
 mod protocol;
-#[path = "../../src/random/mod.rs"]
 mod random;
 mod tokio_thread;
 #[path = "../../src/wire/mod.rs"]
@@ -52,8 +58,11 @@ fn switches() -> u64 {
 }
 
 async fn slice(engine: &Engine, tasks: usize, length: Duration) -> Slice {
-    let (stop, cycles, failures) =
-        (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (stop, cycles, failures) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicU64::new(0)),
+        Arc::new(AtomicU64::new(0)),
+    );
     let (begun, cpu, switched) = (Instant::now(), process_cpu(), switches());
     let running: Vec<_> = (0..tasks)
         .map(|task| {
@@ -92,7 +101,8 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 fn runtime(is_multi: bool) -> Runtime {
-    let mut builder = if is_multi { Builder::new_multi_thread() } else { Builder::new_current_thread() };
+    let mut builder =
+        if is_multi { Builder::new_multi_thread() } else { Builder::new_current_thread() };
     builder.worker_threads(2).enable_all().build().expect("a runtime")
 }
 
@@ -166,12 +176,15 @@ fn main() {
     let args: Vec<_> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
     let rounds = args.iter().find_map(|arg| arg.parse().ok()).unwrap_or(10);
     let only = args.iter().find(|arg| arg.parse::<u64>().is_err()).cloned().unwrap_or_default();
-    println!("| runtime | tasks | round trip ms | driver | cycles/s | ratio | CPU us | ratio | switches | longest turn ms | failures |");
+    println!(
+        "| runtime | tasks | round trip ms | driver | cycles/s | ratio | CPU us | ratio | switches | longest turn ms | failures |"
+    );
     println!("|---|---|---|---|---|---|---|---|---|---|---|");
     for micros in [0, 500, 5_000] {
         for is_multi in [true, false] {
             for tasks in [1, 2, 8, 64, 512] {
-                let name = format!("{}-{tasks}-{micros}", if is_multi { "multi" } else { "current" });
+                let name =
+                    format!("{}-{tasks}-{micros}", if is_multi { "multi" } else { "current" });
                 if name.contains(&only) {
                     row(is_multi, tasks, Duration::from_micros(micros), rounds);
                 }

@@ -1,4 +1,4 @@
-//! Driver: one future on a thread with a tokio runtime of its own.
+//! Driver: one future on a dedicated thread with a tokio runtime.
 
 use crate::coordinator::{Coordinator, Request};
 use crate::engine::{Clock, Stats, connect};
