@@ -85,7 +85,7 @@ impl Coordinator {
             quorum: Quorum::majority(nodes),
             ttl: Ttl::from_duration(Duration::from_secs(10)).expect("a valid ttl"),
             node_timeout,
-            random: Random::default(),
+            random: Random,
             client: ClientId(7),
             nodes: (0..nodes)
                 .map(|_| Node {
