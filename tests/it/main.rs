@@ -92,7 +92,7 @@ mod work;
 
 use futures::FutureExt;
 use kit::Cluster;
-use quorlock::{Acquire, Builder, Lease, Redlock};
+use quorlock::{Acquire, Builder, Redlock};
 use std::time::{Duration, Instant};
 
 /// How long to wait for something that takes milliseconds, on the slowest machine.
@@ -137,18 +137,4 @@ async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
         assert!(begun.elapsed() < SOON, "it did not happen in {SOON:?}: {what}");
         tokio::time::sleep(ms(2)).await;
     }
-}
-
-/// Waits until every node has `key`.
-async fn everywhere(cluster: &Cluster, key: &str) {
-    let is_everywhere = || cluster.iter().all(|node| node.get(key).is_some());
-    eventually("every node has the key", is_everywhere).await;
-}
-
-/// Acquires `resource`, and waits until every node has granted it.
-async fn granted_by_all(redlock: &Redlock, resource: &str) -> Lease {
-    let lease = redlock.acquire(resource).await.expect("a free lock");
-    let nodes = lease.report().nodes().len();
-    eventually("every node has granted", || lease.report().granted() == nodes).await;
-    lease
 }

@@ -3,7 +3,7 @@
 mod documented;
 mod recorder;
 
-use crate::{SOON, begun, builder, eventually, everywhere, ms};
+use crate::{SOON, begun, builder, eventually, ms};
 use kit::Cluster;
 use metrics::set_default_local_recorder;
 use quorlock::{Builder, Loss, NodeState, Redlock, RestartGuard, RetryPolicy};
@@ -138,7 +138,8 @@ async fn a_node_that_hangs_is_owed_releases_until_it_has_taken_them() {
     let redlock = ready(builder(&cluster).node_timeout(ms(300))).await;
     let name = redlock.nodes()[0].name().to_owned();
     let lease = redlock.acquire("r").await.expect("free");
-    everywhere(&cluster, "r").await;
+    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
+        .await;
     cluster[0].stop();
     lease.release().await.expect("two of three");
     let owed = || recorder.count("quorlock_releases_owed", &[("node", name.as_str())]);
@@ -158,7 +159,8 @@ async fn a_loss_is_counted_by_its_reason_and_lowers_what_is_held_once() {
     let redlock = ready(builder(&cluster).node_timeout(ms(300))).await;
     let job = [("class", "job")];
     let lease = redlock.acquire("r").class("job").auto_extend(HOUR).await.expect("free");
-    everywhere(&cluster, "r").await;
+    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
+        .await;
     cluster.iter().for_each(|node| {
         node.del("r");
     });

@@ -2,7 +2,7 @@
 
 mod diary;
 
-use crate::{SOON, builder, eventually, everywhere, ms};
+use crate::{SOON, builder, eventually, ms};
 use diary::Diary;
 use futures::FutureExt;
 use kit::{Cluster, Direction, Proxy, Server};
@@ -94,7 +94,8 @@ async fn a_lease_whose_key_is_deleted_is_told_to_be_lost_once() {
     let cluster = Cluster::start(3);
     let (redlock, diary) = observed(builder(&cluster)).await;
     let lease = redlock.acquire("r").class("job").auto_extend(HOUR).await.expect("a free lock");
-    everywhere(&cluster, "r").await;
+    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
+        .await;
     cluster.iter().for_each(|node| {
         node.del("r");
     });
@@ -187,7 +188,8 @@ async fn a_hand_over_is_told_to_both() {
     let ((donor, theirs), (heir, ours)) =
         (observed(builder(&cluster)).await, observed(builder(&cluster)).await);
     let given = donor.acquire("r").auto_extend(HOUR).await.expect("a free lock");
-    everywhere(&cluster, "r").await;
+    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
+        .await;
     let adopted = heir.adopt("r", given.value()).await.expect("it stands there");
     let told = ours.of_locks();
     let expected = [
@@ -209,7 +211,8 @@ async fn releases_that_a_node_is_owed_are_told_until_it_has_taken_them() {
     let (redlock, diary) = observed(builder(&cluster).node_timeout(ms(300))).await;
     let name = redlock.nodes()[0].name().to_owned();
     let lease = redlock.acquire("r").await.expect("a free lock");
-    everywhere(&cluster, "r").await;
+    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
+        .await;
     cluster[0].kill();
     eventually("it is down", || matches!(redlock.nodes()[0].state(), NodeState::Down(_))).await;
     lease.release().await.expect("two of three");

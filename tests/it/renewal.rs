@@ -1,6 +1,6 @@
 //! Leases that are extended in the background, and leases that are lost.
 
-use crate::{MAX_TTL, SOON, builder, eventually, everywhere, ms};
+use crate::{MAX_TTL, SOON, builder, eventually, ms};
 use kit::{Cluster, Proxy, Server};
 use quorlock::{ExtendError, Lease, Loss, NodeState, Redlock};
 use std::time::{Duration, Instant};
@@ -114,7 +114,8 @@ async fn a_stolen_lock_is_told_within_one_renewal_and_nothing_of_the_thiefs_is_t
     let cluster = Cluster::start(5);
     let redlock = client(&cluster, 9_000);
     let lease = kept_up(&redlock).await;
-    everywhere(&cluster, "r").await;
+    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
+        .await;
     for node in &cluster.servers()[..3] {
         node.set("r", "the thief's");
     }
@@ -133,7 +134,8 @@ async fn a_node_that_lost_the_key_gets_it_back_with_the_next_renewal() {
     let redlock = client(&cluster, 3_000);
     let lease = kept_up(&redlock).await;
     let value = lease.value().as_bytes().to_owned();
-    everywhere(&cluster, "r").await;
+    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
+        .await;
     cluster[0].del("r");
     cluster[1].kill();
     cluster[1].restart();
@@ -150,7 +152,8 @@ async fn with_the_majority_gone_the_key_is_never_set_again() {
     let cluster = Cluster::start(5);
     let redlock = client(&cluster, 9_000);
     let lease = kept_up(&redlock).await;
-    everywhere(&cluster, "r").await;
+    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
+        .await;
     cluster.servers()[..3].iter().for_each(|node| assert!(node.del("r")));
     assert_eq!(lost(&lease).await, Loss::QuorumLost);
     sleep(ms(300)).await;
@@ -205,7 +208,8 @@ async fn where_nodes_push_a_stolen_lock_is_told_at_once() {
         // It is not renewed within any test: only a push can tell.
         let acquire = if is_waiting { redlock.acquire("r") } else { redlock.try_acquire("r") };
         let lease = acquire.ttl(hour).auto_extend(hour).await.expect("a free lock");
-        everywhere(&cluster, "r").await;
+        eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
+            .await;
         cluster[0].set("r", "the thief's");
         cluster[1].set("r", "the thief's");
         sleep(ms(100)).await;
@@ -248,7 +252,8 @@ async fn who_waits_for_the_loss_of_a_lease_without_renewal_is_told_of_a_theft_to
     let cluster = Cluster::start(3);
     let redlock = builder(&cluster).build().expect("good settings");
     let lease = redlock.acquire("r").ttl(SOON * 180).await.expect("a free lock");
-    everywhere(&cluster, "r").await;
+    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
+        .await;
     let told = {
         let view = lease.view();
         tokio::spawn(async move { view.lost().await })

@@ -1,6 +1,6 @@
 //! Several resources, locked together.
 
-use crate::{SOON, builder, client, eventually, everywhere, ms};
+use crate::{SOON, builder, client, eventually, ms};
 use kit::Cluster;
 use quorlock::event::Event;
 use quorlock::{
@@ -38,7 +38,8 @@ async fn it_is_all_or_nothing_on_every_node() {
     let cluster = Cluster::start(3);
     let (ours, theirs) = (client(&cluster), client(&cluster));
     let held = theirs.try_acquire("b").await.expect("a free lock");
-    everywhere(&cluster, "b").await;
+    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("b").is_some()))
+        .await;
     let refused = ours.try_acquire_all(["a", "b", "c"]).await.expect_err("b is held");
     let AcquireError::Contended { report, held_here: false } = &refused else {
         panic!("{refused}")

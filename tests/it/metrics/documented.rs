@@ -2,7 +2,7 @@
 
 use super::recorder::{Family, Recorder};
 use super::{HOUR, ready};
-use crate::{SOON, builder, eventually, everywhere, ms};
+use crate::{SOON, builder, eventually, ms};
 use kit::Cluster;
 use metrics::{Unit, set_default_local_recorder};
 use quorlock::{NodeState, RestartGuard};
@@ -53,7 +53,8 @@ async fn everything(recorder: &Recorder) {
         recorder.count("quorlock_renewals_total", &[("result", "renewed")]) > 0
     })
     .await;
-    everywhere(&cluster, "kept").await;
+    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("kept").is_some()))
+        .await;
     cluster.iter().for_each(|node| {
         node.del("lost");
     });
