@@ -16,7 +16,7 @@ fn will_draw(node: &Server, key: &str, number: u64) {
 #[tokio::test]
 async fn an_answer_that_comes_soon_makes_a_second_round_needless() {
     let cluster = Cluster::start(5);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let proxies = cluster.proxies();
     let builder = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).ttl(ms(60_000));
     let redlock = builder.node_timeout(ms(5_000)).build().expect("good settings");
     let first = redlock.acquire("first").await.expect("a free lock");

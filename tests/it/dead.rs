@@ -1,11 +1,10 @@
 //! Nodes that die, stay dead, and come back, empty or not; connections that die under a command.
 
-use crate::{MAX_TTL, SOON, builder, client, eventually, ms};
+use crate::{MAX_TTL, SOON, builder, client, eventually, is_down, is_up, ms};
 use futures::future::try_join_all;
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{
-    AcquireError, NodeFailure, NodeState, NodeVote, Redlock, ReleaseOutcome, Report, RestartGuard,
-    RetryPolicy,
+    AcquireError, NodeFailure, NodeVote, Redlock, ReleaseOutcome, Report, RestartGuard, RetryPolicy,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,14 +12,6 @@ use std::time::{Duration, Instant};
 
 /// Longer than any wait of these tests, so that no key goes by expiring.
 const LONG: Duration = Duration::from_mins(2);
-
-fn is_up(redlock: &Redlock, node: usize) -> bool {
-    *redlock.nodes()[node].state() == NodeState::Up
-}
-
-fn is_down(redlock: &Redlock, node: usize) -> bool {
-    matches!(redlock.nodes()[node].state(), NodeState::Down(_))
-}
 
 /// A client that is connected to all nodes, and a lease whose key is on all of them.
 async fn held_everywhere(cluster: &Cluster) -> (Redlock, quorlock::Lease) {
@@ -284,7 +275,7 @@ async fn a_node_is_used_as_soon_as_it_is_up() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_all_nodes_dead_an_acquire_waits_idly_and_ends_as_an_outage() {
     let cluster = Cluster::start(5);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let proxies = cluster.proxies();
     cluster.servers().iter().for_each(Server::kill);
     let redlock = Redlock::builder()
         .max_ttl(MAX_TTL)
@@ -343,7 +334,7 @@ async fn late_set(may_kill: bool) {
     drop(warm_up);
     eventually("no key is left", || cluster.is_empty()).await;
 
-    let sets = || cluster[0].info("commandstats").get("cmdstat_set").cloned();
+    let sets = || cluster[0].calls("set");
     let before = sets();
     proxy.delay(Direction::Requests, ms(4_000));
     let sent = Instant::now();

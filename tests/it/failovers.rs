@@ -2,8 +2,8 @@
 //! address, or the disk is lost.
 #![cfg(target_os = "linux")]
 
-use crate::restarts::{grow_old, warm_up};
-use crate::{MAX_TTL, eventually, ms};
+use crate::restarts::grow_old;
+use crate::{MAX_TTL, eventually, ms, warm_up};
 use futures::future::join_all;
 use kit::{Cluster, Proxy, Server, ServerBuilder};
 use quorlock::{Lease, NodeFailure, NodeVote, Redlock, RestartGuard};

@@ -1,10 +1,10 @@
 //! Deployments that are new, or only look as if they were.
 #![cfg(target_os = "linux")]
 
-use crate::restarts::{grow_old, old, warm_up};
-use crate::{MAX_TTL, SOON, builder, eventually, ms};
+use crate::restarts::{grow_old, old};
+use crate::{MAX_TTL, SOON, all_up, builder, eventually, is_up, ms, warm_up};
 use kit::{Cluster, Direction, Proxy, Server};
-use quorlock::{AcquireError, NodeFailure, NodeState, NodeVote, Redlock, Report};
+use quorlock::{AcquireError, NodeFailure, NodeVote, Redlock, Report};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -107,8 +107,7 @@ async fn serve_from_the_start(nodes: usize, apart: Duration, deaths: usize) {
     // Nodes that have not been started are refused, until all are there.
     let had = come_and_go(&redlock, &not_yet, begun + last).await;
     starting.await.expect("all start");
-    let all_up = || redlock.nodes().iter().all(|node| *node.state() == NodeState::Up);
-    eventually("all nodes are up", all_up).await;
+    eventually("all nodes are up", || all_up(&redlock)).await;
     let had = had + come_and_go(&redlock, &[], turns_old(nodes - 3) + ms(200)).await;
     // Those that are left are old and young, half and half.
     let dead: Vec<_> = (0..deaths).collect();
@@ -130,14 +129,14 @@ async fn nodes_that_are_started_one_after_the_other_serve_on_when_the_first_turn
 /// What a client tries until all that it is connected to are `up`, and then some more: it must not get
 /// the lock.
 async fn is_refused(case: &str, redlock: &Redlock, up: &[usize]) {
-    let all_up = || up.iter().all(|node| *redlock.nodes()[*node].state() == NodeState::Up);
+    let are_up = || up.iter().all(|node| is_up(redlock, *node));
     let (begun, mut seen) = (Instant::now(), 0);
     while seen < 5 {
         assert!(begun.elapsed() < SOON, "{case}: {:?}", redlock.nodes());
         if let Ok(lease) = redlock.try_acquire("r").await {
             panic!("{case}: two hold it: {}", lease.report());
         }
-        seen += usize::from(all_up());
+        seen += usize::from(are_up());
         sleep(ms(10)).await;
     }
 }
@@ -156,8 +155,7 @@ async fn one_was_old(nodes: usize, hurt: fn(&Server), case: &str) {
     let majority = nodes / 2 + 1;
     cluster[..majority].iter().for_each(Server::kill);
     b.try_acquire("r").await.expect_err("too few are there");
-    let is_up = || *b.nodes()[majority].state() == NodeState::Up;
-    eventually("the old one is seen", is_up).await;
+    eventually("the old one is seen", || is_up(&b, majority)).await;
     cluster[majority..].iter().for_each(hurt);
     cluster[..majority].iter().for_each(Server::restart);
     let up: Vec<_> = (0..majority).collect();

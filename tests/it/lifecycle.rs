@@ -176,8 +176,7 @@ async fn close_is_bounded_and_names_the_nodes_that_are_still_owed_something() {
     let redlock = builder(&cluster).node_timeout(ms(200)).connect_timeout(ms(600)).build();
     let redlock = redlock.expect("good settings");
     let lease = redlock.try_acquire("r").await.expect("a free lock");
-    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
-        .await;
+    eventually("the key is everywhere", || cluster.all_have("r")).await;
     cluster[1].stop();
     let closing = tokio::time::timeout(SOON, redlock.close()).await.expect("it is bounded");
     let error = closing.expect_err("one node does not answer");

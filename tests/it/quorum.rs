@@ -1,6 +1,6 @@
 //! Who wins: a quorum of free nodes, whatever N is, and nobody else at the same time.
 
-use crate::{SOON, builder, eventually, ms};
+use crate::{SOON, builder, eventually, ms, multi_thread};
 use kit::{Cluster, Server};
 use quorlock::{AcquireError, Redlock, ReleaseOutcome, RetryPolicy};
 use std::collections::BTreeSet;
@@ -162,9 +162,7 @@ struct Races {
 /// Acquires in each round at the same moment as the others, and says how long each took.
 fn race(cluster: &Cluster, races: &Races) -> Vec<Duration> {
     // The barrier holds up this thread, and not the one that sends the releases, for which others wait.
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.worker_threads(1).enable_all().build();
-    runtime.expect("a runtime").block_on(async {
+    multi_thread(1).block_on(async {
         let retry = RetryPolicy::jittered(ms(1)..ms(8));
         let redlock = builder(cluster).retry(retry).build().expect("good settings");
         let mut waits = Vec::with_capacity(ROUNDS);

@@ -2,7 +2,7 @@
 
 use crate::late_packets::deliver_all;
 use crate::quorum::Holds;
-use crate::{MAX_TTL, SOON, builder, client, eventually, ms};
+use crate::{MAX_TTL, SOON, builder, client, eventually, is_up, ms};
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{
     AcquireError, NodeFailure, NodeState, NodeVote, Redlock, ReleaseError, ReleaseOutcome,
@@ -15,9 +15,8 @@ use std::time::Instant;
 
 /// The ids of the connections over TCP, so not of the kit's own.
 fn connections(server: &Server) -> BTreeSet<String> {
-    let list = redis::from_redis_value::<String>(server.cmd(&["CLIENT", "LIST"])).expect("a text");
-    let lines = list.lines().filter(|line| line.contains(" addr=127.0.0.1:"));
-    lines.filter_map(|line| line.split(' ').next().map(str::to_owned)).collect()
+    let clients = server.clients().into_iter();
+    clients.filter_map(|client| client.split(' ').next().map(str::to_owned)).collect()
 }
 
 fn close_connections(server: &Server) {
@@ -127,7 +126,7 @@ async fn a_server_that_was_restarted_between_two_uses_counts_again() {
 
 /// Clients of five nodes, each behind a proxy.
 fn proxied(cluster: &Cluster) -> (Vec<Proxy>, Redlock) {
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let proxies = cluster.proxies();
     let urls = proxies.iter().map(Proxy::url);
     let redlock =
         Redlock::builder().max_ttl(MAX_TTL).nodes(urls).node_timeout(ms(2_000)).ttl(ms(120_000));
@@ -240,9 +239,8 @@ async fn resets_of_all_connections_at_once_under_load_break_no_exclusion_and_lea
 
 /// Waits until the first node has a connection that was made after `before` were.
 async fn is_back(redlock: &Redlock, proxy: &Proxy, before: u64) {
-    let is_up = || *redlock.nodes()[0].state() == NodeState::Up;
     eventually("a new connection was made", || proxy.accepted() > before).await;
-    eventually("it is up", is_up).await;
+    eventually("it is up", || is_up(redlock, 0)).await;
 }
 
 #[tokio::test]

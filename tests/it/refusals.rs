@@ -2,7 +2,7 @@
 //! its reason, and never a sign that somebody holds the lock.
 
 use crate::errors::{PASSWORD, USER, shown, told};
-use crate::{MAX_TTL, SOON, eventually, ms};
+use crate::{MAX_TTL, SOON, all_up, eventually, ms};
 use kit::{Cluster, Server, ServerBuilder};
 use quorlock::{
     AcquireError, Builder, ExtendError, NodeState, NodeVote, Redlock, ReleaseOutcome, Report,
@@ -72,10 +72,9 @@ async fn expect_outage(redlock: &Redlock, broken: &[Server], reason: &str) {
 }
 
 async fn expect_all_up(redlock: &Redlock) {
-    let is_up = |node: &quorlock::NodeInfo| *node.state() == NodeState::Up;
     eventually("all nodes are up", || {
         shown(redlock);
-        redlock.nodes().iter().all(is_up)
+        all_up(redlock)
     })
     .await;
 }

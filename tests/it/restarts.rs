@@ -1,8 +1,9 @@
 //! Nodes that have forgotten their locks in a restart or a flush.
 #![cfg(target_os = "linux")]
 
+use crate::clocks::clocked;
 use crate::errors::{FEW_RIGHTS, told};
-use crate::{MAX_TTL, SOON, builder, eventually, ms};
+use crate::{MAX_TTL, SOON, builder, eventually, ms, warm_up};
 use futures::FutureExt;
 use kit::{Cluster, Server};
 use quorlock::{
@@ -16,7 +17,7 @@ const AGE: Duration = Duration::from_hours(3);
 
 /// Servers that have been up for long, as they tell: their wall clocks say so.
 pub(crate) async fn old(nodes: usize) -> Cluster {
-    let cluster = Cluster::start_with(nodes, &Server::builder().clock());
+    let cluster = clocked(nodes);
     grow_old(&cluster).await;
     cluster
 }
@@ -28,13 +29,6 @@ pub(crate) async fn grow_old(cluster: &Cluster) {
         node.info("server")["uptime_in_seconds"].parse::<u64>().expect("whole seconds")
     };
     eventually("they are old", || cluster.iter().all(|node| uptime(node) > 10_000)).await;
-}
-
-/// Uses the client, until all its nodes are up.
-pub(crate) async fn warm_up(redlock: &Redlock) {
-    drop(redlock.acquire("warm").wait(SOON).await.expect("nodes are up"));
-    let is_up = || redlock.nodes().iter().all(|node| *node.state() == NodeState::Up);
-    eventually("all nodes are up", is_up).await;
 }
 
 /// What a node's vote was, as a text.

@@ -1,6 +1,6 @@
 //! Connections that are made while the server answers, and not as it should.
 
-use crate::{MAX_TTL, SOON, eventually, ms};
+use crate::{MAX_TTL, SOON, eventually, is_up, ms};
 use kit::{Cluster, Proxy, Server};
 use quorlock::{Finding, Lease, NodeState, NodeVote, Redlock};
 use std::io::{Read, Write};
@@ -40,7 +40,7 @@ async fn a_server_that_is_busy_at_the_set_up_is_tried_again_and_not_taken_for_re
     drop(lease);
     servers[0].cmd(&["SCRIPT", "KILL"]);
     drop(script);
-    eventually("it is back", || *redlock.nodes()[0].state() == NodeState::Up).await;
+    eventually("it is back", || is_up(&redlock, 0)).await;
     let has_failed = |lease: &Lease| {
         lease.report().nodes().iter().any(|node| matches!(node.vote(), NodeVote::Failed(_)))
     };

@@ -1,6 +1,6 @@
 //! Connections that die in silence, all at once.
 
-use crate::{MAX_TTL, SOON, eventually, ms};
+use crate::{MAX_TTL, SOON, all_up, eventually, ms};
 use kit::{Cluster, Direction, Proxy};
 use quorlock::{NodeFailure, NodeState, Redlock, ReleaseOutcome};
 use std::io::{Read, Write};
@@ -71,8 +71,7 @@ async fn where_all_connections_die_in_silence_new_ones_take_their_place_early() 
     redlock.try_acquire("r").await.expect_err("nobody answers");
     let hangs = |node: &quorlock::NodeInfo| *node.state() == NodeState::Stalled;
     eventually("all hang", || redlock.nodes().iter().all(hangs)).await;
-    let is_up = |node: &quorlock::NodeInfo| *node.state() == NodeState::Up;
-    eventually("all are back", || redlock.nodes().iter().all(is_up)).await;
+    eventually("all are back", || all_up(&redlock)).await;
     let after: usize = gateways.iter().map(|it| it.accepted.load(Ordering::Relaxed)).sum();
     assert_eq!(after - before, 3, "one new connection to each");
     assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));

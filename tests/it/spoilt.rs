@@ -36,12 +36,12 @@ const LATE: Duration = MAX_TTL.saturating_sub(Duration::from_secs(20));
 /// A lease with a counter on every node.
 async fn held(cluster: &Cluster, redlock: &Redlock) -> Lease {
     let lease = redlock.acquire("r").fenced().await.expect("a free lock");
-    eventually("all have it", || cluster.iter().all(|node| node.get(COUNTER).is_some())).await;
+    eventually("all have it", || cluster.all_have(COUNTER)).await;
     lease
 }
 
 fn no_lock(cluster: &Cluster) -> bool {
-    cluster.iter().all(|node| node.get("r").is_none())
+    cluster.none_has("r")
 }
 
 #[tokio::test]
@@ -111,7 +111,7 @@ async fn the_other_counters_of_a_set_are_kept_up_by_its_release() {
     let set = redlock.acquire_all(["a", "b", "r"]).fenced().await.expect("free locks");
     let token = set.token().expect("it is fenced").to_string();
     let [a, b] = ["a", "b"].map(|name| format!("{name}#quorlock:token:{{{name}}}"));
-    eventually("all have it", || cluster.iter().all(|node| node.get(COUNTER).is_some())).await;
+    eventually("all have it", || cluster.all_have(COUNTER)).await;
     clock.advance(LATE);
     for node in &cluster {
         node.set(&a, "5");
@@ -119,10 +119,8 @@ async fn the_other_counters_of_a_set_are_kept_up_by_its_release() {
         node.del(COUNTER);
     }
     assert_eq!(set.release().await, Ok(ReleaseOutcome::Released));
-    eventually("no lock is left", || {
-        ["a", "b", "r"].iter().all(|name| cluster.iter().all(|node| node.get(name).is_none()))
-    })
-    .await;
+    eventually("no lock is left", || ["a", "b", "r"].iter().all(|name| cluster.none_has(name)))
+        .await;
     for node in &cluster {
         for counter in [a.as_str(), COUNTER] {
             assert_eq!(node.get(counter).as_deref(), Some(token.as_bytes()), "{counter}");

@@ -152,7 +152,7 @@ async fn endless_reply_ends_the_connection_and_is_reported() {
 async fn long_foreign_value_is_not_fetched() {
     const LONG: usize = 8 << 20;
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let proxies = cluster.proxies();
     let redlock = Redlock::builder().nodes(proxies.iter().map(Proxy::url));
     let redlock = redlock.node_timeout(ms(10_000)).ttl(ms(30_000)).build().expect("good settings");
     redlock.ready().await.expect("they are up");

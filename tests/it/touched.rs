@@ -32,8 +32,7 @@ async fn a_key_that_others_touch_all_the_time_is_looked_after_ten_times_a_second
     let redlock = builder(&cluster).build().expect("good settings");
     // It is not renewed within any test.
     let lease = redlock.acquire("r").ttl(MAX_TTL).auto_extend(MAX_TTL).await.expect("a free lock");
-    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
-        .await;
+    eventually("the key is everywhere", || cluster.all_have("r")).await;
     let (asked, pauses) = touch(&cluster, "3600000");
     assert!(asked <= pauses + 2, "{asked} in {pauses} pauses");
     // Keys that are shortened look like a clock that stood still: then it is renewed as well.
@@ -52,8 +51,7 @@ async fn a_theft_within_the_pause_after_a_check_is_told() {
     let cluster = Cluster::start(3);
     let redlock = builder(&cluster).build().expect("good settings");
     let lease = redlock.acquire("r").ttl(MAX_TTL).auto_extend(MAX_TTL).await.expect("a free lock");
-    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
-        .await;
+    eventually("the key is everywhere", || cluster.all_have("r")).await;
     let before = scripts(&cluster[0]);
     cluster.iter().for_each(|node| drop(node.cmd(&["PEXPIRE", "r", "3000000"])));
     eventually("a check was made", || scripts(&cluster[0]) > before).await;

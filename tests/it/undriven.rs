@@ -1,15 +1,11 @@
 //! Runtimes that live and that nobody drives, and runtimes that end while others wait.
 
-use crate::{SOON, client, eventually, ms};
+use crate::{SOON, client, current_thread, eventually, ms, multi_thread};
 use kit::Cluster;
 use quorlock::{Lease, Redlock, ReleaseError, ReleaseOutcome};
 use std::thread;
 use std::time::Duration;
-use tokio::runtime::{Builder, Runtime};
-
-fn current_thread() -> Runtime {
-    Builder::new_current_thread().enable_all().build().expect("a runtime")
-}
+use tokio::runtime::Runtime;
 
 /// A runtime that has the client's tasks, lives, and is not in `block_on` any more.
 fn undriven(redlock: &Redlock) -> Runtime {
@@ -53,7 +49,7 @@ fn outside_of_runtimes_a_lease_is_served_by_whichever_runtime_is_driven() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let _kept = undriven(&redlock);
-    let driven = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("one");
+    let driven = multi_thread(1);
     let _other = driven.block_on(async { redlock.try_acquire("other").await.expect("free") });
     let lease = orphan(&redlock, "r");
     futures::executor::block_on(async {
@@ -98,8 +94,7 @@ fn a_release_at_whatever_moment_of_a_shutdown_is_released_or_unknown_and_its_key
     let redlock = client(&cluster);
     let mut released = 0;
     for round in 0..40 {
-        let acquiring = Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        let acquiring = acquiring.expect("a runtime");
+        let acquiring = multi_thread(1);
         let lease = acquiring.block_on(async { redlock.acquire("r").wait(SOON).await });
         let lease = lease.expect("free in time");
         let ending = thread::spawn(move || {

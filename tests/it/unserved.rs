@@ -1,6 +1,6 @@
 //! Servers that accept connections and serve no commands over them: replicas, paused writes, full and protected ones.
 
-use crate::{MAX_TTL, SOON, eventually, ms};
+use crate::{MAX_TTL, SOON, all_up, eventually, ms, state};
 use kit::{Cluster, Proxy, Server};
 use quorlock::event::Event;
 use quorlock::{
@@ -21,15 +21,6 @@ fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
     // The restart guard would exclude a promoted replica until all older locks have ended.
     let builder = Redlock::builder().nodes(urls).restart_guard(RestartGuard::Off);
     builder.max_ttl(MAX_TTL).node_timeout(ms(1_000)).ttl(ms(300_000))
-}
-
-fn state(redlock: &Redlock, node: usize) -> NodeState {
-    redlock.nodes()[node].state().clone()
-}
-
-async fn all_up(redlock: &Redlock) {
-    let is_up = |node: &quorlock::NodeInfo| *node.state() == NodeState::Up;
-    eventually("all nodes are up", || redlock.nodes().iter().all(is_up)).await;
 }
 
 /// Tries to acquire during the [fault](FAULT), and returns the last refusal.
@@ -67,7 +58,7 @@ async fn failed_over_address_is_followed_by_a_running_client() {
     let held = redlock.acquire("held").wait(SOON).await.expect("a free lock");
     let dropped = redlock.acquire("dropped").wait(SOON).await.expect("a free lock");
     eventually("all have granted", || dropped.report().granted() == 3).await;
-    all_up(&redlock).await;
+    eventually("all nodes are up", || all_up(&redlock)).await;
 
     // The replica is in step, and takes over. The address still leads to the old master.
     let old = &cluster[0];
@@ -94,7 +85,7 @@ async fn failed_over_address_is_followed_by_a_running_client() {
     assert!(outages.iter().any(|line| line.starts_with("down: READONLY")), "{outages:?}");
 
     address.turn_to(promoted.addr());
-    all_up(&redlock).await;
+    eventually("all nodes are up", || all_up(&redlock)).await;
     let is_released = || promoted.get("dropped").is_none();
     eventually("the pending release is delivered to the new master", is_released).await;
     let lease = redlock.acquire("last").wait(SOON).await.expect("all are masters");
@@ -139,7 +130,7 @@ async fn script_on_a_replica_marks_the_node_down() {
     let is_down = || state(&redlock, 0) == NodeState::Down(NodeFailure::Replica);
     eventually("the node is down as a replica", is_down).await;
     cluster[0].cmd(&["REPLICAOF", "NO", "ONE"]);
-    all_up(&redlock).await;
+    eventually("all nodes are up", || all_up(&redlock)).await;
     eventually("the extension is made up for", || cluster[0].pttl("r") > 300_000).await;
     drop(lease);
     eventually("no key is left", || cluster.is_empty()).await;
@@ -148,11 +139,11 @@ async fn script_on_a_replica_marks_the_node_down() {
 #[tokio::test]
 async fn paused_writes_on_a_majority_cost_few_connections() {
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let proxies = cluster.proxies();
     let builder = builder(proxies.iter().map(Proxy::url)).node_timeout(ms(50));
     let redlock = builder.build().expect("good settings");
     drop(redlock.acquire("r").wait(SOON).await.expect("a free lock"));
-    all_up(&redlock).await;
+    eventually("all nodes are up", || all_up(&redlock)).await;
     for node in &cluster.servers()[..2] {
         node.cmd(&["CLIENT", "PAUSE", "600000", "WRITE"]);
     }

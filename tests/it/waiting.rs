@@ -1,9 +1,9 @@
 //! Waiting for a lock that is held: in order, woken by what happens, and always by a timer.
 
-use crate::{SOON, builder, client, eventually, ms};
+use crate::{SOON, all_up, builder, client, eventually, ms};
 use futures::FutureExt;
 use kit::{Cluster, Direction, Proxy, Server};
-use quorlock::{AcquireError, NodeInfo, NodeState, Redlock, RetryPolicy};
+use quorlock::{AcquireError, Redlock, RetryPolicy};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
@@ -96,7 +96,7 @@ async fn an_expiry_ends_the_wait_also_where_nobody_tells() {
 #[tokio::test]
 async fn a_waiter_whose_pushes_are_lost_still_gets_the_lock() {
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let proxies = cluster.proxies();
     let retry = RetryPolicy::fixed(ms(200));
     let ours = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).node_timeout(ms(1_000));
     let ours = ours.ttl(ms(30_000)).retry(retry).build().expect("good settings");
@@ -226,8 +226,7 @@ async fn attempts_come_when_the_policy_says_and_end_with_it() {
     let redlock = client(&cluster);
     // A node that is not connected when an attempt is decided is not asked any more.
     drop(redlock.try_acquire("other").await.expect("a free lock"));
-    let is_up = |node: &NodeInfo| *node.state() == NodeState::Up;
-    eventually("all are connected", || redlock.nodes().iter().all(is_up)).await;
+    eventually("all are connected", || all_up(&redlock)).await;
     let policies = [
         (RetryPolicy::none(), 1),
         (RetryPolicy::fixed(ms(20)).limit(3), 4),
@@ -237,16 +236,12 @@ async fn attempts_come_when_the_policy_says_and_end_with_it() {
         (RetryPolicy::custom(|| [ms(5), ms(10)].into_iter()), 3),
     ];
     for (policy, attempts) in policies {
-        cluster.iter().for_each(|node| drop(node.cmd(&["CONFIG", "RESETSTAT"])));
+        cluster.iter().for_each(Server::reset_stats);
         let shown = format!("{policy:?}");
         let refused = redlock.acquire("r").wait(SOON).retry(policy).await.expect_err("held");
         assert!(matches!(refused, AcquireError::Contended { .. }), "{shown}: {refused}");
         // The last votes of the last round may still be under way.
-        let made = |node: &Server| {
-            let stats = node.info("commandstats");
-            let sets = stats.get("cmdstat_set").map_or("", String::as_str);
-            sets.starts_with(&format!("calls={attempts},"))
-        };
+        let made = |node: &Server| node.calls("set") == attempts;
         eventually(&format!("{attempts} attempts: {shown}"), || cluster.iter().all(made)).await;
     }
 }
@@ -254,7 +249,7 @@ async fn attempts_come_when_the_policy_says_and_end_with_it() {
 #[tokio::test]
 async fn a_waiter_whose_pushes_are_swallowed_gets_the_lock_by_a_timer() {
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let proxies = cluster.proxies();
     for proxy in &proxies {
         proxy.swallow_pushes(true);
     }

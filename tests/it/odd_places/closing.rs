@@ -9,19 +9,13 @@ use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
 /// Much longer than any close takes.
-const LONG: Duration = Duration::from_mins(2);
+pub(super) const LONG: Duration = Duration::from_mins(2);
 
 fn tasks() -> usize {
     Handle::current().metrics().num_alive_tasks()
 }
 
-/// The connections that clients have to `node`, but for those of the kit, which come by another way.
-fn connections(node: &Server) -> usize {
-    let list = redis::from_redis_value::<String>(node.cmd(&["CLIENT", "LIST"])).expect("a text");
-    list.lines().filter(|line| line.contains(" addr=127.0.0.1:")).count()
-}
-
-async fn close(redlock: &Redlock) -> Result<(), CloseError> {
+pub(super) async fn close(redlock: &Redlock) -> Result<(), CloseError> {
     timeout(LONG, redlock.close()).await.expect("close() ends within its bound")
 }
 
@@ -37,7 +31,7 @@ async fn expect_clean(cluster: &Cluster, redlock: &Redlock) {
 
 async fn expect_nothing_runs(cluster: &Cluster) {
     eventually("its tasks have ended", || tasks() == 0).await;
-    let is_left = |node: &Server| node.is_running() && connections(node) == 0;
+    let is_left = |node: &Server| node.is_running() && node.clients().is_empty();
     eventually("its connections are closed", || cluster.iter().all(is_left)).await;
 }
 
@@ -56,7 +50,7 @@ fn through(proxies: &[Proxy]) -> Redlock {
 }
 
 /// A client whose `close()` takes its time.
-fn patient(cluster: &Cluster) -> Redlock {
+pub(super) fn patient(cluster: &Cluster) -> Redlock {
     builder(cluster).connect_timeout(LONG).build().expect("good settings")
 }
 
@@ -66,15 +60,14 @@ async fn one_that_was_never_used_asks_nobody() {
     let redlock = patient(&cluster);
     expect_clean(&cluster, &redlock).await;
     for node in &cluster {
-        let log = node.info("commandstats");
-        assert!(!log.contains_key("cmdstat_hello"), "somebody has connected");
+        assert_eq!(node.calls("hello"), 0, "a client has connected");
     }
 }
 
 #[tokio::test]
 async fn one_that_is_connecting_refuses_who_waits_for_that() {
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let proxies = cluster.proxies();
     for proxy in &proxies {
         proxy.hold_connects(true);
     }
@@ -170,7 +163,7 @@ async fn one_whose_node_is_gone_names_it_only_if_it_is_owed_something() {
 #[tokio::test]
 async fn whoever_waits_is_refused_wherever_it_stands() {
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let proxies = cluster.proxies();
     let (redlock, theirs) = (through(&proxies), patient(&cluster));
     let held = theirs.acquire("held").wait(SOON).await.expect("free");
     redlock.ready().await.expect("there is a runtime");
@@ -205,7 +198,7 @@ async fn whoever_waits_is_refused_wherever_it_stands() {
 #[tokio::test]
 async fn leases_end_whatever_is_being_done_with_them() {
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let proxies = cluster.proxies();
     let redlock = through(&proxies);
     let acquire = |resource: &str| redlock.acquire(resource).wait(SOON);
     let plain = acquire("plain").await.expect("free");
@@ -266,7 +259,7 @@ async fn what_is_to_stand_for_a_time_stands_and_nobody_owns_it() {
 #[tokio::test]
 async fn twice_at_once_and_dropped_half_way_it_is_closed_all_the_same() {
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let proxies = cluster.proxies();
     let (twice, half) = (through(&proxies), through(&proxies));
     let leases = [
         twice.acquire("a").wait(SOON).await.expect("free"),

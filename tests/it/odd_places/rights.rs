@@ -38,7 +38,7 @@ const TTL: Duration = ms(12_000);
 /// More commands in a second, of all clients together, are a loop without a pause. What a node refuses
 /// is repeated twice a second and more: a few releases of some clients, each with what it does in its
 /// script.
-const MOST_PER_SECOND: usize = 2_000;
+const MOST_PER_SECOND: u64 = 2_000;
 
 fn user(command: &str) -> String {
     format!("no-{}", command.replace('|', "-"))
@@ -86,17 +86,8 @@ fn keys(cluster: &Cluster, command: &str) -> Vec<Vec<String>> {
     cluster.iter().map(texts).collect()
 }
 
-/// How many commands the servers were asked for, and those that they refused.
-fn asked_for(cluster: &Cluster) -> usize {
-    let count = |stat: &str, field: &str| -> usize {
-        let value = stat.split(',').find_map(|pair| pair.strip_prefix(field)?.strip_prefix('='));
-        value.map_or(0, |value| value.parse().unwrap_or(0))
-    };
-    let of_node = |node: &Server| -> usize {
-        let stats = node.info("commandstats");
-        stats.values().map(|stat| count(stat, "calls") + count(stat, "rejected_calls")).sum()
-    };
-    cluster.iter().map(of_node).sum()
+fn asked_for(cluster: &Cluster) -> u64 {
+    cluster.iter().map(Server::all_calls).sum()
 }
 
 async fn release(lease: Lease, what: &str) {
