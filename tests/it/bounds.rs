@@ -7,8 +7,8 @@ use futures::FutureExt;
 use futures::future::join_all;
 use kit::{Cluster, Direction, Proxy};
 use quorlock::{
-    AcquireError, ConfigError, Lease, NodeFailure, NodeInfo, NodeState, NodeVote, Redlock,
-    ReleaseOutcome, RetryPolicy,
+    AcquireError, ConfigError, Lease, NodeFailure, NodeState, NodeVote, Redlock, ReleaseOutcome,
+    RetryPolicy,
 };
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
@@ -261,27 +261,6 @@ async fn a_refusal_tells_when_to_come_back_and_who_is_in_the_way() {
     drop((held, set));
 }
 
-#[tokio::test]
-async fn a_closed_client_leaves_no_connection_though_handles_are_left() {
-    let cluster = Cluster::start(3);
-    let redlock = client(&cluster);
-    let lease = redlock.acquire("r").await.expect("free");
-    let ours = |node: &kit::Server| format!("{:?}", node.cmd(&["CLIENT", "LIST"]));
-    let count = |node: &kit::Server| ours(node).matches("lib-name=quorlock").count();
-    let is_known = ours(&cluster[0]).contains("lib-name=");
-    redlock.close().await.expect("all nodes are well");
-    if is_known {
-        eventually("its connections are closed", || cluster.iter().all(|n| count(n) == 0)).await;
-    }
-    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
-    eventually("its tasks have ended", || tasks() == 0).await;
-    assert!(!lease.is_valid());
-    assert_eq!(lease.release().await, Ok(ReleaseOutcome::AlreadyReleased));
-    assert_eq!(redlock.try_acquire("r").await.expect_err("closed"), AcquireError::Closed);
-    redlock.close().await.expect("nothing is left to do");
-    assert_eq!(tasks(), 0, "nothing was started anew");
-}
-
 /// Closes a client, or drops it, once an idle node hangs as `is_so` waits for: nothing is kept for that node.
 #[cfg(feature = "test-util")]
 async fn ends_while_a_node_hangs(is_closed: bool, is_so: impl AsyncFnOnce(&Redlock)) {
@@ -321,7 +300,7 @@ async fn a_dropped_client_does_not_wait_for_a_node_that_hangs_to_tell_the_time()
 #[tokio::test]
 async fn a_closed_client_does_not_wait_for_a_node_that_is_known_to_hang() {
     let is_known = async |redlock: &Redlock| {
-        let is_stalled = |node: &NodeInfo| *node.state() == NodeState::Stalled;
+        let is_stalled = |node: &quorlock::NodeInfo| *node.state() == NodeState::Stalled;
         eventually("it is known", || redlock.nodes().iter().any(is_stalled)).await;
         // Until after its task has looked whether others are silent, too.
         tokio::time::sleep(ms(11_000)).await;

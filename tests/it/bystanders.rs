@@ -126,19 +126,6 @@ async fn who_was_bypassed_keeps_its_place_and_who_had_to_give_up_queues_anew() {
     assert!(before > 15, "{before} of 20 were served before it");
 }
 
-#[cfg(feature = "test-util")]
-#[tokio::test]
-async fn what_is_not_valid_any_more_is_not_kept_for_a_future_that_is_not_polled() {
-    let cluster = Cluster::start(3);
-    let redlock = patient(&cluster).await;
-    let mut unpolled = redlock.acquire("r").ttl(ms(1_500));
-    assert!((&mut unpolled).now_or_never().is_none(), "nodes take their time");
-    eventually("it has won", || cluster.all_have("r")).await;
-    let is_empty = || quorlock::test_util::pending_work(&redlock).is_empty();
-    eventually("nothing is under way", is_empty).await;
-    drop(unpolled.await.expect("it tries again"));
-}
-
 #[tokio::test]
 async fn closing_tells_those_who_stand_behind_futures_that_are_not_polled() {
     let cluster = Cluster::start(3);

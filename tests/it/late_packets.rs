@@ -2,7 +2,7 @@
 
 use crate::errors::{FEW_RIGHTS, PASSWORD, USER};
 use crate::natives::native;
-use crate::{MAX_TTL, SOON, current_thread, eventually, is_up, ms};
+use crate::{MAX_TTL, SOON, all_up, current_thread, eventually, is_up, ms};
 use kit::{Cluster, Direction, Proxy, Server, ServerBuilder};
 use quorlock::{AcquireError, Lease, NodeState, NodeVote, Redlock, RestartGuard};
 use std::io::{self, Read, Write};
@@ -214,9 +214,8 @@ async fn commands_that_a_network_held_up_for_seconds_leave_nothing() {
     let redlock =
         Redlock::builder().max_ttl(MAX_TTL).nodes(urls).node_timeout(ms(100)).ttl(ms(120_000));
     let redlock = redlock.build().expect("good settings");
-    let is_up = |node: &quorlock::NodeInfo| *node.state() == NodeState::Up;
     drop(redlock.acquire("r").wait(SOON).await.expect("a free lock"));
-    eventually("all are up", || redlock.nodes().iter().all(is_up)).await;
+    eventually("all are up", || all_up(&redlock)).await;
     eventually("it is free again", || cluster.is_empty()).await;
 
     for proxy in &proxies {

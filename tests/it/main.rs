@@ -6,8 +6,8 @@
     reason = "the library is for older toolchains; its tests run with a newer one"
 )]
 
-#[cfg(feature = "blocking")]
 mod agreement;
+#[cfg(feature = "blocking")]
 mod blocking;
 mod bounds;
 mod bystanders;

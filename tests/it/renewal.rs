@@ -1,6 +1,6 @@
 //! Leases that are extended in the background, and leases that are lost.
 
-use crate::{MAX_TTL, SOON, builder, eventually, ms};
+use crate::{MAX_TTL, SOON, builder, current_thread, eventually, ms};
 use kit::{Cluster, Proxy, Server};
 use quorlock::{ExtendError, Lease, Loss, NodeState, Redlock};
 use std::time::{Duration, Instant};
@@ -187,10 +187,7 @@ async fn renewal_goes_on_outside_of_the_runtime_that_acquired_it() {
     // This runtime's connections can renew what the other one's acquired.
     redlock.try_acquire("warm").await.expect("a free lock").release().await.expect("up");
     let elsewhere = redlock.clone();
-    let acquire = move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.expect("a runtime").block_on(async { kept_up(&elsewhere).await })
-    };
+    let acquire = move || current_thread().block_on(kept_up(&elsewhere));
     let lease = tokio::task::spawn_blocking(acquire).await.expect("no panic");
     sleep(ms(6_000)).await;
     assert!(lease.is_valid(), "{:?}", lease.loss());

@@ -1,7 +1,7 @@
 //! Nodes whose names are resolved slowly, or to another address after a failover. A slow search blocks a thread, and
 //! nobody waits for that.
 
-use crate::{SOON, eventually, is_up, ms};
+use crate::{SOON, eventually, is_up, ms, multi_thread};
 use kit::{Cluster, Rerun, Server};
 use quorlock::{Builder, Redlock, ReleaseOutcome, RestartGuard, Severity};
 use std::time::{Duration, Instant};
@@ -65,8 +65,7 @@ fn drops_a_blocking_client() {
 #[ignore = "run by a test, in a process whose resolver hangs"]
 fn closes_and_checks() {
     let Ok(urls) = env::var(URLS) else { return };
-    let mut threads = tokio::runtime::Builder::new_multi_thread();
-    let runtime = threads.worker_threads(1).enable_all().build().expect("a runtime");
+    let runtime = multi_thread(1);
     let begun = Instant::now();
     runtime.block_on(async {
         let redlock = builder(&urls).build().expect("good settings");

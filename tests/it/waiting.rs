@@ -116,22 +116,6 @@ async fn a_waiter_whose_pushes_are_lost_still_gets_the_lock() {
 }
 
 #[tokio::test]
-async fn a_future_that_is_not_polled_holds_up_nobody() {
-    let cluster = Cluster::start(3);
-    let redlock = builder(&cluster).node_timeout(ms(200)).build().expect("good settings");
-    // Polled once: it is first in line, and its attempt is under way.
-    for mut forgotten in [redlock.acquire("r"), redlock.acquire_all(["q", "r"]).wait(SOON)] {
-        assert!((&mut forgotten).now_or_never().is_none());
-        let lease = redlock.acquire("r").wait(SOON).await.expect("what the other won is released");
-        assert!(lease.is_valid());
-        lease.release().await.expect("nodes are up");
-        let lease = forgotten.await.expect("it stands in line again, and is served");
-        drop(lease);
-        eventually("no key is left", || cluster.is_empty()).await;
-    }
-}
-
-#[tokio::test]
 async fn what_a_release_costs_does_not_grow_with_the_waiters() {
     let mut costs = Vec::new();
     for waiters in [4, 64] {

@@ -3,7 +3,6 @@
 use crate::{MAX_TTL, SOON, builder, client, eventually, ms};
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{AcquireError, CloseError, Loss, Redlock, ReleaseOutcome, RetryPolicy};
-use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
@@ -35,12 +34,16 @@ async fn expect_nothing_runs(cluster: &Cluster) {
     eventually("its connections are closed", || cluster.iter().all(is_left)).await;
 }
 
-/// Closes a client that owes releases to exactly these nodes.
-async fn expect_owed(redlock: &Redlock, nodes: &[Server]) {
-    let error = close(redlock).await.expect_err("somebody is owed something");
-    let named: BTreeSet<_> = error.undelivered().iter().map(|(name, _)| name.clone()).collect();
-    assert_eq!(named, nodes.iter().map(|node| node.addr().to_string()).collect(), "{error}");
+/// Closes a client with `releases` pending releases for each of exactly these nodes.
+async fn expect_pending(redlock: &Redlock, nodes: &[Server], releases: usize) {
+    let error = close(redlock).await.expect_err("releases are pending");
+    let expected: Vec<_> = nodes.iter().map(|node| (node.addr().to_string(), releases)).collect();
+    assert_eq!(error.undelivered(), expected, "{error}");
     assert_eq!(error.attempts(), 0, "{error}");
+    let names: Vec<_> = expected.iter().map(|(name, _)| format!("{name} ({releases})")).collect();
+    let pending = names.join(", ");
+    let text = format!("closed before all releases were delivered; pending: {pending}");
+    assert_eq!(error.to_string(), text);
 }
 
 fn through(proxies: &[Proxy]) -> Redlock {
@@ -120,7 +123,7 @@ async fn one_whose_nodes_hang_names_them_and_delivers_when_they_go_on() {
         }
         cluster.iter().take(hung).for_each(Server::stop);
         drop(dropped);
-        expect_owed(&redlock, &cluster[..hung]).await;
+        expect_pending(&redlock, &cluster[..hung], 2).await;
         assert_eq!(held.loss(), Some(Loss::Closed));
         cluster.iter().take(hung).for_each(Server::cont);
         eventually("what was owed is delivered", || cluster.is_empty()).await;
@@ -140,7 +143,7 @@ async fn one_whose_node_is_gone_names_it_only_if_it_is_owed_something() {
     eventually("all have granted", || lease.report().granted() == 3).await;
     cluster[0].kill();
     drop(lease);
-    expect_owed(&owing, &cluster[..1]).await;
+    expect_pending(&owing, &cluster[..1], 1).await;
     eventually("the others are told", || cluster.is_empty()).await;
 
     let clean = patient(&cluster);
