@@ -1,10 +1,10 @@
 //! Fencing tokens on which the nodes agree, or not, once more of them have answered than a quorum.
 
 use crate::fencing::tomorrow_us;
-use crate::{builder, eventually, ms};
+use crate::{builder, eventually, ms, through};
 use futures::future::join_all;
-use kit::{Cluster, Direction, Proxy, Server};
-use quorlock::{FencingToken, Lease, Redlock};
+use kit::{Cluster, Direction, Server};
+use quorlock::{FencingToken, Lease};
 use std::time::{Duration, Instant};
 
 /// Lets the next number that `node` draws for this lock be this one.
@@ -17,7 +17,7 @@ fn will_draw(node: &Server, key: &str, number: u64) {
 async fn an_answer_that_comes_soon_makes_a_second_round_needless() {
     let cluster = Cluster::start(5);
     let proxies = cluster.proxies();
-    let builder = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).ttl(ms(60_000));
+    let builder = through(&proxies).ttl(ms(60_000));
     let redlock = builder.node_timeout(ms(5_000)).build().expect("good settings");
     let first = redlock.acquire("first").await.expect("a free lock");
     eventually("all are connected", || first.report().granted() == 5).await;

@@ -2,7 +2,7 @@
 //! holders without an end, locks that are kept from others for a while, and clients that close.
 
 use crate::errors::told;
-use crate::{SOON, all_up, builder, client, eventually, ms};
+use crate::{SOON, all_up, builder, client, eventually, ms, through};
 use futures::FutureExt;
 use futures::future::join_all;
 use kit::{Cluster, Direction, Proxy};
@@ -313,9 +313,9 @@ async fn a_closed_client_does_not_wait_for_a_node_that_is_known_to_hang() {
 async fn a_closed_client_does_not_wait_for_a_node_that_others_have_outvoted() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
-    let redlock = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).ttl(ms(60_000));
     // A connection that is silent is given up after ten times the node timeout.
-    let redlock = redlock.node_timeout(ms(5_000)).build().expect("good settings");
+    let redlock =
+        through(&proxies).ttl(ms(60_000)).node_timeout(ms(5_000)).build().expect("good settings");
     redlock.ready().await.expect("there is a runtime");
     eventually("all are connected", || all_up(&redlock)).await;
     // One counter is ahead, so that the token has to be confirmed in a second round; and one node refuses.

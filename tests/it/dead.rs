@@ -1,6 +1,6 @@
 //! Nodes that die, stay dead, and come back, empty or not; connections that die under a command.
 
-use crate::{MAX_TTL, SOON, builder, client, eventually, is_down, is_up, ms};
+use crate::{MAX_TTL, SOON, builder, client, eventually, is_down, is_up, ms, through};
 use futures::future::try_join_all;
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{
@@ -277,11 +277,8 @@ async fn with_all_nodes_dead_an_acquire_waits_idly_and_ends_as_an_outage() {
     let cluster = Cluster::start(5);
     let proxies = cluster.proxies();
     cluster.servers().iter().for_each(Server::kill);
-    let redlock = Redlock::builder()
-        .max_ttl(MAX_TTL)
-        .nodes(proxies.iter().map(Proxy::url))
-        .node_timeout(ms(50));
-    let redlock = redlock.ttl(LONG).build().expect("good settings");
+    let redlock = through(&proxies).node_timeout(ms(50)).ttl(LONG).build();
+    let redlock = redlock.expect("good settings");
     let eager = RetryPolicy::fixed(ms(0));
     let begun = Instant::now();
     let second = tokio::spawn(async {

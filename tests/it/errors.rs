@@ -1,7 +1,7 @@
 //! What went wrong, told apart, and told without secrets.
 
 use crate::late_packets::Detour;
-use crate::{MAX_TTL, SOON, all_up, begun, client, eventually, ms, multi_thread};
+use crate::{SOON, all_up, begun, builder_of, client, eventually, ms, multi_thread};
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{
     AcquireError, ConfigError, ExtendError, Lease, Loss, NodeFailure, NodeState, NodeVote, Redlock,
@@ -134,8 +134,7 @@ async fn contention_and_outage_are_told_apart_also_when_both_are_there() {
 
 /// Keys that stay for a minute, but a validity of 600 ms: what is left over would be seen.
 fn short_lived(urls: impl IntoIterator<Item = String>) -> quorlock::Builder {
-    let builder =
-        Redlock::builder().nodes(urls).node_timeout(ms(300)).ttl(ms(60_000)).max_ttl(MAX_TTL);
+    let builder = builder_of(urls).node_timeout(ms(300)).ttl(ms(60_000));
     builder.drift_factor(0.0).drift_constant(ms(59_400))
 }
 
@@ -252,8 +251,7 @@ async fn one_server_under_two_addresses_has_one_vote() {
     // Where there is a proxy, the report may name what it did to the connection instead.
     for (second_address, says) in [(localhost, "same server as"), (proxy.url(), "")] {
         let urls = [cluster[0].url(), second_address, cluster[1].url()];
-        let redlock = Redlock::builder().nodes(urls).node_timeout(ms(1_000)).ttl(ms(30_000));
-        let redlock = redlock.build().expect("nobody can know before they are asked");
+        let redlock = builder_of(urls).build().expect("nobody can know before they are asked");
         for _ in 0..10 {
             let lease = redlock.acquire("r").wait(SOON).await.expect("two servers are up");
             let is_same =
@@ -282,9 +280,9 @@ async fn servers_that_swap_their_addresses_are_still_two() {
     let cluster = Cluster::start(3);
     let detours = [Detour::start(cluster[0].addr()), Detour::start(cluster[1].addr())];
     let urls = [detours[0].url(), detours[1].url(), cluster[2].url()];
-    let redlock = Redlock::builder().nodes(urls).node_timeout(ms(1_000)).ttl(ms(30_000));
     // Each of the two is, under its address, another server than before.
-    let redlock = redlock.restart_guard(RestartGuard::Off).build().expect("good settings");
+    let redlock = builder_of(urls).restart_guard(RestartGuard::Off);
+    let redlock = redlock.build().expect("good settings");
     for turn in 0..3 {
         let lease = redlock.acquire("r").wait(SOON).await.expect("three servers are up");
         lease.release().await.expect("three servers are up");
@@ -327,9 +325,8 @@ async fn a_user_with_few_rights_can_lock() {
     let setup = FEW_RIGHTS.split(' ').fold(setup, kit::ServerBuilder::arg);
     let cluster = Cluster::start_with(3, &setup);
     let urls = cluster.iter().map(|node| format!("redis://{USER}:{PASSWORD}@{}", node.addr()));
-    let redlock = Redlock::builder().nodes(urls).node_timeout(ms(1_000)).ttl(ms(30_000));
     // It cannot know whether a node whose connection was lost has been restarted.
-    let redlock = redlock.restart_guard(RestartGuard::Off);
+    let redlock = builder_of(urls).restart_guard(RestartGuard::Off);
     let (ours, theirs) = (redlock.clone().build().expect("good"), redlock.build().expect("good"));
     for connection in 0..3 {
         let lease = retry_until_granted(&ours, 3).await;

@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use crate::restarts::{grow_old, old};
-use crate::{MAX_TTL, SOON, all_up, builder, eventually, is_up, ms, warm_up};
+use crate::{SOON, all_up, builder, builder_of, eventually, is_up, ms, warm_up};
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{AcquireError, NodeFailure, NodeVote, Redlock, Report};
 use std::sync::Arc;
@@ -184,8 +184,8 @@ async fn the_first_attempt_waits_for_an_old_node_that_is_far_away() {
     let far = Proxy::start(cluster[2].addr());
     let urls = [cluster[0].url(), cluster[1].url(), far.url()];
     let client = || {
-        let builder = Redlock::builder().nodes(&urls).max_ttl(MAX_TTL).ttl(ms(30_000));
-        builder.node_timeout(ms(2_000)).connect_timeout(SOON).build().expect("good settings")
+        let builder = builder_of(&urls).node_timeout(ms(2_000)).connect_timeout(SOON);
+        builder.build().expect("good settings")
     };
     let [a, b] = [client(), client()];
     let lease = a.acquire("r").await.expect("a free lock");

@@ -1,6 +1,6 @@
 //! Nodes that hang: they accept everything and answer nothing, and later answer it all.
 
-use crate::{MAX_TTL, SOON, all_up, eventually, is_down, is_up, ms, state, warm_up};
+use crate::{SOON, all_up, builder_of, eventually, is_down, is_up, ms, state, warm_up};
 use futures::future::{join_all, try_join_all};
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{
@@ -20,8 +20,7 @@ const TASKS: usize = 64;
 
 /// A client with the node timeout of production, which a busy machine may well break now and then.
 pub(crate) fn hasty(urls: impl IntoIterator<Item = String>) -> Builder {
-    let builder = Redlock::builder().nodes(urls).node_timeout(ms(50)).ttl(LONG);
-    builder.max_ttl(MAX_TTL).connect_timeout(ms(1_000))
+    builder_of(urls).node_timeout(ms(50)).ttl(LONG).connect_timeout(ms(1_000))
 }
 
 /// Each task acquires and releases its own key so many times. Returns how long each operation took.

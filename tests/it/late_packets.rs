@@ -2,7 +2,7 @@
 
 use crate::errors::{FEW_RIGHTS, PASSWORD, USER};
 use crate::natives::native;
-use crate::{MAX_TTL, SOON, all_up, current_thread, eventually, is_up, ms};
+use crate::{MAX_TTL, SOON, all_up, builder_of, current_thread, eventually, is_up, ms, through};
 use kit::{Cluster, Direction, Proxy, Server, ServerBuilder};
 use quorlock::{AcquireError, Lease, NodeState, NodeVote, Redlock, RestartGuard};
 use std::io::{self, Read, Write};
@@ -133,9 +133,8 @@ async fn a_set_in_a_connection_that_was_replaced_never_runs() {
     let cluster = Cluster::start(3);
     let detour = Detour::start(cluster[0].addr());
     let urls = [detour.url(), cluster[1].url(), cluster[2].url()];
-    let redlock =
-        Redlock::builder().max_ttl(MAX_TTL).nodes(urls).node_timeout(ms(100)).ttl(ms(120_000));
-    let redlock = redlock.build().expect("good settings");
+    let redlock = builder_of(urls).node_timeout(ms(100)).ttl(ms(120_000)).build();
+    let redlock = redlock.expect("good settings");
     leave_a_set_behind(&cluster, &detour, &redlock).await;
     eventually("the release is delivered", || cluster.is_empty()).await;
     deliver_all(&redlock).await;
@@ -165,9 +164,8 @@ fn without_kill() -> (Cluster, Detour, [String; 3]) {
 #[tokio::test]
 async fn where_kill_is_forbidden_a_set_of_a_connection_that_just_broke_is_undone_too() {
     let (cluster, detour, urls) = without_kill();
-    let redlock =
-        Redlock::builder().max_ttl(MAX_TTL).nodes(urls).node_timeout(SOON).ttl(ms(300_000));
-    let redlock = redlock.build().expect("good settings");
+    let redlock = builder_of(urls).node_timeout(SOON).ttl(ms(300_000)).build();
+    let redlock = redlock.expect("good settings");
     let warm_up = redlock.acquire("warm-up").wait(SOON).await.expect("a free lock");
     eventually("all have granted", || warm_up.report().granted() == 3).await;
     detour.shut();
@@ -189,9 +187,8 @@ async fn where_kill_is_forbidden_a_set_of_a_connection_that_just_broke_is_undone
 #[tokio::test]
 async fn where_kill_is_forbidden_a_set_that_comes_late_is_undone() {
     let (cluster, detour, urls) = without_kill();
-    let redlock =
-        Redlock::builder().max_ttl(MAX_TTL).nodes(urls).node_timeout(ms(100)).ttl(ms(120_000));
-    let redlock = redlock.build().expect("good settings");
+    let redlock = builder_of(urls).node_timeout(ms(100)).ttl(ms(120_000)).build();
+    let redlock = redlock.expect("good settings");
     leave_a_set_behind(&cluster, &detour, &redlock).await;
 
     let before = cluster[0].calls("set");
@@ -210,10 +207,8 @@ async fn where_kill_is_forbidden_a_set_that_comes_late_is_undone() {
 async fn commands_that_a_network_held_up_for_seconds_leave_nothing() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
-    let urls = proxies.iter().map(Proxy::url);
-    let redlock =
-        Redlock::builder().max_ttl(MAX_TTL).nodes(urls).node_timeout(ms(100)).ttl(ms(120_000));
-    let redlock = redlock.build().expect("good settings");
+    let redlock = through(&proxies).node_timeout(ms(100)).ttl(ms(120_000)).build();
+    let redlock = redlock.expect("good settings");
     drop(redlock.acquire("r").wait(SOON).await.expect("a free lock"));
     eventually("all are up", || all_up(&redlock)).await;
     eventually("it is free again", || cluster.is_empty()).await;

@@ -94,7 +94,7 @@ mod wakers;
 mod work;
 
 use futures::FutureExt;
-use kit::Cluster;
+use kit::{Cluster, Proxy};
 use quorlock::{Acquire, Builder, Lease, NodeState, Redlock};
 use std::time::{Duration, Instant};
 use tokio::runtime::{self, Runtime};
@@ -115,7 +115,16 @@ fn client(cluster: &Cluster) -> Redlock {
 }
 
 fn builder(cluster: &Cluster) -> Builder {
-    let builder = Redlock::builder().nodes(cluster.urls()).max_ttl(MAX_TTL);
+    builder_of(cluster.urls())
+}
+
+/// Settings of a client that connects through a proxy for each node.
+fn through(proxies: &[Proxy]) -> Builder {
+    builder_of(proxies.iter().map(Proxy::url))
+}
+
+fn builder_of(urls: impl IntoIterator<Item = impl AsRef<str>>) -> Builder {
+    let builder = Redlock::builder().nodes(urls).max_ttl(MAX_TTL);
     builder.node_timeout(ms(1_000)).ttl(ms(30_000))
 }
 

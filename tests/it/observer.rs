@@ -2,10 +2,10 @@
 
 mod diary;
 
-use crate::{SOON, all_up, builder, eventually, is_down, ms};
+use crate::{SOON, all_up, builder, eventually, is_down, ms, through};
 use diary::Diary;
 use futures::FutureExt;
-use kit::{Cluster, Direction, Proxy, Server};
+use kit::{Cluster, Direction, Server};
 use quorlock::event::{AttemptOutcome, CommandKind, Event};
 use quorlock::{Builder, Loss, NodeVote, Observer, Redlock, ReleaseOutcome, RestartGuard};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -300,9 +300,8 @@ async fn attempt_with_failed_confirmation_reports_both_rounds() {
     let cluster = Arc::new(Cluster::start(3));
     let proxies = cluster.proxies();
     let thief = Arc::new(Thief { cluster: cluster.clone(), attempts: Mutex::default() });
-    let builder = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).observer(thief.clone());
-    let redlock =
-        builder.node_timeout(SOON).ttl(HOUR).max_ttl(HOUR).build().expect("good settings");
+    let builder = through(&proxies).observer(thief.clone());
+    let redlock = builder.node_timeout(SOON).ttl(HOUR).build().expect("good settings");
     redlock.ready().await.expect("nodes are up");
     // The counters differ, so the token must be confirmed in a second round.
     for (node, number) in cluster.iter().zip([1, 2, 3]) {

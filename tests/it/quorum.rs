@@ -1,6 +1,6 @@
 //! Who wins: a quorum of free nodes, whatever N is, and nobody else at the same time.
 
-use crate::{SOON, builder, eventually, ms, multi_thread};
+use crate::{SOON, builder, builder_of, eventually, ms, multi_thread};
 use kit::{Cluster, Server};
 use quorlock::{AcquireError, Redlock, ReleaseOutcome, RetryPolicy};
 use std::collections::BTreeSet;
@@ -41,8 +41,7 @@ impl Holds {
 
 /// A client of these servers only.
 fn client_of(servers: &[Server]) -> Redlock {
-    let urls = servers.iter().map(Server::url);
-    Redlock::builder().nodes(urls).node_timeout(ms(1_000)).ttl(ms(30_000)).build().expect("good")
+    builder_of(servers.iter().map(Server::url)).build().expect("good settings")
 }
 
 const FOREIGN: &[u8] = b"somebody else's";

@@ -2,7 +2,7 @@
 
 use crate::late_packets::deliver_all;
 use crate::quorum::Holds;
-use crate::{MAX_TTL, SOON, builder, client, eventually, is_up, ms};
+use crate::{SOON, builder, client, eventually, is_up, ms, through};
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{
     AcquireError, NodeFailure, NodeState, NodeVote, Redlock, ReleaseError, ReleaseOutcome,
@@ -127,10 +127,8 @@ async fn a_server_that_was_restarted_between_two_uses_counts_again() {
 /// Clients of five nodes, each behind a proxy.
 fn proxied(cluster: &Cluster) -> (Vec<Proxy>, Redlock) {
     let proxies = cluster.proxies();
-    let urls = proxies.iter().map(Proxy::url);
-    let redlock =
-        Redlock::builder().max_ttl(MAX_TTL).nodes(urls).node_timeout(ms(2_000)).ttl(ms(120_000));
-    (proxies, redlock.build().expect("good settings"))
+    let redlock = through(&proxies).node_timeout(ms(2_000)).ttl(ms(120_000)).build();
+    (proxies, redlock.expect("good settings"))
 }
 
 async fn use_locks(redlock: Redlock, task: usize, faulty: String, end: Instant) -> usize {
@@ -205,8 +203,7 @@ async fn use_shared(redlock: Redlock, task: usize, holds: Arc<[Holds; 4]>, end: 
 async fn resets_of_all_connections_at_once_under_load_break_no_exclusion_and_leave_nothing() {
     let cluster = Cluster::start(5);
     let (proxies, redlock) = proxied(&cluster);
-    let other =
-        Redlock::builder().max_ttl(MAX_TTL).nodes(proxies.iter().map(Proxy::url)).ttl(ms(120_000));
+    let other = through(&proxies).ttl(ms(120_000));
     let retry = RetryPolicy::jittered(ms(1)..ms(20));
     let other = other.retry(retry).node_timeout(ms(2_000)).build().expect("good settings");
     lock_on_all(&redlock, &cluster).await;

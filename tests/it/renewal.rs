@@ -1,7 +1,7 @@
 //! Leases that are extended in the background, and leases that are lost.
 
-use crate::{MAX_TTL, SOON, builder, current_thread, eventually, ms};
-use kit::{Cluster, Proxy, Server};
+use crate::{SOON, builder, current_thread, eventually, ms, through};
+use kit::{Cluster, Server};
 use quorlock::{ExtendError, Lease, Loss, NodeState, Redlock};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
@@ -277,8 +277,7 @@ async fn a_thousand_leases_are_kept_up_by_one_client() {
 async fn what_a_node_was_not_sent_yet_is_not_set_there_once_the_lock_is_lost() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
-    let builder = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).max_ttl(MAX_TTL);
-    let builder = builder.node_timeout(ms(5_000)).connect_timeout(ms(20_000)).ttl(ms(30_000));
+    let builder = through(&proxies).node_timeout(ms(5_000)).connect_timeout(ms(20_000));
     let redlock = builder.build().expect("good settings");
     let lease = redlock.acquire("first").await.expect("a free lock");
     eventually("all granted", || lease.report().granted() == 3).await;

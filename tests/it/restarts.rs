@@ -3,7 +3,7 @@
 
 use crate::clocks::clocked;
 use crate::errors::{FEW_RIGHTS, told};
-use crate::{MAX_TTL, SOON, builder, eventually, ms, warm_up};
+use crate::{MAX_TTL, SOON, builder, builder_of, eventually, ms, warm_up};
 use futures::FutureExt;
 use kit::{Cluster, Server};
 use quorlock::{
@@ -258,8 +258,7 @@ async fn a_node_that_does_not_tell_may_have_been_restarted() {
     let setup = FEW_RIGHTS.split(' ').fold(setup, kit::ServerBuilder::arg);
     let cluster = Cluster::start_with(3, &setup);
     let urls = cluster.iter().map(|node| format!("redis://few:secret@{}", node.addr()));
-    let redlock = Redlock::builder().nodes(urls).node_timeout(ms(1_000)).ttl(ms(30_000));
-    let redlock = redlock.build().expect("good settings");
+    let redlock = builder_of(urls).build().expect("good settings");
     warm_up(&redlock).await;
     cluster[..2].iter().for_each(|node| drop(node.cmd(&["CLIENT", "KILL", "USER", "few"])));
     let maybe = "maybe restarted ";

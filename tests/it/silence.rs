@@ -1,8 +1,8 @@
 //! Connections that die in silence, all at once.
 
-use crate::{MAX_TTL, SOON, all_up, eventually, ms};
+use crate::{SOON, all_up, builder_of, eventually, ms};
 use kit::{Cluster, Direction, Proxy};
-use quorlock::{NodeFailure, NodeState, Redlock, ReleaseOutcome};
+use quorlock::{NodeFailure, NodeState, ReleaseOutcome};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -62,7 +62,7 @@ async fn where_all_connections_die_in_silence_new_ones_take_their_place_early() 
     let gateways: Vec<_> = cluster.iter().map(|node| Gateway::start(node.addr())).collect();
     let urls = gateways.iter().map(|gateway| &gateway.url);
     // Ten times as long is longer than anybody waits here.
-    let builder = Redlock::builder().nodes(urls).max_ttl(MAX_TTL).node_timeout(ms(2_500));
+    let builder = builder_of(urls).node_timeout(ms(2_500));
     let redlock = builder.connect_timeout(SOON).ttl(ms(300_000)).build().expect("good settings");
     let held = redlock.acquire("held").wait(SOON).await.expect("a free lock");
     eventually("on all", || held.report().granted() == 3).await;
@@ -88,7 +88,7 @@ async fn one_node_that_is_silent_gets_no_second_connection_and_is_down_when_the_
     let cluster = Cluster::start(3);
     let proxy = Proxy::start(cluster[0].addr());
     let urls = [proxy.url(), cluster[1].url(), cluster[2].url()];
-    let builder = Redlock::builder().nodes(urls).max_ttl(MAX_TTL).node_timeout(ms(200));
+    let builder = builder_of(urls).node_timeout(ms(200));
     let redlock = builder.connect_timeout(SOON).ttl(ms(60_000)).build().expect("good settings");
     let state = || redlock.nodes()[0].state().clone();
     drop(redlock.acquire("r").wait(SOON).await.expect("a free lock"));

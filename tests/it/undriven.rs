@@ -58,6 +58,14 @@ fn outside_of_runtimes_a_lease_is_served_by_whichever_runtime_is_driven() {
     });
 }
 
+/// Waits for the pending releases, which the next use of the client delivers.
+fn deliver_with_next_use(redlock: &Redlock, cluster: &Cluster) {
+    current_thread().block_on(async {
+        drop(redlock.try_acquire("last").await.expect("a free lock"));
+        eventually("no key is left", || cluster.is_empty()).await;
+    });
+}
+
 #[test]
 fn a_release_that_is_awaited_tells_the_outcome_though_the_runtime_of_the_acquire_ends() {
     let cluster = Cluster::start(3);
@@ -79,11 +87,7 @@ fn a_release_that_is_awaited_tells_the_outcome_though_the_runtime_of_the_acquire
         assert_eq!(outcome.1, [(b"all".to_vec(), Ok(ReleaseOutcome::Released))], "round {round}");
         drop(all);
     }
-    current_thread().block_on(async {
-        // What was not needed for the outcome goes out with the next use.
-        drop(redlock.try_acquire("last").await.expect("a free lock"));
-        eventually("no key is left", || cluster.is_empty()).await;
-    });
+    deliver_with_next_use(&redlock, &cluster);
 }
 
 /// The release may have been written, and not answered, when the runtime ended: then its outcome is
@@ -109,10 +113,7 @@ fn a_release_at_whatever_moment_of_a_shutdown_is_released_or_unknown_and_its_key
         ending.join().expect("no panic");
     }
     println!("{released} of 40 are known to be released");
-    current_thread().block_on(async {
-        drop(redlock.try_acquire("last").await.expect("a free lock"));
-        eventually("no key is left", || cluster.is_empty()).await;
-    });
+    deliver_with_next_use(&redlock, &cluster);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Servers that accept connections and serve no commands over them: replicas, paused writes, full and protected ones.
 
-use crate::{MAX_TTL, SOON, all_up, eventually, ms, state};
+use crate::{SOON, all_up, builder_of, eventually, ms, state};
 use kit::{Cluster, Proxy, Server};
 use quorlock::event::Event;
 use quorlock::{
@@ -19,8 +19,7 @@ const MAX_CONNECTIONS: u64 = 10;
 
 fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
     // The restart guard would exclude a promoted replica until all older locks have ended.
-    let builder = Redlock::builder().nodes(urls).restart_guard(RestartGuard::Off);
-    builder.max_ttl(MAX_TTL).node_timeout(ms(1_000)).ttl(ms(300_000))
+    builder_of(urls).restart_guard(RestartGuard::Off).ttl(ms(300_000))
 }
 
 /// Tries to acquire during the [fault](FAULT), and returns the last refusal.

@@ -1,6 +1,6 @@
 //! Waiting for a lock that is held: in order, woken by what happens, and always by a timer.
 
-use crate::{SOON, all_up, builder, client, eventually, ms};
+use crate::{SOON, all_up, builder, client, eventually, ms, through};
 use futures::FutureExt;
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{AcquireError, Redlock, RetryPolicy};
@@ -98,8 +98,7 @@ async fn a_waiter_whose_pushes_are_lost_still_gets_the_lock() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
     let retry = RetryPolicy::fixed(ms(200));
-    let ours = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).node_timeout(ms(1_000));
-    let ours = ours.ttl(ms(30_000)).retry(retry).build().expect("good settings");
+    let ours = through(&proxies).retry(retry).build().expect("good settings");
     let held = client(&cluster).try_acquire("r").await.expect("a free lock");
     let waiting = tokio::spawn(ours.acquire("r").wait(SOON));
     sleep(ms(300)).await;
@@ -237,10 +236,7 @@ async fn a_waiter_whose_pushes_are_swallowed_gets_the_lock_by_a_timer() {
     for proxy in &proxies {
         proxy.swallow_pushes(true);
     }
-    let ours = |retry| {
-        let ours = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).ttl(ms(30_000));
-        ours.node_timeout(ms(1_000)).retry(retry).wait(SOON).build().expect("good settings")
-    };
+    let ours = |retry| through(&proxies).retry(retry).wait(SOON).build().expect("good settings");
     let theirs = client(&cluster);
 
     // After a release, by that of the retry policy. More than once: a node that was asked at the

@@ -1,17 +1,12 @@
 //! Nodes that are not there yet, or not there for a moment.
 
-use crate::{MAX_TTL, SOON, all_down, all_up, client, eventually, ms};
+use crate::{SOON, all_down, all_up, client, eventually, ms, through};
 use kit::{Cluster, Proxy};
-use quorlock::{AcquireError, Builder, Redlock, ReleaseOutcome, RestartGuard, RetryPolicy};
+use quorlock::{AcquireError, ReleaseOutcome, RestartGuard, RetryPolicy};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
 const LONG: Duration = Duration::from_mins(3);
-
-fn through(proxies: &[Proxy]) -> Builder {
-    let builder = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).max_ttl(MAX_TTL);
-    builder.node_timeout(ms(1_000)).ttl(ms(60_000))
-}
 
 #[tokio::test]
 async fn a_wait_for_the_first_connections_ends_with_the_wait_and_not_with_the_connecting() {

@@ -1,6 +1,6 @@
 //! `close()` in every state that a client can be in.
 
-use crate::{MAX_TTL, SOON, builder, client, eventually, ms};
+use crate::{SOON, builder, client, eventually, ms, through};
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{AcquireError, CloseError, Loss, Redlock, ReleaseOutcome, RetryPolicy};
 use std::time::Duration;
@@ -46,10 +46,8 @@ async fn expect_pending(redlock: &Redlock, nodes: &[Server], releases: usize) {
     assert_eq!(error.to_string(), text);
 }
 
-fn through(proxies: &[Proxy]) -> Redlock {
-    let builder = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).max_ttl(MAX_TTL);
-    let builder = builder.node_timeout(ms(1_000)).ttl(ms(60_000)).connect_timeout(LONG);
-    builder.build().expect("good settings")
+fn patient_through(proxies: &[Proxy]) -> Redlock {
+    through(proxies).ttl(ms(60_000)).connect_timeout(LONG).build().expect("good settings")
 }
 
 /// A client whose `close()` takes its time.
@@ -74,7 +72,7 @@ async fn one_that_is_connecting_refuses_who_waits_for_that() {
     for proxy in &proxies {
         proxy.hold_connects(true);
     }
-    let redlock = through(&proxies);
+    let redlock = patient_through(&proxies);
     let waits = [redlock.try_acquire("a"), redlock.acquire("b"), redlock.acquire_all(["c", "d"])];
     let waits = waits.map(|acquire| tokio::spawn(acquire));
     let ready = redlock.clone();
@@ -167,7 +165,7 @@ async fn one_whose_node_is_gone_names_it_only_if_it_is_owed_something() {
 async fn whoever_waits_is_refused_wherever_it_stands() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
-    let (redlock, theirs) = (through(&proxies), patient(&cluster));
+    let (redlock, theirs) = (patient_through(&proxies), patient(&cluster));
     let held = theirs.acquire("held").wait(SOON).await.expect("free");
     redlock.ready().await.expect("there is a runtime");
     let acquire = |resource: &str| redlock.acquire(resource).wait(LONG);
@@ -202,7 +200,7 @@ async fn whoever_waits_is_refused_wherever_it_stands() {
 async fn leases_end_whatever_is_being_done_with_them() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
-    let redlock = through(&proxies);
+    let redlock = patient_through(&proxies);
     let acquire = |resource: &str| redlock.acquire(resource).wait(SOON);
     let plain = acquire("plain").await.expect("free");
     let kept_up = acquire("kept up").ttl(ms(20_000)).auto_extend_forever().await.expect("free");
@@ -263,7 +261,7 @@ async fn what_is_to_stand_for_a_time_stands_and_nobody_owns_it() {
 async fn twice_at_once_and_dropped_half_way_it_is_closed_all_the_same() {
     let cluster = Cluster::start(3);
     let proxies = cluster.proxies();
-    let (twice, half) = (through(&proxies), through(&proxies));
+    let (twice, half) = (patient_through(&proxies), patient_through(&proxies));
     let leases = [
         twice.acquire("a").wait(SOON).await.expect("free"),
         half.acquire("b").wait(SOON).await.expect("free"),

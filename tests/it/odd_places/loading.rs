@@ -1,8 +1,8 @@
 //! Servers that read their data back when a connection to them is made anew.
 
-use crate::{SOON, eventually, is_down, is_up, ms, state};
+use crate::{SOON, builder, eventually, is_down, is_up, ms, state};
 use kit::{Cluster, Server};
-use quorlock::{NodeState, Redlock, ReleaseOutcome};
+use quorlock::{NodeState, ReleaseOutcome};
 use std::sync::Arc;
 
 /// So many keys, each of which takes so long to be read: about 3 s. Clients are answered after every
@@ -16,8 +16,8 @@ async fn a_server_that_loads_at_the_set_up_is_tried_again_and_counts_once_it_has
     let cluster = Arc::new(Cluster::start_with(3, &setup));
     let fill = format!("for i = 1, {KEYS} do redis.call('SET', 'k' .. i, 'x') end");
     cluster[0].cmd(&["EVAL", &fill, "0"]);
-    let redlock = Redlock::builder().nodes(cluster.urls()).node_timeout(ms(1_000));
-    let redlock = redlock.ttl(ms(50_000)).trust_persistence(true).build().expect("good settings");
+    let redlock =
+        builder(&cluster).ttl(ms(50_000)).trust_persistence(true).build().expect("good settings");
     let kept = redlock.acquire("kept").wait(SOON).await.expect("free");
     let dropped = redlock.acquire("dropped").wait(SOON).await.expect("free");
     for lease in [&kept, &dropped] {

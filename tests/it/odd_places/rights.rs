@@ -1,6 +1,6 @@
 //! Users who may run everything but one command: on one node of three, and on all.
 
-use crate::{MAX_TTL, SOON, eventually, ms};
+use crate::{SOON, builder_of, eventually, ms};
 use futures::future::join_all;
 use kit::{Cluster, Server};
 use quorlock::{Lease, Redlock, ReleaseOutcome};
@@ -70,9 +70,9 @@ fn without(cluster: &Cluster, command: &str, nodes: usize) -> Redlock {
     let url = |(at, node): (usize, &Server)| {
         if at < nodes { format!("redis://{user}:{PASSWORD}@{}", node.addr()) } else { node.url() }
     };
-    let builder = Redlock::builder().nodes(cluster.iter().enumerate().map(url)).ttl(TTL);
-    let builder = builder.key_prefix(format!("{user}:")).max_ttl(MAX_TTL);
-    builder.node_timeout(ms(1_000)).connect_timeout(ms(5_000)).build().expect("good settings")
+    let builder = builder_of(cluster.iter().enumerate().map(url)).ttl(TTL);
+    let builder = builder.key_prefix(format!("{user}:")).connect_timeout(ms(5_000));
+    builder.build().expect("good settings")
 }
 
 /// The keys of locks (and not of counters) with the prefix for `command`, on each node.
