@@ -1,6 +1,5 @@
 //! What went wrong, told apart, and told without secrets.
 
-use crate::late_packets::Detour;
 use crate::{SOON, all_up, begun, builder_of, client, eventually, ms, multi_thread};
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{
@@ -278,8 +277,8 @@ async fn one_server_under_two_addresses_has_one_vote() {
 #[tokio::test]
 async fn servers_that_swap_their_addresses_are_still_two() {
     let cluster = Cluster::start(3);
-    let detours = [Detour::start(cluster[0].addr()), Detour::start(cluster[1].addr())];
-    let urls = [detours[0].url(), detours[1].url(), cluster[2].url()];
+    let addresses = [Proxy::start(cluster[0].addr()), Proxy::start(cluster[1].addr())];
+    let urls = [addresses[0].url(), addresses[1].url(), cluster[2].url()];
     // Each of the two is, under its address, another server than before.
     let redlock = builder_of(urls).restart_guard(RestartGuard::Off);
     let redlock = redlock.build().expect("good settings");
@@ -287,8 +286,8 @@ async fn servers_that_swap_their_addresses_are_still_two() {
         let lease = redlock.acquire("r").wait(SOON).await.expect("three servers are up");
         lease.release().await.expect("three servers are up");
         eventually("all nodes are up", || all_up(&redlock)).await;
-        detours[turn % 2].lead_to(cluster[1].addr());
-        detours[1 - turn % 2].lead_to(cluster[0].addr());
+        addresses[turn % 2].turn_to(cluster[1].addr());
+        addresses[1 - turn % 2].turn_to(cluster[0].addr());
         for node in &cluster[..2] {
             node.cmd(&["CLIENT", "KILL", "TYPE", "normal"]);
         }

@@ -2,7 +2,10 @@
 
 use crate::errors::{FEW_RIGHTS, PASSWORD, USER};
 use crate::natives::native;
-use crate::{MAX_TTL, SOON, all_up, builder_of, current_thread, eventually, is_up, ms, through};
+use crate::{
+    MAX_TTL, SOON, all_up, builder_of, current_thread, eventually, granted_by_all, is_up, ms,
+    through,
+};
 use kit::{Cluster, Direction, Proxy, Server, ServerBuilder};
 use quorlock::{AcquireError, Lease, NodeState, NodeVote, Redlock, RestartGuard};
 use std::io::{self, Read, Write};
@@ -15,9 +18,8 @@ use tokio::task::block_in_place;
 
 /// Stands before a server and can withhold what the client sends on its FIRST connection, as a
 /// network may: later connections overtake it, and the client's end does not end it.
-pub(crate) struct Detour {
+struct Detour {
     addr: SocketAddr,
-    target: Arc<Mutex<SocketAddr>>,
     gate: Arc<PacketGate>,
 }
 
@@ -32,16 +34,14 @@ struct PacketGate {
 }
 
 impl Detour {
-    pub(crate) fn start(target: SocketAddr) -> Self {
-        let target = Arc::new(Mutex::new(target));
+    fn start(target: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let addr = listener.local_addr().expect("it listens");
         let gate = Arc::new(PacketGate::default());
-        let (first, current) = (gate.clone(), target.clone());
+        let first = gate.clone();
         // The threads end with the connections, the listener's with the test process.
         thread::spawn(move || {
             for (number, client) in listener.incoming().flatten().enumerate() {
-                let target = *current.lock().expect("nobody panics with it");
                 let Ok(server) = TcpStream::connect(target) else { continue };
                 let (from, to) = (client.try_clone(), server.try_clone());
                 let (mut from, to) = (from.expect("a socket"), to.expect("a socket"));
@@ -55,15 +55,10 @@ impl Detour {
                 });
             }
         });
-        Self { addr, target, gate }
+        Self { addr, gate }
     }
 
-    /// Connections that are made from now on go there.
-    pub(crate) fn lead_to(&self, target: SocketAddr) {
-        *self.target.lock().expect("nobody panics with it") = target;
-    }
-
-    pub(crate) fn url(&self) -> String {
+    fn url(&self) -> String {
         format!("redis://{}", self.addr)
     }
 
@@ -114,8 +109,7 @@ pub(crate) async fn deliver_all(redlock: &Redlock) {
 /// Leaves a `SET` for the cluster's first node on its way, gives up its lock, and returns when the
 /// client has a new connection to the node.
 async fn leave_a_set_behind(cluster: &Cluster, detour: &Detour, redlock: &Redlock) {
-    let lease = redlock.acquire("r").wait(SOON).await.expect("a free lock");
-    eventually("all have granted", || lease.report().granted() == 3).await;
+    let lease = granted_by_all(redlock, "r").await;
     drop(lease);
     eventually("it is free again", || cluster.is_empty()).await;
 
@@ -166,8 +160,7 @@ async fn where_kill_is_forbidden_a_set_of_a_connection_that_just_broke_is_undone
     let (cluster, detour, urls) = without_kill();
     let redlock = builder_of(urls).node_timeout(SOON).ttl(ms(300_000)).build();
     let redlock = redlock.expect("good settings");
-    let warm_up = redlock.acquire("warm-up").wait(SOON).await.expect("a free lock");
-    eventually("all have granted", || warm_up.report().granted() == 3).await;
+    let warm_up = granted_by_all(&redlock, "warm-up").await;
     detour.shut();
     let lease = redlock.acquire("r").wait(SOON).await.expect("two of three answer");
     detour.hang_up();
@@ -235,8 +228,7 @@ async fn commands_that_a_network_held_up_for_seconds_leave_nothing() {
 fn acquired_elsewhere(redlock: &Redlock, first: &Server, proxy: &Proxy) -> Lease {
     let elsewhere = current_thread();
     elsewhere.block_on(async {
-        let warm_up = redlock.acquire("warm-up").wait(SOON).await.expect("a free lock");
-        eventually("all have granted", || warm_up.report().granted() == 3).await;
+        let warm_up = granted_by_all(redlock, "warm-up").await;
         warm_up.release().await.expect("all are up");
         eventually("it is free again", || first.keys().is_empty()).await;
         first.stop();
@@ -259,8 +251,7 @@ async fn what_another_run_was_sent_is_undone_once_by_one_that_hangs_and_then_ans
         let redlock = Redlock::builder().max_ttl(MAX_TTL).nodes(urls).node_timeout(ms(1_000));
         let redlock = redlock.restart_guard(RestartGuard::Off).ttl(ms(300_000)).build();
         let redlock = redlock.expect("good settings");
-        let warm_up = redlock.acquire("warm-up").wait(SOON).await.expect("a free lock");
-        eventually("all have granted", || warm_up.report().granted() == 3).await;
+        let warm_up = granted_by_all(&redlock, "warm-up").await;
         warm_up.release().await.expect("all are up");
         eventually("it is free again", || cluster.is_empty()).await;
 
