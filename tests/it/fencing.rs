@@ -2,7 +2,7 @@
 
 #[cfg(feature = "test-util")]
 use crate::MAX_TTL;
-use crate::{builder, client, eventually, ms};
+use crate::{builder, client, eventually, granted_by_all, ms};
 use kit::Cluster;
 use quorlock::{AcquireError, FencingToken, NodeVote, Redlock, ReleaseOutcome};
 use std::time::{Duration, SystemTime};
@@ -89,8 +89,7 @@ async fn a_release_goes_to_the_counter_only_where_half_of_its_time_is_over() {
         let clock = quorlock::test_util::Clock::default();
         let redlock = builder(&cluster).fenced().ttl(MAX_TTL).token_ttl(MAX_TTL).clock(&clock);
         let redlock = redlock.build().expect("good settings");
-        let lease = redlock.acquire("r").await.expect("a free lock");
-        eventually("all granted", || lease.report().granted() == 3).await;
+        let lease = granted_by_all(&redlock, "r").await;
         shorten();
         clock.advance(late);
         lease.release().await.expect("nodes are up");

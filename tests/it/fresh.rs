@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use crate::restarts::{grow_old, old};
-use crate::{SOON, all_up, builder, builder_of, eventually, is_up, ms, warm_up};
+use crate::{SOON, all_up, builder, builder_of, eventually, granted_by_all, is_up, ms, warm_up};
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{AcquireError, NodeFailure, NodeVote, Redlock, Report};
 use std::sync::Arc;
@@ -150,8 +150,7 @@ async fn one_was_old(nodes: usize, hurt: fn(&Server), case: &str) {
         builder.build().expect("good settings")
     });
     warm_up(&knew_all).await;
-    let lease = a.acquire("r").await.expect("a free lock");
-    eventually("all granted", || lease.report().granted() == nodes).await;
+    let lease = granted_by_all(&a, "r").await;
     let majority = nodes / 2 + 1;
     cluster[..majority].iter().for_each(Server::kill);
     b.try_acquire("r").await.expect_err("too few are there");
@@ -188,8 +187,7 @@ async fn the_first_attempt_waits_for_an_old_node_that_is_far_away() {
         builder.build().expect("good settings")
     };
     let [a, b] = [client(), client()];
-    let lease = a.acquire("r").await.expect("a free lock");
-    eventually("all granted", || lease.report().granted() == 3).await;
+    let lease = granted_by_all(&a, "r").await;
     cluster[..2].iter().for_each(Server::restart);
     far.delay(Direction::Replies, ms(300));
     is_refused("far away", &b, &[0, 1, 2]).await;
@@ -203,8 +201,7 @@ async fn a_durable_node_that_is_old_speaks_against_a_new_deployment() {
     cluster.servers_mut()[2] = Server::builder().durable().clock().start();
     grow_old(&cluster).await;
     let [a, b] = [(); 2].map(|()| builder(&cluster).build().expect("good settings"));
-    let lease = a.acquire("r").await.expect("a free lock");
-    eventually("all granted", || lease.report().granted() == 3).await;
+    let lease = granted_by_all(&a, "r").await;
     cluster[..2].iter().for_each(Server::restart);
     is_refused("durable", &b, &[0, 1, 2]).await;
     assert!(lease.is_valid(), "this shows nothing");

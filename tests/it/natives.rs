@@ -1,7 +1,7 @@
 //! Servers that delete a key of a given value by a command of their own: `DELIFEQ` of Valkey 9, `DELEX` of Redis
 //! 8.4. Others are asked by a script.
 
-use crate::{client, eventually};
+use crate::{client, eventually, granted_by_all};
 use kit::{Cluster, Server};
 use quorlock::ReleaseOutcome;
 
@@ -47,8 +47,7 @@ async fn a_lock_is_deleted_by_the_servers_own_command_where_it_has_one() {
     for (other, outcome) in
         [(None, ReleaseOutcome::Expired), (Some("x"), ReleaseOutcome::TakenOver)]
     {
-        let lease = redlock.acquire("r").await.expect("a free lock");
-        eventually("all granted", || lease.report().granted() == 3).await;
+        let lease = granted_by_all(&redlock, "r").await;
         for node in &cluster {
             match other {
                 Some(value) => node.set("r", value),
@@ -65,15 +64,13 @@ async fn a_key_of_another_kind_leaves_the_command_in_use() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let has = u64::from(native(&cluster[0]).is_some());
-    let lease = redlock.acquire("r").await.expect("a free lock");
-    eventually("all granted", || lease.report().granted() == 3).await;
+    let lease = granted_by_all(&redlock, "r").await;
     for node in &cluster {
         node.cmd(&["DEL", "r"]);
         node.cmd(&["RPUSH", "r", "x"]);
     }
     assert_eq!(lease.release().await.expect("nodes are up"), ReleaseOutcome::TakenOver);
-    let lease = redlock.acquire("other").await.expect("a free lock");
-    eventually("all granted", || lease.report().granted() == 3).await;
+    let lease = granted_by_all(&redlock, "other").await;
     let before = counted(&cluster).0;
     assert_eq!(lease.release().await.expect("nodes are up"), ReleaseOutcome::Released);
     eventually("it is gone", || cluster.none_has("other")).await;
@@ -92,8 +89,7 @@ async fn where_it_is_forbidden_it_is_tried_once_and_the_script_does_it() {
     cluster.iter().for_each(|node| drop(node.cmd(&["ACL", "SETUSER", "default", &without])));
     let redlock = client(&cluster);
     for _ in 0..5 {
-        let lease = redlock.acquire("r").await.expect("a free lock");
-        eventually("all granted", || lease.report().granted() == 3).await;
+        let lease = granted_by_all(&redlock, "r").await;
         assert_eq!(lease.release().await.expect("nodes are up"), ReleaseOutcome::Released);
         eventually("it is gone", || cluster.none_has("r")).await;
     }

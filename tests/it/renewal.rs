@@ -1,6 +1,6 @@
 //! Leases that are extended in the background, and leases that are lost.
 
-use crate::{SOON, builder, current_thread, eventually, ms, through};
+use crate::{SOON, builder, current_thread, eventually, granted_by_all, ms, through};
 use kit::{Cluster, Server};
 use quorlock::{ExtendError, Lease, Loss, NodeState, Redlock};
 use std::time::{Duration, Instant};
@@ -279,8 +279,7 @@ async fn what_a_node_was_not_sent_yet_is_not_set_there_once_the_lock_is_lost() {
     let proxies = cluster.proxies();
     let builder = through(&proxies).node_timeout(ms(5_000)).connect_timeout(ms(20_000));
     let redlock = builder.build().expect("good settings");
-    let lease = redlock.acquire("first").await.expect("a free lock");
-    eventually("all granted", || lease.report().granted() == 3).await;
+    let _first = granted_by_all(&redlock, "first").await;
     // So long a connection has to last before commands wait for the next one.
     tokio::time::sleep(ms(1_500)).await;
     proxies[2].hold_connects(true);
@@ -292,8 +291,7 @@ async fn what_a_node_was_not_sent_yet_is_not_set_there_once_the_lock_is_lost() {
     let refused = lease.extend(ms(30_000)).await.expect_err("it is gone from a majority");
     assert!(matches!(refused, ExtendError::Lost { reason: Loss::QuorumLost, .. }), "{refused:?}");
     proxies[2].heal();
-    let other = redlock.acquire("other").await.expect("a free lock");
-    eventually("all granted", || other.report().granted() == 3).await;
+    let _other = granted_by_all(&redlock, "other").await;
     assert_eq!(cluster[2].get("r"), None, "it was set after the loss was told");
     drop(lease);
 }
@@ -303,8 +301,7 @@ async fn what_a_node_was_not_sent_yet_is_not_set_there_once_the_lock_is_lost() {
 async fn a_key_is_not_put_back_where_no_majority_is_known_to_have_it() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster, 30_000);
-    let lease = redlock.acquire("r").wait(SOON).await.expect("a free lock");
-    eventually("all granted", || lease.report().granted() == 3).await;
+    let lease = granted_by_all(&redlock, "r").await;
     cluster[1].cmd(&["DEL", "r"]);
     cluster[2].kill();
     for _ in 0..5 {

@@ -3,7 +3,7 @@
 
 use crate::clocks::clocked;
 use crate::errors::{FEW_RIGHTS, told};
-use crate::{MAX_TTL, SOON, builder, builder_of, eventually, ms, warm_up};
+use crate::{MAX_TTL, SOON, builder, builder_of, eventually, granted_by_all, ms, warm_up};
 use futures::FutureExt;
 use kit::{Cluster, Server};
 use quorlock::{
@@ -113,8 +113,7 @@ async fn with_a_guard_a_restart_lets_nobody_in() {
 async fn a_restarted_node_takes_extensions_and_releases_and_they_count() {
     let cluster = old(5).await;
     let redlock = builder(&cluster).build().expect("good settings");
-    let lease = redlock.acquire("r").await.expect("a free lock");
-    eventually("all granted", || lease.report().granted() == 5).await;
+    let lease = granted_by_all(&redlock, "r").await;
     cluster[2].restart();
     eventually("it gets the key back", || {
         let _ = lease.extend(ms(40_000)).now_or_never();
@@ -208,8 +207,7 @@ async fn a_flush_is_noticed_by_a_key_that_is_missing() {
     let cluster = old(3).await;
     let redlock = builder(&cluster).build().expect("good settings");
     let standing = || redlock.nodes()[0].eligibility().clone();
-    let lease = redlock.acquire("r").await.expect("a free lock");
-    eventually("all granted", || lease.report().granted() == 3).await;
+    let lease = granted_by_all(&redlock, "r").await;
     // The push comes before the answer to the next command, but may be read after it.
     cluster[0].cmd(&["EVAL", "redis.call('SELECT', 1) redis.call('FLUSHDB')", "0"]);
     lease.extend(ms(40_000)).await.expect("all hold it");
@@ -229,8 +227,7 @@ async fn a_flush_is_noticed_by_a_key_that_is_missing() {
 async fn a_flush_is_noticed_by_a_release_too() {
     let cluster = old(3).await;
     let redlock = builder(&cluster).build().expect("good settings");
-    let lease = redlock.acquire("r").await.expect("a free lock");
-    eventually("all granted", || lease.report().granted() == 3).await;
+    let lease = granted_by_all(&redlock, "r").await;
     cluster[0].flushall();
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released), "by two");
     eventually("it is noticed", || {
@@ -244,8 +241,7 @@ async fn a_flush_is_noticed_by_a_release_too() {
 async fn a_key_that_somebody_takes_away_is_no_flush() {
     let cluster = old(3).await;
     let redlock = builder(&cluster).build().expect("good settings");
-    let lease = redlock.acquire("r").await.expect("a free lock");
-    eventually("all granted", || lease.report().granted() == 3).await;
+    let lease = granted_by_all(&redlock, "r").await;
     cluster[0].del("r");
     lease.extend(ms(40_000)).await.expect("two hold it");
     eventually("it is there again", || cluster[0].get("r").is_some()).await;

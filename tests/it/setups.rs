@@ -1,6 +1,6 @@
 //! Connections that are made while the server answers, and not as it should.
 
-use crate::{SOON, eventually, is_up, ms, through};
+use crate::{SOON, eventually, granted_by_all, is_up, ms, through};
 use kit::{Cluster, Proxy, Server};
 use quorlock::{Finding, Lease, NodeState, NodeVote, Redlock};
 use std::io::{Read, Write};
@@ -28,8 +28,7 @@ async fn a_server_that_is_busy_at_the_set_up_is_tried_again_and_not_taken_for_re
     let servers = servers();
     let proxies: Vec<_> = servers.iter().map(|server| Proxy::start(server.addr())).collect();
     let redlock = through(&proxies).ttl(ms(60_000)).build().expect("good settings");
-    let lease = redlock.acquire("first").wait(SOON).await.expect("free");
-    eventually("on all", || lease.report().granted() == 3).await;
+    let lease = granted_by_all(&redlock, "first").await;
     drop(lease);
     let script = keep_busy(&servers[0]);
     proxies[0].reset();

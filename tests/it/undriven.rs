@@ -1,6 +1,6 @@
 //! Runtimes that live and that nobody drives, and runtimes that end while others wait.
 
-use crate::{SOON, client, current_thread, eventually, ms, multi_thread};
+use crate::{SOON, client, current_thread, eventually, granted_by_all, ms, multi_thread};
 use kit::Cluster;
 use quorlock::{Lease, Redlock, ReleaseError, ReleaseOutcome};
 use std::thread;
@@ -123,11 +123,7 @@ fn a_lease_of_a_runtime_that_nobody_drives_any_more_is_released_by_one_that_is_d
     let left = current_thread();
     let driven = current_thread();
     for outside in [true, false] {
-        let lease = left.block_on(async {
-            let lease = redlock.acquire("r").await.expect("a free lock");
-            eventually("granted by all", || lease.report().granted() == 3).await;
-            lease
-        });
+        let lease = left.block_on(granted_by_all(&redlock, "r"));
         if outside {
             drop(lease);
         } else {

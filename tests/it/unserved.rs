@@ -1,6 +1,6 @@
 //! Servers that accept connections and serve no commands over them: replicas, paused writes, full and protected ones.
 
-use crate::{SOON, all_up, builder_of, eventually, ms, state};
+use crate::{SOON, all_up, builder_of, eventually, granted_by_all, ms, state};
 use kit::{Cluster, Proxy, Server};
 use quorlock::event::Event;
 use quorlock::{
@@ -55,8 +55,7 @@ async fn failed_over_address_is_followed_by_a_running_client() {
     let outages = Arc::<Outages>::default();
     let redlock = builder(urls).observer(Watcher(outages.clone())).build().expect("good settings");
     let held = redlock.acquire("held").wait(SOON).await.expect("a free lock");
-    let dropped = redlock.acquire("dropped").wait(SOON).await.expect("a free lock");
-    eventually("all have granted", || dropped.report().granted() == 3).await;
+    let dropped = granted_by_all(&redlock, "dropped").await;
     eventually("all nodes are up", || all_up(&redlock)).await;
 
     // The replica is in step, and takes over. The address still leads to the old master.
@@ -87,8 +86,7 @@ async fn failed_over_address_is_followed_by_a_running_client() {
     eventually("all nodes are up", || all_up(&redlock)).await;
     let is_released = || promoted.get("dropped").is_none();
     eventually("the pending release is delivered to the new master", is_released).await;
-    let lease = redlock.acquire("last").wait(SOON).await.expect("all are masters");
-    eventually("the new master grants", || lease.report().granted() == 3).await;
+    let _last = granted_by_all(&redlock, "last").await;
     assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
     eventually("the lock is free on the new master", || promoted.get("held").is_none()).await;
 }
@@ -121,8 +119,7 @@ async fn replica_that_hides_its_role_costs_few_connections() {
 async fn script_on_a_replica_marks_the_node_down() {
     let cluster = Cluster::start(3);
     let redlock = builder(cluster.urls()).build().expect("good settings");
-    let lease = redlock.acquire("r").wait(SOON).await.expect("a free lock");
-    eventually("all have granted", || lease.report().granted() == 3).await;
+    let lease = granted_by_all(&redlock, "r").await;
     cluster[0].cmd(&["REPLICAOF", "127.0.0.1", "1"]);
     // An extension runs as a script, and no acquire follows.
     lease.extend(ms(400_000)).await.expect("two others");

@@ -1,6 +1,6 @@
 //! Waiting for a lock that is held: in order, woken by what happens, and always by a timer.
 
-use crate::{SOON, all_up, builder, client, eventually, ms, through};
+use crate::{SOON, all_up, builder, client, eventually, granted_by_all, ms, through};
 use futures::FutureExt;
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{AcquireError, Redlock, RetryPolicy};
@@ -267,8 +267,7 @@ async fn a_waiter_whose_pushes_are_swallowed_gets_the_lock_by_a_timer() {
 async fn the_next_is_told_of_a_release_that_had_to_be_sent_again() {
     let cluster = Cluster::start(3);
     let redlock = patient(&cluster);
-    let lease = redlock.acquire("r").await.expect("a free lock");
-    eventually("all granted", || lease.report().granted() == 3).await;
+    let lease = granted_by_all(&redlock, "r").await;
     let waiting = tokio::spawn(redlock.acquire("r").into_future());
     let waits = || cluster.iter().all(|node| node.calls("pttl") > 1);
     eventually("it has asked", waits).await;

@@ -1,6 +1,6 @@
 //! `close()` in every state that a client can be in.
 
-use crate::{SOON, builder, client, eventually, ms, through};
+use crate::{SOON, builder, client, eventually, granted_by_all, ms, through};
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{AcquireError, CloseError, Loss, Redlock, ReleaseOutcome, RetryPolicy};
 use std::time::Duration;
@@ -137,8 +137,7 @@ async fn one_whose_nodes_hang_names_them_and_delivers_when_they_go_on() {
 async fn one_whose_node_is_gone_names_it_only_if_it_is_owed_something() {
     let cluster = Cluster::start_with(3, &Server::builder().durable());
     let owing = client(&cluster);
-    let lease = owing.acquire("r").wait(SOON).await.expect("free");
-    eventually("all have granted", || lease.report().granted() == 3).await;
+    let lease = granted_by_all(&owing, "r").await;
     cluster[0].kill();
     drop(lease);
     expect_pending(&owing, &cluster[..1], 1).await;
