@@ -54,13 +54,12 @@ fn rows() -> [Row; 6] {
 impl Far {
     fn new(round_trip: Duration) -> Self {
         let cluster = Cluster::start(5);
-        let proxies = cluster.iter().map(|server| {
-            let proxy = Proxy::start(server.addr());
+        let proxies = cluster.proxies();
+        for proxy in &proxies {
             proxy.delay(Direction::Requests, round_trip / 2);
             proxy.delay(Direction::Replies, round_trip / 2);
-            proxy
-        });
-        Self { proxies: proxies.collect(), _cluster: cluster }
+        }
+        Self { proxies, _cluster: cluster }
     }
 
     fn client(&self, row: Row) -> Redlock {

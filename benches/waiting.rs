@@ -149,13 +149,6 @@ fn number(board: &Server, key: &str) -> usize {
     board.get(key).and_then(|text| String::from_utf8(text).ok()?.parse().ok()).unwrap_or(0)
 }
 
-/// All commands that the node has run since its statistics were reset.
-fn commands(node: &Server) -> u64 {
-    let stats = node.info("commandstats");
-    let calls = stats.values().filter_map(|text| text.strip_prefix("calls=")?.split_once(','));
-    calls.filter_map(|(calls, _)| calls.parse::<u64>().ok()).sum()
-}
-
 fn percentile(sorted: &[Duration], share: usize) -> Duration {
     sorted.get(sorted.len().saturating_sub(1) * share / 100).copied().unwrap_or_default()
 }
@@ -183,14 +176,14 @@ async fn run(row: &Row) {
     let lease = connect(&nodes).acquire("r").await.expect("a free lock");
     board.cmd(&[&["RPUSH", "begin"][..], &vec!["x"; row.clients]].concat());
     sleep(ALL_WAIT).await;
-    cluster.iter().for_each(|node| drop(node.cmd(&["CONFIG", "RESETSTAT"])));
+    cluster.iter().for_each(Server::reset_stats);
     let begun = shared_now();
     lease.release().await.expect("nodes are up");
     let deadline = Instant::now() + LIMIT;
     while number(&board, "ended") < row.clients && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
     }
-    let ran: u64 = cluster.iter().map(commands).sum();
+    let ran: u64 = cluster.iter().map(Server::all_calls).sum();
     let ended = number(&board, "ended");
     let turns = board.cmd(&["LRANGE", "turns", "0", "-1"]);
     let turns: Vec<String> = redis::from_redis_value(turns).expect("texts");

@@ -37,6 +37,15 @@ impl Example {
         Self { child, printed: BufReader::new(stdout).lines() }
     }
 
+    /// Runs a program that prints lines with these words, in this order, and exits with success.
+    fn run(name: &str, nodes: &Cluster, words: &[&str]) {
+        let mut example = Self::start(name, nodes);
+        for words in words {
+            example.line_with(words);
+        }
+        example.exits_with_success();
+    }
+
     /// Returns the next line that contains `words`. Panics when the process ends without it.
     fn line_with(&mut self, words: &str) -> String {
         let mut before = Vec::new();
@@ -75,20 +84,14 @@ fn token(line: &str) -> u64 {
 #[test]
 fn once_only_second_process_skips_the_job() {
     let nodes = Cluster::start(3);
-    let mut first = Example::start("once_only", &nodes);
-    first.line_with("imported 3 rows");
-    first.exits_with_success();
-    let mut second = Example::start("once_only", &nodes);
-    second.line_with("skipped");
-    second.exits_with_success();
+    Example::run("once_only", &nodes, &["imported 3 rows"]);
+    Example::run("once_only", &nodes, &["skipped"]);
 }
 
 #[test]
 fn auto_extended_job_finishes_or_stops_before_loss() {
     let nodes = Cluster::start(3);
-    let mut undisturbed = Example::start("auto_extended", &nodes);
-    undisturbed.line_with("finished 30 steps");
-    undisturbed.exits_with_success();
+    Example::run("auto_extended", &nodes, &["finished 30 steps"]);
 
     let mut interrupted = Example::start("auto_extended", &nodes);
     interrupted.line_with("step 1");
@@ -104,18 +107,13 @@ fn auto_extended_job_finishes_or_stops_before_loss() {
 #[test]
 fn fenced_resource_rejects_a_stale_write() {
     let nodes = Cluster::start(3);
-    let mut example = Example::start("fenced", &nodes);
-    example.line_with("is stale");
-    example.line_with("balance 70");
-    example.exits_with_success();
+    Example::run("fenced", &nodes, &["is stale", "balance 70"]);
 }
 
 #[test]
 fn transfers_in_both_directions_keep_the_total() {
     let nodes = Cluster::start(3);
-    let mut example = Example::start("several_resources", &nodes);
-    example.line_with("total 300");
-    example.exits_with_success();
+    Example::run("several_resources", &nodes, &["total 300"]);
 }
 
 #[test]
@@ -124,9 +122,7 @@ fn batch_skips_the_order_that_another_client_holds() {
     for node in nodes.servers() {
         node.set("orders/7", "the value of another client");
     }
-    let mut example = Example::start("batch", &nodes);
-    example.line_with("billed 199, skipped 1");
-    example.exits_with_success();
+    Example::run("batch", &nodes, &["billed 199, skipped 1"]);
 }
 
 #[test]

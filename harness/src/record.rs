@@ -218,7 +218,7 @@ pub struct Findings {
 }
 
 /// How a run was made.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
     /// The command that makes it again.
     pub command: String,
@@ -245,7 +245,7 @@ pub struct Setting {
 }
 
 /// A run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// How it was made.
     pub setting: Setting,

@@ -2,7 +2,7 @@
 
 use crate::date;
 use crate::page;
-use crate::record::{Fencing, Findings, Run, Setting, Stretch};
+use crate::record::{Run, Setting, Stretch};
 use crate::say;
 use crate::session::{Outcome, RESOURCES};
 use crate::verdict;
@@ -24,25 +24,14 @@ impl Report {
             command: command.to_owned(),
             seed,
             mode: if is_inside { "inside" } else { "outside" }.to_owned(),
-            nodes: 0,
             clients,
             resources: RESOURCES,
-            lasted: 0,
-            server: String::new(),
             library: env!("CARGO_PKG_VERSION").to_owned(),
             machine: machine(),
             made_at: date::today(),
+            ..Setting::default()
         };
-        let run = Run {
-            setting,
-            stretches: Vec::new(),
-            holds: Vec::new(),
-            faults: Vec::new(),
-            skipped: Vec::new(),
-            calls: Vec::new(),
-            fencing: Fencing::default(),
-            findings: Findings::default(),
-        };
+        let run = Run { setting, ..Run::default() };
         Self { run, tally: verdict::Counted::default() }
     }
 

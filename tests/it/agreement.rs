@@ -1,10 +1,10 @@
 //! Fencing tokens on which the nodes agree, or not, once more of them have answered than a quorum.
 
 use crate::fencing::tomorrow_us;
-use crate::{builder, eventually, ms};
+use crate::{builder, granted_by_all, ms, through};
 use futures::future::join_all;
-use kit::{Cluster, Direction, Proxy, Server};
-use quorlock::{FencingToken, Lease, Redlock};
+use kit::{Cluster, Direction, Server};
+use quorlock::{FencingToken, Lease};
 use std::time::{Duration, Instant};
 
 /// Lets the next number that `node` draws for this lock be this one.
@@ -16,11 +16,10 @@ fn will_draw(node: &Server, key: &str, number: u64) {
 #[tokio::test]
 async fn an_answer_that_comes_soon_makes_a_second_round_needless() {
     let cluster = Cluster::start(5);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
-    let builder = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).ttl(ms(60_000));
+    let proxies = cluster.proxies();
+    let builder = through(&proxies).ttl(ms(60_000));
     let redlock = builder.node_timeout(ms(5_000)).build().expect("good settings");
-    let first = redlock.acquire("first").await.expect("a free lock");
-    eventually("all are connected", || first.report().granted() == 5).await;
+    let _first = granted_by_all(&redlock, "first").await;
     let keys: Vec<_> = (0..8).map(|number| format!("lock-{number}")).collect();
     let tomorrow = tomorrow_us();
     for key in &keys {
@@ -44,8 +43,7 @@ async fn an_answer_that_comes_soon_makes_a_second_round_needless() {
 async fn nodes_that_hang_are_not_waited_for_where_the_others_disagree() {
     let cluster = Cluster::start(5);
     let redlock = builder(&cluster).node_timeout(ms(20_000)).build().expect("good settings");
-    let lease = redlock.acquire("r").await.expect("a free lock");
-    eventually("all are connected", || lease.report().granted() == 5).await;
+    let lease = granted_by_all(&redlock, "r").await;
     lease.release().await.expect("nodes are up");
     let tomorrow = tomorrow_us();
     for (node, more) in cluster.iter().zip([10, 20, 30]) {

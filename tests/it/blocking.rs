@@ -1,6 +1,6 @@
 //! The client without async.
 
-use crate::{SOON, builder, ms};
+use crate::{SOON, builder, ms, multi_thread};
 use kit::{Cluster, Server, eventually};
 use quorlock::blocking::{Error, Redlock};
 use quorlock::{AcquireError, Loss, ReleaseOutcome, UsingError};
@@ -133,8 +133,7 @@ async fn inside_of_a_runtime_it_refuses_and_on_a_blocking_thread_it_works() {
 
 #[test]
 fn a_runtime_of_ones_own_can_be_used() {
-    let mut threads = tokio::runtime::Builder::new_multi_thread();
-    let runtime = threads.worker_threads(1).enable_all().build().expect("a runtime");
+    let runtime = multi_thread(1);
     let cluster = Cluster::start(3);
     let redlock = builder(&cluster).runtime(runtime.handle().clone());
     let redlock = redlock.build_blocking().expect("good settings");

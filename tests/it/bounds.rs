@@ -2,13 +2,13 @@
 //! holders without an end, locks that are kept from others for a while, and clients that close.
 
 use crate::errors::told;
-use crate::{SOON, builder, client, eventually, ms};
+use crate::{SOON, all_up, builder, client, eventually, ms, through};
 use futures::FutureExt;
 use futures::future::join_all;
 use kit::{Cluster, Direction, Proxy};
 use quorlock::{
-    AcquireError, ConfigError, Lease, NodeFailure, NodeInfo, NodeState, NodeVote, Redlock,
-    ReleaseOutcome, RetryPolicy,
+    AcquireError, ConfigError, Lease, NodeFailure, NodeState, NodeVote, Redlock, ReleaseOutcome,
+    RetryPolicy,
 };
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
@@ -27,7 +27,7 @@ fn failures(refused: &AcquireError) -> Vec<NodeFailure> {
 #[tokio::test]
 async fn the_first_attempt_of_a_client_waits_for_its_connections() {
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let proxies = cluster.proxies();
     for proxy in &proxies {
         proxy.delay(Direction::Requests, ms(40));
         proxy.delay(Direction::Replies, ms(40));
@@ -76,8 +76,7 @@ async fn more_acquires_than_a_client_can_send_are_its_own_overload_and_no_outage
     let cluster = Cluster::start(3);
     let redlock = builder(&cluster).node_timeout(ms(50)).build().expect("good settings");
     redlock.ready().await.expect("there is a runtime");
-    let all_are_up = || redlock.nodes().iter().all(|node| *node.state() == NodeState::Up);
-    eventually("all nodes are up", all_are_up).await;
+    eventually("all nodes are up", || all_up(&redlock)).await;
     let each = (0..CROWD).map(|n| tokio::spawn(redlock.try_acquire(format!("r{n}"))));
     let (mut won, mut overloaded, mut others) = (0, 0, Vec::new());
     for tried in join_all(each.collect::<Vec<_>>()).await {
@@ -149,8 +148,7 @@ async fn a_lock_that_is_kept_for_a_time_is_kept_by_release_and_by_drop() {
     let (kept, stands) =
         (ms(20_000), |key: &str| cluster.iter().filter(|n| n.get(key).is_some()).count());
     drop(redlock.acquire("warm-up").await.expect("free"));
-    let is_up = |node: &NodeInfo| *node.state() == NodeState::Up;
-    eventually("a node is asked that is connected", || redlock.nodes().iter().all(is_up)).await;
+    eventually("a node is asked that is connected", || all_up(&redlock)).await;
     let dropped = redlock.acquire("dropped").at_least(kept).await.expect("free");
     let released = redlock.acquire("released").at_least(kept).await.expect("free");
     let value = released.value().to_owned();
@@ -188,7 +186,7 @@ async fn closing_gives_up_what_futures_have_won_that_nobody_polls() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     redlock.ready().await.expect("there is a runtime");
-    let won = || cluster.iter().all(|node| node.get("r").is_some());
+    let won = || cluster.all_have("r");
     let mut forgotten = redlock.acquire("r").wait(LONG);
     assert!((&mut forgotten).now_or_never().is_none());
     eventually("it has won", won).await;
@@ -263,27 +261,6 @@ async fn a_refusal_tells_when_to_come_back_and_who_is_in_the_way() {
     drop((held, set));
 }
 
-#[tokio::test]
-async fn a_closed_client_leaves_no_connection_though_handles_are_left() {
-    let cluster = Cluster::start(3);
-    let redlock = client(&cluster);
-    let lease = redlock.acquire("r").await.expect("free");
-    let ours = |node: &kit::Server| format!("{:?}", node.cmd(&["CLIENT", "LIST"]));
-    let count = |node: &kit::Server| ours(node).matches("lib-name=quorlock").count();
-    let is_known = ours(&cluster[0]).contains("lib-name=");
-    redlock.close().await.expect("all nodes are well");
-    if is_known {
-        eventually("its connections are closed", || cluster.iter().all(|n| count(n) == 0)).await;
-    }
-    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
-    eventually("its tasks have ended", || tasks() == 0).await;
-    assert!(!lease.is_valid());
-    assert_eq!(lease.release().await, Ok(ReleaseOutcome::AlreadyReleased));
-    assert_eq!(redlock.try_acquire("r").await.expect_err("closed"), AcquireError::Closed);
-    redlock.close().await.expect("nothing is left to do");
-    assert_eq!(tasks(), 0, "nothing was started anew");
-}
-
 /// Closes a client, or drops it, once an idle node hangs as `is_so` waits for: nothing is kept for that node.
 async fn ends_while_a_node_hangs(is_closed: bool, is_so: impl AsyncFnOnce(&Redlock)) {
     let cluster = Cluster::start(3);
@@ -319,7 +296,7 @@ async fn a_dropped_client_does_not_wait_for_a_node_that_hangs_to_tell_the_time()
 #[tokio::test]
 async fn a_closed_client_does_not_wait_for_a_node_that_is_known_to_hang() {
     let is_known = async |redlock: &Redlock| {
-        let is_stalled = |node: &NodeInfo| *node.state() == NodeState::Stalled;
+        let is_stalled = |node: &quorlock::NodeInfo| *node.state() == NodeState::Stalled;
         eventually("it is known", || redlock.nodes().iter().any(is_stalled)).await;
         // Until after its task has looked whether others are silent, too.
         tokio::time::sleep(ms(11_000)).await;
@@ -331,13 +308,12 @@ async fn a_closed_client_does_not_wait_for_a_node_that_is_known_to_hang() {
 #[tokio::test]
 async fn a_closed_client_does_not_wait_for_a_node_that_others_have_outvoted() {
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
-    let redlock = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).ttl(ms(60_000));
+    let proxies = cluster.proxies();
     // A connection that is silent is given up after ten times the node timeout.
-    let redlock = redlock.node_timeout(ms(5_000)).build().expect("good settings");
+    let redlock =
+        through(&proxies).ttl(ms(60_000)).node_timeout(ms(5_000)).build().expect("good settings");
     redlock.ready().await.expect("there is a runtime");
-    let is_up = |node: &NodeInfo| *node.state() == NodeState::Up;
-    eventually("all are connected", || redlock.nodes().iter().all(is_up)).await;
+    eventually("all are connected", || all_up(&redlock)).await;
     // One counter is ahead, so that the token has to be confirmed in a second round; and one node refuses.
     cluster[0].set("r#quorlock:token:{r}", "9000000000000000");
     cluster[2].set("r", "theirs");
@@ -358,7 +334,7 @@ async fn a_closed_client_does_not_wait_for_a_node_that_others_have_outvoted() {
 #[tokio::test]
 async fn a_wait_that_is_shorter_than_an_answer_ends_in_timeout() {
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let proxies = cluster.proxies();
     let urls = || proxies.iter().map(Proxy::url);
     let redlock = Redlock::builder().nodes(urls()).node_timeout(ms(5_000)).ttl(ms(60_000));
     let (warm, cold) = (redlock.clone().build().expect("good"), redlock.build().expect("good"));

@@ -1,9 +1,9 @@
 //! Who waits beside futures that are not polled, or dropped: it is told all the same.
 
-use crate::{SOON, begun, builder, eventually, ms};
+use crate::{SOON, begun, builder, eventually, ms, warm_up};
 use futures::FutureExt;
 use kit::Cluster;
-use quorlock::{Acquire, AcquireError, NodeState, Redlock, RetryPolicy};
+use quorlock::{Acquire, AcquireError, Redlock, RetryPolicy};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
@@ -17,9 +17,7 @@ async fn patient(cluster: &Cluster) -> Redlock {
     let never = RetryPolicy::fixed(Duration::from_mins(10));
     let redlock = builder(cluster).ttl(ms(600_000)).retry(never).wait(SOON * 3);
     let redlock = redlock.build().expect("good settings");
-    drop(redlock.acquire("warm-up").await.expect("a free lock"));
-    let is_up = || redlock.nodes().iter().all(|node| *node.state() == NodeState::Up);
-    eventually("all nodes are up", is_up).await;
+    warm_up(&redlock).await;
     redlock
 }
 
@@ -29,10 +27,6 @@ async fn refused(acquire: &mut Acquire) {
         assert!(acquire.now_or_never().is_none(), "it is held");
         sleep(ms(10)).await;
     }
-}
-
-fn is_set(cluster: &Cluster, key: &str) -> bool {
-    cluster.iter().all(|node| node.get(key).is_some())
 }
 
 #[tokio::test]
@@ -64,7 +58,7 @@ async fn what_a_dropped_future_had_won_is_told_to_be_free_to_all_who_wait_for_an
     let all = || redlock.acquire_all(["p", "q"]);
     for mut won in [redlock.acquire("q"), redlock.try_acquire("q"), all()] {
         assert!((&mut won).now_or_never().is_none(), "nodes take their time");
-        eventually("it has won", || is_set(&cluster, "q")).await;
+        eventually("it has won", || cluster.all_have("q")).await;
         let waiting = tokio::spawn(redlock.acquire("q"));
         sleep(ms(200)).await;
         drop(won);
@@ -76,7 +70,7 @@ async fn what_a_dropped_future_had_won_is_told_to_be_free_to_all_who_wait_for_an
     for wait in [ms(700), SOON * 3] {
         let mut won = all().wait(wait);
         assert!((&mut won).now_or_never().is_none(), "nodes take their time");
-        eventually("it has won", || is_set(&cluster, "q")).await;
+        eventually("it has won", || cluster.all_have("q")).await;
         let lease = timeout(SOON, redlock.acquire("q")).await.expect("told").expect("free");
         lease.release().await.expect("nodes are up");
         drop(won);
@@ -121,7 +115,7 @@ async fn who_was_bypassed_keeps_its_place_and_who_had_to_give_up_queues_anew() {
     // Given up: others have waited for what it had won.
     let mut unpolled = redlock.acquire("r");
     assert!((&mut unpolled).now_or_never().is_none(), "nodes take their time");
-    eventually("it has won", || is_set(&cluster, "r")).await;
+    eventually("it has won", || cluster.all_have("r")).await;
     let (served, waiting) = queue(&redlock, 20);
     eventually("it is given up", || served.load(Ordering::SeqCst) > 0).await;
     drop(unpolled.await.expect("its turn comes"));
@@ -130,18 +124,6 @@ async fn who_was_bypassed_keeps_its_place_and_who_had_to_give_up_queues_anew() {
         task.await.expect("no panic");
     }
     assert!(before > 15, "{before} of 20 were served before it");
-}
-
-#[tokio::test]
-async fn what_is_not_valid_any_more_is_not_kept_for_a_future_that_is_not_polled() {
-    let cluster = Cluster::start(3);
-    let redlock = patient(&cluster).await;
-    let mut unpolled = redlock.acquire("r").ttl(ms(1_500));
-    assert!((&mut unpolled).now_or_never().is_none(), "nodes take their time");
-    eventually("it has won", || is_set(&cluster, "r")).await;
-    let is_empty = || quorlock_test::pending_work(&redlock).is_empty();
-    eventually("nothing is under way", is_empty).await;
-    drop(unpolled.await.expect("it tries again"));
 }
 
 #[tokio::test]

@@ -1,9 +1,9 @@
 //! Futures and leases that are dropped wherever that is possible.
 
-use crate::{SOON, builder, eventually, ms};
+use crate::{SOON, all_up, builder, eventually, ms, multi_thread};
 use futures::future::{join_all, try_join_all};
 use kit::Cluster;
-use quorlock::{Lease, NodeState, Redlock, ReleaseOutcome, RetryPolicy};
+use quorlock::{Lease, Redlock, ReleaseOutcome, RetryPolicy};
 use rand::random_range;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
-use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
 
 /// Longer than any wait of these tests, so that no key goes by expiring.
@@ -29,14 +28,6 @@ fn client(cluster: &Cluster) -> Redlock {
 
 async fn lease(redlock: &Redlock, resource: &str) -> Lease {
     redlock.acquire(resource).wait(SOON).await.expect("free, or free soon")
-}
-
-fn all_are_up(redlock: &Redlock) -> bool {
-    redlock.nodes().iter().all(|node| *node.state() == NodeState::Up)
-}
-
-fn runtime() -> Runtime {
-    Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 
 /// Polls `future` at most so many times, lets it lie for a while, and drops it. What it came to, if
@@ -149,7 +140,7 @@ async fn every_future_dropped_at_every_poll_leaves_no_key_on_a_node_that_hung_me
         let redlock = client(&cluster);
         if is_warm {
             drop(lease(&redlock, "warm-up").await);
-            eventually("all nodes are up", || all_are_up(&redlock)).await;
+            eventually("all nodes are up", || all_up(&redlock)).await;
         }
         cluster[2].stop();
         for n in 0..10 {
@@ -169,7 +160,7 @@ async fn an_acquire_dropped_while_its_round_is_open_is_released_then_and_not_whe
     let cluster = Cluster::start(3);
     let redlock = builder(&cluster).node_timeout(ms(12_000)).ttl(LONG).build().expect("good");
     drop(lease(&redlock, "warm-up").await);
-    eventually("all nodes are up", || all_are_up(&redlock)).await;
+    eventually("all nodes are up", || all_up(&redlock)).await;
     cluster[1].stop();
     cluster[2].stop();
     let is_there = || cluster[0].get("r").is_some();
@@ -251,7 +242,7 @@ async fn the_losing_branch_of_a_select_leaves_no_key() {
 async fn a_lease_can_be_dropped_anywhere() {
     let cluster = Cluster::start(5);
     let redlock = client(&cluster);
-    let is_gone = |key: &str| cluster.iter().all(|node| node.get(key).is_none());
+    let is_gone = |key: &str| cluster.none_has(key);
     let in_task = lease(&redlock, "task").await;
     tokio::spawn(async move { drop(in_task) }).await.expect("no panic");
     eventually("dropped in a task", || is_gone("task")).await;
@@ -295,7 +286,7 @@ fn leases_that_outlive_their_runtime_are_released_by_the_next() {
     static KEPT: Mutex<Vec<Lease>> = Mutex::new(Vec::new());
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
-    let first = runtime();
+    let first = multi_thread(2);
     let moved_out = first.block_on(async {
         for n in 0..10 {
             let held = lease(&redlock, &format!("static/{n}")).await;
@@ -314,7 +305,7 @@ fn leases_that_outlive_their_runtime_are_released_by_the_next() {
     drop(moved_out);
     KEPT.lock().expect("no panic").clear();
     assert!(!cluster.is_empty(), "nobody was there to deliver");
-    runtime().block_on(nothing_stays(&redlock, &cluster));
+    multi_thread(2).block_on(nothing_stays(&redlock, &cluster));
 }
 
 /// Acquires, extends, drops and releases until its runtime is shut down. `alive` is for counting
@@ -339,7 +330,7 @@ fn runtimes_shut_down_at_any_moment_leave_nothing_that_the_next_one_does_not_rel
     for round in 0..60 {
         let redlock = client(&cluster);
         let alive = Arc::new(());
-        let runtimes = [runtime(), runtime()];
+        let runtimes = [multi_thread(2), multi_thread(2)];
         for (task, runtime) in (0..16).zip(runtimes.iter().cycle()) {
             runtime.spawn(work(redlock.clone(), task, alive.clone()));
         }
@@ -355,7 +346,7 @@ fn runtimes_shut_down_at_any_moment_leave_nothing_that_the_next_one_does_not_rel
             longest_us = 1_500;
         }
         kit::eventually(SOON, "all tasks are gone", || Arc::strong_count(&alive) == 1);
-        runtime().block_on(nothing_stays(&redlock, &cluster));
+        multi_thread(2).block_on(nothing_stays(&redlock, &cluster));
     }
 }
 
@@ -363,7 +354,7 @@ fn runtimes_shut_down_at_any_moment_leave_nothing_that_the_next_one_does_not_rel
 fn an_acquire_that_waits_goes_on_in_another_runtime_when_its_own_is_shut_down() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
-    let (first, second) = (runtime(), runtime());
+    let (first, second) = (multi_thread(2), multi_thread(2));
     let held = second.block_on(lease(&redlock, "r"));
     let mut waits: Vec<_> = (0..20)
         .map(|n| redlock.acquire("r").wait(SOON).retry(RetryPolicy::fixed(ms(1 + 20 * n))))

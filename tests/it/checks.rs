@@ -343,7 +343,7 @@ async fn a_clock_that_is_put_while_it_is_read_is_a_danger() {
 #[tokio::test]
 async fn a_check_that_is_done_or_dropped_leaves_no_connection() {
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|server| Proxy::start(server.addr())).collect();
+    let proxies = cluster.proxies();
     let redlock = Redlock::builder().nodes(proxies.iter().map(Proxy::url));
     // Longer than the test waits.
     let redlock = redlock.node_timeout(ms(5_000)).connect_timeout(10 * MINUTE);

@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 const MINUTE: Duration = Duration::from_mins(1);
 const TTL: Duration = Duration::from_secs(1);
 
-fn clocked(nodes: usize) -> Cluster {
+pub(crate) fn clocked(nodes: usize) -> Cluster {
     Cluster::start_with(nodes, &Server::builder().clock())
 }
 
@@ -165,8 +165,7 @@ async fn majority_clocks_put_back_are_disputed_and_the_lock_is_too_long() {
     let builder = builder(&cluster).node_timeout(ms(5_000)).max_ttl(MINUTE);
     let redlock = builder.build().expect("good settings");
     let held = redlock.try_acquire("r").await.expect("a free lock");
-    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
-        .await;
+    eventually("the key is everywhere", || cluster.all_have("r")).await;
     for put_back in [0, 2] {
         cluster[put_back].clock().jump_back(hour);
     }

@@ -1,8 +1,8 @@
 //! Users and passwords that are asked for before each connection, and change.
 
-use crate::{SOON, builder, eventually, ms};
+use crate::{SOON, all_up, builder, eventually, is_up, ms, state};
 use kit::{Cluster, Server};
-use quorlock::{Builder, Credentials, NodeState, Redlock, ReleaseOutcome};
+use quorlock::{Builder, Credentials, Redlock, ReleaseOutcome};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -72,10 +72,6 @@ fn credentials(place: usize, number: usize) -> Credentials {
     if place < 2 { Credentials::password(password) } else { ("locks", password).into() }
 }
 
-fn state(redlock: &Redlock, place: usize) -> NodeState {
-    redlock.nodes()[place].state().clone()
-}
-
 /// What is left of all locks on a node together: it rises with a renewal, and at no other time.
 fn left(node: &Server) -> i64 {
     let sum = "local sum = 0 for at = 1, #KEYS do sum = sum + redis.call('PTTL', KEYS[at]) end return sum";
@@ -136,7 +132,7 @@ async fn twenty_rotations_two_nodes_at_a_time_and_no_lock_is_lost() {
                 eventually("the old password is refused", is_refused).await;
                 vault.put(node, credentials(place, numbers[place]));
             }
-            let is_back = || vault.asked(node) > before && state(&redlock, place) == NodeState::Up;
+            let is_back = || vault.asked(node) > before && is_up(&redlock, place);
             eventually("it is let in by the new one", is_back).await;
             is_renewed(node, "locks are kept up there").await;
         }
@@ -161,8 +157,7 @@ async fn a_connection_that_stands_is_kept_when_the_password_changes() {
     }
     let redlock = with(builder(&cluster), &vault);
     let lease = redlock.acquire("r").await.expect("free");
-    let is_up = || (0..3).all(|place| state(&redlock, place) == NodeState::Up);
-    eventually("all are connected", is_up).await;
+    eventually("all are connected", || all_up(&redlock)).await;
     let asked = || cluster.iter().map(|node| vault.asked(node)).sum::<usize>();
     let before = asked();
     for (place, node) in cluster.iter().enumerate() {
@@ -251,7 +246,7 @@ async fn whoever_fails_to_tell_them_costs_a_connection_and_is_asked_again() {
         assert!(!shown.contains(ROOT), "{shown}");
 
         *current.lock().expect("no panic") = Mood::Answers;
-        eventually("it is mended", || state(&redlock, 0) == NodeState::Up).await;
+        eventually("it is mended", || is_up(&redlock, 0)).await;
         assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released), "{mood:?}");
         redlock.close().await.expect("they answer");
     }

@@ -1,11 +1,10 @@
 //! Nodes that die, stay dead, and come back, empty or not; connections that die under a command.
 
-use crate::{MAX_TTL, SOON, builder, client, eventually, ms};
+use crate::{MAX_TTL, SOON, builder, client, eventually, is_down, is_up, ms, through};
 use futures::future::try_join_all;
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{
-    AcquireError, NodeFailure, NodeState, NodeVote, Redlock, ReleaseOutcome, Report, RestartGuard,
-    RetryPolicy,
+    AcquireError, NodeFailure, NodeVote, Redlock, ReleaseOutcome, Report, RestartGuard, RetryPolicy,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,14 +12,6 @@ use std::time::{Duration, Instant};
 
 /// Longer than any wait of these tests, so that no key goes by expiring.
 const LONG: Duration = Duration::from_mins(2);
-
-fn is_up(redlock: &Redlock, node: usize) -> bool {
-    *redlock.nodes()[node].state() == NodeState::Up
-}
-
-fn is_down(redlock: &Redlock, node: usize) -> bool {
-    matches!(redlock.nodes()[node].state(), NodeState::Down(_))
-}
 
 /// A client that is connected to all nodes, and a lease whose key is on all of them.
 async fn held_everywhere(cluster: &Cluster) -> (Redlock, quorlock::Lease) {
@@ -284,13 +275,10 @@ async fn a_node_is_used_as_soon_as_it_is_up() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_all_nodes_dead_an_acquire_waits_idly_and_ends_as_an_outage() {
     let cluster = Cluster::start(5);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let proxies = cluster.proxies();
     cluster.servers().iter().for_each(Server::kill);
-    let redlock = Redlock::builder()
-        .max_ttl(MAX_TTL)
-        .nodes(proxies.iter().map(Proxy::url))
-        .node_timeout(ms(50));
-    let redlock = redlock.ttl(LONG).build().expect("good settings");
+    let redlock = through(&proxies).node_timeout(ms(50)).ttl(LONG).build();
+    let redlock = redlock.expect("good settings");
     let eager = RetryPolicy::fixed(ms(0));
     let begun = Instant::now();
     let second = tokio::spawn(async {
@@ -316,56 +304,4 @@ async fn with_all_nodes_dead_an_acquire_waits_idly_and_ends_as_an_outage() {
         // What is said before the reset: a greeting at most, never a SET.
         assert!(bytes < 1_000 * attempts, "{bytes} bytes in {attempts} attempts");
     }
-}
-
-/// A lock is dropped while its `SET` is still on its way on a connection that has been replaced
-/// since. Seen without the care that is taken here: the release goes over the new connection and
-/// finds nothing, then the `SET` arrives, and blocks the node for a whole ttl.
-async fn late_set(may_kill: bool) {
-    let cluster = Cluster::start(3);
-    if !may_kill {
-        let forbid = ["ACL", "SETUSER", "default", "-client|kill"];
-        if cluster[0].try_cmd(&forbid).is_err() {
-            // Before Redis 7.0 a part of a command cannot be taken away, but be given back.
-            let (forbid, rest) = (&forbid[..3], ["id", "tracking", "caching", "setname"]);
-            let rest = rest.map(|rest| format!("+client|{rest}"));
-            let rule = forbid.iter().copied().chain(["-client"]);
-            cluster[0].cmd(&rule.chain(rest.iter().map(String::as_str)).collect::<Vec<_>>());
-        }
-    }
-    let proxy = Proxy::start(cluster[0].addr());
-    let urls = [proxy.url(), cluster[1].url(), cluster[2].url()];
-    let redlock =
-        Redlock::builder().max_ttl(MAX_TTL).nodes(urls).node_timeout(ms(100)).ttl(LONG).build();
-    let redlock = redlock.expect("good settings");
-    let warm_up = redlock.acquire("warm-up").wait(SOON).await.expect("a free lock");
-    eventually("all nodes are used", || cluster[0].get("warm-up").is_some()).await;
-    drop(warm_up);
-    eventually("no key is left", || cluster.is_empty()).await;
-
-    let sets = || cluster[0].info("commandstats").get("cmdstat_set").cloned();
-    let before = sets();
-    proxy.delay(Direction::Requests, ms(4_000));
-    let sent = Instant::now();
-    let lease = redlock.acquire("r").wait(SOON).await.expect("two nodes are well");
-    let arrival = tokio::time::sleep(ms(4_200));
-    eventually("it is missed", || !is_up(&redlock, 0)).await;
-    proxy.delay(Direction::Requests, ms(0));
-    drop(lease);
-    eventually("it is up again", || is_up(&redlock, 0)).await;
-    // A machine that stood still delivers it at once, over the connection that it was sent on.
-    if sent.elapsed() < ms(3_500) {
-        assert!(proxy.accepted() > 1, "there is a new connection");
-        assert_eq!(sets(), before, "it is still on its way");
-    }
-    arrival.await;
-    if !may_kill {
-        eventually("it arrives late", || sets() != before).await;
-    }
-    eventually("no key is left", || cluster.is_empty()).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_dead_connection_still_delivers_is_undone_also_where_it_cannot_be_killed() {
-    tokio::join!(late_set(true), late_set(false));
 }

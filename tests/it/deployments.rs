@@ -1,18 +1,12 @@
 //! Clients of one deployment that are set up otherwise are found by a check.
 
 use crate::errors::{PASSWORD, USER};
-use crate::{builder, eventually, ms};
+use crate::{builder, connected, eventually, ms};
 use kit::{Cluster, Server};
 use quorlock::{Builder, Disagreement, Finding, NodeCheck, Redlock, Severity};
 use std::time::Duration;
 
 const SECONDS: fn(u64) -> Duration = Duration::from_secs;
-
-async fn connected(builder: Builder) -> Redlock {
-    let redlock = builder.build().expect("good settings");
-    redlock.ready().await.expect("all nodes are up");
-    redlock
-}
 
 /// What clients disagree in, by node, with how many connections.
 async fn disagreements(redlock: &Redlock) -> Vec<Vec<(Severity, Disagreement, usize)>> {
@@ -31,12 +25,11 @@ async fn disagreements(redlock: &Redlock) -> Vec<Vec<(Severity, Disagreement, us
 
 /// The addresses of the connections to `server` whose name has `part` in it.
 fn named(server: &Server, part: &str) -> Vec<String> {
-    let list = server.cmd(&["CLIENT", "LIST"]);
-    let list: String = redis::from_redis_value(list).expect("a text");
-    let lines = list.lines().filter(|line| line.contains(part));
-    let address =
-        |line: &str| line.split(' ').find_map(|word| word.strip_prefix("addr=").map(str::to_owned));
-    lines.filter_map(address).collect()
+    let clients = server.clients().into_iter().filter(|client| client.contains(part));
+    let address = |client: String| {
+        client.split(' ').find_map(|word| word.strip_prefix("addr=").map(str::to_owned))
+    };
+    clients.filter_map(address).collect()
 }
 
 #[tokio::test]

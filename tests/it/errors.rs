@@ -1,11 +1,10 @@
 //! What went wrong, told apart, and told without secrets.
 
-use crate::late_packets::Detour;
-use crate::{MAX_TTL, SOON, begun, client, eventually, ms};
+use crate::{SOON, all_up, begun, builder_of, client, eventually, ms, multi_thread};
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{
-    AcquireError, ConfigError, ExtendError, Lease, Loss, NodeFailure, NodeInfo, NodeState,
-    NodeVote, Redlock, ReleaseOutcome, RestartGuard,
+    AcquireError, ConfigError, ExtendError, Lease, Loss, NodeFailure, NodeState, NodeVote, Redlock,
+    ReleaseOutcome, RestartGuard,
 };
 use std::fmt::{Debug, Display};
 use std::future::poll_fn;
@@ -132,16 +131,9 @@ async fn contention_and_outage_are_told_apart_also_when_both_are_there() {
     }
 }
 
-/// A runtime of its own for the connections, so that the caller can be blocked alone.
-fn other_runtime() -> tokio::runtime::Runtime {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(1).enable_all().build().expect("a runtime")
-}
-
 /// Keys that stay for a minute, but a validity of 600 ms: what is left over would be seen.
 fn short_lived(urls: impl IntoIterator<Item = String>) -> quorlock::Builder {
-    let builder =
-        Redlock::builder().nodes(urls).node_timeout(ms(300)).ttl(ms(60_000)).max_ttl(MAX_TTL);
+    let builder = builder_of(urls).node_timeout(ms(300)).ttl(ms(60_000));
     builder.drift_factor(0.0).drift_constant(ms(59_400))
 }
 
@@ -153,7 +145,7 @@ async fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
 #[test]
 fn a_quorum_whose_caller_slept_through_the_validity_is_no_lease() {
     let cluster = Cluster::start(3);
-    let runtime = other_runtime();
+    let runtime = multi_thread(1);
     let redlock = short_lived(cluster.urls()).runtime(runtime.handle().clone()).build();
     let redlock = redlock.expect("good settings");
     futures::executor::block_on(async {
@@ -174,8 +166,8 @@ fn a_quorum_whose_caller_slept_through_the_validity_is_no_lease() {
 #[test]
 fn grants_that_come_after_the_validity_are_no_lease() {
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
-    let runtime = other_runtime();
+    let proxies = cluster.proxies();
+    let runtime = multi_thread(1);
     let redlock = short_lived(proxies.iter().map(Proxy::url)).runtime(runtime.handle().clone());
     let redlock = redlock.build().expect("good settings");
     let all_are = |state: NodeState| {
@@ -258,8 +250,7 @@ async fn one_server_under_two_addresses_has_one_vote() {
     // Where there is a proxy, the report may name what it did to the connection instead.
     for (second_address, says) in [(localhost, "same server as"), (proxy.url(), "")] {
         let urls = [cluster[0].url(), second_address, cluster[1].url()];
-        let redlock = Redlock::builder().nodes(urls).node_timeout(ms(1_000)).ttl(ms(30_000));
-        let redlock = redlock.build().expect("nobody can know before they are asked");
+        let redlock = builder_of(urls).build().expect("nobody can know before they are asked");
         for _ in 0..10 {
             let lease = redlock.acquire("r").wait(SOON).await.expect("two servers are up");
             let is_same =
@@ -286,24 +277,23 @@ async fn one_server_under_two_addresses_has_one_vote() {
 #[tokio::test]
 async fn servers_that_swap_their_addresses_are_still_two() {
     let cluster = Cluster::start(3);
-    let detours = [Detour::start(cluster[0].addr()), Detour::start(cluster[1].addr())];
-    let urls = [detours[0].url(), detours[1].url(), cluster[2].url()];
-    let redlock = Redlock::builder().nodes(urls).node_timeout(ms(1_000)).ttl(ms(30_000));
+    let addresses = [Proxy::start(cluster[0].addr()), Proxy::start(cluster[1].addr())];
+    let urls = [addresses[0].url(), addresses[1].url(), cluster[2].url()];
     // Each of the two is, under its address, another server than before.
-    let redlock = redlock.restart_guard(RestartGuard::Off).build().expect("good settings");
-    let is_up = |node: &NodeInfo| *node.state() == NodeState::Up;
+    let redlock = builder_of(urls).restart_guard(RestartGuard::Off);
+    let redlock = redlock.build().expect("good settings");
     for turn in 0..3 {
         let lease = redlock.acquire("r").wait(SOON).await.expect("three servers are up");
         lease.release().await.expect("three servers are up");
-        eventually("all nodes are up", || redlock.nodes().iter().all(is_up)).await;
-        detours[turn % 2].lead_to(cluster[1].addr());
-        detours[1 - turn % 2].lead_to(cluster[0].addr());
+        eventually("all nodes are up", || all_up(&redlock)).await;
+        addresses[turn % 2].turn_to(cluster[1].addr());
+        addresses[1 - turn % 2].turn_to(cluster[0].addr());
         for node in &cluster[..2] {
             node.cmd(&["CLIENT", "KILL", "TYPE", "normal"]);
         }
-        eventually("it is noticed", || !redlock.nodes().iter().all(is_up)).await;
+        eventually("it is noticed", || !all_up(&redlock)).await;
     }
-    eventually("all nodes are up again", || redlock.nodes().iter().all(is_up)).await;
+    eventually("all nodes are up again", || all_up(&redlock)).await;
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
@@ -312,7 +302,7 @@ pub(crate) const FEW_RIGHTS: &str =
     "-@all +set +evalsha +eval +get +del +pttl +pexpire +hello +auth +ping ~* resetchannels";
 
 /// A lease on "r" that all nodes granted, once all are connected.
-async fn granted_by_all(redlock: &Redlock, nodes: usize) -> Lease {
+async fn retry_until_granted(redlock: &Redlock, nodes: usize) -> Lease {
     let begun = Instant::now();
     loop {
         let lease = redlock.acquire("r").wait(SOON).await.expect("free");
@@ -334,12 +324,11 @@ async fn a_user_with_few_rights_can_lock() {
     let setup = FEW_RIGHTS.split(' ').fold(setup, kit::ServerBuilder::arg);
     let cluster = Cluster::start_with(3, &setup);
     let urls = cluster.iter().map(|node| format!("redis://{USER}:{PASSWORD}@{}", node.addr()));
-    let redlock = Redlock::builder().nodes(urls).node_timeout(ms(1_000)).ttl(ms(30_000));
     // It cannot know whether a node whose connection was lost has been restarted.
-    let redlock = redlock.restart_guard(RestartGuard::Off);
+    let redlock = builder_of(urls).restart_guard(RestartGuard::Off);
     let (ours, theirs) = (redlock.clone().build().expect("good"), redlock.build().expect("good"));
     for connection in 0..3 {
-        let lease = granted_by_all(&ours, 3).await;
+        let lease = retry_until_granted(&ours, 3).await;
         // Its connections have been closed as well, and it may not be back yet.
         let begun = Instant::now();
         let refused = loop {

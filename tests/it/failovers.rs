@@ -2,8 +2,8 @@
 //! address, or the disk is lost.
 #![cfg(target_os = "linux")]
 
-use crate::restarts::{grow_old, warm_up};
-use crate::{MAX_TTL, eventually, ms};
+use crate::restarts::grow_old;
+use crate::{builder_of, eventually, ms, warm_up};
 use futures::future::join_all;
 use kit::{Cluster, Proxy, Server, ServerBuilder};
 use quorlock::{Lease, NodeFailure, NodeVote, Redlock, RestartGuard};
@@ -31,8 +31,7 @@ async fn old(nodes: usize) -> Cluster {
 }
 
 fn client(urls: &[String], guard: RestartGuard) -> Redlock {
-    let builder = Redlock::builder().nodes(urls).max_ttl(MAX_TTL).ttl(TTL);
-    builder.node_timeout(ms(1_000)).restart_guard(guard).build().expect("good settings")
+    builder_of(urls).ttl(TTL).restart_guard(guard).build().expect("good settings")
 }
 
 /// A holds the lock on a bare quorum: on the first two of three, of which `third` is the last.

@@ -1,7 +1,7 @@
 //! Fencing tokens: numbers that grow with every holder.
 
 use crate::MAX_TTL;
-use crate::{builder, client, eventually, ms};
+use crate::{builder, client, eventually, granted_by_all, ms};
 use kit::Cluster;
 use quorlock::{AcquireError, FencingToken, NodeVote, Redlock, ReleaseOutcome};
 use std::time::{Duration, SystemTime};
@@ -72,7 +72,7 @@ async fn the_counter_stands_beside_the_lock_and_outlives_it_for_its_ttl() {
     eventually("an extension lets it stand for longer", is_fresh).await;
     cluster.iter().for_each(|node| drop(node.cmd(&["PEXPIRE", COUNTER, "600000"])));
     lease.release().await.expect("nodes are up");
-    eventually("the lock is gone", || cluster.iter().all(|node| node.get("r").is_none())).await;
+    eventually("the lock is gone", || cluster.none_has("r")).await;
     assert_eq!(counters(&cluster), [Some(token); 3]);
 }
 
@@ -80,15 +80,14 @@ async fn the_counter_stands_beside_the_lock_and_outlives_it_for_its_ttl() {
 #[tokio::test]
 async fn a_release_goes_to_the_counter_only_where_half_of_its_time_is_over() {
     let cluster = Cluster::start(3);
-    let is_gone = || cluster.iter().all(|node| node.get("r").is_none());
+    let is_gone = || cluster.none_has("r");
     let shorten = || cluster.iter().for_each(|node| drop(node.cmd(&["PEXPIRE", COUNTER, "9000"])));
     let touched = || cluster.iter().filter(|node| node.pttl(COUNTER) > 9_000).count();
     for (late, are_touched) in [(MAX_TTL / 3, 0), (MAX_TTL * 2 / 3, 3)] {
         let clock = quorlock_test::Clock::default();
         let redlock = builder(&cluster).fenced().ttl(MAX_TTL).token_ttl(MAX_TTL).clock(&clock);
         let redlock = redlock.build().expect("good settings");
-        let lease = redlock.acquire("r").await.expect("a free lock");
-        eventually("all granted", || lease.report().granted() == 3).await;
+        let lease = granted_by_all(&redlock, "r").await;
         shorten();
         clock.advance(late);
         lease.release().await.expect("nodes are up");
@@ -170,9 +169,9 @@ async fn what_is_no_counter_fails_by_name_and_is_never_taken_for_a_holder() {
         let reasons = reasons(&refused);
         assert_eq!(reasons.len(), 2, "{refused}");
         assert!(reasons.iter().all(|text| text.starts_with("COUNTER") && text.contains(reason)));
-        eventually("nothing is held", || cluster.iter().all(|node| node.get("r").is_none())).await;
+        eventually("nothing is held", || cluster.none_has("r")).await;
         drop(redlock.try_acquire("r").await.expect("without a token it can be had"));
-        eventually("released", || cluster.iter().all(|node| node.get("r").is_none())).await;
+        eventually("released", || cluster.none_has("r")).await;
     }
 }
 
@@ -188,7 +187,7 @@ async fn what_is_extended_or_released_lowers_no_counter() {
     lease.extend(ms(20_000)).await.expect("nodes are up");
     eventually("all are extended", extended).await;
     lease.release().await.expect("nodes are up");
-    eventually("all are released", || cluster.iter().all(|node| node.get("r").is_none())).await;
+    eventually("all are released", || cluster.none_has("r")).await;
     for node in &cluster {
         assert_eq!(node.get(COUNTER).as_deref(), Some(higher.as_bytes()));
     }
@@ -199,7 +198,7 @@ async fn what_is_extended_or_released_lowers_no_counter() {
 async fn a_client_whose_wall_clock_is_behind_goes_on_from_what_it_has_seen() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
-    let (start, released) = (tomorrow_us(), || cluster.iter().all(|node| node.get("r").is_none()));
+    let (start, released) = (tomorrow_us(), || cluster.none_has("r"));
     cluster.iter().for_each(|node| node.set(COUNTER, start.to_string()));
     assert_eq!(token_of(&redlock).await.get(), start + 1);
     eventually("all are released", released).await;
@@ -337,10 +336,9 @@ async fn without_a_token_nothing_but_a_plain_set_is_sent() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let lease = redlock.try_acquire("r").await.expect("a free lock");
-    eventually("all have it", || cluster.iter().all(|node| node.get("r").is_some())).await;
+    eventually("all have it", || cluster.all_have("r")).await;
     for node in &cluster {
-        let ran = node.info("commandstats");
-        assert!(!ran.contains_key("cmdstat_evalsha") && !ran.contains_key("cmdstat_eval"));
+        assert_eq!(node.calls("evalsha") + node.calls("eval"), 0);
         assert_eq!(node.keys(), [b"r"]);
     }
     drop(lease);

@@ -1,11 +1,10 @@
 //! Processes that are forked in the middle of their work, as servers with workers are.
 #![cfg(unix)]
 
-use crate::{SOON, begun, ms};
+use crate::{SOON, begun, ms, multi_thread};
 use kit::{Cluster, Rerun, forked};
 use quorlock::{Lease, Loss, Redlock, ReleaseOutcome};
 use std::{env, mem};
-use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
 
 /// How the process is told its nodes.
@@ -16,10 +15,6 @@ const PARTING: [&str; 4] = ["--ignored", "--exact", "forks::parting", "--nocaptu
 fn client(nodes: &str) -> Redlock {
     let builder = Redlock::builder().nodes(nodes.split(',')).node_timeout(ms(500));
     builder.ttl(ms(3_000)).build().expect("good settings")
-}
-
-fn runtime() -> Runtime {
-    Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
 }
 
 async fn kept_up(redlock: &Redlock, resource: &str) -> Lease {
@@ -54,7 +49,7 @@ async fn make_room(redlock: &Redlock, name: &str) {
 fn forking() {
     let Ok(nodes) = env::var(NODES) else { return };
     let (used, unused) = (client(&nodes), client(&nodes));
-    let runtime = runtime();
+    let runtime = multi_thread(1);
     let (kept, told) = runtime.block_on(async {
         let kept = kept_up(&used, "parent-kept").await;
         let short = used.acquire("parent-short").ttl(ms(1_000)).await.expect("a free lock");
@@ -65,14 +60,14 @@ fn forking() {
     let waiting = runtime.spawn(used.acquire("parent-kept").wait(SOON * 9));
     runtime.block_on(async { sleep(ms(300)).await });
     let child = || {
-        self::runtime().block_on(async {
+        multi_thread(1).block_on(async {
             // Nobody renews the parent's lease in the child: as far as it knows, it ends.
             assert_eq!(loss(&kept).await, Loss::Expired);
             make_room(&used, "child-room").await;
             work(&used, "child").await;
             work(&unused, "child-new").await;
         });
-        let grandchild = || self::runtime().block_on(work(&used, "grandchild"));
+        let grandchild = || multi_thread(1).block_on(work(&used, "grandchild"));
         assert!(forked(SOON * 3, grandchild), "the grandchild has failed");
     };
     assert!(forked(SOON * 6, child), "the child has failed");
@@ -90,7 +85,7 @@ fn forking() {
 fn parting() {
     let Ok(nodes) = env::var(NODES) else { return };
     let (ours, theirs) = (client(&nodes), client(&nodes));
-    let (here, limit) = (runtime(), SOON * 3);
+    let (here, limit) = (multi_thread(1), SOON * 3);
     let parent = here.block_on(kept_up(&ours, "r"));
     let view = parent.view();
     let mut copy = Some(parent);
@@ -116,12 +111,12 @@ fn parting() {
         assert!(view.is_valid(), "{:?}", view.loss());
     };
     in_child(&|copy| drop(copy));
-    in_child(&|copy| runtime().block_on(release_all(copy)));
-    in_child(&|copy| runtime().block_on(work(copy)));
-    in_child(&|copy| runtime().block_on(close(copy)));
+    in_child(&|copy| multi_thread(1).block_on(release_all(copy)));
+    in_child(&|copy| multi_thread(1).block_on(work(copy)));
+    in_child(&|copy| multi_thread(1).block_on(close(copy)));
     // Who asks for it has it: such as a child that goes on in its parent's place.
     let child = || {
-        let released = runtime().block_on(copy.take().expect("it is there").release());
+        let released = multi_thread(1).block_on(copy.take().expect("it is there").release());
         assert_eq!(released, Ok(ReleaseOutcome::Released));
     };
     assert!(forked(limit, child), "the child has failed");

@@ -1,10 +1,10 @@
 //! Deployments that are new, or only look as if they were.
 #![cfg(target_os = "linux")]
 
-use crate::restarts::{grow_old, old, warm_up};
-use crate::{MAX_TTL, SOON, builder, eventually, ms};
+use crate::restarts::{grow_old, old};
+use crate::{SOON, all_up, builder, builder_of, eventually, granted_by_all, is_up, ms, warm_up};
 use kit::{Cluster, Direction, Proxy, Server};
-use quorlock::{AcquireError, NodeFailure, NodeState, NodeVote, Redlock, Report};
+use quorlock::{AcquireError, NodeFailure, NodeVote, Redlock, Report};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -107,8 +107,7 @@ async fn serve_from_the_start(nodes: usize, apart: Duration, deaths: usize) {
     // Nodes that have not been started are refused, until all are there.
     let had = come_and_go(&redlock, &not_yet, begun + last).await;
     starting.await.expect("all start");
-    let all_up = || redlock.nodes().iter().all(|node| *node.state() == NodeState::Up);
-    eventually("all nodes are up", all_up).await;
+    eventually("all nodes are up", || all_up(&redlock)).await;
     let had = had + come_and_go(&redlock, &[], turns_old(nodes - 3) + ms(200)).await;
     // Those that are left are old and young, half and half.
     let dead: Vec<_> = (0..deaths).collect();
@@ -130,14 +129,14 @@ async fn nodes_that_are_started_one_after_the_other_serve_on_when_the_first_turn
 /// What a client tries until all that it is connected to are `up`, and then some more: it must not get
 /// the lock.
 async fn is_refused(case: &str, redlock: &Redlock, up: &[usize]) {
-    let all_up = || up.iter().all(|node| *redlock.nodes()[*node].state() == NodeState::Up);
+    let are_up = || up.iter().all(|node| is_up(redlock, *node));
     let (begun, mut seen) = (Instant::now(), 0);
     while seen < 5 {
         assert!(begun.elapsed() < SOON, "{case}: {:?}", redlock.nodes());
         if let Ok(lease) = redlock.try_acquire("r").await {
             panic!("{case}: two hold it: {}", lease.report());
         }
-        seen += usize::from(all_up());
+        seen += usize::from(are_up());
         sleep(ms(10)).await;
     }
 }
@@ -151,13 +150,11 @@ async fn one_was_old(nodes: usize, hurt: fn(&Server), case: &str) {
         builder.build().expect("good settings")
     });
     warm_up(&knew_all).await;
-    let lease = a.acquire("r").await.expect("a free lock");
-    eventually("all granted", || lease.report().granted() == nodes).await;
+    let lease = granted_by_all(&a, "r").await;
     let majority = nodes / 2 + 1;
     cluster[..majority].iter().for_each(Server::kill);
     b.try_acquire("r").await.expect_err("too few are there");
-    let is_up = || *b.nodes()[majority].state() == NodeState::Up;
-    eventually("the old one is seen", is_up).await;
+    eventually("the old one is seen", || is_up(&b, majority)).await;
     cluster[majority..].iter().for_each(hurt);
     cluster[..majority].iter().for_each(Server::restart);
     let up: Vec<_> = (0..majority).collect();
@@ -186,12 +183,11 @@ async fn the_first_attempt_waits_for_an_old_node_that_is_far_away() {
     let far = Proxy::start(cluster[2].addr());
     let urls = [cluster[0].url(), cluster[1].url(), far.url()];
     let client = || {
-        let builder = Redlock::builder().nodes(&urls).max_ttl(MAX_TTL).ttl(ms(30_000));
-        builder.node_timeout(ms(2_000)).connect_timeout(SOON).build().expect("good settings")
+        let builder = builder_of(&urls).node_timeout(ms(2_000)).connect_timeout(SOON);
+        builder.build().expect("good settings")
     };
     let [a, b] = [client(), client()];
-    let lease = a.acquire("r").await.expect("a free lock");
-    eventually("all granted", || lease.report().granted() == 3).await;
+    let lease = granted_by_all(&a, "r").await;
     cluster[..2].iter().for_each(Server::restart);
     far.delay(Direction::Replies, ms(300));
     is_refused("far away", &b, &[0, 1, 2]).await;
@@ -205,8 +201,7 @@ async fn a_durable_node_that_is_old_speaks_against_a_new_deployment() {
     cluster.servers_mut()[2] = Server::builder().durable().clock().start();
     grow_old(&cluster).await;
     let [a, b] = [(); 2].map(|()| builder(&cluster).build().expect("good settings"));
-    let lease = a.acquire("r").await.expect("a free lock");
-    eventually("all granted", || lease.report().granted() == 3).await;
+    let lease = granted_by_all(&a, "r").await;
     cluster[..2].iter().for_each(Server::restart);
     is_refused("durable", &b, &[0, 1, 2]).await;
     assert!(lease.is_valid(), "this shows nothing");

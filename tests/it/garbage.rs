@@ -1,7 +1,7 @@
 //! Peers that speak RESP, and say what no server says.
 
-use crate::{SOON, eventually, ms};
-use quorlock::{AcquireError, NodeState, Redlock};
+use crate::{SOON, all_down, eventually, ms};
+use quorlock::{AcquireError, Redlock};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -215,8 +215,7 @@ async fn a_peer_that_says_ok_to_everything_is_no_server() {
         let AcquireError::NoQuorum { report } = &refused else { panic!("{refused}") };
         assert_eq!(report.granted(), 0, "{report}");
     }
-    let is_down = |node: &quorlock::NodeInfo| matches!(node.state(), NodeState::Down(_));
-    eventually("all are down", || redlock.nodes().iter().all(is_down)).await;
+    eventually("all are down", || all_down(&redlock)).await;
 }
 
 #[tokio::test]

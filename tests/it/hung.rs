@@ -1,6 +1,6 @@
 //! Nodes that hang: they accept everything and answer nothing, and later answer it all.
 
-use crate::{MAX_TTL, SOON, eventually, ms};
+use crate::{SOON, all_up, builder_of, eventually, is_down, is_up, ms, state, warm_up};
 use futures::future::{join_all, try_join_all};
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{
@@ -20,20 +20,7 @@ const TASKS: usize = 64;
 
 /// A client with the node timeout of production, which a busy machine may well break now and then.
 pub(crate) fn hasty(urls: impl IntoIterator<Item = String>) -> Builder {
-    let builder = Redlock::builder().nodes(urls).node_timeout(ms(50)).ttl(LONG);
-    builder.max_ttl(MAX_TTL).connect_timeout(ms(1_000))
-}
-
-pub(crate) fn state(redlock: &Redlock, node: usize) -> NodeState {
-    redlock.nodes()[node].state().clone()
-}
-
-/// Uses every node once, so that all connections are made.
-pub(crate) async fn warm_up(redlock: &Redlock) {
-    let all_are_up = || redlock.nodes().iter().all(|node| *node.state() == NodeState::Up);
-    let lease = redlock.acquire("warm-up").wait(SOON).await.expect("all nodes are well");
-    eventually("all nodes are up", all_are_up).await;
-    lease.release().await.expect("all nodes are well");
+    builder_of(urls).node_timeout(ms(50)).ttl(LONG).connect_timeout(ms(1_000))
 }
 
 /// Each task acquires and releases its own key so many times. Returns how long each operation took.
@@ -119,7 +106,7 @@ async fn not_a_byte_is_sent_to_a_node_that_is_known_to_hang() {
     assert_eq!(proxy.bytes(Direction::Requests), before);
     assert!(cluster[3].get("first").is_some(), "its release is owed");
     proxy.heal();
-    eventually("it is up again", || state(&redlock, 3) == NodeState::Up).await;
+    eventually("it is up again", || is_up(&redlock, 3)).await;
     eventually("no key is left", || cluster.is_empty()).await;
 }
 
@@ -157,11 +144,11 @@ async fn a_hung_node_is_reported_as_stalled_then_down_and_up_again_when_it_resum
         report.granted() == 3 && report.to_string().matches(" stalled for ").count() == 2
     })
     .await;
-    let is_down = |node| matches!(state(&redlock, node), NodeState::Down(_));
-    eventually("their connections are given up", || is_down(1) && is_down(2)).await;
+    let are_down = || is_down(&redlock, 1) && is_down(&redlock, 2);
+    eventually("their connections are given up", are_down).await;
     cluster[1].cont();
     cluster[2].cont();
-    eventually("all are up", || (0..5).all(|n| state(&redlock, n) == NodeState::Up)).await;
+    eventually("all are up", || all_up(&redlock)).await;
     lease.release().await.expect("all nodes are well");
     eventually("no key is left", || cluster.is_empty()).await;
 }
@@ -221,7 +208,7 @@ async fn an_extension_refused_by_five_hung_nodes_changes_nothing_and_deletes_not
     eventually("all hear of the last one", || cluster.iter().all(|node| node.pttl("r") > long))
         .await;
     assert!(lease.validity() < LONG, "it did not count, and does not later");
-    eventually("all are up", || (0..5).all(|n| state(&redlock, n) == NodeState::Up)).await;
+    eventually("all are up", || all_up(&redlock)).await;
     lease.extend(2 * LONG).await.expect("all nodes are well");
     assert!(lease.validity() > LONG);
     lease.release().await.expect("all nodes are well");
@@ -326,8 +313,7 @@ async fn give_up_while(cluster: &Cluster, hung: usize, lasting: Duration) -> boo
     give_up(&redlock).await;
     over.await;
     if lasting > ms(2_000) {
-        let is_down = || matches!(state(&redlock, 0), NodeState::Down(_));
-        eventually("its connection is given up", is_down).await;
+        eventually("its connection is given up", || is_down(&redlock, 0)).await;
     }
     cluster[..hung].iter().for_each(Server::cont);
     let runs_late = || cluster[0].calls("set") > sets;

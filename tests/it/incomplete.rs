@@ -1,6 +1,6 @@
 //! Runtimes that were built without I/O, or without timers.
 
-use crate::{SOON, builder, client, eventually, ms};
+use crate::{SOON, builder, client, eventually, ms, multi_thread};
 use kit::Cluster;
 use quorlock::{AcquireError, ClientError, Lease, Redlock, RuntimeDriver};
 use std::future::Future;
@@ -15,10 +15,6 @@ fn lacking() -> [(Runtime, RuntimeDriver); 3] {
         (build(Builder::new_current_thread().enable_io()), RuntimeDriver::Time),
         (build(Builder::new_current_thread().enable_time()), RuntimeDriver::Io),
     ]
-}
-
-fn complete() -> Runtime {
-    Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
 }
 
 /// Runs `future` on `runtime`, in a thread of its own: it must end soon, and without a panic.
@@ -51,7 +47,7 @@ fn every_verb_says_what_a_runtime_lacks() {
         run(&runtime, redlock.close()).expect("nothing is owed");
 
         let pinned = builder(&cluster).runtime(runtime.handle().clone()).build().expect("good");
-        let acquired = complete().block_on(pinned.try_acquire("r").into_future());
+        let acquired = multi_thread(1).block_on(pinned.try_acquire("r").into_future());
         assert_eq!(
             acquired.expect_err("it is pinned"),
             AcquireError::IncompleteRuntime { missing }
@@ -63,7 +59,7 @@ fn every_verb_says_what_a_runtime_lacks() {
 #[test]
 fn a_lease_works_on_a_runtime_that_lacks_something_while_its_own_lives() {
     let cluster = Cluster::start(3);
-    let (redlock, own) = (client(&cluster), complete());
+    let (redlock, own) = (client(&cluster), multi_thread(1));
     let acquire = |resource: &'static str| -> Lease {
         own.block_on(async { redlock.try_acquire(resource).await.expect("a free lock") })
     };
@@ -87,7 +83,7 @@ fn a_lease_without_its_own_runtime_ends_in_time_on_one_that_lacks_something() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let orphan = |resource: &'static str| -> Lease {
-        let own = complete();
+        let own = multi_thread(1);
         own.block_on(async { redlock.try_acquire(resource).await.expect("a free lock") })
     };
     for (number, (runtime, _)) in lacking().into_iter().enumerate() {
@@ -97,7 +93,7 @@ fn a_lease_without_its_own_runtime_ends_in_time_on_one_that_lacks_something() {
         run(&runtime, lease.release()).expect_err("nobody can tell the nodes");
         assert!(run(&runtime, redlock.clone().release_all()).is_empty());
     }
-    complete().block_on(async {
+    multi_thread(1).block_on(async {
         // What was left goes out with the next use.
         drop(redlock.try_acquire("last").await.expect("a free lock"));
         eventually("no key is left", || cluster.is_empty()).await;

@@ -1,22 +1,14 @@
 //! The blocking client where async code runs: it refuses where waiting would hold up a runtime, works
 //! where it may wait, and panics nowhere.
 
-use crate::{SOON, builder, ms};
+use crate::{SOON, builder, current_thread, ms, multi_thread};
 use kit::Cluster;
 use quorlock::blocking::{Error, Redlock};
 use quorlock::{AcquireError, Loss};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tokio::task::{LocalSet, block_in_place, coop::unconstrained, spawn_blocking};
-
-fn one_thread() -> Runtime {
-    Builder::new_current_thread().enable_all().build().expect("a runtime")
-}
-
-fn threads() -> Runtime {
-    Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
-}
 
 /// All blocking verbs that wait, on a lock that is free. True if they work, false if they refuse.
 fn works(redlock: &Redlock) -> bool {
@@ -51,7 +43,7 @@ fn in_time(answers: &Receiver<bool>) -> bool {
 #[test]
 fn in_tasks_it_refuses_also_in_those_without_a_budget() {
     let cluster = Cluster::start(3);
-    for runtime in [one_thread(), threads()] {
+    for runtime in [current_thread(), multi_thread(2)] {
         for redlock in clients(&cluster, &runtime) {
             let (tell, told) = channel();
             let [here, there] = [(); 2].map(|()| (tell.clone(), redlock.clone()));
@@ -73,7 +65,7 @@ fn in_tasks_it_refuses_also_in_those_without_a_budget() {
 #[test]
 fn in_an_unconstrained_block_on_it_refuses_or_works_but_neither_panics_nor_hangs() {
     let cluster = Cluster::start(3);
-    for runtime in [one_thread(), threads()] {
+    for runtime in [current_thread(), multi_thread(2)] {
         for redlock in clients(&cluster, &runtime) {
             let (tell, told) = channel();
             let handle = runtime.handle().clone();
@@ -99,7 +91,7 @@ fn in_an_unconstrained_block_on_it_refuses_or_works_but_neither_panics_nor_hangs
 #[test]
 fn where_a_thread_may_wait_it_works() {
     let cluster = Cluster::start(3);
-    for runtime in [one_thread(), threads()] {
+    for runtime in [current_thread(), multi_thread(2)] {
         let [own, theirs] = clients(&cluster, &runtime);
         assert!(works(&own), "on a plain thread");
         {
@@ -128,7 +120,7 @@ fn spawn_blocking_on(runtime: &Runtime, redlock: Redlock) -> bool {
 #[test]
 fn after_its_runtime_was_shut_down_it_refuses_and_tells_the_loss_all_the_same() {
     let cluster = Cluster::start(3);
-    let runtime = threads();
+    let runtime = multi_thread(2);
     let redlock = builder(&cluster).ttl(ms(5_000)).runtime(runtime.handle().clone());
     let redlock = redlock.build_blocking().expect("good settings");
     let lease = redlock.try_acquire("r").call().expect("a free lock");

@@ -1,7 +1,7 @@
 //! Keys that a node sets after everybody has given it up: it hangs, or its replies do not come.
 
-use crate::hung::{hasty, state, warm_up};
-use crate::{eventually, ms};
+use crate::hung::hasty;
+use crate::{eventually, ms, state, warm_up};
 use kit::{Cluster, Direction, Proxy};
 use quorlock::{NodeState, ReleaseOutcome};
 use std::time::Instant;
@@ -38,7 +38,7 @@ async fn a_key_whose_reply_is_withheld_is_released_when_replies_flow_or_the_conn
     let cluster = Cluster::start(5);
     for (withheld, is_reset) in [(1, false), (1, true), (3, false), (3, true)] {
         let case = format!("{withheld} nodes, reset {is_reset}");
-        let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+        let proxies = cluster.proxies();
         let redlock = hasty(proxies.iter().map(Proxy::url)).node_timeout(ms(500)).build();
         let redlock = redlock.expect("good settings");
         warm_up(&redlock).await;

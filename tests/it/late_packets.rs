@@ -2,7 +2,10 @@
 
 use crate::errors::{FEW_RIGHTS, PASSWORD, USER};
 use crate::natives::native;
-use crate::{MAX_TTL, SOON, eventually, ms};
+use crate::{
+    MAX_TTL, SOON, all_up, builder_of, current_thread, eventually, granted_by_all, is_up, ms,
+    through,
+};
 use kit::{Cluster, Direction, Proxy, Server, ServerBuilder};
 use quorlock::{AcquireError, Lease, NodeState, NodeVote, Redlock, RestartGuard};
 use std::io::{self, Read, Write};
@@ -11,14 +14,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Instant;
-use tokio::runtime::Builder;
 use tokio::task::block_in_place;
 
 /// Stands before a server and can withhold what the client sends on its FIRST connection, as a
 /// network may: later connections overtake it, and the client's end does not end it.
-pub(crate) struct Detour {
+struct Detour {
     addr: SocketAddr,
-    target: Arc<Mutex<SocketAddr>>,
     gate: Arc<PacketGate>,
 }
 
@@ -33,16 +34,14 @@ struct PacketGate {
 }
 
 impl Detour {
-    pub(crate) fn start(target: SocketAddr) -> Self {
-        let target = Arc::new(Mutex::new(target));
+    fn start(target: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let addr = listener.local_addr().expect("it listens");
         let gate = Arc::new(PacketGate::default());
-        let (first, current) = (gate.clone(), target.clone());
+        let first = gate.clone();
         // The threads end with the connections, the listener's with the test process.
         thread::spawn(move || {
             for (number, client) in listener.incoming().flatten().enumerate() {
-                let target = *current.lock().expect("nobody panics with it");
                 let Ok(server) = TcpStream::connect(target) else { continue };
                 let (from, to) = (client.try_clone(), server.try_clone());
                 let (mut from, to) = (from.expect("a socket"), to.expect("a socket"));
@@ -56,15 +55,10 @@ impl Detour {
                 });
             }
         });
-        Self { addr, target, gate }
+        Self { addr, gate }
     }
 
-    /// Connections that are made from now on go there.
-    pub(crate) fn lead_to(&self, target: SocketAddr) {
-        *self.target.lock().expect("nobody panics with it") = target;
-    }
-
-    pub(crate) fn url(&self) -> String {
+    fn url(&self) -> String {
         format!("redis://{}", self.addr)
     }
 
@@ -104,21 +98,6 @@ impl PacketGate {
     }
 }
 
-/// How many of these commands the server has run.
-fn ran(server: &Server, names: &[&str]) -> u64 {
-    let stats = server.info("commandstats");
-    let calls = |name: &&str| {
-        let calls = stats.get(&format!("cmdstat_{name}"))?.strip_prefix("calls=")?;
-        calls.split(',').next()?.parse::<u64>().ok()
-    };
-    names.iter().filter_map(calls).sum()
-}
-
-/// How many SET commands the server has run.
-fn sets(server: &Server) -> u64 {
-    ran(server, &["set"])
-}
-
 /// Closes the client, however slow the machine is.
 pub(crate) async fn deliver_all(redlock: &Redlock) {
     let begun = Instant::now();
@@ -130,19 +109,17 @@ pub(crate) async fn deliver_all(redlock: &Redlock) {
 /// Leaves a `SET` for the cluster's first node on its way, gives up its lock, and returns when the
 /// client has a new connection to the node.
 async fn leave_a_set_behind(cluster: &Cluster, detour: &Detour, redlock: &Redlock) {
-    let lease = redlock.acquire("r").wait(SOON).await.expect("a free lock");
-    eventually("all have granted", || lease.report().granted() == 3).await;
+    let lease = granted_by_all(redlock, "r").await;
     drop(lease);
     eventually("it is free again", || cluster.is_empty()).await;
 
     detour.shut();
     let lease = redlock.acquire("r").wait(SOON).await.expect("two of three answer");
     assert!(cluster[0].get("r").is_none(), "its SET is still on its way");
-    let first = || redlock.nodes()[0].state().clone();
-    eventually("the first node does not answer", || first() != NodeState::Up).await;
+    eventually("the first node does not answer", || !is_up(redlock, 0)).await;
     // Only now, so that the release does not follow the SET over the same connection.
     drop(lease);
-    eventually("it has a new connection", || first() == NodeState::Up).await;
+    eventually("it has a new connection", || is_up(redlock, 0)).await;
 }
 
 #[tokio::test]
@@ -150,21 +127,20 @@ async fn a_set_in_a_connection_that_was_replaced_never_runs() {
     let cluster = Cluster::start(3);
     let detour = Detour::start(cluster[0].addr());
     let urls = [detour.url(), cluster[1].url(), cluster[2].url()];
-    let redlock =
-        Redlock::builder().max_ttl(MAX_TTL).nodes(urls).node_timeout(ms(100)).ttl(ms(120_000));
-    let redlock = redlock.build().expect("good settings");
+    let redlock = builder_of(urls).node_timeout(ms(100)).ttl(ms(120_000)).build();
+    let redlock = redlock.expect("good settings");
     leave_a_set_behind(&cluster, &detour, &redlock).await;
     eventually("the release is delivered", || cluster.is_empty()).await;
     deliver_all(&redlock).await;
 
-    let before = sets(&cluster[0]);
+    let before = cluster[0].calls("set");
     detour.open();
     let begun = Instant::now();
     while begun.elapsed() < ms(500) {
         assert!(cluster[0].get("r").is_none(), "a late SET has run");
         tokio::time::sleep(ms(5)).await;
     }
-    assert_eq!(sets(&cluster[0]), before, "the connection was killed on the server");
+    assert_eq!(cluster[0].calls("set"), before, "the connection was killed on the server");
 }
 
 /// Servers with a user who may not end connections, and who is used by way of `Detour`.
@@ -182,24 +158,21 @@ fn without_kill() -> (Cluster, Detour, [String; 3]) {
 #[tokio::test]
 async fn where_kill_is_forbidden_a_set_of_a_connection_that_just_broke_is_undone_too() {
     let (cluster, detour, urls) = without_kill();
-    let redlock =
-        Redlock::builder().max_ttl(MAX_TTL).nodes(urls).node_timeout(SOON).ttl(ms(300_000));
-    let redlock = redlock.build().expect("good settings");
-    let warm_up = redlock.acquire("warm-up").wait(SOON).await.expect("a free lock");
-    eventually("all have granted", || warm_up.report().granted() == 3).await;
+    let redlock = builder_of(urls).node_timeout(SOON).ttl(ms(300_000)).build();
+    let redlock = redlock.expect("good settings");
+    let warm_up = granted_by_all(&redlock, "warm-up").await;
     detour.shut();
     let lease = redlock.acquire("r").wait(SOON).await.expect("two of three answer");
     detour.hang_up();
     let vote = || lease.report().nodes()[0].vote().clone();
     eventually("its vote has failed", || matches!(vote(), NodeVote::Failed(_))).await;
-    let first = || redlock.nodes()[0].state().clone();
-    eventually("it has a new connection", || first() == NodeState::Up).await;
+    eventually("it has a new connection", || is_up(&redlock, 0)).await;
     drop(lease);
     tokio::time::sleep(ms(300)).await;
 
-    let before = sets(&cluster[0]);
+    let before = cluster[0].calls("set");
     detour.open();
-    eventually("the late SET runs", || sets(&cluster[0]) > before).await;
+    eventually("the late SET runs", || cluster[0].calls("set") > before).await;
     drop(warm_up);
     eventually("it is undone, long before it expires", || cluster.is_empty()).await;
 }
@@ -207,30 +180,30 @@ async fn where_kill_is_forbidden_a_set_of_a_connection_that_just_broke_is_undone
 #[tokio::test]
 async fn where_kill_is_forbidden_a_set_that_comes_late_is_undone() {
     let (cluster, detour, urls) = without_kill();
-    let redlock =
-        Redlock::builder().max_ttl(MAX_TTL).nodes(urls).node_timeout(ms(100)).ttl(ms(120_000));
-    let redlock = redlock.build().expect("good settings");
+    let redlock = builder_of(urls).node_timeout(ms(100)).ttl(ms(120_000)).build();
+    let redlock = redlock.expect("good settings");
     leave_a_set_behind(&cluster, &detour, &redlock).await;
 
-    let before = sets(&cluster[0]);
+    let before = cluster[0].calls("set");
     tokio::time::sleep(ms(300)).await;
-    assert_eq!(sets(&cluster[0]), before, "a release was delivered long before the SET comes");
+    assert_eq!(
+        cluster[0].calls("set"),
+        before,
+        "a release was delivered long before the SET comes"
+    );
     detour.open();
-    eventually("the late SET runs", || sets(&cluster[0]) > before).await;
+    eventually("the late SET runs", || cluster[0].calls("set") > before).await;
     eventually("it is undone, long before it expires", || cluster.is_empty()).await;
 }
 
 #[tokio::test]
 async fn commands_that_a_network_held_up_for_seconds_leave_nothing() {
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
-    let urls = proxies.iter().map(Proxy::url);
-    let redlock =
-        Redlock::builder().max_ttl(MAX_TTL).nodes(urls).node_timeout(ms(100)).ttl(ms(120_000));
-    let redlock = redlock.build().expect("good settings");
-    let is_up = |node: &quorlock::NodeInfo| *node.state() == NodeState::Up;
+    let proxies = cluster.proxies();
+    let redlock = through(&proxies).node_timeout(ms(100)).ttl(ms(120_000)).build();
+    let redlock = redlock.expect("good settings");
     drop(redlock.acquire("r").wait(SOON).await.expect("a free lock"));
-    eventually("all are up", || redlock.nodes().iter().all(is_up)).await;
+    eventually("all are up", || all_up(&redlock)).await;
     eventually("it is free again", || cluster.is_empty()).await;
 
     for proxy in &proxies {
@@ -253,10 +226,9 @@ async fn commands_that_a_network_held_up_for_seconds_leave_nothing() {
 /// A lock that another runtime has acquired. The first node is `first` for it, behind `proxy`, and hangs: what it was
 /// sent may still run when the runtime ends.
 fn acquired_elsewhere(redlock: &Redlock, first: &Server, proxy: &Proxy) -> Lease {
-    let elsewhere = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let elsewhere = current_thread();
     elsewhere.block_on(async {
-        let warm_up = redlock.acquire("warm-up").wait(SOON).await.expect("a free lock");
-        eventually("all have granted", || warm_up.report().granted() == 3).await;
+        let warm_up = granted_by_all(redlock, "warm-up").await;
         warm_up.release().await.expect("all are up");
         eventually("it is free again", || first.keys().is_empty()).await;
         first.stop();
@@ -279,14 +251,13 @@ async fn what_another_run_was_sent_is_undone_once_by_one_that_hangs_and_then_ans
         let redlock = Redlock::builder().max_ttl(MAX_TTL).nodes(urls).node_timeout(ms(1_000));
         let redlock = redlock.restart_guard(RestartGuard::Off).ttl(ms(300_000)).build();
         let redlock = redlock.expect("good settings");
-        let warm_up = redlock.acquire("warm-up").wait(SOON).await.expect("a free lock");
-        eventually("all have granted", || warm_up.report().granted() == 3).await;
+        let warm_up = granted_by_all(&redlock, "warm-up").await;
         warm_up.release().await.expect("all are up");
         eventually("it is free again", || cluster.is_empty()).await;
 
         // Where the server's own command finds nothing, the script behind it tells why.
         let command = native(&cluster[0]).unwrap_or("evalsha");
-        let releases = || ran(&cluster[0], &[command]);
+        let releases = || cluster[0].calls(command);
         let before = releases();
         proxy.turn_to(other.addr());
         let lease = block_in_place(|| acquired_elsewhere(&redlock, &other, &proxy));

@@ -171,26 +171,6 @@ async fn close_delivers_what_was_dropped_and_refuses_from_then_on() {
 }
 
 #[tokio::test]
-async fn close_is_bounded_and_names_the_nodes_that_are_still_owed_something() {
-    let cluster = Cluster::start(3);
-    let redlock = builder(&cluster).node_timeout(ms(200)).connect_timeout(ms(600)).build();
-    let redlock = redlock.expect("good settings");
-    let lease = redlock.try_acquire("r").await.expect("a free lock");
-    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
-        .await;
-    cluster[1].stop();
-    let closing = tokio::time::timeout(SOON, redlock.close()).await.expect("it is bounded");
-    let error = closing.expect_err("one node does not answer");
-    let name = cluster[1].addr().to_string();
-    assert_eq!(error.undelivered(), [(name.clone(), 1)]);
-    let expected = format!("closed before all releases were delivered; pending: {name} (1)");
-    assert_eq!(error.to_string(), expected);
-    assert!(!lease.is_valid());
-    cluster[1].cont();
-    eventually("it is delivered when the node answers", || cluster.is_empty()).await;
-}
-
-#[tokio::test]
 async fn the_client_knows_its_nodes() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);

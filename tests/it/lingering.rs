@@ -5,11 +5,6 @@ use kit::Server;
 use quorlock::Redlock;
 use std::time::Instant;
 
-fn connections(server: &Server) -> usize {
-    let list = redis::from_redis_value::<String>(server.cmd(&["CLIENT", "LIST"])).expect("a text");
-    list.lines().filter(|line| line.contains(" addr=127.0.0.1:")).count()
-}
-
 /// A client, and a server that may have run a `SET` late and refuses its release for good.
 async fn refused_for_good() -> (Server, Redlock) {
     let server = Server::start();
@@ -25,7 +20,7 @@ async fn refused_for_good() -> (Server, Redlock) {
     refused.expect_err("the node hangs");
     server.cont();
     // What ran there late was to be released: the node says no, again and again.
-    eventually("the release is refused", || natives::rejected(&server, "evalsha") >= 2).await;
+    eventually("the release is refused", || server.rejected_calls("evalsha") >= 2).await;
     (server, redlock)
 }
 
@@ -36,12 +31,12 @@ async fn a_release_that_is_not_permitted_ends_when_nothing_can_come_late_any_mor
     while let Err(error) = redlock.close().await {
         assert!(begun.elapsed() < SOON * 2, "{error}");
     }
-    eventually("the client's task has ended", || connections(&server) == 0).await;
+    eventually("the client's task has ended", || server.clients().is_empty()).await;
 }
 
 #[tokio::test]
 async fn a_release_that_is_not_permitted_does_not_keep_a_dropped_client_alive() {
     let (server, redlock) = refused_for_good().await;
     drop(redlock);
-    eventually("the client's task has ended", || connections(&server) == 0).await;
+    eventually("the client's task has ended", || server.clients().is_empty()).await;
 }

@@ -6,8 +6,8 @@
     reason = "the library is for older toolchains; its tests run with a newer one"
 )]
 
-#[cfg(feature = "blocking")]
 mod agreement;
+#[cfg(feature = "blocking")]
 mod blocking;
 mod bounds;
 mod bystanders;
@@ -91,9 +91,10 @@ mod wakers;
 mod work;
 
 use futures::FutureExt;
-use kit::Cluster;
-use quorlock::{Acquire, Builder, Redlock};
+use kit::{Cluster, Proxy};
+use quorlock::{Acquire, Builder, Lease, NodeState, Redlock};
 use std::time::{Duration, Instant};
+use tokio::runtime::{self, Runtime};
 
 /// How long to wait for something that takes milliseconds, on the slowest machine.
 const SOON: Duration = Duration::from_secs(20);
@@ -111,8 +112,70 @@ fn client(cluster: &Cluster) -> Redlock {
 }
 
 fn builder(cluster: &Cluster) -> Builder {
-    let builder = Redlock::builder().nodes(cluster.urls()).max_ttl(MAX_TTL);
+    builder_of(cluster.urls())
+}
+
+/// Settings of a client that connects through a proxy for each node.
+fn through(proxies: &[Proxy]) -> Builder {
+    builder_of(proxies.iter().map(Proxy::url))
+}
+
+fn builder_of(urls: impl IntoIterator<Item = impl AsRef<str>>) -> Builder {
+    let builder = Redlock::builder().nodes(urls).max_ttl(MAX_TTL);
     builder.node_timeout(ms(1_000)).ttl(ms(30_000))
+}
+
+/// A client that is connected to all of its nodes.
+async fn connected(builder: Builder) -> Redlock {
+    let redlock = builder.build().expect("good settings");
+    redlock.ready().await.expect("nodes are up");
+    eventually("all nodes are up", || all_up(&redlock)).await;
+    redlock
+}
+
+/// Acquires and releases a lock, once all nodes are up.
+async fn warm_up(redlock: &Redlock) {
+    let lease = redlock.acquire("warm-up").wait(SOON).await.expect("nodes are up");
+    eventually("all nodes are up", || all_up(redlock)).await;
+    // If a busy machine exceeds the node timeout, the client delivers the release later.
+    let _ = lease.release().await;
+}
+
+/// A lease whose key is on all nodes.
+async fn granted_by_all(redlock: &Redlock, resource: &str) -> Lease {
+    let lease = redlock.acquire(resource).wait(SOON).await.expect("a free lock");
+    let nodes = lease.report().nodes().len();
+    eventually("all granted", || lease.report().granted() == nodes).await;
+    lease
+}
+
+fn state(redlock: &Redlock, node: usize) -> NodeState {
+    redlock.nodes()[node].state().clone()
+}
+
+fn is_up(redlock: &Redlock, node: usize) -> bool {
+    state(redlock, node) == NodeState::Up
+}
+
+fn is_down(redlock: &Redlock, node: usize) -> bool {
+    matches!(state(redlock, node), NodeState::Down(_))
+}
+
+fn all_up(redlock: &Redlock) -> bool {
+    redlock.nodes().iter().all(|node| *node.state() == NodeState::Up)
+}
+
+fn all_down(redlock: &Redlock) -> bool {
+    redlock.nodes().iter().all(|node| matches!(node.state(), NodeState::Down(_)))
+}
+
+fn current_thread() -> Runtime {
+    runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+fn multi_thread(threads: usize) -> Runtime {
+    let mut builder = runtime::Builder::new_multi_thread();
+    builder.worker_threads(threads).enable_all().build().expect("a runtime")
 }
 
 /// An acquire that was polled once, and is not decided by then. Where the nodes' tasks run on other threads

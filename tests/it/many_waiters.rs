@@ -6,13 +6,6 @@ use tokio::time::{sleep, timeout};
 
 const CLIENTS: u64 = 100;
 
-/// All commands that the node has run since its statistics were reset.
-fn commands(node: &Server) -> u64 {
-    let stats = node.info("commandstats");
-    let calls = stats.values().filter_map(|text| text.strip_prefix("calls=")?.split_once(','));
-    calls.filter_map(|(calls, _)| calls.parse::<u64>().ok()).sum()
-}
-
 /// At most 3 x nodes x the square root of the waiters is wanted: 150 commands for each hand-over. It was 1,400 when each
 /// waiter reacted to each release.
 // The test blocks while it reads statistics, and the clients must go on.
@@ -33,12 +26,12 @@ async fn hundred_clients_on_one_key_finish_with_few_commands() {
     let asked = || cluster.iter().map(|node| node.calls("pttl")).sum::<u64>();
     let all_wait = || asked() >= 3 * 2 * CLIENTS;
     eventually("all wait", all_wait).await;
-    cluster.iter().for_each(|node| drop(node.cmd(&["CONFIG", "RESETSTAT"])));
+    cluster.iter().for_each(Server::reset_stats);
     held.release().await.expect("nodes are up");
     for waiter in waiting {
         timeout(SOON * 3, waiter).await.expect("in time").expect("no panic");
     }
-    let cost = cluster.iter().map(commands).sum::<u64>() / CLIENTS;
+    let cost = cluster.iter().map(Server::all_calls).sum::<u64>() / CLIENTS;
     assert!(cost <= 500, "{cost} commands for each hand-over");
     eventually("no key is left", || cluster.is_empty()).await;
 }

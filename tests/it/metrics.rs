@@ -3,33 +3,22 @@
 mod documented;
 mod recorder;
 
-use crate::{SOON, begun, builder, eventually, ms};
+use crate::{SOON, begun, builder, connected, eventually, ms};
 use kit::Cluster;
 use metrics::set_default_local_recorder;
-use quorlock::{Builder, Loss, NodeState, Redlock, RestartGuard, RetryPolicy};
+use quorlock::{Loss, RestartGuard, RetryPolicy};
 use recorder::Recorder;
 use std::time::Duration;
 use tokio::time::timeout;
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// A client that all nodes count with. Whoever calls this has the recorder of its thread set.
-async fn ready(builder: Builder) -> Redlock {
-    let redlock = builder.build().expect("good settings");
-    redlock.ready().await.expect("nodes are up");
-    eventually("all nodes are up", || {
-        redlock.nodes().iter().all(|node| *node.state() == NodeState::Up)
-    })
-    .await;
-    redlock
-}
-
 #[tokio::test]
 async fn what_is_held_is_counted_by_class_from_the_acquire_to_the_release() {
     let recorder = Recorder::default();
     let _ours = set_default_local_recorder(&recorder);
     let cluster = Cluster::start(3);
-    let redlock = ready(builder(&cluster)).await;
+    let redlock = connected(builder(&cluster)).await;
     let account = [("class", "account")];
     let first = redlock.acquire("a").class("account").await.expect("free");
     let second = redlock.acquire("b").class("account").await.expect("free");
@@ -63,7 +52,7 @@ async fn each_node_is_counted_for_what_it_was_asked_and_what_it_said() {
     let recorder = Recorder::default();
     let _ours = set_default_local_recorder(&recorder);
     let cluster = Cluster::start(3);
-    let redlock = ready(builder(&cluster)).await;
+    let redlock = connected(builder(&cluster)).await;
     let lease = redlock.acquire("r").await.expect("free");
     redlock.try_acquire("r").await.expect_err("it is held");
     lease.extend(HOUR).await.expect("nodes are up");
@@ -100,7 +89,7 @@ async fn a_node_that_dies_and_comes_back_is_seen_in_its_gauges() {
     let recorder = Recorder::default();
     let _ours = set_default_local_recorder(&recorder);
     let cluster = Cluster::start(3);
-    let redlock = ready(builder(&cluster).restart_guard(RestartGuard::Off)).await;
+    let redlock = connected(builder(&cluster).restart_guard(RestartGuard::Off)).await;
     let name = redlock.nodes()[2].name().to_owned();
     let of_it = [("node", name.as_str())];
     let gauges = || {
@@ -135,11 +124,10 @@ async fn a_node_that_hangs_is_owed_releases_until_it_has_taken_them() {
     let recorder = Recorder::default();
     let _ours = set_default_local_recorder(&recorder);
     let cluster = Cluster::start(3);
-    let redlock = ready(builder(&cluster).node_timeout(ms(300))).await;
+    let redlock = connected(builder(&cluster).node_timeout(ms(300))).await;
     let name = redlock.nodes()[0].name().to_owned();
     let lease = redlock.acquire("r").await.expect("free");
-    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
-        .await;
+    eventually("the key is everywhere", || cluster.all_have("r")).await;
     cluster[0].stop();
     lease.release().await.expect("two of three");
     let owed = || recorder.count("quorlock_releases_owed", &[("node", name.as_str())]);
@@ -156,11 +144,10 @@ async fn a_loss_is_counted_by_its_reason_and_lowers_what_is_held_once() {
     let recorder = Recorder::default();
     let _ours = set_default_local_recorder(&recorder);
     let cluster = Cluster::start(3);
-    let redlock = ready(builder(&cluster).node_timeout(ms(300))).await;
+    let redlock = connected(builder(&cluster).node_timeout(ms(300))).await;
     let job = [("class", "job")];
     let lease = redlock.acquire("r").class("job").auto_extend(HOUR).await.expect("free");
-    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
-        .await;
+    eventually("the key is everywhere", || cluster.all_have("r")).await;
     cluster.iter().for_each(|node| {
         node.del("r");
     });
@@ -190,7 +177,7 @@ async fn three_who_wait_are_counted_until_they_wait_no_more() {
     let recorder = Recorder::default();
     let _ours = set_default_local_recorder(&recorder);
     let cluster = Cluster::start(3);
-    let redlock = ready(builder(&cluster)).await;
+    let redlock = connected(builder(&cluster)).await;
     let class = [("class", "account")];
     let waiters = || recorder.count("quorlock_waiters", &class);
     let held = redlock.acquire("r").class("account").await.expect("free");
@@ -223,7 +210,7 @@ async fn who_is_refused_again_and_again_waits_once() {
     let recorder = Recorder::default();
     let _ours = set_default_local_recorder(&recorder);
     let cluster = Cluster::start(3);
-    let (redlock, other) = (ready(builder(&cluster)).await, ready(builder(&cluster)).await);
+    let (redlock, other) = (connected(builder(&cluster)).await, connected(builder(&cluster)).await);
     let held = other.acquire("r").await.expect("free");
     let acquire = redlock.acquire("r").class("job").wait(HOUR).retry(RetryPolicy::fixed(ms(10)));
     let waiting = tokio::spawn(async move { acquire.await.map(drop) });
@@ -240,7 +227,7 @@ async fn renewals_show_what_was_left_and_those_that_fail() {
     let recorder = Recorder::default();
     let _ours = set_default_local_recorder(&recorder);
     let cluster = Cluster::start(3);
-    let redlock = ready(builder(&cluster).node_timeout(ms(300)).ttl(ms(6_000))).await;
+    let redlock = connected(builder(&cluster).node_timeout(ms(300)).ttl(ms(6_000))).await;
     let lease = redlock.acquire("r").auto_extend(HOUR).await.expect("free");
     let renewals = |result| recorder.count("quorlock_renewals_total", &[("result", result)]);
     eventually("it is renewed", || renewals("renewed") > 0).await;
@@ -258,7 +245,7 @@ async fn clients_of_one_process_are_added_up_and_leave_nothing_behind() {
     let recorder = Recorder::default();
     let _ours = set_default_local_recorder(&recorder);
     let cluster = Cluster::start(3);
-    let (one, other) = (ready(builder(&cluster)).await, ready(builder(&cluster)).await);
+    let (one, other) = (connected(builder(&cluster)).await, connected(builder(&cluster)).await);
     let leases = [one.acquire("a").await.expect("free"), other.acquire("b").await.expect("free")];
     let gauges = || {
         ["quorlock_leases_held", "quorlock_node_counted", "quorlock_connections"]
@@ -279,7 +266,7 @@ async fn a_class_too_many_is_counted_with_the_others() {
     let recorder = Recorder::default();
     let _ours = set_default_local_recorder(&recorder);
     let cluster = Cluster::start(1);
-    let redlock = ready(builder(&cluster)).await;
+    let redlock = connected(builder(&cluster)).await;
     for number in 0..103 {
         let class = Box::leak(format!("class-{number}").into_boxed_str());
         drop(redlock.acquire(format!("r{number}")).class(class).await.expect("free"));

@@ -1,7 +1,7 @@
 //! Servers that delete a key of a given value by a command of their own: `DELIFEQ` of Valkey 9, `DELEX` of Redis
 //! 8.4. Others are asked by a script.
 
-use crate::{client, eventually};
+use crate::{client, eventually, granted_by_all};
 use kit::{Cluster, Server};
 use quorlock::ReleaseOutcome;
 
@@ -20,19 +20,11 @@ pub(crate) fn native(server: &Server) -> Option<&'static str> {
     }
 }
 
-/// How often the node has refused to run the command.
-pub(crate) fn rejected(node: &Server, command: &str) -> u64 {
-    let stats = node.info("commandstats");
-    let line = stats.get(&format!("cmdstat_{command}")).cloned().unwrap_or_default();
-    let count = line.split("rejected_calls=").nth(1).and_then(|rest| rest.split(',').next());
-    count.map_or(0, |count| count.parse().expect("a number"))
-}
-
 /// How often the command was run, and how often it was refused, on all nodes.
 fn counted(cluster: &Cluster) -> (u64, u64) {
     let Some(command) = native(&cluster[0]) else { return (0, 0) };
     let run = cluster.iter().map(|node| node.calls(command)).sum();
-    (run, cluster.iter().map(|node| rejected(node, command)).sum())
+    (run, cluster.iter().map(|node| node.rejected_calls(command)).sum())
 }
 
 #[tokio::test]
@@ -47,7 +39,7 @@ async fn a_lock_is_deleted_by_the_servers_own_command_where_it_has_one() {
         eventually("all granted", || lease.report().granted() == 3).await;
         let (before, scripts) = (counted(&cluster).0, scripts(&cluster));
         assert_eq!(lease.release().await.expect("nodes are up"), ReleaseOutcome::Released);
-        eventually("it is gone", || cluster.iter().all(|node| node.get("r").is_none())).await;
+        eventually("it is gone", || cluster.none_has("r")).await;
         assert_eq!(counted(&cluster).0 - before, 3 * has);
         assert_eq!(self::scripts(&cluster) - scripts, 3 * (1 - has));
     }
@@ -55,8 +47,7 @@ async fn a_lock_is_deleted_by_the_servers_own_command_where_it_has_one() {
     for (other, outcome) in
         [(None, ReleaseOutcome::Expired), (Some("x"), ReleaseOutcome::TakenOver)]
     {
-        let lease = redlock.acquire("r").await.expect("a free lock");
-        eventually("all granted", || lease.report().granted() == 3).await;
+        let lease = granted_by_all(&redlock, "r").await;
         for node in &cluster {
             match other {
                 Some(value) => node.set("r", value),
@@ -73,18 +64,16 @@ async fn a_key_of_another_kind_leaves_the_command_in_use() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let has = u64::from(native(&cluster[0]).is_some());
-    let lease = redlock.acquire("r").await.expect("a free lock");
-    eventually("all granted", || lease.report().granted() == 3).await;
+    let lease = granted_by_all(&redlock, "r").await;
     for node in &cluster {
         node.cmd(&["DEL", "r"]);
         node.cmd(&["RPUSH", "r", "x"]);
     }
     assert_eq!(lease.release().await.expect("nodes are up"), ReleaseOutcome::TakenOver);
-    let lease = redlock.acquire("other").await.expect("a free lock");
-    eventually("all granted", || lease.report().granted() == 3).await;
+    let lease = granted_by_all(&redlock, "other").await;
     let before = counted(&cluster).0;
     assert_eq!(lease.release().await.expect("nodes are up"), ReleaseOutcome::Released);
-    eventually("it is gone", || cluster.iter().all(|node| node.get("other").is_none())).await;
+    eventually("it is gone", || cluster.none_has("other")).await;
     assert_eq!(counted(&cluster).0 - before, 3 * has);
 }
 
@@ -100,10 +89,9 @@ async fn where_it_is_forbidden_it_is_tried_once_and_the_script_does_it() {
     cluster.iter().for_each(|node| drop(node.cmd(&["ACL", "SETUSER", "default", &without])));
     let redlock = client(&cluster);
     for _ in 0..5 {
-        let lease = redlock.acquire("r").await.expect("a free lock");
-        eventually("all granted", || lease.report().granted() == 3).await;
+        let lease = granted_by_all(&redlock, "r").await;
         assert_eq!(lease.release().await.expect("nodes are up"), ReleaseOutcome::Released);
-        eventually("it is gone", || cluster.iter().all(|node| node.get("r").is_none())).await;
+        eventually("it is gone", || cluster.none_has("r")).await;
     }
     assert_eq!(counted(&cluster), (0, 3), "once on each connection");
 }

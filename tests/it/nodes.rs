@@ -1,8 +1,8 @@
 //! What a client tells of its nodes.
 
-use crate::{SOON, client, eventually};
+use crate::{SOON, all_up, client, eventually};
 use kit::Cluster;
-use quorlock::{NodeInfo, NodeState, VoteEligibility};
+use quorlock::{NodeInfo, VoteEligibility};
 
 /// What is told of each node, in short.
 fn told(nodes: &[NodeInfo]) -> Vec<String> {
@@ -15,8 +15,7 @@ async fn a_node_that_is_not_up_is_not_said_to_count() {
     let redlock = client(&cluster);
     assert_eq!(told(&redlock.nodes()), ["connecting, not available"; 3], "nobody has asked yet");
     let lease = redlock.acquire("r").wait(SOON).await.expect("a free lock");
-    let are_up = || redlock.nodes().iter().all(|node| *node.state() == NodeState::Up);
-    eventually("all are up", are_up).await;
+    eventually("all are up", || all_up(&redlock)).await;
     let is_available = |node: &NodeInfo| *node.eligibility() != VoteEligibility::Unavailable;
     assert!(redlock.nodes().iter().all(is_available), "{:?}", told(&redlock.nodes()));
     cluster[0].kill();

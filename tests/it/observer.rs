@@ -2,14 +2,12 @@
 
 mod diary;
 
-use crate::{SOON, builder, eventually, ms};
+use crate::{SOON, all_up, builder, eventually, is_down, ms, through};
 use diary::Diary;
 use futures::FutureExt;
-use kit::{Cluster, Direction, Proxy, Server};
+use kit::{Cluster, Direction, Server};
 use quorlock::event::{AttemptOutcome, CommandKind, Event};
-use quorlock::{
-    Builder, Loss, NodeState, NodeVote, Observer, Redlock, ReleaseOutcome, RestartGuard,
-};
+use quorlock::{Builder, Loss, NodeVote, Observer, Redlock, ReleaseOutcome, RestartGuard};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,10 +21,7 @@ async fn observed(builder: Builder) -> (Redlock, Arc<Diary>) {
     let redlock = builder.observer(diary.clone()).build().expect("good settings");
     diary.asks(&redlock);
     redlock.ready().await.expect("nodes are up");
-    eventually("all nodes are up", || {
-        redlock.nodes().iter().all(|node| *node.state() == NodeState::Up)
-    })
-    .await;
+    eventually("all nodes are up", || all_up(&redlock)).await;
     (redlock, diary)
 }
 
@@ -80,11 +75,7 @@ async fn an_outage_is_no_contention() {
     let (redlock, diary) = observed(builder(&cluster)).await;
     cluster[0].kill();
     cluster[1].kill();
-    eventually("they are down", || {
-        redlock.nodes().iter().filter(|node| matches!(node.state(), NodeState::Down(_))).count()
-            == 2
-    })
-    .await;
+    eventually("they are down", || is_down(&redlock, 0) && is_down(&redlock, 1)).await;
     redlock.try_acquire("r").await.expect_err("one of three is left");
     assert_eq!(diary.count("acquire 1 \"r\" - no_quorum, without a quorum"), 1);
 }
@@ -94,8 +85,7 @@ async fn a_lease_whose_key_is_deleted_is_told_to_be_lost_once() {
     let cluster = Cluster::start(3);
     let (redlock, diary) = observed(builder(&cluster)).await;
     let lease = redlock.acquire("r").class("job").auto_extend(HOUR).await.expect("a free lock");
-    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
-        .await;
+    eventually("the key is everywhere", || cluster.all_have("r")).await;
     cluster.iter().for_each(|node| {
         node.del("r");
     });
@@ -188,8 +178,7 @@ async fn a_hand_over_is_told_to_both() {
     let ((donor, theirs), (heir, ours)) =
         (observed(builder(&cluster)).await, observed(builder(&cluster)).await);
     let given = donor.acquire("r").auto_extend(HOUR).await.expect("a free lock");
-    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
-        .await;
+    eventually("the key is everywhere", || cluster.all_have("r")).await;
     let adopted = heir.adopt("r", given.value()).await.expect("it stands there");
     let told = ours.of_locks();
     let expected = [
@@ -211,10 +200,9 @@ async fn releases_that_a_node_is_owed_are_told_until_it_has_taken_them() {
     let (redlock, diary) = observed(builder(&cluster).node_timeout(ms(300))).await;
     let name = redlock.nodes()[0].name().to_owned();
     let lease = redlock.acquire("r").await.expect("a free lock");
-    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
-        .await;
+    eventually("the key is everywhere", || cluster.all_have("r")).await;
     cluster[0].kill();
-    eventually("it is down", || matches!(redlock.nodes()[0].state(), NodeState::Down(_))).await;
+    eventually("it is down", || is_down(&redlock, 0)).await;
     lease.release().await.expect("two of three");
     eventually("it is owed one", || diary.count(&format!("{name} is owed 1")) == 1).await;
     cluster[0].restart();
@@ -310,11 +298,10 @@ impl Observer for Thief {
 #[tokio::test]
 async fn attempt_with_failed_confirmation_reports_both_rounds() {
     let cluster = Arc::new(Cluster::start(3));
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let proxies = cluster.proxies();
     let thief = Arc::new(Thief { cluster: cluster.clone(), attempts: Mutex::default() });
-    let builder = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).observer(thief.clone());
-    let redlock =
-        builder.node_timeout(SOON).ttl(HOUR).max_ttl(HOUR).build().expect("good settings");
+    let builder = through(&proxies).observer(thief.clone());
+    let redlock = builder.node_timeout(SOON).ttl(HOUR).build().expect("good settings");
     redlock.ready().await.expect("nodes are up");
     // The counters differ, so the token must be confirmed in a second round.
     for (node, number) in cluster.iter().zip([1, 2, 3]) {

@@ -15,8 +15,7 @@ async fn the_metadata_of_the_holder_can_be_read_by_others() {
     let held = theirs.try_acquire("r").metadata("worker-7: größe").await.expect("a free lock");
     let (digits, told) = held.value().split_once(':').expect("metadata follows a colon");
     assert_eq!((digits.len(), told), (32, "worker-7: größe"));
-    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
-        .await;
+    eventually("the key is everywhere", || cluster.all_have("r")).await;
     let status = ours.status("r").await.expect("a client that works");
     let holder = status.holder().expect("it is held");
     assert_eq!(holder.metadata(), Some("worker-7: größe"));
@@ -79,8 +78,7 @@ async fn an_adopted_lock_is_taken_over_from_its_giver() {
     // It is not renewed within any test: only a push can tell.
     let hour = Duration::from_hours(1);
     let given = donor.acquire("r").ttl(hour).auto_extend(hour).await.expect("a free lock");
-    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
-        .await;
+    eventually("the key is everywhere", || cluster.all_have("r")).await;
     let adopted = heir.adopt("r", given.value()).ttl(ms(20_000)).metadata("heir").await;
     let adopted = adopted.expect("it stands there");
     assert!(adopted.is_valid() && adopted.validity() <= ms(20_000));
@@ -118,8 +116,7 @@ async fn of_two_who_adopt_at_once_one_wins() {
     for round in 0..50 {
         let key = format!("r{round}");
         let given = donor.try_acquire(&key).await.expect("a free lock");
-        eventually("the key is everywhere", || cluster.iter().all(|node| node.get(&key).is_some()))
-            .await;
+        eventually("the key is everywhere", || cluster.all_have(&key)).await;
         let (first, second) =
             tokio::join!(one.adopt(&key, given.value()), two.adopt(&key, given.value()));
         let (won, lost) = match (first, second) {
@@ -157,8 +154,7 @@ async fn force_release_deletes_what_it_read_once_and_the_holder_is_told() {
     // It is not renewed within any test: only a push can tell.
     let hour = Duration::from_hours(1);
     let held = theirs.acquire("r").ttl(hour).auto_extend(hour).await.expect("a free lock");
-    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
-        .await;
+    eventually("the key is everywhere", || cluster.all_have("r")).await;
     cluster[4].del("r");
     cluster[4].cmd(&["HSET", "r", "field", "1"]);
     let report = ours.force_release("r").await.expect("a client that works");
@@ -321,8 +317,7 @@ async fn a_released_lock_can_be_left_standing_for_a_while() {
     let cluster = Cluster::start(3);
     let (ours, theirs) = (client(&cluster), client(&cluster));
     let lease = ours.try_acquire("r").await.expect("a free lock");
-    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
-        .await;
+    eventually("the key is everywhere", || cluster.all_have("r")).await;
     let value = lease.value().to_owned();
     let begun = std::time::Instant::now();
     assert_eq!(lease.release_after(ms(1_500)).await, Ok(ReleaseOutcome::Released));
@@ -352,8 +347,7 @@ async fn a_cool_down_that_is_owed_is_not_longer_than_asked_for() {
     let cluster = Cluster::start(3);
     let redlock = builder(&cluster).node_timeout(ms(200)).build().expect("good settings");
     let lease = redlock.try_acquire("r").await.expect("a free lock");
-    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
-        .await;
+    eventually("the key is everywhere", || cluster.all_have("r")).await;
     cluster[0].stop();
     assert_eq!(lease.release_after(ms(1_000)).await, Ok(ReleaseOutcome::Released));
     cluster[0].cont();

@@ -5,13 +5,8 @@ use kit::Cluster;
 use quorlock::{AcquireError, Loss, ReleaseOutcome, RetryPolicy};
 use std::time::Instant;
 
-fn connections(cluster: &Cluster) -> u64 {
-    let accepted = |field: Option<&String>| field.and_then(|count| count.parse::<u64>().ok());
-    let of = |node: &kit::Server| {
-        // Our own look is one of them.
-        accepted(node.info("clients").get("connected_clients")).expect("it tells") - 1
-    };
-    cluster.iter().map(of).sum()
+fn connections(cluster: &Cluster) -> usize {
+    cluster.iter().map(|node| node.clients().len()).sum()
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Who wins: a quorum of free nodes, whatever N is, and nobody else at the same time.
 
-use crate::{SOON, builder, eventually, ms};
+use crate::{SOON, builder, builder_of, eventually, ms, multi_thread};
 use kit::{Cluster, Server};
 use quorlock::{AcquireError, Redlock, ReleaseOutcome, RetryPolicy};
 use std::collections::BTreeSet;
@@ -41,8 +41,7 @@ impl Holds {
 
 /// A client of these servers only.
 fn client_of(servers: &[Server]) -> Redlock {
-    let urls = servers.iter().map(Server::url);
-    Redlock::builder().nodes(urls).node_timeout(ms(1_000)).ttl(ms(30_000)).build().expect("good")
+    builder_of(servers.iter().map(Server::url)).build().expect("good settings")
 }
 
 const FOREIGN: &[u8] = b"somebody else's";
@@ -162,9 +161,7 @@ struct Races {
 /// Acquires in each round at the same moment as the others, and says how long each took.
 fn race(cluster: &Cluster, races: &Races) -> Vec<Duration> {
     // The barrier holds up this thread, and not the one that sends the releases, for which others wait.
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.worker_threads(1).enable_all().build();
-    runtime.expect("a runtime").block_on(async {
+    multi_thread(1).block_on(async {
         let retry = RetryPolicy::jittered(ms(1)..ms(8));
         let redlock = builder(cluster).retry(retry).build().expect("good settings");
         let mut waits = Vec::with_capacity(ROUNDS);

@@ -2,7 +2,7 @@
 
 use crate::late_packets::deliver_all;
 use crate::quorum::Holds;
-use crate::{MAX_TTL, SOON, builder, client, eventually, ms};
+use crate::{SOON, builder, client, eventually, is_up, ms, through};
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{
     AcquireError, NodeFailure, NodeState, NodeVote, Redlock, ReleaseError, ReleaseOutcome,
@@ -15,9 +15,8 @@ use std::time::Instant;
 
 /// The ids of the connections over TCP, so not of the kit's own.
 fn connections(server: &Server) -> BTreeSet<String> {
-    let list = redis::from_redis_value::<String>(server.cmd(&["CLIENT", "LIST"])).expect("a text");
-    let lines = list.lines().filter(|line| line.contains(" addr=127.0.0.1:"));
-    lines.filter_map(|line| line.split(' ').next().map(str::to_owned)).collect()
+    let clients = server.clients().into_iter();
+    clients.filter_map(|client| client.split(' ').next().map(str::to_owned)).collect()
 }
 
 fn close_connections(server: &Server) {
@@ -127,11 +126,9 @@ async fn a_server_that_was_restarted_between_two_uses_counts_again() {
 
 /// Clients of five nodes, each behind a proxy.
 fn proxied(cluster: &Cluster) -> (Vec<Proxy>, Redlock) {
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
-    let urls = proxies.iter().map(Proxy::url);
-    let redlock =
-        Redlock::builder().max_ttl(MAX_TTL).nodes(urls).node_timeout(ms(2_000)).ttl(ms(120_000));
-    (proxies, redlock.build().expect("good settings"))
+    let proxies = cluster.proxies();
+    let redlock = through(&proxies).node_timeout(ms(2_000)).ttl(ms(120_000)).build();
+    (proxies, redlock.expect("good settings"))
 }
 
 async fn use_locks(redlock: Redlock, task: usize, faulty: String, end: Instant) -> usize {
@@ -206,8 +203,7 @@ async fn use_shared(redlock: Redlock, task: usize, holds: Arc<[Holds; 4]>, end: 
 async fn resets_of_all_connections_at_once_under_load_break_no_exclusion_and_leave_nothing() {
     let cluster = Cluster::start(5);
     let (proxies, redlock) = proxied(&cluster);
-    let other =
-        Redlock::builder().max_ttl(MAX_TTL).nodes(proxies.iter().map(Proxy::url)).ttl(ms(120_000));
+    let other = through(&proxies).ttl(ms(120_000));
     let retry = RetryPolicy::jittered(ms(1)..ms(20));
     let other = other.retry(retry).node_timeout(ms(2_000)).build().expect("good settings");
     lock_on_all(&redlock, &cluster).await;
@@ -240,9 +236,8 @@ async fn resets_of_all_connections_at_once_under_load_break_no_exclusion_and_lea
 
 /// Waits until the first node has a connection that was made after `before` were.
 async fn is_back(redlock: &Redlock, proxy: &Proxy, before: u64) {
-    let is_up = || *redlock.nodes()[0].state() == NodeState::Up;
     eventually("a new connection was made", || proxy.accepted() > before).await;
-    eventually("it is up", is_up).await;
+    eventually("it is up", || is_up(redlock, 0)).await;
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //! its reason, and never a sign that somebody holds the lock.
 
 use crate::errors::{PASSWORD, USER, shown, told};
-use crate::{MAX_TTL, SOON, eventually, ms};
+use crate::{SOON, all_up, builder_of, eventually, ms};
 use kit::{Cluster, Server, ServerBuilder};
 use quorlock::{
     AcquireError, Builder, ExtendError, NodeState, NodeVote, Redlock, ReleaseOutcome, Report,
@@ -16,8 +16,7 @@ use std::time::Instant;
 /// Looping scripts take all of the machine for a while: leave the servers time to say so. A server
 /// that loads has lost its keys, which is not what these tests are about.
 fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
-    let builder = Redlock::builder().max_ttl(MAX_TTL).nodes(urls).restart_guard(RestartGuard::Off);
-    builder.node_timeout(ms(5_000)).ttl(ms(60_000))
+    builder_of(urls).restart_guard(RestartGuard::Off).node_timeout(ms(5_000)).ttl(ms(60_000))
 }
 
 /// True if exactly the nodes of `broken` have failed, for this reason, and nobody says "held".
@@ -72,10 +71,9 @@ async fn expect_outage(redlock: &Redlock, broken: &[Server], reason: &str) {
 }
 
 async fn expect_all_up(redlock: &Redlock) {
-    let is_up = |node: &quorlock::NodeInfo| *node.state() == NodeState::Up;
     eventually("all nodes are up", || {
         shown(redlock);
-        redlock.nodes().iter().all(is_up)
+        all_up(redlock)
     })
     .await;
 }

@@ -1,7 +1,7 @@
 //! Leases that are extended in the background, and leases that are lost.
 
-use crate::{MAX_TTL, SOON, builder, eventually, ms};
-use kit::{Cluster, Proxy, Server};
+use crate::{SOON, builder, current_thread, eventually, granted_by_all, ms, through};
+use kit::{Cluster, Server};
 use quorlock::{ExtendError, Lease, Loss, NodeState, Redlock};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
@@ -42,10 +42,10 @@ async fn a_dropped_lease_is_not_renewed() {
     let redlock = client(&cluster, 600);
     drop(kept_up(&redlock).await);
     eventually("no key is left", || cluster.is_empty()).await;
-    cluster.iter().for_each(|node| drop(node.cmd(&["CONFIG", "RESETSTAT"])));
+    cluster.iter().for_each(Server::reset_stats);
     sleep(ms(700)).await;
     for node in &cluster {
-        assert!(!node.info("commandstats").contains_key("cmdstat_evalsha"), "nothing more is sent");
+        assert_eq!(node.calls("evalsha"), 0, "nothing more is sent");
     }
 }
 
@@ -114,8 +114,7 @@ async fn a_stolen_lock_is_told_within_one_renewal_and_nothing_of_the_thiefs_is_t
     let cluster = Cluster::start(5);
     let redlock = client(&cluster, 9_000);
     let lease = kept_up(&redlock).await;
-    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
-        .await;
+    eventually("the key is everywhere", || cluster.all_have("r")).await;
     for node in &cluster.servers()[..3] {
         node.set("r", "the thief's");
     }
@@ -134,8 +133,7 @@ async fn a_node_that_lost_the_key_gets_it_back_with_the_next_renewal() {
     let redlock = client(&cluster, 3_000);
     let lease = kept_up(&redlock).await;
     let value = lease.value().as_bytes().to_owned();
-    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
-        .await;
+    eventually("the key is everywhere", || cluster.all_have("r")).await;
     cluster[0].del("r");
     cluster[1].kill();
     cluster[1].restart();
@@ -152,8 +150,7 @@ async fn with_the_majority_gone_the_key_is_never_set_again() {
     let cluster = Cluster::start(5);
     let redlock = client(&cluster, 9_000);
     let lease = kept_up(&redlock).await;
-    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
-        .await;
+    eventually("the key is everywhere", || cluster.all_have("r")).await;
     cluster.servers()[..3].iter().for_each(|node| assert!(node.del("r")));
     assert_eq!(lost(&lease).await, Loss::QuorumLost);
     sleep(ms(300)).await;
@@ -190,10 +187,7 @@ async fn renewal_goes_on_outside_of_the_runtime_that_acquired_it() {
     // This runtime's connections can renew what the other one's acquired.
     redlock.try_acquire("warm").await.expect("a free lock").release().await.expect("up");
     let elsewhere = redlock.clone();
-    let acquire = move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.expect("a runtime").block_on(async { kept_up(&elsewhere).await })
-    };
+    let acquire = move || current_thread().block_on(kept_up(&elsewhere));
     let lease = tokio::task::spawn_blocking(acquire).await.expect("no panic");
     sleep(ms(6_000)).await;
     assert!(lease.is_valid(), "{:?}", lease.loss());
@@ -208,8 +202,7 @@ async fn where_nodes_push_a_stolen_lock_is_told_at_once() {
         // It is not renewed within any test: only a push can tell.
         let acquire = if is_waiting { redlock.acquire("r") } else { redlock.try_acquire("r") };
         let lease = acquire.ttl(hour).auto_extend(hour).await.expect("a free lock");
-        eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
-            .await;
+        eventually("the key is everywhere", || cluster.all_have("r")).await;
         cluster[0].set("r", "the thief's");
         cluster[1].set("r", "the thief's");
         sleep(ms(100)).await;
@@ -252,8 +245,7 @@ async fn who_waits_for_the_loss_of_a_lease_without_renewal_is_told_of_a_theft_to
     let cluster = Cluster::start(3);
     let redlock = builder(&cluster).build().expect("good settings");
     let lease = redlock.acquire("r").ttl(SOON * 180).await.expect("a free lock");
-    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
-        .await;
+    eventually("the key is everywhere", || cluster.all_have("r")).await;
     let told = {
         let view = lease.view();
         tokio::spawn(async move { view.lost().await })
@@ -284,12 +276,10 @@ async fn a_thousand_leases_are_kept_up_by_one_client() {
 #[tokio::test]
 async fn what_a_node_was_not_sent_yet_is_not_set_there_once_the_lock_is_lost() {
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
-    let builder = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).max_ttl(MAX_TTL);
-    let builder = builder.node_timeout(ms(5_000)).connect_timeout(ms(20_000)).ttl(ms(30_000));
+    let proxies = cluster.proxies();
+    let builder = through(&proxies).node_timeout(ms(5_000)).connect_timeout(ms(20_000));
     let redlock = builder.build().expect("good settings");
-    let lease = redlock.acquire("first").await.expect("a free lock");
-    eventually("all granted", || lease.report().granted() == 3).await;
+    let _first = granted_by_all(&redlock, "first").await;
     // So long a connection has to last before commands wait for the next one.
     tokio::time::sleep(ms(1_500)).await;
     proxies[2].hold_connects(true);
@@ -301,8 +291,7 @@ async fn what_a_node_was_not_sent_yet_is_not_set_there_once_the_lock_is_lost() {
     let refused = lease.extend(ms(30_000)).await.expect_err("it is gone from a majority");
     assert!(matches!(refused, ExtendError::Lost { reason: Loss::QuorumLost, .. }), "{refused:?}");
     proxies[2].heal();
-    let other = redlock.acquire("other").await.expect("a free lock");
-    eventually("all granted", || other.report().granted() == 3).await;
+    let _other = granted_by_all(&redlock, "other").await;
     assert_eq!(cluster[2].get("r"), None, "it was set after the loss was told");
     drop(lease);
 }
@@ -312,8 +301,7 @@ async fn what_a_node_was_not_sent_yet_is_not_set_there_once_the_lock_is_lost() {
 async fn a_key_is_not_put_back_where_no_majority_is_known_to_have_it() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster, 30_000);
-    let lease = redlock.acquire("r").wait(SOON).await.expect("a free lock");
-    eventually("all granted", || lease.report().granted() == 3).await;
+    let lease = granted_by_all(&redlock, "r").await;
     cluster[1].cmd(&["DEL", "r"]);
     cluster[2].kill();
     for _ in 0..5 {

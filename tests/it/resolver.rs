@@ -1,9 +1,9 @@
 //! Nodes whose names are resolved slowly, or to another address after a failover. A slow search blocks a thread, and
 //! nobody waits for that.
 
-use crate::{SOON, eventually, ms};
+use crate::{SOON, eventually, granted_by_all, is_up, ms, multi_thread};
 use kit::{Cluster, Rerun, Server};
-use quorlock::{Builder, NodeState, Redlock, ReleaseOutcome, RestartGuard, Severity};
+use quorlock::{Builder, Redlock, ReleaseOutcome, RestartGuard, Severity};
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
@@ -65,8 +65,7 @@ fn drops_a_blocking_client() {
 #[ignore = "run by a test, in a process whose resolver hangs"]
 fn closes_and_checks() {
     let Ok(urls) = env::var(URLS) else { return };
-    let mut threads = tokio::runtime::Builder::new_multi_thread();
-    let runtime = threads.worker_threads(1).enable_all().build().expect("a runtime");
+    let runtime = multi_thread(1);
     let begun = Instant::now();
     runtime.block_on(async {
         let redlock = builder(&urls).build().expect("good settings");
@@ -110,17 +109,14 @@ async fn follows_a_name() {
     let urls = [format!("redis://moving.invalid:{port}"), cluster[1].url(), cluster[2].url()];
     let builder = Redlock::builder().nodes(urls).restart_guard(RestartGuard::Off);
     let redlock = builder.node_timeout(ms(1_000)).ttl(ms(30_000)).build().expect("good settings");
-    let state = || redlock.nodes()[0].state().clone();
     drop(redlock.acquire("r").wait(SOON).await.expect("a free lock"));
-    eventually("the name is found", || state() == NodeState::Up).await;
+    eventually("the name is found", || is_up(&redlock, 0)).await;
     // The new master is named first: a client whose old connection still works has to be turned away.
     fs::write(&file, "127.0.0.2").expect("a scratch directory");
     old.cmd(&["REPLICAOF", "127.0.0.2", &port]);
     let lease = redlock.acquire("followed").wait(SOON).await.expect("two others");
-    eventually("the node is followed", || state() == NodeState::Up && promoted.calls("hello") > 0)
-        .await;
-    let last = redlock.acquire("last").wait(SOON).await.expect("all are masters");
-    eventually("the promoted server grants", || last.report().granted() == 3).await;
+    eventually("the node is followed", || is_up(&redlock, 0) && promoted.calls("hello") > 0).await;
+    let last = granted_by_all(&redlock, "last").await;
     assert!(promoted.get("last").is_some(), "it is the node now");
     drop(last);
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));

@@ -1,8 +1,9 @@
 //! Nodes that have forgotten their locks in a restart or a flush.
 #![cfg(target_os = "linux")]
 
+use crate::clocks::clocked;
 use crate::errors::{FEW_RIGHTS, told};
-use crate::{MAX_TTL, SOON, builder, eventually, ms};
+use crate::{MAX_TTL, SOON, builder, builder_of, eventually, granted_by_all, ms, warm_up};
 use futures::FutureExt;
 use kit::{Cluster, Server};
 use quorlock::{
@@ -16,7 +17,7 @@ const AGE: Duration = Duration::from_hours(3);
 
 /// Servers that have been up for long, as they tell: their wall clocks say so.
 pub(crate) async fn old(nodes: usize) -> Cluster {
-    let cluster = Cluster::start_with(nodes, &Server::builder().clock());
+    let cluster = clocked(nodes);
     grow_old(&cluster).await;
     cluster
 }
@@ -28,13 +29,6 @@ pub(crate) async fn grow_old(cluster: &Cluster) {
         node.info("server")["uptime_in_seconds"].parse::<u64>().expect("whole seconds")
     };
     eventually("they are old", || cluster.iter().all(|node| uptime(node) > 10_000)).await;
-}
-
-/// Uses the client, until all its nodes are up.
-pub(crate) async fn warm_up(redlock: &Redlock) {
-    drop(redlock.acquire("warm").wait(SOON).await.expect("nodes are up"));
-    let is_up = || redlock.nodes().iter().all(|node| *node.state() == NodeState::Up);
-    eventually("all nodes are up", is_up).await;
 }
 
 /// What a node's vote was, as a text.
@@ -119,8 +113,7 @@ async fn with_a_guard_a_restart_lets_nobody_in() {
 async fn a_restarted_node_takes_extensions_and_releases_and_they_count() {
     let cluster = old(5).await;
     let redlock = builder(&cluster).build().expect("good settings");
-    let lease = redlock.acquire("r").await.expect("a free lock");
-    eventually("all granted", || lease.report().granted() == 5).await;
+    let lease = granted_by_all(&redlock, "r").await;
     cluster[2].restart();
     eventually("it gets the key back", || {
         let _ = lease.extend(ms(40_000)).now_or_never();
@@ -214,8 +207,7 @@ async fn a_flush_is_noticed_by_a_key_that_is_missing() {
     let cluster = old(3).await;
     let redlock = builder(&cluster).build().expect("good settings");
     let standing = || redlock.nodes()[0].eligibility().clone();
-    let lease = redlock.acquire("r").await.expect("a free lock");
-    eventually("all granted", || lease.report().granted() == 3).await;
+    let lease = granted_by_all(&redlock, "r").await;
     // The push comes before the answer to the next command, but may be read after it.
     cluster[0].cmd(&["EVAL", "redis.call('SELECT', 1) redis.call('FLUSHDB')", "0"]);
     lease.extend(ms(40_000)).await.expect("all hold it");
@@ -235,8 +227,7 @@ async fn a_flush_is_noticed_by_a_key_that_is_missing() {
 async fn a_flush_is_noticed_by_a_release_too() {
     let cluster = old(3).await;
     let redlock = builder(&cluster).build().expect("good settings");
-    let lease = redlock.acquire("r").await.expect("a free lock");
-    eventually("all granted", || lease.report().granted() == 3).await;
+    let lease = granted_by_all(&redlock, "r").await;
     cluster[0].flushall();
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released), "by two");
     eventually("it is noticed", || {
@@ -250,8 +241,7 @@ async fn a_flush_is_noticed_by_a_release_too() {
 async fn a_key_that_somebody_takes_away_is_no_flush() {
     let cluster = old(3).await;
     let redlock = builder(&cluster).build().expect("good settings");
-    let lease = redlock.acquire("r").await.expect("a free lock");
-    eventually("all granted", || lease.report().granted() == 3).await;
+    let lease = granted_by_all(&redlock, "r").await;
     cluster[0].del("r");
     lease.extend(ms(40_000)).await.expect("two hold it");
     eventually("it is there again", || cluster[0].get("r").is_some()).await;
@@ -264,8 +254,7 @@ async fn a_node_that_does_not_tell_may_have_been_restarted() {
     let setup = FEW_RIGHTS.split(' ').fold(setup, kit::ServerBuilder::arg);
     let cluster = Cluster::start_with(3, &setup);
     let urls = cluster.iter().map(|node| format!("redis://few:secret@{}", node.addr()));
-    let redlock = Redlock::builder().nodes(urls).node_timeout(ms(1_000)).ttl(ms(30_000));
-    let redlock = redlock.build().expect("good settings");
+    let redlock = builder_of(urls).build().expect("good settings");
     warm_up(&redlock).await;
     cluster[..2].iter().for_each(|node| drop(node.cmd(&["CLIENT", "KILL", "USER", "few"])));
     let maybe = "maybe restarted ";

@@ -2,8 +2,8 @@
 #![cfg(target_os = "linux")]
 
 use crate::quorum::Holds;
-use crate::restarts::{grow_old, old, warm_up};
-use crate::{builder, eventually, ms};
+use crate::restarts::{grow_old, old};
+use crate::{builder, eventually, ms, warm_up};
 use futures::future::join_all;
 use kit::Cluster;
 use quorlock::{AcquireError, Lease, NodeFailure, NodeVote, Redlock};

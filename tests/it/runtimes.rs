@@ -1,19 +1,10 @@
 //! One client on many runtimes, on one that is gone, and on none.
 
-use crate::{SOON, builder, client, eventually, ms};
+use crate::{SOON, builder, client, current_thread, eventually, ms, multi_thread};
 use kit::Cluster;
 use quorlock::{AcquireError, Lease, Redlock, ReleaseOutcome};
 use std::sync::{Arc, LazyLock};
 use std::thread;
-use tokio::runtime::{Builder, Runtime};
-
-fn current_thread() -> Runtime {
-    Builder::new_current_thread().enable_all().build().expect("a runtime")
-}
-
-fn multi_thread() -> Runtime {
-    Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
-}
 
 /// What a test suite of an application does: a static client, and a runtime for each test. The
 /// leases of one test are still being released when its runtime is dropped.
@@ -23,7 +14,7 @@ fn a_static_client_shared_by_200_per_test_runtimes_never_fails() {
     static CLIENT: LazyLock<Redlock> = LazyLock::new(|| client(&CLUSTER));
 
     let one_test = |number: usize| {
-        let runtime = if number.is_multiple_of(2) { current_thread() } else { multi_thread() };
+        let runtime = if number.is_multiple_of(2) { current_thread() } else { multi_thread(2) };
         runtime.block_on(async {
             let own = CLIENT.try_acquire(format!("own/{number}")).await.expect("nobody else's");
             let shared = CLIENT.acquire("shared").wait(SOON).await.expect("free in time");
@@ -41,7 +32,7 @@ fn a_static_client_shared_by_200_per_test_runtimes_never_fails() {
             tests.collect::<Vec<_>>().into_iter().for_each(|test| test.join().expect("no failure"));
         });
     }
-    multi_thread().block_on(async {
+    multi_thread(2).block_on(async {
         // What the last runtimes left undelivered goes out with the next use.
         drop(CLIENT.try_acquire("last").await.expect("nobody else's"));
         eventually("no key is left", || CLUSTER.is_empty()).await;
@@ -80,13 +71,11 @@ fn a_lease_outlives_its_runtime() {
 fn a_release_left_by_a_dead_runtime_is_delivered_by_one_that_lives() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
-    let alive = multi_thread();
+    let alive = multi_thread(2);
     let kept = alive.block_on(async { redlock.try_acquire("kept").await.expect("a free lock") });
     let lease = current_thread().block_on(async { redlock.try_acquire("r").await.expect("free") });
     drop(lease);
-    alive.block_on(eventually("delivered without a further use", || {
-        cluster.iter().all(|node| node.get("r").is_none())
-    }));
+    alive.block_on(eventually("delivered without a further use", || cluster.none_has("r")));
     assert!(kept.is_valid());
 }
 
@@ -96,7 +85,7 @@ fn without_a_runtime_an_acquire_is_refused_by_name_and_with_a_pinned_one_it_work
     let refused = futures::executor::block_on(client(&cluster).try_acquire("r").into_future());
     assert_eq!(refused.expect_err("no runtime"), AcquireError::NoRuntime);
 
-    let runtime = multi_thread();
+    let runtime = multi_thread(2);
     let pinned = builder(&cluster).runtime(runtime.handle().clone()).build().expect("good");
     futures::executor::block_on(async {
         let lease = pinned.try_acquire("r").await.expect("a free lock");
@@ -114,7 +103,7 @@ fn without_a_runtime_an_acquire_is_refused_by_name_and_with_a_pinned_one_it_work
 fn a_runtime_that_is_shut_down_does_not_hang_a_waiter_of_another() {
     let cluster = Cluster::start(3);
     cluster.servers().iter().for_each(kit::Server::stop);
-    let pinned_on = multi_thread();
+    let pinned_on = multi_thread(2);
     let redlock = builder(&cluster).node_timeout(ms(20_000)).runtime(pinned_on.handle().clone());
     let redlock = Arc::new(redlock.build().expect("good settings"));
     let waiter = thread::spawn({

@@ -1,8 +1,8 @@
 //! Futures that are polled seldom: by a `select!` whose other arms take long, or by hand.
 
-use crate::{SOON, eventually, ms};
+use crate::{SOON, eventually, ms, warm_up};
 use kit::{Cluster, Direction, Proxy, Server};
-use quorlock::{AcquireError, Builder, NodeState, Redlock};
+use quorlock::{AcquireError, Builder, Redlock};
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -24,9 +24,7 @@ fn hasty(cluster: &Cluster) -> Builder {
 /// A client with a connection to each node.
 async fn warm(builder: Builder) -> Redlock {
     let redlock = builder.build().expect("good settings");
-    drop(redlock.acquire("warm-up").wait(SOON).await.expect("a free lock"));
-    let is_up = || redlock.nodes().iter().all(|node| *node.state() == NodeState::Up);
-    eventually("all nodes are up", is_up).await;
+    warm_up(&redlock).await;
     redlock
 }
 
@@ -43,13 +41,6 @@ async fn polled_every<F: Future>(pause: Duration, future: F) -> (F::Output, usiz
     unreachable!("it is polled until it is ready")
 }
 
-fn sets(node: &Server) -> usize {
-    let stats = node.info("commandstats");
-    let stat = stats.get("cmdstat_set").and_then(|stat| stat.strip_prefix("calls="));
-    stat.and_then(|calls| calls.split(',').next())
-        .map_or(0, |calls| calls.parse().expect("a number"))
-}
-
 /// Polls `future` once, and not again before the test says so.
 async fn polled_once<F: Future + Unpin>(mut future: F) -> F {
     let polled = poll_fn(|cx| Poll::Ready(Pin::new(&mut future).poll(cx).is_pending())).await;
@@ -63,7 +54,7 @@ async fn a_free_lock_is_had_at_the_second_poll_however_seldom_that_comes() {
     let redlock = warm(hasty(&cluster)).await;
     // The last is longer than others of this process would wait: there are none.
     for pause in [ms(20), NODE_TIMEOUT, ms(120), ms(1_200), ms(2_600)] {
-        let before = sets(&cluster[0]);
+        let before = cluster[0].calls("set");
         for acquire in [redlock.acquire("r"), redlock.acquire_all(["q", "r"])] {
             let acquiring = polled_every(pause, acquire.wait(SOON));
             let (won, polls) = timeout(SOON * 2, acquiring).await.expect("its deadline ends it");
@@ -72,7 +63,7 @@ async fn a_free_lock_is_had_at_the_second_poll_however_seldom_that_comes() {
             let _ = lease.release().await;
             assert!(polls <= 3, "{polls} polls, every {pause:?}");
         }
-        assert!(sets(&cluster[0]) - before <= 4, "one attempt each: every {pause:?}");
+        assert!(cluster[0].calls("set") - before <= 4, "one attempt each: every {pause:?}");
         eventually("no key is left", || cluster.is_empty()).await;
     }
 }
@@ -104,7 +95,7 @@ async fn what_an_unpolled_acquire_has_won_is_given_up_at_its_deadline_and_that_h
     let redlock = warm(hasty(&cluster)).await;
     for acquire in [redlock.acquire("r"), redlock.acquire_all(["q", "r"])] {
         let forgotten = polled_once(acquire.ttl(ms(30_000)).wait(ms(400))).await;
-        eventually("it has won", || cluster.iter().all(|node| node.get("r").is_some())).await;
+        eventually("it has won", || cluster.all_have("r")).await;
         let begun = Instant::now();
         eventually("it is given up", || cluster.is_empty()).await;
         assert!(begun.elapsed() < ms(15_000), "by expiry: {:?}", begun.elapsed());
@@ -139,9 +130,9 @@ async fn what_an_unpolled_acquire_has_won_does_not_count_as_under_way_beyond_its
     let cluster = Cluster::start(3);
     let redlock = warm(hasty(&cluster)).await;
     let forgotten = polled_once(redlock.acquire("r").ttl(ms(400)).wait(SOON * 9)).await;
-    let rounds = || quorlock_test::pending_work(&redlock).rounds;
-    assert_eq!(rounds(), 1);
-    eventually("nobody else wants it, and it is given up", || rounds() == 0).await;
+    let pending = || quorlock_test::pending_work(&redlock);
+    assert_eq!(pending().rounds, 1);
+    eventually("no other acquire wants it, and it is released", || pending().is_empty()).await;
     drop(forgotten);
     eventually("no key is left", || cluster.is_empty()).await;
 }
@@ -152,7 +143,7 @@ async fn others_of_this_process_wait_for_seconds_only_for_any_key_of_an_unpolled
     // It has nothing to do with the node timeout.
     let redlock = warm(hasty(&cluster).node_timeout(ms(15_000)).ttl(ms(60_000))).await;
     let forgotten = polled_once(redlock.acquire_all(["p", "q", "r"]).wait(SOON * 3)).await;
-    eventually("it has won", || cluster.iter().all(|node| node.get("q").is_some())).await;
+    eventually("it has won", || cluster.all_have("q")).await;
     sleep(ms(300)).await;
     assert!(cluster[0].get("q").is_some(), "nobody else wants it");
     let begun = Instant::now();
@@ -291,7 +282,7 @@ async fn every_verb_ends_also_while_all_workers_are_busy() {
 #[tokio::test]
 async fn a_future_that_moves_to_another_task_is_woken_there() {
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let proxies = cluster.proxies();
     let builder = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).max_ttl(SOON * 20);
     let redlock = warm(builder.node_timeout(SOON * 4).ttl(SOON * 10)).await;
     for proxy in &proxies {

@@ -1,8 +1,8 @@
 //! What a client tells, as JSON for logs and monitors.
 
-use crate::{SOON, eventually, ms};
+use crate::{SOON, eventually, is_down, ms};
 use kit::{Cluster, Server};
-use quorlock::{NodeState, Redlock};
+use quorlock::Redlock;
 use serde_json::{Value, json, to_value};
 
 /// The names in an object, in order.
@@ -21,9 +21,8 @@ async fn scene(cluster: &Cluster) -> Redlock {
     let urls = cluster.iter().map(|node| format!("redis://:topsecret@{}", node.addr()));
     let redlock = Redlock::builder().nodes(urls).node_timeout(ms(1_000)).metadata("worker-7");
     let redlock = redlock.build().expect("good settings");
-    let is_down = || matches!(redlock.nodes()[2].state(), NodeState::Down(_));
     tokio::time::timeout(SOON, redlock.ready()).await.expect("in time").expect("two are up");
-    eventually("the dead one is found out", is_down).await;
+    eventually("the dead one is found out", || is_down(&redlock, 2)).await;
     redlock
 }
 

@@ -38,8 +38,7 @@ async fn it_is_all_or_nothing_on_every_node() {
     let cluster = Cluster::start(3);
     let (ours, theirs) = (client(&cluster), client(&cluster));
     let held = theirs.try_acquire("b").await.expect("a free lock");
-    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("b").is_some()))
-        .await;
+    eventually("the key is everywhere", || cluster.all_have("b")).await;
     let refused = ours.try_acquire_all(["a", "b", "c"]).await.expect_err("b is held");
     let AcquireError::Contended { report, held_here: false } = &refused else {
         panic!("{refused}")
@@ -58,7 +57,7 @@ async fn it_is_all_or_nothing_on_every_node() {
     assert!(matches!(refused, quorlock::ExtendError::Lost { reason: Loss::TakenOver, .. }));
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::TakenOver));
     eventually("the rest is released, and nothing of the thief's", || {
-        let ours = |key| cluster.iter().all(|node| node.get(key).is_none());
+        let ours = |key| cluster.none_has(key);
         ours("a") && ours("c") && cluster[0].get("b").is_some() && cluster[2].get("b").is_none()
     })
     .await;
@@ -189,7 +188,7 @@ async fn a_set_is_kept_up_and_repaired() {
     let cluster = Cluster::start(3);
     let redlock = builder(&cluster).ttl(ms(3_000)).build().expect("good settings");
     let lease = redlock.acquire_all(["a", "b"]).auto_extend(SOON).await.expect("free locks");
-    eventually("it stands everywhere", || cluster.iter().all(|node| node.get("a").is_some())).await;
+    eventually("it stands everywhere", || cluster.all_have("a")).await;
     cluster[2].del("b");
     eventually("what was lost is back", || cluster[2].get("b").is_some()).await;
     cluster[1].flushall();

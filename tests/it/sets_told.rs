@@ -50,8 +50,7 @@ async fn what_is_released_here_counts_where_it_was_in_the_way() {
     let ours = patient(cluster.urls());
     warm_up(&ours).await;
     let held = ours.acquire("b").await.expect("a free lock");
-    eventually("it is held everywhere", || cluster.iter().all(|node| node.get("b").is_some()))
-        .await;
+    eventually("it is held everywhere", || cluster.all_have("b")).await;
     // What stands for ever stands longest: it is what those name that have both.
     cluster.servers()[..3].iter().for_each(|node| node.set("c", "theirs"));
     let asked: Vec<_> = cluster.iter().map(|node| node.calls("pttl")).collect();
@@ -61,8 +60,7 @@ async fn what_is_released_here_counts_where_it_was_in_the_way() {
         || cluster.iter().zip(&asked).all(|(node, asked)| node.calls("pttl") > *asked + 1);
     eventually("it was refused", is_refused).await;
     held.release().await.expect("nodes are up");
-    eventually("it is free everywhere", || cluster.iter().all(|node| node.get("b").is_none()))
-        .await;
+    eventually("it is free everywhere", || cluster.none_has("b")).await;
     cluster[1].del("c");
     let lease = waiting.await.expect("no panic").expect("it is told that three are free");
     lease.release().await.expect("nodes are up");

@@ -96,7 +96,7 @@ async fn extreme_settings_do_what_they_say() {
         let checks = redlock.check().await.unwrap_or_else(|error| panic!("{what}: {error}"));
         assert!(checks.iter().all(|node| node.version().is_some()), "{what}: {checks:?}");
         redlock.close().await.unwrap_or_else(|error| panic!("{what}: {error}"));
-        let is_free = || cluster.iter().all(|node| node.get("r").is_none());
+        let is_free = || cluster.none_has("r");
         eventually(&format!("it is free again: {what}"), is_free).await;
     }
 }
@@ -155,7 +155,7 @@ async fn the_smallest_times_refuse_or_work_and_leave_nothing() {
             }
         }
         let _ = redlock.close().await;
-        let is_free = || cluster.iter().all(|node| node.get("r").is_none());
+        let is_free = || cluster.none_has("r");
         eventually("no lock is left", is_free).await;
     }
 }

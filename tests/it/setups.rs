@@ -1,6 +1,6 @@
 //! Connections that are made while the server answers, and not as it should.
 
-use crate::{MAX_TTL, SOON, eventually, ms};
+use crate::{SOON, eventually, granted_by_all, is_up, ms, through};
 use kit::{Cluster, Proxy, Server};
 use quorlock::{Finding, Lease, NodeState, NodeVote, Redlock};
 use std::io::{Read, Write};
@@ -27,10 +27,8 @@ fn keep_busy(server: &Server) -> TcpStream {
 async fn a_server_that_is_busy_at_the_set_up_is_tried_again_and_not_taken_for_restarted() {
     let servers = servers();
     let proxies: Vec<_> = servers.iter().map(|server| Proxy::start(server.addr())).collect();
-    let redlock = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).max_ttl(MAX_TTL);
-    let redlock = redlock.node_timeout(ms(1_000)).ttl(ms(60_000)).build().expect("good settings");
-    let lease = redlock.acquire("first").wait(SOON).await.expect("free");
-    eventually("on all", || lease.report().granted() == 3).await;
+    let redlock = through(&proxies).ttl(ms(60_000)).build().expect("good settings");
+    let lease = granted_by_all(&redlock, "first").await;
     drop(lease);
     let script = keep_busy(&servers[0]);
     proxies[0].reset();
@@ -40,7 +38,7 @@ async fn a_server_that_is_busy_at_the_set_up_is_tried_again_and_not_taken_for_re
     drop(lease);
     servers[0].cmd(&["SCRIPT", "KILL"]);
     drop(script);
-    eventually("it is back", || *redlock.nodes()[0].state() == NodeState::Up).await;
+    eventually("it is back", || is_up(&redlock, 0)).await;
     let has_failed = |lease: &Lease| {
         lease.report().nodes().iter().any(|node| matches!(node.vote(), NodeVote::Failed(_)))
     };

@@ -36,12 +36,8 @@ const LATE: Duration = MAX_TTL.saturating_sub(Duration::from_secs(20));
 /// A lease with a counter on every node.
 async fn held(cluster: &Cluster, redlock: &Redlock) -> Lease {
     let lease = redlock.acquire("r").fenced().await.expect("a free lock");
-    eventually("all have it", || cluster.iter().all(|node| node.get(COUNTER).is_some())).await;
+    eventually("all have it", || cluster.all_have(COUNTER)).await;
     lease
-}
-
-fn no_lock(cluster: &Cluster) -> bool {
-    cluster.iter().all(|node| node.get("r").is_none())
 }
 
 #[tokio::test]
@@ -54,7 +50,7 @@ async fn a_release_deletes_its_key_whatever_the_counter_shows() {
         clock.advance(LATE);
         cluster.iter().for_each(|node| node.set(COUNTER, &garbage));
         assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released), "{what}");
-        eventually("no lock is left", || no_lock(&cluster)).await;
+        eventually("no lock is left", || cluster.none_has("r")).await;
         let left = |node: &Server| node.get(COUNTER).as_deref() == Some(&garbage);
         assert!(cluster.iter().all(left), "{what}: it is not ours to repair");
 
@@ -64,7 +60,7 @@ async fn a_release_deletes_its_key_whatever_the_counter_shows() {
         clock.advance(LATE);
         cluster.iter().for_each(|node| node.set(COUNTER, &garbage));
         drop(lease);
-        eventually("no lock is left", || no_lock(&cluster)).await;
+        eventually("no lock is left", || cluster.none_has("r")).await;
         redlock.close().await.expect("nothing is owed");
     }
 }
@@ -80,7 +76,7 @@ async fn a_release_leaves_a_counter_of_another_type_alone() {
         node.cmd(&["RPUSH", COUNTER, "x"]);
     }
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
-    eventually("no lock is left", || no_lock(&cluster)).await;
+    eventually("no lock is left", || cluster.none_has("r")).await;
     for node in &cluster {
         assert_eq!(node.cmd(&["LLEN", COUNTER]), redis::Value::Int(1));
         assert_eq!(node.pttl(COUNTER), -1, "not touched");
@@ -111,7 +107,7 @@ async fn the_other_counters_of_a_set_are_kept_up_by_its_release() {
     let set = redlock.acquire_all(["a", "b", "r"]).fenced().await.expect("free locks");
     let token = set.token().expect("it is fenced").to_string();
     let [a, b] = ["a", "b"].map(|name| format!("{name}#quorlock:token:{{{name}}}"));
-    eventually("all have it", || cluster.iter().all(|node| node.get(COUNTER).is_some())).await;
+    eventually("all have it", || cluster.all_have(COUNTER)).await;
     clock.advance(LATE);
     for node in &cluster {
         node.set(&a, "5");
@@ -119,10 +115,8 @@ async fn the_other_counters_of_a_set_are_kept_up_by_its_release() {
         node.del(COUNTER);
     }
     assert_eq!(set.release().await, Ok(ReleaseOutcome::Released));
-    eventually("no lock is left", || {
-        ["a", "b", "r"].iter().all(|name| cluster.iter().all(|node| node.get(name).is_none()))
-    })
-    .await;
+    eventually("no lock is left", || ["a", "b", "r"].iter().all(|name| cluster.none_has(name)))
+        .await;
     for node in &cluster {
         for counter in [a.as_str(), COUNTER] {
             assert_eq!(node.get(counter).as_deref(), Some(token.as_bytes()), "{counter}");
@@ -150,7 +144,7 @@ async fn all_else_is_refused_as_long_as_a_counter_shows_no_number() {
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     let refused = ours.try_acquire("r").fenced().await.expect_err("no token can be had");
     assert!(refused.to_string().contains("COUNTER"), "{refused}");
-    eventually("no lock is left", || no_lock(&cluster)).await;
+    eventually("no lock is left", || cluster.none_has("r")).await;
     assert!(cluster.iter().all(|node| node.del(COUNTER)));
     held(&cluster, &ours).await.release().await.expect("nodes are up");
 }
@@ -167,7 +161,7 @@ async fn a_full_server_takes_the_release_and_keeps_the_counter_up() {
         node.cmd(&["CONFIG", "SET", "maxmemory", "1"]);
     }
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
-    eventually("no lock is left", || no_lock(&cluster)).await;
+    eventually("no lock is left", || cluster.none_has("r")).await;
     let is_kept = |node: &Server| node.get(COUNTER).as_deref() == Some(token.as_bytes());
     assert!(cluster.iter().all(is_kept), "what the next token hangs on");
 }

@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use crate::restarts::old;
-use crate::{SOON, builder, eventually, ms};
+use crate::{SOON, builder, eventually, granted_by_all, ms};
 use futures::future::join_all;
 use kit::Cluster;
 use quorlock::{AcquireError, Lease, NodeFailure, NodeVote, Redlock, Report, VoteEligibility};
@@ -17,13 +17,6 @@ use tokio::time::{sleep, sleep_until, timeout};
 const MINUTE: Duration = Duration::from_mins(1);
 /// Above the step's length, to be free of a busy machine: far less than any quarantine here.
 const GENEROUS: Duration = Duration::from_secs(6);
-
-async fn granted_by_all(redlock: &Redlock, resource: &str) -> Lease {
-    let lease = redlock.acquire(resource).await.expect("a free lock");
-    let nodes = lease.report().nodes().len();
-    eventually("all granted", || lease.report().granted() == nodes).await;
-    lease
-}
 
 fn is_any_suspect(redlock: &Redlock) -> bool {
     let is_suspect = |standing: &VoteEligibility| {

@@ -1,11 +1,10 @@
 //! Nodes whose clocks have left ours, and clocks of ours that have not kept up.
 #![cfg(target_os = "linux")]
 
-use crate::{SOON, builder, eventually, ms};
+use crate::clocks::clocked;
+use crate::{SOON, builder, eventually, granted_by_all, ms};
 use kit::{Cluster, Direction, Proxy, Rerun, Server};
-use quorlock::{
-    AcquireError, Lease, NodeFailure, NodeVote, Redlock, ReleaseOutcome, VoteEligibility,
-};
+use quorlock::{AcquireError, NodeFailure, NodeVote, Redlock, ReleaseOutcome, VoteEligibility};
 use std::env;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::time::sleep;
@@ -18,17 +17,6 @@ const JUMP: Duration = Duration::from_mins(5);
 /// What can be left of it after the jump, and what is left of one that was renewed since.
 const AFTER: Duration = Duration::from_mins(5);
 const NEARLY: Duration = Duration::from_mins(8);
-
-fn clocked(nodes: usize) -> Cluster {
-    Cluster::start_with(nodes, &Server::builder().clock())
-}
-
-async fn granted_by_all(redlock: &Redlock, resource: &str) -> Lease {
-    let lease = redlock.acquire(resource).await.expect("a free lock");
-    let nodes = lease.report().nodes().len();
-    eventually("all granted", || lease.report().granted() == nodes).await;
-    lease
-}
 
 /// Moves a node's clock ahead, and waits until keys go by it: Valkey 9.1 may go by an earlier reading for
 /// a moment.

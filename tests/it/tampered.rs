@@ -1,9 +1,9 @@
 //! Servers and proxies of other makes, each a real server behind a proxy that tampers with commands or replies.
 
 use crate::tampering::{Fate, Tamper};
-use crate::{SOON, builder, eventually, ms};
+use crate::{SOON, builder, builder_of, eventually, ms, through};
 use futures::future::join_all;
-use kit::{Cluster, Direction, Proxy, Server};
+use kit::{Cluster, Direction, Server};
 use quorlock::{
     AcquireError, Builder, ConfigError, LockState, NodeState, Redlock, RestartGuard, RetryPolicy,
     VoteEligibility,
@@ -15,8 +15,8 @@ fn behind(
     decide: impl Fn(&[String]) -> Fate + Send + Sync + Copy + 'static,
 ) -> (Vec<Tamper>, Builder) {
     let tampers: Vec<_> = cluster.iter().map(|node| Tamper::start(node.addr(), decide)).collect();
-    let builder = Redlock::builder().nodes(tampers.iter().map(|tamper| &tamper.url));
-    (tampers, builder.node_timeout(ms(1_000)).ttl(ms(30_000)))
+    let builder = builder_of(tampers.iter().map(|tamper| &tamper.url));
+    (tampers, builder)
 }
 
 #[tokio::test]
@@ -152,9 +152,8 @@ async fn endless_reply_ends_the_connection_and_is_reported() {
 async fn long_foreign_value_is_not_fetched() {
     const LONG: usize = 8 << 20;
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
-    let redlock = Redlock::builder().nodes(proxies.iter().map(Proxy::url));
-    let redlock = redlock.node_timeout(ms(10_000)).ttl(ms(30_000)).build().expect("good settings");
+    let proxies = cluster.proxies();
+    let redlock = through(&proxies).node_timeout(ms(10_000)).build().expect("good settings");
     redlock.ready().await.expect("they are up");
     let value = "x".repeat(LONG);
     for node in &cluster {

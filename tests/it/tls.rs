@@ -1,8 +1,8 @@
 //! Nodes that are spoken to over TLS.
 
-use crate::{SOON, eventually, ms};
+use crate::{SOON, eventually, is_down, is_up, ms};
 use kit::{Rerun, Server, ServerBuilder, TlsFiles};
-use quorlock::{AcquireError, Builder, ConfigError, NodeFailure, NodeState, NodeVote, Redlock};
+use quorlock::{AcquireError, Builder, ConfigError, NodeFailure, NodeVote, Redlock};
 use rcgen::{CertifiedKey, KeyPair, generate_simple_self_signed};
 #[cfg(feature = "redis-1")]
 use redis::{ConnectionAddr, IntoConnectionInfo};
@@ -112,7 +112,7 @@ async fn a_server_that_wants_a_certificate_is_shown_ours_on_every_connection() {
     for _ in 0..3 {
         lock_and_release(&redlock, &server).await;
         server.cmd(&["CLIENT", "KILL", "TYPE", "normal"]);
-        eventually("it is back", || *redlock.nodes()[0].state() == NodeState::Up).await;
+        eventually("it is back", || is_up(&redlock, 0)).await;
     }
     for config in [trusting(&own).with_no_client_auth(), showing(&own, &others)] {
         let why = failure(builder().nodes([&url]).tls(config)).await;
@@ -183,9 +183,9 @@ async fn certificate_files_are_read_again_for_each_connection() {
     // The certificate is replaced by one that the server does not trust, and put back.
     let _ = with_files(dir.path(), &own, &others);
     server.cmd(&["CLIENT", "KILL", "TYPE", "normal"]);
-    eventually("it is refused", || matches!(redlock.nodes()[0].state(), NodeState::Down(_))).await;
+    eventually("it is refused", || is_down(&redlock, 0)).await;
     let _ = with_files(dir.path(), &own, &ours);
-    eventually("it is back", || *redlock.nodes()[0].state() == NodeState::Up).await;
+    eventually("it is back", || is_up(&redlock, 0)).await;
     lock_and_release(&redlock, &server).await;
 
     // The setting that is made last counts.

@@ -32,8 +32,7 @@ async fn a_key_that_others_touch_all_the_time_is_looked_after_ten_times_a_second
     let redlock = builder(&cluster).build().expect("good settings");
     // It is not renewed within any test.
     let lease = redlock.acquire("r").ttl(MAX_TTL).auto_extend(MAX_TTL).await.expect("a free lock");
-    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
-        .await;
+    eventually("the key is everywhere", || cluster.all_have("r")).await;
     let (asked, pauses) = touch(&cluster, "3600000");
     assert!(asked <= pauses + 2, "{asked} in {pauses} pauses");
     // Keys that are shortened look like a clock that stood still: then it is renewed as well.
@@ -52,8 +51,7 @@ async fn a_theft_within_the_pause_after_a_check_is_told() {
     let cluster = Cluster::start(3);
     let redlock = builder(&cluster).build().expect("good settings");
     let lease = redlock.acquire("r").ttl(MAX_TTL).auto_extend(MAX_TTL).await.expect("a free lock");
-    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
-        .await;
+    eventually("the key is everywhere", || cluster.all_have("r")).await;
     let before = scripts(&cluster[0]);
     cluster.iter().for_each(|node| drop(node.cmd(&["PEXPIRE", "r", "3000000"])));
     eventually("a check was made", || scripts(&cluster[0]) > before).await;
@@ -71,12 +69,8 @@ async fn who_waits_for_the_loss_of_a_released_lease_keeps_no_connection() {
     sleep(ms(50)).await;
     lease.release().await.expect("nodes are up");
     drop(redlock);
-    let connections = |node: &Server| -> u64 {
-        let clients = node.info("clients");
-        clients["connected_clients"].parse().expect("a number")
-    };
-    // The one that asks.
-    eventually("the client has gone", || cluster.iter().all(|node| connections(node) == 1)).await;
+    let has_gone = || cluster.iter().all(|node| node.clients().is_empty());
+    eventually("the client has gone", has_gone).await;
     assert!(!waiting.is_finished(), "a release is no loss");
     assert_eq!((view.resource(), view.report().granted() >= 2), (&b"r"[..], true));
     waiting.abort();

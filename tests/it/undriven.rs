@@ -1,15 +1,11 @@
 //! Runtimes that live and that nobody drives, and runtimes that end while others wait.
 
-use crate::{SOON, client, eventually, ms};
+use crate::{SOON, client, current_thread, eventually, granted_by_all, ms, multi_thread};
 use kit::Cluster;
 use quorlock::{Lease, Redlock, ReleaseError, ReleaseOutcome};
 use std::thread;
 use std::time::Duration;
-use tokio::runtime::{Builder, Runtime};
-
-fn current_thread() -> Runtime {
-    Builder::new_current_thread().enable_all().build().expect("a runtime")
-}
+use tokio::runtime::Runtime;
 
 /// A runtime that has the client's tasks, lives, and is not in `block_on` any more.
 fn undriven(redlock: &Redlock) -> Runtime {
@@ -53,12 +49,20 @@ fn outside_of_runtimes_a_lease_is_served_by_whichever_runtime_is_driven() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
     let _kept = undriven(&redlock);
-    let driven = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("one");
+    let driven = multi_thread(1);
     let _other = driven.block_on(async { redlock.try_acquire("other").await.expect("free") });
     let lease = orphan(&redlock, "r");
     futures::executor::block_on(async {
         lease.extend(ms(60_000)).await.expect("the driven one has a connection");
         assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
+    });
+}
+
+/// Waits for the pending releases, which the next use of the client delivers.
+fn deliver_with_next_use(redlock: &Redlock, cluster: &Cluster) {
+    current_thread().block_on(async {
+        drop(redlock.try_acquire("last").await.expect("a free lock"));
+        eventually("no key is left", || cluster.is_empty()).await;
     });
 }
 
@@ -83,11 +87,7 @@ fn a_release_that_is_awaited_tells_the_outcome_though_the_runtime_of_the_acquire
         assert_eq!(outcome.1, [(b"all".to_vec(), Ok(ReleaseOutcome::Released))], "round {round}");
         drop(all);
     }
-    current_thread().block_on(async {
-        // What was not needed for the outcome goes out with the next use.
-        drop(redlock.try_acquire("last").await.expect("a free lock"));
-        eventually("no key is left", || cluster.is_empty()).await;
-    });
+    deliver_with_next_use(&redlock, &cluster);
 }
 
 /// The release may have been written, and not answered, when the runtime ended: then its outcome is
@@ -98,8 +98,7 @@ fn a_release_at_whatever_moment_of_a_shutdown_is_released_or_unknown_and_its_key
     let redlock = client(&cluster);
     let mut released = 0;
     for round in 0..40 {
-        let acquiring = Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        let acquiring = acquiring.expect("a runtime");
+        let acquiring = multi_thread(1);
         let lease = acquiring.block_on(async { redlock.acquire("r").wait(SOON).await });
         let lease = lease.expect("free in time");
         let ending = thread::spawn(move || {
@@ -114,10 +113,7 @@ fn a_release_at_whatever_moment_of_a_shutdown_is_released_or_unknown_and_its_key
         ending.join().expect("no panic");
     }
     println!("{released} of 40 are known to be released");
-    current_thread().block_on(async {
-        drop(redlock.try_acquire("last").await.expect("a free lock"));
-        eventually("no key is left", || cluster.is_empty()).await;
-    });
+    deliver_with_next_use(&redlock, &cluster);
 }
 
 #[test]
@@ -127,11 +123,7 @@ fn a_lease_of_a_runtime_that_nobody_drives_any_more_is_released_by_one_that_is_d
     let left = current_thread();
     let driven = current_thread();
     for outside in [true, false] {
-        let lease = left.block_on(async {
-            let lease = redlock.acquire("r").await.expect("a free lock");
-            eventually("granted by all", || lease.report().granted() == 3).await;
-            lease
-        });
+        let lease = left.block_on(granted_by_all(&redlock, "r"));
         if outside {
             drop(lease);
         } else {

@@ -1,6 +1,6 @@
 //! Servers that accept connections and serve no commands over them: replicas, paused writes, full and protected ones.
 
-use crate::{MAX_TTL, SOON, eventually, ms};
+use crate::{SOON, all_up, builder_of, eventually, granted_by_all, ms, state};
 use kit::{Cluster, Proxy, Server};
 use quorlock::event::Event;
 use quorlock::{
@@ -19,17 +19,7 @@ const MAX_CONNECTIONS: u64 = 10;
 
 fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
     // The restart guard would exclude a promoted replica until all older locks have ended.
-    let builder = Redlock::builder().nodes(urls).restart_guard(RestartGuard::Off);
-    builder.max_ttl(MAX_TTL).node_timeout(ms(1_000)).ttl(ms(300_000))
-}
-
-fn state(redlock: &Redlock, node: usize) -> NodeState {
-    redlock.nodes()[node].state().clone()
-}
-
-async fn all_up(redlock: &Redlock) {
-    let is_up = |node: &quorlock::NodeInfo| *node.state() == NodeState::Up;
-    eventually("all nodes are up", || redlock.nodes().iter().all(is_up)).await;
+    builder_of(urls).restart_guard(RestartGuard::Off).ttl(ms(300_000))
 }
 
 /// Tries to acquire during the [fault](FAULT), and returns the last refusal.
@@ -65,9 +55,8 @@ async fn failed_over_address_is_followed_by_a_running_client() {
     let outages = Arc::<Outages>::default();
     let redlock = builder(urls).observer(Watcher(outages.clone())).build().expect("good settings");
     let held = redlock.acquire("held").wait(SOON).await.expect("a free lock");
-    let dropped = redlock.acquire("dropped").wait(SOON).await.expect("a free lock");
-    eventually("all have granted", || dropped.report().granted() == 3).await;
-    all_up(&redlock).await;
+    let dropped = granted_by_all(&redlock, "dropped").await;
+    eventually("all nodes are up", || all_up(&redlock)).await;
 
     // The replica is in step, and takes over. The address still leads to the old master.
     let old = &cluster[0];
@@ -94,11 +83,10 @@ async fn failed_over_address_is_followed_by_a_running_client() {
     assert!(outages.iter().any(|line| line.starts_with("down: READONLY")), "{outages:?}");
 
     address.turn_to(promoted.addr());
-    all_up(&redlock).await;
+    eventually("all nodes are up", || all_up(&redlock)).await;
     let is_released = || promoted.get("dropped").is_none();
     eventually("the pending release is delivered to the new master", is_released).await;
-    let lease = redlock.acquire("last").wait(SOON).await.expect("all are masters");
-    eventually("the new master grants", || lease.report().granted() == 3).await;
+    let _last = granted_by_all(&redlock, "last").await;
     assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
     eventually("the lock is free on the new master", || promoted.get("held").is_none()).await;
 }
@@ -131,15 +119,14 @@ async fn replica_that_hides_its_role_costs_few_connections() {
 async fn script_on_a_replica_marks_the_node_down() {
     let cluster = Cluster::start(3);
     let redlock = builder(cluster.urls()).build().expect("good settings");
-    let lease = redlock.acquire("r").wait(SOON).await.expect("a free lock");
-    eventually("all have granted", || lease.report().granted() == 3).await;
+    let lease = granted_by_all(&redlock, "r").await;
     cluster[0].cmd(&["REPLICAOF", "127.0.0.1", "1"]);
     // An extension runs as a script, and no acquire follows.
     lease.extend(ms(400_000)).await.expect("two others");
     let is_down = || state(&redlock, 0) == NodeState::Down(NodeFailure::Replica);
     eventually("the node is down as a replica", is_down).await;
     cluster[0].cmd(&["REPLICAOF", "NO", "ONE"]);
-    all_up(&redlock).await;
+    eventually("all nodes are up", || all_up(&redlock)).await;
     eventually("the extension is made up for", || cluster[0].pttl("r") > 300_000).await;
     drop(lease);
     eventually("no key is left", || cluster.is_empty()).await;
@@ -148,11 +135,11 @@ async fn script_on_a_replica_marks_the_node_down() {
 #[tokio::test]
 async fn paused_writes_on_a_majority_cost_few_connections() {
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let proxies = cluster.proxies();
     let builder = builder(proxies.iter().map(Proxy::url)).node_timeout(ms(50));
     let redlock = builder.build().expect("good settings");
     drop(redlock.acquire("r").wait(SOON).await.expect("a free lock"));
-    all_up(&redlock).await;
+    eventually("all nodes are up", || all_up(&redlock)).await;
     for node in &cluster.servers()[..2] {
         node.cmd(&["CLIENT", "PAUSE", "600000", "WRITE"]);
     }

@@ -127,7 +127,7 @@ async fn finished_work_with_an_unconfirmed_release_is_ok() {
         let recorded = releases.0.lock().expect("no panic").clone();
         assert_eq!(recorded, vec![ReleaseResult::NoQuorum; number + 1], "{name}");
         cluster.iter().for_each(Server::cont);
-        let free = || cluster.iter().all(|node| node.get(name).is_none());
+        let free = || cluster.none_has(name);
         eventually("the release is delivered in the background", free).await;
     }
 }

@@ -52,8 +52,7 @@ async fn a_check_sets_keys_that_outlive_the_lease_by_the_drift_allowance() {
     let redlock = builder(&cluster).build().expect("good settings");
     // It is not renewed within any test.
     let lease = redlock.acquire("r").ttl(MAX_TTL).auto_extend(MAX_TTL).await.expect("a free lock");
-    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("r").is_some()))
-        .await;
+    eventually("the key is everywhere", || cluster.all_have("r")).await;
     // Somebody shortens the keys: the nodes tell it, and are asked whether it is still held.
     let before = lease.valid_until();
     for node in &cluster {

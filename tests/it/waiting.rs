@@ -1,9 +1,9 @@
 //! Waiting for a lock that is held: in order, woken by what happens, and always by a timer.
 
-use crate::{SOON, builder, client, eventually, ms};
+use crate::{SOON, all_up, builder, client, eventually, granted_by_all, ms, through};
 use futures::FutureExt;
 use kit::{Cluster, Direction, Proxy, Server};
-use quorlock::{AcquireError, NodeInfo, NodeState, Redlock, RetryPolicy};
+use quorlock::{AcquireError, Redlock, RetryPolicy};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
@@ -96,10 +96,9 @@ async fn an_expiry_ends_the_wait_also_where_nobody_tells() {
 #[tokio::test]
 async fn a_waiter_whose_pushes_are_lost_still_gets_the_lock() {
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let proxies = cluster.proxies();
     let retry = RetryPolicy::fixed(ms(200));
-    let ours = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).node_timeout(ms(1_000));
-    let ours = ours.ttl(ms(30_000)).retry(retry).build().expect("good settings");
+    let ours = through(&proxies).retry(retry).build().expect("good settings");
     let held = client(&cluster).try_acquire("r").await.expect("a free lock");
     let waiting = tokio::spawn(ours.acquire("r").wait(SOON));
     sleep(ms(300)).await;
@@ -113,22 +112,6 @@ async fn a_waiter_whose_pushes_are_lost_still_gets_the_lock() {
     proxies.iter().for_each(Proxy::heal);
     let lease = timeout(SOON, waiting).await.expect("in time").expect("no panic");
     lease.expect("free").release().await.expect("nodes are up");
-}
-
-#[tokio::test]
-async fn a_future_that_is_not_polled_holds_up_nobody() {
-    let cluster = Cluster::start(3);
-    let redlock = builder(&cluster).node_timeout(ms(200)).build().expect("good settings");
-    // Polled once: it is first in line, and its attempt is under way.
-    for mut forgotten in [redlock.acquire("r"), redlock.acquire_all(["q", "r"]).wait(SOON)] {
-        assert!((&mut forgotten).now_or_never().is_none());
-        let lease = redlock.acquire("r").wait(SOON).await.expect("what the other won is released");
-        assert!(lease.is_valid());
-        lease.release().await.expect("nodes are up");
-        let lease = forgotten.await.expect("it stands in line again, and is served");
-        drop(lease);
-        eventually("no key is left", || cluster.is_empty()).await;
-    }
 }
 
 #[tokio::test]
@@ -226,8 +209,7 @@ async fn attempts_come_when_the_policy_says_and_end_with_it() {
     let redlock = client(&cluster);
     // A node that is not connected when an attempt is decided is not asked any more.
     drop(redlock.try_acquire("other").await.expect("a free lock"));
-    let is_up = |node: &NodeInfo| *node.state() == NodeState::Up;
-    eventually("all are connected", || redlock.nodes().iter().all(is_up)).await;
+    eventually("all are connected", || all_up(&redlock)).await;
     let policies = [
         (RetryPolicy::none(), 1),
         (RetryPolicy::fixed(ms(20)).limit(3), 4),
@@ -237,16 +219,12 @@ async fn attempts_come_when_the_policy_says_and_end_with_it() {
         (RetryPolicy::custom(|| [ms(5), ms(10)].into_iter()), 3),
     ];
     for (policy, attempts) in policies {
-        cluster.iter().for_each(|node| drop(node.cmd(&["CONFIG", "RESETSTAT"])));
+        cluster.iter().for_each(Server::reset_stats);
         let shown = format!("{policy:?}");
         let refused = redlock.acquire("r").wait(SOON).retry(policy).await.expect_err("held");
         assert!(matches!(refused, AcquireError::Contended { .. }), "{shown}: {refused}");
         // The last votes of the last round may still be under way.
-        let made = |node: &Server| {
-            let stats = node.info("commandstats");
-            let sets = stats.get("cmdstat_set").map_or("", String::as_str);
-            sets.starts_with(&format!("calls={attempts},"))
-        };
+        let made = |node: &Server| node.calls("set") == attempts;
         eventually(&format!("{attempts} attempts: {shown}"), || cluster.iter().all(made)).await;
     }
 }
@@ -254,14 +232,11 @@ async fn attempts_come_when_the_policy_says_and_end_with_it() {
 #[tokio::test]
 async fn a_waiter_whose_pushes_are_swallowed_gets_the_lock_by_a_timer() {
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let proxies = cluster.proxies();
     for proxy in &proxies {
         proxy.swallow_pushes(true);
     }
-    let ours = |retry| {
-        let ours = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).ttl(ms(30_000));
-        ours.node_timeout(ms(1_000)).retry(retry).wait(SOON).build().expect("good settings")
-    };
+    let ours = |retry| through(&proxies).retry(retry).wait(SOON).build().expect("good settings");
     let theirs = client(&cluster);
 
     // After a release, by that of the retry policy. More than once: a node that was asked at the
@@ -292,8 +267,7 @@ async fn a_waiter_whose_pushes_are_swallowed_gets_the_lock_by_a_timer() {
 async fn the_next_is_told_of_a_release_that_had_to_be_sent_again() {
     let cluster = Cluster::start(3);
     let redlock = patient(&cluster);
-    let lease = redlock.acquire("r").await.expect("a free lock");
-    eventually("all granted", || lease.report().granted() == 3).await;
+    let lease = granted_by_all(&redlock, "r").await;
     let waiting = tokio::spawn(redlock.acquire("r").into_future());
     let waits = || cluster.iter().all(|node| node.calls("pttl") > 1);
     eventually("it has asked", waits).await;

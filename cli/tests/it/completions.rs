@@ -6,8 +6,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 fn script(shell: &str) -> String {
-    let Ended { out, err, code } =
-        Ended::of(&mut Scene::default().command(&["completions", shell]));
+    let Ended { out, err, code } = Scene::default().execute(&["completions", shell]);
     assert_eq!((&*err, code), ("", 0));
     out
 }

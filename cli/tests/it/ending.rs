@@ -1,6 +1,6 @@
 //! `run`: the processes of a command end before its lock expires.
 
-use crate::running::{Notes, Running, eventually, is_alive};
+use crate::running::{Notes, Running, eventually, is_alive, lock};
 use crate::scene::{Ended, Scene};
 use kit::{Cluster, Server};
 use rustix::process::Signal;
@@ -51,8 +51,7 @@ fn group_that_ignores_term_is_killed_before_the_lease_ends() {
 
 #[test]
 fn command_dies_at_once_when_quorlock_is_killed() {
-    let nodes = Cluster::start(3);
-    let scene = Scene::on(&nodes);
+    let (nodes, scene) = Scene::start(3);
     let mut longest = Duration::ZERO;
     for _ in 0..ROUNDS {
         let start = |number: usize| {
@@ -97,9 +96,7 @@ fn taken_over_lock_kills_the_command_without_grace() {
     let scene = Scene::on(&nodes);
     let running = Running::of(&mut dir.command(&scene, &["run", "--ttl", "60s", "r"], STUBBORN));
     let grandchild = dir.number("grandchild");
-    for node in &nodes {
-        node.cmd(&["SET", "r", "another client's", "PX", "60000"]);
-    }
+    nodes.iter().for_each(|node| lock(node, "r", "another client's"));
     let ended = running.end();
     assert_eq!(ended.code, 124);
     assert!(ended.err.contains("the lock was lost: sending KILL to CMD"), "{}", ended.err);

@@ -25,7 +25,7 @@ fn help_texts_match_the_snapshots() {
 
 #[test]
 fn every_subcommand_has_a_help_snapshot() {
-    let front = Ended::of(&mut Scene::default().command(&["-h"])).out;
+    let front = Scene::default().execute(&["-h"]).out;
     let list = front.lines().skip_while(|line| *line != "Commands:").skip(1);
     let named =
         list.take_while(|line| !line.is_empty()).filter_map(|it| it.split_whitespace().next());
@@ -55,7 +55,7 @@ fn shown_on_terminal(command: Command) -> String {
 #[test]
 fn output_to_a_pipe_has_no_colour() {
     for arguments in [&["--help"][..], &["status", "--help"], &["status"], &["status", "r"]] {
-        let Ended { out, err, .. } = Ended::of(&mut Scene::default().command(arguments));
+        let Ended { out, err, .. } = Scene::default().execute(arguments);
         assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "{out}{err}");
     }
 }

@@ -1,37 +1,35 @@
 //! `hold` and `lead`.
 
 use crate::running::{Notes, Running, eventually, state, that_ignores_nothing};
-use crate::scene::{Ended, Scene};
+use crate::scene::Scene;
 use kit::{Child, Cluster, Server};
 use rustix::process::Signal;
 use std::process::{Command, Stdio};
 
 #[test]
 fn hold_prints_json_and_releases_on_term() {
-    let nodes = Cluster::start(3);
-    let scene = Scene::on(&nodes);
+    let (_nodes, scene) = Scene::start(3);
     let mut holding = Running::of(&mut scene.command(&["hold", "--fenced", "b", "a"]));
-    let json: serde_json::Value = serde_json::from_str(&holding.line()).expect("JSON");
+    let json = holding.json_line();
     assert_eq!(json["resources"], serde_json::json!(["b", "a"]));
     assert!(json["validity_seconds"].as_f64().is_some_and(|valid| valid > 0.0 && valid < 10.0));
     assert!(json["token"].as_u64().is_some_and(|token| token > 0), "{json}");
-    assert_eq!(Ended::of(&mut scene.command(&["status", "-q", "a"])).code, 1);
+    assert_eq!(scene.status("a"), 1);
     holding.send(Signal::TERM);
     let ended = holding.end();
     assert_eq!((ended.code, &*ended.out, &*ended.err), (0, "", ""));
     for name in ["a", "b"] {
-        assert_eq!(Ended::of(&mut scene.command(&["status", "-q", name])).code, 0);
+        assert_eq!(scene.status(name), 0);
     }
 }
 
 #[test]
 fn hold_loses_a_lock_released_by_its_value() {
-    let nodes = Cluster::start(3);
-    let scene = Scene::on(&nodes);
+    let (_nodes, scene) = Scene::start(3);
     let mut holding = Running::of(&mut scene.command(&["hold", "a"]));
-    let json: serde_json::Value = serde_json::from_str(&holding.line()).expect("JSON");
+    let json = holding.json_line();
     let value = json["value"].as_str().expect("a value").to_owned();
-    let released = Ended::of(&mut scene.command(&["release", "a", "--value", &value]));
+    let released = scene.execute(&["release", "a", "--value", &value]);
     assert_eq!(released.code, 0, "{}", released.err);
     let ended = holding.end();
     assert_eq!(ended.code, 124);
@@ -40,11 +38,10 @@ fn hold_loses_a_lock_released_by_its_value() {
 
 #[test]
 fn hold_after_a_forced_release_reports_no_expiry() {
-    let nodes = Cluster::start(3);
-    let scene = Scene::on(&nodes);
+    let (_nodes, scene) = Scene::start(3);
     let mut holding = Running::of(&mut scene.command(&["hold", "a"]));
     holding.line();
-    let released = Ended::of(&mut scene.command(&["release", "a", "--force"]));
+    let released = scene.execute(&["release", "a", "--force"]);
     assert_eq!(released.code, 0, "{}", released.err);
     let ended = holding.end();
     assert_eq!(ended.code, 124);
@@ -55,8 +52,7 @@ fn hold_after_a_forced_release_reports_no_expiry() {
 
 #[test]
 fn hold_can_be_suspended_and_continued() {
-    let nodes = Cluster::start(3);
-    let scene = Scene::on(&nodes);
+    let (nodes, scene) = Scene::start(3);
     let command = scene.command(&["hold", "--ttl", "60s", "a"]);
     let mut holding = Running::of(&mut that_ignores_nothing(&command));
     holding.line();
@@ -65,11 +61,7 @@ fn hold_can_be_suspended_and_continued() {
     eventually("it is stopped", || state(holding.id()) == Some('T'));
     holding.send(Signal::CONT);
     eventually("it continues", || state(holding.id()) != Some('T'));
-    assert_eq!(
-        Ended::of(&mut scene.command(&["status", "-q", "a"])).code,
-        1,
-        "the lock is still held"
-    );
+    assert_eq!(scene.status("a"), 1, "the lock is still held");
     holding.send(Signal::INT);
     assert_eq!(holding.end().code, 0);
     assert!(nodes.is_empty());
@@ -77,8 +69,7 @@ fn hold_can_be_suspended_and_continued() {
 
 #[test]
 fn hold_while_stdin_ends_with_its_input() {
-    let nodes = Cluster::start(3);
-    let scene = Scene::on(&nodes);
+    let (_nodes, scene) = Scene::start(3);
     // Without the option, the end of stdin has no effect.
     let mut apart = Running::of(&mut scene.command(&["hold", "apart"]));
     apart.close_stdin();
@@ -89,15 +80,11 @@ fn hold_while_stdin_ends_with_its_input() {
     waiting.close_stdin();
     let ended = waiting.end();
     assert_eq!((ended.code, &*ended.out, &*ended.err), (129, "", ""), "before it held the lock");
-    assert_eq!(
-        Ended::of(&mut scene.command(&["status", "-q", "r"])).code,
-        1,
-        "the lock is still held"
-    );
+    assert_eq!(scene.status("r"), 1, "the lock is still held");
     holding.close_stdin();
     let ended = holding.end();
     assert_eq!((ended.code, &*ended.err), (0, ""));
-    assert_eq!(Ended::of(&mut scene.command(&["status", "-q", "r"])).code, 0, "it is released");
+    assert_eq!(scene.status("r"), 0, "it is released");
     apart.line();
     apart.send(Signal::TERM);
     assert_eq!(apart.end().code, 0);
@@ -106,8 +93,7 @@ fn hold_while_stdin_ends_with_its_input() {
 /// The kernel closes the pipe even after `kill -9`.
 #[test]
 fn hold_while_stdin_ends_with_a_killed_user() {
-    let nodes = Cluster::start(3);
-    let scene = Scene::on(&nodes);
+    let (nodes, scene) = Scene::start(3);
     let (user, pipes) = Child::spawn(Command::new("/bin/sleep").arg("600"));
     let mut command = scene.command(&["hold", "--while-stdin", "r"]);
     command.stdin(pipes.stdout).stdout(Stdio::null()).stderr(Stdio::null());

@@ -60,8 +60,7 @@ fn nested_request_on_other_nodes_is_allowed() {
 /// The variable has names as text, which must differ for different bytes.
 #[test]
 fn names_that_are_not_utf8_are_distinguished() {
-    let nodes = Cluster::start(1);
-    let scene = Scene::on(&nodes);
+    let (_nodes, scene) = Scene::start(1);
     let again = |name: &[u8]| {
         let mut command = scene.command(&["run", "b"]);
         command.arg(OsStr::from_bytes(b"odd\xff")).args(["--", QUORLOCK, "run"]);

@@ -1,6 +1,6 @@
 //! Sources of the nodes, and errors in them.
 
-use crate::scene::{Ended, Scene};
+use crate::scene::Scene;
 use kit::Cluster;
 use std::fs;
 use std::path::PathBuf;
@@ -154,9 +154,8 @@ fn option_overrides_the_variable_with_nodes() {
     let prefixed = files.write("prefixed.toml", &format!("{nodes}key_prefix = \"app:\"\n"));
     let url = first[0].url();
 
-    let code = |scene: &Scene, arguments: &[&str]| {
-        Ended::of(&mut scene.command(&[&["status"], arguments].concat())).code
-    };
+    let code =
+        |scene: &Scene, arguments: &[&str]| scene.execute(&[&["status"], arguments].concat()).code;
     let other = Scene::on(&second);
     assert_eq!(code(&other, &["a"]), 0);
     let files = [&list, &table, &marked, &marked_table, &commas, &commented];

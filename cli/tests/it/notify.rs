@@ -16,11 +16,10 @@ fn check_notifications(socket: &UnixDatagram, name: &str) {
         let length = socket.recv(&mut bytes).expect("a notification");
         String::from_utf8_lossy(&bytes[..length]).into_owned()
     };
-    let nodes = Cluster::start(3);
-    let scene = Scene::on(&nodes);
+    let (_nodes, scene) = Scene::start(3);
     let mut holding = Running::of(scene.command(&["hold", "a"]).env("NOTIFY_SOCKET", name));
     assert_eq!(received().trim(), "READY=1");
-    assert_eq!(Ended::of(&mut scene.command(&["status", "-q", "a"])).code, 1, "it is held");
+    assert_eq!(scene.status("a"), 1, "it is held");
     holding.line();
     holding.send(Signal::TERM);
     assert_eq!(received().trim(), "STOPPING=1");

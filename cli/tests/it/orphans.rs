@@ -1,6 +1,6 @@
 //! `run` and `hold` as process 1, as in a container: the kernel makes orphans their children.
 
-use crate::running::Notes;
+use crate::running::{Notes, variables, wrapped};
 use crate::scene::{Ended, Scene};
 use kit::Cluster;
 use rustix::process::{getpid, set_child_subreaper};
@@ -25,20 +25,12 @@ fn becomes_quorlock() {
 /// The same command as process 1 of a new PID namespace; `None` without the right to make one.
 fn as_process_1(command: &Command) -> Option<Command> {
     const NAMESPACE: [&str; 4] = ["--pid", "--fork", "--mount-proc", "--kill-child"];
-    let unshare = || {
-        let mut unshare = Command::new("unshare");
-        unshare.args(NAMESPACE);
-        unshare
-    };
-    let tried = unshare().arg("true").output();
+    let tried = Command::new("unshare").args(NAMESPACE).arg("true").output();
     if !tried.is_ok_and(|tried| tried.status.success()) {
         eprintln!("skipped: unshare --pid needs root, on Linux");
         return None;
     }
-    let mut wrapped = unshare();
-    wrapped.arg(command.get_program()).args(command.get_args()).env_clear();
-    wrapped.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    Some(wrapped)
+    Some(wrapped("unshare", &NAMESPACE, command))
 }
 
 /// Makes 100 orphans, each in a new session, waits until all have ended, and writes the number of zombies.
@@ -72,7 +64,7 @@ fn process_1_reaps_orphans_while_it_holds_a_lock() {
     let given = dir.command(&scene, &[], "");
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", &script]).env_clear();
-    shell.envs(given.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell.envs(variables(&given));
     let Some(mut command) = as_process_1(&shell) else { return };
     let ended = Ended::of(&mut command);
     assert_eq!(ended.code, 0, "{}", ended.err);
@@ -98,7 +90,7 @@ fn zombies_of_the_group_do_not_delay_the_end() {
     let mut command = Command::new(env::current_exe().expect("it has a path"));
     command.args(["--ignored", "--exact", "orphans::becomes_quorlock", "--nocapture"]);
     let given = dir.command(&Scene::on(&nodes), &[], "");
-    command.envs(given.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.envs(variables(&given));
     // The subshell's child is an orphan, and ends before the command does.
     let script = "(sh -c 'echo $$ > $D/orphan' &); while [ ! -s $D/orphan ]; do sleep 0.05; done; \
                   while [ \"$(cut -d' ' -f3 /proc/$(cat $D/orphan)/stat)\" != Z ]; do sleep 0.05; done; \

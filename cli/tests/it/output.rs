@@ -1,15 +1,13 @@
 //! Output to a closed pipe.
 
 use crate::scene::Scene;
-use kit::Cluster;
 use std::io::Read;
 use std::process::{Command, Stdio};
 
 /// As in `quorlock status r | head -n 0`: the exit code reports SIGPIPE, without a message.
 #[test]
 fn closed_stdout_ends_the_command_without_a_message() {
-    let nodes = Cluster::start(1);
-    let scene = Scene::on(&nodes);
+    let (nodes, scene) = Scene::start(1);
     for (arguments, code) in [
         (&["status", "r"][..], 141),
         (&["status", "--json", "r"], 141),

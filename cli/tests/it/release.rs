@@ -28,8 +28,7 @@ async fn held(client: &Redlock, name: &str) -> Lease {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn release_by_value_needs_the_holders_value() {
-    let nodes = Cluster::start(3);
-    let mut scene = Scene::on(&nodes);
+    let (nodes, mut scene) = Scene::start(3);
     let client = client(&nodes).await;
     let lease = held(&client, "backup").await;
     let value = lease.value().to_owned();
@@ -52,8 +51,7 @@ async fn release_by_value_needs_the_holders_value() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn forced_release_deletes_the_lock_of_any_holder() {
-    let nodes = Cluster::start(3);
-    let mut scene = Scene::on(&nodes);
+    let (nodes, mut scene) = Scene::start(3);
     let client = client(&nodes).await;
     let lease = held(&client, "backup").await;
     scene.run(&["release", "backup", "--force"]);
@@ -72,8 +70,7 @@ async fn forced_release_deletes_the_lock_of_any_holder() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn release_without_quorum_reports_it() {
-    let nodes = Cluster::start(3);
-    let mut scene = Scene::on(&nodes);
+    let (nodes, mut scene) = Scene::start(3);
     let client = client(&nodes).await;
     let lease = client.acquire("backup").await.expect("free");
     scene.name("[VALUE]", lease.value());

@@ -1,7 +1,7 @@
 //! Recently started nodes: each run of the command is a new client, which has not observed restarts.
 
-use crate::running::{Running, SOON};
-use crate::scene::{Ended, Scene};
+use crate::running::{Running, SOON, lock};
+use crate::scene::Scene;
 use kit::{Child, Cluster, Pipes, Server};
 use rustix::process::{Signal, kill_process};
 use std::io::{BufRead, BufReader};
@@ -23,7 +23,7 @@ fn aged(count: usize) -> Cluster {
 }
 
 fn code(scene: &Scene, arguments: &[&str]) -> i32 {
-    Ended::of(&mut scene.command(arguments)).code
+    scene.execute(arguments).code
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn acquire_on_new_nodes_is_refused_with_the_way_out() {
     let scene = by_default(&nodes);
     let run = ["run", "-n", "r", "--", "/bin/true"];
     for verb in [&run[..], &["hold", "-n", "r"], &["run", "-w", "100ms", "r", "--", "/bin/true"]] {
-        let ended = Ended::of(&mut scene.command(verb));
+        let ended = scene.execute(verb);
         assert_eq!(ended.code, 69, "{}", ended.err);
         for part in ["no lock can be acquired for ", " of 3 nodes", "--restart-guard observed"] {
             assert!(ended.err.contains(part), "{part}: {}", ended.err);
@@ -51,7 +51,7 @@ fn acquire_without_info_permission_names_the_permission() {
     let nodes = Cluster::start(1);
     nodes[0].cmd(&["ACL", "SETUSER", "default", "-info"]);
     let run = ["run", "-n", "r", "--", "/bin/true"];
-    let ended = Ended::of(&mut by_default(&nodes).command(&run));
+    let ended = by_default(&nodes).execute(&run);
     assert_eq!(ended.code, 69, "{}", ended.err);
     assert!(ended.err.contains("permit INFO (+info)"), "{}", ended.err);
 }
@@ -101,9 +101,8 @@ fn second_holder_after_restart_of_all_nodes_is_refused() {
 fn status_and_check_report_restarted_nodes() {
     let nodes = aged(5);
     let scene = by_default(&nodes);
-    let check = || Ended::of(&mut scene.command(&["check"]));
-    let status =
-        |options: &[&str]| Ended::of(&mut scene.command(&[&["status"], options, &["r"]].concat()));
+    let check = || scene.execute(&["check"]);
+    let status = |options: &[&str]| scene.execute(&[&["status"], options, &["r"]].concat());
     assert_eq!((status(&[]).code, check().code), (0, 0));
     let restart = |node: &Server| {
         node.kill();
@@ -134,10 +133,8 @@ fn release_by_value_ignores_restarts() {
     let nodes = Cluster::start(3);
     let scene = by_default(&nodes);
     let value = "0123456789abcdef0123456789abcdef";
-    for node in &nodes {
-        node.cmd(&["SET", "r", value, "PX", "60000"]);
-    }
-    let ended = Ended::of(&mut scene.command(&["release", "r", "--value", value]));
+    nodes.iter().for_each(|node| lock(node, "r", value));
+    let ended = scene.execute(&["release", "r", "--value", value]);
     assert_eq!(
         (ended.code, &*ended.out),
         (0, "r: released, was held by 012345…\n"),

@@ -1,6 +1,6 @@
 //! `run`: environment, exit codes, and concurrent runs.
 
-use crate::running::{Notes, Running, eventually};
+use crate::running::{Notes, Running, eventually, lock, variables};
 use crate::scene::{Ended, Scene};
 use kit::Cluster;
 use rustix::process::Signal;
@@ -22,7 +22,7 @@ fn run_exits_with_the_commands_code_and_leaves_no_key() {
         assert!(nodes.is_empty(), "{script}");
     }
     for (program, expected) in [("/no/such/command", 127), ("/", 126)] {
-        let ended = Ended::of(&mut scene.command(&["run", "r", "--", program]));
+        let ended = scene.execute(&["run", "r", "--", program]);
         assert_eq!(ended.code, expected);
         assert!(ended.err.contains(&format!("cannot run {program}: ")), "{}", ended.err);
         assert!(nodes.is_empty(), "{program}");
@@ -114,11 +114,8 @@ fn twenty_waiting_runs_run_one_after_the_other() {
 
 #[test]
 fn long_wait_without_terminal_prints_the_reason() {
-    let nodes = Cluster::start(3);
-    let scene = Scene::on(&nodes);
-    for node in &nodes {
-        node.cmd(&["SET", "r", OTHER, "PX", "60000"]);
-    }
+    let (nodes, scene) = Scene::start(3);
+    nodes.iter().for_each(|node| lock(node, "r", OTHER));
     let mut running = Running::of(&mut scene.command(&["run", "r", "--", "/bin/true"]));
     let line = running.error_line();
     assert!(line.starts_with("quorlock: waiting (3s): r is held by web-1:4711"), "{line}");
@@ -139,12 +136,10 @@ fn long_wait_without_terminal_prints_the_reason() {
 fn run_waits_for_a_held_lock_for_the_given_time() {
     let mut nodes = Cluster::start(3);
     let scene = Scene::on(&nodes);
-    for node in &nodes {
-        node.cmd(&["SET", "r", OTHER, "PX", "60000"]);
-    }
+    nodes.iter().for_each(|node| lock(node, "r", OTHER));
     let run = |options: &[&str]| {
         let arguments = [&["run"], options, &["r", "--", "/bin/true"]].concat();
-        Ended::of(&mut scene.command(&arguments))
+        scene.execute(&arguments)
     };
     let refused = run(&["-n"]);
     assert_eq!(refused.code, 1);
@@ -186,22 +181,18 @@ fn run_waits_for_a_held_lock_for_the_given_time() {
 fn waiting_run_survives_an_update_of_the_program() {
     let (nodes, dir) = (Cluster::start(3), Notes::new());
     let scene = Scene::on(&nodes);
-    for node in &nodes {
-        node.cmd(&["SET", "r", OTHER, "PX", "60000"]);
-    }
+    nodes.iter().for_each(|node| lock(node, "r", OTHER));
     let program = dir.copy(env!("CARGO_BIN_EXE_quorlock"), "old");
     let given = scene.command(&["run", "r", "--", "/bin/true"]);
     let mut command = Command::new(&program);
     command.args(given.get_args()).env_clear();
-    command.envs(given.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.envs(variables(&given));
     let waiting = Running::of(&mut command);
     eventually("it waits", || {
         format!("{:?}", nodes[0].cmd(&["CLIENT", "LIST"])).contains("quorlock:")
     });
     fs::remove_file(program).expect("it is there");
-    for node in &nodes {
-        node.cmd(&["DEL", "r"]);
-    }
+    nodes.iter().for_each(|node| assert!(node.del("r")));
     let ended = waiting.end();
     assert_eq!((ended.code, &*ended.err), (0, ""));
 }

@@ -1,8 +1,10 @@
 //! Running commands, processes, and files of test scripts.
 
 use crate::scene::{Ended, Scene};
-use kit::{Child, Pipes};
+use kit::{Child, Pipes, Server};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -65,6 +67,11 @@ impl Running {
         line
     }
 
+    /// The next line of its stdout, which is JSON.
+    pub(crate) fn json_line(&mut self) -> Value {
+        serde_json::from_str(&self.line()).expect("JSON")
+    }
+
     /// The next line of its stderr.
     pub(crate) fn error_line(&mut self) -> String {
         let mut line = String::new();
@@ -92,10 +99,20 @@ pub(crate) fn that_ignores_nothing(command: &Command) -> Command {
 }
 
 fn by_env(option: &str, command: &Command) -> Command {
-    let mut env = Command::new("/usr/bin/env");
-    env.arg(option).arg(command.get_program()).args(command.get_args()).env_clear();
-    env.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    env
+    wrapped("/usr/bin/env", &[option], command)
+}
+
+/// `WRAPPER OPTIONS… COMMAND`, with the variables of the command.
+pub(crate) fn wrapped(wrapper: &str, options: &[&str], command: &Command) -> Command {
+    let mut outer = Command::new(wrapper);
+    outer.args(options).arg(command.get_program()).args(command.get_args());
+    outer.env_clear().envs(variables(command));
+    outer
+}
+
+/// The variables that the command sets.
+pub(crate) fn variables(command: &Command) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+    command.get_envs().filter_map(|(name, value)| Some((name, value?)))
 }
 
 /// The same command, which ignores these signals from its start, as under nohup(1).
@@ -141,6 +158,14 @@ pub(crate) fn stop(id: u32) {
 /// True if the process exists and is no zombie.
 pub(crate) fn is_alive(id: u32) -> bool {
     state(id).is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// The value of a lock with metadata.
+pub(crate) const WEB: &str = "0123456789abcdef0123456789abcdef:web-1:4711";
+
+/// Sets the key of a lock that `holder` holds, with a ttl of a minute.
+pub(crate) fn lock(node: &Server, key: &str, holder: &str) {
+    node.cmd(&["SET", key, holder, "PX", "60000"]);
 }
 
 /// Polls the condition, for at most `SOON`.

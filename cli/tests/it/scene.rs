@@ -1,6 +1,6 @@
 //! Runs commands and compares the transcript with a snapshot.
 
-use kit::{Child, Pipes, Server};
+use kit::{Child, Cluster, Pipes, Server};
 use regex::Regex;
 use snapbox::{Assert, Data};
 use std::io::Read;
@@ -63,6 +63,14 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
+    /// Starts this number of nodes, and a scene with them.
+    #[track_caller]
+    pub(crate) fn start(nodes: usize) -> (Cluster, Self) {
+        let nodes = Cluster::start(nodes);
+        let scene = Self::on(&nodes);
+        (nodes, scene)
+    }
+
     /// A scene with `nodes` in `QUORLOCK_NODES`, named [A], [B] and so on in the transcript.
     pub(crate) fn on(nodes: &[Server]) -> Self {
         let urls: Vec<String> = nodes.iter().map(Server::url).collect();
@@ -102,9 +110,21 @@ impl Scene {
         command
     }
 
+    /// Runs the command, without the transcript.
+    #[track_caller]
+    pub(crate) fn execute(&self, arguments: &[&str]) -> Ended {
+        Ended::of(&mut self.command(arguments))
+    }
+
+    /// The exit code of `status -q`: 0 if the lock is free, 1 if it is held.
+    #[track_caller]
+    pub(crate) fn status(&self, name: &str) -> i32 {
+        self.execute(&["status", "-q", name]).code
+    }
+
     /// Runs the command and appends its output and exit code to the transcript.
     pub(crate) fn run(&mut self, arguments: &[&str]) -> Ended {
-        let ended = Ended::of(&mut self.command(arguments));
+        let ended = self.execute(arguments);
         self.write("", arguments, &ended);
         ended
     }

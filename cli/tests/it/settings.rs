@@ -1,6 +1,6 @@
 //! Settings of a lock from options, variables and files, and their precedence.
 
-use crate::running::{Notes, Running};
+use crate::running::{Notes, Running, lock};
 use crate::scene::{Ended, Scene};
 use kit::{Cluster, Server};
 use rustix::process::Signal;
@@ -10,7 +10,7 @@ use std::fs;
 /// The JSON that `hold` prints, and the remaining ttl in ms on a node.
 fn held(scene: &Scene, node: &Server, options: &[&str]) -> (Value, i64) {
     let mut holding = Running::of(&mut scene.command(&[&["hold"], options, &["r"]].concat()));
-    let json = serde_json::from_str(&holding.line()).expect("JSON");
+    let json = holding.json_line();
     let ttl = node.pttl("r");
     holding.send(Signal::TERM);
     assert_eq!(holding.end().code, 0);
@@ -19,8 +19,7 @@ fn held(scene: &Scene, node: &Server, options: &[&str]) -> (Value, i64) {
 
 #[test]
 fn ttl_of_option_overrides_variable_and_file() {
-    let nodes = Cluster::start(1);
-    let scene = Scene::on(&nodes);
+    let (nodes, scene) = Scene::start(1);
     let file = tempfile::NamedTempFile::new().expect("a file");
     let text = format!("nodes = [{:?}]\nttl = \"40s\"\n", nodes[0].url());
     fs::write(file.path(), text).expect("it is written");
@@ -36,8 +35,7 @@ fn ttl_of_option_overrides_variable_and_file() {
 
 #[test]
 fn metadata_of_option_overrides_variable_and_default() {
-    let nodes = Cluster::start(1);
-    let scene = Scene::on(&nodes);
+    let (nodes, scene) = Scene::start(1);
     let holder = |scene: &Scene, options: &[&str]| {
         let (json, _) = held(scene, &nodes[0], options);
         let value = json["value"].as_str().expect("text").to_owned();
@@ -66,16 +64,14 @@ fn at_least_delays_other_clients() {
 #[test]
 fn wait_can_be_set_by_a_variable() {
     let nodes = Cluster::start(3);
-    for node in &nodes {
-        node.cmd(&["SET", "r", "0123456789abcdef0123456789abcdef", "PX", "60000"]);
-    }
+    nodes.iter().for_each(|node| lock(node, "r", "0123456789abcdef0123456789abcdef"));
     let scene = Scene::on(&nodes).with("QUORLOCK_WAIT", "200ms");
     for verb in [&["run", "r", "--", "/bin/true"][..], &["hold", "-E", "9", "r"]] {
-        let ended = Ended::of(&mut scene.command(verb));
+        let ended = scene.execute(verb);
         assert_eq!(ended.code, if verb[0] == "run" { 1 } else { 9 }, "{}", ended.err);
     }
     // The option overrides the variable.
     let scene = Scene::on(&nodes).with("QUORLOCK_WAIT", "1h");
-    let ended = Ended::of(&mut scene.command(&["run", "-w", "200ms", "r", "--", "/bin/true"]));
+    let ended = scene.execute(&["run", "-w", "200ms", "r", "--", "/bin/true"]);
     assert_eq!(ended.code, 1, "{}", ended.err);
 }

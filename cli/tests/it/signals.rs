@@ -1,10 +1,11 @@
 //! `run`: signals are forwarded to the command.
 
-use crate::running::{Notes, Running, eventually, pid, that_ignores, that_ignores_nothing};
+use crate::running::{
+    Notes, Running, eventually, pid, that_ignores, that_ignores_nothing, wrapped,
+};
 use crate::scene::{Ended, Scene};
 use kit::Cluster;
 use rustix::process::{Signal, kill_process};
-use std::process::Command;
 
 #[test]
 fn signals_are_forwarded_to_the_command() {
@@ -70,12 +71,8 @@ fn foreground_signals_are_forwarded_without_a_terminal() {
                   echo $PPID > $D/quorlock; echo > $D/ready; n=0; \
                   while [ ! -e $D/go ] && [ $n -lt 600 ]; do sleep 0.05; n=$((n + 1)); done; exit 4";
     let command = dir.command(&scene, &["run", "--foreground", "r"], script);
-    let mut setsid = Command::new("setsid");
-    let command = that_ignores_nothing(&command);
-    setsid.args(["--wait"]).arg(command.get_program()).args(command.get_args());
-    setsid.env_clear().env("PATH", "/usr/bin:/bin");
-    setsid.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let _running = Running::of(&mut setsid);
+    let _running =
+        Running::of(&mut wrapped("setsid", &["--wait"], &that_ignores_nothing(&command)));
     eventually("the traps are set", || dir.has("ready"));
     let heard = |name: &str| dir.read("heard").matches(name).count();
     for (number, (signal, name)) in (0..).zip([

@@ -1,5 +1,6 @@
 //! `status`: output and exit codes.
 
+use crate::running::{WEB, lock};
 use crate::scene::{Ended, Scene};
 use kit::{Child, Cluster, Pipes, Proxy, Server, eventually};
 use std::io::{BufRead, BufReader, Lines, Read};
@@ -8,18 +9,11 @@ use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// Writes a lock on a node as a client does, with a ttl of a minute.
-fn lock(node: &Server, key: &str, holder: &str) {
-    node.cmd(&["SET", key, holder, "PX", "60000"]);
-}
-
-const WEB: &str = "0123456789abcdef0123456789abcdef:web-1:4711";
 const CRON: &str = "fedcba9876543210fedcba9876543210";
 
 #[test]
 fn lock_is_free_held_or_unknown() {
-    let nodes = Cluster::start(3);
-    let mut scene = Scene::on(&nodes);
+    let (nodes, mut scene) = Scene::start(3);
     let mut status = || {
         scene.run(&["status", "backup"]);
         scene.run(&["status", "-q", "backup"]);
@@ -48,8 +42,7 @@ fn lock_is_free_held_or_unknown() {
 
 #[test]
 fn json_has_one_object_per_line() {
-    let nodes = Cluster::start(3);
-    let mut scene = Scene::on(&nodes);
+    let (nodes, mut scene) = Scene::start(3);
     lock(&nodes[0], "backup", WEB);
     lock(&nodes[1], "backup", WEB);
     nodes[2].kill();
@@ -128,8 +121,7 @@ impl Watch {
 
 #[test]
 fn watch_prints_each_change_and_polls_twice_per_second() {
-    let nodes = Cluster::start(1);
-    let scene = Scene::on(&nodes);
+    let (nodes, scene) = Scene::start(1);
     let mut text = Watch::start(&scene, &["status", "--watch", "backup"]);
     let mut json = Watch::start(&scene, &["status", "--watch", "--json", "backup"]);
     let mut both = |word: &str| {
@@ -159,8 +151,7 @@ fn watch_prints_each_change_and_polls_twice_per_second() {
 /// As in `quorlock status --watch backup | head -n 1`.
 #[test]
 fn watch_ends_when_its_reader_closes_the_pipe() {
-    let nodes = Cluster::start(1);
-    let scene = Scene::on(&nodes);
+    let (nodes, scene) = Scene::start(1);
     let (child, Pipes { stdout, .. }) =
         Child::spawn(&mut scene.command(&["status", "--watch", "a"]));
     let mut lines = BufReader::new(stdout).lines();

@@ -1,6 +1,9 @@
 //! Behaviour on a terminal: progress while waiting, and job control.
 
-use crate::running::{Notes, SOON, eventually, is_alive, stat, state, that_ignores_nothing};
+use crate::running::{
+    Notes, SOON, WEB, eventually, is_alive, lock, stat, state, that_ignores_nothing, variables,
+    wrapped,
+};
 use crate::scene::{Ended, Scene};
 use kit::Cluster;
 use rustix::process::{Signal, kill_process};
@@ -83,27 +86,18 @@ impl Drop for Terminal {
 
 /// The same command as the leader of a session on the terminal.
 fn in_session(command: &Command) -> Command {
-    let command = &that_ignores_nothing(command);
-    let mut setsid = Command::new("setsid");
-    setsid.args(["--ctty", "--wait"]).arg(command.get_program()).args(command.get_args());
-    let path = ("PATH".as_ref(), "/usr/bin:/bin".as_ref());
-    let variables = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
-    setsid.env_clear().envs(variables.chain([path]));
+    let mut setsid = wrapped("setsid", &["--ctty", "--wait"], &that_ignores_nothing(command));
+    setsid.env("PATH", "/usr/bin:/bin");
     setsid
 }
 
 #[test]
 fn run_shows_the_holder_while_waiting() {
-    let nodes = Cluster::start(3);
-    let scene = Scene::on(&nodes);
-    for node in &nodes {
-        node.cmd(&["SET", "r", "0123456789abcdef0123456789abcdef:web-1:4711", "PX", "60000"]);
-    }
+    let (nodes, scene) = Scene::start(3);
+    nodes.iter().for_each(|node| lock(node, "r", WEB));
     let waiting = Terminal::run(scene.command(&["run", "r", "--", "/bin/echo", "my turn"]));
     waiting.shows("quorlock: waiting (1s): r is held by web-1:4711");
-    for node in &nodes {
-        node.cmd(&["DEL", "r"]);
-    }
+    nodes.iter().for_each(|node| assert!(node.del("r")));
     let ended = waiting.end();
     assert_eq!(ended.code, 0);
     let parts: Vec<_> = ended.out.split('\r').filter(|part| !part.trim().is_empty()).collect();
@@ -118,19 +112,14 @@ fn run_shows_the_holder_while_waiting() {
 
 #[test]
 fn quiet_run_shows_no_progress_on_a_terminal() {
-    let nodes = Cluster::start(3);
-    let scene = Scene::on(&nodes);
+    let (nodes, scene) = Scene::start(3);
     for verb in [&["run", "-q"][..], &["lead", "--quiet"]] {
-        for node in &nodes {
-            node.cmd(&["SET", "r", "0123456789abcdef0123456789abcdef:web-1:4711", "PX", "60000"]);
-        }
+        nodes.iter().for_each(|node| lock(node, "r", WEB));
         let arguments = [verb, &["r", "--", "/bin/echo", "my turn"]].concat();
         let waiting = Terminal::run(scene.command(&arguments));
         // Longer than the delay of the progress line without the option.
         thread::sleep(Duration::from_secs(3));
-        for node in &nodes {
-            node.cmd(&["DEL", "r"]);
-        }
+        nodes.iter().for_each(|node| assert!(node.del("r")));
         let ended = waiting.end();
         assert_eq!((ended.code, &*ended.out), (0, "my turn\r\n"), "{verb:?}");
     }
@@ -162,7 +151,7 @@ fn foreground_command_gets_control_c_only_from_the_terminal() {
     let mut command = scene.command(&["run", "--foreground", "r", "--", "/usr/bin/setsid"]);
     let given = dir.command(&scene, &[], script);
     command.args(given.get_args().skip(1));
-    command.envs(given.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.envs(variables(&given));
     let mut terminal = Terminal::run(in_session(&command));
     let quorlock = dir.number("quorlock");
     terminal.type_in("\u{3}");

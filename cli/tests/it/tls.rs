@@ -1,6 +1,6 @@
 //! Nodes with TLS: certificates in files, by options, variables and a file of settings.
 
-use crate::scene::{Ended, Scene};
+use crate::scene::Scene;
 use kit::{Server, TlsFiles};
 use rcgen::{CertifiedKey, KeyPair, generate_simple_self_signed};
 use std::fs;
@@ -45,9 +45,7 @@ fn certificate_files_come_from_options_variables_or_file() {
     let scene = Scene::default().with("QUORLOCK_RESTART_GUARD", "observed");
     let scene = scene.with("QUORLOCK_NODE_TIMEOUT", "2s");
     let scene = scene.with("QUORLOCK_CONNECT_TIMEOUT", "10s");
-    let check = |scene: &Scene, options: &[&str]| {
-        Ended::of(&mut scene.command(&[&["check"], options].concat()))
-    };
+    let check = |scene: &Scene, options: &[&str]| scene.execute(&[&["check"], options].concat());
     let node = ["--node", &url];
     let all = ["--cacert", ca, "--cert", cert, "--key", key];
     let ended = check(&scene, &[node, [all[0], all[1]]].concat());
@@ -64,7 +62,7 @@ fn certificate_files_come_from_options_variables_or_file() {
     assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
     let scene = scene.with("QUORLOCK_NODES", &url).with("QUORLOCK_TLS_CA_CERT_FILE", ca);
     let scene = scene.with("QUORLOCK_TLS_CERT_FILE", cert).with("QUORLOCK_TLS_KEY_FILE", key);
-    let ended = Ended::of(&mut scene.command(&["run", "r", "--", "/bin/true"]));
+    let ended = scene.execute(&["run", "r", "--", "/bin/true"]);
     assert_eq!((ended.code, &*ended.err), (0, ""));
     // The option overrides the variable.
     assert_eq!(check(&scene, &["--cacert", cert]).code, 69);
@@ -104,7 +102,7 @@ fn check_reports_a_wrong_scheme() {
     let plain = Server::start();
     let scene = Scene::default().with("QUORLOCK_CONNECT_TIMEOUT", "1s");
     let scene = scene.with("QUORLOCK_NODES", &format!("rediss://{}", plain.addr()));
-    let ended = Ended::of(&mut scene.command(&["check", "--cacert", text(&own.cert)]));
+    let ended = scene.execute(&["check", "--cacert", text(&own.cert)]);
     assert!(ended.out.contains("not speak TLS"), "{}", ended.out);
     if !Server::builder().knows_tls() {
         return;
@@ -112,6 +110,6 @@ fn check_reports_a_wrong_scheme() {
     let files = TlsFiles { cert: own.cert.clone(), key: own.key, ca: own.cert };
     let server = Server::builder().tls(files).start();
     let scene = scene.with("QUORLOCK_NODES", &server.url_tls().replace("rediss", "redis"));
-    let ended = Ended::of(&mut scene.command(&["run", "-n", "r", "--", "/bin/true"]));
+    let ended = scene.execute(&["run", "-n", "r", "--", "/bin/true"]);
     assert!(ended.err.contains("if it speaks TLS, use rediss://"), "{}", ended.err);
 }

@@ -2,8 +2,7 @@
 
 use super::words::number;
 use crate::record::{
-    Breach, BreachKind, Call, End, Fault, Fencing, Findings, Hold, Overlap, Run, Setting, Stretch,
-    Verb,
+    Breach, BreachKind, Call, End, Fault, Fencing, Hold, Overlap, Run, Setting, Stretch, Verb,
 };
 
 const MICROSECOND: u64 = 1_000;
@@ -65,12 +64,7 @@ pub(super) fn empty() -> Run {
             made_at: "2025-03-14 09:26 UTC".into(),
         },
         stretches: vec![Stretch { nodes: 5, from: 0 }],
-        holds: Vec::new(),
-        faults: Vec::new(),
-        skipped: Vec::new(),
-        calls: Vec::new(),
-        fencing: Fencing::default(),
-        findings: Findings::default(),
+        ..Run::default()
     }
 }
 

@@ -1,11 +1,11 @@
 //! What docs/METRICS.md says is what there is, and the alerts ask for nothing else.
 
+use super::HOUR;
 use super::recorder::{Family, Recorder};
-use super::{HOUR, ready};
-use crate::{SOON, builder, eventually, ms};
+use crate::{SOON, builder, connected, eventually, is_down, ms};
 use kit::Cluster;
 use metrics::{Unit, set_default_local_recorder};
-use quorlock::{NodeState, RestartGuard};
+use quorlock::RestartGuard;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::time::timeout;
 
@@ -43,7 +43,7 @@ fn rows() -> BTreeMap<String, Row> {
 async fn everything(recorder: &Recorder) {
     let cluster = Cluster::start(3);
     let settings = builder(&cluster).restart_guard(RestartGuard::Off).ttl(ms(6_000));
-    let redlock = ready(settings).await;
+    let redlock = connected(settings).await;
     let kept = redlock.acquire("kept").class("job").auto_extend(HOUR).await.expect("free");
     kept.extend(HOUR / 2).await.expect("nodes are up");
     let lost = redlock.acquire("lost").class("job").auto_extend(HOUR).await.expect("free");
@@ -53,14 +53,13 @@ async fn everything(recorder: &Recorder) {
         recorder.count("quorlock_renewals_total", &[("result", "renewed")]) > 0
     })
     .await;
-    eventually("the key is everywhere", || cluster.iter().all(|node| node.get("kept").is_some()))
-        .await;
+    eventually("the key is everywhere", || cluster.all_have("kept")).await;
     cluster.iter().for_each(|node| {
         node.del("lost");
     });
     timeout(SOON, lost.lost()).await.expect("told");
     cluster[2].kill();
-    eventually("it is down", || matches!(redlock.nodes()[2].state(), NodeState::Down(_))).await;
+    eventually("it is down", || is_down(&redlock, 2)).await;
     kept.release().await.expect("two of three");
     eventually("it is owed one", || recorder.count("quorlock_releases_owed", &[]) == 1).await;
     eventually("it cannot be connected to", || {

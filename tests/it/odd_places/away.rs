@@ -1,24 +1,17 @@
 //! Nodes that are not there yet, or not there for a moment.
 
-use crate::{MAX_TTL, SOON, client, eventually, ms};
+use crate::{SOON, all_down, all_up, client, eventually, ms, through};
 use kit::{Cluster, Proxy};
-use quorlock::{
-    AcquireError, Builder, NodeInfo, NodeState, Redlock, ReleaseOutcome, RestartGuard, RetryPolicy,
-};
+use quorlock::{AcquireError, ReleaseOutcome, RestartGuard, RetryPolicy};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
 const LONG: Duration = Duration::from_mins(3);
 
-fn through(proxies: &[Proxy]) -> Builder {
-    let builder = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).max_ttl(MAX_TTL);
-    builder.node_timeout(ms(1_000)).ttl(ms(60_000))
-}
-
 #[tokio::test]
 async fn a_wait_for_the_first_connections_ends_with_the_wait_and_not_with_the_connecting() {
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let proxies = cluster.proxies();
     for proxy in &proxies {
         proxy.hold_connects(true);
     }
@@ -36,7 +29,7 @@ async fn a_wait_for_the_first_connections_ends_with_the_wait_and_not_with_the_co
 #[tokio::test]
 async fn what_was_released_while_nobody_could_be_told_is_asked_after_with_the_next_connection() {
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let proxies = cluster.proxies();
     let redlock = through(&proxies).build().expect("good settings");
     let theirs = client(&cluster);
     let held = theirs.acquire("r").ttl(LONG * 2).wait(SOON).await.expect("free");
@@ -49,8 +42,7 @@ async fn what_was_released_while_nobody_could_be_told_is_asked_after_with_the_ne
         proxy.refuse(true);
     }
     proxies.iter().for_each(Proxy::reset);
-    let is_down = |node: &NodeInfo| matches!(node.state(), NodeState::Down(_));
-    eventually("all are away", || redlock.nodes().iter().all(is_down)).await;
+    eventually("all are away", || all_down(&redlock)).await;
     assert_eq!(held.release().await, Ok(ReleaseOutcome::Released));
     proxies.iter().for_each(Proxy::heal);
     let had = timeout(LONG / 2, waiting).await.expect("it asks again").expect("no panic");
@@ -61,7 +53,7 @@ async fn what_was_released_while_nobody_could_be_told_is_asked_after_with_the_ne
 #[tokio::test]
 async fn what_was_given_up_before_the_first_connection_is_never_written() {
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let proxies = cluster.proxies();
     // Its command waits for the connection, and the attempt succeeds without it. A guard would wait for it: all nodes are
     // young.
     proxies[2].hold_connects(true);
@@ -70,9 +62,8 @@ async fn what_was_given_up_before_the_first_connection_is_never_written() {
     let lease = redlock.try_acquire("r").await.expect("two others");
     assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
     proxies[2].heal();
-    let is_up = |node: &NodeInfo| *node.state() == NodeState::Up;
-    eventually("it is connected to", || redlock.nodes().iter().all(is_up)).await;
+    eventually("it is connected to", || all_up(&redlock)).await;
     redlock.close().await.expect("nothing is owed");
-    assert!(!cluster[2].info("commandstats").contains_key("cmdstat_set"), "it was written");
+    assert_eq!(cluster[2].calls("set"), 0, "it was written");
     assert!(cluster.is_empty());
 }

@@ -1,27 +1,20 @@
 //! `close()` in every state that a client can be in.
 
-use crate::{MAX_TTL, SOON, builder, client, eventually, ms};
+use crate::{SOON, builder, client, eventually, granted_by_all, ms, through};
 use kit::{Cluster, Direction, Proxy, Server};
 use quorlock::{AcquireError, CloseError, Loss, Redlock, ReleaseOutcome, RetryPolicy};
-use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
 /// Much longer than any close takes.
-const LONG: Duration = Duration::from_mins(2);
+pub(super) const LONG: Duration = Duration::from_mins(2);
 
 fn tasks() -> usize {
     Handle::current().metrics().num_alive_tasks()
 }
 
-/// The connections that clients have to `node`, but for those of the kit, which come by another way.
-fn connections(node: &Server) -> usize {
-    let list = redis::from_redis_value::<String>(node.cmd(&["CLIENT", "LIST"])).expect("a text");
-    list.lines().filter(|line| line.contains(" addr=127.0.0.1:")).count()
-}
-
-async fn close(redlock: &Redlock) -> Result<(), CloseError> {
+pub(super) async fn close(redlock: &Redlock) -> Result<(), CloseError> {
     timeout(LONG, redlock.close()).await.expect("close() ends within its bound")
 }
 
@@ -37,26 +30,28 @@ async fn expect_clean(cluster: &Cluster, redlock: &Redlock) {
 
 async fn expect_nothing_runs(cluster: &Cluster) {
     eventually("its tasks have ended", || tasks() == 0).await;
-    let is_left = |node: &Server| node.is_running() && connections(node) == 0;
+    let is_left = |node: &Server| node.is_running() && node.clients().is_empty();
     eventually("its connections are closed", || cluster.iter().all(is_left)).await;
 }
 
-/// Closes a client that owes releases to exactly these nodes.
-async fn expect_owed(redlock: &Redlock, nodes: &[Server]) {
-    let error = close(redlock).await.expect_err("somebody is owed something");
-    let named: BTreeSet<_> = error.undelivered().iter().map(|(name, _)| name.clone()).collect();
-    assert_eq!(named, nodes.iter().map(|node| node.addr().to_string()).collect(), "{error}");
+/// Closes a client with `releases` pending releases for each of exactly these nodes.
+async fn expect_pending(redlock: &Redlock, nodes: &[Server], releases: usize) {
+    let error = close(redlock).await.expect_err("releases are pending");
+    let expected: Vec<_> = nodes.iter().map(|node| (node.addr().to_string(), releases)).collect();
+    assert_eq!(error.undelivered(), expected, "{error}");
     assert_eq!(error.attempts(), 0, "{error}");
+    let names: Vec<_> = expected.iter().map(|(name, _)| format!("{name} ({releases})")).collect();
+    let pending = names.join(", ");
+    let text = format!("closed before all releases were delivered; pending: {pending}");
+    assert_eq!(error.to_string(), text);
 }
 
-fn through(proxies: &[Proxy]) -> Redlock {
-    let builder = Redlock::builder().nodes(proxies.iter().map(Proxy::url)).max_ttl(MAX_TTL);
-    let builder = builder.node_timeout(ms(1_000)).ttl(ms(60_000)).connect_timeout(LONG);
-    builder.build().expect("good settings")
+fn patient_through(proxies: &[Proxy]) -> Redlock {
+    through(proxies).ttl(ms(60_000)).connect_timeout(LONG).build().expect("good settings")
 }
 
 /// A client whose `close()` takes its time.
-fn patient(cluster: &Cluster) -> Redlock {
+pub(super) fn patient(cluster: &Cluster) -> Redlock {
     builder(cluster).connect_timeout(LONG).build().expect("good settings")
 }
 
@@ -66,19 +61,18 @@ async fn one_that_was_never_used_asks_nobody() {
     let redlock = patient(&cluster);
     expect_clean(&cluster, &redlock).await;
     for node in &cluster {
-        let log = node.info("commandstats");
-        assert!(!log.contains_key("cmdstat_hello"), "somebody has connected");
+        assert_eq!(node.calls("hello"), 0, "a client has connected");
     }
 }
 
 #[tokio::test]
 async fn one_that_is_connecting_refuses_who_waits_for_that() {
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
+    let proxies = cluster.proxies();
     for proxy in &proxies {
         proxy.hold_connects(true);
     }
-    let redlock = through(&proxies);
+    let redlock = patient_through(&proxies);
     let waits = [redlock.try_acquire("a"), redlock.acquire("b"), redlock.acquire_all(["c", "d"])];
     let waits = waits.map(|acquire| tokio::spawn(acquire));
     let ready = redlock.clone();
@@ -127,7 +121,7 @@ async fn one_whose_nodes_hang_names_them_and_delivers_when_they_go_on() {
         }
         cluster.iter().take(hung).for_each(Server::stop);
         drop(dropped);
-        expect_owed(&redlock, &cluster[..hung]).await;
+        expect_pending(&redlock, &cluster[..hung], 2).await;
         assert_eq!(held.loss(), Some(Loss::Closed));
         cluster.iter().take(hung).for_each(Server::cont);
         eventually("what was owed is delivered", || cluster.is_empty()).await;
@@ -143,11 +137,10 @@ async fn one_whose_nodes_hang_names_them_and_delivers_when_they_go_on() {
 async fn one_whose_node_is_gone_names_it_only_if_it_is_owed_something() {
     let cluster = Cluster::start_with(3, &Server::builder().durable());
     let owing = client(&cluster);
-    let lease = owing.acquire("r").wait(SOON).await.expect("free");
-    eventually("all have granted", || lease.report().granted() == 3).await;
+    let lease = granted_by_all(&owing, "r").await;
     cluster[0].kill();
     drop(lease);
-    expect_owed(&owing, &cluster[..1]).await;
+    expect_pending(&owing, &cluster[..1], 1).await;
     eventually("the others are told", || cluster.is_empty()).await;
 
     let clean = patient(&cluster);
@@ -170,8 +163,8 @@ async fn one_whose_node_is_gone_names_it_only_if_it_is_owed_something() {
 #[tokio::test]
 async fn whoever_waits_is_refused_wherever_it_stands() {
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
-    let (redlock, theirs) = (through(&proxies), patient(&cluster));
+    let proxies = cluster.proxies();
+    let (redlock, theirs) = (patient_through(&proxies), patient(&cluster));
     let held = theirs.acquire("held").wait(SOON).await.expect("free");
     redlock.ready().await.expect("there is a runtime");
     let acquire = |resource: &str| redlock.acquire(resource).wait(LONG);
@@ -205,8 +198,8 @@ async fn whoever_waits_is_refused_wherever_it_stands() {
 #[tokio::test]
 async fn leases_end_whatever_is_being_done_with_them() {
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
-    let redlock = through(&proxies);
+    let proxies = cluster.proxies();
+    let redlock = patient_through(&proxies);
     let acquire = |resource: &str| redlock.acquire(resource).wait(SOON);
     let plain = acquire("plain").await.expect("free");
     let kept_up = acquire("kept up").ttl(ms(20_000)).auto_extend_forever().await.expect("free");
@@ -266,8 +259,8 @@ async fn what_is_to_stand_for_a_time_stands_and_nobody_owns_it() {
 #[tokio::test]
 async fn twice_at_once_and_dropped_half_way_it_is_closed_all_the_same() {
     let cluster = Cluster::start(3);
-    let proxies: Vec<_> = cluster.iter().map(|node| Proxy::start(node.addr())).collect();
-    let (twice, half) = (through(&proxies), through(&proxies));
+    let proxies = cluster.proxies();
+    let (twice, half) = (patient_through(&proxies), patient_through(&proxies));
     let leases = [
         twice.acquire("a").wait(SOON).await.expect("free"),
         half.acquire("b").wait(SOON).await.expect("free"),

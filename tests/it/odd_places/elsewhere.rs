@@ -1,31 +1,12 @@
 //! `close()` on another runtime than that of the acquires, and on none.
 
-use crate::{SOON, builder, client, eventually};
+use super::closing::{LONG, close, patient};
+use crate::{SOON, client, current_thread, eventually, multi_thread};
 use kit::Cluster;
-use quorlock::{AcquireError, Redlock};
+use quorlock::AcquireError;
 use std::thread;
-use std::time::Duration;
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::runtime::Handle;
 use tokio::time::timeout;
-
-const LONG: Duration = Duration::from_mins(2);
-
-fn current_thread() -> Runtime {
-    Builder::new_current_thread().enable_all().build().expect("a runtime")
-}
-
-fn multi_thread() -> Runtime {
-    Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
-}
-
-async fn close(redlock: &Redlock) -> Result<(), quorlock::CloseError> {
-    timeout(LONG, redlock.close()).await.expect("close() ends within its bound")
-}
-
-/// A client whose `close()` takes its time.
-fn patient(cluster: &Cluster) -> Redlock {
-    builder(cluster).connect_timeout(SOON).build().expect("good settings")
-}
 
 fn tasks(runtime: &Handle) -> usize {
     runtime.metrics().num_alive_tasks()
@@ -35,7 +16,7 @@ fn tasks(runtime: &Handle) -> usize {
 fn on_another_runtime_everything_of_the_first_ends() {
     let cluster = Cluster::start(3);
     let redlock = patient(&cluster);
-    let (first, second) = (multi_thread(), current_thread());
+    let (first, second) = (multi_thread(1), current_thread());
     let lease = first.block_on(async { redlock.acquire("r").wait(SOON).await }).expect("free");
     let waiting = first.spawn(redlock.acquire("r").wait(LONG));
     let unpolled = {
@@ -98,7 +79,7 @@ fn after_its_runtime_was_shut_down_what_is_owed_goes_by_another() {
 fn outside_of_runtimes_it_ends_at_once_and_what_is_owed_goes_by_the_one_that_lives() {
     let cluster = Cluster::start(3);
     let redlock = client(&cluster);
-    let first = multi_thread();
+    let first = multi_thread(1);
     let lease = first.block_on(async { redlock.acquire("r").wait(SOON).await }).expect("free");
     let said = thread::scope(|scope| {
         let closing = scope.spawn(|| futures::executor::block_on(redlock.close()));

@@ -1,8 +1,8 @@
 //! Servers that read their data back when a connection to them is made anew.
 
-use crate::{SOON, eventually, ms};
+use crate::{SOON, builder, eventually, is_down, is_up, ms, state};
 use kit::{Cluster, Server};
-use quorlock::{NodeState, Redlock, ReleaseOutcome};
+use quorlock::{NodeState, ReleaseOutcome};
 use std::sync::Arc;
 
 /// So many keys, each of which takes so long to be read: about 3 s. Clients are answered after every
@@ -16,17 +16,16 @@ async fn a_server_that_loads_at_the_set_up_is_tried_again_and_counts_once_it_has
     let cluster = Arc::new(Cluster::start_with(3, &setup));
     let fill = format!("for i = 1, {KEYS} do redis.call('SET', 'k' .. i, 'x') end");
     cluster[0].cmd(&["EVAL", &fill, "0"]);
-    let redlock = Redlock::builder().nodes(cluster.urls()).node_timeout(ms(1_000));
-    let redlock = redlock.ttl(ms(50_000)).trust_persistence(true).build().expect("good settings");
+    let redlock =
+        builder(&cluster).ttl(ms(50_000)).trust_persistence(true).build().expect("good settings");
     let kept = redlock.acquire("kept").wait(SOON).await.expect("free");
     let dropped = redlock.acquire("dropped").wait(SOON).await.expect("free");
     for lease in [&kept, &dropped] {
         eventually("all have granted", || lease.report().granted() == 3).await;
     }
-    let state = || redlock.nodes()[0].state().clone();
 
     cluster[0].kill();
-    eventually("it is gone", || matches!(state(), NodeState::Down(_))).await;
+    eventually("it is gone", || is_down(&redlock, 0)).await;
     // The release is owed to it, and it has the key when it comes back.
     drop(dropped);
     let servers = cluster.clone();
@@ -34,14 +33,14 @@ async fn a_server_that_loads_at_the_set_up_is_tried_again_and_counts_once_it_has
     let is_loading = |why: String| why.contains("LOADING");
     eventually(
         "it loads, and is said to",
-        || matches!(state(), NodeState::Down(why) if is_loading(why.to_string())),
+        || matches!(state(&redlock, 0), NodeState::Down(why) if is_loading(why.to_string())),
     )
     .await;
     let meanwhile = redlock.try_acquire("meanwhile").await.expect("two others");
     kept.extend(ms(55_000)).await.expect("two others hold it");
 
     restarting.await.expect("it comes back");
-    eventually("it is up", || state() == NodeState::Up).await;
+    eventually("it is up", || is_up(&redlock, 0)).await;
     assert!(redlock.nodes()[0].version().is_some(), "it has told what it is");
     eventually("what was owed is delivered", || cluster[0].get("dropped").is_none()).await;
     let lease = redlock.try_acquire("r").await.expect("free");

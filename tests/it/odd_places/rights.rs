@@ -1,6 +1,6 @@
 //! Users who may run everything but one command: on one node of three, and on all.
 
-use crate::{MAX_TTL, SOON, eventually, ms};
+use crate::{SOON, builder_of, eventually, ms};
 use futures::future::join_all;
 use kit::{Cluster, Server};
 use quorlock::{Lease, Redlock, ReleaseOutcome};
@@ -38,7 +38,7 @@ const TTL: Duration = ms(12_000);
 /// More commands in a second, of all clients together, are a loop without a pause. What a node refuses
 /// is repeated twice a second and more: a few releases of some clients, each with what it does in its
 /// script.
-const MOST_PER_SECOND: usize = 2_000;
+const MOST_PER_SECOND: u64 = 2_000;
 
 fn user(command: &str) -> String {
     format!("no-{}", command.replace('|', "-"))
@@ -70,9 +70,9 @@ fn without(cluster: &Cluster, command: &str, nodes: usize) -> Redlock {
     let url = |(at, node): (usize, &Server)| {
         if at < nodes { format!("redis://{user}:{PASSWORD}@{}", node.addr()) } else { node.url() }
     };
-    let builder = Redlock::builder().nodes(cluster.iter().enumerate().map(url)).ttl(TTL);
-    let builder = builder.key_prefix(format!("{user}:")).max_ttl(MAX_TTL);
-    builder.node_timeout(ms(1_000)).connect_timeout(ms(5_000)).build().expect("good settings")
+    let builder = builder_of(cluster.iter().enumerate().map(url)).ttl(TTL);
+    let builder = builder.key_prefix(format!("{user}:")).connect_timeout(ms(5_000));
+    builder.build().expect("good settings")
 }
 
 /// The keys of locks (and not of counters) with the prefix for `command`, on each node.
@@ -86,17 +86,8 @@ fn keys(cluster: &Cluster, command: &str) -> Vec<Vec<String>> {
     cluster.iter().map(texts).collect()
 }
 
-/// How many commands the servers were asked for, and those that they refused.
-fn asked_for(cluster: &Cluster) -> usize {
-    let count = |stat: &str, field: &str| -> usize {
-        let value = stat.split(',').find_map(|pair| pair.strip_prefix(field)?.strip_prefix('='));
-        value.map_or(0, |value| value.parse().unwrap_or(0))
-    };
-    let of_node = |node: &Server| -> usize {
-        let stats = node.info("commandstats");
-        stats.values().map(|stat| count(stat, "calls") + count(stat, "rejected_calls")).sum()
-    };
-    cluster.iter().map(of_node).sum()
+fn asked_for(cluster: &Cluster) -> u64 {
+    cluster.iter().map(Server::all_calls).sum()
 }
 
 async fn release(lease: Lease, what: &str) {

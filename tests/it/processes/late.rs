@@ -84,6 +84,6 @@ async fn a_holder_stopped_past_its_deadline_knows_it_and_its_late_write_is_refus
     assert!(write(&resource, second, "again").await, "the holder may write more than once");
     assert_eq!(child.wait(SOON), Some(0));
     lease.release().await.expect("nodes are up");
-    let is_free = || cluster.iter().all(|node| node.get("r").is_none());
+    let is_free = || cluster.none_has("r");
     eventually("nothing is held", is_free).await;
 }

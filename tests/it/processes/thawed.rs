@@ -1,9 +1,9 @@
 //! A process that was frozen while the servers closed its idle connections.
 
 use super::late::told;
-use crate::{SOON, eventually, ms};
+use crate::{SOON, all_up, eventually, ms};
 use kit::{Child, Cluster, Pipes, Server};
-use quorlock::{NodeState, Redlock};
+use quorlock::Redlock;
 use std::io::{BufReader, Write};
 use std::process::Command;
 
@@ -26,14 +26,13 @@ fn locker() {
         let redlock = Redlock::builder().nodes(nodes.split(',')).node_timeout(ms(2_000)).build();
         let redlock = redlock.expect("good settings");
         for _ in 0..=ROUNDS {
-            let is_up = |node: &quorlock::NodeInfo| *node.state() == NodeState::Up;
             let tried = redlock.try_acquire("r").await;
             let outcome = match &tried {
                 Ok(_) => "acquired".to_owned(),
                 Err(error) => error.to_string(),
             };
             drop(tried);
-            eventually("all are up", || redlock.nodes().iter().all(is_up)).await;
+            eventually("all are up", || all_up(&redlock)).await;
             println!("outcome {outcome}");
             // The parent freezes the process here.
             let mut line = String::new();
@@ -50,15 +49,11 @@ async fn outcomes(threads: &str) -> Vec<String> {
     command.env(NODES, cluster.urls().join(",")).env(THREADS, threads);
     let (child, Pipes { mut stdin, stdout, stderr: _ }) = Child::spawn(&mut command);
     let mut lines = BufReader::new(stdout);
-    let connections = |node: &Server| {
-        let list = redis::from_redis_value::<String>(node.cmd(&["CLIENT", "LIST"]));
-        list.expect("a text").matches(" addr=127.0.0.1:").count()
-    };
     assert_eq!(told(&mut lines, "outcome "), "acquired");
     let mut outcomes = Vec::new();
     for _ in 0..ROUNDS {
         child.stop();
-        let are_closed = || cluster.iter().all(|node| connections(node) == 0);
+        let are_closed = || cluster.iter().all(|node| node.clients().is_empty());
         eventually("the servers have closed all connections", are_closed).await;
         stdin.write_all(b"go on\n").expect("it reads");
         child.cont();

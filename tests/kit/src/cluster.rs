@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::slice::{Iter, IterMut};
 use std::thread::{self, ScopedJoinHandle};
 
-use crate::{Server, ServerBuilder};
+use crate::{Proxy, Server, ServerBuilder};
 
 /// Several independent servers, the nodes of a Redlock.
 ///
@@ -58,6 +58,26 @@ impl Cluster {
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
         self.servers.iter().map(Server::url).collect()
+    }
+
+    /// A proxy before each server.
+    #[must_use = "a proxy that is dropped ends"]
+    pub fn proxies(&self) -> Vec<Proxy> {
+        self.servers.iter().map(|server| Proxy::start(server.addr())).collect()
+    }
+
+    /// Whether every server holds the string `key`.
+    #[track_caller]
+    #[must_use]
+    pub fn all_have(&self, key: impl AsRef<[u8]>) -> bool {
+        self.servers.iter().all(|server| server.get(&key).is_some())
+    }
+
+    /// Whether no server holds the string `key`.
+    #[track_caller]
+    #[must_use]
+    pub fn none_has(&self, key: impl AsRef<[u8]>) -> bool {
+        self.servers.iter().all(|server| server.get(&key).is_none())
     }
 
     /// The [`Server::keys`] of each server, in order; none for a server that is killed or stopped.

@@ -80,17 +80,53 @@ impl Server {
         fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
-    /// How often a command was called on this server, by its name in small letters. A script's are among them.
+    /// Calls of `command`, a name in small letters, those of scripts included.
+    #[track_caller]
+    #[must_use]
     pub fn calls(&self, command: &str) -> u64 {
+        self.command_stat(command, "calls")
+    }
+
+    /// Calls of `command` that the server rejected before they ran.
+    #[track_caller]
+    #[must_use]
+    pub fn rejected_calls(&self, command: &str) -> u64 {
+        self.command_stat(command, "rejected_calls")
+    }
+
+    /// Calls of all commands, those of scripts and the rejected ones included. [`reset_stats`](Self::reset_stats) sets
+    /// this to 0.
+    #[track_caller]
+    #[must_use]
+    pub fn all_calls(&self) -> u64 {
         let stats = self.info("commandstats");
-        let stats = stats.get(&format!("cmdstat_{command}")).map_or("", String::as_str);
-        stats.split([',', '=']).nth(1).unwrap_or("0").parse().expect("a number")
+        stats.values().map(|stats| stat(stats, "calls") + stat(stats, "rejected_calls")).sum()
+    }
+
+    /// Sets the numbers of calls to 0.
+    #[track_caller]
+    pub fn reset_stats(&self) {
+        self.query::<()>(&command(&["CONFIG", "RESETSTAT"]));
+    }
+
+    /// The lines of `CLIENT LIST` for connections over TCP. The kit connects through a unix socket.
+    #[track_caller]
+    #[must_use]
+    pub fn clients(&self) -> Vec<String> {
+        let text: String = self.query(&command(&["CLIENT", "LIST"]));
+        text.lines().filter(|line| line.contains(" addr=127.0.0.1:")).map(str::to_owned).collect()
     }
 
     /// Deletes all keys of all databases.
     #[track_caller]
     pub fn flushall(&self) {
         self.query::<()>(&command(&["FLUSHALL"]));
+    }
+
+    #[track_caller]
+    fn command_stat(&self, command: &str, field: &str) -> u64 {
+        let stats = self.info("commandstats");
+        stats.get(&format!("cmdstat_{command}")).map_or(0, |stats| stat(stats, field))
     }
 
     #[track_caller]
@@ -129,6 +165,12 @@ impl Server {
         }
         Ok(connection)
     }
+}
+
+/// A field of a line of `INFO commandstats`: `calls=21,usec=175,rejected_calls=0`.
+fn stat(stats: &str, field: &str) -> u64 {
+    let number = stats.split(',').find_map(|pair| pair.strip_prefix(field)?.strip_prefix('='));
+    number.map_or(0, |number| number.parse().expect("a number"))
 }
 
 fn command<A: AsRef<[u8]>>(args: &[A]) -> Cmd {

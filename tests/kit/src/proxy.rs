@@ -140,6 +140,13 @@ impl Proxy {
         self.ask(Relay::close);
     }
 
+    /// Forwards nothing more on the live connections, in either direction, as a gateway does that has lost
+    /// its table of connections. Both sides see silence until the proxy ends, and [`live`](Self::live)
+    /// does not count them. Connections made afterwards work.
+    pub fn forget(&self) {
+        self.ask(Relay::forget);
+    }
+
     /// Forwards only the first `bytes` bytes of the next chunk of replies, on whichever connection
     /// it arrives, then resets that connection. `0` loses the whole reply after the command ran. A
     /// chunk is what one `read` returns: all replies to a pipeline, as a rule. A chunk that a black

@@ -25,6 +25,8 @@ pub(crate) struct Relay {
     sleeper: UnixStream,
     inbox: Receiver<Command>,
     connections: Vec<Connection>,
+    /// Open, and neither read nor written to.
+    forgotten: Vec<Connection>,
     requests: Wire,
     replies: Wire,
     cut_next_reply: Option<usize>,
@@ -59,6 +61,7 @@ impl Relay {
             sleeper,
             inbox,
             connections: Vec::new(),
+            forgotten: Vec::new(),
             requests: Wire::default(),
             replies: Wire::default(),
             cut_next_reply: None,
@@ -145,6 +148,10 @@ impl Relay {
     pub(crate) fn close(&mut self) {
         let buffer = &mut self.buffer;
         self.connections.drain(..).for_each(|connection| connection.close(buffer));
+    }
+
+    pub(crate) fn forget(&mut self) {
+        self.forgotten.append(&mut self.connections);
     }
 
     pub(crate) fn end(&mut self) {

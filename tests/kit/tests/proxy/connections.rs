@@ -44,6 +44,20 @@ fn close_ends_both_sides_in_order() {
 }
 
 #[test]
+fn forget_silences_live_connections_only() {
+    let line = Line::open();
+    passes(&line.client, &line.server);
+    line.proxy.forget();
+    assert_eq!(line.proxy.live(), 0);
+    sends(&line.client, "request");
+    receives_nothing(&line.server);
+    sends(&line.server, "reply");
+    receives_nothing(&line.client);
+    let (client, server) = line.another();
+    passes(&client, &server);
+}
+
+#[test]
 fn a_reset_by_one_side_reaches_the_other() {
     let line = Line::open();
     passes(&line.client, &line.server);
