@@ -1,4 +1,4 @@
-//! What a fencing token costs: `cargo bench --bench fencing [-- part-of-a-row's-name]`.
+//! Cost of a fencing token: `cargo bench --bench fencing [-- part-of-a-row's-name]`.
 //!
 //! Acquires with and without a token take turns in slices of a second on the same five servers, so that
 //! both meet the same machine. Ends with an error if a token takes a second round more often than it

@@ -249,10 +249,6 @@ impl Coordinator {
         }
     }
 
-    pub fn has_completions(&self) -> bool {
-        !self.completions.is_empty()
-    }
-
     /// Requests that have ended. The caller completes them once it has left the coordinator.
     pub fn take_completions(&mut self, into: &mut Vec<Done>) {
         into.append(&mut self.completions);

@@ -1,4 +1,6 @@
-//! Where the coordinator of a client could run: `cargo bench --bench drivers [-- part-of-a-row's-name]`.
+//! Where the coordinator of a client could run: `cargo bench --bench drivers -- all [rounds]`, or a part of a row's name
+//! (runtime-tasks-microseconds, such as `multi-8-500`) instead of `all`. Without an argument it only prints a line, so that
+//! `make bench` does not include a prototype.
 //!
 //! Three drivers run single-key acquires and releases with the modules `protocol` and `wire` of the library, beside the
 //! library itself ("today"). All take turns of half a second in one run. Ratios are medians over paired turns.
@@ -26,7 +28,6 @@ mod wire;
 use engine::{Engine, NAMES, Stats};
 use kit::{Cluster, Direction, Proxy};
 use rustix::time::{ClockId, clock_gettime};
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -175,7 +176,10 @@ fn row(is_multi: bool, tasks: usize, round_trip: Duration, rounds: usize) {
 fn main() {
     let args: Vec<_> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
     let rounds = args.iter().find_map(|arg| arg.parse().ok()).unwrap_or(10);
-    let only = args.iter().find(|arg| arg.parse::<u64>().is_err()).cloned().unwrap_or_default();
+    let Some(only) = args.iter().find(|arg| arg.parse::<u64>().is_err()) else {
+        println!("drivers: skipped; measure them with `cargo bench --bench drivers -- all`");
+        return;
+    };
     println!(
         "| runtime | tasks | round trip ms | driver | cycles/s | ratio | CPU us | ratio | switches | longest turn ms | failures |"
     );
@@ -185,7 +189,7 @@ fn main() {
             for tasks in [1, 2, 8, 64, 512] {
                 let name =
                     format!("{}-{tasks}-{micros}", if is_multi { "multi" } else { "current" });
-                if name.contains(&only) {
+                if only == "all" || name.contains(only) {
                     row(is_multi, tasks, Duration::from_micros(micros), rounds);
                 }
             }

@@ -17,6 +17,7 @@ pub use server_model::Trouble;
 /// the tests that compare the model with real servers. It is not part of the public API.
 #[doc(hidden)]
 pub mod internals {
+    pub use crate::nodes::OpenGate;
     pub use crate::server_model::{Config, ConnId, Fsync, Kind, Output, Server, Stored, Version};
     pub use crate::stream::{Carrier, Phase, StreamEnd, Wire};
 }

@@ -9,6 +9,7 @@ mod lock;
 mod network;
 mod which;
 
+pub use network::OpenGate;
 pub use which::Which;
 
 use crate::server_model::Trouble;

@@ -49,7 +49,7 @@ pub(super) enum NetworkEvent {
 }
 
 /// Polls each task of a client when its runtime does.
-struct OpenGate;
+pub struct OpenGate;
 
 /// Exclusive access to the network during one action.
 pub(super) struct Turn<'a> {

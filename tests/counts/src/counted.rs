@@ -2,6 +2,7 @@
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use quorlock_test::internals::OpenGate;
 use quorlock_test::{Alarm, Bell, Gate, Stream, World};
 use std::io;
 use std::pin::Pin;
@@ -90,7 +91,7 @@ impl World for Counted {
     }
 
     fn gate(&self) -> Box<dyn Gate> {
-        Box::new(Open)
+        Box::new(OpenGate)
     }
 }
 
@@ -104,19 +105,6 @@ impl Alarm for Set {
 impl Drop for Set {
     fn drop(&mut self) {
         self.0.abort();
-    }
-}
-
-/// Tasks run as they like.
-struct Open;
-
-impl Gate for Open {
-    fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-        task: &mut dyn FnMut(&mut Context<'_>) -> Poll<()>,
-    ) -> Poll<()> {
-        task(cx)
     }
 }
 

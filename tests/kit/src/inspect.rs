@@ -80,22 +80,22 @@ impl Server {
         fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
-    /// Calls of `command`, a name in small letters, those of scripts included.
+    /// Number of calls of `command`, a lower-case name. Includes calls by scripts.
     #[track_caller]
     #[must_use]
     pub fn calls(&self, command: &str) -> u64 {
         self.command_stat(command, "calls")
     }
 
-    /// Calls of `command` that the server rejected before they ran.
+    /// Number of calls of `command` that the server rejected.
     #[track_caller]
     #[must_use]
     pub fn rejected_calls(&self, command: &str) -> u64 {
         self.command_stat(command, "rejected_calls")
     }
 
-    /// Calls of all commands, those of scripts and the rejected ones included. [`reset_stats`](Self::reset_stats) sets
-    /// this to 0.
+    /// Number of calls of all commands since [`reset_stats`](Self::reset_stats). Includes calls by scripts and rejected
+    /// calls.
     #[track_caller]
     #[must_use]
     pub fn all_calls(&self) -> u64 {

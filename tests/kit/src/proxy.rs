@@ -140,9 +140,9 @@ impl Proxy {
         self.ask(Relay::close);
     }
 
-    /// Forwards nothing more on the live connections, in either direction, as a gateway does that has lost
-    /// its table of connections. Both sides see silence until the proxy ends, and [`live`](Self::live)
-    /// does not count them. Connections made afterwards work.
+    /// Stops forwarding on the live connections, in both directions, like a gateway that has lost its
+    /// connection table. Both sides stay connected until the proxy ends, and [`live`](Self::live) does not
+    /// count these connections. Later connections work.
     pub fn forget(&self) {
         self.ask(Relay::forget);
     }

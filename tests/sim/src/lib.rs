@@ -2,8 +2,8 @@
 //!
 //! - What is real: the library, all of it but for its sockets, its thread of alarms and its feature
 //!   `blocking`, which needs threads; tokio's runtimes and channels; the redis crate.
-//! - What stands in for the outside: nodes (the server model of `quorlock-test`, compared with a real
-//!   server byte by byte), the network, every machine's clocks, processes, and the order in which tasks run.
+//! - Simulated: nodes (the server model of `quorlock-test`, whose replies are compared with a real server's byte by
+//!   byte), the network, every machine's clocks, processes, and the order in which tasks run.
 //!
 //! Each process has tokio runtimes of its own. They run on one thread, one after the other in an order that
 //! is drawn from the seed, each until it has nothing to do; then the next event happens, and time goes on to
