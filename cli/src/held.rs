@@ -49,7 +49,12 @@ pub(crate) async fn with_lock<T>(
 ) -> Result<T, Failure> {
     let lease = acquire_or_signal(client, wanted, signals).await?;
     let done = work(&lease, signals).await;
-    print_release_problem(lease.release().await);
+    // The work has reported a loss.
+    let is_lost = lease.loss().is_some();
+    let released = lease.release().await;
+    if !is_lost {
+        print_release_problem(wanted.resources, released);
+    }
     done
 }
 
@@ -116,7 +121,9 @@ async fn acquire_failure(
         return Failure::new(code, "");
     }
     let message = match find_holder(client, wanted.resources).await {
-        Some((name, holder)) => format!("{} is held by {holder}: {report}", resource::shown(name)),
+        Some((name, holder)) => {
+            format!("{} is {}: {report}", resource::shown(name), tenancy(&holder))
+        }
         None => error.to_string(),
     };
     Failure::new(code, message)
@@ -136,16 +143,30 @@ pub(crate) async fn find_holder<'a>(
     None
 }
 
+/// `held by` the holder, or that the lock is cooling down and for how long.
+pub(crate) fn tenancy(holder: &Holder) -> String {
+    if !holder.is_cooling_down() {
+        return format!("held by {holder}");
+    }
+    let left =
+        holder.ttl().map_or_else(String::new, |ttl| format!(" for {}", quarantine::seconds(ttl)));
+    format!("cooling down{left} (released; no client holds it)")
+}
+
 /// Prints a message if the lock had already expired or been taken over, or if its release is not confirmed.
-fn print_release_problem(released: Result<ReleaseOutcome, ReleaseError>) {
+fn print_release_problem(resources: &[&[u8]], released: Result<ReleaseOutcome, ReleaseError>) {
+    let names = resource::all_shown(resources);
     match released {
-        Ok(ReleaseOutcome::Expired) => {
-            output::print_message("the lock expired or was deleted before it was released");
-        }
-        Ok(ReleaseOutcome::TakenOver) => {
-            output::print_message("the lock was taken over before it was released");
-        }
+        Ok(ReleaseOutcome::Expired) => output::print_message(format_args!(
+            "{names}: the lock expired or was deleted before it was released; another client may have held it since"
+        )),
+        Ok(ReleaseOutcome::TakenOver) => output::print_message(format_args!(
+            "{names}: another client took over the lock before it was released"
+        )),
         Ok(_) => {}
-        Err(error) => output::print_message(error),
+        Err(ReleaseError::NoQuorum { report, .. }) => output::print_message(format_args!(
+            "{names}: too few nodes confirmed the release; the lock may remain until its ttl ends: {report}"
+        )),
+        Err(error) => output::print_message(format_args!("{names}: {error}")),
     }
 }

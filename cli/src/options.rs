@@ -130,8 +130,8 @@ pub(crate) struct ChildOptions {
     /// First signal to CMD when the lock is about to expire: term (followed by KILL before the lock expires) or kill
     #[arg(long, value_enum, value_name = "SIGNAL", default_value_t = OnLost::Term)]
     pub(crate) on_lost: OnLost,
-    /// Time between TERM and the expiry of the lock; at most half of the ttl [default: 3s, or half of the ttl if that
-    /// is shorter]
+    /// Time between TERM and the expiry of the lock; at most half of the ttl, and shorter than --max-hold [default: 3s,
+    /// or half of the ttl or of --max-hold if that is shorter]
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
     /// Keep CMD in the foreground process group, so that it can read from the terminal
@@ -153,15 +153,20 @@ impl ChildOptions {
     /// Time between TERM and the end of the validity.
     ///
     /// # Errors
-    /// If it exceeds half of the `ttl`, because failing renewals need time for retries before the signal.
-    pub(crate) fn grace(&self, ttl: Duration) -> Result<Duration, Failure> {
+    /// If it exceeds half of the `ttl`, because failing renewals need time for retries before the signal. If it is not
+    /// shorter than `max_hold`, because the command would be terminated at its start.
+    pub(crate) fn grace(&self, ttl: Duration, max_hold: Duration) -> Result<Duration, Failure> {
         let most = ttl / 2;
         match self.grace {
             Some(grace) if grace > most => Err(Failure::usage(format!(
                 "--grace {grace:?} exceeds half of the ttl of {ttl:?}: reduce it to at most {most:?}, or increase --ttl"
             ))),
+            Some(grace) if grace >= max_hold => Err(Failure::usage(format!(
+                "--grace {grace:?} must be shorter than --max-hold {max_hold:?}, because CMD gets TERM that long before \
+                 --max-hold ends: reduce --grace, or increase --max-hold"
+            ))),
             Some(grace) => Ok(grace),
-            None => Ok(GRACE.min(most)),
+            None => Ok(GRACE.min(most).min(max_hold / 2)),
         }
     }
 }

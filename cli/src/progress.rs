@@ -69,16 +69,16 @@ pub(crate) async fn show(client: &Client, resources: &[&[u8]]) -> Infallible {
 /// Why the lock is not acquired yet.
 async fn reason(client: &Client, resources: &[&[u8]]) -> String {
     if let Some((resource, holder)) = held::find_holder(client, resources).await {
-        return format!("{} is held by {holder}", resource::shown(resource));
+        return format!("{} is {}", resource::shown(resource), held::tenancy(&holder));
     }
-    let names: Vec<_> = resources.iter().map(|name| resource::shown(name)).collect();
+    let names = resource::all_shown(resources);
     let nodes = client.redlock.nodes();
     let is_up = |node: &&NodeInfo| *node.state() == NodeState::Up;
     let down = nodes.iter().filter(|node| !is_up(node)).map(ToString::to_string);
     let down = down.collect::<Vec<_>>().join(", ");
     if nodes.iter().filter(is_up).count() > nodes.len() / 2 {
-        names.join(", ")
+        names
     } else {
-        format!("{}, too few nodes reply ({down})", names.join(", "))
+        format!("{names}, too few nodes reply ({down})")
     }
 }

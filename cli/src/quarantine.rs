@@ -1,4 +1,4 @@
-//! Messages about nodes without a vote in an acquire, because they may have lost locks in a restart.
+//! Messages about nodes without a vote in an acquire, for example because they may have lost locks in a restart.
 
 use crate::nodes::Client;
 use crate::output;
@@ -30,10 +30,15 @@ pub(crate) fn reason(client: &Client) -> Option<String> {
     let up = || nodes.iter().filter(|node| *node.state() == NodeState::Up);
     let lasts = until_quorum(up().map(|node| node.eligibility().counts_in()), nodes.len())?;
     let recent = up().filter(|node| is_recently_started(node)).count();
+    let excluded = up().filter(|node| !node.eligibility().counts_in().is_zero());
+    let excluded: Vec<_> =
+        excluded.map(|node| format!("{} {}", node.name(), node.eligibility())).collect();
     let mut reason = format!(
-        "no lock can be acquired for {}, because {recent} of {} nodes may have lost locks in a restart",
+        "no lock can be acquired for {}, because {} of {} nodes are excluded ({})",
         seconds(lasts),
-        nodes.len()
+        excluded.len(),
+        nodes.len(),
+        excluded.join("; ")
     );
     let missing = |node: &NodeInfo| match node.eligibility() {
         VoteEligibility::Excluded(NodeFailure::MaybeRestarted { missing, .. }) => Some(*missing),

@@ -1,8 +1,8 @@
 //! Messages about renewals that fail.
 
-use crate::output;
+use crate::{output, resource};
 use quorlock::Observer;
-use quorlock::event::Event;
+use quorlock::event::{Event, LockInfo};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -28,17 +28,22 @@ impl Renewals {
     }
 }
 
+fn names(lock: &LockInfo) -> String {
+    resource::all_shown(&lock.resources.iter().collect::<Vec<_>>())
+}
+
 impl Observer for Renewals {
     fn on_event(&self, event: &Event) {
         match event {
-            Event::RenewalFailed { failures: 1, remaining, report, .. } => {
+            Event::RenewalFailed { lock, failures: 1, remaining, report, .. } => {
                 let left = remaining.as_secs_f64();
                 self.print(format!(
-                    "renewals are failing, the lock will be lost in {left:.1} s: {report}"
+                    "{}: renewals are failing, the lock will be lost in {left:.1} s: {report}",
+                    names(lock)
                 ));
             }
-            Event::LeaseRenewed { failures: 1.., .. } => {
-                self.print("renewals succeed again".to_owned());
+            Event::LeaseRenewed { lock, failures: 1.., .. } => {
+                self.print(format!("{}: renewals succeed again", names(lock)));
             }
             _ => {}
         }

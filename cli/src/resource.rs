@@ -51,6 +51,11 @@ pub(crate) fn shown(name: &[u8]) -> String {
     shown
 }
 
+/// The names for messages, separated by commas.
+pub(crate) fn all_shown(names: &[&[u8]]) -> String {
+    names.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -304,7 +304,7 @@ impl Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreachable { failure } => write!(f, "no reply: {failure}; it has no vote"),
+            Self::Unreachable { failure } => write!(f, "cannot be used: {failure}; it has no vote"),
             Self::Quarantined { failure, .. } => write!(f, "{failure}: {QUARANTINED}"),
             Self::Replica => {
                 write!(f, "it is a replica and has no vote; configure the address of a master")
@@ -358,9 +358,9 @@ impl fmt::Display for Finding {
             Self::Clustered => {
                 write!(
                     f,
-                    "it runs in cluster mode: acquire_all requires resources in one slot, and "
+                    "it runs in cluster mode: resources that are locked together must be in one "
                 )?;
-                write!(f, "this node must serve the slots of all resources")
+                write!(f, "slot, and this node must serve the slots of all resources")
             }
             Self::Unknown { what, needs } => {
                 write!(f, "unknown {what}: no reply in time, or not permitted ({needs})")

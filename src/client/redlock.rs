@@ -155,12 +155,15 @@ impl Redlock {
     /// delete request. Takes at most two node timeouts.
     ///
     /// A value that is not a string, or that is a string of more than 4,200 bytes, does not belong to a lock of this
-    /// library. The node keeps such a key and is reported as `held`. Delete the key with `DEL`.
+    /// library. The node keeps such a key, and its vote is [`Held`](crate::NodeVote::Held). Delete the key with `DEL`.
     ///
-    /// **The holder is not notified immediately** and may continue working. If this client holds the lock, its lease
-    /// ends at the latest when this client acquires the lock again.
+    /// **The holder may continue working until it notices the loss.** A lease with background renewal notices it at
+    /// once if the nodes send pushes, and otherwise at its next renewal. Any other lease notices it at its next
+    /// extension or its release. If this client holds the lock, its lease ends at the latest when this client acquires
+    /// the lock again.
     ///
-    /// In the report, a node that deleted the lock is `granted`, and a node that had no lock is `missing`.
+    /// In the report, a node that deleted the lock has the vote [`Granted`](crate::NodeVote::Granted), and a node that
+    /// had no lock has the vote [`Missing`](crate::NodeVote::Missing).
     ///
     /// # Errors
     /// Returns a [`ClientError`] if the nodes cannot be contacted, for example because the client is closed. If a

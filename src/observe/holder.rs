@@ -108,10 +108,27 @@ impl Holder {
     }
 }
 
+/// Phrase for a lock that has a key: `held by`, and the holder; or `cooling down`.
+pub(crate) struct Tenant<'a>(pub(crate) &'a Holder);
+
+impl fmt::Display for Tenant<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(holder) = self;
+        if holder.is_cooling_down() {
+            f.write_str("cooling down")
+        } else {
+            write!(f, "held by {holder}")
+        }
+    }
+}
+
 impl fmt::Display for Excess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "longer than max_ttl {}: the node's clock was set back, or a ", short(self.0))?;
-        write!(f, "client has a longer max_ttl; correct that, or use force_release")
+        write!(
+            f,
+            "client uses a longer max_ttl; correct the clock or the setting, or force the release"
+        )
     }
 }
 
@@ -128,7 +145,7 @@ impl fmt::Debug for Holder {
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.metadata() {
-            _ if self.is_cooling_down() => f.write_str("no client (released, cooling down)"),
+            _ if self.is_cooling_down() => f.write_str("no client (cooling down)"),
             // Text from another client: escape it for logs.
             Some(told) => write!(f, "{}", told.escape_debug()),
             None => write!(f, "{:?}", self.value),

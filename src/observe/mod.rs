@@ -22,8 +22,8 @@ mod rate_limit;
 mod spans;
 
 pub(crate) use event::{Tag, shown};
-pub(crate) use holder::Excess;
 pub use holder::Holder;
+pub(crate) use holder::{Excess, Tenant};
 pub use observer::Observer;
 pub(crate) use observers::Observers;
 pub use report::{NodeReport, NodeVote, Report};

@@ -157,7 +157,7 @@ impl fmt::Display for NodeReport {
         let word = match &self.vote {
             NodeVote::Granted => "granted",
             NodeVote::Held => "held",
-            NodeVote::Missing => "missing",
+            NodeVote::Missing => "no key",
             NodeVote::Pending => "pending",
             NodeVote::Failed(failure) => return write!(f, "{} {failure}", self.name),
         };

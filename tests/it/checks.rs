@@ -277,7 +277,7 @@ async fn nodes_that_are_down_or_hang_are_told_within_the_bound_and_the_others_ar
         let node = &nodes[node];
         assert!(matches!(node.findings(), [Finding::Unreachable { .. }]), "{node}");
         assert_eq!((node.worst(), node.version()), (Some(Severity::Danger), None));
-        assert!(told(node).contains(&format!("danger: no reply: {reason}")), "{node}");
+        assert!(told(node).contains(&format!("danger: cannot be used: {reason}")), "{node}");
     }
     for node in [&nodes[0], &nodes[2]] {
         assert_eq!(node.worst(), None, "{node}");

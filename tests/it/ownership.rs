@@ -328,10 +328,7 @@ async fn a_released_lock_can_be_left_standing_for_a_while() {
     }
     let status = theirs.status("r").await.expect("a client that works");
     assert!(status.holder().is_some_and(|holder| holder.is_cooling_down()), "{status}");
-    assert!(
-        status.to_string().starts_with("held by no client (released, cooling down) "),
-        "{status}"
-    );
+    assert!(status.to_string().starts_with("cooling down "), "{status}");
     let refused = ours.try_acquire("r").await.expect_err("it cools down");
     assert!(matches!(refused, AcquireError::Contended { held_here: false, .. }), "{refused}");
     let waited = theirs.acquire("r").wait(SOON).await.expect("free after a while");

@@ -18,8 +18,8 @@ pub(crate) use signals::{Signals, code};
 
 use crate::exit::{Code, Failure};
 use crate::nodes::Client;
-use crate::options::{ChildOptions, OnLost};
-use crate::output;
+use crate::options::{ChildOptions, LockOptions, OnLost};
+use crate::{output, resource};
 use group::Group;
 use nested::LockEnvironment;
 use quorlock::Lease;
@@ -27,7 +27,7 @@ use rustix::process::Signal;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::process::Child;
 use tokio::select;
 use tokio::time::{sleep, timeout};
@@ -38,6 +38,9 @@ const KILL_MARGIN: Duration = Duration::from_millis(500);
 
 /// Maximum wait for killed processes. In a container whose process 1 reaps no orphans, they stay as zombies.
 const REAP_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Maximum time from the request for a lock, where `--max-hold` begins, to the start of the command.
+const START_DELAY: Duration = Duration::from_secs(1);
 
 /// Polling interval while a group is ending.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -52,6 +55,10 @@ pub(crate) struct Guard<'a> {
     /// True if the command stays in the process group of quorlock, in the foreground of the terminal.
     foreground: bool,
     ttl: Duration,
+    /// Maximum time for which the lock is held.
+    max_hold: Duration,
+    /// The resources, for messages.
+    names: String,
 }
 
 /// How a command ended.
@@ -66,6 +73,7 @@ pub(crate) enum End {
 struct Running<'a> {
     guard: &'a Guard<'a>,
     lease: &'a Lease,
+    started: Instant,
     child: Child,
     group: Group,
 }
@@ -74,17 +82,21 @@ impl<'a> Guard<'a> {
     /// Checks the options, before the lock is acquired.
     pub(crate) fn new(
         client: &Client,
+        resources: &[&[u8]],
         environment: LockEnvironment,
         command: &'a [OsString],
-        child: &ChildOptions,
+        (lock, child): (&LockOptions, &ChildOptions),
     ) -> Result<Self, Failure> {
+        let max_hold = lock.max_hold.unwrap_or(Duration::MAX);
         Ok(Self {
             command,
-            grace: child.grace(client.ttl)?,
+            grace: child.grace(client.ttl, max_hold)?,
             environment,
             on_lost: child.on_lost,
             foreground: child.foreground,
             ttl: client.ttl,
+            max_hold,
+            names: resource::all_shown(resources),
         })
     }
 
@@ -94,7 +106,7 @@ impl<'a> Guard<'a> {
             Failure::new(Code::FAILED, format!("cannot start a process: {error}"))
         })?;
         let group = Group::of(&child, self.foreground);
-        Running { guard: self, lease, child, group }.watch(signals).await
+        Running { guard: self, lease, started: Instant::now(), child, group }.watch(signals).await
     }
 
     /// Time between KILL and the end of the validity.
@@ -122,19 +134,29 @@ impl Running<'_> {
         let signal =
             if is_gentle && left > self.guard.kill_margin() { Signal::TERM } else { Signal::KILL };
         let name = if signal == Signal::TERM { "TERM" } else { "KILL" };
-        if left.is_zero() {
-            output::print_message(format_args!("the lock was lost: sending {name} to CMD"));
-        } else {
-            let left = left.as_secs_f64();
-            output::print_message(format_args!(
-                "the lock expires in {left:.1} s and is no longer renewed: sending {name} to CMD"
-            ));
-        }
+        output::print_message(format_args!(
+            "{}: {}: sending {name} to CMD",
+            self.guard.names,
+            self.cause(left)
+        ));
         self.group.signal(signal);
         // A stopped process handles TERM only after CONT.
         self.group.signal(Signal::CONT);
         self.await_end(signal).await;
         Ok(End::Lost)
+    }
+
+    /// Why the command is terminated, with `left` of the validity.
+    fn cause(&self, left: Duration) -> String {
+        let seconds = left.as_secs_f64();
+        match self.lease.loss() {
+            Some(loss) => format!("the lock was lost ({loss})"),
+            None if left.is_zero() => "the lock was lost".to_owned(),
+            None if self.started.elapsed() + left + START_DELAY >= self.guard.max_hold => {
+                format!("--max-hold is reached in {seconds:.1} s")
+            }
+            None => format!("no renewal succeeds, and the lock expires in {seconds:.1} s"),
+        }
     }
 
     /// Waits until the command ends: its status, or `None` once no more than `margin` of the validity is left.

@@ -18,7 +18,7 @@ use quorlock::{Finding, NodeCheck, Severity};
     &[
         ("0", "no findings of the severity in --fail-on or higher"),
         ("1", "findings of the severity in --fail-on or higher"),
-        ("69", "no quorum: too few nodes reply, or too many are excluded after a restart"),
+        ("69", "no quorum: too few nodes reply, or too many are excluded (restart, flush)"),
     ],
 ))]
 pub(crate) struct Arguments {

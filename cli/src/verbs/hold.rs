@@ -27,7 +27,7 @@ use tokio::select;
     &[
         ("0", "the lock was held until a signal or the end of stdin (--while-stdin), and released"),
         ("1", "held by another client (-n or -w); -E changes this code"),
-        ("69", "no quorum (-n or -w): too few nodes reply, or too many are excluded after a restart"),
+        ("69", "no quorum (-n or -w): too few nodes reply, or too many are excluded (restart, flush)"),
         ("124", "the lock was lost"),
         ("128+N", "signal N ended the wait for the lock; N is 1 for the end of stdin (--while-stdin)"),
     ],
@@ -93,7 +93,8 @@ async fn hold_until_end(
     select! {
         biased;
         cause = lease.lost() => {
-            output::print_message(format_args!("the lock was lost: {cause}"));
+            let names = resource::all_shown(resources);
+            output::print_message(format_args!("{names}: the lock was lost: {cause}"));
             Ok(Code::LOST)
         }
         _ = signals.end() => Ok(Code::OK),

@@ -19,7 +19,7 @@ use std::ffi::OsString;
     ],
     &[
         ("0", "released"),
-        ("1", "not released: the lock is not held, or has another value"),
+        ("1", "not released: not held, held with another value, or not a lock of quorlock"),
         ("69", "no quorum: too few nodes reply; the other nodes keep the lock until it expires"),
     ],
 ))]
@@ -90,28 +90,40 @@ async fn by_force(client: &Client, name: &[u8]) -> Result<Code, Failure> {
     let count =
         |is: fn(&NodeVote) -> bool| report.nodes().iter().filter(|node| is(node.vote())).count();
     let failed = count(|vote| matches!(vote, NodeVote::Failed(_) | NodeVote::Pending));
+    let (all, kept) = (report.nodes().len(), count(|vote| *vote == NodeVote::Held));
     let code = match report.granted() {
-        _ if report.nodes().len() - failed < report.needed() => Code::NO_QUORUM,
+        _ if all - failed < report.needed() => Code::NO_QUORUM,
         0 => Code::NEGATIVE,
-        _ => {
+        _ if all - kept < report.needed() => Code::NEGATIVE,
+        granted => {
             // Without a holder that has a majority, report the holder on any node.
             let holder = status.holder();
             let some = status.nodes().iter().find_map(NodeStatus::holder);
             let former = former_holder(holder.as_ref().or(some));
-            output::print_line(format_args!("{shown}: released{former}: {report}"))?;
+            let details = if granted == all { String::new() } else { format!(": {report}") };
+            output::print_line(format_args!(
+                "{shown}: released on {granted} of {all} nodes{former}{details}"
+            ))?;
             return Ok(Code::OK);
         }
     };
     let reason = match code {
-        Code::NO_QUORUM => "was not released on a majority of the nodes: too few nodes replied",
-        _ if count(|vote| *vote == NodeVote::Held) > 0 => {
-            "was not released: the key exists, but is not a lock of quorlock"
+        Code::NO_QUORUM => {
+            "was not released on a majority of the nodes: too few nodes replied".to_owned()
         }
-        _ => "was not held",
+        _ if kept > 0 => format!(
+            "was not released: on {kept} of {all} nodes the key is not a lock of quorlock, or another client has \
+             just acquired the lock"
+        ),
+        _ => "was not held".to_owned(),
     };
     Err(Failure::new(code, format!("{shown} {reason}: {report}")))
 }
 
 fn former_holder(holder: Option<&Holder>) -> String {
-    holder.map_or_else(String::new, |holder| format!(", was held by {holder}"))
+    match holder {
+        Some(holder) if holder.is_cooling_down() => ", was cooling down".to_owned(),
+        Some(holder) => format!(", was held by {holder}"),
+        None => String::new(),
+    }
 }

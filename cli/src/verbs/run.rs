@@ -42,7 +42,7 @@ use std::ffi::OsString;
     ],
     &[
         ("1", "held by another client (-n or -w); -E changes this code"),
-        ("69", "no quorum (-n or -w): too few nodes reply, or too many are excluded after a restart"),
+        ("69", "no quorum (-n or -w): too few nodes reply, or too many are excluded (restart, flush)"),
         ("124", "the lock was lost, and CMD was terminated"),
         ("126", "CMD cannot be executed"),
         ("127", "CMD was not found"),
@@ -79,7 +79,7 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     held::with_client(Client::for_locks(nodes, restarts, lock)?, async |client| {
         let environment =
             LockEnvironment::new(client, resources, Code(wait.conflict_exit_code)).await?;
-        let guard = Guard::new(client, environment, command, child)?;
+        let guard = Guard::new(client, resources, environment, command, (lock, child))?;
         let mut signals = Signals::listen(child.foreground)?;
         match held::run_guarded(client, &wanted, &guard, &mut signals).await? {
             End::Exited(code) => Ok(code),

@@ -3,7 +3,7 @@
 use crate::exit::{self, Code, Failure};
 use crate::nodes::Client;
 use crate::options::{NodeOptions, RestartOptions};
-use crate::{output, quarantine, resource};
+use crate::{held, output, quarantine, resource};
 use clap::Args;
 use quorlock::{Holder, LockState, NodeStatus, Status};
 use serde::Serialize;
@@ -22,8 +22,8 @@ use tokio::time::{MissedTickBehavior, interval};
     ],
     &[
         ("0", "free on a majority of the nodes"),
-        ("1", "held by a client, or on several nodes, and no majority is free"),
-        ("69", "unknown: too few nodes reply; or free, but too many nodes are excluded after a restart"),
+        ("1", "held: no majority of the nodes is free"),
+        ("69", "unknown: neither free nor held on a majority; or free, but too many nodes are excluded"),
     ],
 ))]
 pub(crate) struct Arguments {
@@ -136,22 +136,34 @@ impl<'a> Answer<'a> {
     }
 
     fn summary(&self) -> String {
-        let (style, word) = match self.state {
-            Verdict::Free if self.delay().is_some() => (output::WARNING, "free"),
-            Verdict::Free => (output::GOOD, "free"),
-            Verdict::Held => (output::WARNING, "held"),
-            Verdict::Unknown => (output::BAD, "unknown"),
+        let (style, text) = match (self.state, self.status.holder(), self.delay()) {
+            (Verdict::Free, _, None) => (output::GOOD, "free".to_owned()),
+            (Verdict::Free, _, Some(wait)) => {
+                let wait = quarantine::seconds(wait);
+                (output::WARNING, format!("free, but cannot be acquired for {wait}"))
+            }
+            (Verdict::Held, Some(holder), _) => (output::WARNING, held::tenancy(&holder)),
+            (Verdict::Held, None, _) => (
+                output::WARNING,
+                "held: no holder has a majority, and no majority is free".to_owned(),
+            ),
+            (Verdict::Unknown, ..) => (output::BAD, format!("unknown: {}", self.doubt())),
         };
-        let word = output::styled(style, word);
-        let more = match (self.state, self.status.holder()) {
-            (Verdict::Held, Some(holder)) => format!(" by {holder}"),
-            (Verdict::Held, None) => " on several nodes; no majority is free".to_owned(),
-            (Verdict::Free, _) => self.delay().map_or_else(String::new, |wait| {
-                format!(", but cannot be acquired for {}", quarantine::seconds(wait))
-            }),
-            (Verdict::Unknown, _) => ", too few nodes reply".to_owned(),
-        };
-        format!("{}: {word}{more}", self.resource)
+        // The first word has the colour of the state.
+        let (word, more) = text.split_at(text.find([' ', ',', ':']).unwrap_or(text.len()));
+        format!("{}: {}{more}", self.resource, output::styled(style, word))
+    }
+
+    /// Why the state is unknown.
+    fn doubt(&self) -> &'static str {
+        let failed = |node: &&NodeStatus| matches!(node.state(), LockState::Failed(_));
+        let nodes = self.status.nodes();
+        let replies = nodes.len() - nodes.iter().filter(failed).count();
+        if replies < self.status.needed() {
+            "too few nodes reply"
+        } else {
+            "neither free nor held on a majority of the nodes"
+        }
     }
 }
 

@@ -206,8 +206,11 @@ fn check_writable(out: &Path) -> Result<(), Failure> {
 fn check_reachable(nodes: &[NodeCheck]) -> Result<(), Failure> {
     let unreachable = nodes.iter().find_map(|node| {
         let mut findings = node.findings().iter();
-        let why = findings.find(|finding| matches!(finding, Finding::Unreachable { .. }))?;
-        Some(format!("{}: {why}; all nodes must reply before the run starts", node.name()))
+        let why = findings.find_map(|finding| match finding {
+            Finding::Unreachable { failure } => Some(failure),
+            _ => None,
+        })?;
+        Some(format!("{} cannot be used: {why}; start the run when all nodes reply", node.name()))
     });
     unreachable.map_or(Ok(()), |why| Err(Failure::new(Code::NO_QUORUM, why)))
 }

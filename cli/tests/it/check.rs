@@ -25,6 +25,16 @@ fn exit_code_depends_on_fail_on() {
     scene.compare_with("check.txt");
 }
 
+/// The server replies, but a lock cannot be set.
+#[test]
+fn wrong_password_is_reported_as_such() {
+    let nodes = Cluster::start_with(1, &Server::builder().password("right"));
+    let url = nodes[0].url_with_auth().replace("right", "wrong");
+    let ended = Scene::default().with("QUORLOCK_NODES", &url).execute(&["check"]);
+    assert_eq!(ended.code, 69, "{}", ended.err);
+    assert!(ended.out.contains("danger: cannot be used: WRONGPASS"), "{}", ended.out);
+}
+
 #[test]
 fn json_is_an_array_of_nodes() {
     let nodes = Cluster::start(3);

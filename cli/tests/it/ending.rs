@@ -38,7 +38,11 @@ fn group_that_ignores_term_is_killed_before_the_lease_ends() {
         for (running, dir) in all {
             let ended = running.end();
             assert_eq!(ended.code, 124, "{}", ended.err);
-            for message in ["is no longer renewed", "sending TERM to CMD", "sending KILL"] {
+            for message in [
+                ": no renewal succeeds, and the lock expires in ",
+                "sending TERM to CMD",
+                "sending KILL",
+            ] {
                 assert!(ended.err.contains(message), "{message}: {}", ended.err);
             }
             assert!(!is_alive(dir.number("grandchild")), "it ends before quorlock");
@@ -86,7 +90,11 @@ fn quorlock_stopped_beyond_the_validity_kills_the_command_when_continued() {
     running.cont();
     let ended = running.end();
     assert_eq!(ended.code, 124);
-    assert!(ended.err.contains("the lock was lost: sending KILL to CMD"), "{}", ended.err);
+    assert!(
+        ended.err.contains("r: the lock was lost (its validity ended): sending KILL"),
+        "{}",
+        ended.err
+    );
     assert!(!is_alive(grandchild));
 }
 
@@ -99,7 +107,13 @@ fn taken_over_lock_kills_the_command_without_grace() {
     nodes.iter().for_each(|node| lock(node, "r", "another client's"));
     let ended = running.end();
     assert_eq!(ended.code, 124);
-    assert!(ended.err.contains("the lock was lost: sending KILL to CMD"), "{}", ended.err);
+    assert!(
+        ended.err.contains("r: the lock was lost (another client holds the lock"),
+        "{}",
+        ended.err
+    );
+    assert!(ended.err.contains("sending KILL to CMD"), "{}", ended.err);
+    assert_eq!(ended.err.lines().count(), 1, "the loss is reported once: {}", ended.err);
     assert!(!is_alive(grandchild));
     assert!(
         nodes.keys_per_node().iter().all(|keys| keys == &[b"r"]),
@@ -117,12 +131,22 @@ fn command_gets_term_before_kill_unless_on_lost_is_kill() {
                   while [ $n -lt 600 ]; do sleep 0.1; n=$((n + 1)); done";
     let gentle = Ended::of(&mut dir.command(&scene, &options, script));
     assert_eq!((gentle.code, &*dir.read("stopped")), (124, "stopped\n"), "{}", gentle.err);
+    assert!(gentle.err.contains("r: --max-hold is reached in "), "{}", gentle.err);
 
     let (dir, mut options) = (Notes::new(), options.to_vec());
     options.splice(1..1, ["--on-lost", "kill"]);
     let hard = Ended::of(&mut dir.command(&scene, &options, script));
     assert_eq!((hard.code, &*dir.read("stopped")), (124, ""), "{}", hard.err);
     assert!(hard.err.contains("sending KILL to CMD"), "{}", hard.err);
+}
+
+/// The default of `--grace` is longer than this `--max-hold`.
+#[test]
+fn short_max_hold_leaves_time_for_the_command() {
+    let (nodes, dir) = (Cluster::start(3), Notes::new());
+    let scene = Scene::on(&nodes);
+    let ended = Ended::of(&mut dir.command(&scene, &["run", "--max-hold", "3s", "r"], "sleep 0.2"));
+    assert_eq!((ended.code, &*ended.err), (0, ""));
 }
 
 /// A stopped process handles TERM only when it is continued.

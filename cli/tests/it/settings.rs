@@ -58,7 +58,15 @@ fn at_least_delays_other_clients() {
     let scene = Scene::on(&nodes);
     let options = ["run", "--ttl", "60s", "--at-least", "50s", "r"];
     assert_eq!(Ended::of(&mut dir.command(&scene, &options, "true")).code, 0);
-    assert_eq!(Ended::of(&mut dir.command(&scene, &["run", "-n", "r"], "true")).code, 1);
+    let refused = Ended::of(&mut dir.command(&scene, &["run", "-n", "r"], "true"));
+    assert_eq!(refused.code, 1);
+    let status = scene.execute(&["status", "r"]);
+    assert_eq!(status.code, 1);
+    for text in [&refused.err, &status.out] {
+        assert!(text.contains("cooling down for ") && !text.contains("held by"), "{text}");
+    }
+    let released = scene.execute(&["release", "r", "--force"]);
+    assert_eq!(released.out, "r: released on 3 of 3 nodes, was cooling down\n");
 }
 
 #[test]

@@ -365,6 +365,9 @@ fn unreachable_node_is_reported_before_the_run() {
     let field = Field { scene, nodes: field.nodes, dir: field.dir };
     let Ended { err, code, .. } = field.run(&["--fault", &fault, "--mend", ""]);
     assert_eq!(code, 69, "{err}");
-    assert!(err.contains("all nodes must reply"), "{err}");
+    assert!(
+        err.contains("cannot be used: connection refused; start the run when all nodes reply"),
+        "{err}"
+    );
     assert!(!field.path("made").exists());
 }

@@ -58,6 +58,7 @@ fn invalid_options_are_refused() {
         &["--on-lost", "hup"],
         &["--grace", "6s"],
         &["--ttl", "4s", "--grace", "2001ms"],
+        &["--max-hold", "4s", "--grace", "4s"],
         &["--time", "1s"],
         &["--max-ttl", "5s"],
         &["--max-ttl", "5m", "--ttl", "4m", "--grace", "3m"],
