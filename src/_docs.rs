@@ -11,6 +11,8 @@ pub mod command {}
 #[doc = include_str!("../docs/COMPARE.md")]
 pub mod compare {}
 
+// Its example needs the feature.
+#[cfg(any(feature = "serde", not(doctest)))]
 #[doc = "[builder]: crate::Builder"]
 #[doc = "[config]: crate::Config"]
 #[doc = "[profile]: crate::Profile"]

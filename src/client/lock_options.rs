@@ -64,7 +64,8 @@ macro_rules! lock_option_setters {
             self
         }
 
-        /// Limits the number of attempts that the acquire makes within its [wait time](Self::wait).
+        /// Limits the number of attempts that the acquire makes within its [wait time](Self::wait). An acquire makes at
+        /// least one attempt, so zero has the effect of one.
         ///
         /// An attempt starts as soon as the lock is likely to be free, and otherwise after the delay that the [retry
         /// policy](Self::retry) specifies. A later call to `retry` replaces this limit.
