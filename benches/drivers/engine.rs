@@ -55,7 +55,7 @@ pub enum Engine {
     NodeTasks(node_tasks::Handle),
 }
 
-pub const NAMES: [&str; 5] = ["today", "epoll", "epoll, spin", "tokio thread", "node tasks"];
+pub const NAMES: [&str; 5] = ["today", "epoll", "epoll, helped", "tokio thread", "node tasks"];
 
 impl Engine {
     /// Must be called within the runtime of the callers.
@@ -68,7 +68,7 @@ impl Engine {
                 Self::Today(builder.build().expect("valid settings"))
             }
             "epoll" => Self::Epoll(epoll::Handle::start(addrs, node_timeout, false, stats)),
-            "epoll, spin" => Self::Epoll(epoll::Handle::start(addrs, node_timeout, true, stats)),
+            "epoll, helped" => Self::Epoll(epoll::Handle::start(addrs, node_timeout, true, stats)),
             "tokio thread" => {
                 Self::TokioThread(tokio_thread::Handle::start(addrs, node_timeout, stats))
             }

@@ -15,6 +15,7 @@
 )]
 
 mod coordinator;
+mod delay;
 mod engine;
 mod epoll;
 mod node_tasks;
@@ -25,8 +26,9 @@ mod tokio_thread;
 #[path = "../../src/wire/mod.rs"]
 mod wire;
 
+use delay::Delay;
 use engine::{Engine, NAMES, Stats};
-use kit::{Cluster, Direction, Proxy};
+use kit::Cluster;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -109,20 +111,9 @@ fn runtime(is_multi: bool) -> Runtime {
 
 fn row(is_multi: bool, tasks: usize, round_trip: Duration, rounds: usize) {
     let cluster = Cluster::start(5);
-    let proxies: Vec<_> = cluster
-        .iter()
-        .map(|server| {
-            let proxy = Proxy::start(server.addr());
-            proxy.delay(Direction::Requests, round_trip / 2);
-            proxy.delay(Direction::Replies, round_trip / 2);
-            proxy
-        })
-        .collect();
-    let addrs: Vec<_> = if round_trip.is_zero() {
-        cluster.iter().map(|server| server.addr().to_string()).collect()
-    } else {
-        proxies.iter().map(|proxy| proxy.url().trim_start_matches("redis://").to_owned()).collect()
-    };
+    let addrs: Vec<_> = cluster.iter().map(|server| server.addr().to_string()).collect();
+    let delay = (!round_trip.is_zero()).then(|| Delay::start(&addrs, round_trip));
+    let addrs = delay.as_ref().map_or(addrs, |delay| delay.addrs.clone());
     let runtime = runtime(is_multi);
     runtime.block_on(async {
         let stats: Vec<_> = NAMES.iter().map(|_| Arc::new(Stats::default())).collect();
@@ -174,7 +165,12 @@ fn row(is_multi: bool, tasks: usize, round_trip: Duration, rounds: usize) {
 }
 
 fn main() {
-    let args: Vec<_> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    let all: Vec<_> = std::env::args().skip(1).collect();
+    if let [delay::ARGUMENT, micros, ..] = &all.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        delay::relay(Duration::from_micros(micros.parse().expect("a number")), &all[2..]);
+        return;
+    }
+    let args: Vec<_> = all.into_iter().filter(|arg| !arg.starts_with("--")).collect();
     let rounds = args.iter().find_map(|arg| arg.parse().ok()).unwrap_or(10);
     let Some(only) = args.iter().find(|arg| arg.parse::<u64>().is_err()) else {
         println!("drivers: skipped; measure them with `cargo bench --bench drivers -- all`");

@@ -1,6 +1,6 @@
 //! Exit codes, failures with their messages, and the tables of exit codes in the help.
 
-use crate::{output, settings};
+use crate::{output, resource, settings};
 use clap::builder::StyledStr;
 use quorlock::{AcquireError, ClientError, ConfigError, ReleaseError};
 use std::fmt::Write as _;
@@ -57,6 +57,14 @@ impl Failure {
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Code::USAGE, message)
+    }
+
+    /// Names the resources in the message, unless it is about the options.
+    pub(crate) fn about(mut self, resources: &[&[u8]]) -> Self {
+        if self.code != Code::USAGE {
+            self.message = format!("{}: {}", resource::all_shown(resources), self.message);
+        }
+        self
     }
 
     /// Prints the message on stderr.

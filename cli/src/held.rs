@@ -110,7 +110,7 @@ async fn acquire_failure(
 ) -> Failure {
     let AcquireError::Contended { report, .. } = &error else {
         let is_unavailable = error.is_unavailable();
-        let mut failure = Failure::from(error);
+        let mut failure = Failure::from(error).about(wanted.resources);
         if is_unavailable && let Some(reason) = quarantine::reason(client) {
             failure.message = format!("{}; {reason}", failure.message);
         }
@@ -124,7 +124,7 @@ async fn acquire_failure(
         Some((name, holder)) => {
             format!("{} is {}: {report}", resource::shown(name), tenancy(&holder))
         }
-        None => error.to_string(),
+        None => format!("{}: {error}", resource::all_shown(wanted.resources)),
     };
     Failure::new(code, message)
 }

@@ -69,9 +69,10 @@ async fn by_value(client: &Client, name: &[u8], value: &str) -> Result<Code, Fai
             "this value belongs to a lock on {resources} resources, which can only be released together: terminate \
              its holder, or use --force for each resource"
         )),
-        other => other.into(),
+        other => Failure::from(other).about(&[name]),
     })?;
-    match lease.release().await? {
+    let released = lease.release().await.map_err(|error| Failure::from(error).about(&[name]))?;
+    match released {
         ReleaseOutcome::Released => {
             output::print_line(format_args!(
                 "{shown}: released{}",
