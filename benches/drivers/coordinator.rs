@@ -100,11 +100,6 @@ impl Coordinator {
         }
     }
 
-    /// True if no command waits for its reply.
-    pub fn is_idle(&self) -> bool {
-        self.nodes.iter().all(|node| node.since.is_none())
-    }
-
     pub fn handle_request(&mut self, request: Request, now: Time) {
         match request {
             Request::Acquire { key, done } => self.handle_acquire(key, done, now),

@@ -1,8 +1,8 @@
 //! Common parts of the drivers, and today's engine behind the same interface.
 
 use crate::coordinator::{Completion, Request};
+use crate::node_tasks;
 use crate::protocol::Time;
-use crate::{epoll, node_tasks, tokio_thread};
 use quorlock::{Lease, Redlock};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -50,12 +50,10 @@ pub fn connect(addr: &str) -> TcpStream {
 #[derive(Clone)]
 pub enum Engine {
     Today(Redlock),
-    Epoll(epoll::Handle),
-    TokioThread(tokio_thread::Handle),
     NodeTasks(node_tasks::Handle),
 }
 
-pub const NAMES: [&str; 5] = ["today", "epoll", "epoll, helped", "tokio thread", "node tasks"];
+pub const NAMES: [&str; 2] = ["today", "node tasks"];
 
 impl Engine {
     /// Must be called within the runtime of the callers.
@@ -66,11 +64,6 @@ impl Engine {
                 let urls = addrs.iter().map(|addr| format!("redis://{addr}"));
                 let builder = Redlock::builder().nodes(urls).node_timeout(node_timeout);
                 Self::Today(builder.build().expect("valid settings"))
-            }
-            "epoll" => Self::Epoll(epoll::Handle::start(addrs, node_timeout, false, stats)),
-            "epoll, helped" => Self::Epoll(epoll::Handle::start(addrs, node_timeout, true, stats)),
-            "tokio thread" => {
-                Self::TokioThread(tokio_thread::Handle::start(addrs, node_timeout, stats))
             }
             "node tasks" => Self::NodeTasks(node_tasks::Handle::start(addrs, node_timeout, stats)),
             _ => panic!("no engine {name}"),
@@ -98,8 +91,6 @@ impl Engine {
     fn submit(&self, request: Request) {
         match self {
             Self::Today(_) => unreachable!("it has an interface of its own"),
-            Self::Epoll(handle) => handle.submit(request),
-            Self::TokioThread(handle) => handle.submit(request),
             Self::NodeTasks(handle) => handle.submit(request),
         }
     }

@@ -1,11 +1,11 @@
-//! Where the coordinator of a client could run: `cargo bench --bench drivers -- all [rounds]`, or a part of a row's name
+//! The driver that was chosen for the coordinator: `cargo bench --bench drivers -- all [rounds]`, or a part of a row's name
 //! (runtime-tasks-microseconds, such as `multi-8-500`) instead of `all`. Without an argument it only prints a line, so that
 //! `make bench` does not include a prototype.
 //!
-//! Three drivers run single-key acquires and releases with the modules `protocol` and `wire` of the library, beside the
-//! library itself ("today"). All take turns of half a second in one run. Ratios are medians over paired turns.
+//! A task per node runs single-key acquires and releases with the modules `protocol` and `wire` of the library, beside
+//! the library itself ("today"). Both take turns of half a second in one run. Ratios are medians over paired turns.
 //!
-//! The drivers share a prototype of the coordinator without waiting, renewal, reconnection and guards.
+//! The prototype of the coordinator has no waiting, renewal, reconnection or guards.
 
 #![allow(missing_docs, unreachable_pub, clippy::pedantic, reason = "a prototype")]
 #![allow(
@@ -17,12 +17,10 @@
 mod coordinator;
 mod delay;
 mod engine;
-mod epoll;
 mod node_tasks;
 #[path = "../../src/protocol/mod.rs"]
 mod protocol;
 mod random;
-mod tokio_thread;
 #[path = "../../src/wire/mod.rs"]
 mod wire;
 
