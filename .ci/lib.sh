@@ -10,8 +10,8 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
 export peers=benches/peers/Cargo.toml
 export fuzz=fuzz/Cargo.toml
 
-failed=0
-summary=()
+# One line for each step.
+summary=$(mktemp)
 # Process that runs beside the steps, if any.
 beside_job=
 
@@ -35,7 +35,7 @@ setup() {
     export TMPDIR
     # Some servers run as another user and need access to their directories.
     chmod 711 "$TMPDIR"
-    trap '[[ -z $beside_job ]] || kill "$beside_job"; rm -rf "$TMPDIR"' EXIT
+    trap '[[ -z $beside_job ]] || kill "$beside_job"; rm -rf "$TMPDIR" "$summary"' EXIT
     servers_before=$(servers)
 }
 
@@ -43,9 +43,9 @@ setup() {
 finish() {
     step "no Redis server is left" no_server_left "$servers_before"
     header "summary"
-    printf '%s\n' "${summary[@]}"
+    cat "$summary"
     printf '%6d s in total\n' "$SECONDS"
-    [[ $failed -eq 0 ]] || { echo "$failed steps failed"; exit 1; }
+    if grep -q ' FAILED ' "$summary"; then echo "steps have failed"; exit 1; fi
     echo "all steps passed"
 }
 
@@ -63,17 +63,15 @@ step() {
     (set -e; "$@")
     status=$?
     set -e
-    [[ $status -eq 0 ]] || { result=FAILED; failed=$((failed + 1)); }
+    [[ $status -eq 0 ]] || result=FAILED
     printf -- '---- %s: %s, %d s\n' "$name" "$result" $((SECONDS - start))
-    summary+=("$(printf '%6d s  %-6s  %s' $((SECONDS - start)) "$result" "$name")")
+    printf '%6d s  %-6s  %s\n' $((SECONDS - start)) "$result" "$name" >>"$summary"
 }
 
-# Runs a step beside those that follow, at idle priority, until `join`.
+# Runs a function with steps beside those that follow, at idle priority, until `join`.
 beside() {
-    beside_name=$1
-    shift
     beside_output=$(mktemp)
-    (set -e; idle; "$@") >"$beside_output" 2>&1 &
+    (set -e; trap - EXIT; idle; "$@") >"$beside_output" 2>&1 &
     beside_job=$!
 }
 
@@ -81,16 +79,13 @@ idle() {
     if [[ -n $(command -v chrt) ]]; then chrt --idle --pid 0 "$BASHPID"; else renice -n 19 -p "$BASHPID"; fi
 }
 
+# Waits for that function, and shows its output.
 join() {
     local status=0
     wait "$beside_job" || status=$?
     beside_job=
-    step "$beside_name" show "$status"
-}
-
-show() {
     cat "$beside_output"
-    return "$1"
+    [[ $status -eq 0 ]] || step "the steps beside others" exit "$status"
 }
 
 # The process IDs of running Redis and Valkey servers.
