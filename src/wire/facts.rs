@@ -46,37 +46,32 @@ pub enum Fsync {
     Never,
 }
 
-/// Fields of `INFO`, settings of `CONFIG GET` and fields of `HELLO`. Fields that the server does not report are absent.
+/// Channel to which each Redis Sentinel subscribes on the servers that it monitors.
+pub(super) const SENTINELS: &str = "__sentinel__:hello";
+
+/// Fields of `HELLO`, settings of `CONFIG GET`, subscribers of channels and fields of `INFO`. Later replies have
+/// precedence: `INFO` is the last. Fields that the server does not report are absent.
 #[derive(Debug, Default)]
-pub(crate) struct Facts {
-    info: BTreeMap<String, String>,
-    config: BTreeMap<String, String>,
-    hello: BTreeMap<String, String>,
-    /// Number of subscribers of each channel.
-    listeners: BTreeMap<String, String>,
-}
+pub(crate) struct Facts(BTreeMap<String, String>);
 
 impl Facts {
-    /// Adds the reply to `INFO`. Ignores an error reply.
-    pub(crate) fn add_info(&mut self, reply: &Value) {
-        let text = word(reply).unwrap_or_default();
-        let fields = text.lines().filter_map(|line| line.split_once(':'));
-        self.info.extend(fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())));
-    }
-
-    /// Adds a reply to `CONFIG GET`. Ignores an error reply.
-    pub(crate) fn add_config(&mut self, reply: &Value) {
-        self.config.extend(pairs(reply));
-    }
-
-    /// Adds the reply to `HELLO`. Ignores an error reply.
-    pub(crate) fn add_hello(&mut self, reply: &Value) {
-        self.hello.extend(pairs(reply));
-    }
-
-    /// Adds the reply to `PUBSUB NUMSUB`. Ignores an error reply.
-    pub(crate) fn add_listeners(&mut self, reply: &Value) {
-        self.listeners.extend(pairs(reply));
+    /// Adds the lines of a reply to `INFO`, or the name-value pairs of another reply. Ignores an error reply.
+    pub(crate) fn add(&mut self, reply: &Value) {
+        let pair = |name: &Value, value: &Value| Some((word(name)?.into(), word(value)?.into()));
+        match reply {
+            Value::Map(pairs) => {
+                self.0.extend(pairs.iter().filter_map(|(name, value)| pair(name, value)));
+            }
+            // Represents a map in RESP2.
+            Value::Array(list) => {
+                self.0.extend(list.chunks_exact(2).filter_map(|two| pair(&two[0], &two[1])));
+            }
+            text => {
+                let text = word(text).unwrap_or_default();
+                let fields = text.lines().filter_map(|line| line.split_once(':'));
+                self.0.extend(fields.map(|(name, value)| (name.into(), value.trim().into())));
+            }
+        }
     }
 
     pub(crate) fn run_id(&self) -> Option<&str> {
@@ -92,9 +87,7 @@ impl Facts {
     pub(crate) fn version(&self) -> Option<String> {
         let told = self.field("valkey_version").map(|version| format!("Valkey {version}"));
         let told = told.or_else(|| Some(format!("Redis {}", self.field("redis_version")?)));
-        told.or_else(|| {
-            Some(format!("{} {}", self.hello.get("server")?, self.hello.get("version")?))
-        })
+        told.or_else(|| Some(format!("{} {}", self.field("server")?, self.field("version")?)))
     }
 
     /// Version of the server without its name.
@@ -104,8 +97,7 @@ impl Facts {
 
     /// Compatible Redis version: major and minor.
     pub(crate) fn level(&self) -> Option<(u32, u32)> {
-        let told = self.field("redis_version");
-        major_and_minor(told.or_else(|| Some(self.hello.get("version")?))?)
+        major_and_minor(self.field("redis_version").or_else(|| self.field("version"))?)
     }
 
     /// Valkey version: major and minor. `None` for other servers.
@@ -114,8 +106,7 @@ impl Facts {
     }
 
     pub(crate) fn role(&self) -> Option<Role> {
-        let told = self.field("role").or_else(|| self.hello.get("role").map(String::as_str));
-        match told? {
+        match self.field("role")? {
             "master" => Some(Role::Master),
             "slave" | "replica" => Some(Role::Replica),
             _ => None,
@@ -137,23 +128,20 @@ impl Facts {
 
     /// Number of Sentinels that monitor the server and may promote a replica; `None` if unknown.
     pub(crate) fn sentinels(&self) -> Option<u64> {
-        self.listeners.values().next()?.parse().ok()
+        self.number(SENTINELS)
     }
 
     pub(crate) fn is_clustered(&self) -> bool {
-        self.number("cluster_enabled") == Some(1)
-            || self.hello.get("mode").is_some_and(|mode| mode == "cluster")
+        self.number("cluster_enabled") == Some(1) || self.field("mode") == Some("cluster")
     }
 
     /// Memory limit in bytes; 0: no limit.
     pub(crate) fn maxmemory(&self) -> Option<u64> {
-        let told = self.config.get("maxmemory").and_then(|bytes| bytes.parse().ok());
-        self.number("maxmemory").or(told)
+        self.number("maxmemory")
     }
 
     pub(crate) fn eviction_policy(&self) -> Option<&str> {
-        self.field("maxmemory_policy")
-            .or_else(|| self.config.get("maxmemory-policy").map(String::as_str))
+        self.field("maxmemory_policy").or_else(|| self.field("maxmemory-policy"))
     }
 
     /// The eviction policy, if the server has a memory limit and a policy that evicts unexpired keys.
@@ -171,7 +159,7 @@ impl Facts {
         if self.appends()? {
             return Some(Persistence::AppendOnly(self.fsync()));
         }
-        let save = self.config.get("save")?;
+        let save = self.field("save")?;
         Some(if save.is_empty() { Persistence::Nothing } else { Persistence::Snapshots })
     }
 
@@ -181,12 +169,12 @@ impl Facts {
     }
 
     fn appends(&self) -> Option<bool> {
-        let told = self.config.get("appendonly").map(|on| on == "yes");
+        let told = self.field("appendonly").map(|on| on == "yes");
         self.number("aof_enabled").map(|on| on == 1).or(told)
     }
 
     fn fsync(&self) -> Option<Fsync> {
-        match self.config.get("appendfsync")?.as_str() {
+        match self.field("appendfsync")? {
             "always" => Some(Fsync::Always),
             "everysec" => Some(Fsync::EverySecond),
             "no" => Some(Fsync::Never),
@@ -196,11 +184,11 @@ impl Facts {
 
     /// True if the server does not fsync while a background rewrite or save is running.
     pub(crate) fn skips_fsync_on_rewrite(&self) -> bool {
-        self.config.get("no-appendfsync-on-rewrite").is_some_and(|rests| rests == "yes")
+        self.field("no-appendfsync-on-rewrite") == Some("yes")
     }
 
     fn field(&self, name: &str) -> Option<&str> {
-        self.info.get(name).map(String::as_str)
+        self.0.get(name).map(String::as_str)
     }
 
     fn number(&self, name: &str) -> Option<u64> {
@@ -211,18 +199,6 @@ impl Facts {
 fn major_and_minor(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
-}
-
-/// Name-value pairs of a map, or of an array that represents a map in RESP2.
-fn pairs(reply: &Value) -> Vec<(String, String)> {
-    let pair = |name: &Value, value: &Value| Some((word(name)?.into(), word(value)?.into()));
-    match reply {
-        Value::Map(pairs) => pairs.iter().filter_map(|(name, value)| pair(name, value)).collect(),
-        Value::Array(list) => {
-            list.chunks_exact(2).filter_map(|two| pair(&two[0], &two[1])).collect()
-        }
-        _ => Vec::new(),
-    }
 }
 
 fn word(reply: &Value) -> Option<Cow<'_, str>> {
@@ -266,9 +242,9 @@ mod tests {
             Value::Map(pairs.iter().map(|(name, value)| (bytes(name), bytes(value))).collect())
         };
         let mut facts = Facts::default();
-        facts.add_info(&bytes(info));
-        facts.add_config(&map(config));
-        facts.add_hello(&map(hello));
+        for reply in [map(hello), map(config), bytes(info)] {
+            facts.add(&reply);
+        }
         facts
     }
 
@@ -322,9 +298,9 @@ mod tests {
     fn resp2_arrays_are_parsed_as_maps() {
         let bytes = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let mut facts = Facts::default();
-        facts.add_config(&Value::Array(vec![bytes("maxmemory"), bytes("1000")]));
+        facts.add(&Value::Array(vec![bytes("maxmemory"), bytes("1000")]));
         assert_eq!(facts.maxmemory(), Some(1000));
-        facts.add_config(&Value::Nil);
+        facts.add(&Value::Nil);
         assert_eq!(facts.maxmemory(), Some(1000));
     }
 }
