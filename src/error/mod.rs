@@ -231,9 +231,6 @@ impl CloseError {
     }
 }
 
-// Makes `Loss` available through `source()`.
-impl std::error::Error for Loss {}
-
 fn whom(here: bool) -> &'static str {
     if here { "another lease of this client" } else { "another client" }
 }

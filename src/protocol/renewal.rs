@@ -15,25 +15,30 @@
 use super::quorum::Quorum;
 use super::round::{Goal, Outcome, Round};
 use super::validity::{Drift, Time, Ttl, valid_until};
-use std::fmt;
 use std::time::Duration;
+use thiserror::Error;
 
 /// Reason why a lease ended before its holder released it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum Loss {
     /// The validity of the lease ended.
+    #[error("its validity ended")]
     Expired,
     /// The key was missing on a majority of the nodes before the validity ended.
+    #[error("the key no longer exists on a majority of the nodes")]
     QuorumLost,
     /// Another lease has taken over the lock: the key has a different value on a majority of the
     /// nodes.
+    #[error("another client holds the lock on a majority of the nodes")]
     TakenOver,
     /// The lease reached the maximum hold time given to
     /// [`auto_extend`](crate::Acquire::auto_extend).
+    #[error("the maximum hold time was reached")]
     MaxHold,
     /// The client of the lease was [closed](crate::Redlock::close), or [released all its
     /// leases](crate::Redlock::release_all).
+    #[error("its client was closed or released all leases")]
     Closed,
 }
 
@@ -47,18 +52,6 @@ impl Loss {
             Self::MaxHold => "max_hold",
             Self::Closed => "closed",
         }
-    }
-}
-
-impl fmt::Display for Loss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Expired => "its validity ended",
-            Self::QuorumLost => "the key no longer exists on a majority of the nodes",
-            Self::TakenOver => "another client holds the lock on a majority of the nodes",
-            Self::MaxHold => "the maximum hold time was reached",
-            Self::Closed => "its client was closed or released all leases",
-        })
     }
 }
 

@@ -1,8 +1,8 @@
 //! Reasons for a failed vote.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use thiserror::Error;
 
 /// Maximum characters of [`last_error`].
 const MAX_ERROR: usize = 200;
@@ -10,34 +10,44 @@ const MAX_ERROR: usize = 200;
 /// Reason why a node's vote does not count. A failure never means that another client holds the lock.
 ///
 /// Displays as a short phrase, for example `timeout 50ms` or `connection refused`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[cfg_attr(feature = "serde", serde(tag = "kind", content = "detail", rename_all = "snake_case"))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(tag = "kind", content = "detail", rename_all = "snake_case")
+)]
 pub enum NodeFailure {
     /// The node did not reply within this time. The time is the node timeout, or less if the acquire's wait time ended
     /// earlier.
+    #[error("timeout {}", short(*.0))]
     Timeout(
         #[cfg_attr(feature = "serde", serde(serialize_with = "crate::wire::seconds"))] Duration,
     ),
     /// The command was not sent within this time, because the client was still establishing the first connection or
     /// replacing a broken one. See [`Redlock::ready`](crate::Redlock::ready).
+    #[error("connecting for {}", short(*.0))]
     Connecting(
         #[cfg_attr(feature = "serde", serde(serialize_with = "crate::wire::seconds"))] Duration,
     ),
     /// The client had too many other commands to send. It did not send this command within the given time, or sent it
     /// too late for a reply. This failure does not indicate a fault of the node.
+    #[error("queued in this client for {}", short(*.0))]
     Queued(#[cfg_attr(feature = "serde", serde(serialize_with = "crate::wire::seconds"))] Duration),
     /// The node has stalled: it has not replied to an earlier command for this time. The client therefore did not send
     /// the command.
+    #[error("stalled for {}", short(*.0))]
     Stalled(
         #[cfg_attr(feature = "serde", serde(serialize_with = "crate::wire::seconds"))] Duration,
     ),
     /// The command was not sent, because there is no connection. Contains the reason.
+    #[error("{0}")]
     Unreachable(Arc<str>),
     /// The connection broke before the reply arrived. The node may have executed the command. Contains the reason.
+    #[error("disconnected: {0}")]
     Disconnected(Arc<str>),
     /// The node replied with an error, such as `LOADING`, `READONLY`, `OOM` or `BUSY`.
+    #[error("{code}{}{detail}", if detail.is_empty() { "" } else { " " })]
     Refused {
         /// First word of the error message.
         code: Arc<str>,
@@ -45,12 +55,15 @@ pub enum NodeFailure {
         detail: Arc<str>,
     },
     /// The node is a replica. Redlock requires independent masters.
+    #[error("replica: configure the address of a master")]
     Replica,
     /// The node is the same server process as another node of this client, under a different address. Contains the name
     /// of the other node.
+    #[error("same server as {0}")]
     SameServer(Arc<str>),
     /// The server has restarted and may have forgotten locks, so its grants do not count yet. See
     /// [`RestartGuard`](crate::RestartGuard).
+    #[error("restarted {} ago, counts again in {}", short(*ago), short(*counts_in))]
     Restarted {
         /// Time since the restart, or since its detection if the time of the restart is unknown.
         #[cfg_attr(
@@ -67,6 +80,11 @@ pub enum NodeFailure {
     },
     /// The server may have restarted. The connection is new, and `INFO` does not prove that the server process is the
     /// same as before. The node's grants do not count yet.
+    #[error(
+        "maybe restarted ({missing}): connected {} ago, counts again in {}",
+        short(*ago),
+        short(*counts_in)
+    )]
     MaybeRestarted {
         /// Time since the connection was established.
         #[cfg_attr(
@@ -85,6 +103,7 @@ pub enum NodeFailure {
         missing: &'static str,
     },
     /// The server's keys were flushed, so its grants do not count yet. See [`RestartGuard`](crate::RestartGuard).
+    #[error("flushed {} ago, counts again in {}", short(*ago), short(*counts_in))]
     Flushed {
         /// Time since the flush.
         #[cfg_attr(
@@ -107,6 +126,11 @@ pub enum NodeFailure {
     ///   [`VoteEligibility::Deferred`](crate::VoteEligibility::Deferred).
     ///
     /// Correct the clock (`chronyd`, `ntpd`).
+    #[error(
+        "suspect: its clock is {} ahead, counts again in {}",
+        short(*ahead),
+        short(*counts_in)
+    )]
     Suspect {
         /// Minimum amount by which the server's clock is ahead of this client's clock.
         #[cfg_attr(
@@ -122,8 +146,10 @@ pub enum NodeFailure {
         counts_in: Duration,
     },
     /// The reply is not valid for the command. Contains a description of the reply.
+    #[error("unexpected reply: {0}")]
     Unexpected(Arc<str>),
     /// The runtime that served the connection was shut down.
+    #[error("the runtime has shut down")]
     ShutDown,
 }
 
@@ -233,44 +259,6 @@ fn phrase(error: &redis::RedisError) -> String {
         (None, _) => error.to_string(),
     }
 }
-
-impl fmt::Display for NodeFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Timeout(after) => write!(f, "timeout {}", short(*after)),
-            Self::Connecting(after) => write!(f, "connecting for {}", short(*after)),
-            Self::Queued(after) => write!(f, "queued in this client for {}", short(*after)),
-            Self::Stalled(silence) => write!(f, "stalled for {}", short(*silence)),
-            Self::Unreachable(reason) => write!(f, "{reason}"),
-            Self::Disconnected(reason) => write!(f, "disconnected: {reason}"),
-            Self::Refused { code, detail } if detail.is_empty() => write!(f, "{code}"),
-            Self::Refused { code, detail } => write!(f, "{code} {detail}"),
-            Self::Replica => write!(f, "replica: configure the address of a master"),
-            Self::SameServer(other) => write!(f, "same server as {other}"),
-            Self::Restarted { ago, counts_in } => {
-                write!(f, "restarted {} ago, counts again in {}", short(*ago), short(*counts_in))
-            }
-            Self::MaybeRestarted { ago, counts_in, missing } => {
-                let (ago, counts_in) = (short(*ago), short(*counts_in));
-                write!(
-                    f,
-                    "maybe restarted ({missing}): connected {ago} ago, counts again in {counts_in}"
-                )
-            }
-            Self::Flushed { ago, counts_in } => {
-                write!(f, "flushed {} ago, counts again in {}", short(*ago), short(*counts_in))
-            }
-            Self::Suspect { ahead, counts_in } => {
-                let (ahead, counts_in) = (short(*ahead), short(*counts_in));
-                write!(f, "suspect: its clock is {ahead} ahead, counts again in {counts_in}")
-            }
-            Self::Unexpected(reply) => write!(f, "unexpected reply: {reply}"),
-            Self::ShutDown => write!(f, "the runtime has shut down"),
-        }
-    }
-}
-
-impl std::error::Error for NodeFailure {}
 
 /// Formats a duration for reports: `0.9ms`, `50ms`, `1.2s`.
 pub(crate) fn short(duration: Duration) -> String {
