@@ -2,7 +2,7 @@
 
 use crate::lease::Backing;
 use crate::node::{Ballot, Claim, Nodes, QueuedCommand, VoteEligibility};
-use crate::observe::{Holder, NodeVote, Report, Tenant};
+use crate::observe::{Holder, NodeVote, Report, Tenant, debug_as_display};
 use crate::protocol::{Goal, Round};
 use crate::round::{Asked, Tally};
 use crate::wire::{Answer, Conflict, Keys, NodeFailure, RemainingTtl, Value, short};
@@ -245,19 +245,7 @@ impl fmt::Display for NodeStatus {
     }
 }
 
-/// Same as `Display`, because errors in logs are often formatted with `Debug`.
-impl fmt::Debug for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// Same as `Display`, because errors in logs are often formatted with `Debug`.
-impl fmt::Debug for NodeStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(Status, NodeStatus);
 
 #[cfg(test)]
 mod tests {

@@ -5,6 +5,18 @@
 //! If no observer, subscriber or recorder is installed, [`Observers::emit`] costs a few loads and branches. The client
 //! then builds no events and reads no clock for them.
 
+/// Implements `Debug` with the text of `Display`, because errors in logs are often formatted with `Debug`.
+macro_rules! debug_as_display {
+    ($($name:ty),*) => {
+        $(impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(self, f)
+            }
+        })*
+    };
+}
+pub(crate) use debug_as_display;
+
 pub mod event;
 mod holder;
 mod node_health;

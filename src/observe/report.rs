@@ -1,5 +1,6 @@
 //! Replies of the nodes in one round of commands.
 
+use super::debug_as_display;
 use super::holder::Holder;
 use crate::wire::{NodeFailure, short};
 use std::fmt;
@@ -174,19 +175,7 @@ impl fmt::Display for NodeReport {
     }
 }
 
-/// Writes the same text as `Display`, so that logged errors are readable.
-impl fmt::Debug for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// Writes the same text as `Display`, so that logged errors are readable.
-impl fmt::Debug for NodeReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(Report, NodeReport);
 
 #[cfg(test)]
 mod tests {

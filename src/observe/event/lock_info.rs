@@ -1,5 +1,6 @@
 //! The lock that an event refers to.
 
+use crate::observe::debug_as_display;
 use crate::wire::Keys;
 use std::fmt;
 
@@ -66,12 +67,7 @@ impl fmt::Display for Resources {
     }
 }
 
-/// Writes the same text as `Display`.
-impl fmt::Debug for Resources {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(Resources);
 
 /// Formats a resource or a part of it: escaped, on one line, truncated.
 pub(crate) fn shown(name: &[u8]) -> String {
