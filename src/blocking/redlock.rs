@@ -29,9 +29,9 @@ impl Builder {
     /// - [`NoThread`](ConfigError::NoThread): the thread or its runtime cannot be started.
     /// - Any other [`ConfigError`] names the invalid setting, or the settings that conflict.
     pub fn build_blocking(self) -> Result<Redlock, ConfigError> {
-        let background = match self.given_runtime() {
+        let background = match &self.runtime {
             Some(handle) => Background::on(handle.clone()),
-            None => Background::start(self.given_connect_timeout())
+            None => Background::start(self.config.connect_timeout())
                 .map_err(|error| ConfigError::NoThread { reason: error.to_string() })?,
         };
         let inner = self.runtime(background.handle().clone()).build()?;

@@ -62,9 +62,9 @@ pub(crate) fn parse(position: usize, url: &str) -> Result<Place, ConfigError> {
     place(position, &info.set_addr(addr).set_redis_settings(login))
 }
 
-/// Text for `url` without user and password: its address, or the reason why it is invalid.
-pub(crate) fn shown(position: usize, url: &str) -> String {
-    match parse(position, url) {
+/// Text for a node without user and password: its address, or the reason why its URL is invalid.
+pub(super) fn shown(place: &Result<Place, ConfigError>) -> String {
+    match place {
         Ok((address, _)) => address.to_string(),
         Err(fault) => fault.to_string(),
     }
@@ -133,9 +133,20 @@ fn options(tcp: &TcpSettings) -> TcpOptions {
     }
 }
 
+/// Scheme of `url` in lower case, and the text after it.
+fn split_scheme(url: &str) -> Option<(String, &str)> {
+    let (scheme, rest) = url.split_once("://")?;
+    Some((scheme.to_ascii_lowercase(), rest))
+}
+
+/// Splits the text after a scheme into host and port, without user and password, and path, parameters and fragment.
+fn split_place(rest: &str) -> (&str, &str) {
+    let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    (authority.rsplit_once('@').map_or(authority, |(_, place)| place), tail)
+}
+
 fn wants_tls(url: &str) -> bool {
-    let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
-    scheme.is_some_and(|scheme| TLS.contains(&&*scheme))
+    split_scheme(url).is_some_and(|(scheme, _)| TLS.contains(&&*scheme))
 }
 
 /// Replaces a TLS scheme by `redis`, because the parser knows TLS only if the redis crate was built with it.
@@ -155,17 +166,14 @@ fn fault(url: &str) -> Option<&'static str> {
     if url.chars().any(char::is_control) {
         return Some("unexpected control character: percent-encode it if it is part of a password");
     }
-    let starts = TCP.iter().chain(&UNIX).map(|scheme| format!("{scheme}://"));
-    let is_list =
-        |start: String| [",", " "].iter().any(|gap| url.contains(&format!("{gap}{start}")));
-    if starts.into_iter().any(is_list) {
+    let is_next = |scheme| [",", " "].iter().any(|gap| url.contains(&format!("{gap}{scheme}://")));
+    if TCP.iter().chain(&UNIX).any(is_next) {
         return Some(LIST);
     }
-    let Some((scheme, rest)) = url.split_once("://") else {
+    let Some((scheme, rest)) = split_scheme(url) else {
         let is_list = url.contains(',') && !url.contains('@');
         return Some(if is_list { LIST } else { "no scheme: begin the URL with redis://" });
     };
-    let scheme = scheme.to_ascii_lowercase();
     if UNIX.contains(&&*scheme) {
         if cfg!(not(unix)) {
             return Some("Unix sockets are not supported on this system: write redis://host:port");
@@ -222,9 +230,8 @@ fn parameter<'a>(url: &'a str, name: &str) -> Option<&'a str> {
 }
 
 fn accepted_parameters(url: &str) -> &'static [&'static str] {
-    let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
-    match scheme {
-        Some(scheme) if UNIX.contains(&&*scheme) => &["db", "user", "pass", "protocol"],
+    match split_scheme(url) {
+        Some((scheme, _)) if UNIX.contains(&&*scheme) => &["db", "user", "pass", "protocol"],
         _ => &["db", "protocol"],
     }
 }
@@ -236,15 +243,13 @@ fn shown_parameter(name: &str) -> String {
 }
 
 fn fault_of_host(rest: &str, has_tls: bool) -> Option<&'static str> {
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, tail) = rest.split_at(end);
+    let (place, tail) = split_place(rest);
     if tail.contains('@') {
         return Some(
             "the user or the password contains reserved characters: \
              percent-encode them (# as %23, / as %2F, ? as %3F, @ as %40)",
         );
     }
-    let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
     if place.contains(',') {
         return Some(LIST);
     }
@@ -317,13 +322,11 @@ fn scheme_and_host(url: &str) -> Option<String> {
         let is_path = path.starts_with('/') && consists_of(path, "/._-");
         return is_path.then(|| format!("{scheme}://{path}"));
     }
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, tail) = rest.split_at(end);
+    let (place, tail) = split_place(rest);
     // The password may contain one of these characters, and end at a later `@`.
     if tail.contains('@') || !(TCP.contains(&&*lower) || OTHERS.contains(&&*lower)) {
         return None;
     }
-    let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
     let (host, port) = match place.rsplit_once(':') {
         Some((host, port)) if !place.ends_with(']') => (host, Some(port)),
         _ => (place, None),

@@ -8,19 +8,13 @@ use crate::acquire::{Driver, WaitQueues};
 use crate::client::address::{self, Place};
 use crate::error::ConfigError;
 use crate::lease::{Backing, LeaseRegistry, Limits};
-#[cfg(feature = "test-util")]
-use crate::node::Gates;
 use crate::node::{
     Clocks, CredentialSource, Endpoint, Environment, Guard, Login, NodeShared, Pool, RestartGuard,
     Siblings, Timings,
 };
 use crate::observe::{Observer, Observers, shown};
 use crate::protocol::{ClientId, MAX_NODES, Quorum, RetryPolicy};
-#[cfg(feature = "test-util")]
-use crate::random::Random;
-#[cfg(feature = "test-util")]
-use crate::time::Clock;
-#[cfg(any(test, feature = "test-util"))]
+#[cfg(test)]
 use crate::transport::Transport;
 use std::fmt;
 use std::sync::Arc;
@@ -51,14 +45,24 @@ use tokio::runtime::Handle;
 #[derive(Clone, Default)]
 #[must_use = "a builder does nothing until build() is called"]
 pub struct Builder {
-    nodes: Vec<Result<Place, ConfigError>>,
+    pub(crate) nodes: Vec<Result<Place, ConfigError>>,
     /// All settings that are plain data, except the nodes and the key prefix.
-    pub(super) config: Config,
+    pub(crate) config: Config,
     prefix: Box<[u8]>,
-    runtime: Option<Handle>,
+    pub(crate) runtime: Option<Handle>,
     observer: Option<Arc<dyn Observer>>,
-    pub(super) environment: Environment,
+    pub(crate) environment: Environment,
     pub(super) credentials: Option<CredentialSource>,
+}
+
+/// Setters of the fields of a [`Config`] with the same names.
+macro_rules! config_setters {
+    ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {
+        $($(#[$doc])* pub fn $name(mut self, $name: $type) -> Self {
+            self.config.$name = Some($name);
+            self
+        })*
+    };
 }
 
 impl Redlock {
@@ -115,100 +119,82 @@ impl Builder {
         self
     }
 
-    /// Sets how long a node keeps a lock that is neither extended nor released, in whole milliseconds. Fractions of a
-    /// millisecond are discarded. Default: 10 s.
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.config.ttl = Some(ttl);
-        self
-    }
+    config_setters! {
+        /// Sets how long a node keeps a lock that is neither extended nor released, in whole milliseconds. Fractions of a
+        /// millisecond are discarded. Default: 10 s.
+        ttl: Duration;
 
-    /// Sets the upper limit for the ttl of a lock, for its extensions, and for
-    /// [cool-downs](crate::Lease::release_after). **All clients of a deployment must use the same value.** Default:
-    /// 60 s.
-    ///
-    /// A node that has lost its data has no vote until every lock that it may have granted has expired. This setting
-    /// limits that time. A client whose ttl exceeds the `max_ttl` of other clients can lose its lock to them after a
-    /// node restarts.
-    ///
-    /// A ttl above this limit is rejected with an error that names the setting. To raise `max_ttl`, first raise it on
-    /// all clients, and only then use longer ttls. A shorter `max_ttl` shortens quarantines; see
-    /// [`restart_guard`](Self::restart_guard).
-    pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
-        self.config.max_ttl = Some(max_ttl);
-        self
-    }
+        /// Sets the upper limit for the ttl of a lock, for its extensions, and for
+        /// [cool-downs](crate::Lease::release_after). **All clients of a deployment must use the same value.** Default:
+        /// 60 s.
+        ///
+        /// A node that has lost its data has no vote until every lock that it may have granted has expired. This setting
+        /// limits that time. A client whose ttl exceeds the `max_ttl` of other clients can lose its lock to them after a
+        /// node restarts.
+        ///
+        /// A ttl above this limit is rejected with an error that names the setting. To raise `max_ttl`, first raise it on
+        /// all clients, and only then use longer ttls. A shorter `max_ttl` shortens quarantines; see
+        /// [`restart_guard`](Self::restart_guard).
+        max_ttl: Duration;
 
-    /// Sets how the client treats nodes that were restarted and may have lost locks. Default:
-    /// [`Observed`](RestartGuard::Observed).
-    pub fn restart_guard(mut self, guard: RestartGuard) -> Self {
-        self.config.restart_guard = Some(guard);
-        self
-    }
+        /// Sets how the client treats nodes that were restarted and may have lost locks. Default:
+        /// [`Observed`](RestartGuard::Observed).
+        restart_guard: RestartGuard;
 
-    /// Declares that nodes with full persistence (`appendonly yes`, `appendfsync always`) keep every lock across
-    /// restarts. The vote of such a node then counts immediately after a restart; see [`RestartGuard`]. Default:
-    /// `false`, because a client cannot verify the conditions:
-    ///
-    /// - The node always restarts with the same disk, and that disk is neither lost nor restored to an older state.
-    /// - The node's address always leads to the same server, and never to a replica that was promoted.
-    ///
-    /// A node that reports a less durable configuration is not trusted. A node that does not report its configuration
-    /// (`INFO`, `CONFIG GET`) is trusted. [`check`](Redlock::check) reports other settings that make persistence
-    /// unsafe.
-    pub fn trust_persistence(mut self, trusts: bool) -> Self {
-        self.config.trust_persistence = Some(trusts);
-        self
-    }
+        /// Declares that nodes with full persistence (`appendonly yes`, `appendfsync always`) keep every lock across
+        /// restarts. The vote of such a node then counts immediately after a restart; see [`RestartGuard`]. Default:
+        /// `false`, because a client cannot verify the conditions:
+        ///
+        /// - The node always restarts with the same disk, and that disk is neither lost nor restored to an older state.
+        /// - The node's address always leads to the same server, and never to a replica that was promoted.
+        ///
+        /// A node that reports a less durable configuration is not trusted. A node that does not report its configuration
+        /// (`INFO`, `CONFIG GET`) is trusted. [`check`](Redlock::check) reports other settings that make persistence
+        /// unsafe.
+        trust_persistence: bool;
 
-    /// Sets the total time that [`acquire`](Redlock::acquire) may take. Default: 10 s. If it is shorter than a round
-    /// trip to the nodes, the acquire fails with [`Timeout`](crate::AcquireError::Timeout). Use
-    /// [`try_acquire`](Redlock::try_acquire) for a single attempt.
-    pub fn wait(mut self, wait: Duration) -> Self {
-        self.config.wait = Some(wait);
-        self
-    }
+        /// Sets the total time that [`acquire`](Redlock::acquire) may take. Default: 10 s. If it is shorter than a round
+        /// trip to the nodes, the acquire fails with [`Timeout`](crate::AcquireError::Timeout). Use
+        /// [`try_acquire`](Redlock::try_acquire) for a single attempt.
+        wait: Duration;
 
-    /// Sets how long the client waits for a node's reply. Default: 50 ms. This limits the delay that an unresponsive
-    /// node causes, and therefore the duration of an attempt. There is one exception: if the clocks of nodes have
-    /// stepped forward, a single attempt waits up to one more second until the grants of these nodes
-    /// [count](crate::VoteEligibility::Deferred) towards the quorum.
-    ///
-    /// The Redlock page suggests 5 to 50 ms for a ttl of 10 s. Allow several round trips on slow networks.
-    pub fn node_timeout(mut self, timeout: Duration) -> Self {
-        self.config.node_timeout = Some(timeout);
-        self
-    }
+        /// Sets how long the client waits for a node's reply. Default: 50 ms. This limits the delay that an unresponsive
+        /// node causes, and therefore the duration of an attempt. There is one exception: if the clocks of nodes have
+        /// stepped forward, a single attempt waits up to one more second until the grants of these nodes
+        /// [count](crate::VoteEligibility::Deferred) towards the quorum.
+        ///
+        /// The Redlock page suggests 5 to 50 ms for a ttl of 10 s. Allow several round trips on slow networks.
+        node_timeout: Duration;
 
-    /// Sets how long the client waits until a connection is established and set up. Default: 1 s.
-    ///
-    /// Only the first acquires of a new client wait for connections. They wait until a quorum is connected. While all
-    /// known nodes have started recently, they wait until every node is connected or has failed to connect. See
-    /// [`ready`](Redlock::ready) and [`RestartGuard::Observed`]. After that, the client treats a node that is not
-    /// connected within the node timeout as failed.
-    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.config.connect_timeout = Some(timeout);
-        self
-    }
+        /// Sets how long the client waits until a connection is established and set up. Default: 1 s.
+        ///
+        /// Only the first acquires of a new client wait for connections. They wait until a quorum is connected. While all
+        /// known nodes have started recently, they wait until every node is connected or has failed to connect. See
+        /// [`ready`](Redlock::ready) and [`RestartGuard::Observed`]. After that, the client treats a node that is not
+        /// connected within the node timeout as failed.
+        connect_timeout: Duration;
 
-    /// Sets the fraction of the ttl that is subtracted from the validity, because clocks run at different rates. Must
-    /// be at least 0 and less than 1. Default: 0.01, as in the Redlock reference implementation.
-    pub fn drift_factor(mut self, factor: f64) -> Self {
-        self.config.drift_factor = Some(factor);
-        self
-    }
+        /// Sets the fraction of the ttl that is subtracted from the validity, because clocks run at different rates. Must
+        /// be at least 0 and less than 1. Default: 0.01, as in the Redlock reference implementation.
+        drift_factor: f64;
 
-    /// Sets the time that is subtracted from the validity in addition to [`drift_factor`](Self::drift_factor), because
-    /// Redis expires keys with millisecond precision. Default: 2 ms.
-    pub fn drift_constant(mut self, constant: Duration) -> Self {
-        self.config.drift_constant = Some(constant);
-        self
-    }
+        /// Sets the time that is subtracted from the validity in addition to [`drift_factor`](Self::drift_factor), because
+        /// Redis expires keys with millisecond precision. Default: 2 ms.
+        drift_constant: Duration;
 
-    /// Sets the policy for retries of [`acquire`](Redlock::acquire) after a refused attempt. Default: jittered, 50 ms
-    /// to 250 ms.
-    pub fn retry(mut self, policy: RetryPolicy) -> Self {
-        self.config.retry = Some(policy);
-        self
+        /// Sets the policy for retries of [`acquire`](Redlock::acquire) after a refused attempt. Default: jittered, 50 ms
+        /// to 250 ms.
+        retry: RetryPolicy;
+
+        /// Sets how long a node keeps a resource's fencing counter after the last acquire or extension with a fencing
+        /// token. After a release, the counter remains for at least half of this time. Must not be shorter than
+        /// [`max_ttl`](Self::max_ttl). Default: 24 h, or `max_ttl` if that is longer.
+        ///
+        /// While the counter exists, tokens increase regardless of clocks. After it has expired, the next token is taken
+        /// from the acquiring client's wall clock, in microseconds. That token is higher than all earlier tokens, unless
+        /// the clock is behind the clocks of the earlier holders by more than the time that has passed since they acquired
+        /// the lock. Counters expire so that the counters of unused resources do not accumulate.
+        token_ttl: Duration;
     }
 
     /// Sets the prefix of every resource's key. The prefix must not contain `#quorlock:`, which marks the library's
@@ -237,19 +223,6 @@ impl Builder {
         self
     }
 
-    /// Sets how long a node keeps a resource's fencing counter after the last acquire or extension with a fencing
-    /// token. After a release, the counter remains for at least half of this time. Must not be shorter than
-    /// [`max_ttl`](Self::max_ttl). Default: 24 h, or `max_ttl` if that is longer.
-    ///
-    /// While the counter exists, tokens increase regardless of clocks. After it has expired, the next token is taken
-    /// from the acquiring client's wall clock, in microseconds. That token is higher than all earlier tokens, unless
-    /// the clock is behind the clocks of the earlier holders by more than the time that has passed since they acquired
-    /// the lock. Counters expire so that the counters of unused resources do not accumulate.
-    pub fn token_ttl(mut self, ttl: Duration) -> Self {
-        self.config.token_ttl = Some(ttl);
-        self
-    }
-
     /// Installs an observer, which receives events about acquires, extensions, lost leases and the state of the nodes;
     /// see [`Observer`]. Only one observer can be installed; a later call replaces it. With the feature `tracing`,
     /// events are also sent to `tracing`. Default: none.
@@ -267,45 +240,10 @@ impl Builder {
         self
     }
 
-    #[cfg(feature = "test-util")]
-    pub(crate) fn living_by(mut self, clock: Clock) -> Self {
-        self.environment.clock = clock;
-        self
-    }
-
-    #[cfg(feature = "test-util")]
-    pub(crate) fn living_in(self, transport: Arc<dyn Transport>, gates: Arc<dyn Gates>) -> Self {
-        Self {
-            environment: Environment { transport, gates: Some(gates), ..self.environment },
-            ..self
-        }
-    }
-
-    #[cfg(feature = "test-util")]
-    pub(crate) fn drawing_from(mut self, random: Random) -> Self {
-        self.environment.random = random;
-        self
-    }
-
-    #[cfg(feature = "test-util")]
-    pub(crate) fn without_nodes(self) -> Self {
-        Self { nodes: Vec::new(), ..self }
-    }
-
     /// Replaces sockets with `transport`.
     #[cfg(test)]
     pub(crate) fn transport(self, transport: Arc<dyn Transport>) -> Self {
         Self { environment: Environment { transport, ..self.environment }, ..self }
-    }
-
-    #[cfg(feature = "blocking")]
-    pub(crate) fn given_runtime(&self) -> Option<&Handle> {
-        self.runtime.as_ref()
-    }
-
-    #[cfg(feature = "blocking")]
-    pub(crate) fn given_connect_timeout(&self) -> Duration {
-        super::settings::connect_timeout(&self.config)
     }
 
     /// Validates the settings and creates the client. Reads certificate files, but does no other I/O and does not
@@ -366,12 +304,9 @@ impl Builder {
 /// Shows the nodes' addresses without user and password.
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let nodes = self.nodes.iter().map(|node| match node {
-            Ok((address, _)) => address.to_string(),
-            Err(error) => error.to_string(),
-        });
+        let nodes: Vec<_> = self.nodes.iter().map(address::shown).collect();
         f.debug_struct("Builder")
-            .field("nodes", &nodes.collect::<Vec<_>>())
+            .field("nodes", &nodes)
             .field("config", &self.config)
             .field("prefix", &shown(&self.prefix))
             .field("runtime", &self.runtime)

@@ -50,56 +50,56 @@ use std::time::Duration;
 /// user and password. Errors of this crate never contain the password of a URL. Errors of the `toml` crate contain the
 /// faulty line of the file. If that line may contain a secret, log only the error's `message()`.
 #[derive(Clone, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(deny_unknown_fields))]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct Config {
     /// URL of each node. In a file, this can also be a single text that contains the URLs, separated by commas or white
     /// space.
-    #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::nodes"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::nodes"))]
     pub nodes: Vec<String>,
     /// Time for which a node keeps a lock that is neither extended nor released; see [`Builder::ttl`].
-    #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
     pub ttl: Option<Duration>,
     /// Upper limit for the ttl, the same for all clients of a deployment; see [`Builder::max_ttl`].
-    #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
     pub max_ttl: Option<Duration>,
     /// How the client treats nodes that were restarted; see [`Builder::restart_guard`].
-    #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
     pub restart_guard: Option<RestartGuard>,
     /// If true, the client trusts nodes with full persistence to keep every lock across restarts; see
     /// [`Builder::trust_persistence`].
-    #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
     pub trust_persistence: Option<bool>,
     /// Total time that an acquire may take; see [`Builder::wait`].
-    #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
     pub wait: Option<Duration>,
     /// Maximum time to wait for a node's reply; see [`Builder::node_timeout`].
-    #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
     pub node_timeout: Option<Duration>,
     /// Maximum time to wait for a connection; see [`Builder::connect_timeout`].
-    #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
     pub connect_timeout: Option<Duration>,
     /// Fraction of the ttl that is subtracted from the validity; see [`Builder::drift_factor`].
-    #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
     pub drift_factor: Option<f64>,
     /// Time that is subtracted from the validity in addition to `drift_factor`; see [`Builder::drift_constant`].
-    #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
     pub drift_constant: Option<Duration>,
     /// Policy for retries after a refused attempt; see [`Builder::retry`].
-    #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
     pub retry: Option<RetryPolicy>,
     /// Prefix of every resource's key; see [`Builder::key_prefix`].
     pub key_prefix: Option<String>,
     /// Text that is stored with every lock; see [`Builder::metadata`]. Cannot be combined with [`owner`](Self::owner).
     pub metadata: Option<String>,
     /// If true, the client stores the host name and the process ID with every lock; see [`Builder::owner`].
-    #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
     pub owner: Option<bool>,
     /// If true, every lease gets a fencing token; see [`Builder::fenced`].
-    #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
     pub fenced: Option<bool>,
     /// Time for which a node keeps the fencing counter of an unused resource; see [`Builder::token_ttl`].
-    #[cfg_attr(feature = "serde", serde(default, deserialize_with = "told::setting"))]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "told::setting"))]
     pub token_ttl: Option<Duration>,
     /// PEM file with the certificates to trust; see [`Builder::tls_ca_cert_file`].
     #[cfg(feature = "tls-rustls")]
@@ -126,7 +126,8 @@ impl Config {
 /// Shows the nodes' addresses without user and password.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let nodes = self.nodes.iter().enumerate().map(|(at, url)| address::shown(at + 1, url));
+        let nodes = self.nodes.iter().enumerate();
+        let nodes = nodes.map(|(at, url)| address::shown(&address::parse(at + 1, url)));
         let mut debug = f.debug_struct("Config");
         debug
             .field("nodes", &nodes.collect::<Vec<_>>())

@@ -104,7 +104,7 @@ impl Redlock {
     /// # }
     /// ```
     pub fn leases(&self) -> Vec<HeldLease> {
-        let held = self.inner().backing.registry.all();
+        let held = self.inner.backing.registry.all();
         held.iter().filter_map(|state| HeldLease::of(state)).collect()
     }
 }

@@ -20,16 +20,12 @@ use std::sync::Arc;
 /// [`Builder::runtime`](crate::Builder::runtime) is set.
 #[derive(Clone)]
 pub struct Redlock {
-    pub(super) inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 impl Redlock {
     pub(crate) fn new(driver: Driver, backing: Arc<Backing>, settings: Settings) -> Self {
         Self { inner: Arc::new(Inner { driver: Arc::new(driver), backing, settings }) }
-    }
-
-    pub(crate) fn inner(&self) -> &Inner {
-        &self.inner
     }
 
     /// Tries once to lock `resource`. The attempt takes at most one [node timeout](crate::Builder::node_timeout), or

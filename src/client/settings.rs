@@ -42,7 +42,7 @@ impl Settings {
         };
         let drift = config.drift_constant.map_or(drift, |constant| drift.with_constant(constant));
         let node_timeout = config.node_timeout.unwrap_or(NODE_TIMEOUT);
-        let connect_timeout = connect_timeout(config);
+        let connect_timeout = config.connect_timeout();
         for (setting, timeout) in
             [("node_timeout", node_timeout), ("connect_timeout", connect_timeout)]
         {
@@ -107,8 +107,10 @@ impl Settings {
     }
 }
 
-pub(super) fn connect_timeout(config: &Config) -> Duration {
-    config.connect_timeout.unwrap_or(CONNECT_TIMEOUT)
+impl Config {
+    pub(crate) fn connect_timeout(&self) -> Duration {
+        self.connect_timeout.unwrap_or(CONNECT_TIMEOUT)
+    }
 }
 
 /// Maximum number of resources of one lease. A node processes no other command while it runs the script for them.

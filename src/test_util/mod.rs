@@ -97,16 +97,18 @@ impl Clock {
 
 impl Builder {
     /// Sets the clock of the client, for tests; see `Clock` of the crate `quorlock-test`.
-    pub fn clock(self, clock: &Clock) -> Self {
-        self.living_by(time::Clock::Other(clock.0.clone()))
+    pub fn clock(mut self, clock: &Clock) -> Self {
+        self.environment.clock = time::Clock::Other(clock.0.clone());
+        self
     }
 
     /// Seeds the random number generator of the client, so that a test is repeatable. The generator
     /// determines the values of the client's locks and the jitter of its waits. **Two clients must
     /// not have the same seed**: their locks would have the same values, and each client would
     /// treat the other client's locks as its own.
-    pub fn seed(self, seed: u64) -> Self {
-        self.drawing_from(Random::seeded(seed))
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.environment.random = Random::seeded(seed);
+        self
     }
 }
 
@@ -165,7 +167,7 @@ impl PendingWork {
 /// # }
 /// ```
 pub fn pending_work(redlock: &Redlock) -> PendingWork {
-    let Inner { driver, backing, .. } = redlock.inner();
+    let Inner { driver, backing, .. } = &*redlock.inner;
     PendingWork {
         leases: backing.registry.count(),
         waiters: driver.waiters(),
@@ -178,18 +180,19 @@ pub fn pending_work(redlock: &Redlock) -> PendingWork {
 /// [fencing token](crate::Acquire::fenced). A high number means that the clients' wall clocks
 /// differ by more than the time between two holders.
 pub fn token_confirmations(redlock: &Redlock) -> u64 {
-    redlock.inner().driver.token_confirmations()
+    redlock.inner.driver.token_confirmations()
 }
 
 /// Returns the number of times that a freed key has caused the client to check a waiter. The number
 /// grows with the number of freed keys, not with the number of waiters.
 pub fn waiter_checks(redlock: &Redlock) -> u64 {
-    redlock.inner().driver.waiter_checks()
+    redlock.inner.driver.waiter_checks()
 }
 
 /// Replaces the nodes of `builder`, and keeps its other settings.
-pub fn replace_nodes(builder: Builder, urls: impl IntoIterator<Item = String>) -> Builder {
-    builder.without_nodes().nodes(urls)
+pub fn replace_nodes(mut builder: Builder, urls: impl IntoIterator<Item = String>) -> Builder {
+    builder.nodes.clear();
+    builder.nodes(urls)
 }
 
 /// Returns true if tasks of `runtime` can use timers.

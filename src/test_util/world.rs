@@ -59,10 +59,11 @@ pub trait Alarm: Send + Sync {
 
 impl Builder {
     /// Runs the client in a simulated world, which replaces the machine's clocks and sockets.
-    pub fn world(self, world: Arc<dyn World>) -> Self {
-        let clock = Clock::Other(Arc::new(Inhabited(world.clone())));
-        self.living_by(clock)
-            .living_in(Arc::new(Inhabited(world.clone())), Arc::new(Inhabited(world)))
+    pub fn world(mut self, world: Arc<dyn World>) -> Self {
+        self.environment.clock = Clock::Other(Arc::new(Inhabited(world.clone())));
+        self.environment.transport = Arc::new(Inhabited(world.clone()));
+        self.environment.gates = Some(Arc::new(Inhabited(world)));
+        self
     }
 }
 
