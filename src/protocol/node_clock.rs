@@ -14,6 +14,11 @@
 //! can have been granted. When the clock is set back, the T before that remains in force, because dropped keys do not
 //! come back.
 //!
+//! If a node's clock has got ahead, either it has stepped, or the client's clock has stood still, for example while a
+//! virtual machine was frozen. Readings cannot tell the two apart, even if all nodes deviate alike: they may have
+//! one time source. So both are allowed for. The node's grants count later, as after a step of its clock. The client's
+//! leases are extended again, as after a pause of the process.
+//!
 //! Report each [`Reading`] with [`handle_reading`](NodeClock::handle_reading), in the order in which they were
 //! read. It returns when the grants of that reading begin to count, and the size of a new step. Between readings,
 //! [`lag`](NodeClock::lag) is how much later a grant counts now, and [`fast`](NodeClock::fast) returns whether the
