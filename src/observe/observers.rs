@@ -19,13 +19,8 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct Observers(Arc<Inner>);
 
 struct Inner {
-    /// The user's observer.
-    observer: Option<Receiver<Arc<dyn Observer>>>,
-    #[cfg(feature = "tracing")]
-    spans: Receiver<Spans>,
-    /// `None` if no recorder was installed when the client was built.
-    #[cfg(feature = "metrics")]
-    metrics: Option<Receiver<Metrics>>,
+    /// `tracing`, the metrics if a recorder was installed when the client was built, and the user's observer.
+    receivers: Vec<Receiver>,
     /// Number of the last acquire or extension.
     last_id: AtomicU64,
     /// Health of the nodes, as last reported.
@@ -33,8 +28,9 @@ struct Inner {
 }
 
 /// A receiver, which is disabled after a panic.
-struct Receiver<O> {
-    observer: O,
+struct Receiver {
+    observer: Arc<dyn Observer>,
+    wants: fn(Weight) -> bool,
     is_disabled: AtomicBool,
 }
 
@@ -50,29 +46,19 @@ impl Observers {
         let _ = clock;
         #[cfg(not(feature = "metrics"))]
         let _ = nodes;
-        Self(Arc::new(Inner {
-            observer: observer.map(Receiver::new),
-            #[cfg(feature = "tracing")]
-            spans: Receiver::new(Spans::new(clock.clone())),
-            #[cfg(feature = "metrics")]
-            metrics: Metrics::new(nodes).map(Receiver::new),
-            last_id: AtomicU64::new(0),
-            health: Mutex::new(HealthRecord::new(quorum)),
-        }))
+        let mut receivers = Vec::new();
+        #[cfg(feature = "tracing")]
+        receivers.push(Receiver::new(Arc::new(Spans::new(clock.clone())), Spans::want));
+        #[cfg(feature = "metrics")]
+        receivers.extend(Metrics::new(nodes).map(|it| Receiver::new(Arc::new(it), |_| true)));
+        receivers.extend(observer.map(|it| Receiver::new(it, |_| true)));
+        let (last_id, health) = (AtomicU64::new(0), Mutex::new(HealthRecord::new(quorum)));
+        Self(Arc::new(Inner { receivers, last_id, health }))
     }
 
     /// True if a receiver wants events of this `weight`.
     pub(crate) fn wants(&self, weight: Weight) -> bool {
-        #[cfg(feature = "tracing")]
-        if Spans::want(weight) && self.0.spans.is_enabled() {
-            return true;
-        }
-        #[cfg(feature = "metrics")]
-        if self.0.metrics.as_ref().is_some_and(Receiver::is_enabled) {
-            return true;
-        }
-        let _ = weight;
-        self.0.observer.as_ref().is_some_and(Receiver::is_enabled)
+        self.0.receivers.iter().any(|receiver| receiver.is_enabled() && (receiver.wants)(weight))
     }
 
     /// Builds an event and delivers it, if a receiver wants events of this `weight`. The caller must not hold a lock.
@@ -81,16 +67,10 @@ impl Observers {
             return;
         }
         let event = event();
-        #[cfg(feature = "tracing")]
-        if Spans::want(weight) {
-            self.0.spans.deliver(&event);
-        }
-        #[cfg(feature = "metrics")]
-        if let Some(metrics) = &self.0.metrics {
-            metrics.deliver(&event);
-        }
-        if let Some(observer) = &self.0.observer {
-            observer.deliver(&event);
+        for receiver in &self.0.receivers {
+            if (receiver.wants)(weight) {
+                receiver.deliver(&event);
+            }
         }
     }
 
@@ -117,9 +97,9 @@ impl Default for Observers {
     }
 }
 
-impl<O: Observer> Receiver<O> {
-    fn new(observer: O) -> Self {
-        Self { observer, is_disabled: AtomicBool::new(false) }
+impl Receiver {
+    fn new(observer: Arc<dyn Observer>, wants: fn(Weight) -> bool) -> Self {
+        Self { observer, wants, is_disabled: AtomicBool::new(false) }
     }
 
     fn is_enabled(&self) -> bool {

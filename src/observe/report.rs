@@ -1,6 +1,5 @@
 //! Replies of the nodes in one round of commands.
 
-use super::debug_as_display;
 use super::holder::Holder;
 use crate::wire::{NodeFailure, short};
 use std::fmt;

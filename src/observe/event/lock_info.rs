@@ -1,6 +1,5 @@
 //! The lock that an event refers to.
 
-use crate::observe::debug_as_display;
 use crate::wire::Keys;
 use std::fmt;
 
