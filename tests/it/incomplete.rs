@@ -97,11 +97,7 @@ fn a_lease_without_its_own_runtime_ends_in_time_on_one_that_lacks_something() {
         // What was left goes out with the next use.
         drop(redlock.try_acquire("last").await.expect("a free lock"));
         eventually("no key is left", || cluster.is_empty()).await;
+        // A node can have deleted a key before its reply is read.
+        redlock.close().await.expect("all releases are delivered");
     });
-    close(&redlock);
-}
-
-fn close(redlock: &Redlock) {
-    let (runtime, _) = lacking().into_iter().next().expect("three");
-    run(&runtime, redlock.close()).expect("all is delivered");
 }
