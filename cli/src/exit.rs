@@ -146,7 +146,10 @@ pub(crate) fn overview() -> StyledStr {
             ("0", "success; status: free; check, torture: no findings"),
             ("1", "held by another client; check, torture: findings; release: no such lock"),
             ("69", "no quorum: too few nodes reply, or too many are excluded (restart, flush)"),
-            ("124", "run, hold: the lock was lost; run has terminated CMD"),
+            (
+                "124",
+                "run, hold: the lock was lost, or --max-hold was reached; run has terminated CMD",
+            ),
             ("126, 127", "run, lead: CMD cannot be executed (126) or was not found (127)"),
             (
                 "128+N",

@@ -124,7 +124,10 @@ async fn acquire_failure(
         Some((name, holder)) => {
             format!("{} is {}: {report}", resource::shown(name), tenancy(&holder))
         }
-        None => format!("{}: {error}", resource::all_shown(wanted.resources)),
+        None => format!(
+            "{}: not acquired: the key exists on too many nodes, but no holder has a majority: {report}",
+            resource::all_shown(wanted.resources)
+        ),
     };
     Failure::new(code, message)
 }

@@ -116,7 +116,9 @@ impl Client {
     /// released; they expire after their ttl.
     pub(crate) async fn close(&self) {
         if let Err(error) = self.redlock.close().await {
-            output::print_message(format_args!("{error}: these locks remain until they expire"));
+            output::print_message(format_args!(
+                "{error}: these keys remain on these nodes until they expire"
+            ));
         }
     }
 }
@@ -155,7 +157,9 @@ fn urls_without_secrets(urls: &[String]) -> Result<&[String], Failure> {
         ["@", "pass=", "password="].iter().any(|mark| url.contains(mark))
     };
     match urls.iter().position(has_secret) {
-        Some(at) => Err(Failure::usage(format!("--node {} {SECRET_IN_URL}", at + 1))),
+        Some(at) => {
+            Err(Failure::usage(format!("the URL in --node number {} {SECRET_IN_URL}", at + 1)))
+        }
         None => Ok(urls),
     }
 }

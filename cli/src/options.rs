@@ -86,7 +86,8 @@ pub(crate) struct LockOptions {
     /// any client uses a longer --ttl.
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) max_ttl: Option<Duration>,
-    /// Maximum time to hold the lock, including renewals [default: no limit]
+    /// Maximum time to hold the lock, including renewals; run and lead terminate CMD before it is reached, see --grace
+    /// [default: no limit]
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) max_hold: Option<Duration>,
     /// Minimum time before another client can acquire the lock, even if it is released earlier; at most the ttl
@@ -130,8 +131,9 @@ pub(crate) struct ChildOptions {
     /// First signal to CMD when the lock is about to expire: term (followed by KILL before the lock expires) or kill
     #[arg(long, value_enum, value_name = "SIGNAL", default_value_t = OnLost::Term)]
     pub(crate) on_lost: OnLost,
-    /// Time between TERM and the expiry of the lock; at most half of the ttl, and shorter than --max-hold [default: 3s,
-    /// or half of the ttl or of --max-hold if that is shorter]
+    /// Time between TERM and the expiry of the lock; KILL follows 0.5 s before the expiry, or a tenth of the ttl if that is
+    /// shorter. At most half of the ttl, and shorter than --max-hold [default: 3s, or half of the ttl or of --max-hold if
+    /// that is shorter]
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
     /// Keep CMD in the foreground process group, so that it can read from the terminal

@@ -77,8 +77,8 @@ async fn reason(client: &Client, resources: &[&[u8]]) -> String {
     let down = nodes.iter().filter(|node| !is_up(node)).map(ToString::to_string);
     let down = down.collect::<Vec<_>>().join(", ");
     if nodes.iter().filter(is_up).count() > nodes.len() / 2 {
-        names
+        format!("{names}: no majority of the nodes reports a holder")
     } else {
-        format!("{names}, too few nodes reply ({down})")
+        format!("{names}: no majority of the nodes is available ({down})")
     }
 }

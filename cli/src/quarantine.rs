@@ -30,15 +30,16 @@ pub(crate) fn reason(client: &Client) -> Option<String> {
     let up = || nodes.iter().filter(|node| *node.state() == NodeState::Up);
     let lasts = until_quorum(up().map(|node| node.eligibility().counts_in()), nodes.len())?;
     let recent = up().filter(|node| is_recently_started(node)).count();
-    let excluded = up().filter(|node| !node.eligibility().counts_in().is_zero());
-    let excluded: Vec<_> =
-        excluded.map(|node| format!("{} {}", node.name(), node.eligibility())).collect();
+    let has_no_vote = |node: &&NodeInfo| {
+        *node.state() != NodeState::Up || !node.eligibility().counts_in().is_zero()
+    };
+    let without_vote: Vec<_> = nodes.iter().filter(has_no_vote).map(ToString::to_string).collect();
     let mut reason = format!(
-        "no lock can be acquired for {}, because {} of {} nodes are excluded ({})",
+        "no lock can be acquired for up to {}, because {} of {} nodes have no vote ({})",
         seconds(lasts),
-        excluded.len(),
+        without_vote.len(),
         nodes.len(),
-        excluded.join("; ")
+        without_vote.join("; ")
     );
     let missing = |node: &NodeInfo| match node.eligibility() {
         VoteEligibility::Excluded(NodeFailure::MaybeRestarted { missing, .. }) => Some(*missing),

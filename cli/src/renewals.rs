@@ -38,7 +38,7 @@ impl Observer for Renewals {
             Event::RenewalFailed { lock, failures: 1, remaining, report, .. } => {
                 let left = remaining.as_secs_f64();
                 self.print(format!(
-                    "{}: renewals are failing, the lock will be lost in {left:.1} s: {report}",
+                    "{}: renewals are failing; the lock is lost in {left:.1} s unless one succeeds: {report}",
                     names(lock)
                 ));
             }

@@ -40,13 +40,16 @@ pub(crate) fn message(error: &ConfigError) -> String {
             named("ttl")
         ),
         ConfigError::MaxHoldTooShort { max_hold, node_timeout } => format!(
-            "--max-hold {max_hold:?} must exceed the node timeout of {node_timeout:?}: increase it"
+            "--max-hold {max_hold:?} must exceed the node timeout of {node_timeout:?}: increase --max-hold"
         ),
         ConfigError::TooManyResources { given, most } => {
-            format!("{given} resources given, at most {most} can be locked together")
+            format!("{given} resources given, at most {most} can be locked together: lock fewer")
         }
         ConfigError::LongMetadata { length, most } => {
-            format!("{} has {length} bytes, at most {most} are allowed", named("metadata"))
+            format!(
+                "{} has {length} bytes, at most {most} are allowed: use a shorter text",
+                named("metadata")
+            )
         }
         ConfigError::ReservedPrefix { prefix } => format!(
             "invalid {} {prefix:?}: no key may contain \"#quorlock:\", which is reserved for fencing counters and \

@@ -103,7 +103,10 @@ impl<'a> Guard<'a> {
     /// Runs the command until it ends or the lease is lost. When it returns, all processes of its group have ended.
     pub(crate) async fn run(&self, lease: &Lease, signals: &mut Signals) -> Result<End, Failure> {
         let child = shim::spawn(self, lease).map_err(|error| {
-            Failure::new(Code::FAILED, format!("cannot start a process: {error}"))
+            Failure::new(
+                Code::FAILED,
+                format!("{}: cannot start CMD: {error}; the lock is released", self.names),
+            )
         })?;
         let group = Group::of(&child, self.foreground);
         Running { guard: self, lease, started: Instant::now(), child, group }.watch(signals).await
@@ -122,9 +125,10 @@ impl Running<'_> {
         let status = self.exit_status(margin.max(self.guard.kill_margin()), signals).await?;
         if let Some(status) = status {
             if self.group.has_other_members() {
-                output::print_message(
-                    "CMD has ended: sending TERM to the processes that it left running",
-                );
+                output::print_message(format_args!(
+                    "{}: CMD has ended: sending TERM to the processes that it left running",
+                    self.guard.names
+                ));
                 self.group.signal(Signal::TERM);
                 self.await_end(Signal::TERM).await;
             }
@@ -192,7 +196,10 @@ impl Running<'_> {
             () = sleep(grace) => {}
         }
         if signal != Signal::KILL {
-            output::print_message("processes of CMD are still running after TERM: sending KILL");
+            output::print_message(format_args!(
+                "{}: processes of CMD are still running after TERM: sending KILL",
+                self.guard.names
+            ));
         }
         self.group.signal(Signal::KILL);
         let _ = timeout(REAP_TIMEOUT, self.group_end()).await;

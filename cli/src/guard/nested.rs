@@ -91,7 +91,9 @@ fn inherited_locks() -> Result<Vec<HeldLock>, Failure> {
     let Some(text) = env::var_os(HELD) else { return Ok(Vec::new()) };
     let text = text.to_str().unwrap_or_default();
     serde_json::from_str(text).map_err(|error| {
-        Failure::usage(format!("invalid {HELD}: {error}; only quorlock may set this variable"))
+        Failure::usage(format!(
+            "invalid {HELD}: {error}; unset it (quorlock sets it for the commands that it runs)"
+        ))
     })
 }
 

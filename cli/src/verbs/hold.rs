@@ -15,8 +15,8 @@ use tokio::select;
 
 /// Acquire a lock, print it as JSON, and hold it until terminated
 ///
-/// The JSON object, on one line, contains the resources, the value for `release --value`, the fencing token (with
-/// --fenced) and the validity in seconds. If `NOTIFY_SOCKET` is set, quorlock also sends READY=1 to systemd
+/// The JSON object, on one line, contains the resources, the value (for `release --value`, if there is one resource), the
+/// fencing token (with --fenced) and the validity in seconds. If `NOTIFY_SOCKET` is set, quorlock also sends READY=1 to systemd
 /// (Type=notify). The lock is renewed automatically, and released on TERM, INT, HUP, QUIT, USR1 or USR2.
 ///
 /// `hold` keeps running if the program that started it dies. To release the lock in that case, use --while-stdin, with
@@ -26,9 +26,9 @@ use tokio::select;
     &[("quorlock hold -n --while-stdin nightly", "Hold a lock for the parent process, until it closes the pipe to stdin")],
     &[
         ("0", "the lock was held until a signal or the end of stdin (--while-stdin), and released"),
-        ("1", "held by another client (-n or -w); -E changes this code"),
-        ("69", "no quorum (-n or -w): too few nodes reply, or too many are excluded (restart, flush)"),
-        ("124", "the lock was lost"),
+        ("1", "held by another client (limited wait or -n); -E changes this code"),
+        ("69", "no quorum (limited wait or -n): too few nodes reply, or too many are excluded"),
+        ("124", "the lock was lost, or --max-hold was reached"),
         ("128+N", "signal N ended the wait for the lock; N is 1 for the end of stdin (--while-stdin)"),
     ],
 ))]
@@ -110,6 +110,9 @@ fn announce(resources: &[&[u8]], lease: &Lease) -> Result<(), Failure> {
         validity_seconds: lease.validity().as_secs_f64(),
     })?;
     notify::send(State::Ready).map_err(|error| {
-        Failure::new(Code::FAILED, format!("cannot send to NOTIFY_SOCKET: {error}"))
+        Failure::new(
+            Code::FAILED,
+            format!("cannot send READY=1 to NOTIFY_SOCKET: {error}; the lock is released"),
+        )
     })
 }

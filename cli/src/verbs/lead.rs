@@ -55,7 +55,10 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
             match held::run_guarded(client, &wanted, &guard, &mut signals).await? {
                 End::Exited(code) => break Ok(code),
                 End::Lost if lock.quiet => {}
-                End::Lost => output::print_message("no longer the leader: campaigning again"),
+                End::Lost => output::print_message(format_args!(
+                    "{}: no longer the leader: waiting for the lock again",
+                    resource::all_shown(resources)
+                )),
             }
         }
     })

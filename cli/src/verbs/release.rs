@@ -20,7 +20,7 @@ use std::ffi::OsString;
     &[
         ("0", "released"),
         ("1", "not released: not held, held with another value, or not a lock of quorlock"),
-        ("69", "no quorum: too few nodes reply; the other nodes keep the lock until it expires"),
+        ("69", "no quorum: too few nodes reply; nodes that do not reply keep the lock until it expires"),
     ],
 ))]
 pub(crate) struct Arguments {
@@ -62,11 +62,11 @@ async fn by_value(client: &Client, name: &[u8], value: &str) -> Result<Code, Fai
     let shown = resource::shown(name);
     let lease = client.redlock.adopt(name, value).await.map_err(|error| match error {
         AcquireError::NotHeld { report } => {
-            let reason = "was not released: no lock has this value";
+            let reason = "was not released: no majority of the nodes has a lock with this value";
             Failure::new(Code::NEGATIVE, format!("{shown} {reason}: {report}"))
         }
         AcquireError::Invalid(ConfigError::AdoptsSet { resources }) => Failure::usage(format!(
-            "this value belongs to a lock on {resources} resources, which can only be released together: terminate \
+            "{shown}: this value belongs to a lock on {resources} resources, which can only be released together: terminate \
              its holder, or use --force for each resource"
         )),
         other => Failure::from(other).about(&[name]),
@@ -110,7 +110,7 @@ async fn by_force(client: &Client, name: &[u8]) -> Result<Code, Failure> {
     };
     let reason = match code {
         Code::NO_QUORUM => {
-            "was not released on a majority of the nodes: too few nodes replied".to_owned()
+            "may still be held: too few nodes carried out the release; repeat it when a majority is available".to_owned()
         }
         _ if kept > 0 => format!(
             "was not released: on {kept} of {all} nodes the key is not a lock of quorlock, or another client has \

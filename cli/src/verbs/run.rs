@@ -18,7 +18,7 @@ use std::ffi::OsString;
 ///
 /// If renewals fail or --max-hold is reached, quorlock sends TERM to CMD and its child processes, and KILL before the
 /// lock expires. If another client deletes or takes over the lock, quorlock sends KILL at once. When CMD ends, quorlock
-/// terminates the child processes that are still running.
+/// also terminates the processes that CMD left in its process group, except with --foreground.
 ///
 /// If quorlock itself is killed (KILL), Linux also kills CMD, but not its child processes: start the last command of a
 /// shell script with exec. The lock then expires after its ttl. If quorlock is stopped (STOP) until the lock expires,
@@ -41,9 +41,9 @@ use std::ffi::OsString;
         ),
     ],
     &[
-        ("1", "held by another client (-n or -w); -E changes this code"),
-        ("69", "no quorum (-n or -w): too few nodes reply, or too many are excluded (restart, flush)"),
-        ("124", "the lock was lost, and CMD was terminated"),
+        ("1", "held by another client (limited wait or -n); -E changes this code"),
+        ("69", "no quorum (limited wait or -n): too few nodes reply, or too many are excluded"),
+        ("124", "CMD was terminated: the lock was lost or about to expire, or --max-hold was reached"),
         ("126", "CMD cannot be executed"),
         ("127", "CMD was not found"),
         ("128+N", "signal N killed CMD, or ended the wait for the lock"),

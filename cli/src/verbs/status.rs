@@ -22,7 +22,7 @@ use tokio::time::{MissedTickBehavior, interval};
     ],
     &[
         ("0", "free on a majority of the nodes"),
-        ("1", "held: no majority of the nodes is free"),
+        ("1", "held: the key exists on so many nodes that no majority can be free"),
         ("69", "unknown: neither free nor held on a majority; or free, but too many nodes are excluded"),
     ],
 ))]

@@ -49,7 +49,11 @@ fn hold_fails_if_the_socket_does_not_exist() {
     let mut command = Scene::on(&nodes).command(&["hold", "a"]);
     let ended = Ended::of(command.env("NOTIFY_SOCKET", "/no/such/socket"));
     assert_eq!(ended.code, 125);
-    assert!(ended.err.contains("cannot send to NOTIFY_SOCKET: No such file"), "{}", ended.err);
+    assert!(
+        ended.err.contains("cannot send READY=1 to NOTIFY_SOCKET: No such file"),
+        "{}",
+        ended.err
+    );
     assert!(nodes.is_empty());
     let mut command = Scene::on(&nodes).command(&["hold", "a"]);
     let mut holding = Running::of(command.env("NOTIFY_SOCKET", ""));

@@ -126,7 +126,7 @@ fn long_wait_without_terminal_prints_the_reason() {
     nodes[1].kill();
     let mut running = Running::of(&mut scene.command(&["lead", "r", "--", "/bin/true"]));
     let line = running.error_line();
-    let reason = "r, too few nodes reply (";
+    let reason = "r: no majority of the nodes is available (";
     assert!(line.contains(reason) && line.contains("down: connection refused"), "{line}");
     running.send(Signal::TERM);
     assert_eq!(running.end().code, 143);
