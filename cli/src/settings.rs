@@ -43,13 +43,10 @@ pub(crate) fn message(error: &ConfigError) -> String {
             "--max-hold {max_hold:?} must exceed the node timeout of {node_timeout:?}: increase --max-hold"
         ),
         ConfigError::TooManyResources { given, most } => {
-            format!("{given} resources given, at most {most} can be locked together: lock fewer")
+            format!("{given} resources given, at most {most} can be locked together")
         }
         ConfigError::LongMetadata { length, most } => {
-            format!(
-                "{} has {length} bytes, at most {most} are allowed: use a shorter text",
-                named("metadata")
-            )
+            format!("{} has {length} bytes, at most {most} are allowed", named("metadata"))
         }
         ConfigError::ReservedPrefix { prefix } => format!(
             "invalid {} {prefix:?}: no key may contain \"#quorlock:\", which is reserved for fencing counters and \
