@@ -2,7 +2,7 @@
 
 use crate::{SOON, builder, client, eventually, ms, multi_thread};
 use kit::Cluster;
-use quorlock::{AcquireError, ClientError, Lease, Redlock, RuntimeDriver};
+use quorlock::{AcquireError, ClientError, Lease, RuntimeDriver};
 use std::future::Future;
 use std::thread;
 use tokio::runtime::{Builder, Runtime};
