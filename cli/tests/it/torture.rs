@@ -166,7 +166,7 @@ fn fault_that_fails_during_the_run_is_recorded_and_skipped() {
         "3: if [ $(cat {tries} | wc -l) -eq 1 ]; then echo x >> {tries}; echo unable to freeze >&2; exit 1; fi; {hang}"
     );
     fs::write(&tries, "").expect("it is written");
-    let Ended { out, err, code } = field.run(&["--for", "9s", "--fault", &fault, "--mend", &mend]);
+    let Ended { out, err, code } = field.run(&["--for", "15s", "--fault", &fault, "--mend", &mend]);
     assert_eq!(code, 0, "{out}{err}");
     assert!(
         err.contains("skipped a fault that could not be applied")
