@@ -3,42 +3,20 @@
 use super::address;
 use super::builder::Builder;
 use super::config::Config;
-use super::text::{SettingText, urls};
 use crate::error::ConfigError;
+use serde::Deserialize;
+use serde::de::value::MapDeserializer;
+use serde::de::{self, Deserializer, Expected, IntoDeserializer, Unexpected, Visitor};
+use serde::forward_to_deserialize_any;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::{fmt, iter};
 
 /// Variables with the prefix [`COMMAND`] that the command `quorlock` sets for its child process. They are not settings,
 /// so they are ignored.
 const OF_COMMAND: [&str; 3] = ["HELD", "RESOURCE", "TOKEN"];
 
 const COMMAND: &str = "QUORLOCK";
-
-/// Names of variables without their prefix: the fields of [`Config`].
-const SETTINGS: &[&str] = &[
-    "NODES",
-    "TTL",
-    "MAX_TTL",
-    "RESTART_GUARD",
-    "TRUST_PERSISTENCE",
-    "WAIT",
-    "NODE_TIMEOUT",
-    "CONNECT_TIMEOUT",
-    "DRIFT_FACTOR",
-    "DRIFT_CONSTANT",
-    "RETRY",
-    "KEY_PREFIX",
-    "METADATA",
-    "OWNER",
-    "FENCED",
-    "TOKEN_TTL",
-    #[cfg(feature = "tls-rustls")]
-    "TLS_CA_CERT_FILE",
-    #[cfg(feature = "tls-rustls")]
-    "TLS_CERT_FILE",
-    #[cfg(feature = "tls-rustls")]
-    "TLS_KEY_FILE",
-];
 
 impl Builder {
     /// Creates a builder from the environment variables whose names begin with `prefix` followed by `_`. With the
@@ -135,7 +113,7 @@ impl Config {
     }
 
     fn with_variables(
-        mut self,
+        self,
         prefix: &str,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigError> {
@@ -153,64 +131,125 @@ impl Config {
                 is_setting.then(|| (setting.to_owned(), value))
             })
             .collect();
-        for (setting, value) in settings {
-            let name = format!("{prefix}_{setting}");
-            if !SETTINGS.contains(&&*setting) {
-                let known = SETTINGS.iter().map(|setting| format!("{prefix}_{setting}"));
-                let known = known.collect::<Vec<_>>().join(", ");
-                return Err(ConfigError::UnknownVariable { name, known });
-            }
-            let set = value.to_str().ok_or_else(|| "not valid UTF-8".to_owned());
-            set.and_then(|text| self.set(&setting, text))
-                .map_err(|reason| ConfigError::BadVariable { name, reason })?;
-        }
-        Ok(self)
+        settings.into_iter().try_fold(self, |config, (setting, value)| {
+            let set = one(&setting, value).map_err(|fault| fault.of(prefix, &setting))?;
+            Ok(config.overridden_by(set))
+        })
     }
 
-    /// Sets one of the [`SETTINGS`]. Errors never contain `text`, which may be a password.
-    fn set(&mut self, setting: &str, text: &str) -> Result<(), String> {
-        match setting {
-            "NODES" => self.set_nodes(urls(text))?,
-            "TTL" => self.ttl = read(text)?,
-            "MAX_TTL" => self.max_ttl = read(text)?,
-            "RESTART_GUARD" => self.restart_guard = read(text)?,
-            "TRUST_PERSISTENCE" => self.trust_persistence = read(text)?,
-            "WAIT" => self.wait = read(text)?,
-            "NODE_TIMEOUT" => self.node_timeout = read(text)?,
-            "CONNECT_TIMEOUT" => self.connect_timeout = read(text)?,
-            "DRIFT_FACTOR" => self.drift_factor = read(text)?,
-            "DRIFT_CONSTANT" => self.drift_constant = read(text)?,
-            "RETRY" => self.retry = read(text)?,
-            "KEY_PREFIX" => self.key_prefix = Some(text.to_owned()),
-            "METADATA" => self.metadata = Some(text.to_owned()),
-            "OWNER" => self.owner = read(text)?,
-            "FENCED" => self.fenced = read(text)?,
-            "TOKEN_TTL" => self.token_ttl = read(text)?,
+    /// Replaces the settings that `set` has.
+    fn overridden_by(self, set: Self) -> Self {
+        Self {
+            nodes: if set.nodes.is_empty() { self.nodes } else { set.nodes },
+            ttl: set.ttl.or(self.ttl),
+            max_ttl: set.max_ttl.or(self.max_ttl),
+            restart_guard: set.restart_guard.or(self.restart_guard),
+            trust_persistence: set.trust_persistence.or(self.trust_persistence),
+            wait: set.wait.or(self.wait),
+            node_timeout: set.node_timeout.or(self.node_timeout),
+            connect_timeout: set.connect_timeout.or(self.connect_timeout),
+            drift_factor: set.drift_factor.or(self.drift_factor),
+            drift_constant: set.drift_constant.or(self.drift_constant),
+            retry: set.retry.or(self.retry),
+            key_prefix: set.key_prefix.or(self.key_prefix),
+            metadata: set.metadata.or(self.metadata),
+            owner: set.owner.or(self.owner),
+            fenced: set.fenced.or(self.fenced),
+            token_ttl: set.token_ttl.or(self.token_ttl),
             #[cfg(feature = "tls-rustls")]
-            "TLS_CA_CERT_FILE" => self.tls_ca_cert_file = Some(text.into()),
+            tls_ca_cert_file: set.tls_ca_cert_file.or(self.tls_ca_cert_file),
             #[cfg(feature = "tls-rustls")]
-            "TLS_CERT_FILE" => self.tls_cert_file = Some(text.into()),
+            tls_cert_file: set.tls_cert_file.or(self.tls_cert_file),
             #[cfg(feature = "tls-rustls")]
-            "TLS_KEY_FILE" => self.tls_key_file = Some(text.into()),
-            _ => {}
+            tls_key_file: set.tls_key_file.or(self.tls_key_file),
         }
-        Ok(())
-    }
-
-    /// Without a URL, keeps the nodes.
-    fn set_nodes(&mut self, urls: Vec<String>) -> Result<(), String> {
-        for (at, url) in urls.iter().enumerate() {
-            address::parse(at + 1, url).map_err(|error| error.to_string())?;
-        }
-        if !urls.is_empty() {
-            self.nodes = urls;
-        }
-        Ok(())
     }
 }
 
-fn read<T: SettingText>(text: &str) -> Result<Option<T>, String> {
-    T::read(text).map(Some).ok_or_else(|| format!("must be {}", T::EXPECTED))
+/// Reads one setting. Its name is that of the field, in upper case.
+fn one(setting: &str, value: OsString) -> Result<Config, Fault> {
+    let invalid = |reason: &str| Fault::Invalid(reason.to_owned());
+    let value = value.into_string().map_err(|_| invalid("not valid UTF-8"))?;
+    let (upper, lower) = (setting.to_uppercase(), setting.to_lowercase());
+    // Names of fields are in lower case, so a variable in lower case must match no field.
+    let field = if upper == setting { lower } else { upper };
+    let config = Config::deserialize(MapDeserializer::new(iter::once((field, Text(value)))))?;
+    for (at, url) in config.nodes.iter().enumerate() {
+        address::parse(at + 1, url).map_err(|fault| invalid(&fault.to_string()))?;
+    }
+    Ok(config)
+}
+
+/// The value of a variable: a setting that is present.
+struct Text(String);
+
+impl<'de> Deserializer<'de> for Text {
+    type Error = Fault;
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_string(self.0)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf unit unit_struct newtype_struct
+        seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+impl IntoDeserializer<'_, Fault> for Text {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+/// Why a variable is no setting. Never contains its value, which may be a password.
+#[derive(Debug)]
+enum Fault {
+    /// There is no such setting. Contains the fields of all settings.
+    Unknown(&'static [&'static str]),
+    /// Contains the reason.
+    Invalid(String),
+}
+
+impl Fault {
+    fn of(self, prefix: &str, setting: &str) -> ConfigError {
+        let name = format!("{prefix}_{setting}");
+        match self {
+            Self::Unknown(fields) => {
+                let known = fields.iter().map(|field| format!("{prefix}_{}", field.to_uppercase()));
+                ConfigError::UnknownVariable { name, known: known.collect::<Vec<_>>().join(", ") }
+            }
+            Self::Invalid(reason) => ConfigError::BadVariable { name, reason },
+        }
+    }
+}
+
+impl de::Error for Fault {
+    fn custom<T: fmt::Display>(reason: T) -> Self {
+        Self::Invalid(reason.to_string())
+    }
+
+    fn invalid_value(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::Invalid(format!("must be {expected}"))
+    }
+
+    fn unknown_field(_: &str, expected: &'static [&'static str]) -> Self {
+        Self::Unknown(expected)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
 }
 
 #[cfg(test)]
