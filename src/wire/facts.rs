@@ -46,32 +46,37 @@ pub enum Fsync {
     Never,
 }
 
-/// Channel to which each Redis Sentinel subscribes on the servers that it monitors.
-pub(super) const SENTINELS: &str = "__sentinel__:hello";
-
-/// Fields of `HELLO`, settings of `CONFIG GET`, subscribers of channels and fields of `INFO`. Later replies have
-/// precedence: `INFO` is the last. Fields that the server does not report are absent.
+/// Fields of `INFO`, settings of `CONFIG GET` and fields of `HELLO`. Fields that the server does not report are absent.
 #[derive(Debug, Default)]
-pub(crate) struct Facts(BTreeMap<String, String>);
+pub(crate) struct Facts {
+    info: BTreeMap<String, String>,
+    config: BTreeMap<String, String>,
+    hello: BTreeMap<String, String>,
+    /// Number of subscribers of each channel.
+    listeners: BTreeMap<String, String>,
+}
 
 impl Facts {
-    /// Adds the lines of a reply to `INFO`, or the name-value pairs of another reply. Ignores an error reply.
-    pub(crate) fn add(&mut self, reply: &Value) {
-        let pair = |name: &Value, value: &Value| Some((word(name)?.into(), word(value)?.into()));
-        match reply {
-            Value::Map(pairs) => {
-                self.0.extend(pairs.iter().filter_map(|(name, value)| pair(name, value)));
-            }
-            // Represents a map in RESP2.
-            Value::Array(list) => {
-                self.0.extend(list.chunks_exact(2).filter_map(|two| pair(&two[0], &two[1])));
-            }
-            text => {
-                let text = word(text).unwrap_or_default();
-                let fields = text.lines().filter_map(|line| line.split_once(':'));
-                self.0.extend(fields.map(|(name, value)| (name.into(), value.trim().into())));
-            }
-        }
+    /// Adds the reply to `INFO`. Ignores an error reply.
+    pub(crate) fn add_info(&mut self, reply: &Value) {
+        let text = word(reply).unwrap_or_default();
+        let fields = text.lines().filter_map(|line| line.split_once(':'));
+        self.info.extend(fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())));
+    }
+
+    /// Adds a reply to `CONFIG GET`. Ignores an error reply.
+    pub(crate) fn add_config(&mut self, reply: &Value) {
+        self.config.extend(pairs(reply));
+    }
+
+    /// Adds the reply to `HELLO`. Ignores an error reply.
+    pub(crate) fn add_hello(&mut self, reply: &Value) {
+        self.hello.extend(pairs(reply));
+    }
+
+    /// Adds the reply to `PUBSUB NUMSUB`. Ignores an error reply.
+    pub(crate) fn add_listeners(&mut self, reply: &Value) {
+        self.listeners.extend(pairs(reply));
     }
 
     pub(crate) fn run_id(&self) -> Option<&str> {
@@ -87,7 +92,9 @@ impl Facts {
     pub(crate) fn version(&self) -> Option<String> {
         let told = self.field("valkey_version").map(|version| format!("Valkey {version}"));
         let told = told.or_else(|| Some(format!("Redis {}", self.field("redis_version")?)));
-        told.or_else(|| Some(format!("{} {}", self.field("server")?, self.field("version")?)))
+        told.or_else(|| {
+            Some(format!("{} {}", self.hello.get("server")?, self.hello.get("version")?))
+        })
     }
 
     /// Version of the server without its name.
@@ -97,7 +104,8 @@ impl Facts {
 
     /// Compatible Redis version: major and minor.
     pub(crate) fn level(&self) -> Option<(u32, u32)> {
-        major_and_minor(self.field("redis_version").or_else(|| self.field("version"))?)
+        let told = self.field("redis_version");
+        major_and_minor(told.or_else(|| Some(self.hello.get("version")?))?)
     }
 
     /// Valkey version: major and minor. `None` for other servers.
@@ -106,7 +114,8 @@ impl Facts {
     }
 
     pub(crate) fn role(&self) -> Option<Role> {
-        match self.field("role")? {
+        let told = self.field("role").or_else(|| self.hello.get("role").map(String::as_str));
+        match told? {
             "master" => Some(Role::Master),
             "slave" | "replica" => Some(Role::Replica),
             _ => None,
@@ -128,20 +137,23 @@ impl Facts {
 
     /// Number of Sentinels that monitor the server and may promote a replica; `None` if unknown.
     pub(crate) fn sentinels(&self) -> Option<u64> {
-        self.number(SENTINELS)
+        self.listeners.values().next()?.parse().ok()
     }
 
     pub(crate) fn is_clustered(&self) -> bool {
-        self.number("cluster_enabled") == Some(1) || self.field("mode") == Some("cluster")
+        self.number("cluster_enabled") == Some(1)
+            || self.hello.get("mode").is_some_and(|mode| mode == "cluster")
     }
 
     /// Memory limit in bytes; 0: no limit.
     pub(crate) fn maxmemory(&self) -> Option<u64> {
-        self.number("maxmemory")
+        let told = self.config.get("maxmemory").and_then(|bytes| bytes.parse().ok());
+        self.number("maxmemory").or(told)
     }
 
     pub(crate) fn eviction_policy(&self) -> Option<&str> {
-        self.field("maxmemory_policy").or_else(|| self.field("maxmemory-policy"))
+        self.field("maxmemory_policy")
+            .or_else(|| self.config.get("maxmemory-policy").map(String::as_str))
     }
 
     /// The eviction policy, if the server has a memory limit and a policy that evicts unexpired keys.
@@ -159,7 +171,7 @@ impl Facts {
         if self.appends()? {
             return Some(Persistence::AppendOnly(self.fsync()));
         }
-        let save = self.field("save")?;
+        let save = self.config.get("save")?;
         Some(if save.is_empty() { Persistence::Nothing } else { Persistence::Snapshots })
     }
 
@@ -169,12 +181,12 @@ impl Facts {
     }
 
     fn appends(&self) -> Option<bool> {
-        let told = self.field("appendonly").map(|on| on == "yes");
+        let told = self.config.get("appendonly").map(|on| on == "yes");
         self.number("aof_enabled").map(|on| on == 1).or(told)
     }
 
     fn fsync(&self) -> Option<Fsync> {
-        match self.field("appendfsync")? {
+        match self.config.get("appendfsync")?.as_str() {
             "always" => Some(Fsync::Always),
             "everysec" => Some(Fsync::EverySecond),
             "no" => Some(Fsync::Never),
@@ -184,11 +196,11 @@ impl Facts {
 
     /// True if the server does not fsync while a background rewrite or save is running.
     pub(crate) fn skips_fsync_on_rewrite(&self) -> bool {
-        self.field("no-appendfsync-on-rewrite") == Some("yes")
+        self.config.get("no-appendfsync-on-rewrite").is_some_and(|rests| rests == "yes")
     }
 
     fn field(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
+        self.info.get(name).map(String::as_str)
     }
 
     fn number(&self, name: &str) -> Option<u64> {
@@ -199,6 +211,18 @@ impl Facts {
 fn major_and_minor(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// Name-value pairs of a map, or of an array that represents a map in RESP2.
+fn pairs(reply: &Value) -> Vec<(String, String)> {
+    let pair = |name: &Value, value: &Value| Some((word(name)?.into(), word(value)?.into()));
+    match reply {
+        Value::Map(pairs) => pairs.iter().filter_map(|(name, value)| pair(name, value)).collect(),
+        Value::Array(list) => {
+            list.chunks_exact(2).filter_map(|two| pair(&two[0], &two[1])).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 fn word(reply: &Value) -> Option<Cow<'_, str>> {
@@ -242,9 +266,9 @@ mod tests {
             Value::Map(pairs.iter().map(|(name, value)| (bytes(name), bytes(value))).collect())
         };
         let mut facts = Facts::default();
-        for reply in [map(hello), map(config), bytes(info)] {
-            facts.add(&reply);
-        }
+        facts.add_info(&bytes(info));
+        facts.add_config(&map(config));
+        facts.add_hello(&map(hello));
         facts
     }
 
@@ -298,9 +322,9 @@ mod tests {
     fn resp2_arrays_are_parsed_as_maps() {
         let bytes = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let mut facts = Facts::default();
-        facts.add(&Value::Array(vec![bytes("maxmemory"), bytes("1000")]));
+        facts.add_config(&Value::Array(vec![bytes("maxmemory"), bytes("1000")]));
         assert_eq!(facts.maxmemory(), Some(1000));
-        facts.add(&Value::Nil);
+        facts.add_config(&Value::Nil);
         assert_eq!(facts.maxmemory(), Some(1000));
     }
 }

@@ -1,6 +1,6 @@
 //! Commands of a check of a server, and their replies.
 
-use super::facts::{Facts, SENTINELS};
+use super::facts::Facts;
 use super::failure::NodeFailure;
 use super::keys::Keys;
 use super::requests::{INFO_REPLY, Requests};
@@ -18,6 +18,9 @@ const SETTINGS: [&str; 6] = [
     "maxmemory",
     "maxmemory-policy",
 ];
+
+/// Channel to which each Redis Sentinel subscribes on the servers that it monitors.
+const SENTINELS: &str = "__sentinel__:hello";
 
 /// Commands that a lock requires, in the order of [`try_commands`].
 const REQUIRED_COMMANDS: [&str; 8] =
@@ -52,8 +55,11 @@ impl Inspection {
         let mut read = Self { facts: Facts::default(), refusals: Vec::new(), no_pushes: None };
         let [hello, pushes, info, sentinels, rest @ ..] = replies else { return read };
         let Some((settings, tried)) = rest.split_at_checked(SETTINGS.len()) else { return read };
-        for reply in [hello, sentinels].into_iter().chain(settings).chain([info]) {
-            read.facts.add(reply);
+        read.facts.add_hello(hello);
+        read.facts.add_info(info);
+        read.facts.add_listeners(sentinels);
+        for setting in settings {
+            read.facts.add_config(setting);
         }
         read.no_pushes = refusal(pushes, value);
         let refused = REQUIRED_COMMANDS.into_iter().zip(tried);

@@ -77,10 +77,10 @@ impl SetUp {
         let [tracking] = rest else { return Err(out_of_step()) };
         let tracks = *tracking == Value::Okay;
         let mut facts = Facts::default();
-        facts.add(config);
         for section in sections {
-            facts.add(section);
+            facts.add_info(section);
         }
+        facts.add_config(config);
         let mut info = ServerInfo::of(&facts);
         info.unnamed = info_error(&sections[0]).unwrap_or(info.unnamed);
         // A replica is rejected later, with a better reason.
