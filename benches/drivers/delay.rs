@@ -1,5 +1,5 @@
-//! Distance to the nodes: a process with one thread that forwards bytes with a delay. It runs apart from the clients, so
-//! that its CPU time and context switches are not theirs.
+//! Distance to the nodes: a process with one thread that forwards bytes with a delay. The proxies of `kit` run in the
+//! process of the clients, so their CPU time and context switches would be added to those of the clients.
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
@@ -19,7 +19,7 @@ pub const ARGUMENT: &str = "relay";
 /// A running relay, which is killed when it is dropped.
 pub struct Delay {
     process: Child,
-    /// The addresses that stand for the nodes.
+    /// The addresses of the relay, one for each node.
     pub addrs: Vec<String>,
 }
 

@@ -122,7 +122,7 @@ async fn acquire_failure(
     }
     let message = match find_holder(client, wanted.resources).await {
         Some((name, holder)) => {
-            format!("{} is {}: {report}", resource::shown(name), tenancy(&holder))
+            format!("{} is {}: {report}", resource::shown(name), described(&holder))
         }
         None => format!(
             "{}: not acquired: the key exists on too many nodes, but no holder has a majority: {report}",
@@ -147,7 +147,7 @@ pub(crate) async fn find_holder<'a>(
 }
 
 /// `held by` the holder, or that the lock is cooling down and for how long.
-pub(crate) fn tenancy(holder: &Holder) -> String {
+pub(crate) fn described(holder: &Holder) -> String {
     if !holder.is_cooling_down() {
         return format!("held by {holder}");
     }

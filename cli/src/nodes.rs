@@ -157,9 +157,7 @@ fn urls_without_secrets(urls: &[String]) -> Result<&[String], Failure> {
         ["@", "pass=", "password="].iter().any(|mark| url.contains(mark))
     };
     match urls.iter().position(has_secret) {
-        Some(at) => {
-            Err(Failure::usage(format!("the URL in --node number {} {SECRET_IN_URL}", at + 1)))
-        }
+        Some(at) => Err(Failure::usage(format!("URL {} of --node {SECRET_IN_URL}", at + 1))),
         None => Ok(urls),
     }
 }

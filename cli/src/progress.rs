@@ -69,7 +69,7 @@ pub(crate) async fn show(client: &Client, resources: &[&[u8]]) -> Infallible {
 /// Why the lock is not acquired yet.
 async fn reason(client: &Client, resources: &[&[u8]]) -> String {
     if let Some((resource, holder)) = held::find_holder(client, resources).await {
-        return format!("{} is {}", resource::shown(resource), held::tenancy(&holder));
+        return format!("{} is {}", resource::shown(resource), held::described(&holder));
     }
     let names = resource::all_shown(resources);
     let nodes = client.redlock.nodes();

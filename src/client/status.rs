@@ -2,7 +2,7 @@
 
 use crate::lease::Backing;
 use crate::node::{Ballot, Claim, Nodes, QueuedCommand, VoteEligibility};
-use crate::observe::{Holder, NodeVote, Report, Tenant, debug_as_display};
+use crate::observe::{HeldBy, Holder, NodeVote, Report, debug_as_display};
 use crate::protocol::{Goal, Round};
 use crate::round::{Asked, Tally};
 use crate::wire::{Answer, Conflict, Keys, NodeFailure, RemainingTtl, Value, short};
@@ -206,7 +206,7 @@ impl LockState {
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.holder() {
-            Some(holder) => write!(f, "{}", Tenant(&holder))?,
+            Some(holder) => write!(f, "{}", HeldBy(&holder))?,
             None => write!(f, "not held")?,
         }
         if let Some(wait) = self.acquirable_in().filter(|wait| !wait.is_zero()) {
@@ -229,7 +229,7 @@ impl fmt::Display for NodeStatus {
         match &self.state {
             LockState::Free => write!(f, "free"),
             LockState::Held(holder) => {
-                write!(f, "{} ({}", Tenant(holder), expiry(&holder.ttl()))?;
+                write!(f, "{} ({}", HeldBy(holder), expiry(&holder.ttl()))?;
                 holder.excess().map_or(Ok(()), |excess| write!(f, ", {excess}"))?;
                 f.write_str(")")
             }

@@ -108,10 +108,10 @@ impl Holder {
     }
 }
 
-/// Phrase for a lock that has a key: `held by`, and the holder; or `cooling down`.
-pub(crate) struct Tenant<'a>(pub(crate) &'a Holder);
+/// Displays as `held by` and the holder, or as `cooling down`.
+pub(crate) struct HeldBy<'a>(pub(crate) &'a Holder);
 
-impl fmt::Display for Tenant<'_> {
+impl fmt::Display for HeldBy<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(holder) = self;
         if holder.is_cooling_down() {

@@ -35,7 +35,7 @@ mod spans;
 
 pub(crate) use event::{Tag, shown};
 pub use holder::Holder;
-pub(crate) use holder::{Excess, Tenant};
+pub(crate) use holder::{Excess, HeldBy};
 pub use observer::Observer;
 pub(crate) use observers::Observers;
 pub use report::{NodeReport, NodeVote, Report};

@@ -39,7 +39,8 @@ const KILL_MARGIN: Duration = Duration::from_millis(500);
 /// Maximum wait for killed processes. In a container whose process 1 reaps no orphans, they stay as zombies.
 const REAP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Maximum time from the request for a lock, where `--max-hold` begins, to the start of the command.
+/// Tolerance for the end of `--max-hold`, which is counted from the request for the lock and not from the start of the
+/// command.
 const START_DELAY: Duration = Duration::from_secs(1);
 
 /// Polling interval while a group is ending.
@@ -73,6 +74,7 @@ pub(crate) enum End {
 struct Running<'a> {
     guard: &'a Guard<'a>,
     lease: &'a Lease,
+    /// When the command was started.
     started: Instant,
     child: Child,
     group: Group,
@@ -85,7 +87,8 @@ impl<'a> Guard<'a> {
         resources: &[&[u8]],
         environment: LockEnvironment,
         command: &'a [OsString],
-        (lock, child): (&LockOptions, &ChildOptions),
+        lock: &LockOptions,
+        child: &ChildOptions,
     ) -> Result<Self, Failure> {
         let max_hold = lock.max_hold.unwrap_or(Duration::MAX);
         Ok(Self {

@@ -15,9 +15,9 @@ use tokio::select;
 
 /// Acquire a lock, print it as JSON, and hold it until terminated
 ///
-/// The JSON object, on one line, contains the resources, the value (for `release --value`, if there is one resource), the
-/// fencing token (with --fenced) and the validity in seconds. If `NOTIFY_SOCKET` is set, quorlock also sends READY=1 to systemd
-/// (Type=notify). The lock is renewed automatically, and released on TERM, INT, HUP, QUIT, USR1 or USR2.
+/// The JSON object, on one line, contains the resources, the value (for `release --value`, if there is one resource),
+/// the fencing token (with --fenced) and the validity in seconds. If `NOTIFY_SOCKET` is set, quorlock also sends READY=1
+/// to systemd (Type=notify). The lock is renewed automatically, and released on TERM, INT, HUP, QUIT, USR1 or USR2.
 ///
 /// `hold` keeps running if the program that started it dies. To release the lock in that case, use --while-stdin, with
 /// stdin connected to a pipe from that program.

@@ -49,7 +49,7 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     let wanted = LockRequest { resources, lock, wait: &WaitOptions::unlimited(), fenced: true };
     held::with_client(Client::for_locks(nodes, restarts, lock)?, async |client| {
         let environment = LockEnvironment::new(client, resources, Code::NEGATIVE).await?;
-        let guard = Guard::new(client, resources, environment, command, (lock, child))?;
+        let guard = Guard::new(client, resources, environment, command, lock, child)?;
         let mut signals = Signals::listen(child.foreground)?;
         loop {
             match held::run_guarded(client, &wanted, &guard, &mut signals).await? {

@@ -66,8 +66,8 @@ async fn by_value(client: &Client, name: &[u8], value: &str) -> Result<Code, Fai
             Failure::new(Code::NEGATIVE, format!("{shown} {reason}: {report}"))
         }
         AcquireError::Invalid(ConfigError::AdoptsSet { resources }) => Failure::usage(format!(
-            "{shown}: this value belongs to a lock on {resources} resources, which can only be released together: terminate \
-             its holder, or use --force for each resource"
+            "{shown}: this value belongs to a lock on {resources} resources, which can only be released together: \
+             terminate its holder, or use --force for each resource"
         )),
         other => Failure::from(other).about(&[name]),
     })?;
@@ -94,8 +94,7 @@ async fn by_force(client: &Client, name: &[u8]) -> Result<Code, Failure> {
     let (all, kept) = (report.nodes().len(), count(|vote| *vote == NodeVote::Held));
     let code = match report.granted() {
         _ if all - failed < report.needed() => Code::NO_QUORUM,
-        0 => Code::NEGATIVE,
-        _ if all - kept < report.needed() => Code::NEGATIVE,
+        granted if granted == 0 || all - kept < report.needed() => Code::NEGATIVE,
         granted => {
             // Without a holder that has a majority, report the holder on any node.
             let holder = status.holder();

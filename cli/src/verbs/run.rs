@@ -79,7 +79,7 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Code, Failure> {
     held::with_client(Client::for_locks(nodes, restarts, lock)?, async |client| {
         let environment =
             LockEnvironment::new(client, resources, Code(wait.conflict_exit_code)).await?;
-        let guard = Guard::new(client, resources, environment, command, (lock, child))?;
+        let guard = Guard::new(client, resources, environment, command, lock, child)?;
         let mut signals = Signals::listen(child.foreground)?;
         match held::run_guarded(client, &wanted, &guard, &mut signals).await? {
             End::Exited(code) => Ok(code),

@@ -22,7 +22,7 @@ use tokio::time::{MissedTickBehavior, interval};
     ],
     &[
         ("0", "free on a majority of the nodes"),
-        ("1", "held: the key exists on so many nodes that no majority can be free"),
+        ("1", "held: too few nodes can be free for a majority"),
         ("69", "unknown: neither free nor held on a majority; or free, but too many nodes are excluded"),
     ],
 ))]
@@ -142,20 +142,18 @@ impl<'a> Answer<'a> {
                 let wait = quarantine::seconds(wait);
                 (output::WARNING, format!("free, but cannot be acquired for {wait}"))
             }
-            (Verdict::Held, Some(holder), _) => (output::WARNING, held::tenancy(&holder)),
+            (Verdict::Held, Some(holder), _) => (output::WARNING, held::described(&holder)),
             (Verdict::Held, None, _) => (
                 output::WARNING,
                 "held: no holder has a majority, and no majority is free".to_owned(),
             ),
-            (Verdict::Unknown, ..) => (output::BAD, format!("unknown: {}", self.doubt())),
+            (Verdict::Unknown, ..) => (output::BAD, format!("unknown: {}", self.unknown_reason())),
         };
-        // The first word has the colour of the state.
-        let (word, more) = text.split_at(text.find([' ', ',', ':']).unwrap_or(text.len()));
-        format!("{}: {}{more}", self.resource, output::styled(style, word))
+        format!("{}: {}", self.resource, output::styled(style, text))
     }
 
     /// Why the state is unknown.
-    fn doubt(&self) -> &'static str {
+    fn unknown_reason(&self) -> &'static str {
         let failed = |node: &&NodeStatus| matches!(node.state(), LockState::Failed(_));
         let nodes = self.status.nodes();
         let replies = nodes.len() - nodes.iter().filter(failed).count();
